@@ -10,11 +10,14 @@ from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.suites.amqp.steps import bodies, collect, fill, numbered
 
-BACK, FIFO = "ARTEMIS-REDELIVERY-back-1", "ARTEMIS-GROUPING-fifo-1"
+FAILED_ATTEMPTS = "AMQP10-MSG-09"
+
+BACK = "ARTEMIS-REDELIVERY-back-1"
+FIFO = "ARTEMIS-GROUPING-fifo-1"
 FATES = ("accepted", "released", "failed", "kept")
 
 
-@case(BACK, FIFO, "AMQP10-MSG-09", needs={"amqp", "amqp-redelivery", "queue-semantics"})
+@case(BACK, FIFO, FAILED_ATTEMPTS, needs={"amqp", "amqp-redelivery", "queue-semantics"})
 @over(
     examples=60,
     fates=st.lists(st.sampled_from(FATES), min_size=1, max_size=8),
@@ -25,10 +28,9 @@ FATES = ("accepted", "released", "failed", "kept")
 def test_what_is_given_back_goes_to_its_place(
     target: Bench, fates: list[str], waiting: int, order: list[int], how: str
 ) -> None:
-    """A consumer holds some messages of a queue in which others wait. It accepts, releases or fails
-    some of them, in any order, keeps the others and goes. The next consumer gets all but the
-    accepted ones, in the order of sending, with the number of failed attempts of each."""
-    back, fifo, attempts = target.cited
+    """A consumer accepts, releases or fails some of its messages, keeps the others and leaves. The
+    next consumer gets all but the accepted ones, in the order of sending, each with its number of
+    failed attempts."""
     node, count = target.node(), len(fates)
     sent = numbered(count + waiting)
     fill(target, node, sent)
@@ -62,19 +64,19 @@ def test_what_is_given_back_goes_to_its_place(
     came = collect(target, other, other.receiver(node, credit=len(sent) + 1), len(expected))
     told = ", ".join(fates)
     target.record_finding(
-        back,
+        BACK,
         sorted(bodies(came)) == sorted(expected),
         f"{told}, then {how}: {bodies(came)} came again",
     )
     target.record_finding(
-        fifo, bodies(came) == expected, f"{told}, then {how}: {bodies(came)} came, in this order"
+        FIFO, bodies(came) == expected, f"{told}, then {how}: {bodies(came)} came, in this order"
     )
     failures = {
         each.message.body: each.message.fields("header").get("delivery-count", 0) for each in came
     }
     wrong = {body: n for body, n in failures.items() if not _fits(fate.get(body), n)}
     target.record_finding(
-        attempts, not wrong, f"{told}, then {how}: the delivery-counts are {failures}"
+        FAILED_ATTEMPTS, not wrong, f"{told}, then {how}: the delivery-counts are {failures}"
     )
 
 

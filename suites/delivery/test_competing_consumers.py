@@ -21,6 +21,11 @@ from brokerproof.suites.steps.queues import (
     receive,
 )
 
+ONE_CONSUMER = "ARTEMIS-CONCEPTS-queue-1"
+GONE_WHEN_ACKNOWLEDGED = "ARTEMIS-CONCEPTS-queue-2"
+COPY_FOR_EACH = "ARTEMIS-CONCEPTS-topic-1"
+ENDS_WITH_CONNECTION = "ARTEMIS-CONCEPTS-topic-2"
+
 
 def all_of(target: Bench, peers: list[StompPeer], count: int) -> list[list[bytes]]:
     """What each of ``peers`` got, once ``count`` messages came to all of them together, and what
@@ -31,13 +36,13 @@ def all_of(target: Bench, peers: list[StompPeer], count: int) -> list[list[bytes
     return [bodies(each.take_messages()) for each in peers]
 
 
-@case("ARTEMIS-CONCEPTS-queue-1", needs={"queue-semantics"})
+@case(ONE_CONSUMER, needs={"queue-semantics"})
 @over(examples=40, several=st.integers(2, 5), count=st.integers(1, 40), auto=st.booleans())
 def test_one_and_only_one_consumer_gets_a_message(
     target: Bench, several: int, count: int, auto: bool
 ) -> None:
-    """Several consumers, each on a connection of its own, wait on one queue. Whatever is sent to it
-    comes to exactly one of them."""
+    """Several consumers wait on one queue. Each message sent to it arrives at exactly one of
+    them."""
     queue, producer = target.destination(), target.stomp("1.2")
     consumers = [target.stomp("1.2") for _ in range(several)]
     for each in consumers:
@@ -48,19 +53,17 @@ def test_one_and_only_one_consumer_gets_a_message(
     times = Counter(body for each in came for body in each)
     wrong = {body: times[body] for body in {*sent, *times} if times[body] != 1 or body not in sent}
     target.record_finding(
-        target.cited,
+        ONE_CONSUMER,
         not wrong,
         f"{len(sent)} messages, {several} consumers, who got {[len(each) for each in came]}: "
         + (f"not exactly once: {wrong!r}" if wrong else "each exactly once"),
     )
 
 
-@case("ARTEMIS-CONCEPTS-queue-1", "ARTEMIS-CONCEPTS-queue-2", needs={"queue-semantics"})
+@case(ONE_CONSUMER, GONE_WHEN_ACKNOWLEDGED, needs={"queue-semantics"})
 def test_when_a_consumer_is_lost_the_others_take_over(target: Bench) -> None:
-    """Three consumers share twelve messages. One settles what it has, one is lost with what it has,
-    one stays. What was settled does not come again; what the lost one held comes to the one that
-    stayed."""
-    once, gone = target.cited
+    """Of three consumers that share twelve messages one acknowledges, one is lost and one stays.
+    The acknowledged messages are gone, and those of the lost one arrive at the one that stayed."""
     queue, producer = target.destination(), target.stomp("1.2")
     steady, lost, staying = consumers = [target.stomp("1.2") for _ in range(3)]
     for each in consumers:
@@ -82,14 +85,14 @@ def test_when_a_consumer_is_lost_the_others_take_over(target: Bench) -> None:
         f"settled {settled!r}, lost with its consumer {orphaned!r}, came to the one that stayed"
         f" {came!r}"
     )
-    target.record_finding(once, sorted(came) == sorted(orphaned), words)
-    target.record_finding(gone, not set(came) & set(settled), words)
+    target.record_finding(ONE_CONSUMER, sorted(came) == sorted(orphaned), words)
+    target.record_finding(GONE_WHEN_ACKNOWLEDGED, not set(came) & set(settled), words)
 
 
-@case("ARTEMIS-CONCEPTS-queue-1", needs={"queue-semantics", "consumer-window"})
+@case(ONE_CONSUMER, needs={"queue-semantics", "consumer-window"})
 def test_a_consumer_that_takes_nothing_more_stops_nobody(target: Bench) -> None:
-    """Two consumers share a queue. One holds its only message and does not acknowledge it; the
-    other takes whatever comes. Of ten messages it gets the nine that the first has no room for."""
+    """Of two consumers of a queue one holds a single message and acknowledges nothing. The other
+    gets the nine others."""
     queue, full, free = target.destination(), target.stomp("1.2"), target.stomp("1.2")
     full.subscribe(queue, ack="client", headers={"consumer-window-size": "0"})
     free.subscribe(queue, ack="auto")
@@ -98,16 +101,16 @@ def test_a_consumer_that_takes_nothing_more_stops_nobody(target: Bench) -> None:
     came = all_of(target, [full, free], 10)
     shares = [len(each) for each in came]
     target.record_finding(
-        target.cited,
+        ONE_CONSUMER,
         sorted(came[0] + came[1]) == sent and shares[0] <= 1,
         f"a consumer with room for one message and one with room for all got {shares} of ten",
     )
 
 
-@case("ARTEMIS-CONCEPTS-queue-2", needs={"queue-semantics"})
+@case(GONE_WHEN_ACKNOWLEDGED, needs={"queue-semantics"})
 def test_what_was_acknowledged_is_gone_for_good(target: Bench) -> None:
-    """A queue is emptied with acknowledgements, in mode auto and in mode client, and its consumer
-    goes. Whoever comes later gets nothing of it."""
+    """A consumer empties a queue in mode auto or client and leaves. A later consumer gets
+    nothing."""
     for ack in ("auto", "client"):
         queue, consumer = target.destination(), target.stomp("1.2")
         publish_all(consumer, queue, numbered(5))
@@ -120,19 +123,19 @@ def test_what_was_acknowledged_is_gone_for_good(target: Bench) -> None:
         consumer.leave()
         left = left_in(target, queue, "1.2", 0)
         target.record_finding(
-            target.cited,
+            GONE_WHEN_ACKNOWLEDGED,
             not left,
             f"in mode {ack} five messages were acknowledged; there came again {left!r}",
         )
 
 
-@case("ARTEMIS-CONCEPTS-topic-1", needs={"queue-semantics", "multicast"})
+@case(COPY_FOR_EACH, needs={"queue-semantics", "multicast"})
 @over(examples=30, several=st.integers(1, 5), count=st.integers(1, 30), together=st.booleans())
 def test_every_subscription_of_a_topic_gets_every_message(
     target: Bench, several: int, count: int, together: bool
 ) -> None:
-    """Several subscriptions of a topic, on connections of their own or all on one, get every
-    message once."""
+    """A topic has several subscriptions, on one connection or several. Each gets every message
+    once."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
     peers = (
         [target.stomp("1.2")] * several
@@ -158,18 +161,18 @@ def test_every_subscription_of_a_topic_gets_every_message(
             bodies(messages)[start : start + count] for start in range(0, len(messages), count)
         ]
     target.record_finding(
-        target.cited,
+        COPY_FOR_EACH,
         len(copies) == several and all(sorted(each) == sorted(sent) for each in copies),
         f"{count} messages, {several} subscriptions {'on one connection' if together else 'apart'},"
         f" copies: {[len(each) for each in copies]}",
     )
 
 
-@case("ARTEMIS-CONCEPTS-topic-1", needs={"queue-semantics", "multicast"})
+@case(COPY_FOR_EACH, needs={"queue-semantics", "multicast"})
 @over(examples=6, size=st.sampled_from([1, 65_536, 102_399, 102_400, 250_000]))
 def test_large_copies_are_alike(target: Bench, size: int) -> None:
-    """A body of up to 250,000 octets goes to a topic with four subscriptions. Each copy is, octet
-    for octet, what was sent."""
+    """A body of up to 250,000 bytes is sent to a topic with four subscriptions. Each copy has the
+    same bytes."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
     listeners = [target.stomp("1.2") for _ in range(4)]
     for each in listeners:
@@ -179,20 +182,16 @@ def test_large_copies_are_alike(target: Bench, size: int) -> None:
     came = [bodies(receive(target, each, 1)) for each in listeners]
     wrong = [number for number, each in enumerate(came) if each != [body]]
     target.record_finding(
-        target.cited,
+        COPY_FOR_EACH,
         not wrong,
         f"{size} octets to four subscriptions; missing or spoilt at {wrong or 'none'}",
     )
 
 
-@case(
-    "ARTEMIS-CONCEPTS-topic-1", "ARTEMIS-CONCEPTS-topic-2", needs={"queue-semantics", "multicast"}
-)
+@case(COPY_FOR_EACH, ENDS_WITH_CONNECTION, needs={"queue-semantics", "multicast"})
 def test_a_subscription_gets_what_is_sent_while_it_stands(target: Bench) -> None:
-    """A topic's subscriber listens, leaves and comes back. It gets what is sent while it is there,
-    and not what was sent before or meanwhile; a subscriber that stays gets everything from its
-    SUBSCRIBE on."""
-    copies, ends = target.cited
+    """A topic's subscriber listens, leaves and returns. It gets the messages sent while it is there
+    and no others; a subscriber that stays gets all."""
     topic, producer, staying = (
         target.destination(RoutingType.MULTICAST),
         target.stomp("1.2"),
@@ -213,9 +212,11 @@ def test_a_subscription_gets_what_is_sent_while_it_stands(target: Bench) -> None
     later = bodies(collect(target, second, 1))
     everything = bodies(collect(target, staying, 4))
     target.record_finding(
-        copies,
+        COPY_FOR_EACH,
         everything == [b"before", b"during", b"meanwhile", b"after"],
         f"who stayed got {everything!r}",
     )
-    target.record_finding(copies, heard == [b"during"], f"who listened in between got {heard!r}")
-    target.record_finding(ends, later == [b"after"], f"who came back got {later!r}")
+    target.record_finding(
+        COPY_FOR_EACH, heard == [b"during"], f"who listened in between got {heard!r}"
+    )
+    target.record_finding(ENDS_WITH_CONNECTION, later == [b"after"], f"who came back got {later!r}")

@@ -9,10 +9,10 @@ from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.suites.steps.queues import bodies, collect, numbered, publish_all, receive
 
-REQUIREMENT = "ARTEMIS-GROUPING-fifo-1"
+FIFO = "ARTEMIS-GROUPING-fifo-1"
 
 
-@case(REQUIREMENT, needs={"queue-semantics"})
+@case(FIFO, needs={"queue-semantics"})
 @over(
     examples=60,
     always=lambda target: [
@@ -32,9 +32,8 @@ REQUIREMENT = "ARTEMIS-GROUPING-fifo-1"
 def test_each_producer_keeps_its_order(
     target: Bench, plan: list[tuple[int, int, int]], before: bool
 ) -> None:
-    """Three producers send runs of messages of many sizes, without waiting for each other; the
-    consumer is there before or comes afterwards. It gets each producer's messages in the order of
-    sending."""
+    """Three producers send runs of messages of many sizes without waiting for each other. The
+    consumer gets each producer's messages in the order of sending."""
     queue = target.destination()
     producers = [target.stomp("1.2") for _ in range(3)]
     consumer = target.stomp("1.2")
@@ -55,7 +54,7 @@ def test_each_producer_keeps_its_order(
     got = {who: [body for body in came if body.startswith(b"%d/" % who)] for who in sent}
     wrong = [who for who in sent if got[who] != sent[who]]
     target.record_finding(
-        target.cited,
+        FIFO,
         not wrong,
         f"{total} messages of 3 producers: "
         + (
@@ -70,10 +69,10 @@ def _short(runs: dict[int, list[bytes]], which: list[int]) -> str:
     return ",".join(body.split(b"/")[1].decode() for body in runs[which[0]])
 
 
-@case(REQUIREMENT, needs={"queue-semantics"})
+@case(FIFO, needs={"queue-semantics"})
 def test_what_waited_comes_before_what_is_sent_now(target: Bench) -> None:
-    """Messages wait in a queue. While a consumer takes them, with a receipt behind each ACK, more
-    are sent by the same producer. Nothing overtakes."""
+    """A consumer takes waiting messages while the same producer sends more. All arrive in the order
+    of sending."""
     queue, producer, consumer = target.destination(), target.stomp("1.2"), target.stomp("1.2")
     publish_all(producer, queue, numbered(10, "old"))
     consumer.subscribe(queue, ack="client-individual")
@@ -85,13 +84,13 @@ def test_what_waited_comes_before_what_is_sent_now(target: Bench) -> None:
         consumer.ack(message, receipt=True)
     came += bodies(receive(target, consumer, 10))
     expected = numbered(10, "old") + numbered(10, "new")
-    target.record_finding(target.cited, came == expected, f"sent {expected!r}, came {came!r}")
+    target.record_finding(FIFO, came == expected, f"sent {expected!r}, came {came!r}")
 
 
-@case(REQUIREMENT, needs={"queue-semantics", "transactions"})
+@case(FIFO, needs={"queue-semantics", "transactions"})
 def test_a_transaction_takes_its_place_at_its_commit(target: Bench) -> None:
-    """Messages are sent in a transaction, then others outside it, and then comes the COMMIT. The
-    messages of the transaction come in at the COMMIT, in their order, behind the others."""
+    """Messages are sent in a transaction, then others outside it, then COMMIT. Those of the
+    transaction arrive behind the others, in their order."""
     queue, producer, consumer = target.destination(), target.stomp("1.2"), target.stomp("1.2")
     producer.request("BEGIN", {"transaction": "t"})
     for body in numbered(3, "in"):
@@ -102,16 +101,16 @@ def test_a_transaction_takes_its_place_at_its_commit(target: Bench) -> None:
     came = bodies(receive(target, consumer, 6))
     expected = numbered(3, "out") + numbered(3, "in")
     target.record_finding(
-        target.cited,
+        FIFO,
         came == expected,
         f"the queue should hold {expected!r}, the consumer got {came!r}",
     )
 
 
-@case(REQUIREMENT, needs={"queue-semantics", "multicast"})
+@case(FIFO, needs={"queue-semantics", "multicast"})
 def test_every_subscription_of_a_topic_gets_the_same_order(target: Bench) -> None:
-    """Three subscriptions of a topic get thirty messages of one producer. Each subscription has a
-    queue of its own, and each gets them in the order of sending."""
+    """Three subscriptions of a topic get thirty messages of one producer. Each gets them in the
+    order of sending."""
     topic = target.destination(RoutingType.MULTICAST)
     producer, listeners = target.stomp("1.2"), [target.stomp("1.2") for _ in range(3)]
     for listener in listeners:
@@ -120,7 +119,7 @@ def test_every_subscription_of_a_topic_gets_the_same_order(target: Bench) -> Non
     publish_all(producer, topic, sent)
     came = [bodies(collect(target, each, 30, quiet=0)) for each in listeners]
     target.record_finding(
-        target.cited,
+        FIFO,
         all(each == sent for each in came),
         f"thirty were sent; they came as {[len(x) for x in came]}",
     )

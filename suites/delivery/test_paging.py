@@ -16,10 +16,14 @@ from brokerproof.suites.steps.address_full import LIMIT, MULTICAST, PAGE, READ_A
 from brokerproof.suites.steps.paging import SIZE, Taker, brief
 from brokerproof.suites.steps.queues import QUIET
 
-ENTERS, BROWSES, SELECTS, NARROW = (f"ARTEMIS-PAGING-{number}" for number in (1, 4, 5, 6))
-POLICIES, LAZY, KEEPS, COUNTS, WINDOW = (
-    f"ARTEMIS-PAGING-{number}" for number in (8, 10, 11, 13, 16)
-)
+ENTERS = "ARTEMIS-PAGING-1"
+BROWSES = "ARTEMIS-PAGING-4"
+SELECTS = "ARTEMIS-PAGING-5"
+NARROW = "ARTEMIS-PAGING-6"
+POLICIES = "ARTEMIS-PAGING-8"
+LAZY = "ARTEMIS-PAGING-10"
+KEEPS = "ARTEMIS-PAGING-11"
+WINDOW = "ARTEMIS-PAGING-16"
 NEEDS = {"stomp-1.2", "address-full", "admin", "paging"}
 
 
@@ -44,8 +48,8 @@ def stored(target: Bench, count: int, size: int = SIZE) -> Destination:
 def test_what_was_paged_comes_once_and_in_order(
     target: Bench, count: int, size: int, protocol: str
 ) -> None:
-    """An address under PAGE takes many times its limit, and pages; another one does not. A consumer
-    gets every message once, in the order of sending, whatever fits on a page."""
+    """An address under PAGE takes many times its limit and pages. A consumer gets every message
+    once, in the order of sending."""
     admin = target.admin()
     if protocol == "stomp":
         to = stored(target, count, size)
@@ -81,8 +85,8 @@ def test_what_was_paged_comes_once_and_in_order(
 @case(ENTERS, needs={"amqp", "address-full", "admin", "paging"})
 @over(examples=8, always=lambda target: [{"gap": -1}, {"gap": 1}], gap=st.sampled_from((-1, 1)))
 def test_page_mode_begins_at_the_limit(target: Bench, gap: int) -> None:
-    """An address under PAGE is filled to one octet below its limit: it does not page. Another one
-    is filled to one octet above it: it does."""
+    """An address under PAGE filled to one byte below its limit does not page, and one filled to one
+    byte above does."""
     place = address_full.node(target, "page")
     peer, link = address_full.producer(target, place)
     for each in address_full.filling(LIMIT + gap, address_full.overhead(target), [1000, 300, 4000]):
@@ -116,9 +120,8 @@ def test_page_mode_begins_at_the_limit(target: Bench, gap: int) -> None:
 def test_order_is_kept_when_page_mode_is_left_and_entered_again(
     target: Bench, bursts: list[int], stay: bool
 ) -> None:
-    """Messages are sent in bursts of which the first goes to pages; everything is consumed, page
-    mode is left, and the next burst comes. A consumer that stays, or a new one for each burst, gets
-    everything once and in order."""
+    """Bursts of messages are paged and consumed, so that page mode is left before each burst. Every
+    message arrives once, in order."""
     to, admin, producer = address_full.destination(target, "page"), target.admin(), target.stomp()
     first = 0
     taker = Taker(target, to)
@@ -152,10 +155,8 @@ def test_order_is_kept_when_page_mode_is_left_and_entered_again(
 def test_persistent_messages_sent_in_one_go_keep_their_order_through_pages(
     target: Bench, count: int, size: int
 ) -> None:
-    """A producer sends persistent messages one behind the other without waiting, past the limit of
-    an address under PAGE, and the broker confirms the last. A consumer that comes then gets all of
-    them once and in order: those that were still in memory, whose way into a journal may take a
-    while, before those that went to pages."""
+    """A producer sends persistent messages in one go past the limit of an address under PAGE, and
+    the last is confirmed. A consumer then gets all of them once, in order."""
     to, admin = address_full.destination(target, "page"), target.admin()
     paging.send(to, target.stomp(), range(count), size, {"persistent": "true"})
     if not paging.paged(target, admin, to.name):
@@ -171,8 +172,8 @@ def test_persistent_messages_sent_in_one_go_keep_their_order_through_pages(
 @case(KEEPS, needs=NEEDS)
 @over(examples=5, producers=st.integers(2, 4))
 def test_several_producers_keep_their_order_through_pages(target: Bench, producers: int) -> None:
-    """Several producers send at the same time, past the limit. Everything comes once, those of a
-    producer in order."""
+    """Several producers send at the same time past the limit. Every message arrives once, each
+    producer's in order."""
     to, admin = address_full.destination(target, "page"), target.admin()
     peers = [target.stomp() for _ in range(producers)]
     each = 80 // producers
@@ -196,8 +197,8 @@ def test_several_producers_keep_their_order_through_pages(target: Bench, produce
 @case(BROWSES, needs=NEEDS | {"amqp", "amqp-copy"})
 @over(examples=4, count=st.integers(40, 70))
 def test_a_browser_sees_pages_and_takes_nothing(target: Bench, count: int) -> None:
-    """A browser gets a copy of every message of an address that paged, in order. All of them are
-    there for a consumer."""
+    """A browser of an address that pages gets a copy of every message in order. All of them remain
+    for a consumer."""
     to, admin = stored(target, count), target.admin()
     if not paging.paged(target, admin, to.name):
         return
@@ -235,8 +236,8 @@ def _browsed(target: Bench, to: Destination, count: int) -> list[int]:
     every=st.integers(2, 5),
 )
 def test_selectors_read_on_through_the_pages(target: Bench, count: int, every: int) -> None:
-    """Messages of two colours go to pages. Two consumers, each with a selector for one colour, get
-    theirs, all of them, in order, and nothing of the other's."""
+    """Messages of two colours are paged, and two consumers each select one colour. Each gets all of
+    its own in order, and none of the other's."""
     to, admin, producer = address_full.destination(target, "page"), target.admin(), target.stomp()
     for number in range(count):
         colour = "red" if number % every == 0 else "blue"
@@ -266,9 +267,8 @@ def test_selectors_read_on_through_the_pages(target: Bench, count: int, every: i
 
 @case(NARROW, needs=NEEDS | {"selectors", "amqp", "amqp-copy"})
 def test_what_a_narrow_selector_wants_comes_when_the_way_is_free(target: Bench) -> None:
-    """One red message stands behind a hundred blue ones, deep in the pages. A consumer that wants
-    red may have to wait; a browser sees all of them at once. When somebody has taken the blue ones,
-    the red one comes."""
+    """One red message stands behind a hundred blue ones in the pages. A browser sees all of them,
+    and a consumer that selects red gets it once the blue ones are consumed."""
     to, admin, producer = address_full.destination(target, "page"), target.admin(), target.stomp()
     blue, last = 100, 100
     for number in range(blue + 1):
@@ -301,9 +301,8 @@ def test_what_a_narrow_selector_wants_comes_when_the_way_is_free(target: Bench) 
 @case(LAZY, KEEPS, needs=NEEDS | {"multicast"})
 @over(examples=4, eager=st.integers(1, 3))
 def test_one_lazy_subscription_takes_the_whole_address_to_disk(target: Bench, eager: int) -> None:
-    """Of several subscriptions one takes nothing. The address pages for its sake; the others read
-    from the pages and get everything in order as it is sent, and in the end so does the lazy
-    one."""
+    """One of several subscriptions consumes nothing, and the address pages. The others get every
+    message in order as it is sent, and in the end so does that one."""
     to, admin = address_full.destination(target, "page", MULTICAST), target.admin()
     lazy = Taker(target, to, window=1)
     others = [Taker(target, to) for _ in range(eager)]
@@ -339,9 +338,8 @@ def test_one_lazy_subscription_takes_the_whole_address_to_disk(target: Bench, ea
 @case(KEEPS, WINDOW, needs=NEEDS)
 @over(examples=3, always=lambda target: [{"size": SIZE}], size=st.sampled_from([500, SIZE, 5000]))
 def test_a_deep_queue_takes_little_memory(target: Bench, size: int) -> None:
-    """An address gets many times what it may hold. What is charged to it stays near its limit. A
-    consumer that acknowledges nothing gets no more than the limit and what may be read ahead, and
-    everything as it acknowledges; and meanwhile the address's memory stays as small."""
+    """An address under PAGE gets many times its limit. Its memory stays near the limit, and a
+    consumer that acknowledges gets every message once, in order."""
     admin = target.admin()
     count = 8 * LIMIT // (size + 400)
     to = stored(target, count, size)

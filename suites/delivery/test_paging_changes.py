@@ -43,9 +43,8 @@ NEEDS = {"stomp-1.2", "address-full", "admin", "paging"}
 def test_a_transaction_across_the_limit_is_whole(
     target: Bench, before: int, inside: int, end: str
 ) -> None:
-    """A transaction begins before its address pages, or while it does, and sends past the limit;
-    another producer sends meanwhile, enough to make it page. With COMMIT all of it is there, in
-    order; with ABORT nothing of it is."""
+    """A transaction sends past the limit of an address while another producer makes it page. After
+    COMMIT all of its messages are there in order, after ABORT none."""
     to, admin = address_full.destination(target, "page"), target.admin()
     peer, other = target.stomp(), target.stomp()
     if before:
@@ -86,10 +85,9 @@ def test_a_transaction_across_the_limit_is_whole(
 def test_what_a_consumer_did_not_acknowledge_comes_again(
     target: Bench, held: int, how: CloseHow | None
 ) -> None:
-    """A consumer of an address that pages acknowledges some messages, and goes while it holds more,
-    some of them from pages. The next one gets everything that was not acknowledged, once; in order,
-    if the broker had confirmed that the first is gone. Until a broker notices that a connection was
-    lost, it may serve the next one with what comes behind."""
+    """A consumer of an address that pages leaves with unacknowledged messages. The next one gets
+    exactly those and the remaining ones, once, and in order if the broker had confirmed that the
+    first was gone."""
     to, admin = address_full.destination(target, "page"), target.admin()
     count = 60
     paging.send(to, target.stomp(), range(count))
@@ -223,10 +221,9 @@ class Play:
     plan=st.lists(steps, min_size=1, max_size=8),
 )
 def test_the_books_of_a_paged_queue_balance(target: Bench, plan: list[Step]) -> None:
-    """An address goes to disk, and then anything may happen: two producers send, a consumer takes
-    some or all, or goes and another one comes, page mode is left and entered again. In the end
-    every message was acknowledged once, none came that was acknowledged before, and to each
-    consumer those of a producer came in order."""
+    """Two producers send to an address that pages, consumers take messages or leave, and page mode
+    is left and entered again. Every message is acknowledged once, and each consumer gets each
+    producer's messages in order."""
     play, admin = Play(target, address_full.destination(target, "page")), target.admin()
     play.taker.peer.request("UNSUBSCRIBE", {"id": "0"})
     play.send(Send(0, 30))

@@ -10,20 +10,17 @@ from brokerproof.harness.cases.case import case
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.suites.steps.queues import bodies, collect, held, numbered, publish_all, receive
 
-BACK, MARKED, FIFO = (
-    "ARTEMIS-REDELIVERY-back-1",
-    "ARTEMIS-REDELIVERY-marked-1",
-    "ARTEMIS-GROUPING-fifo-1",
-)
+BACK = "ARTEMIS-REDELIVERY-back-1"
+MARKED = "ARTEMIS-REDELIVERY-marked-1"
+FIFO = "ARTEMIS-GROUPING-fifo-1"
 
 
 @case(BACK, FIFO, needs={"queue-semantics"})
 @pytest.mark.parametrize("how", [CloseHow.EOF, CloseHow.RESET, "DISCONNECT", "UNSUBSCRIBE"])
 @pytest.mark.parametrize("ack", ["client", "client-individual"])
 def test_unsettled_messages_come_again_in_their_order(target: Bench, how: str, ack: str) -> None:
-    """A consumer holds five messages when it goes: lost, or by DISCONNECT or UNSUBSCRIBE. The next
-    consumer gets all five, in the order of sending, and behind them what is sent then."""
-    back, order = target.cited
+    """A consumer that holds five messages is lost, or leaves by DISCONNECT or UNSUBSCRIBE. The next
+    consumer gets all five in the order of sending, before later messages."""
     queue, consumer, producer = target.destination(), target.stomp("1.2"), target.stomp("1.2")
     publish_all(producer, queue, numbered(5))
     held(target, consumer, queue, 5, ack)
@@ -35,24 +32,22 @@ def test_unsettled_messages_come_again_in_their_order(target: Bench, how: str, a
     after.subscribe(queue)
     came = bodies(receive(target, after, 5))
     target.record_finding(
-        back, sorted(came) == numbered(5), f"five were held; the next consumer got {came!r}"
+        BACK, sorted(came) == numbered(5), f"five were held; the next consumer got {came!r}"
     )
     target.record_finding(
-        order, came == numbered(5), f"the five that came back were delivered as {came!r}"
+        FIFO, came == numbered(5), f"the five that came back were delivered as {came!r}"
     )
     publish_all(producer, queue, numbered(3, "later"))
     came = bodies(collect(target, after, 3))
     target.record_finding(
-        back, came == numbered(3, "later"), f"behind them three were sent and {came!r} came"
+        BACK, came == numbered(3, "later"), f"behind them three were sent and {came!r} came"
     )
 
 
 @case(BACK, FIFO, needs={"queue-semantics"})
 def test_what_comes_back_goes_before_what_waits(target: Bench) -> None:
-    """Twenty messages wait; a consumer takes five of them by acknowledging none, and takes its
-    subscription back. What it held goes to the head of the queue: the next consumer gets all twenty
+    """A consumer holds five of twenty messages and unsubscribes. The next consumer gets all twenty
     in the order of sending."""
-    back, order = target.cited
     queue, consumer, producer = target.destination(), target.stomp("1.2"), target.stomp("1.2")
     sent = [body.ljust(2000, b".") for body in numbered(20)]
     publish_all(producer, queue, sent)
@@ -67,22 +62,20 @@ def test_what_comes_back_goes_before_what_waits(target: Bench) -> None:
     came = bodies(receive(target, after, 20))
     numbers = [body.rstrip(b".").decode() for body in came]
     target.record_finding(
-        back,
+        BACK,
         sorted(came) == sorted(sent),
         f"{seen} of twenty were held; the next consumer got {numbers}",
     )
     target.record_finding(
-        order, came == sent, f"{seen} of twenty were held; the next consumer got {numbers}"
+        FIFO, came == sent, f"{seen} of twenty were held; the next consumer got {numbers}"
     )
 
 
 @case(BACK, FIFO, needs={"queue-semantics", "consumer-window"})
 @pytest.mark.parametrize("leaving", ["abc", "acb", "bac", "bca", "cab", "cba"])
 def test_what_several_give_back_is_in_order_again(target: Bench, leaving: str) -> None:
-    """Three subscriptions hold one message each and have no room for more; three others wait. The
-    subscriptions end one after the other, in any order, each with its RECEIPT. Then the next
-    consumer gets all six in the order of sending."""
-    back, order = target.cited
+    """Three subscriptions hold one message each while three messages wait, and end in any order.
+    The next consumer gets all six in the order of sending."""
     queue, consumer = target.destination(), target.stomp("1.2")
     for name in "abc":
         consumer.subscribe(queue, name, ack="client", headers={"consumer-window-size": "0"})
@@ -96,16 +89,15 @@ def test_what_several_give_back_is_in_order_again(target: Bench, leaving: str) -
     after.subscribe(queue)
     came = bodies(receive(target, after, 6))
     words = f"{by} were held and given back in the order {leaving}; the next consumer got {came!r}"
-    target.record_finding(back, sorted(came) == numbered(6), words)
-    target.record_finding(order, came == numbered(6), words)
+    target.record_finding(BACK, sorted(came) == numbered(6), words)
+    target.record_finding(FIFO, came == numbered(6), words)
 
 
 @case(MARKED, needs={"redelivered-header"})
 @pytest.mark.parametrize("how", [CloseHow.EOF, CloseHow.RESET])
 def test_what_comes_again_after_a_lost_connection_is_marked(target: Bench, how: CloseHow) -> None:
-    """A consumer holds three messages when its connection is lost, and so do the next two. Each of
-    those gets these three with redelivered:true, and so does a fourth; two that are sent then, and
-    that nobody has seen, come without."""
+    """Three consumers in turn hold the same three messages and are lost. Each later delivery has
+    redelivered:true, and messages sent then do not."""
     queue, consumer, producer = target.destination(), target.stomp("1.2"), target.stomp("1.2")
     publish_all(producer, queue, numbered(3))
     held(target, consumer, queue, 3, "client-individual")
@@ -115,7 +107,7 @@ def test_what_comes_again_after_a_lost_connection_is_marked(target: Bench, how: 
         once_more = held(target, next_one, queue, 3, "client-individual")
         marked = {each.body: each.get("redelivered") for each in once_more}
         target.record_finding(
-            target.cited, set(marked.values()) == {"true"}, f"delivered again: {marked!r}"
+            MARKED, set(marked.values()) == {"true"}, f"delivered again: {marked!r}"
         )
         next_one.leave(how)
     after = target.stomp("1.2")
@@ -128,12 +120,12 @@ def test_what_comes_again_after_a_lost_connection_is_marked(target: Bench, how: 
         f"five messages should come, not {marks!r}",
     )
     target.record_finding(
-        target.cited,
+        MARKED,
         all(marks[each] == "true" for each in numbered(3)),
         f"delivered again: {marks!r}",
     )
     target.record_finding(
-        target.cited,
+        MARKED,
         all(marks[each] != "true" for each in numbered(2, "fresh")),
         f"the first time: {marks!r}",
     )
@@ -141,15 +133,14 @@ def test_what_comes_again_after_a_lost_connection_is_marked(target: Bench, how: 
 
 @case(MARKED, needs={"redelivered-header"})
 def test_what_is_delivered_for_the_first_time_is_not_marked(target: Bench) -> None:
-    """Messages that nobody has got before arrive in each mode, and none of them says
-    redelivered:true."""
+    """New messages arrive in each mode. None has redelivered:true."""
     for ack in ("auto", "client", "client-individual"):
         queue, consumer = target.destination(), target.stomp("1.2")
         publish_all(consumer, queue, numbered(3))
         consumer.subscribe(queue, ack=ack)
         marks = [each.get("redelivered") for each in receive(target, consumer, 3)]
         target.record_finding(
-            target.cited,
+            MARKED,
             "true" not in marks and len(marks) == 3,
             f"redelivered in mode {ack}: {marks!r}",
         )
@@ -157,8 +148,8 @@ def test_what_is_delivered_for_the_first_time_is_not_marked(target: Bench) -> No
 
 @case(BACK, needs={"queue-semantics", "transactions"})
 def test_an_acknowledged_message_stays_away_while_the_others_come_back(target: Bench) -> None:
-    """Of five messages held in mode client-individual two are acknowledged; the connection is lost.
-    The other three come again, once more lost, and come again."""
+    """Two of five messages held in mode client-individual are acknowledged, and the connection is
+    lost twice. The other three are delivered again each time."""
     queue, producer = target.destination(), target.stomp("1.2")
     publish_all(producer, queue, numbered(5))
     first = target.stomp("1.2")
@@ -172,7 +163,7 @@ def test_an_acknowledged_message_stays_away_while_the_others_come_back(target: B
         again.subscribe(queue, ack="client-individual")
         came = bodies(receive(target, again, 3))
         target.record_finding(
-            target.cited,
+            BACK,
             sorted(came) == rest,
             f"three of five were not acknowledged; {came!r} came again",
         )

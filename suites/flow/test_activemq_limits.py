@@ -31,8 +31,13 @@ from brokerproof.suites.steps.producer_flow import (
     place,
 )
 
-ONE_BY_ONE, WAITS, ANSWERED, SWITCHED_OFF = (f"ACTIVEMQ-PFC-{number}" for number in (1, 2, 3, 6))
-ONE_AT_A_TIME, FILES, STALLS = (f"ACTIVEMQ-PFC-{number}" for number in (5, 7, 8))
+ONE_BY_ONE = "ACTIVEMQ-PFC-1"
+WAITS = "ACTIVEMQ-PFC-2"
+ANSWERED = "ACTIVEMQ-PFC-3"
+SWITCHED_OFF = "ACTIVEMQ-PFC-6"
+ONE_AT_A_TIME = "ACTIVEMQ-PFC-5"
+FILES = "ACTIVEMQ-PFC-7"
+STALLS = "ACTIVEMQ-PFC-8"
 NEEDS = {"stomp-1.2", "amqp", "producer-flow-control", "statistics"}
 GAPS = (-1, 0, 1)
 both = pytest.mark.parametrize("protocol", ["stomp", "amqp"])
@@ -53,9 +58,9 @@ def corners(target: Target) -> list[dict[str, Any]]:
 def test_a_message_waits_from_the_very_octet(
     target: Bench, protocol: str, gap: int, sizes: list[int]
 ) -> None:
-    """A queue is filled to its limit, or some octets below or above it, with messages that are not
-    persistent. Below, one more is taken at once; from the limit on a message is not answered, nor
-    refused, until a consumer has made room. Then it is, and all of them come in order."""
+    """A queue is filled with non-persistent messages to its limit or some bytes below or above.
+    Below, one more is accepted; from the limit on it is answered only after a consumer has made
+    room."""
     statistics, producer, to = target.statistics(), PRODUCERS[protocol](target), place(target, "vm")
     limit, scale = to.policy.memory_limit, Scale(target, producer, statistics)
     octets = scale.bodies(limit + gap, sizes)
@@ -92,9 +97,8 @@ def test_a_message_waits_from_the_very_octet(
     size=st.integers(10, 5000),
 )
 def test_who_waits_does_not_hold_up_a_stomp_connection(target: Bench, full: int, size: int) -> None:
-    """On one connection a SEND waits at each of several full queues. SENDs elsewhere are confirmed,
-    a subscription is served and its ACKs count. When room is made at one of the queues, the SEND to
-    it is confirmed, and none of the others."""
+    """On one connection a SEND waits at each of several full queues. SENDs elsewhere, deliveries
+    and ACKs go on, and room at one queue confirms the SEND to it alone."""
     statistics, producer, other = target.statistics(), StompProducer(target), place(target, "off")
     waiting = []
     for _ in range(full):
@@ -130,8 +134,8 @@ def test_who_waits_does_not_hold_up_a_stomp_connection(target: Bench, full: int,
 
 @case(ONE_BY_ONE, WAITS, needs=NEEDS)
 def test_who_waits_does_not_hold_up_an_amqp_session(target: Bench) -> None:
-    """The same over links of one AMQP session: a link that waits leaves the others alone, and a
-    receiver of the same session makes the room."""
+    """In one AMQP session a link waits at a full queue. Other links go on, and a receiver of the
+    same session makes the room."""
     statistics, producer, other = target.statistics(), AmqpProducer(target), place(target, "off")
     to, still = place(target, "vm"), place(target, "vm")
     count = filled(target, producer, statistics, to, 1000)
@@ -157,9 +161,8 @@ def test_who_waits_does_not_hold_up_an_amqp_session(target: Bench) -> None:
     size=st.integers(10, 3000),
 )
 def test_who_asks_for_nothing_is_stalled(target: Bench, pushed: int, size: int) -> None:
-    """SENDs without receipt go to a full queue. Nobody is told anything; nothing else on that
-    connection is answered any more, while other connections work as before. When a consumer has
-    made room, everything goes on: what was sent came, once and in order."""
+    """SENDs without receipt to a full queue get no answer, and nothing else on the connection does.
+    When a consumer has made room all messages arrive, once and in order."""
     statistics, owner, stalled = target.statistics(), StompProducer(target), StompProducer(target)
     to, other = place(target, "vm"), place(target, "off")
     count = filled(target, owner, statistics, to, 1000)
@@ -196,9 +199,8 @@ def test_who_asks_for_nothing_is_stalled(target: Bench, pushed: int, size: int) 
     size=st.integers(200, 6000),
 )
 def test_a_burst_does_not_get_past_the_limit(target: Bench, producers: int, size: int) -> None:
-    """Producers send many times what fits, without a pause and without waiting. The queue takes no
-    more than one message of each beyond its limit. A consumer takes all of it: each message comes
-    once, those of a producer in order."""
+    """Producers send many times what fits without waiting. The queue exceeds its limit by at most
+    one message of each, and every message arrives once, each producer's in order."""
     statistics, to = target.statistics(), place(target, "vm")
     crowd = [StompProducer(target) for _ in range(producers)]
     weight, limit = Scale(target, crowd[0], statistics).weight(size), to.policy.memory_limit
@@ -223,8 +225,8 @@ def test_a_burst_does_not_get_past_the_limit(target: Bench, producers: int, size
 @case(SWITCHED_OFF, WAITS, needs=NEEDS)
 @both
 def test_flow_control_can_be_switched_off_for_a_queue(target: Bench, protocol: str) -> None:
-    """Two queues have the same limit. The one without flow control takes many times that, at once,
-    and holds it all; the other one makes its producer wait as before."""
+    """Two queues have the same limit. The one without flow control accepts many times that, and the
+    other makes its producer wait."""
     statistics, producer = target.statistics(), PRODUCERS[protocol](target)
     on, off = place(target, "vm"), place(target, "off")
     size, limit = 1000, off.policy.memory_limit
@@ -247,9 +249,9 @@ def test_flow_control_can_be_switched_off_for_a_queue(target: Bench, protocol: s
 
 @case(SWITCHED_OFF, WAITS, needs=NEEDS)
 def test_flow_control_can_be_switched_off_for_a_topic(target: Bench) -> None:
-    """Two topics have the same limit, and each a subscriber that holds what it got. The one without
-    flow control takes many times that; at the other one a producer waits until the subscriber has
-    taken some of it."""
+    """Two topics with the same limit each have a subscriber that acknowledges nothing. The one
+    without flow control accepts many times the limit; at the other a producer waits until the
+    subscriber has acknowledged."""
     statistics, producer = target.statistics(), StompProducer(target)
     on, off = (place(target, kind, RoutingType.MULTICAST) for kind in ("vm", "off"))
     slow, other = StompConsumer(target, on, prefetch=1), StompConsumer(target, off, prefetch=1)
@@ -273,9 +275,8 @@ def test_flow_control_can_be_switched_off_for_a_topic(target: Bench) -> None:
 @case(FILES, needs=NEEDS)
 @both
 def test_a_cursor_in_files_never_reaches_the_limit(target: Bench, protocol: str) -> None:
-    """Two queues have the same limit. Where messages wait in files many times the limit is taken,
-    and the memory of the queue is never full; where they wait in memory the limit holds. What
-    waited in files comes, once and in order."""
+    """Two queues have the same limit. The one with a file cursor accepts many times that, and its
+    messages arrive once, in order; the other holds to its limit."""
     statistics, producer = target.statistics(), PRODUCERS[protocol](target)
     memory, files = place(target, "vm"), place(target, "file")
     size, limit = 1000, files.policy.memory_limit

@@ -34,7 +34,8 @@ from brokerproof.suites.steps.producer_flow import (
     waits_for,
 )
 
-AT_ONCE, AFTER_A_WHILE = "ACTIVEMQ-PFC-9", "ACTIVEMQ-PFC-10"
+AT_ONCE = "ACTIVEMQ-PFC-9"
+AFTER_A_WHILE = "ACTIVEMQ-PFC-10"
 NEEDS = {"stomp-1.2", "amqp", "statistics"}
 both = pytest.mark.parametrize("protocol", ["stomp", "amqp"])
 
@@ -77,9 +78,9 @@ def refused(
 def test_a_send_without_room_fails_at_once(
     target: Bench, protocol: str, gap: int, sizes: list[int]
 ) -> None:
-    """A queue is filled to its limit, or some octets below or above. Below, one more message is
-    taken; from the limit on it is refused, at once and with the reason, and is not in the queue.
-    The connection goes on, and with room again the same message is taken."""
+    """A queue is filled to its limit or some bytes below or above. Below, one more message is
+    accepted; from the limit on it is refused at once with the reason, and the connection goes
+    on."""
     statistics, producer, to = target.statistics(), PRODUCERS[protocol](target), place(target, "vm")
     octets = Scale(target, producer, statistics).bodies(to.policy.memory_limit + gap, sizes)
     for each in octets:
@@ -107,9 +108,8 @@ def test_a_send_without_room_fails_at_once(
 def test_a_send_without_room_fails_after_the_time(
     target: Bench, protocol: str, offers: int
 ) -> None:
-    """Several messages are sent to a full queue, one a while after the other. Each is refused when
-    its time is up, not before, and is not in the queue. Meanwhile and afterwards the connection
-    goes on; with room a message is taken at once."""
+    """Messages are sent to a full queue at intervals. Each is refused when its time is up, not
+    before, and the connection goes on."""
     _, producer, to, count = full_of(target, protocol)
     wait, other = waits_for(target), place(target, "vm")
     waiting = []
@@ -151,8 +151,8 @@ def earlier(target: Target) -> st.SearchStrategy[Duration]:
 @both
 @over(examples=6, always=lambda target: [{"early": ms(1500)}], early=earlier)
 def test_room_in_time_saves_a_send(target: Bench, protocol: str, early: Duration) -> None:
-    """A message waits at a full queue, and shortly before its time is up a consumer takes what was
-    there. The message is taken at once then, arrives, and is not refused any more."""
+    """A consumer makes room at a full queue shortly before the time of a waiting message is up. The
+    message is accepted at once and arrives."""
     _, producer, to, count = full_of(target, protocol)
     since = target.now()
     waiting = producer.offer(to, body(count, 20))
@@ -195,9 +195,8 @@ def test_room_in_time_saves_a_send(target: Bench, protocol: str, early: Duration
 @case(AFTER_A_WHILE, needs={*NEEDS, "send-fail-timeout"})
 @over(examples=4, always=lambda target: [{"pushed": 1}], pushed=st.integers(1, 2))
 def test_a_stalled_connection_goes_on_after_the_time(target: Bench, pushed: int) -> None:
-    """SENDs without receipt go to a full queue, and a SEND with one elsewhere behind them. The
-    connection stalls for as long as each of them may wait, and goes on then; none of them is in the
-    queue."""
+    """SENDs without receipt to a full queue stall their connection until the time of each is up.
+    Then the connection goes on, and none of them is in the queue."""
     _, producer, to, count = full_of(target, "stomp")
     assert isinstance(producer, StompProducer)
     wait, other = waits_for(target), place(target, "vm")

@@ -32,10 +32,14 @@ from brokerproof.suites.steps.producer_flow import (
     waits_for,
 )
 
-ONE_BY_ONE, WAITS, ANSWERED, WINDOW, ALWAYS_SYNC = (
-    f"ACTIVEMQ-PFC-{number}" for number in (1, 2, 3, 4, 5)
-)
-STALLS, AT_ONCE, AFTER_A_WHILE = (f"ACTIVEMQ-PFC-{number}" for number in (8, 9, 10))
+ONE_BY_ONE = "ACTIVEMQ-PFC-1"
+WAITS = "ACTIVEMQ-PFC-2"
+ANSWERED = "ACTIVEMQ-PFC-3"
+WINDOW = "ACTIVEMQ-PFC-4"
+ALWAYS_SYNC = "ACTIVEMQ-PFC-5"
+STALLS = "ACTIVEMQ-PFC-8"
+AT_ONCE = "ACTIVEMQ-PFC-9"
+AFTER_A_WHILE = "ACTIVEMQ-PFC-10"
 BASE = {"stomp-1.2", "amqp", "openwire", "statistics"}
 NEEDS = {*BASE, "producer-flow-control"}
 RESOURCE = "ResourceAllocationException"
@@ -91,10 +95,9 @@ def corners(target: Target) -> list[dict[str, Any]]:
     size=st.integers(10, 4000),
 )
 def test_a_window_bounds_what_is_outstanding(target: Bench, window: int, size: int) -> None:
-    """A producer sends without waiting for Responses while something of its window is left. Each
-    message that the queue takes is acknowledged with what it costs; from the limit on none is, so
-    that the producer stops within its window. The connection goes on. With room the rest is
-    acknowledged, and all of it comes, in order."""
+    """A producer with a window sends without waiting for Responses. Each accepted message gets a
+    ProducerAck with its size, from the queue's limit on none; with room all messages are
+    acknowledged and arrive in order."""
     statistics, producer = target.statistics(), OpenWireProducer(target, window=window)
     to, other = place(target, "vm"), place(target, "off")
     weight = Scale(target, producer, statistics).weight(size)
@@ -152,9 +155,9 @@ def test_a_window_bounds_what_is_outstanding(target: Bench, window: int, size: i
     window=st.sampled_from([0, 1, 50_000]),
 )
 def test_producers_of_a_connection_are_slowed_one_by_one(target: Bench, window: int) -> None:
-    """Three producers share a connection. One waits at a full queue for the Response to a message
-    that is not persistent, one at another for its ProducerAck where it has a window. The third goes
-    on; room at one queue lets one of them go on."""
+    """Two of three producers of a connection wait at full queues, for a Response and for a
+    ProducerAck. The third goes on, and room at one queue lets one of them go on. One scenario: it
+    takes both kinds of waiting on one connection."""
     statistics, producer = target.statistics(), OpenWireProducer(target, window=window)
     first, second, other = place(target, "vm"), place(target, "vm"), place(target, "off")
     counts = [filled(target, producer, statistics, each, 1000) for each in (first, second)]
@@ -202,9 +205,8 @@ def test_producers_of_a_connection_are_slowed_one_by_one(target: Bench, window: 
 def test_a_producer_without_window_or_response_stalls_its_connection(
     target: Bench, pushed: int
 ) -> None:
-    """A producer without a window sends to a full queue and asks for no Response. It is told
-    nothing, and nothing on its connection is answered any more, while another connection works.
-    With room everything goes on."""
+    """A producer without window sends to a full queue and asks for no Response. Nothing on its
+    connection is answered until there is room; another connection goes on."""
     statistics, owner, stalled = (
         target.statistics(),
         StompProducer(target),
@@ -256,9 +258,8 @@ def refused(
 
 @case(AT_ONCE, needs={*BASE, "send-fail"})
 def test_a_message_without_room_fails_at_once(target: Bench) -> None:
-    """A message to a full queue gets an ExceptionResponse at once, with
-    ResourceAllocationException, and is not in the queue. The connection goes on, and with room the
-    message is taken."""
+    """A message to a full queue gets an ExceptionResponse with ResourceAllocationException at once.
+    The connection goes on, and with room the message is accepted."""
     statistics, producer, to = target.statistics(), OpenWireProducer(target), place(target, "vm")
     count = filled(target, producer, statistics, to, 1000)
     for number in range(2):
@@ -286,9 +287,8 @@ def test_a_message_without_room_fails_at_once(target: Bench) -> None:
     early=st.sampled_from([None, ms(1000), ms(2500)]),
 )
 def test_a_message_without_room_fails_after_the_time(target: Bench, early: Duration | None) -> None:
-    """A message to a full queue gets its ExceptionResponse when its time is up; or, where there is
-    room some time before that, its Response then. Another producer of the connection goes on
-    meanwhile."""
+    """A message to a full queue gets its ExceptionResponse when its time is up, or its Response as
+    soon as there is room. Another producer of the connection goes on."""
     statistics, producer, to = target.statistics(), OpenWireProducer(target), place(target, "vm")
     count = filled(target, producer, statistics, to, 1000)
     wait, since = waits_for(target), target.now()

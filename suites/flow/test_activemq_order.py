@@ -46,8 +46,8 @@ def out_of_place(numbers: list[int]) -> str:
     pushed=st.integers(1, 3),
 )
 def test_who_waits_is_not_overtaken_by_who_stalls(target: Bench, waiting: int, pushed: int) -> None:
-    """A producer sends to a full queue: SENDs with a receipt first, then some without, then one
-    with. When a consumer makes room, they come in that order."""
+    """A producer sends to a full queue with a receipt, then without, then with one. When a consumer
+    makes room the messages arrive in that order."""
     statistics, producer, to = target.statistics(), StompProducer(target), place(target, "vm")
     count = filled(target, producer, statistics, to, 1000)
     for _ in range(waiting):
@@ -74,9 +74,8 @@ def test_who_waits_is_not_overtaken_by_who_stalls(target: Bench, waiting: int, p
 def test_who_waits_is_not_overtaken_by_who_comes_later(
     target: Bench, protocol: str, size: int
 ) -> None:
-    """A producer sends many times what fits into a queue, without waiting for answers (over
-    OpenWire: with a window), while a consumer takes and acknowledges. Now there is room and now
-    there is none; the messages come in order, as they do at a queue without flow control."""
+    """A producer sends many times what fits into a queue without waiting for answers, while a
+    consumer acknowledges. The messages arrive in order, as at a queue without flow control."""
     count = 150
     detail = f"of {count} messages of {size} octets"
     for kind in ("off", "vm", "off"):

@@ -29,9 +29,11 @@ from brokerproof.suites.steps.producer_flow import (
     place,
 )
 
-ONE_BY_ONE, WAITS, SWITCHED_OFF, LIMITS, TO_THE_DISK = (
-    f"ACTIVEMQ-PFC-{number}" for number in (1, 2, 6, 11, 12)
-)
+ONE_BY_ONE = "ACTIVEMQ-PFC-1"
+WAITS = "ACTIVEMQ-PFC-2"
+SWITCHED_OFF = "ACTIVEMQ-PFC-6"
+LIMITS = "ACTIVEMQ-PFC-11"
+TO_THE_DISK = "ACTIVEMQ-PFC-12"
 NEEDS = {"stomp-1.2", "amqp", "system-usage", "statistics"}
 SIZE = 10_000
 """Octets of a body: few of them fill what there is."""
@@ -95,9 +97,8 @@ def on_disk(
 
 @case(LIMITS, WAITS, ONE_BY_ONE, needs=NEEDS)
 def test_all_of_the_memory_can_be_used_up(target: Bench) -> None:
-    """Two queues without a limit of their own keep their messages in memory. Together they take as
-    much as the broker has, to the message; then a producer waits at either. Its connection
-    consumes: that makes room, and everything goes on."""
+    """Two queues without a limit of their own fill the broker's memory. A producer at either then
+    waits, and goes on when its connection consumes."""
     statistics, producer = target.statistics(), StompProducer(target)
     limit, weight = broker_limit(target, "memory"), Scale(target, producer, statistics).weight(SIZE)
     before = empty(target, statistics, "memory")
@@ -134,9 +135,8 @@ def test_all_of_the_memory_can_be_used_up(target: Bench) -> None:
 
 @case(LIMITS, WAITS, needs=NEEDS)
 def test_all_of_the_store_can_be_used_up(target: Bench) -> None:
-    """Persistent messages are taken until the store has no more room for them; then their producer
-    waits. Messages that are not persistent pass meanwhile. When the queue has been consumed, the
-    producer goes on."""
+    """Persistent messages fill the store and their producer waits, while non-persistent ones pass.
+    When the queue is consumed the producer goes on."""
     statistics, producer, other = target.statistics(), StompProducer(target), StompProducer(target)
     to, beside = place(target, PLAIN), place(target, "vm")
     before = empty(target, statistics, "store")
@@ -156,9 +156,8 @@ def test_all_of_the_store_can_be_used_up(target: Bench) -> None:
 
 @case(LIMITS, WAITS, needs=NEEDS)
 def test_all_of_the_temporary_store_can_be_used_up(target: Bench) -> None:
-    """Messages that are not persistent wait in files, until the temporary store has no more room
-    for them; then their producer waits. Persistent messages pass meanwhile. When the queue has been
-    consumed, the producer goes on."""
+    """Non-persistent messages fill the temporary store and their producer waits, while persistent
+    ones pass. When the queue is consumed the producer goes on."""
     statistics, producer, other = target.statistics(), StompProducer(target), StompProducer(target)
     to, beside = place(target, PLAIN), place(target, PLAIN)
     before = empty(target, statistics, "temp")
@@ -175,8 +174,8 @@ def test_all_of_the_temporary_store_can_be_used_up(target: Bench) -> None:
 @case(ONE_BY_ONE, needs=NEEDS)
 @pytest.mark.parametrize("kind", ["store", "temp"])
 def test_who_waits_for_disk_does_not_hold_up_its_connection(target: Bench, kind: str) -> None:
-    """A SEND with a receipt waits because there is no more room on disk for messages of its kind.
-    On the same connection a SEND of the other kind is confirmed, for which there is room."""
+    """A SEND waits because the disk has no room for its kind of message. A SEND of the other kind
+    on the same connection is confirmed."""
     statistics, producer = target.statistics(), StompProducer(target)
     to, beside = place(target, PLAIN), place(target, PLAIN if kind == "temp" else "vm")
     before = empty(target, statistics, kind)
@@ -199,8 +198,8 @@ def test_who_waits_for_disk_does_not_hold_up_its_connection(target: Bench, kind:
 
 @case(TO_THE_DISK, SWITCHED_OFF, needs=NEEDS)
 def test_without_flow_control_messages_are_taken_until_the_disk_is_full(target: Bench) -> None:
-    """A queue without flow control keeps its messages in files, and has a small memoryLimit. It
-    takes many times that, until what there is of disk for it is used up. All of it comes again."""
+    """A queue without flow control and with a small memoryLimit keeps its messages in files. It
+    accepts messages until the disk limit is reached, and all of them arrive."""
     statistics, producer, to = target.statistics(), StompProducer(target), place(target, "off")
     before = empty(target, statistics, "temp")
     count, waiting = on_disk(target, producer, to, "temp", before, (TO_THE_DISK,))
@@ -227,9 +226,8 @@ SMALL = st.sampled_from(
 @case(TO_THE_DISK, LIMITS, needs={*NEEDS, RECONFIGURABLE})
 @over(examples=4, where=SMALL, kind=st.sampled_from(["store", "temp"]))
 def test_a_small_disk_is_used_up(target: Bench, where: Where, kind: str) -> None:
-    """A broker is allowed more than its disk has. Without flow control it takes messages,
-    persistent or not, until the disk is used up, many times the memoryLimit of their queue; then a
-    producer waits. All of it comes again."""
+    """A broker is allowed more than its disk has. Without flow control it accepts messages until
+    the disk is used up; then a producer waits, and all messages arrive."""
     statistics, producer, to = target.statistics(), StompProducer(target), place(target, "off")
     before = empty(target, statistics, kind)
     count, waiting = on_disk(target, producer, to, kind, before, (TO_THE_DISK, LIMITS))

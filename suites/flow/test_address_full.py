@@ -19,8 +19,10 @@ from brokerproof.suites.amqp.steps import QUIET, bystander, collect
 from brokerproof.suites.steps import address_full
 from brokerproof.suites.steps.address_full import LIMIT, MESSAGES, SMALLEST, THRESHOLD
 
-POLICIES, THREE = "ARTEMIS-PAGING-8", "ARTEMIS-PAGING-13"
-NO_CREDIT, REFUSED = "ARTEMIS-FLOW-amqp-2", "ARTEMIS-FLOW-amqp-4"
+POLICIES = "ARTEMIS-PAGING-8"
+THREE = "ARTEMIS-PAGING-13"
+NO_CREDIT = "ARTEMIS-FLOW-amqp-2"
+REFUSED = "ARTEMIS-FLOW-amqp-4"
 UNBLOCK = "ARTEMIS-PAGING-12"
 GAPS = (-1, 0, 1)
 """Octets that an address holds above its limit."""
@@ -48,9 +50,9 @@ def filled(target: Bench, place: Node, total: int, sizes: list[int]) -> tuple[Am
 @case(POLICIES, needs={"amqp", "address-full"})
 @over(examples=8, always=corners, gap=st.sampled_from(GAPS), sizes=fillings)
 def test_fail_refuses_from_the_very_octet(target: Bench, gap: int, sizes: list[int]) -> None:
-    """An address under FAIL is filled to its limit, or one octet below or above. Below, one more
-    message is accepted; the next one is refused, and so is it at once from the limit on. Nothing
-    refused is in the queue, and other addresses take messages all the while."""
+    """An address under FAIL is filled to its limit or one byte below or above. Below, one more
+    message is accepted; from the limit on it is refused and not queued, and other addresses accept
+    messages."""
     place = address_full.node(target, "fail")
     with bystander(target):
         peer, count = filled(target, place, LIMIT + gap, sizes)
@@ -80,8 +82,8 @@ def test_fail_refuses_from_the_very_octet(target: Bench, gap: int, sizes: list[i
 @case(POLICIES, needs={"amqp", "address-full"})
 @over(examples=8, always=corners, gap=st.sampled_from(GAPS), sizes=fillings)
 def test_drop_loses_from_the_very_octet(target: Bench, gap: int, sizes: list[int]) -> None:
-    """The same under DROP: every message is accepted, and those sent while the address was full are
-    gone, no others."""
+    """An address under DROP is filled to its limit or one byte below or above. Every message is
+    accepted, and exactly those sent while the address was full are lost."""
     place = address_full.node(target, "drop")
     peer, count = filled(target, place, LIMIT + gap, sizes)
     link = peer.session.links[0]
@@ -114,8 +116,8 @@ def test_drop_loses_from_the_very_octet(target: Bench, gap: int, sizes: list[int
     kind=st.just("fail"),
 )
 def test_settled_messages_to_a_full_address_are_lost(target: Bench, kind: str) -> None:
-    """A producer that sends settled cannot be told. What it sends to a full address under FAIL or
-    DROP is not queued, its connection stays, and it goes on when there is room."""
+    """A producer sends settled messages to a full address under FAIL or DROP. They are not queued,
+    its connection stays, and it goes on when there is room."""
     place = address_full.node(target, kind)
     peer, count = filled(target, place, LIMIT, [1000])
     link = peer.session.links[0]
@@ -136,9 +138,8 @@ def test_settled_messages_to_a_full_address_are_lost(target: Bench, kind: str) -
 @case(NO_CREDIT, POLICIES, needs={"amqp", "amqp-credit", "address-full"})
 @over(examples=8, always=corners, gap=st.sampled_from(GAPS), sizes=fillings)
 def test_credit_stops_at_the_very_octet(target: Bench, gap: int, sizes: list[int]) -> None:
-    """An address under BLOCK is filled to its limit, or one octet below or above. A producer that
-    attaches then gets credit below the limit, and none from there on; messages on credit given
-    before are accepted still."""
+    """An address under BLOCK is filled to its limit or one byte below or above. A new producer gets
+    credit below the limit and none from there on; messages on earlier credit are accepted."""
     place = address_full.node(target, "block")
     peer, count = filled(target, place, LIMIT + gap, sizes)
     late, link = address_full.producer(target, place)
@@ -165,9 +166,8 @@ def test_credit_stops_at_the_very_octet(target: Bench, gap: int, sizes: list[int
 @case(NO_CREDIT, UNBLOCK, POLICIES, needs={"amqp", "amqp-credit", "address-full"})
 @over(examples=8, always=lambda target: [{"gap": 0}, {"gap": -1}], gap=st.sampled_from((0, -1)))
 def test_credit_comes_back_at_the_very_octet(target: Bench, gap: int) -> None:
-    """Under BLOCK an address holds more than its limit. A consumer takes one message after another;
-    a producer that waits gets credit as soon as less than the limit is there, and not while exactly
-    the limit is."""
+    """A consumer empties an address under BLOCK that exceeds its limit. A waiting producer gets
+    credit as soon as the address is below the limit, and not at exactly the limit."""
     place = address_full.node(target, "block")
     extra = address_full.overhead(target)
     first = [1000, 300]
@@ -205,9 +205,8 @@ def test_credit_comes_back_at_the_very_octet(target: Bench, gap: int) -> None:
 def test_the_threshold_rejects_above_its_very_octet(
     target: Bench, gap: int, sizes: list[int]
 ) -> None:
-    """Under BLOCK with a threshold an address is filled on credit that was given before: one octet
-    below the threshold messages are accepted, one octet above it they are rejected and not queued,
-    settled ones too."""
+    """Under BLOCK with a reject threshold an address is filled on earlier credit. One byte below
+    the threshold messages are accepted, one byte above they are rejected and not queued."""
     place = address_full.node(target, "reject")
     peer, count = filled(target, place, THRESHOLD + gap, [*sizes, 9000])
     link = peer.session.links[0]
@@ -233,8 +232,8 @@ def test_the_threshold_rejects_above_its_very_octet(
 
 @case(REFUSED, POLICIES, needs={"amqp", "address-full"})
 def test_the_threshold_rejects_at_its_very_octet(target: Bench) -> None:
-    """An address holds exactly the octets of its threshold. The manual has messages rejected once
-    that is reached."""
+    """An address holds exactly the bytes of its reject threshold. The manual rejects messages once
+    the threshold is reached."""
     place = address_full.node(target, "reject")
     peer, count = filled(target, place, THRESHOLD, [9000])
     state = address_full.send(
@@ -253,8 +252,8 @@ def test_the_threshold_rejects_at_its_very_octet(target: Bench) -> None:
     sizes=st.lists(st.sampled_from([1, 300, 30_000]), min_size=MESSAGES, max_size=MESSAGES),
 )
 def test_messages_count_whatever_their_size(target: Bench, kind: str, sizes: list[int]) -> None:
-    """An address with max-size-messages takes that many of any size. One more is refused under
-    FAIL, and lost under DROP, until one is acknowledged."""
+    """An address with max-size-messages accepts that many messages of any size. One more is refused
+    under FAIL and lost under DROP until one is acknowledged."""
     place = address_full.node(target, f"three.{kind}")
     peer, link = address_full.producer(target, place)
     states = [
@@ -293,8 +292,8 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str, sizes: lis
 
 @case(THREE, NO_CREDIT, needs={"amqp", "amqp-credit", "address-full"})
 def test_credit_stops_at_the_last_message(target: Bench) -> None:
-    """Under BLOCK with max-size-messages a new producer gets credit while one message fewer is
-    there, and none after."""
+    """Under BLOCK with max-size-messages a new producer gets credit with one message fewer than the
+    limit, and none at the limit."""
     place = address_full.node(target, "three.block")
     peer, link = address_full.producer(target, place)
     for number in range(MESSAGES - 1):

@@ -23,12 +23,10 @@ from brokerproof.suites.steps.address_full import LIMIT, MESSAGES
 from brokerproof.suites.steps.queues import QUIET, bodies, collect
 from brokerproof.suites.steps.refusals import bystander, either
 
-POLICIES, BLOCKS, ONLY_BLOCK, THREE = (
-    "ARTEMIS-PAGING-8",
-    "ARTEMIS-FLOW-block-1",
-    "ARTEMIS-FLOW-block-3",
-    "ARTEMIS-PAGING-13",
-)
+POLICIES = "ARTEMIS-PAGING-8"
+BLOCKS = "ARTEMIS-FLOW-block-1"
+ONLY_BLOCK = "ARTEMIS-FLOW-block-3"
+THREE = "ARTEMIS-PAGING-13"
 GAPS = (-1, 0, 1)
 fillings = st.lists(st.sampled_from([2, 300, 1000, 4000]), max_size=3)
 
@@ -91,9 +89,8 @@ def refused(target: Bench, peer: StompPeer, to: Destination, number: int, *, rec
 def test_fail_refuses_from_the_very_octet(
     target: Bench, gap: int, sizes: list[int], receipt: bool
 ) -> None:
-    """An address under FAIL is filled to its limit, or one octet below or above. Below, one more
-    SEND is taken; from the limit on it is answered with ERROR, with or without a receipt asked for.
-    The queue has what was taken, nothing else."""
+    """An address under FAIL is filled to its limit or one byte below or above. Below, one more SEND
+    is accepted; from the limit on it is answered with ERROR and not queued."""
     to, admin = address_full.destination(target, "fail"), target.admin()
     with bystander(target, "1.2"):
         peer, count, held = filled(target, admin, to, LIMIT + gap, sizes)
@@ -117,8 +114,8 @@ def test_fail_refuses_from_the_very_octet(
 def test_drop_loses_from_the_very_octet(
     target: Bench, gap: int, sizes: list[int], receipt: bool
 ) -> None:
-    """The same under DROP: every SEND is confirmed that asks for it, and what was sent to the full
-    address is gone."""
+    """An address under DROP is filled to its limit or one byte below or above. Every SEND is
+    confirmed, and exactly the messages sent to the full address are lost."""
     to, admin = address_full.destination(target, "drop"), target.admin()
     peer, count, held = filled(target, admin, to, LIMIT + gap, sizes)
     kept = number = count
@@ -145,8 +142,8 @@ def test_drop_loses_from_the_very_octet(
     kind=st.sampled_from(["fail", "drop"]),
 )
 def test_messages_count_whatever_their_size(target: Bench, kind: str) -> None:
-    """An address with max-size-messages takes that many SENDs; the next is answered with ERROR or
-    loses its message."""
+    """An address with max-size-messages accepts that many SENDs. The next is answered with ERROR
+    under FAIL and its message is lost under DROP."""
     to = address_full.destination(target, f"three.{kind}")
     peer = target.stomp()
     for number, size in zip(range(MESSAGES), (10, 20_000, 300), strict=True):
@@ -164,8 +161,8 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str) -> None:
 @case(POLICIES, needs={"stomp-1.2", "address-full", "transactions"})
 @over(examples=6, kind=st.sampled_from(["fail", "drop"]), end=st.sampled_from(["COMMIT", "ABORT"]))
 def test_a_transaction_does_not_get_past_a_full_address(target: Bench, kind: str, end: str) -> None:
-    """An address is full already. A SEND in a transaction to it is refused under FAIL, at once or
-    with the COMMIT, and lost under DROP; nothing of the transaction is ever queued."""
+    """A SEND in a transaction to a full address is refused under FAIL, at once or with COMMIT, and
+    lost under DROP. Nothing of the transaction is queued."""
     to = address_full.destination(target, f"three.{kind}")
     filler = target.stomp()
     for number in range(MESSAGES):
@@ -202,8 +199,7 @@ def test_a_transaction_does_not_get_past_a_full_address(target: Bench, kind: str
     kind=st.just("page"),
 )
 def test_no_stomp_producer_waits_under_another_policy(target: Bench, kind: str) -> None:
-    """Under PAGE and DROP a producer goes on past the limit: each of its SENDs is confirmed, twice
-    the limit and more."""
+    """Under PAGE and DROP a producer sends twice the limit and more. Each SEND is confirmed."""
     to = address_full.destination(target, kind)
     peer = target.stomp()
     for number in range(3 * LIMIT // 2000):
@@ -215,8 +211,8 @@ def test_no_stomp_producer_waits_under_another_policy(target: Bench, kind: str) 
 def test_nothing_is_lost_under_block_over_stomp(
     target: Bench, producers: int, receipts: bool
 ) -> None:
-    """Producers send twice what the address may hold, whether they are made to wait or not, and a
-    consumer takes everything: each message comes once, those of a producer in order."""
+    """Producers send twice what an address under BLOCK holds while a consumer takes everything.
+    Every message arrives once, each producer's in order."""
     to = address_full.destination(target, "block")
     peers = [target.stomp() for _ in range(producers)]
     each = 2 * LIMIT // 2000 // producers

@@ -23,6 +23,14 @@ from brokerproof.suites.amqp091.steps import (
     queue_of,
 )
 
+BLOCKED_ON_MEMORY = "RABBITMQ-FLOW-mem-1"
+BLOCKED_AT_ONCE = "RABBITMQ-FLOW-mem-2"
+SET_AT_RUNTIME = "RABBITMQ-FLOW-mem-3"
+BLOCKED_ON_DISK = "RABBITMQ-FLOW-disk-1"
+NOTIFIED = "RABBITMQ-FLOW-notify-1"
+OTHERS_GO_ON = "RABBITMQ-FLOW-conn-1"
+MIXED_CONNECTION = "RABBITMQ-FLOW-conn-3"
+
 BLOCKED, UNBLOCKED = (
     method("connection.blocked", channel=0),
     method("connection.unblocked", channel=0),
@@ -31,14 +39,20 @@ HEART_BEAT: Duration = seconds(1)
 
 
 @case(
-    *("RABBITMQ-FLOW-mem-1", "RABBITMQ-FLOW-mem-2", "RABBITMQ-FLOW-mem-3", "RABBITMQ-FLOW-disk-1"),
-    *("RABBITMQ-FLOW-notify-1", "RABBITMQ-FLOW-conn-1", "RABBITMQ-FLOW-conn-3"),
+    BLOCKED_ON_MEMORY,
+    BLOCKED_AT_ONCE,
+    SET_AT_RUNTIME,
+    BLOCKED_ON_DISK,
+    NOTIFIED,
+    OTHERS_GO_ON,
+    MIXED_CONNECTION,
     needs={"alarms"},
 )
 def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
-    """The memory watermark is set to 0 while connections publish, consume, do both or are idle;
-    then it is set back. Then the same with the limit for the disk."""
-    memory, at_once, at_runtime, disk, told, others, mixed = target.cited
+    """A memory alarm and then a disk alarm are raised and cleared while connections publish,
+    consume, do both or are idle. Publishers are blocked and notified, consumers go on, and after
+    each alarm the blocked messages arrive. One scenario: an alarm blocks the whole broker, so one
+    case observes all of its effects."""
     owner = target.amqp091(channels=2)
     queue = target.fresh_name()
     owner.declare(queue)
@@ -52,57 +66,59 @@ def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
     target.raise_alarm("memory")
     try:
         publisher.expect_nothing(
-            for_=QUIET, of=BLOCKED, proves=told, why="the connection has published nothing yet"
+            for_=QUIET, of=BLOCKED, proves=NOTIFIED, why="the connection has published nothing yet"
         )
         publisher.publish(b"held", queue)
-        came = publisher.expect(BLOCKED, proves=(told, at_once))
+        came = publisher.expect(BLOCKED, proves=(NOTIFIED, BLOCKED_AT_ONCE))
         target.record_finding(
-            told, came["reason"] == "low on memory", f"the reason is {came['reason']!r}"
+            NOTIFIED, came["reason"] == "low on memory", f"the reason is {came['reason']!r}"
         )
         deaf.publish(b"deaf", queue)
         deaf.expect_nothing(
-            for_=QUIET, of=BLOCKED, proves=told, why="the client does not understand it"
+            for_=QUIET, of=BLOCKED, proves=NOTIFIED, why="the client does not understand it"
         )
-        _consumes(target, consumer, queue, others)
-        _mixed(target, both, queue, first["delivery-tag"], mixed)
-        beating = _silent(target, queue, others)
+        _consumes(target, consumer, queue, OTHERS_GO_ON)
+        _mixed(target, both, queue, first["delivery-tag"], MIXED_CONNECTION)
+        beating = _silent(target, queue, OTHERS_GO_ON)
         left = bodies(drained(owner, queue))
         target.record_finding(
-            (memory, at_once),
+            (BLOCKED_ON_MEMORY, BLOCKED_AT_ONCE),
             b"held" not in left and b"deaf" not in left,
             f"under the alarm {left} could be had",
         )
     finally:
         target.clear_alarm("memory")
-    publisher.expect(UNBLOCKED, proves=(told, at_runtime))
+    publisher.expect(UNBLOCKED, proves=(NOTIFIED, SET_AT_RUNTIME))
     target.record_finding(
-        told,
+        NOTIFIED,
         deaf.take(UNBLOCKED) is None,
         "who was not told of the alarm should not be told of its end",
     )
     more = bodies(arrive(both, 1))  # its acknowledgement counts now, and it has room for one
     target.record_finding(
-        mixed, len(more) == 1, f"after the alarm {len(more)} messages came to the mixed connection"
+        MIXED_CONNECTION,
+        len(more) == 1,
+        f"after the alarm {len(more)} messages came to the mixed connection",
     )
     eventually(owner, lambda: owner.count(queue) >= 3)
     found = sorted([*more, *bodies(drained(owner, queue))])
     all_of_it = found == [b"deaf", b"held", b"mixed", b"silent"]
     target.record_finding(
-        (memory, at_runtime),
+        (BLOCKED_ON_MEMORY, SET_AT_RUNTIME),
         all_of_it,
         f"after the alarm {found} could be had, should be what was held back",
     )
     publisher.publish(b"after", queue)
     publisher.settle()
     target.record_finding(
-        memory,
+        BLOCKED_ON_MEMORY,
         bodies(drained(owner, queue)) == [b"after"],
         "after the alarm messages should pass as before",
     )
-    beating.expect_end(within=4 * HEART_BEAT + PATIENCE, proves=others)
+    beating.expect_end(within=4 * HEART_BEAT + PATIENCE, proves=OTHERS_GO_ON)
     more = arrive(both, 1)
     target.record_finding(
-        mixed,
+        MIXED_CONNECTION,
         bodies(more) == [b"before"] or not more,
         f"after the alarm the mixed connection got {bodies(more)}",
     )
@@ -110,18 +126,20 @@ def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
     target.raise_alarm("disk")
     try:
         publisher.publish(b"disk", queue)
-        came = publisher.expect(BLOCKED, proves=(told, disk))
+        came = publisher.expect(BLOCKED, proves=(NOTIFIED, BLOCKED_ON_DISK))
         target.record_finding(
-            told, came["reason"] == "low on disk", f"the reason is {came['reason']!r}"
+            NOTIFIED, came["reason"] == "low on disk", f"the reason is {came['reason']!r}"
         )
         target.record_finding(
-            disk, owner.count(queue) == 0, "under the alarm no message should come through"
+            BLOCKED_ON_DISK,
+            owner.count(queue) == 0,
+            "under the alarm no message should come through",
         )
     finally:
         target.clear_alarm("disk")
-    publisher.expect(UNBLOCKED, proves=(told, disk))
+    publisher.expect(UNBLOCKED, proves=(NOTIFIED, BLOCKED_ON_DISK))
     target.record_finding(
-        disk,
+        BLOCKED_ON_DISK,
         eventually(owner, lambda: owner.count(queue) == 1),
         "after the alarm the message should be there",
     )

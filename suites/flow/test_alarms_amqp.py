@@ -15,7 +15,14 @@ from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.suites.amqp.steps import bodies, collect, granted, numbered
 from brokerproof.suites.amqp091.steps import QUIET
-from brokerproof.suites.flow.test_alarms_stomp import RESOURCES, short_of
+from brokerproof.suites.flow.test_alarms_stomp import (
+    BLOCKED_ON_DISK,
+    BLOCKED_ON_MEMORY,
+    RESOURCES,
+    short_of,
+)
+
+CONNECTION_BLOCKED = "RABBITMQ-FLOW-conn-1"
 
 
 def _may_send(target: Bench, peer: AmqpPeer, link: Link) -> bool:
@@ -34,16 +41,15 @@ def _settled(peer: AmqpPeer, link: Link, deliveries: list[int]) -> list[int]:
     return [each for each in deliveries if link.session.outcomes.get(each) is not None]
 
 
-@case("RABBITMQ-FLOW-mem-1", "RABBITMQ-FLOW-disk-1", "RABBITMQ-FLOW-conn-1", needs={"alarms"})
+@case(BLOCKED_ON_MEMORY, BLOCKED_ON_DISK, CONNECTION_BLOCKED, needs={"alarms"})
 def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
-    """Under an alarm for memory, then for the disk, a client sends what its windows allow: no more
-    than one message is settled and delivered. Another connection consumes, settles and attaches as
-    ever. When the alarm is over the rest is settled and comes, once and in order."""
-    others = target.cited[2]
+    """Under a memory alarm and then a disk alarm a client sends what its windows allow. At most one
+    message is settled and delivered, another connection consumes, and after the alarm the rest
+    arrives once, in order."""
     node = target.node()
     consumer = target.amqp()
     inlet = consumer.receiver(node, credit=100)
-    for resource, proves in zip(RESOURCES, target.cited[:2], strict=True):
+    for resource, proves in RESOURCES.items():
         publisher = target.amqp()
         link = publisher.sender(node)
         granted(target, publisher, link, 4)
@@ -74,9 +80,11 @@ def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
             )
             consumer.disposition(came[0])
             scratch = consumer.receiver(node)
-            consumer.detach(scratch, proves=others)
+            consumer.detach(scratch, proves=CONNECTION_BLOCKED)
             target.record_finding(
-                others, consumer.ended is None, "a connection that only consumes should go on"
+                CONNECTION_BLOCKED,
+                consumer.ended is None,
+                "a connection that only consumes should go on",
             )
         granted(target, publisher, link, len(wanted) - len(sent))
         target.record_finding(
@@ -98,12 +106,10 @@ def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
             consumer.disposition(each)
 
 
-@case("RABBITMQ-FLOW-conn-1", "RABBITMQ-FLOW-mem-1", needs={"alarms", "amqp-alarm-window"})
+@case(CONNECTION_BLOCKED, BLOCKED_ON_MEMORY, needs={"alarms", "amqp-alarm-window"})
 def test_sessions_are_told_of_an_alarm_by_their_window(target: Bench) -> None:
-    """Every session is told an incoming-window of 0, one that begins under the alarm with its
-    begin; links keep their credit. When the last of two alarms is over, and not before, both
-    windows open again."""
-    proves, resumes = target.cited
+    """Under an alarm every session gets an incoming-window of 0, a new one in its begin, and links
+    keep their credit. When the last of two alarms is cleared, and not before, the windows open."""
     node = target.node()
     peer = target.amqp()
     link = peer.sender(node)
@@ -112,18 +118,18 @@ def test_sessions_are_told_of_an_alarm_by_their_window(target: Bench) -> None:
         with short_of(target, "memory"):
             closed = target.wait_until(lambda: link.session.remote_incoming_window <= 0, PATIENCE)
             target.record_finding(
-                proves,
+                CONNECTION_BLOCKED,
                 closed,
                 f"short of memory: the window is {link.session.remote_incoming_window}",
             )
             target.record_finding(
-                proves,
+                CONNECTION_BLOCKED,
                 link.credit > 0,
                 f"short of memory: the link has {link.credit} credits, should keep them",
             )
             late = peer.begin(1)
             target.record_finding(
-                proves,
+                CONNECTION_BLOCKED,
                 late.remote_incoming_window == 0,
                 "a session that began under the alarm has a window of"
                 f" {late.remote_incoming_window}, should be 0",
@@ -131,7 +137,7 @@ def test_sessions_are_told_of_an_alarm_by_their_window(target: Bench) -> None:
         target.advance(QUIET)
         still = [each.remote_incoming_window for each in (link.session, late)]
         target.record_finding(
-            resumes,
+            BLOCKED_ON_MEMORY,
             still == [0, 0],
             f"short of disk space alone: the windows are {still}, should be 0",
         )
@@ -139,16 +145,14 @@ def test_sessions_are_told_of_an_alarm_by_their_window(target: Bench) -> None:
         lambda: min(link.session.remote_incoming_window, late.remote_incoming_window) > 0, PATIENCE
     )
     windows = [each.remote_incoming_window for each in (link.session, late)]
-    target.record_finding(resumes, opened, f"after the alarms the windows are {windows}")
-    peer.confirmed(link.session, peer.post(link, b"after"), proves=resumes)
+    target.record_finding(BLOCKED_ON_MEMORY, opened, f"after the alarms the windows are {windows}")
+    peer.confirmed(link.session, peer.post(link, b"after"), proves=BLOCKED_ON_MEMORY)
 
 
-@case("RABBITMQ-FLOW-mem-1", needs={"alarms", "amqp-alarm-window"})
+@case(BLOCKED_ON_MEMORY, needs={"alarms", "amqp-alarm-window"})
 def test_what_an_alarm_overtakes_is_taken(target: Bench) -> None:
-    """A client has sent messages when the news of the alarm is still on its way to it: it did
-    nothing wrong, and its session stays. What becomes of them is told: each is settled, if not now
-    then after the alarm."""
-    (proves,) = target.cited
+    """A client has sent messages when the alarm is announced. Its session stays, and each message
+    is settled, after the alarm at the latest."""
     node = target.node()
     peer = target.amqp()
     link = peer.sender(node)
@@ -160,11 +164,11 @@ def test_what_an_alarm_overtakes_is_taken(target: Bench) -> None:
         ]  # before anything was read that came meanwhile
         target.advance(QUIET)
         target.record_finding(
-            proves,
+            BLOCKED_ON_MEMORY,
             link.session.ended is None and peer.ended is None,
             f"three messages that the alarm overtook: {peer.instead()}",
         )
     finally:
         target.clear_alarm("memory")
     for each in sent:
-        peer.confirmed(link.session, each, proves=proves)
+        peer.confirmed(link.session, each, proves=BLOCKED_ON_MEMORY)

@@ -23,8 +23,12 @@ from brokerproof.harness.trace.events import HeartBeatReceived
 from brokerproof.suites.amqp091.steps import QUIET
 from brokerproof.suites.steps.queues import bodies, collect, receive
 
+CONNECTION_BLOCKED = "RABBITMQ-FLOW-conn-1"
+BLOCKED_ON_MEMORY = "RABBITMQ-FLOW-mem-1"
+BLOCKED_ON_DISK = "RABBITMQ-FLOW-disk-1"
+
 HEART_BEAT: Duration = seconds(1)
-RESOURCES = ("memory", "disk")
+RESOURCES = {"memory": BLOCKED_ON_MEMORY, "disk": BLOCKED_ON_DISK}
 TRANSPORTS = pytest.mark.parametrize("over", ["tcp", "websocket"])
 """The chapter knows connections, and makes no difference between those that come over TCP and over
 WebSocket."""
@@ -59,17 +63,16 @@ def confirmed(peer: StompPeer, receipt: str, proves: str) -> None:
     peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=proves)
 
 
-@case("RABBITMQ-FLOW-mem-1", "RABBITMQ-FLOW-disk-1", "RABBITMQ-FLOW-conn-1", needs={"alarms"})
+@case(BLOCKED_ON_MEMORY, BLOCKED_ON_DISK, CONNECTION_BLOCKED, needs={"alarms"})
 @TRANSPORTS
 def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
-    """Under an alarm for memory, then for the disk: of what a client sends no more than its first
-    SEND is confirmed and delivered; others consume and acknowledge. When the alarm is over the rest
-    is confirmed and comes, once and in order."""
-    others = target.cited[2]
+    """Under a memory alarm and then a disk alarm at most the first SEND of a client is confirmed
+    and delivered, and others consume. After the alarm the rest is confirmed and arrives once, in
+    order."""
     to = target.destination()
     consumer = client(target, over)
     consumer.subscribe(to, ack="client-individual")
-    for resource, proves in zip(RESOURCES, target.cited[:2], strict=True):
+    for resource, proves in RESOURCES.items():
         publisher, idle = client(target, over), client(target, over)
         confirmed(publisher, offered(publisher, to, b"before"), proves)
         came = collect(target, consumer, 1)
@@ -87,14 +90,18 @@ def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
             held = second is None and publisher.ended is None
             instead = "it was confirmed" if second is not None else publisher.instead()
             target.record_finding(
-                (proves, others), held, f"short of {resource}: a second SEND should wait, {instead}"
+                (proves, CONNECTION_BLOCKED),
+                held,
+                f"short of {resource}: a second SEND should wait, {instead}",
             )
             if not held:
                 for each in (*came, *collect(target, consumer, 3)):
                     consumer.ack(each, receipt=True)
                 continue
             consumer.ack(came[0], receipt=True)
-            target.record_finding(others, consumer.ended is None, "who only consumes should go on")
+            target.record_finding(
+                CONNECTION_BLOCKED, consumer.ended is None, "who only consumes should go on"
+            )
             came = receive(target, consumer, 2, within=QUIET * 2)
             target.record_finding(
                 proves,
@@ -103,7 +110,9 @@ def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
                 " of the connection",
             )
             idle.settle()
-            target.record_finding(others, idle.ended is None, "who sends no message should go on")
+            target.record_finding(
+                CONNECTION_BLOCKED, idle.ended is None, "who sends no message should go on"
+            )
         if early is None:
             confirmed(publisher, first, proves)
         for receipt in receipts:
@@ -118,13 +127,11 @@ def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
             consumer.ack(each, receipt=True)
 
 
-@case("RABBITMQ-FLOW-conn-1", needs={"alarms"})
+@case(CONNECTION_BLOCKED, needs={"alarms"})
 @TRANSPORTS
 def test_a_blocked_stomp_client_may_be_silent(target: Bench, over: str) -> None:
-    """A client that promised a sign of life every second sends a message under the alarm, and then
-    nothing for longer than the broker waits: it stays, and hears the broker's own. After the alarm
-    its silence counts again."""
-    (proves,) = target.cited
+    """A client with heartbeats of a second sends a message under an alarm and is silent. It stays
+    connected and gets the broker's heartbeats; after the alarm its silence counts again."""
     to = target.destination()
     with short_of(target, "memory"):  # which may take longer than a client may be silent
         peer, control = (client(target, over, heart_beat="1000,1000") for _ in range(2))
@@ -132,7 +139,7 @@ def test_a_blocked_stomp_client_may_be_silent(target: Bench, over: str) -> None:
         since = target.now()
         target.wait_until(lambda: peer.ended is not None, 4 * HEART_BEAT)
         target.record_finding(
-            proves,
+            CONNECTION_BLOCKED,
             peer.ended is None,
             f"silent for four intervals while it is blocked: {peer.instead()}",
         )
@@ -148,18 +155,18 @@ def test_a_blocked_stomp_client_may_be_silent(target: Bench, over: str) -> None:
             if isinstance(each, HeartBeatReceived) and each.conn == peer.conn and each.at_ns > since
         ]
         target.record_finding(
-            proves, len(beats) >= 3, f"{len(beats)} signs of life of the broker came meanwhile"
+            CONNECTION_BLOCKED,
+            len(beats) >= 3,
+            f"{len(beats)} signs of life of the broker came meanwhile",
         )
-    peer.expect_end(within=4 * HEART_BEAT + PATIENCE, proves=proves)
+    peer.expect_end(within=4 * HEART_BEAT + PATIENCE, proves=CONNECTION_BLOCKED)
 
 
-@case("RABBITMQ-FLOW-mem-1", "RABBITMQ-FLOW-disk-1", needs={"alarms"})
+@case(BLOCKED_ON_MEMORY, BLOCKED_ON_DISK, needs={"alarms"})
 @TRANSPORTS
 def test_a_stomp_producer_waits_for_the_last_alarm(target: Bench, over: str) -> None:
-    """The broker is short of memory and of disk space, and a client connects and publishes. When
-    the broker has memory again it is still short of disk space, so what the client has sent waits
-    on."""
-    memory, disk = target.cited
+    """A client publishes under a memory and a disk alarm, and the memory alarm is cleared first.
+    Its messages wait until the disk alarm is cleared as well."""
     to = target.destination()
     with short_of(target, "disk"):
         with short_of(target, "memory"):
@@ -171,18 +178,18 @@ def test_a_stomp_producer_waits_for_the_last_alarm(target: Bench, over: str) -> 
             publisher.expect_nothing(
                 for_=QUIET,
                 of=frame("RECEIPT"),
-                proves=(memory, disk),
+                proves=(BLOCKED_ON_MEMORY, BLOCKED_ON_DISK),
                 why="memory and disk are short",
             )
         held = (
             publisher.watch_for(frame("RECEIPT", {"receipt-id": receipt}), within=QUIET * 3) is None
         )
         target.record_finding(
-            disk,
+            BLOCKED_ON_DISK,
             held,
             "memory is not short any more and the disk still is: the second SEND was confirmed,"
             " should wait",
         )
         if not held:
             return
-    confirmed(publisher, receipt, memory)
+    confirmed(publisher, receipt, BLOCKED_ON_MEMORY)

@@ -19,7 +19,10 @@ from brokerproof.harness.targets.target import RECONFIGURABLE, Target
 from brokerproof.harness.trace.events import FrameReceived
 from brokerproof.suites.amqp.steps import QUIET, collect, granted
 
-CREDIT, FULL, OVERSHOOT, REFUSED = (f"ARTEMIS-FLOW-amqp-{number}" for number in (1, 2, 3, 4))
+CREDIT = "ARTEMIS-FLOW-amqp-1"
+FULL = "ARTEMIS-FLOW-amqp-2"
+OVERSHOOT = "ARTEMIS-FLOW-amqp-3"
+REFUSED = "ARTEMIS-FLOW-amqp-4"
 BODY = bytes(5000)
 """Of each message to an address that is to be full soon."""
 
@@ -65,8 +68,8 @@ def producer(target: Bench, acceptor: str, node: Node | None = None) -> tuple[Am
 
 @case(CREDIT, needs={"amqp", "amqp-credit"})
 def test_a_producer_gets_the_documented_credit(target: Bench) -> None:
-    """A producer attaches at an acceptor that says nothing of credits. The first flow gives it
-    amqpCredits of the manual."""
+    """A producer attaches at an acceptor without credit settings. The first flow gives the manual's
+    amqpCredits."""
     most, _ = limits(target, "amqp")
     peer, link = producer(target, "amqp")
     first = peer.expect(frame("flow", link=link), proves=CREDIT)
@@ -81,9 +84,8 @@ def test_a_producer_gets_the_documented_credit(target: Bench) -> None:
 def test_credit_is_filled_up_at_the_low_mark(
     target: Bench, where: Where, rounds: int, settled: bool
 ) -> None:
-    """A producer sends one message at a time and waits until the broker has taken it. Credit goes
-    down by one each time, and when amqpLowCredits are left, not before, a flow fills it up to
-    amqpCredits."""
+    """A producer sends one message at a time. Credit falls by one each, and at amqpLowCredits, not
+    before, a flow fills it up to amqpCredits."""
     most, low = limits(target, where.acceptor)
     peer, link = producer(target, where.acceptor)
     granted(target, peer, link)
@@ -121,8 +123,8 @@ def test_credit_is_filled_up_at_the_low_mark(
 def test_no_more_credit_is_outstanding_than_was_said(
     target: Bench, where: Where, bursts: list[tuple[int, bool]]
 ) -> None:
-    """A producer sends bursts, as many as its credit allows, settled and not. The credit it holds
-    is never above amqpCredits, and once all is answered it is above amqpLowCredits again."""
+    """A producer sends bursts of settled and unsettled messages. Its credit never exceeds
+    amqpCredits, and once all is answered it exceeds amqpLowCredits."""
     most, low = limits(target, where.acceptor)
     peer, link = producer(target, where.acceptor)
     for size, settled in bursts:
@@ -149,7 +151,7 @@ def test_no_more_credit_is_outstanding_than_was_said(
 @case(CREDIT, needs={"amqp", "amqp-credit"})
 @over(examples=20, sizes=st.lists(st.sampled_from([0, 1, 1000, 20_000]), min_size=7, max_size=7))
 def test_a_credit_is_a_message_of_any_size(target: Bench, sizes: list[int]) -> None:
-    """A producer sends messages of different sizes, in one frame or many. Each costs one credit."""
+    """A producer sends messages of different sizes in one frame or many. Each costs one credit."""
     most, low = limits(target, "amqp-credits-10")
     peer = target.amqp(acceptor="amqp-credits-10", max_frame_size=512)
     link = peer.sender(target.node())
@@ -173,9 +175,8 @@ def full(target: Bench, kind: str = "block") -> Node:
 @case(FULL, OVERSHOOT, needs={"amqp", "amqp-credit", "address-full"})
 @over(examples=3, late=st.booleans())
 def test_a_full_address_gives_no_credit_until_there_is_room(target: Bench, late: bool) -> None:
-    """Large messages fill an address under BLOCK before the credit is used up: all that the credit
-    allows are taken. No more credit comes, for that producer or a new one, until a consumer has
-    made room; then both get some."""
+    """Large messages fill an address under BLOCK before the credit is used up. All that the credit
+    allows are accepted, and no producer gets more until a consumer has made room."""
     node = full(target)
     most, _ = limits(target, "amqp-credits-10")
     peer, link = producer(target, "amqp-credits-10", node)
@@ -215,8 +216,8 @@ def test_a_full_address_gives_no_credit_until_there_is_room(target: Bench, late:
 
 @case(REFUSED, needs={"amqp", "amqp-credit", "address-full"})
 def test_messages_are_rejected_above_the_threshold(target: Bench) -> None:
-    """An address has max-size-bytes-reject-threshold 40960. Messages of 5000 octets are accepted
-    while fewer octets than that are there, and rejected with resource-limit-exceeded soon after."""
+    """An address has max-size-bytes-reject-threshold 40960. Messages of 5000 bytes are accepted
+    below it and rejected with resource-limit-exceeded soon after."""
     node = full(target, "reject")
     peer, link = producer(target, "amqp", node)
     states: list[str | None] = []
@@ -239,9 +240,8 @@ def test_messages_are_rejected_above_the_threshold(target: Bench) -> None:
 
 @case(CREDIT, needs={"amqp", "amqp-credit", "address-full"})
 def test_a_producer_that_was_rejected_gets_credit_again(target: Bench) -> None:
-    """An address under FAIL is full after a few messages, and rejects. A producer sends as its
-    credit allows, until none is left or it has sent three times amqpCredits. Once a consumer has
-    taken all, there is credit, and a message is accepted."""
+    """A producer uses up its credit at a full address under FAIL. When a consumer has taken all
+    messages it has credit, and a message is accepted."""
     most, _ = limits(target, "amqp-credits-10")
     node = full(target, "fail")
     peer, link = producer(target, "amqp-credits-10", node)

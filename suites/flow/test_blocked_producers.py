@@ -20,11 +20,14 @@ from brokerproof.suites.amqp.steps import QUIET, bystander, collect, granted
 from brokerproof.suites.steps import address_full
 from brokerproof.suites.steps.address_full import LIMIT, MULTICAST, SMALLEST
 
-BLOCKS, ADDRESS_WIDE, ONLY_BLOCK, OVERDRAWN = (
-    f"ARTEMIS-FLOW-block-{number}" for number in (1, 2, 3, 5)
-)
-NO_CREDIT, OVERSHOOT = "ARTEMIS-FLOW-amqp-2", "ARTEMIS-FLOW-amqp-3"
-UNBLOCKS, ONE_COPY = "ARTEMIS-PAGING-12", "ARTEMIS-PAGING-9"
+BLOCKS = "ARTEMIS-FLOW-block-1"
+ADDRESS_WIDE = "ARTEMIS-FLOW-block-2"
+ONLY_BLOCK = "ARTEMIS-FLOW-block-3"
+OVERDRAWN = "ARTEMIS-FLOW-block-5"
+NO_CREDIT = "ARTEMIS-FLOW-amqp-2"
+OVERSHOOT = "ARTEMIS-FLOW-amqp-3"
+UNBLOCKS = "ARTEMIS-PAGING-12"
+ONE_COPY = "ARTEMIS-PAGING-9"
 TEN = "amqp-credits-10"
 """An acceptor that gives ten credits and more when three are left."""
 BODY = 5000
@@ -80,9 +83,9 @@ def by_producer(numbers: list[int], count: int) -> list[list[int]]:
 @case(OVERSHOOT, NO_CREDIT, BLOCKS, UNBLOCKS, needs={"amqp", "amqp-credit", "address-full"})
 @over(examples=6, always=lambda target: [{"producers": 3}], producers=st.integers(1, 4))
 def test_producers_overrun_by_their_credit_and_no_more(target: Bench, producers: int) -> None:
-    """Several producers hold credit when another one fills the address. Each spends what it has,
-    all at once: all of it is accepted, and none gets more. A consumer then takes everything: each
-    gets credit again, and every message came once, in the order of its producer."""
+    """Several producers hold credit when another fills the address. All messages on that credit are
+    accepted and no more is given, until a consumer takes everything. One scenario: it takes a full
+    address and its recovery."""
     place = address_full.node(target, "block")
     crowd = Crowd(target, place, producers)
     given = sum(crowd.credit())
@@ -119,9 +122,8 @@ def test_producers_overrun_by_their_credit_and_no_more(target: Bench, producers:
 @case(BLOCKS, UNBLOCKS, needs={"amqp", "amqp-credit", "address-full"})
 @over(examples=4, always=lambda target: [{"rounds": 3}], rounds=st.integers(1, 3))
 def test_producers_go_on_by_themselves_whenever_there_is_room(target: Bench, rounds: int) -> None:
-    """Two producers have many times more to send than the address holds. A consumer takes a few at
-    a time; they send whenever they have credit. All of it arrives, once and in order, and nobody
-    has to ask."""
+    """Two producers send many times what the address holds, as their credit allows, while a
+    consumer takes a few messages at a time. All of them arrive, once and in order."""
     crowd = Crowd(target, address_full.node(target, "block"), 2)
     goal = 20 * rounds
     consumer = target.amqp()
@@ -164,8 +166,8 @@ def test_producers_go_on_by_themselves_whenever_there_is_room(target: Bench, rou
     same_session=st.booleans(),
 )
 def test_a_blocked_producer_is_no_blocked_consumer(target: Bench, same_session: bool) -> None:
-    """One connection sends to an address until it has no credit left, and is its only consumer. It
-    is served, its acknowledgements count, and its own producer gets credit again."""
+    """One connection sends to an address until it has no credit and is its only consumer. It gets
+    its messages, and its acknowledgements give its producer credit again."""
     place = address_full.node(target, "block")
     peer, link = address_full.producer(target, place, TEN)
     granted(target, peer, link)
@@ -197,9 +199,8 @@ def test_a_blocked_producer_is_no_blocked_consumer(target: Bench, same_session: 
 @case(ADDRESS_WIDE, ONE_COPY, needs={"amqp", "multicast", "address-full"})
 @over(examples=3, always=lambda target: [{"queues": 3}], queues=st.integers(2, 5))
 def test_all_queues_of_an_address_share_its_limit_and_one_copy(target: Bench, queues: int) -> None:
-    """An address under FAIL has several subscriptions. It takes nearly as many messages as with
-    one, because they share a copy. It stays full while one subscription has not acknowledged, and
-    takes messages again when the last one has."""
+    """An address under FAIL with several subscriptions accepts nearly as many messages as with one.
+    It stays full until the last subscription has acknowledged."""
     _, _, single, its_link = _with_consumers(target, 1)
     alone = _taken(target, single, its_link)
     place, consumers, peer, link = _with_consumers(target, queues)
@@ -269,8 +270,8 @@ def _taken(target: Bench, peer: AmqpPeer, link: Link) -> int:
     kind=st.just("page"),
 )
 def test_no_producer_waits_under_another_policy(target: Bench, kind: str) -> None:
-    """Under PAGE and DROP a producer with little credit sends many times what the address may hold:
-    all is accepted, and credit keeps coming."""
+    """Under PAGE and DROP a producer with little credit sends many times what the address holds.
+    All messages are accepted and credit is renewed."""
     peer, link = address_full.producer(target, address_full.node(target, kind), TEN)
     for count in range(4 * LIMIT // BODY + 10):
         target.wait_until(lambda: link.credit > 0 or peer.ended is not None, PATIENCE)
@@ -291,9 +292,8 @@ ANSWER: Match[Frame] = either(ending("detach"), ending("end"), ending("close"))
 def test_a_producer_that_ignores_its_credit_harms_nobody(
     target: Bench, kind: str, more: int
 ) -> None:
-    """A producer spends its credit and sends on without any. The broker takes the messages, or
-    refuses them, or ends the link with an error. It serves everybody else before and after, and
-    what it accepted is in the queue, once, in order."""
+    """A producer sends on without credit. The broker accepts or refuses the messages or ends the
+    link, serves others, and queues exactly the accepted messages in order."""
     place = address_full.node(target, kind)
     with bystander(target):
         peer, link = address_full.producer(target, place, TEN)

@@ -33,13 +33,11 @@ from brokerproof.suites.amqp import steps
 from brokerproof.suites.steps.queues import bodies as bodies_of
 from brokerproof.suites.steps.queues import numbered, publish_all, receive
 
-RATE, BUFFERS, PRODUCES, NOTHING_WAITS, SAME_COURSE = (
-    "ARTEMIS-FLOW-consumer-rate-1",
-    "ARTEMIS-FLOW-consumer-rate-2",
-    "ARTEMIS-FLOW-producer-rate-1",
-    "ARTEMIS-FLOW-consumer-2",
-    "ARTEMIS-FLOW-consumer-4",
-)
+RATE = "ARTEMIS-FLOW-consumer-rate-1"
+BUFFERS = "ARTEMIS-FLOW-consumer-rate-2"
+PRODUCES = "ARTEMIS-FLOW-producer-rate-1"
+NOTHING_WAITS = "ARTEMIS-FLOW-consumer-2"
+SAME_COURSE = "ARTEMIS-FLOW-consumer-4"
 STOMP, AMQP = {"stomp-1.2", "consumer-window"}, {"amqp"}
 RATES = st.sampled_from([10, 30, 200, 1000])
 COUNTS = st.integers(2, 20)
@@ -122,9 +120,8 @@ def everything_comes(
 def test_a_consumer_with_a_rate_gets_everything_at_that_rate(
     target: Bench, rate: int, count: int, window: int, size: int
 ) -> None:
-    """A queue has messages, and a consumer with a consumerMaxRate and some consumerWindowSize takes
-    them. In no interval does it take more than its rate allows, and it gets all of them in
-    order."""
+    """A consumer with consumerMaxRate and consumerWindowSize takes a queue's messages. It gets all
+    of them in order, and never exceeds its rate."""
     sent = sized(count, size)
     options = FlowOptions(consumer_window_size=window, consumer_max_rate=rate)
     consumer = StompConsumer(target.stomp(), stomp_queue(target, sent), options)
@@ -136,7 +133,8 @@ def test_a_consumer_with_a_rate_gets_everything_at_that_rate(
 def test_a_receiver_with_a_rate_gets_everything_at_that_rate(
     target: Bench, rate: int, count: int, window: int, size: int
 ) -> None:
-    """The same over AMQP, where the window is kept by giving credit."""
+    """An AMQP receiver with consumerMaxRate, whose window is its credit, takes a queue's messages.
+    It gets all of them in order, and never exceeds its rate."""
     sent = sized(count, size)
     options = FlowOptions(consumer_window_size=window, consumer_max_rate=rate)
     consumer = AmqpConsumer(target.amqp(), amqp_queue(target, sent), options)
@@ -189,8 +187,8 @@ def buffer_fills(
 def test_at_a_low_rate_the_buffer_fills_to_the_window(
     target: Bench, window: int, size: int
 ) -> None:
-    """A queue has more messages than fit into a consumer's window. It takes one a second; at once
-    the window is full all the same, and not overrun."""
+    """A consumer takes one message a second from a queue with more than its window. Its window is
+    filled at once and not overrun."""
     queue = stomp_queue(target, sized(window // size + SPARE, size))
     options = FlowOptions(consumer_window_size=window, consumer_max_rate=1)
     buffer_fills(target, StompConsumer(target.stomp(), queue, options), window, to_the_octet=True)
@@ -201,8 +199,8 @@ def test_at_a_low_rate_the_buffer_fills_to_the_window(
 def test_at_a_low_rate_a_receiver_buffers_what_it_gave_credit_for(
     target: Bench, window: int, size: int
 ) -> None:
-    """The same over AMQP: the consumer gives credit for as many messages as fit, whatever its rate,
-    and they come."""
+    """An AMQP receiver takes one message a second and gives credit for its window. All messages of
+    that credit arrive at once."""
     node = amqp_queue(target, sized(window // size + SPARE, size))
     options = FlowOptions(consumer_window_size=window, consumer_max_rate=1)
     buffer_fills(target, AmqpConsumer(target.amqp(), node, options), window, to_the_octet=False)
@@ -243,8 +241,8 @@ def everything_arrives(
 def test_a_producer_with_a_rate_gets_rid_of_everything(
     target: Bench, rate: int, count: int, window: int, size: int
 ) -> None:
-    """A producer with a producerMaxRate and a producerWindowSize has messages to send. In no
-    interval does it send more than its rate allows, and the broker takes all of them, in order."""
+    """A producer with producerMaxRate and producerWindowSize sends messages. The broker accepts all
+    of them in order, and the rate is never exceeded."""
     queue, sent = target.destination(), sized(count, size)
     options = FlowOptions(producer_window_size=window, producer_max_rate=rate)
     everything_arrives(target, StompProducer(target.stomp(), queue, options), sent, options)
@@ -263,7 +261,8 @@ def test_a_producer_with_a_rate_gets_rid_of_everything(
 def test_a_sender_with_a_rate_gets_rid_of_everything(
     target: Bench, rate: int, count: int, window: int, size: int
 ) -> None:
-    """The same over AMQP, where the broker's credit counts besides."""
+    """An AMQP sender with producerMaxRate sends messages within the broker's credit. The broker
+    accepts all of them in order, and the rate is never exceeded."""
     node, sent = target.node(), sized(count, size)
     options = FlowOptions(producer_window_size=window, producer_max_rate=rate)
     everything_arrives(target, AmqpProducer(target.amqp(), node, options), sent, options)
@@ -312,9 +311,8 @@ def nothing_is_stranded(
 def test_nothing_waits_behind_a_consumer_with_a_low_rate(
     target: Bench, count: int, size: int
 ) -> None:
-    """Two consumers of a queue have a consumerWindowSize of 0, and one of them a consumerMaxRate of
-    1. It asks for a message only when it could take it at once: the other one has all the rest
-    meanwhile, in order, and none waits with the slow one."""
+    """Two consumers of a queue have a consumerWindowSize of 0, one of them a consumerMaxRate of 1.
+    The other one gets all the rest in order, and no message waits with the slow one."""
     queue, sent = target.destination(), sized(count, size)
     slow = StompConsumer(
         target.stomp(), queue, FlowOptions(consumer_window_size=0, consumer_max_rate=1)
@@ -329,7 +327,8 @@ def test_nothing_waits_behind_a_consumer_with_a_low_rate(
 def test_nothing_waits_behind_a_receiver_with_a_low_rate(
     target: Bench, count: int, size: int
 ) -> None:
-    """The same over AMQP, where a consumer without a window gives one credit when it is ready."""
+    """Two AMQP receivers of a queue give one credit at a time, one of them at a low rate. The other
+    one gets all the rest in order."""
     node, sent = target.node(), sized(count, size)
     slow = AmqpConsumer(
         target.amqp(), node, FlowOptions(consumer_window_size=0, consumer_max_rate=1)
@@ -344,11 +343,9 @@ def test_nothing_waits_behind_a_receiver_with_a_low_rate(
 def test_rates_alone_decide_who_gets_what_at_a_window_of_zero(
     target: Bench, speeds: tuple[int, int], count: int
 ) -> None:
-    """Two consumers of a queue with a consumerWindowSize of 0 and rates of their own share its
-    messages, twice over. Who gets which is the same both times: it depends on when they are ready
-    for one, and on nothing else. Over real sockets the rates are far apart, so that a host that is
-    late changes nothing. The chapter says that it can be so: what differs is held against
-    nobody."""
+    """Two consumers with a consumerWindowSize of 0 and rates of their own share a queue's messages,
+    twice. Each gets the same messages both times. The chapter permits it, so a difference is no
+    violation. Over real sockets the rates are far apart, so that a late host changes nothing."""
     if not target.virtual:
         speeds = (1000, 1) if speeds[0] > speeds[1] else (1, 1000)
     first, second = (_shared(target, speeds, numbered(count)) for _ in range(2))

@@ -22,9 +22,16 @@ from brokerproof.harness.targets.target import RECONFIGURABLE, Target
 from brokerproof.suites.steps.silence import GRACE, judge_close
 from brokerproof.suites.steps.strategies import LONGEST_REAL_TTL_MS, Silence, places, silences
 
-DEFAULT, PRODUCT, BOUNDS, UPPER, LOWER, FLOOR, TRICKLE = (
-    f"ARTEMIS-STOMP-ttl-{n}" for n in (2, 3, 4, 5, 6, 7, 8)
-)
+SERVER_BEATS = "ARTEMIS-STOMP-ttl-9"
+MAY_SEND_ERROR = "STOMP12-ERR-01"
+
+DEFAULT = "ARTEMIS-STOMP-ttl-2"
+PRODUCT = "ARTEMIS-STOMP-ttl-3"
+BOUNDS = "ARTEMIS-STOMP-ttl-4"
+UPPER = "ARTEMIS-STOMP-ttl-5"
+LOWER = "ARTEMIS-STOMP-ttl-6"
+FLOOR = "ARTEMIS-STOMP-ttl-7"
+TRICKLE = "ARTEMIS-STOMP-ttl-8"
 
 LONGEST_JUDGED_MS = 10**11
 """Three years. A longer TTL is judged by its header and by the connection being alive after a
@@ -87,9 +94,9 @@ def corners(target: Target) -> Iterator[dict[str, Silence]]:
 def test_the_answer_is_the_arithmetic_and_silence_ends_inside_its_interval(
     target: Bench, plan: Silence
 ) -> None:
-    """For any version, heart-beat header and acceptor parameters: CONNECTED answers what the
-    arithmetic says, and the connection, silent from then on, is closed neither before nor after the
-    interval that TTL and check interval give."""
+    """CONNECT has any version, heart-beat header and acceptor parameters. CONNECTED has the
+    heart-beat of the arithmetic, and the silent connection is closed inside its interval. One
+    scenario: the sentences are one formula."""
     peer = connect(target, plan)
     assert peer.connected is not None
     expected = target.negotiated(plan.heart_beat, plan.version, plan.where.acceptor)
@@ -117,9 +124,9 @@ def test_the_answer_is_the_arithmetic_and_silence_ends_inside_its_interval(
 
 @case(DEFAULT, PRODUCT, BOUNDS, UPPER, LOWER, FLOOR, needs={"connection-ttl"})
 def test_the_examples_of_the_chapter(target: Bench) -> None:
-    """The chapter's own numbers: 1000,0 makes a TTL of 2000 ms; 20000,0 with a maximum of 30000 is
-    answered 0,15000; a server beats no more often than every 500 ms; without client beats the
-    acceptor's own TTL holds."""
+    """CONNECT has the chapter's own numbers. CONNECTED answers with the chapter's results: a TTL of
+    2000 ms for 1000,0 and 0,15000 for 20000,0 with a maximum of 30000. One scenario: the sentences
+    are one formula."""
     examples = [
         ("stomp", "1000,0", "0,1000", PRODUCT),
         ("stomp", "20000,0", "0,20000", PRODUCT),
@@ -174,8 +181,8 @@ def _ttl(target: Target, plan: Silence) -> int:
 def test_any_data_within_the_ttl_keeps_the_connection(
     target: Bench, plan: Silence, kind: str
 ) -> None:
-    """Something, be it one octet of an unfinished frame, is sent just before each TTL has passed:
-    the connection lives. Then nothing is sent any more: it is closed inside its interval."""
+    """A client sends any data, be it one byte of an unfinished frame, just before each TTL has
+    passed. The connection lives, and is closed inside its interval once the client is silent."""
     peer = connect(target, plan)
     ttl = target.negotiated(plan.heart_beat, plan.version, plan.where.acceptor).ttl_ms
     # In real time a sender that aims at the last millisecond proves only that hosts are late.
@@ -210,8 +217,8 @@ def test_any_data_within_the_ttl_keeps_the_connection(
 
 @case(DEFAULT, needs={"connection-ttl", RECONFIGURABLE})
 def test_the_acceptor_wins_over_the_broker_wide_override(target: Bench) -> None:
-    """TTL without client beats: the acceptor's connectionTtl, else connection-ttl-override, else a
-    minute."""
+    """A client offers no heartbeats. Its TTL is the acceptor's connectionTtl, else
+    connection-ttl-override, else a minute."""
     for acceptor, override, expected in [
         (None, -1, 60_000),
         (None, 5000, 5000),
@@ -235,13 +242,12 @@ def test_the_acceptor_wins_over_the_broker_wide_override(target: Bench) -> None:
             judge_silence(inner, peer, (DEFAULT,), expected)
 
 
-@case("ARTEMIS-STOMP-ttl-9", needs={"connection-ttl"})
+@case(SERVER_BEATS, needs={"connection-ttl"})
 @over(examples=60, where=places, cy=st.sampled_from([1, 499, 500, 501, 600, 1000]))
 def test_the_server_beats_within_what_it_promised(target: Bench, where: Where, cy: int) -> None:
-    """The server answers sx to a client that wants a beat every cy ms. From CONNECTED on, ends of
-    line arrive at least every max(sx, cy) ms, also when the client sends frames amid the period,
-    which ask for no answer."""
-    requirement = target.cited[0]
+    """CONNECTED promises a heartbeat every sx ms to a client that asked for one every cy ms. Ends
+    of line arrive at least every max(sx, cy) ms, also while the client sends frames."""
+    requirement = SERVER_BEATS
     peer = target.stomp("1.2", acceptor=where.acceptor, heart_beat=f"60000,{cy}")
     assert peer.connected is not None
     sx = int((peer.connected.get("heart-beat") or "0,0").split(",")[0])
@@ -268,10 +274,10 @@ def test_the_server_beats_within_what_it_promised(target: Bench, where: Where, c
     target.judge_duration(requirement, "longest gap between signs of life", longest, bounds, start)
 
 
-@case(PRODUCT, "STOMP12-ERR-01", needs={"connection-ttl"})
+@case(PRODUCT, MAY_SEND_ERROR, needs={"connection-ttl"})
 def test_what_is_said_when_the_ttl_ends(target: Bench) -> None:
-    """A connection that falls silent is closed, an active one beside it on the same acceptor is
-    left alone, and whether an ERROR frame announced the close is noted."""
+    """A silent connection is closed and an active one on the same acceptor stays. An ERROR frame
+    may precede the close."""
     silent = target.stomp("1.2", heart_beat="1000,0")
     busy = target.stomp("1.2", heart_beat="1000,0")
     ttl = target.negotiated((1000, 0)).ttl_ms
@@ -288,7 +294,7 @@ def test_what_is_said_when_the_ttl_ends(target: Bench) -> None:
     )
     said = silent.take(ERROR)
     target.record_finding(
-        "STOMP12-ERR-01",
+        MAY_SEND_ERROR,
         said is not None and bool(said.get("message")),
         "the close was announced: " + ("nothing" if said is None else said.brief()),
     )

@@ -35,10 +35,13 @@ from brokerproof.suites.steps.core import (
     take,
 )
 
-COST, WITHIN_ROOM, OVERSHOOT = (f"ARTEMIS-FLOW-producer-{each}" for each in (1, 2, 3))
-BLOCKS, ADDRESS_WIDE, ONLY_BLOCK, OVERDRAWN = (
-    f"ARTEMIS-FLOW-block-{each}" for each in (1, 2, 3, 5)
-)
+COST = "ARTEMIS-FLOW-producer-1"
+WITHIN_ROOM = "ARTEMIS-FLOW-producer-2"
+OVERSHOOT = "ARTEMIS-FLOW-producer-3"
+BLOCKS = "ARTEMIS-FLOW-block-1"
+ADDRESS_WIDE = "ARTEMIS-FLOW-block-2"
+ONLY_BLOCK = "ARTEMIS-FLOW-block-3"
+OVERDRAWN = "ARTEMIS-FLOW-block-5"
 FULL = {CORE, FIXTURES, "address-full"}
 GRANT = packet("producer-credits")
 MOST = 2**31 - 1
@@ -108,8 +111,8 @@ def drain(target: Bench, name: str, count: int, consumer: CorePeer | None = None
     always=lambda target: [{"asked": [1]}, {"asked": [MOST]}, {"asked": [65_536, 1, 65_536]}],
 )
 def test_what_is_asked_for_is_granted(target: Bench, asked: list[int]) -> None:
-    """An address without a limit: whatever a producer asks for in one go is granted, as often as it
-    asks, in that order, and nothing besides."""
+    """A producer asks for credit at an address without a limit, repeatedly. Each request is granted
+    in full, in order, and nothing else is."""
     peer = target.core()
     name = queue(target, peer)
     for each in asked:
@@ -129,8 +132,8 @@ def test_what_is_asked_for_is_granted(target: Bench, asked: list[int]) -> None:
 def test_a_producer_that_keeps_to_its_window_gets_everything_through(
     target: Bench, window: int, cost: int
 ) -> None:
-    """A producer asks for more as its credit runs low and sends only with credit. It never waits
-    for long, and everything it sends arrives, once and in order."""
+    """A producer sends only with credit and asks for more as it runs low. All of its messages
+    arrive once, in order."""
     peer = target.core()
     name = queue(target, peer)
     producer = Producer(peer, name, window)
@@ -164,8 +167,8 @@ def test_a_producer_that_keeps_to_its_window_gets_everything_through(
 
 @case(WITHIN_ROOM, needs=FULL)
 def test_no_producer_is_given_more_than_the_room(target: Bench) -> None:
-    """An empty address that blocks at a limit. Half of that is granted as it is asked for; to a
-    producer that asks for three times the limit no more is granted than there is room."""
+    """A producer asks for half the limit of an empty address, and another for three times the
+    limit. The first request is granted, and the second gets no more than the room."""
     peer = target.core()
     modest, greedy = queue(target, peer, "full.block."), queue(target, peer, "full.block.")
     peer.request_credits(modest, LIMIT // 2)
@@ -199,9 +202,8 @@ def weight(target: Bench, admin: Admin, peer: CorePeer, name: str, cost: int) ->
     gap=st.sampled_from((-1, 0, 1)),
 )
 def test_a_full_address_grants_nothing_until_it_has_room(target: Bench, gap: int) -> None:
-    """An address is filled to its limit, or one octet below or above, with messages whose weight
-    was measured. Below, an octet of credit that is asked for is granted; from the limit on it is
-    not, until a message has been consumed."""
+    """An address is filled to its limit or one byte below or above. Below, a byte of credit is
+    granted; from the limit on it is granted only after a message has been consumed."""
     peer, admin = target.core(), target.admin()
     name = queue(target, peer, "full.block.")
     weights = [weight(target, admin, peer, name, cost) for cost in (1000, 1001)]
@@ -229,8 +231,8 @@ def test_a_full_address_grants_nothing_until_it_has_room(target: Bench, gap: int
 
 @case(BLOCKS, needs=FULL)
 def test_a_limit_of_messages_blocks_too(target: Bench) -> None:
-    """An address that is full at three messages: with two of them credit is granted, with the third
-    it is not."""
+    """An address has a limit of three messages. With two messages credit is granted, with three it
+    is not."""
     peer = target.core()
     name = queue(target, peer, "full.three.block.")
     seen = []
@@ -258,10 +260,9 @@ def test_a_limit_of_messages_blocks_too(target: Bench) -> None:
 def test_producers_wait_for_room_and_go_on_by_themselves(
     target: Bench, producers: int, window: int
 ) -> None:
-    """Producers with windows send several times what the address holds. They run out of credit when
-    it is full, with no more in it than its limit, their windows and what messages are charged
-    besides. A consumer takes a few at a time: whoever was promised credit gets it without asking
-    again. Everything arrives, once and in the order of its producer."""
+    """Producers with windows send several times what the address holds while a consumer takes a few
+    messages at a time. They wait at the limit and go on without asking again, and every message
+    arrives once, in order."""
     admin, consumer = target.admin(), target.core()
     name = queue(target, consumer, "full.block.")
     scale = weight(target, admin, consumer, name, 1000)
@@ -320,9 +321,8 @@ def test_producers_wait_for_room_and_go_on_by_themselves(
 
 @case(ADDRESS_WIDE, needs=FULL)
 def test_the_limit_counts_for_all_queues_of_the_address(target: Bench) -> None:
-    """Two queues of a multicast address: its messages are there until both are done with them. With
-    the first one empty nothing is granted; when the second one has given up a message there is
-    room."""
+    """A multicast address with two queues is full, and one queue is emptied. Credit is granted only
+    when the second queue has consumed a message as well."""
     peer = target.core()
     address = f"full.block.{target.fresh_name()}"
     queues = [f"{address}-{each}" for each in "ab"]
@@ -354,8 +354,8 @@ def test_the_limit_counts_for_all_queues_of_the_address(target: Bench) -> None:
     policy=st.sampled_from(["block", "page", "drop", "fail"]),
 )
 def test_only_block_makes_producers_wait(target: Bench, policy: str) -> None:
-    """The same load under each policy. Who asks for credit at the full address waits under BLOCK;
-    gets it under PAGE and DROP; and is told at once under FAIL that there is none."""
+    """A producer asks for credit at a full address. It waits under BLOCK, is granted credit under
+    PAGE and DROP, and is refused at once under FAIL."""
     peer = target.core()
     with bystander(target):
         name = full_queue(target, peer, policy)
@@ -373,9 +373,8 @@ def test_only_block_makes_producers_wait(target: Bench, policy: str) -> None:
 
 @case(OVERDRAWN, BLOCKS, needs=FULL)
 def test_who_sends_without_credit_is_taken_and_harms_nobody(target: Bench) -> None:
-    """A producer of a full address never asks for credit and sends on: every message is taken,
-    others are served, and the queue has all of them in order. Afterwards the address grants
-    again."""
+    """A producer sends to a full address without asking for credit. Every message is queued in
+    order, others are served, and afterwards the address grants credit again."""
     peer = target.core()
     name = queue(target, peer, "full.block.")
     count = 3 * LIMIT // 1000

@@ -17,7 +17,9 @@ from brokerproof.harness.targets.target import Target
 from brokerproof.suites.steps.core import CORE
 from brokerproof.suites.steps.silence import judge_close
 
-CLOSED, KEPT, NEVER = (f"ARTEMIS-TTL-core-{each}" for each in (1, 2, 3))
+CLOSED = "ARTEMIS-TTL-core-1"
+KEPT = "ARTEMIS-TTL-core-2"
+NEVER = "ARTEMIS-TTL-core-3"
 
 
 def judge_silence(target: Bench, peer: CorePeer, ttl_ms: int) -> None:
@@ -60,7 +62,7 @@ def ttls(target: Target) -> st.SearchStrategy[int]:
 @case(CLOSED, needs={CORE})
 @over(examples=12, always=lambda target: [{"ttl_ms": 1000}], ttl_ms=ttls)
 def test_a_silent_connection_ends_with_its_ttl(target: Bench, ttl_ms: int) -> None:
-    """A client says a TTL in a ping, which comes back, and is silent then."""
+    """A client pings with a TTL and falls silent. The connection is closed inside its interval."""
     peer = target.core()
     peer.settle()
     ping(target, peer, ttl_ms)
@@ -69,8 +71,8 @@ def test_a_silent_connection_ends_with_its_ttl(target: Bench, ttl_ms: int) -> No
 
 @case(KEPT, CLOSED, needs={CORE})
 def test_pings_keep_a_connection_alive(target: Bench) -> None:
-    """A client that pings well within its TTL is kept for several times as long, and its session
-    works. When it stops, the connection ends."""
+    """A client pings within its TTL for several times as long and its session works. When it stops
+    the connection is closed."""
     peer = target.core()
     peer.ping(1500)
     began, longest = target.now(), 0
@@ -91,8 +93,8 @@ def test_pings_keep_a_connection_alive(target: Bench) -> None:
 
 @case(NEVER, needs={CORE})
 def test_a_ttl_of_minus_one_is_for_ever(target: Bench) -> None:
-    """A client says a short TTL and then -1, and is silent for longer than the first one: in
-    virtual time for a day."""
+    """A client pings with a short TTL, then with -1, and falls silent for longer than the first, in
+    virtual time for a day. The connection stays."""
     peer = target.core()
     peer.ping(500)
     peer.ping(-1)

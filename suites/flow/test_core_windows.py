@@ -31,9 +31,11 @@ from brokerproof.suites.steps.core import (
     take,
 )
 
-BOUND, NOTHING_WAITS, IN_TURN, SAME_COURSE, OVERRIDDEN = (
-    f"ARTEMIS-FLOW-consumer-{each}" for each in (1, 2, 3, 4, 5)
-)
+BOUND = "ARTEMIS-FLOW-consumer-1"
+NOTHING_WAITS = "ARTEMIS-FLOW-consumer-2"
+IN_TURN = "ARTEMIS-FLOW-consumer-3"
+SAME_COURSE = "ARTEMIS-FLOW-consumer-4"
+OVERRIDDEN = "ARTEMIS-FLOW-consumer-5"
 HEAD = 25
 """Octets of a delivery's packet that are no part of the message: its head, consumer and delivery
 count."""
@@ -80,10 +82,9 @@ def corners(target: Target) -> list[dict[str, object]]:
 @case(BOUND, needs={CORE})
 @over(examples=30, least=8, always=corners, plan=plans())
 def test_what_is_delivered_is_what_there_is_credit_for(target: Bench, plan: Plan) -> None:
-    """A queue has a backlog and its consumer no credit: nothing comes. Credit is given that ends
-    one octet before, at, and one octet behind the end of a packet. A message begins as long as any
-    credit is left, and none begins without: the sizes are those of the packets that came, and what
-    was overdrawn counts against what is given next."""
+    """A consumer of a backlog gives credit that ends one byte before, at and behind the end of a
+    packet. A message begins only while credit is left, and overdrawn bytes count against the next
+    credit."""
     peer = target.core()
     name = queue(target, peer)
     costs = [sized(name, number, cost).cost for number, cost in enumerate(plan.costs)]
@@ -122,8 +123,7 @@ def test_what_is_delivered_is_what_there_is_credit_for(target: Bench, plan: Plan
 
 @case(BOUND, needs={CORE})
 def test_without_a_bound_everything_comes(target: Bench) -> None:
-    """A window of -1: one word takes the limit away for good. Everything that waits comes, and
-    everything sent later."""
+    """A consumer has a window of -1. All waiting and all later messages arrive."""
     peer = target.core()
     name = queue(target, peer)
     publish(peer, name, [5000] * 30)
@@ -142,9 +142,8 @@ def test_without_a_bound_everything_comes(target: Bench) -> None:
 
 @case(BOUND, needs={CORE})
 def test_with_a_window_of_zero_nothing_comes_unasked(target: Bench) -> None:
-    """A window of 0: nothing is buffered. Somebody waits: one message comes, and no other. Nobody
-    waits any more (credit 0): what is sent then stays in the queue. Somebody waits again: it
-    comes."""
+    """A consumer with a window of 0 waits, stops waiting and waits again. One message arrives per
+    wait, and none while it does not wait."""
     peer = target.core()
     name = queue(target, peer)
     window = Window(peer, name, 0)
@@ -183,9 +182,8 @@ def test_with_a_window_of_zero_nothing_comes_unasked(target: Bench) -> None:
 def test_a_window_is_never_overrun_and_never_dries_up(
     target: Bench, window: int, cost: int
 ) -> None:
-    """A client keeps a window as the manual's does: it gives back what it has consumed when that is
-    half of it. All messages come, in order; and at no time are more than the window's octets
-    unconsumed, the last message's end excepted."""
+    """A client gives credit back when half of its window is consumed. All messages arrive in order,
+    and the unconsumed bytes exceed the window by at most the last message."""
     peer, producer = target.core(), target.core()
     name = queue(target, producer)
     publish(producer, name, [cost] * 25)
@@ -212,8 +210,8 @@ def test_a_window_is_never_overrun_and_never_dries_up(
 def test_nothing_waits_behind_a_slow_consumer_without_a_buffer(
     target: Bench, count: int, cost: int
 ) -> None:
-    """Two consumers of a queue have no buffer. The slow one has taken a message and does not come
-    back; the fast one gets all the others, in order, as fast as it asks."""
+    """Of two consumers without a buffer the slow one has taken a message and stops. The fast one
+    gets all the others in order."""
     slow, fast = target.core(), target.core()
     name = queue(target, fast)
     behind, ahead = Window(slow, name, 0), Window(fast, name, 0)
@@ -239,9 +237,8 @@ def test_nothing_waits_behind_a_slow_consumer_without_a_buffer(
 def test_a_slow_consumer_keeps_a_window_of_messages_from_the_other(
     target: Bench, each: int
 ) -> None:
-    """Two consumers of a queue have buffers, the slow one for so many messages. They are served in
-    turn until its buffer is full; the rest is the other's, who gets nothing of what lies in the
-    slow one's buffer."""
+    """Of two consumers with buffers one consumes nothing. They are served in turn until its buffer
+    is full, and the other gets the rest."""
     slow, fast = target.core(), target.core()
     name = queue(target, fast)
     cost = 1000
@@ -286,8 +283,8 @@ def shares(target: Bench, course: list[int]) -> list[list[int]]:
 @case(SAME_COURSE, needs={CORE})
 @over(examples=6, course=st.lists(st.integers(0, 2), min_size=4, max_size=12))
 def test_without_a_buffer_who_asks_gets_the_next(target: Bench, course: list[int]) -> None:
-    """Three consumers without a buffer ask in some order: each gets the next message at once. The
-    same order again gives the same shares."""
+    """Three consumers without a buffer ask in some order. Each gets the next message at once, and
+    the same order gives the same shares."""
     wanted: list[list[int]] = [
         [position for position, who in enumerate(course) if who == each] for each in range(3)
     ]
@@ -300,9 +297,8 @@ def test_without_a_buffer_who_asks_gets_the_next(target: Bench, course: list[int
 
 @case(OVERRIDDEN, BOUND, needs={CORE, FIXTURES})
 def test_an_address_setting_names_another_window(target: Bench) -> None:
-    """The answer to the making of a consumer tells the window that one has who named none: a
-    mebibyte, and the one of its address-setting where that names another one. Whoever keeps to it
-    gets so much and no more."""
+    """A consumer is created without a window. The answer gives the default of a mebibyte or that of
+    its address-setting, and a consumer that keeps to it gets that much and no more."""
     peer = target.core()
     plain, small = queue(target, peer), queue(target, peer, "window-2000.")
     told = [

@@ -19,7 +19,8 @@ from brokerproof.suites.steps import address_full, paging
 from brokerproof.suites.steps.address_full import LIMIT, PAGE, PAGE_LIMIT, PAGED_MESSAGES
 from brokerproof.suites.steps.paging import brief
 
-BYTES, COUNT = "ARTEMIS-PAGING-14", "ARTEMIS-PAGING-15"
+BYTES = "ARTEMIS-PAGING-14"
+COUNT = "ARTEMIS-PAGING-15"
 NEEDS = {"amqp", "address-full", "admin", "paging", "page-limits"}
 SLACK = 2
 """Pages that may be under way when the limit is looked at: the one that is written, and one that
@@ -117,9 +118,8 @@ def limited(
     size=st.sampled_from([1000, 2000, 3000]),
 )
 def test_pages_fill_up_to_their_limit(target: Bench, policy: str, size: int) -> None:
-    """An address under PAGE has page-limit-bytes. It takes what fits into its memory and about that
-    many pages; then messages are refused, or lost without a word, as page-full-policy says.
-    Everything that was taken is there, in order, and when it is consumed there is room again."""
+    """An address under PAGE has page-limit-bytes. It accepts its memory and about that many pages,
+    then refuses or drops messages as page-full-policy says; the accepted ones arrive in order."""
     charged = size + address_full.overhead(target)
     # In memory a message weighs more than its body, and on a page a little more; a page is not
     # filled to its last octet.
@@ -138,8 +138,8 @@ def test_pages_fill_up_to_their_limit(target: Bench, policy: str, size: int) -> 
     size=st.sampled_from([300, 1000, 4000]),
 )
 def test_pages_take_so_many_messages(target: Bench, policy: str, size: int) -> None:
-    """The same with page-limit-messages: what fits into memory, and about that many messages on
-    pages."""
+    """An address under PAGE has page-limit-messages. It accepts its memory and about that many
+    paged messages, then refuses or drops messages as page-full-policy says."""
     in_memory = -(-LIMIT // (size + address_full.overhead(target)))
     bounds = in_memory + PAGED_MESSAGES - 1, in_memory + PAGED_MESSAGES + SLACK * (PAGE // size + 1)
     limited(

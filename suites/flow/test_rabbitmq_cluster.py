@@ -14,6 +14,9 @@ from brokerproof.harness.cases.case import case
 from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, method
 from brokerproof.suites.amqp091.steps import QUIET, arrive, bodies, drained, eventually, fill, holds
 
+BLOCKED_ON_ALL_NODES = "RABBITMQ-FLOW-cluster-1"
+OTHERS_GO_ON = "RABBITMQ-FLOW-conn-1"
+
 BLOCKED, UNBLOCKED = (
     method("connection.blocked", channel=0),
     method("connection.unblocked", channel=0),
@@ -31,13 +34,11 @@ class Node:
     queue: str
 
 
-@case("RABBITMQ-FLOW-cluster-1", "RABBITMQ-FLOW-conn-1", needs={"cluster"})
+@case(BLOCKED_ON_ALL_NODES, OTHERS_GO_ON, needs={"cluster"})
 def test_an_alarm_on_one_node_blocks_publishing_on_all(target: Bench) -> None:
-    """Memory, then disk space, is short at b alone while somebody publishes at a and somebody
-    consumes there; then it is short at a and somebody publishes at b; then it is short at both, and
-    the alarms are cleared one after the other. Who connects while it is short is held back like who
-    was there before."""
-    shared, others = target.cited
+    """Memory and then disk alarms are raised at node b, at a, and at both, while clients publish
+    and consume at the other node. Publishers on every node are blocked until the last alarm is
+    cleared, and consumers go on."""
     a, b = _node(target, "a", "amqp"), _node(target, "b", "b.amqp")
     consumer = target.amqp091(acceptor=a.acceptor)
     fill(a.owner, a.queue, [b"one", b"two", b"three"])
@@ -49,15 +50,15 @@ def test_an_alarm_on_one_node_blocks_publishing_on_all(target: Bench) -> None:
         consumer.ack(first["delivery-tag"])
         found = arrive(consumer, 1)
         target.record_finding(
-            others,
+            OTHERS_GO_ON,
             bodies(found) == [b"two"],
             f"under the alarm a consumer at a got {bodies(found)}",
         )
 
-    _one_alarm(b, "memory", _node(target, "a", "amqp"), shared, consumes)
-    _one_alarm(b, "disk", a, shared)
-    _one_alarm(a, "memory", b, shared)
-    _two_alarms(a, b, shared)
+    _one_alarm(b, "memory", _node(target, "a", "amqp"), BLOCKED_ON_ALL_NODES, consumes)
+    _one_alarm(b, "disk", a, BLOCKED_ON_ALL_NODES)
+    _one_alarm(a, "memory", b, BLOCKED_ON_ALL_NODES)
+    _two_alarms(a, b, BLOCKED_ON_ALL_NODES)
     for each in (a, b):
         each.owner.call("queue.delete", {"queue": each.queue})
 

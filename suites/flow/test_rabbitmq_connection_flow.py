@@ -19,6 +19,9 @@ from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.targets.target import RECONFIGURABLE, Target
 from brokerproof.suites.amqp091.steps import queue_of
 
+HELD_BACK_BY_QUEUE = "RABBITMQ-FLOW-conn-2"
+SILENCE_ALLOWED = "RABBITMQ-FLOW-conn-1"
+
 FLOW = "flow"
 RATE = 1000
 """Messages a second that a queue of a target takes whose queues are as quick as they are told to
@@ -96,14 +99,11 @@ def _until(target: Bench, flood: Flood, seen: Iterator[bool]) -> bool:
     raise AssertionError("it never ends by itself")
 
 
-@case("RABBITMQ-FLOW-conn-2", needs={"alarms", "connection-flow", MANAGEMENT_API})
+@case(HELD_BACK_BY_QUEUE, needs={"alarms", "connection-flow", MANAGEMENT_API})
 @over(examples=1, where=places)
 def test_a_connection_that_floods_its_queue_is_in_flow(target: Bench, where: Where) -> None:
-    """A connection publishes as fast as it can, for as long as the API takes to tell of it, to a
-    queue that keeps the last thousand. Its state is told as flow; that of a connection which
-    publishes now and then never is, and its messages are confirmed at once. In the end everything
-    was taken, and the flooding connection is as any other."""
-    (proves,) = target.cited
+    """A connection publishes as fast as it can, another now and then. The management API reports
+    the state flow for the first only, and in the end all messages were accepted."""
     flooding, easy = target.amqp091(), target.amqp091()
     flood = Flood(target, flooding, queue_of(flooding, arguments={"x-max-length": 1000}))
     calm = queue_of(easy)
@@ -116,35 +116,35 @@ def test_a_connection_that_floods_its_queue_is_in_flow(target: Bench, where: Whe
         while True:
             number += 1
             easy.publish(b"now and then", calm)
-            easy.expect(method("basic.ack", delivery_tag=number), proves=proves)
+            easy.expect(method("basic.ack", delivery_tag=number), proves=HELD_BACK_BY_QUEUE)
             mine, other = (api.connection(each) for each in (flooding, easy))
             told.append(None if other is None else other.get("state"))
             yield mine is not None and mine.get("state") == FLOW
 
     seen = _until(target, flood, states())
     target.record_finding(
-        proves,
+        HELD_BACK_BY_QUEUE,
         seen,
         f"after {flood.sent} messages the flooding connection was never told to be in {FLOW}",
     )
     target.record_finding(
-        proves,
+        HELD_BACK_BY_QUEUE,
         FLOW not in told,
         f"the connection that publishes now and then was {set(told)}, should be running",
     )
     whole = flood.end()
     target.record_finding(
-        proves,
+        HELD_BACK_BY_QUEUE,
         whole,
         f"{flood.confirmed} of {flood.sent} messages were confirmed; {flooding.instead()}",
     )
     state, quiet = target.management().state_of(flooding, {"running"}, seconds(20))
     target.record_finding(
-        proves, quiet, f"when all was taken the state is {state}, should be running"
+        HELD_BACK_BY_QUEUE, quiet, f"when all was taken the state is {state}, should be running"
     )
 
 
-@case("RABBITMQ-FLOW-conn-2", needs={"alarms", "readings", RECONFIGURABLE})
+@case(HELD_BACK_BY_QUEUE, needs={"alarms", "readings", RECONFIGURABLE})
 @over(
     examples=8,
     always=lambda target: [
@@ -156,11 +156,8 @@ def test_a_connection_that_floods_its_queue_is_in_flow(target: Bench, where: Whe
 def test_how_far_a_connection_may_be_ahead_of_its_queue(
     target: Bench, where: Where, count: int
 ) -> None:
-    """Behind some messages in one go comes a question on another channel of that connection. It is
-    answered at once as long as the messages are no more than a channel may be ahead of its queue;
-    otherwise not before the queue has come so near, and no later than when it has taken them all.
-    The queue gets all of them, and nothing is lost."""
-    (proves,) = target.cited
+    """A request follows a burst of messages on another channel of the connection. It is answered at
+    once if the burst is within the channel's credit, else once the queue has caught up that far."""
     peer, owner = target.amqp091(channels=2), target.amqp091()
     queue = target.fresh_name()
     owner.declare(queue)
@@ -170,29 +167,36 @@ def test_how_far_a_connection_may_be_ahead_of_its_queue(
     least = max(0, count - 2 * INITIAL) * seconds(1) // RATE
     most = ms(50) if count < INITIAL else count * seconds(1) // RATE + ms(50)
     target.judge_duration(
-        proves, f"answer behind {count} messages", target.now() - since, (least, most), since
+        HELD_BACK_BY_QUEUE,
+        f"answer behind {count} messages",
+        target.now() - since,
+        (least, most),
+        since,
     )
     target.wait_until(lambda: False, PATIENCE)
     found = owner.count(queue)
-    target.record_finding(proves, found == count, f"the queue has {found} messages of {count}")
+    target.record_finding(
+        HELD_BACK_BY_QUEUE, found == count, f"the queue has {found} messages of {count}"
+    )
 
 
-@case("RABBITMQ-FLOW-conn-2", "RABBITMQ-FLOW-conn-1", needs={"alarms", "readings", RECONFIGURABLE})
+@case(HELD_BACK_BY_QUEUE, SILENCE_ALLOWED, needs={"alarms", "readings", RECONFIGURABLE})
 @over(examples=2, where=places)
 def test_silence_in_flow_does_not_count(target: Bench, where: Where) -> None:
-    """A client that promised heart-beats is held back for longer than it may be silent, and says
-    nothing meanwhile. It stays; what it had sent is taken, and then its silence counts again."""
-    proves, silent = target.cited
+    """A client with heartbeats is held back for longer than it may be silent, and is silent. It
+    stays, its messages are accepted, and then its silence counts again."""
     peer = target.amqp091(heartbeat=1)
     queue = target.fresh_name()
     peer.declare(queue)
     peer.write(batch(peer, queue, 8000), as_event=False)
     target.wait_until(lambda: peer.ended is not None, seconds(7))
     target.record_finding(
-        (proves, silent),
+        (HELD_BACK_BY_QUEUE, SILENCE_ALLOWED),
         peer.ended is None,
         f"silent for 7 s while it is in flow: {peer.instead()}",
     )
-    peer.expect_end(within=seconds(5), proves=silent)
+    peer.expect_end(within=seconds(5), proves=SILENCE_ALLOWED)
     found = target.amqp091().count(queue)
-    target.record_finding(proves, found == 8000, f"the queue has {found} messages of 8000")
+    target.record_finding(
+        HELD_BACK_BY_QUEUE, found == 8000, f"the queue has {found} messages of 8000"
+    )

@@ -19,7 +19,9 @@ from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.targets.target import Target
 from brokerproof.harness.trace.events import HeartBeatReceived
 
-AGREED, GIVEN_UP, HALVES = (f"RABBITMQ-STOMP-hb-{number}" for number in (1, 2, 3))
+AGREED = "RABBITMQ-STOMP-hb-1"
+GIVEN_UP = "RABBITMQ-STOMP-hb-2"
+HALVES = "RABBITMQ-STOMP-hb-3"
 NEEDS = {"whole-second-beats"}
 REAL_MS = [1000, 1500, 1999]
 VIRTUAL_MS = [*REAL_MS, 1, 999, 2000, 2700, 60_000, 61_999]
@@ -53,8 +55,8 @@ def rules(target: Bench) -> Rules:
 def test_intervals_are_the_whole_seconds_of_what_was_asked_for(
     target: Bench, promised: int, wanted: int
 ) -> None:
-    """The client promises a heart-beat every so many milliseconds and wants one every so many.
-    CONNECTED says what they are held to, the server's interval first."""
+    """CONNECT offers and asks for heartbeats in milliseconds. CONNECTED answers with whole seconds,
+    the server's interval first."""
     peer = target.stomp("1.2", heart_beat=f"{promised},{wanted}")
     assert peer.connected is not None
     found = peer.connected.get("heart-beat")
@@ -72,8 +74,8 @@ def test_intervals_are_the_whole_seconds_of_what_was_asked_for(
 def test_a_client_that_misses_two_beats_is_given_up(
     target: Bench, promised: int, beats: int
 ) -> None:
-    """A client beats for a while, as it promised, and falls silent. It is given up two to three
-    intervals later, and not before."""
+    """A client beats as agreed and falls silent. The connection is closed two to three intervals
+    later, and not before."""
     peer = target.stomp("1.2", heart_beat=f"{promised},0")
     every = ms(rules(target).whole(promised))
     for _ in range(beats):
@@ -97,8 +99,8 @@ def test_a_client_that_misses_two_beats_is_given_up(
 @case(HALVES, needs=NEEDS)
 @over(examples=6, wanted=intervals)
 def test_the_server_beats_every_half_of_its_interval(target: Bench, wanted: int) -> None:
-    """The client wants heart-beats and promises none: they come every half of what was agreed on,
-    no more often and no more rarely."""
+    """A client asks for heartbeats and promises none. They arrive every half of the agreed
+    interval, no more and no less often."""
     peer = target.stomp("1.2", heart_beat=f"0,{wanted}")
     half = ms(rules(target).whole(wanted)) // rules(target).fraction
     since = target.now()

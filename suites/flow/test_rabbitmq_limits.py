@@ -11,6 +11,10 @@ from brokerproof.harness.model.broker_io import ResourcesRead
 from brokerproof.harness.protocols.amqp091.raw_peer import method
 from brokerproof.suites.amqp091.steps import QUIET, bodies, drained, eventually, fill, queue_of
 
+NO_CAP = "RABBITMQ-FLOW-mem-4"
+SET_AT_RUNTIME = "RABBITMQ-FLOW-mem-3"
+DISK_LIMIT = "RABBITMQ-FLOW-disk-3"
+
 BLOCKED, UNBLOCKED = (
     method("connection.blocked", channel=0),
     method("connection.unblocked", channel=0),
@@ -33,12 +37,10 @@ def memory_of(api: ManagementPeer) -> tuple[bool, int, int]:
     return bool(node.get("mem_alarm")), node.get("mem_used", 0), node.get("mem_limit", 0)
 
 
-@case("RABBITMQ-FLOW-mem-4", "RABBITMQ-FLOW-mem-3", needs={"alarms", MANAGEMENT_API})
+@case(NO_CAP, SET_AT_RUNTIME, needs={"alarms", MANAGEMENT_API})
 def test_the_watermark_throttles_and_caps_nothing(target: Bench) -> None:
-    """The watermark is set far below what the broker uses. It goes on to use more than that:
-    nothing that was taken is dropped for it, and everything but publishing goes on: connections,
-    channels, queues, bindings, deliveries."""
-    proves, at_runtime = target.cited
+    """The watermark is set far below the memory in use. Only publishing is blocked: connections,
+    channels, queues, bindings and deliveries go on, and no message is lost."""
     machine(target)
     owner, publisher = target.amqp091(), target.amqp091()
     queue = queue_of(owner)
@@ -46,13 +48,13 @@ def test_the_watermark_throttles_and_caps_nothing(target: Bench) -> None:
     target.set_limits(memory=LITTLE)
     try:
         publisher.publish(b"held", queue)
-        publisher.expect(BLOCKED, proves=(proves, at_runtime))
+        publisher.expect(BLOCKED, proves=(NO_CAP, SET_AT_RUNTIME))
         api = target.management()
         (alarm, used, limit), above = api.until(
             lambda: memory_of(api), lambda told: told[0] and told[1] > told[2]
         )
         target.record_finding(
-            proves,
+            NO_CAP,
             above,
             f"the mark is {limit}, {used} octets are used, alarm {alarm}: should be above",
         )
@@ -62,40 +64,39 @@ def test_the_watermark_throttles_and_caps_nothing(target: Bench) -> None:
             fresh.call(
                 "queue.bind",
                 {"queue": each, "exchange": "amq.fanout", "routing-key": ""},
-                proves=proves,
+                proves=NO_CAP,
             )
         target.advance(QUIET * 4)
         target.record_finding(
-            proves,
+            NO_CAP,
             owner.count(queue) == 20,
             f"of 20 messages {owner.count(queue)} are left above the mark",
         )
         found = bodies(drained(owner, queue))
         target.record_finding(
-            proves,
+            NO_CAP,
             found == [b"%d" % at for at in range(20)],
             f"above the mark {found} could be had, should be all",
         )
         target.record_finding(
-            proves,
+            NO_CAP,
             fresh.ended is None and owner.ended is None,
             "connections that publish nothing should stay",
         )
     finally:
         target.set_limits(memory=0.9)
-    publisher.expect(UNBLOCKED, proves=at_runtime)
+    publisher.expect(UNBLOCKED, proves=SET_AT_RUNTIME)
     target.record_finding(
-        at_runtime,
+        SET_AT_RUNTIME,
         eventually(owner, lambda: owner.count(queue) == 1),
         "what was held back should be there",
     )
 
 
-@case("RABBITMQ-FLOW-disk-3", needs={"alarms"})
+@case(DISK_LIMIT, needs={"alarms"})
 def test_the_disk_limit_may_be_a_multiple_of_the_memory(target: Bench) -> None:
-    """A limit of a millionth of the memory holds nobody back, one of a million times the memory
-    does, at once; a number of octets takes its place."""
-    (proves,) = target.cited
+    """The disk limit is set to a millionth of the memory, then to a million times the memory, then
+    to a number of bytes. Only the second blocks publishers, at once."""
     machine(target)
     publisher, owner = target.amqp091(), target.amqp091()
     queue = target.fresh_name()
@@ -105,29 +106,28 @@ def test_the_disk_limit_may_be_a_multiple_of_the_memory(target: Bench) -> None:
         publisher.publish(b"passes", queue)
         publisher.settle()
         target.record_finding(
-            proves,
+            DISK_LIMIT,
             owner.count(queue) == 1,
             "with a limit of a millionth of the memory the message should pass",
         )
         target.set_limits(disk=1_000_000.0)
         publisher.publish(b"held", queue)
-        came = publisher.expect(BLOCKED, proves=proves)
+        came = publisher.expect(BLOCKED, proves=DISK_LIMIT)
         target.record_finding(
-            proves,
+            DISK_LIMIT,
             came["reason"] == "low on disk",
             f"the reason is {came['reason']!r}, should be the disk",
         )
     finally:
         target.set_limits(disk=1_000_000)
-    publisher.expect(UNBLOCKED, proves=proves)
+    publisher.expect(UNBLOCKED, proves=DISK_LIMIT)
     owner.call("queue.delete", {"queue": queue})
 
 
-@case("RABBITMQ-FLOW-disk-3", needs={"alarms", MANAGEMENT_API})
+@case(DISK_LIMIT, needs={"alarms", MANAGEMENT_API})
 def test_the_disk_limit_is_worked_out_from_the_memory(target: Bench) -> None:
-    """The limit that the broker tells of is the memory of its machine, as often as was said: the
-    watermark for memory, set to one half, tells how much that is."""
-    (proves,) = target.cited
+    """The disk limit is set to a multiple of the memory. The management API reports that multiple
+    of the machine's memory."""
     machine(target)
     try:
         target.set_limits(memory=0.5, disk=2.0)
@@ -139,7 +139,7 @@ def test_the_disk_limit_is_worked_out_from_the_memory(target: Bench) -> None:
 
         (memory, disk), held = api.until(told, lambda both: abs(both[1] - 4 * both[0]) <= 4)
         target.record_finding(
-            proves,
+            DISK_LIMIT,
             held,
             f"half of the memory is {memory}, twice the memory {disk}: should be four times as"
             " much",

@@ -24,6 +24,10 @@ from brokerproof.suites.amqp.steps import collect
 from brokerproof.suites.amqp091.steps import bodies, drained, fill, queue_of
 from brokerproof.suites.steps.queues import receive
 
+PAGED_BEFORE_BLOCKING = "RABBITMQ-FLOW-page-1"
+NEVER_PAGED = "RABBITMQ-FLOW-page-2"
+SHORT_OF_DISK = "RABBITMQ-FLOW-disk-1"
+
 NEEDS = {"alarms", "memory-paging", MANAGEMENT_API}
 BLOCKED, UNBLOCKED = (
     method("connection.blocked", channel=0),
@@ -45,12 +49,7 @@ def in_memory(target: Bench, queue: str) -> tuple[int, int]:
     return told.get("messages_ready", 0), told.get("messages_ready_ram", -1)
 
 
-@case(
-    "RABBITMQ-FLOW-page-1",
-    "RABBITMQ-FLOW-page-2",
-    "RABBITMQ-FLOW-disk-1",
-    needs=NEEDS | {"readings"},
-)
+@case(PAGED_BEFORE_BLOCKING, NEVER_PAGED, SHORT_OF_DISK, needs=NEEDS | {"readings"})
 @over(
     examples=30,
     always=lambda target: (
@@ -69,11 +68,9 @@ def in_memory(target: Bench, queue: str) -> tuple[int, int]:
 def test_where_paging_begins(
     target: Bench, watermark: float, ratio: float, above: int, short: bool
 ) -> None:
-    """A queue holds messages while memory in use comes near the mark: 0.5 of 0.4 is 20 % of the
-    memory, 0.75 of it 30 %. One octet below that nothing is written out, there all of it is, and
-    publishers go on. With a ratio above 1.0 nothing ever is, though publishers are blocked; nor is
-    it while disk space is short. What was written out comes back whole and in order."""
-    pages, never, disk = target.cited
+    """Memory in use approaches the paging ratio of the watermark. One byte below it a queue stays
+    in memory, at it all messages are written out; with a ratio above 1.0, or while disk space is
+    short, none are."""
     limit = resources.memory_limit(watermark, TOTAL)
     at = min(-(-int(ratio * 1000) * limit // 1000), 2 * limit)
     used = at + above
@@ -95,11 +92,11 @@ def test_where_paging_begins(
     if short:
         if wanted:
             target.record_finding(
-                disk, left == 20, f"{told} and disk space is short, should be all"
+                SHORT_OF_DISK, left == 20, f"{told} and disk space is short, should be all"
             )
         return
     target.record_finding(
-        never if ratio > 1.0 else pages,
+        NEVER_PAGED if ratio > 1.0 else PAGED_BEFORE_BLOCKING,
         left == (0 if wanted else 20),
         f"{told}, should be {0 if wanted else 20}",
     )
@@ -108,24 +105,27 @@ def test_where_paging_begins(
         peer.settle()
         messages.append(b"more")
         target.record_finding(
-            pages, peer.take(BLOCKED) is None, f"{told}: below the mark publishers should go on"
+            PAGED_BEFORE_BLOCKING,
+            peer.take(BLOCKED) is None,
+            f"{told}: below the mark publishers should go on",
         )
     else:
         other = target.amqp091()
         other.publish(b"held", queue)
-        other.expect(BLOCKED, proves=never if ratio > 1.0 else pages)
+        other.expect(BLOCKED, proves=NEVER_PAGED if ratio > 1.0 else PAGED_BEFORE_BLOCKING)
     target.advance(LOOKS)
     found = bodies(drained(peer, queue))
     target.record_finding(
-        pages, found == messages, f"{told}: {len(found)} of {len(messages)} came back as they were"
+        PAGED_BEFORE_BLOCKING,
+        found == messages,
+        f"{told}: {len(found)} of {len(messages)} came back as they were",
     )
 
 
-@case("RABBITMQ-FLOW-disk-1", "RABBITMQ-FLOW-page-1", needs=NEEDS | {"readings"})
+@case(SHORT_OF_DISK, PAGED_BEFORE_BLOCKING, needs=NEEDS | {"readings"})
 def test_nothing_is_paged_while_the_disk_is_short(target: Bench) -> None:
-    """Memory is needed, and disk space is short: nothing is written out. As soon as there is space,
-    everything is."""
-    disk, pages = target.cited
+    """Memory is needed while disk space is short. Nothing is written out until there is space, and
+    then everything is."""
     peer = target.amqp091()
     queue = queue_of(peer)
     fill(peer, queue, [b"some octets"] * 20)
@@ -134,19 +134,21 @@ def test_nothing_is_paged_while_the_disk_is_short(target: Bench) -> None:
     target.advance(4 * LOOKS)
     _, left = in_memory(target, queue)
     target.record_finding(
-        disk, left == 20, f"without disk space {left} of 20 messages are in memory, should be all"
+        SHORT_OF_DISK,
+        left == 20,
+        f"without disk space {left} of 20 messages are in memory, should be all",
     )
     target.readings(ResourcesRead(TOTAL * 3 // 10, TOTAL, disk_free=PLENTY))
     target.advance(seconds(10) + LOOKS)
     _, left = in_memory(target, queue)
     target.record_finding(
-        pages,
+        PAGED_BEFORE_BLOCKING,
         left == 0,
         f"with disk space again {left} of 20 messages are in memory, should be none",
     )
 
 
-@case("RABBITMQ-FLOW-page-1", needs=NEEDS | {"readings"})
+@case(PAGED_BEFORE_BLOCKING, needs=NEEDS | {"readings"})
 @over(
     examples=3,
     always=lambda target: [
@@ -155,10 +157,8 @@ def test_nothing_is_paged_while_the_disk_is_short(target: Bench) -> None:
     way=st.sampled_from(["get", "dead letters", "stomp", "amqp", "reject"]),
 )
 def test_what_was_written_out_comes_back_whole(target: Bench, way: str) -> None:
-    """Messages that were written out leave their queue in any way there is: got over AMQP 0-9-1,
-    dropped to the dead letters, over STOMP or AMQP 1.0, or delivered, given back and got then. Each
-    is as it was sent, and they come in order."""
-    (proves,) = target.cited
+    """Messages written to disk leave their queue by get, dead-lettering, STOMP, AMQP 1.0 or
+    redelivery. Each is unchanged, and they arrive in order."""
     peer = target.amqp091()
     queue, dead = target.fresh_name(), target.fresh_name()
     letters = {"x-max-length": 5, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead}
@@ -198,7 +198,7 @@ def test_what_was_written_out_comes_back_whole(target: Bench, way: str) -> None:
             peer.settle()
         found = bodies(drained(peer, queue))
     target.record_finding(
-        proves,
+        PAGED_BEFORE_BLOCKING,
         found == sent,
         f"{way}: {[each[:2] for each in found]} came, should be all five as they were sent",
     )
@@ -264,13 +264,11 @@ def outside(target: Bench, queue: str) -> Iterator[bool]:
         yield 0 <= left < wait // 2
 
 
-@case("RABBITMQ-FLOW-page-1", "RABBITMQ-FLOW-page-2", needs=NEEDS)
+@case(PAGED_BEFORE_BLOCKING, NEVER_PAGED, needs=NEEDS)
 def test_the_order_of_events_as_memory_is_needed(target: Bench) -> None:
-    """The watermark is set so that three quarters of it are used. With a ratio of 0.95 a queue
-    stays in memory. With the watermark below what is used and a ratio of 1.5 publishers are
-    blocked, and the queue still is. With a ratio of 0.5, below the watermark again, most of it is
-    written out, and publishers go on."""
-    pages, never = target.cited
+    """The memory ratio is raised step by step past the watermark. With a paging ratio above the
+    use, or above 1.0, the queue stays in memory; with 0.5 most of it is written out, and publishers
+    go on."""
     if "readings" in target.target.identity.capabilities:
         target.readings(ResourcesRead(100_000_000, TOTAL, disk_free=PLENTY))
     owner, publisher = target.amqp091(), target.amqp091()
@@ -294,23 +292,25 @@ def test_the_order_of_events_as_memory_is_needed(target: Bench) -> None:
     try:
         told = mark(4, 3, 0.95)
         traffic.for_(long, outside(target, queue))
-        stays(told, pages)
+        stays(told, PAGED_BEFORE_BLOCKING)
         told = mark(5, 6, 1.5)
         publisher.publish(b"held", queue)
-        publisher.expect(BLOCKED, proves=never)
+        publisher.expect(BLOCKED, proves=NEVER_PAGED)
         traffic.for_(long, outside(target, queue), publishes=False)
-        stays(told, never)
+        stays(told, NEVER_PAGED)
         told = mark(4, 3, 0.5)
-        publisher.expect(UNBLOCKED, proves=never)
+        publisher.expect(UNBLOCKED, proves=NEVER_PAGED)
         gone = traffic.for_(4 * LONG, outside(target, queue))
         wait, left = in_memory(target, queue)
         target.record_finding(
-            pages, gone, f"{told}: {left} of {wait} messages are in memory, should be few"
+            PAGED_BEFORE_BLOCKING,
+            gone,
+            f"{told}: {left} of {wait} messages are in memory, should be few",
         )
         publisher.publish(b"passes", queue)
         publisher.settle()
         target.record_finding(
-            pages,
+            PAGED_BEFORE_BLOCKING,
             publisher.take(BLOCKED) is None,
             "publishers should go on while queues are written out",
         )

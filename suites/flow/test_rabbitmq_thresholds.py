@@ -19,6 +19,14 @@ from brokerproof.harness.oracles.resources import LOOKS_AT_MEMORY
 from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, method
 from brokerproof.suites.amqp091.steps import queue_of
 
+BLOCKED_ON_MEMORY = "RABBITMQ-FLOW-mem-1"
+BLOCKED_AT_ONCE = "RABBITMQ-FLOW-mem-2"
+SET_AT_RUNTIME = "RABBITMQ-FLOW-mem-3"
+MEMORY_ASSUMED = "RABBITMQ-FLOW-mem-5"
+BLOCKED_ON_DISK = "RABBITMQ-FLOW-disk-1"
+DISK_LIMIT = "RABBITMQ-FLOW-disk-3"
+DISK_CHECK_INTERVAL = "RABBITMQ-FLOW-disk-2"
+
 GIB = 1024**3
 BLOCKED, UNBLOCKED = (
     method("connection.blocked", channel=0),
@@ -41,12 +49,7 @@ def held_back(peer: Amqp091Peer, queue: str) -> bool:
     return peer.watch_for(BLOCKED, within=ms(50)) is not None
 
 
-@case(
-    "RABBITMQ-FLOW-mem-1",
-    "RABBITMQ-FLOW-mem-2",
-    "RABBITMQ-FLOW-mem-3",
-    needs={"alarms", "readings"},
-)
+@case(BLOCKED_ON_MEMORY, BLOCKED_AT_ONCE, SET_AT_RUNTIME, needs={"alarms", "readings"})
 @over(
     examples=60,
     always=lambda target: [
@@ -67,18 +70,18 @@ def test_memory_is_short_above_the_mark(
     above: int,
     at_runtime: bool,
 ) -> None:
-    """The mark is a fraction of the memory or of the address space, whichever is smaller, or a
-    number of octets. At the mark messages pass, one octet above it they are held back until less is
-    used. A mark set at run time counts at once."""
+    """The watermark is a fraction of the memory or the address space, or a number of bytes. At the
+    mark messages pass, one byte above it they wait until less is used; a new mark applies at
+    once."""
     limit = resources.memory_limit(watermark, total, space)
     used = max(0, limit + above)
     short = used > limit
     proves = (
-        target.cited[2]
+        SET_AT_RUNTIME
         if at_runtime
-        else target.cited[1]
+        else BLOCKED_AT_ONCE
         if watermark in (0.0, 100.0)
-        else target.cited[0]
+        else BLOCKED_ON_MEMORY
     )
     peer, queue = publisher(target)
 
@@ -108,13 +111,13 @@ def test_memory_is_short_above_the_mark(
         return
     if limit:  # nobody uses less than nothing
         target.readings(machine(limit))
-        peer.expect(UNBLOCKED, within=LOOKS_AT_MEMORY + MOMENT, proves=target.cited[0])
+        peer.expect(UNBLOCKED, within=LOOKS_AT_MEMORY + MOMENT, proves=BLOCKED_ON_MEMORY)
     else:
         target.set_limits(memory=1.0)
-        peer.expect(UNBLOCKED, within=MOMENT, proves=target.cited[2])
+        peer.expect(UNBLOCKED, within=MOMENT, proves=SET_AT_RUNTIME)
 
 
-@case("RABBITMQ-FLOW-mem-5", needs={"alarms", "readings"})
+@case(MEMORY_ASSUMED, needs={"alarms", "readings"})
 @over(
     examples=16,
     always=lambda target: [
@@ -124,22 +127,21 @@ def test_memory_is_short_above_the_mark(
     above=st.sampled_from([-1, 0, 1]),
 )
 def test_a_gibibyte_is_assumed(target: Bench, watermark: float, above: int) -> None:
-    """Nobody knows how much memory the machine has: 1024 MiB are assumed, which the fraction
-    scales, also above 1."""
-    (proves,) = target.cited
+    """The machine's memory is unknown. The broker assumes 1024 MiB, scaled by the watermark, also
+    above 1."""
     limit = resources.memory_limit(watermark, None)
     peer, queue = publisher(target)
     target.set_limits(memory=watermark)
     target.readings(ResourcesRead(limit + above, disk_free=PLENTY))
     held = held_back(peer, queue)
     target.record_finding(
-        proves,
+        MEMORY_ASSUMED,
         held is (above > 0),
         f"mark {watermark} of unknown memory, {above} octets above: held back is {held}",
     )
 
 
-@case("RABBITMQ-FLOW-disk-1", "RABBITMQ-FLOW-disk-3", needs={"alarms", "readings"})
+@case(BLOCKED_ON_DISK, DISK_LIMIT, needs={"alarms", "readings"})
 @over(
     examples=30,
     always=lambda target: [{"limit": 1.0, "total": GIB, "below": each} for each in (0, 1)],
@@ -150,9 +152,8 @@ def test_a_gibibyte_is_assumed(target: Bench, watermark: float, above: int) -> N
 def test_disk_space_is_short_below_the_limit(
     target: Bench, limit: float | int, total: int, below: int
 ) -> None:
-    """The limit is a number of octets, or a multiple of the machine's memory. With exactly as much
-    free messages pass, with one octet less they are held back."""
-    absolute, relative = target.cited
+    """The disk limit is a number of bytes or a multiple of the memory. With exactly that much free
+    messages pass, with one byte less they wait."""
     wanted = resources.disk_limit(limit, total)
     free = max(0, wanted - below)
     peer, queue = publisher(target)
@@ -160,14 +161,14 @@ def test_disk_space_is_short_below_the_limit(
     target.readings(ResourcesRead(1, total, disk_free=free))
     held = held_back(peer, queue)
     target.record_finding(
-        relative if isinstance(limit, float) else absolute,
+        DISK_LIMIT if isinstance(limit, float) else BLOCKED_ON_DISK,
         held is (free < wanted),
         f"limit {limit} with {total} octets of memory: {free} are free of {wanted} wanted; held"
         f" back is {held}",
     )
 
 
-@case("RABBITMQ-FLOW-disk-2", needs={"alarms", "readings"})
+@case(DISK_CHECK_INTERVAL, needs={"alarms", "readings"})
 @over(
     examples=40,
     always=lambda target: [
@@ -178,10 +179,9 @@ def test_disk_space_is_short_below_the_limit(
     ),
 )
 def test_the_disk_is_looked_at_more_often_near_the_limit(target: Bench, spare: int) -> None:
-    """Free space falls below the limit just after it was looked at. Messages pass until it is
-    looked at again: after 10 s, or as much sooner as the limit was near, down to a tenth of a
-    second; then they are held back. Space that comes back is seen 10 s later."""
-    (proves,) = target.cited
+    """Free space falls below the limit just after a check. Messages pass until the next check,
+    after 10 s or sooner near the limit, down to a tenth of a second; returned space is seen 10 s
+    later."""
     limit = 50_000_000
     interval = resources.disk_interval(limit + spare, limit)
     early, late = publisher(target), publisher(target)
@@ -193,9 +193,9 @@ def test_the_disk_is_looked_at_more_often_near_the_limit(target: Bench, spare: i
     told = (
         f"{spare} octets above the limit: the next look should come after {interval // MOMENT} ms"
     )
-    target.record_finding(proves, not held_back(*early), f"{told}, and came before")
+    target.record_finding(DISK_CHECK_INTERVAL, not held_back(*early), f"{told}, and came before")
     target.wait_until(lambda: False, since + interval - target.now())
-    target.record_finding(proves, held_back(*late), f"{told}, and did not come")
+    target.record_finding(DISK_CHECK_INTERVAL, held_back(*late), f"{told}, and did not come")
     target.readings(ResourcesRead(1, GIB, disk_free=limit))
     again = since + interval + seconds(10)
     peer = late[0]
@@ -203,7 +203,7 @@ def test_the_disk_is_looked_at_more_often_near_the_limit(target: Bench, spare: i
         lambda: any(map(UNBLOCKED.accepts, peer.inbox)), seconds(11)
     ):
         target.judge_duration(
-            proves,
+            DISK_CHECK_INTERVAL,
             "from alarm to its end",
             target.now() - (since + interval),
             (seconds(10),) * 2,
@@ -211,5 +211,5 @@ def test_the_disk_is_looked_at_more_often_near_the_limit(target: Bench, spare: i
         )
     else:
         target.record_finding(
-            proves, False, f"space was free again, and the alarm not over at {again}"
+            DISK_CHECK_INTERVAL, False, f"space was free again, and the alarm not over at {again}"
         )

@@ -25,13 +25,11 @@ from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.stomp.codec import Frame
 from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE, Destination, StompPeer
 
-WINDOW, SENT, ABORTED, ONCE, ALIVE = (
-    "ARTEMIS-STOMP-window-3",
-    "STOMP12-SEND-02",
-    "STOMP12-ABORT-01",
-    "ARTEMIS-CONCEPTS-queue-2",
-    "ARTEMIS-STOMP-ttl-3",
-)
+WINDOW = "ARTEMIS-STOMP-window-3"
+SENT = "STOMP12-SEND-02"
+ABORTED = "STOMP12-ABORT-01"
+ONCE = "ARTEMIS-CONCEPTS-queue-2"
+ALIVE = "ARTEMIS-STOMP-ttl-3"
 QUIET = ms(200)
 """How long nothing must come before the broker has stopped."""
 BEAT_MS, REAL_BEAT_MS = 1500, 4000
@@ -242,11 +240,10 @@ class Run:
 def test_a_session_does_what_the_model_says(
     target: Bench, window: int, mode: str, silent: bool, steps: list[Step]
 ) -> None:
-    """Messages are sent inside and outside transactions, acknowledged, and waited for, as drawn, on
-    a subscription with a window and a connection that keeps its promise of heart-beats. After each
-    step what must have come has, and no more. In the end the books balance; and if the consumer
-    falls silent its connection is closed, not before its TTL is over, and what it held comes
-    again."""
+    """A client sends, acknowledges and waits as drawn, in transactions or not, with a window and
+    heartbeats. After each step exactly the model's messages have arrived; a silent consumer is
+    closed after its TTL and its messages are delivered again. One scenario: the sentences constrain
+    the same session."""
     to, beat_ms = target.destination(), BEAT_MS if target.virtual else REAL_BEAT_MS
     consumer, producer = target.stomp(heart_beat=f"{beat_ms},0"), target.stomp()
     consumer.subscribe(to, ack=mode, headers={"consumer-window-size": str(window)})

@@ -19,7 +19,9 @@ from brokerproof.suites.amqp.steps import fill, numbered
 from brokerproof.suites.steps.queues import QUIET, bodies, publish_all, receive
 from brokerproof.suites.steps.queues import numbered as numbers
 
-NOTHING_WAITS, IN_TURN, SAME_COURSE = (f"ARTEMIS-FLOW-consumer-{number}" for number in (2, 3, 4))
+NOTHING_WAITS = "ARTEMIS-FLOW-consumer-2"
+IN_TURN = "ARTEMIS-FLOW-consumer-3"
+SAME_COURSE = "ARTEMIS-FLOW-consumer-4"
 
 
 def holder(target: Bench, queue: Destination, window: int) -> StompPeer:
@@ -49,9 +51,8 @@ def everything_but(target: Bench, fast: StompPeer, count: int) -> list[bytes]:
 def test_nothing_waits_behind_a_slow_consumer_without_a_window(
     target: Bench, count: int, size: int
 ) -> None:
-    """Two consumers of a queue have a window of zero. One takes a message and does nothing; the
-    other gets all the rest, in order. When the slow one is done at last there is nothing more for
-    it."""
+    """Of two consumers with a window of zero one holds a message and stops. The other gets all the
+    rest in order."""
     queue = target.destination()
     slow, fast = holder(target, queue, 0), holder(target, queue, 0)
     sent = [each.ljust(size, b".") for each in numbers(count)]
@@ -71,9 +72,8 @@ def test_nothing_waits_behind_a_slow_consumer_without_a_window(
 def test_nothing_waits_behind_a_slow_receiver_with_little_credit(
     target: Bench, count: int, credit: int
 ) -> None:
-    """Two receivers of a queue give credit. The slow one gives little and settles nothing: it holds
-    that many messages and no more. The other one, which gives enough, gets all the rest in
-    order."""
+    """Of two receivers of a queue the slow one gives little credit and settles nothing. It holds
+    that many messages, and the other gets all the rest in order."""
     node = target.node()
     slow, fast = target.amqp(), target.amqp()
     taking = slow.receiver(node, credit=credit)
@@ -91,9 +91,8 @@ def test_nothing_waits_behind_a_slow_receiver_with_little_credit(
 def test_a_slow_consumer_keeps_its_window_of_messages_from_the_other(
     target: Bench, each: int
 ) -> None:
-    """Two consumers of a queue have a window with room for everything. They are served in turn, and
-    what came to the slow one stays there: the other gets its half and no more, until the slow one
-    is gone."""
+    """Two consumers have windows with room for everything, and one acknowledges nothing. They are
+    served in turn, and the slow one keeps its half until it leaves."""
     queue = target.destination()
     slow, fast = holder(target, queue, 100_000), holder(target, queue, 100_000)
     sent = numbers(2 * each)
@@ -114,9 +113,8 @@ def test_a_slow_consumer_keeps_its_window_of_messages_from_the_other(
 @case(SAME_COURSE, needs={"stomp-1.2", "consumer-window"})
 @over(examples=6, order=st.lists(st.integers(0, 1), min_size=4, max_size=12))
 def test_acknowledgements_alone_decide_who_gets_what(target: Bench, order: list[int]) -> None:
-    """Two consumers with a window of zero acknowledge in a given order, each time after what comes
-    has come. The same course is taken twice, on two queues: who gets which message is the same. The
-    chapter says that it can be, so what differs is held against nobody."""
+    """Two consumers with a window of zero acknowledge in a given order, on two queues. Each gets
+    the same messages both times. The chapter permits it, so a difference is no violation."""
     first, second = (_course(target, order) for _ in range(2))
     detail = f"in the order {order} the consumers got {first}, and the second time {second}"
     target.record_finding(

@@ -17,7 +17,8 @@ from brokerproof.suites.steps import address_full
 from brokerproof.suites.steps.address_full import LIMIT
 from brokerproof.suites.steps.queues import QUIET, bodies, collect, receive
 
-BLOCKS, UNBLOCKS = "ARTEMIS-FLOW-block-1", "ARTEMIS-PAGING-12"
+BLOCKS = "ARTEMIS-FLOW-block-1"
+UNBLOCKS = "ARTEMIS-PAGING-12"
 NEEDS = {"stomp-1.2", "address-full", "admin", "stomp-blocking"}
 
 
@@ -38,8 +39,8 @@ def consumer(target: Bench, to: Destination) -> StompPeer:
 @case(BLOCKS, UNBLOCKS, needs=NEEDS)
 @over(examples=8, always=corners, gap=st.sampled_from(GAPS), sizes=fillings)
 def test_a_producer_waits_from_the_very_octet(target: Bench, gap: int, sizes: list[int]) -> None:
-    """Below the limit a SEND is confirmed; from the limit on it is not, nor does an ERROR come,
-    until a consumer has made room. Then it is confirmed, and arrives in its place."""
+    """A SEND below the limit is confirmed. From the limit on it gets neither RECEIPT nor ERROR
+    until a consumer has made room; then it is confirmed and arrives in its place."""
     to, admin = address_full.destination(target, "block"), target.admin()
     peer, count, held = filled(target, admin, to, LIMIT + gap, sizes, proves=BLOCKS)
     while held < LIMIT:
@@ -69,9 +70,8 @@ def test_a_producer_waits_from_the_very_octet(target: Bench, gap: int, sizes: li
 def test_a_burst_does_not_get_past_the_limit(
     target: Bench, producers: int, size: int, receipts: bool
 ) -> None:
-    """Producers send far more than fits, without a pause. The address takes no more than one
-    message beyond its limit, however many they are. A consumer takes all of it: each message comes
-    once, those of a producer in order."""
+    """Producers send far more than fits without waiting. The address exceeds its limit by at most
+    one message, and every message arrives once, each producer's in order."""
     to, admin = address_full.destination(target, "block"), target.admin()
     weight = address_full.Scale(target, admin, to).weight(size)
     peers = [target.stomp() for _ in range(producers)]
@@ -102,9 +102,8 @@ def test_a_burst_does_not_get_past_the_limit(
 
 @case(BLOCKS, UNBLOCKS, needs=NEEDS)
 def test_a_producer_that_waits_still_consumes(target: Bench) -> None:
-    """A connection waits with a SEND to a full address. What it subscribed to before comes
-    meanwhile; when somebody else has made room at the address, the connection is read again: its
-    next SEND is confirmed too."""
+    """A connection waits with a SEND to a full address. Its subscription gets messages, and after
+    another client has made room its next SEND is confirmed."""
     to, other = address_full.destination(target, "block"), target.destination()
     peer = target.stomp()
     peer.subscribe(other)
@@ -130,8 +129,8 @@ def test_a_producer_that_waits_still_consumes(target: Bench) -> None:
 @case(BLOCKS, UNBLOCKS, needs=NEEDS)
 @over(examples=4, queues=st.integers(2, 4))
 def test_a_topic_waits_for_its_last_subscription(target: Bench, queues: int) -> None:
-    """An address has several subscriptions that hold what came. A producer waits until the last of
-    them has acknowledged enough, not the first."""
+    """Several subscriptions of a full address hold their messages. A waiting producer goes on when
+    the last of them has acknowledged enough, not the first."""
     to = address_full.destination(target, "block", address_full.MULTICAST)
     holders = []
     for _ in range(queues):
