@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from brokerproof.harness.model.enums import Vantage
 from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration, Instant, ms
+from brokerproof.harness.model.wire_numbers import whole_number
 from brokerproof.harness.oracles.expectations import NOTHING, Expectations
 from brokerproof.harness.oracles.liveness import silence_interval
 from brokerproof.harness.oracles.recording import Anomaly
@@ -147,9 +148,8 @@ def _ttl(life: Lifetime, modifier: float, check_interval_ms: int) -> Iterator[An
 def heart_beat(headers: Mapping[str, str]) -> tuple[int, int]:
     """The two numbers of a heart-beat header in milliseconds; 0,0 without one that can be read."""
     first, _, second = headers.get("heart-beat", "").partition(",")
-    if all(each.isascii() and each.isdecimal() for each in (first, second)):
-        return int(first), int(second)
-    return 0, 0
+    sent, wanted = whole_number(first), whole_number(second)
+    return (0, 0) if sent is None or wanted is None else (sent, wanted)
 
 
 def lifetimes(events: Sequence[Event]) -> dict[int, Lifetime]:

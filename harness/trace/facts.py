@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from brokerproof.harness.model.time import NS_PER_S, Duration
+from brokerproof.harness.model.wire_numbers import whole_number
 from brokerproof.harness.trace import stamp as stamps
 
 When: TypeAlias = tuple[int, int]
@@ -204,5 +205,4 @@ def is_true(headers: Mapping[str, str], name: str) -> bool:
 
 def number(headers: Mapping[str, str], name: str) -> int:
     """Return a numeric field; 0 where it is missing or no number."""
-    text = headers.get(name, "")
-    return int(text) if text.isascii() and text.isdecimal() else 0
+    return whole_number(headers.get(name, "")) or 0

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from brokerproof.harness.model.wire_numbers import whole_number
 from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.harness.protocols.amqp10.types import Item, encode
 
@@ -151,10 +152,10 @@ class Cutter:
             self._opaque = True
             return None
         headers = tuple((name, value) for name, _, value in (each.partition(":") for each in rest))
-        length = next((value for name, value in headers if name == "content-length"), "")
-        end = (
-            len(head) + int(length) if length.isdecimal() else self._pending.find(b"\0", len(head))
+        length = whole_number(
+            next((value for name, value in headers if name == "content-length"), "")
         )
+        end = self._pending.find(b"\0", len(head)) if length is None else len(head) + length
         if end < 0 or len(self._pending) <= end:
             return None
         raw = self._take(end + 1)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from brokerproof.harness.model.wire_numbers import whole_number
 from brokerproof.harness.protocols.amqp10.fact_reader import (
     WRAP,
     Placed,
@@ -330,7 +331,7 @@ class _Told:
         elif row["command"] == "MESSAGE" and answers in self._asked:
             key = self._asked.pop(answers)
             text = (row["body"] or "").strip().removeprefix("[").removesuffix("]").strip()
-            if text.isdigit():
+            if whole_number(text) is not None:
                 what, unit = _READINGS[key[1]]
                 if key not in self.curves:
                     name = key[0].removeprefix("address.")

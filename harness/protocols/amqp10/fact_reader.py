@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from brokerproof.harness.model.time import Instant
+from brokerproof.harness.model.wire_numbers import whole_number
 from brokerproof.harness.trace.events import (
     Event,
     FrameReceived,
@@ -63,7 +64,7 @@ class WireFrame:
     def number(self, name: str) -> int | None:
         """A field that is a number, or None when it is absent."""
         found = self.fields.get(name)
-        return int(found) if found is not None and found.isdecimal() else None
+        return None if found is None else whole_number(found)
 
     def flag(self, name: str) -> bool:
         """A field that is a boolean; absent is false."""

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from brokerproof.harness.model.wire_numbers import whole_number
+
 HeaderList: TypeAlias = tuple[tuple[str, str], ...]
 HeadersLike: TypeAlias = Mapping[str, str | int] | Iterable[tuple[str, str | int]]
 
@@ -161,10 +163,13 @@ class Reader:
         if self._broken or head_end < 0:
             return 0
         lines = bytes(self._pending[:head_end]).splitlines()
-        length = next(
+        text = next(
             (line[15:].strip() for line in lines if line.startswith(b"content-length:")), b""
         )
-        taken = min(size, start + int(length) + 1 - len(self._pending)) if length.isdigit() else 0
+        length = whole_number(text.decode("latin-1"))
+        if length is None:
+            return 0
+        taken = min(size, start + length + 1 - len(self._pending))
         self._pending += bytes(taken)
         return taken
 
@@ -210,15 +215,15 @@ class Reader:
         return unescape(name, self.version), unescape(value, self.version)
 
     def _with_body(self, command: str, headers: HeaderList, start: int) -> Item | None:
-        length = next((value for name, value in headers if name == "content-length"), None)
-        if length is None:
+        text = next((value for name, value in headers if name == "content-length"), None)
+        if text is None:
             end = self._pending.find(b"\x00", start)
             if end < 0:
                 return None
-        elif not length.strip().isdecimal():
-            return Unreadable(bytes(self._pending), f"content-length is no number: {length!r}")
+        elif (length := whole_number(text.strip(" "))) is None:
+            return Unreadable(bytes(self._pending), f"content-length is no number: {text[:40]!r}")
         else:
-            end = start + int(length)
+            end = start + length
             if len(self._pending) <= end:
                 return None
             if self._pending[end] != 0:

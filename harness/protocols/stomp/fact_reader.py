@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from brokerproof.harness.model.wire_numbers import whole_number
 from brokerproof.harness.trace.facts import (
     FOREKNOWN,
     Delivered,
@@ -322,6 +323,7 @@ def window_asked(headers: Mapping[str, str], counting: Mapping[str, str]) -> tup
     """
     for name, unit in counting.items():
         text = headers.get(name, "")
-        if text.isascii() and text.removeprefix("-").isdecimal():
-            return (-1 if unit == "messages" and int(text) == 0 else int(text)), unit
+        if (count := whole_number(text.removeprefix("-"))) is not None:
+            size = -count if text.startswith("-") else count
+            return (-1 if unit == "messages" and size == 0 else size), unit
     return None, "octets"

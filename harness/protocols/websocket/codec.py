@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from brokerproof.harness.model.wire_numbers import whole_number
+
 _IDENTIFIER = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _HEAD_END = b"\r\n\r\n"
 
@@ -201,7 +203,7 @@ class Reader:
         head, self._rest = self._rest[:end].decode("latin-1"), self._rest[end + len(_HEAD_END) :]
         line, *lines = head.split("\r\n")
         words = line.split(" ", 2)
-        if not words[0].startswith("HTTP/1.") or len(words) < 2 or not words[1].isdigit():
+        if not words[0].startswith("HTTP/1.") or len(words) < 2 or whole_number(words[1]) is None:
             self._rest = head.encode("latin-1")
             return self._unreadable()
         pairs = (each.partition(":") for each in lines)
