@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 MOST_DIGITS = 20
-"""Digits of 2**64 - 1, the largest number of a 64-bit field. Python refuses to convert thousands."""
+"""Digits of 2**64 - 1, the largest of a 64-bit field. Python refuses to convert thousands."""
 
 
 def whole_number(text: str) -> int | None:
