@@ -1,5 +1,5 @@
-"""Where AMQP examples take place: the usual acceptor, and where a broker can be configured, ids
-that begin near the end."""
+"""Where AMQP examples take place: the usual acceptor, or where the broker can be configured one
+whose ids begin near the end."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ signed numbers break."""
 
 
 def wrapping(target: Target) -> st.SearchStrategy[Where]:
-    """A broker whose transfer-ids, delivery-ids and delivery-counts begin anywhere; else the usual
-    acceptor."""
+    """An acceptor whose transfer-ids, delivery-ids and delivery-counts begin anywhere; without
+    configuration the usual one."""
     acceptor = target.identity.default_amqp_acceptor
     if RECONFIGURABLE not in target.identity.capabilities:
         return st.just(Where(acceptor))

@@ -1,5 +1,5 @@
-"""Steps that AMQP cases share: fill a queue, take what comes, judge a trace by oracles, and judge
-how something ended."""
+"""Steps shared by AMQP 1.0 cases: fill a queue, collect deliveries, judge a trace by oracles, and
+judge how something ended."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def bystander(target: Bench) -> AbstractContextManager[AmqpPeer]:
 
 
 def granted(target: Bench, peer: AmqpPeer, link: Link, credit: int = 1) -> None:
-    """Wait until we may send ``credit`` messages. That the broker gives so much is a control."""
+    """Wait until ``credit`` messages may be sent; that much credit is a control."""
     target.wait_until(lambda: link.credit >= credit or peer.ended is not None, PATIENCE)
     target.control(
         link.credit >= credit,
@@ -47,8 +47,8 @@ def granted(target: Bench, peer: AmqpPeer, link: Link, credit: int = 1) -> None:
 
 
 def fill(target: Bench, node: Node, bodies: Sequence[bytes]) -> AmqpPeer:
-    """Messages with these bodies, accepted, in this order, from a connection of their own. That it
-    works is a control."""
+    """Send messages with these bodies in order over a connection of their own, each accepted (a
+    control); return that peer."""
     peer = target.amqp()
     link = peer.sender(node)
     waiting = []
@@ -61,7 +61,7 @@ def fill(target: Bench, node: Node, bodies: Sequence[bytes]) -> AmqpPeer:
 
 
 def numbered(count: int, size: int = 0) -> list[bytes]:
-    """``count`` bodies that tell their number, of at least ``size`` octets."""
+    """Return ``count`` numbered bodies of at least ``size`` bytes."""
     return [b"%d." % number + bytes(max(0, size - len(b"%d." % number))) for number in range(count)]
 
 
@@ -74,8 +74,8 @@ def collect(
     quiet: Duration = QUIET,
     within: Duration = PATIENCE,
 ) -> list[Delivery]:
-    """The next ``count`` deliveries of a link, fewer when they do not come, and what comes
-    ``quiet`` longer besides."""
+    """Return the next ``count`` deliveries of a link, and any that arrive ``quiet`` longer; fewer
+    if they do not arrive in time."""
 
     def arrived() -> int:
         return sum(delivery.link is link for delivery in peer.deliveries)
@@ -90,13 +90,13 @@ def collect(
 
 
 def bodies(deliveries: Sequence[Delivery]) -> list[bytes]:
-    """What they carry, in order."""
+    """Return the bodies of deliveries, in order."""
     return [delivery.message.body for delivery in deliveries]
 
 
 def judge_trace(target: Bench, peer: AmqpPeer, *oracles: Oracle) -> None:
-    """Judge the trace of ``peer`` so far. What an oracle says of requirements that the case does
-    not cite is left out."""
+    """Judge the trace of ``peer`` so far by these oracles. Findings on requirements that the case
+    does not cite are dropped."""
     for oracle in oracles:
         for finding in combine(oracle(target.events, peer.conn)):
             if finding.requirement in target.cited and finding.seen is not Seen.NEVER_REACHED:
@@ -106,15 +106,14 @@ def judge_trace(target: Bench, peer: AmqpPeer, *oracles: Oracle) -> None:
 
 
 def objection(peer: AmqpPeer, within: Duration = QUIET) -> Frame | None:
-    """The error by which the broker ends a link, the session or the connection; None when none
-    comes ``within`` that time."""
+    """Return the error by which the broker ends a link, the session or the connection; None if none
+    arrives ``within`` that time."""
     return peer.watch_for(either(ending("detach"), ending("end"), ending("close")), within=within)
 
 
 def give_cause_to_close(peer: AmqpPeer) -> None:
-    """The header of a frame that nobody has to take: larger than the broker's open allows, or
-    smaller than itself where it allows any. Brokers answer it with a close that carries an
-    error."""
+    """Send the header of a frame that no broker has to accept: larger than its open allows, or
+    smaller than itself where it allows any. Brokers answer with a close that carries an error."""
     assert peer.opened is not None
     most = peer.opened.get("max-frame-size", LARGEST)
     peer.write(codec.encode_frame(b"", size=4 if most == LARGEST else most + 1))
@@ -129,8 +128,8 @@ def connection_refused(
     *,
     session_will_do: bool = False,
 ) -> Frame | None:
-    """The broker should give the connection up, or if that will do a session: with an error (one of
-    ``conditions``)."""
+    """The broker should close the connection, or with ``session_will_do`` end the session, with an
+    error (one of ``conditions``)."""
     answer = peer.watch_for(
         either(frame("close"), *([ending("end")] if session_will_do else []), UNREAD)
     )
@@ -172,8 +171,8 @@ def refused(
     requirements: Requirements,
     why: str,
 ) -> Frame | None:
-    """The broker should say that something is wrong, at whatever scope: end the link, the session
-    or the connection with an error, or reject ``delivery``."""
+    """The broker should report an error at any scope: end the link, the session or the connection
+    with one, or reject ``delivery``."""
 
     def rejects(reply: Frame) -> bool:
         if delivery is None or not peer.settled(link.session, delivery).accepts(reply):

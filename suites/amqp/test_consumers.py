@@ -1,5 +1,5 @@
 """Consumers and their credit at work (2.6.7, 2.6.10, 3.5.2): credit that changes while messages are
-under way, slow ones beside fast ones, what is said to be available, and links that only look."""
+under way, slow consumers beside fast ones, available, and browsing links."""
 
 from __future__ import annotations
 
@@ -45,9 +45,8 @@ DISTRIBUTION_MODE = "AMQP10-TERM-04"
 def test_credit_may_be_withdrawn_while_messages_are_under_way(
     target: Bench, where: Where, count: int, credits: list[int], pauses: list[bool]
 ) -> None:
-    """A receiver sets its credit up and down in one breath, or lets messages come in between, and
-    never waits for an answer. No message comes beyond the credit that may have been in force; with
-    plenty of it all come once, in order."""
+    """A receiver raises and lowers its credit without waiting for an answer. No message exceeds the
+    credit that may have been in force; with plenty of credit all arrive once, in order."""
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
     peer = target.amqp()
@@ -89,9 +88,9 @@ def test_credit_may_be_withdrawn_while_messages_are_under_way(
 def test_a_slow_consumer_holds_its_prefetch_and_no_more(
     target: Bench, prefetch: int, count: int, batch: int
 ) -> None:
-    """Two consumers of a queue have the same prefetch. One settles and renews its credit as
-    messages come, some at a time; the other never does. The slow one gets no more than its
-    prefetch, the fast one all the rest, and no message comes twice."""
+    """Two consumers of a queue have the same prefetch. One settles and renews its credit; the other
+    never does. The slow one gets no more than its prefetch, the fast one all the rest, and no
+    message arrives twice."""
     node, sent = target.node(), numbered(count)
     slow, fast = target.amqp(), target.amqp()
     held, taking = slow.receiver(node, credit=prefetch), fast.receiver(node, credit=prefetch)
@@ -148,9 +147,9 @@ def test_a_slow_consumer_holds_its_prefetch_and_no_more(
 def test_what_is_said_to_be_available_is_there(
     target: Bench, count: int, credit: int, copy: bool, more: int
 ) -> None:
-    """A receiver takes some of the messages of a queue, or copies of them, and asks for the flow
-    state; then more messages are sent, and it asks again. Where the broker's flow says how many are
-    available, as many are left."""
+    """A receiver moves or copies some messages of a queue and requests the flow state; more
+    messages are sent, and it requests it again. If the broker's flow has available, it is the
+    number of messages left."""
     node = target.node()
     filler = fill(target, node, numbered(count))
     peer = target.amqp()
@@ -198,9 +197,9 @@ def looking(peer: AmqpPeer, node: Node) -> Link:
 def test_who_looks_sees_each_message_once_and_takes_none(
     target: Bench, count: int, credits: list[int], settle: bool, others: int
 ) -> None:
-    """One or two links of distribution-mode copy look at a queue, with some credit at a time,
-    accepting what they see or not. Each sees every message once, in order, and no more than its
-    credit; afterwards a consumer gets all of them."""
+    """One or two links of distribution-mode copy browse a queue with some credit at a time,
+    settling or not. Each sees every message once, in order, within its credit; afterwards a
+    consumer gets all of them."""
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
     for _ in range(others):

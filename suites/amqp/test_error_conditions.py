@@ -1,5 +1,5 @@
-"""Error conditions (2.8.15 to 2.8.18): whatever goes wrong, its name is one of the standard's, or
-no name of the standard."""
+"""Error conditions (2.8.15 to 2.8.18): every condition is one of the standard's, or outside the
+standard's namespace."""
 
 from __future__ import annotations
 
@@ -42,9 +42,8 @@ def break_connection(peer: AmqpPeer, kind: str) -> None:
     kind=st.sampled_from(OF_CONNECTIONS),
 )
 def test_errors_of_connections_have_names_of_the_standard(target: Bench, kind: str) -> None:
-    """A client sends what ends its connection with an error. The condition is one of the standard's
-    lists, or a name of the broker's own that does not pretend to be the standard's; another
-    connection goes on."""
+    """A client provokes a connection error. The condition is one of the standard's lists, or a name
+    of the broker's own outside the standard's namespace; another connection still works."""
     with bystander(target):
         peer = target.amqp()
         break_connection(peer, kind)
@@ -62,9 +61,8 @@ def test_errors_of_connections_have_names_of_the_standard(target: Bench, kind: s
 def test_errors_of_sessions_have_names_of_the_standard(
     target: Bench, handle: int, link: bool
 ) -> None:
-    """A flow, or a detach, is for a handle that nothing is attached to. The condition that ends the
-    session is one of the standard's lists, or a name of the broker's own; another connection goes
-    on."""
+    """A flow or a detach has a handle without a link. The condition that ends the session is one of
+    the standard's lists, or a name of the broker's own; another connection still works."""
     with bystander(target):
         peer = target.amqp()
         if link:
@@ -92,8 +90,8 @@ OF_LINKS = (
     kind=st.sampled_from(OF_LINKS),
 )
 def test_errors_of_links_have_names_of_the_standard(target: Bench, kind: str) -> None:
-    """A client sends what is wrong with a link. Whatever ends with an error, its condition is one
-    of the standard's lists, or a name of the broker's own; another connection goes on."""
+    """A client provokes a link error. Whatever ends, its condition is one of the standard's lists,
+    or a name of the broker's own; another connection still works."""
     with bystander(target):
         node = target.node()
         peer = target.amqp()

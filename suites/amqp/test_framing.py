@@ -1,5 +1,5 @@
-"""Frames (2.3) and their largest size (2.7.1): headers that lie, bodies that are none, limits to
-the octet."""
+"""Frames (2.3) and their largest size (2.7.1): malformed headers and bodies, and limits to the
+byte."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ KNOWN = 2**32 - 1
 @case(SIZE_BELOW_8, CLOSE_WRITTEN, needs={"amqp"})
 @over(examples=24, size=st.integers(0, 7), type=st.sampled_from([0, 1]))
 def test_a_size_below_eight_is_refused(target: Bench, size: int, type: int) -> None:
-    """A frame says that it has fewer octets than a frame's own header. The broker closes with an
-    error; another connection goes on."""
+    """A frame has a SIZE below 8. The broker closes with an error; another connection still
+    works."""
     with bystander(target):
         peer = target.amqp()
         peer.write(codec.encode_frame(b"", size=size, type=type))
@@ -63,8 +63,8 @@ def test_a_size_below_eight_is_refused(target: Bench, size: int, type: int) -> N
 @case(DATA_OFFSET_BELOW_2, CLOSE_WRITTEN, needs={"amqp"})
 @over(examples=12, doff=st.sampled_from([0, 1]), empty=st.booleans())
 def test_a_data_offset_below_two_is_refused(target: Bench, doff: int, empty: bool) -> None:
-    """A frame's body would begin inside its own header. The broker closes with an error; another
-    connection goes on."""
+    """A frame has a DOFF below 2. The broker closes with an error; another connection still
+    works."""
     with bystander(target):
         peer = target.amqp()
         if empty:
@@ -82,8 +82,8 @@ def test_a_data_offset_below_two_is_refused(target: Bench, doff: int, empty: boo
 @case(FRAME_SIZE, CLOSE_WRITTEN, needs={"amqp"})
 @over(examples=12, beyond=st.integers(1, 60))
 def test_a_data_offset_beyond_the_frame_is_refused(target: Bench, beyond: int) -> None:
-    """A frame's size leaves no room for the extended header that its data offset announces. The
-    broker closes with an error; another connection goes on."""
+    """A frame's SIZE leaves no room for the extended header that its DOFF announces. The broker
+    closes with an error; another connection still works."""
     with bystander(target):
         peer = target.amqp()
         peer.write(
@@ -101,7 +101,8 @@ def test_a_data_offset_beyond_the_frame_is_refused(target: Bench, beyond: int) -
 @case(EXTENDED_HEADER_IGNORED, needs={"amqp"})
 @over(examples=30, extended=st.binary(min_size=1, max_size=(255 - 2) * 4))
 def test_an_extended_header_is_ignored(target: Bench, extended: bytes) -> None:
-    """A begin has octets between its header and its body. It is answered as without them."""
+    """A begin has an extended header between its header and its body. It is answered as without
+    one."""
     peer = target.amqp()
     peer.send("begin", _begin(), channel=1, extended=extended[: SMALLEST - 60])
     peer.expect(frame("begin", remote_channel=1), proves=EXTENDED_HEADER_IGNORED)
@@ -132,7 +133,7 @@ def no_performatives() -> st.SearchStrategy[Item]:
 def test_a_body_that_is_no_performative_is_refused(target: Bench, body: Item) -> None:
     """A frame's body begins with a value that is none of the nine performatives. The broker closes
     with an error, or ends the channel's session with one: the text names neither. Another
-    connection goes on."""
+    connection still works."""
     with bystander(target):
         peer = target.amqp()
         peer.write(codec.encode_frame(types.encode(body)))
@@ -145,9 +146,8 @@ def test_a_body_that_is_no_performative_is_refused(target: Bench, body: Item) ->
 def test_a_body_that_cannot_be_decoded_is_refused_or_harmless(
     target: Bench, position: int, octet: int, cut: bool
 ) -> None:
-    """One octet of a begin is changed, or its body is cut. Whatever the broker makes of it, it
-    answers the begin, or ends the session or the connection with an error: it does not fall silent,
-    and another connection goes on."""
+    """One byte of a begin is changed, or its body is cut. The broker answers the begin, or ends the
+    session or the connection with an error; another connection still works."""
     with bystander(target):
         peer = target.amqp()
         body = bytearray(types.encode(codec.composite("begin", {**_begin(), "handle-max": 1000})))
@@ -186,8 +186,7 @@ def test_a_body_that_cannot_be_decoded_is_refused_or_harmless(
     channels=st.lists(st.one_of(st.just(0), st.integers(0, 200)), min_size=1, max_size=5),
 )
 def test_empty_frames_mean_nothing(target: Bench, channels: list[int]) -> None:
-    """Empty frames are sent on channels with a session and without. The broker takes them and goes
-    on."""
+    """Empty frames on channels with and without a session are accepted."""
     peer = target.amqp()
     most = peer.opened.get("channel-max", 65535) if peer.opened is not None else 0
     for channel in channels:
@@ -198,8 +197,8 @@ def test_empty_frames_mean_nothing(target: Bench, channels: list[int]) -> None:
 @case(FRAME_SIZE, needs={"amqp"})
 @over(examples=20, fragment=st.integers(1, 30), body=st.binary(max_size=2000))
 def test_frames_may_be_cut_anywhere_on_the_way(target: Bench, fragment: int, body: bytes) -> None:
-    """The stream arrives in small pieces, cut without regard to frames. Everything works as in one
-    piece."""
+    """The stream arrives in small pieces, cut without regard to frames. A message is sent and
+    received as in one piece."""
     target.disturb(LinkFaults(fragment=fragment))
     peer = target.amqp(max_frame_size=SMALLEST)
     node = target.node()
@@ -225,9 +224,9 @@ def frame_places(target: object) -> st.SearchStrategy[str]:
 def test_a_frame_above_the_announced_maximum_is_refused(
     target: Bench, acceptor: str, over_by: int
 ) -> None:
-    """A frame is as large as the broker's max-frame-size: it is taken. One is larger, or says that
-    it is, up to 2 GiB: the broker closes with framing-error, without waiting for all of it; another
-    connection goes on."""
+    """A frame of exactly the broker's max-frame-size is accepted. A larger one, or one that
+    announces up to 2 GiB more, closes the connection with framing-error before all of it has
+    arrived; another connection still works."""
     with bystander(target):
         peer = target.amqp(acceptor=acceptor)
         most = announced(peer)
@@ -259,8 +258,8 @@ def _filling(handle: int, size: int) -> bytes:
 @case(MIN_MAX_FRAME_SIZE, LIMITS_BEFORE_OPEN, needs={"amqp"})
 @over(examples=10, size=near([SMALLEST - 1]))
 def test_a_frame_of_512_octets_is_always_taken(target: Bench, size: int) -> None:
-    """The open of the client fills a frame of up to 512 octets, the most that may be sent before
-    limits are known. It is taken."""
+    """The client's open fills a frame of up to 512 bytes, the most that may be sent before limits
+    are known. It is accepted."""
     size = min(size, SMALLEST)
     peer = target.amqp_peer()
     peer.authenticate(target.target.identity.login, target.target.identity.passcode)
@@ -303,8 +302,11 @@ def test_large_messages_come_in_frames_that_fit(
     target: Bench, limit: int, sizes: list[int]
 ) -> None:
     """The client announces a small max-frame-size and receives messages below, at and above it. No
-    frame is larger; each message arrives whole; each takes one delivery-id and one credit, and one
-    transfer-id for every frame."""
+    frame is larger and each message arrives whole, with one delivery-id, one credit, and one
+    transfer-id for every frame.
+
+    One scenario: the four requirements describe the same transfers.
+    """
     node = target.node()
     sent = [bytes([65 + number]) * size for number, size in enumerate(sizes)]
     fill(target, node, sent)
@@ -334,8 +336,8 @@ def test_large_messages_come_in_frames_that_fit(
 
 @case(NO_MAX_FRAME_SIZE, needs={"amqp", "amqp-multi-transfer"})
 def test_without_a_maximum_a_message_may_come_in_one_frame(target: Bench) -> None:
-    """The client announces no max-frame-size, so no frame is too large for it. A message of 100 000
-    octets arrives whole, in as many frames as the broker likes."""
+    """The client announces no max-frame-size. A message of 100 000 bytes arrives whole, in any
+    number of frames."""
     node = target.node()
     fill(target, node, [bytes(100_000)])
     peer = target.amqp()

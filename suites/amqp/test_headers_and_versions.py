@@ -1,5 +1,4 @@
-"""Protocol headers and versions (2.2): what is answered to a header that fits, and to one that does
-not."""
+"""Protocol headers and versions (2.2): the answers to supported and unsupported headers."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ def version(header: Frame) -> tuple[int, int, int]:
 def answered_and_ended(
     target: Bench, peer: AmqpPeer, answers: str, ends: str | None, what: str
 ) -> Frame | None:
-    """The broker should answer with a protocol header of its own and end the connection; returns
+    """The broker should answer with a protocol header of its own and end the connection; return
     that header."""
     header = peer.watch_for(frame(HEADER))
     target.record_finding(
@@ -55,8 +54,8 @@ def answered_and_ended(
 
 @case(PROTOCOL_HEADER, VERSION_OF_HEADER, SUPPORTED_VERSION, needs={"amqp"})
 def test_a_header_of_this_version_is_answered_with_the_same(target: Bench) -> None:
-    """SASL and then AMQP are asked for in version 1.0.0; each is answered with the same header, the
-    first octets that come, and what follows is frames of that version."""
+    """SASL and then AMQP headers of version 1.0.0 are each answered with the same header, before
+    anything else, and frames of that version follow."""
     peer = target.amqp_peer()
     peer.header(SASL_ID)
     sasl = peer.expect(frame(HEADER), proves=PROTOCOL_HEADER)
@@ -75,8 +74,8 @@ def test_a_header_of_this_version_is_answered_with_the_same(target: Bench) -> No
 @case(SUPPORTED_VERSION, needs={"amqp"})
 @over(examples=30, cut=st.lists(st.integers(1, 7), max_size=4, unique=True).map(sorted))
 def test_a_header_may_come_in_pieces(target: Bench, cut: list[int]) -> None:
-    """The eight octets of a header arrive in several pieces, with time between them. It is answered
-    as if it had come at once."""
+    """The eight bytes of a header arrive in several pieces, with time between them. It is answered
+    as in one piece."""
     peer = target.amqp_peer()
     octets = codec.protocol_header(SASL_ID)
     for start, end in zip([0, *cut], [*cut, len(octets)], strict=True):
@@ -100,9 +99,9 @@ def strange_versions() -> st.SearchStrategy[tuple[int, int, int]]:
 def test_a_version_that_nobody_has_is_answered_with_one_that_is_supported(
     target: Bench, id: int, asked: tuple[int, int, int]
 ) -> None:
-    """A header asks for a version above 1.0.0. The broker answers with a header of a version it
-    supports, which should be the highest not above the one asked for, and ends the connection;
-    another connection goes on."""
+    """A header asks for a version above 1.0.0. The broker answers with the header of a supported
+    version, which should be the highest not above it, and ends the connection; another connection
+    still works."""
     with bystander(target):
         peer = target.amqp_peer()
         peer.header(id, *asked)
@@ -128,7 +127,7 @@ def test_a_version_that_nobody_has_is_answered_with_one_that_is_supported(
 @over(examples=20, asked=strange_versions())
 def test_headers_that_differ_end_the_connection(target: Bench, asked: tuple[int, int, int]) -> None:
     """The client's AMQP header has another version than the broker's. The broker ends its outgoing
-    stream, and nothing that the client sends behind its header is answered."""
+    stream, and nothing that follows the header is answered."""
     peer = target.amqp_peer()
     peer.header(AMQP_ID, *asked)
     peer.send("open", {"container-id": "too late"})
@@ -140,7 +139,7 @@ def test_headers_that_differ_end_the_connection(target: Bench, asked: tuple[int,
 
 
 def no_headers() -> st.SearchStrategy[bytes]:
-    """Eight octets or more that do not begin with AMQP."""
+    """Eight bytes or more that do not begin with AMQP."""
     typical = st.sampled_from(
         [
             b"HTTP/1.1",
@@ -158,8 +157,8 @@ def no_headers() -> st.SearchStrategy[bytes]:
 @case(NOT_A_PROTOCOL_HEADER, needs={"amqp"})
 @over(examples=30, octets=no_headers())
 def test_octets_that_are_no_header_are_answered_with_one(target: Bench, octets: bytes) -> None:
-    """A connection begins with octets that are no protocol header. The broker answers with a header
-    of a version that it supports and ends the connection; another connection goes on."""
+    """A connection begins with bytes that are no protocol header. The broker answers with the
+    header of a supported version and ends the connection; another connection still works."""
     with bystander(target):
         peer = target.amqp_peer()
         peer.write(octets)
@@ -171,9 +170,9 @@ def test_octets_that_are_no_header_are_answered_with_one(target: Bench, octets: 
 def test_an_unwanted_protocol_is_answered_with_the_one_that_is_wanted(
     target: Bench, id: int
 ) -> None:
-    """On a port without TLS a header asks for TLS, or for a protocol that there is not. The broker
-    answers with a header whose id it does want, and ends the connection; another connection goes
-    on."""
+    """On a port without TLS a header has the protocol id of TLS, or an unknown one. The broker
+    answers with a header of AMQP or SASL and ends the connection; another connection still
+    works."""
     with bystander(target):
         peer = target.amqp_peer()
         peer.header(id)
@@ -191,9 +190,8 @@ def test_an_unwanted_protocol_is_answered_with_the_one_that_is_wanted(
 
 @case(PROTOCOL_ID_REFUSED, needs={"amqp", "login"})
 def test_plain_amqp_where_a_login_is_needed_is_answered_with_sasl(target: Bench) -> None:
-    """A header asks for AMQP without SASL. A broker that wants SASL answers with its header and
-    ends the connection; one that does not want it may go on, but not beyond what an anonymous
-    client may do."""
+    """A header asks for AMQP without SASL. A broker that requires SASL answers with its header and
+    ends the connection; another one closes it with an error when an anonymous client opens it."""
     with bystander(target):
         peer = target.amqp_peer()
         peer.header(AMQP_ID)

@@ -1,5 +1,5 @@
-"""Idle time-out (2.4.5), both ways: what the broker does while the client asks for signs of life,
-and when it falls silent itself. Both sides of every interval are judged."""
+"""Idle time-out (2.4.5), both ways: the broker's empty frames for a client that asks for them, and
+its own time-out for a silent client. Both sides of every interval are judged."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DEFAULT_MS = 60_000
 
 
 def timeouts(target: Target) -> st.SearchStrategy[int]:
-    """What a client may ask for, in milliseconds; in real time only what does not take long."""
+    """Idle time-outs a client may ask for, in milliseconds; in real time only short ones."""
     least = shortest(target)
     corners = [
         timeout_ms
@@ -53,14 +53,14 @@ def timeouts(target: Target) -> st.SearchStrategy[int]:
 
 
 def shortest(target: Target) -> int:
-    """The shortest idle-time-out that this family takes from a client, in milliseconds: 2.4.5
+    """The shortest idle-time-out that this family accepts from a client, in milliseconds: 2.4.5
     leaves that to the broker."""
     return int(target.identity.profile.parameters.get("amqp_shortest_idle_timeout_ms", 0))
 
 
 def slack(target: Bench, period: Duration) -> Duration:
-    """What is allowed beyond the time-out: nothing in virtual time, the host's lateness and a
-    little in real time."""
+    """Return what is allowed beyond the time-out: nothing in virtual time, the host's lateness and
+    a little in real time."""
     return target.margin((0, period), target.now() - period)
 
 
@@ -75,8 +75,11 @@ def slack(target: Bench, period: Duration) -> Duration:
 def test_the_broker_gives_the_signs_of_life_that_the_client_asked_for(
     target: Bench, asked: int, busy: bool
 ) -> None:
-    """The client's open has an idle-time-out. For three times as long, whether the client says
-    something or not, no silence of the broker lasts longer than that."""
+    """The client's open has an idle-time-out. For three times as long, with the client busy or not,
+    no silence of the broker exceeds it.
+
+    One scenario: the four requirements are judged on the same empty frames.
+    """
     peer = target.amqp(idle_time_out=asked)
     announced = own_time_out(peer)
     for _ in range(6):
@@ -102,7 +105,7 @@ def test_the_broker_gives_the_signs_of_life_that_the_client_asked_for(
 
 
 def own_time_out(peer: AmqpPeer) -> int:
-    """The broker's own idle-time-out in milliseconds; 0 for none."""
+    """Return the broker's own idle-time-out in milliseconds; 0 for none."""
     assert peer.opened is not None
     return int(peer.opened.get("idle-time-out", 0))
 
@@ -110,8 +113,8 @@ def own_time_out(peer: AmqpPeer) -> int:
 @case(ZERO_IS_NO_TIMEOUT, needs={"amqp"})
 @over(examples=4, asked=st.sampled_from([0, None]))
 def test_a_time_out_of_zero_is_none(target: Bench, asked: int | None) -> None:
-    """The client asks for an idle-time-out of 0, or for none. The broker takes the open, and for
-    two seconds sends no empty frame, for none is due."""
+    """The client's open has an idle-time-out of 0, or none. The broker accepts it and sends no
+    empty frame for two seconds."""
     peer = target.amqp(idle_time_out=asked)
     target.advance(seconds(2))
     seen = beats(target, peer)
@@ -130,8 +133,8 @@ def test_a_time_out_of_zero_is_none(target: Bench, asked: int | None) -> None:
 @case(TIMEOUT_HAS_32_BITS, needs={"amqp", "amqp-keepalive"})
 @over(examples=8, asked=st.sampled_from([2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1]))
 def test_a_time_out_of_weeks_is_a_number_of_32_bits(target: Bench, asked: int) -> None:
-    """The client asks for an idle-time-out of 24 or 49 days, up to what 32 bits without sign can
-    say. The broker takes the open and has nothing to send for a good while."""
+    """The client's open has an idle-time-out of 24 to 49 days, up to 2^32 - 1. The broker accepts
+    it and sends at most one empty frame in 300 ms."""
     peer = target.amqp(idle_time_out=asked)
     target.advance(ms(300))
     seen = beats(target, peer)
@@ -147,7 +150,7 @@ def test_a_time_out_of_weeks_is_a_number_of_32_bits(target: Bench, asked: int) -
 
 
 def beats(target: Bench, peer: AmqpPeer) -> int:
-    """How many empty frames the broker has sent to ``peer``."""
+    """Return how many empty frames the broker has sent to ``peer``."""
     return sum(
         isinstance(event, HeartBeatReceived) and event.conn == peer.conn for event in target.events
     )
@@ -192,9 +195,11 @@ def _longest(target: Target) -> int:
 def test_a_silent_client_is_closed_in_time_and_not_before(
     target: Bench, acceptor: str, pause: int
 ) -> None:
-    """The broker's open has an idle-time-out, and the client falls silent. It is not given up
-    before that time is over; it should be at twice that time, with a close that carries an
-    error."""
+    """The broker's open has an idle-time-out, and the client falls silent. It is closed not before
+    that time, and should be at twice that time, with a close that carries an error.
+
+    One scenario: the four requirements describe one close.
+    """
     peer = target.amqp(acceptor=acceptor)
     announced = own_time_out(peer)
     target.control(
@@ -253,13 +258,13 @@ def test_a_silent_client_is_closed_in_time_and_not_before(
 
 
 def longest_silence(target: Target) -> int:
-    """After how many of the times that it announced this family gives up a silent client at the
-    latest: 2.4.5 only says that it should be two."""
+    """After how many announced time-outs this family closes a silent client at the latest: 2.4.5
+    only says that it should be two."""
     return int(target.identity.profile.parameters.get("amqp_idle_announced_most", 2))
 
 
 def late(target: Bench, announced: int) -> Duration:
-    """How much later than twice the announced time a broker may notice: it looks at intervals of
+    """How much later than twice the announced time a broker may notice: it checks at intervals of
     its own."""
     check = target.parameters("amqp").get("connection_ttl_check_interval_ms")
     return ms(int(check)) if isinstance(check, int) else ms(announced)
@@ -281,9 +286,8 @@ def late(target: Bench, announced: int) -> Duration:
 def test_frames_that_keep_coming_keep_the_connection(
     target: Bench, acceptor: str, kind: str
 ) -> None:
-    """For three times the silence that would end the connection, the client sends a frame every
-    time nine tenths of what the broker announced are over: empty ones on channel 0 or another one,
-    or flows of its session. It stays."""
+    """A client sends a frame every nine tenths of the announced time-out, seven times: empty ones
+    on channel 0 or another one, or flows of its session. It stays connected."""
     peer = target.amqp(acceptor=acceptor)
     announced = own_time_out(peer)
     target.control(
@@ -320,9 +324,8 @@ def short(target: Target) -> st.SearchStrategy[int]:
 @case(NO_EMPTY_FRAME_AFTER_CLOSE, needs={"amqp", "amqp-keepalive"})
 @over(examples=8, asked=short, ours=st.booleans())
 def test_no_sign_of_life_comes_behind_close(target: Bench, asked: int, ours: bool) -> None:
-    """A client asked for signs of life and gets some. Then it closes; or it does what makes the
-    broker close with an error, and leaves that close unanswered for a while. Behind the broker's
-    close no empty frame comes."""
+    """A client that gets empty frames closes, or provokes a close with an error and leaves it
+    unanswered. No empty frame follows the broker's close."""
     peer = target.amqp(idle_time_out=asked)
     for _ in range(4):
         target.advance(ms(asked) // 2)

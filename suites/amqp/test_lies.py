@@ -1,6 +1,5 @@
-"""Frames that lie: fields that are missing or of another type, sizes nobody has, handles and
-channels of nothing, ids and windows that cannot be. Whatever ends, ends with an error; nothing else
-on the broker notices."""
+"""False frames: missing fields, wrong types, impossible sizes, unknown handles and channels, ids
+and windows that cannot be. Whatever ends, ends with an error, and other connections still work."""
 
 from __future__ import annotations
 
@@ -12,11 +11,9 @@ from hypothesis import strategies as st
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Where, case, over
 from brokerproof.harness.protocols.amqp10 import codec, messages, types
-from brokerproof.harness.protocols.amqp10.codec import Frame
+from brokerproof.harness.protocols.amqp10.codec import RECEIVER, SENDER, Frame
 from brokerproof.harness.protocols.amqp10.endpoint_state import Link
 from brokerproof.harness.protocols.amqp10.raw_peer import (
-    RECEIVER,
-    SENDER,
     AmqpPeer,
     Node,
     either,
@@ -83,7 +80,7 @@ TYPED = sorted(
 
 
 def _always(target: Target) -> list[dict[str, Any]]:
-    """Of each kind of frame one that lacks a field, and one with a field of another type."""
+    """Of each kind of frame one without a mandatory field, and one with a field of a wrong type."""
     return [{"field_of": field_of, "missing": True} for field_of in MISSING[::3]] + [
         {"field_of": field_of, "missing": False} for field_of in TYPED[::4]
     ]
@@ -94,9 +91,8 @@ def _always(target: Target) -> list[dict[str, Any]]:
 def test_a_frame_without_its_fields_is_an_error(
     target: Bench, field_of: tuple[str, str], missing: bool
 ) -> None:
-    """A frame lacks a mandatory field, or has a field of another type than the definition's. The
-    broker ends the link, the session or the connection with an error; another connection goes
-    on."""
+    """A frame lacks a mandatory field, or has a field of a wrong type. The broker ends the link,
+    the session or the connection with an error; another connection still works."""
     name, field = field_of
     missing = missing and field_of in MISSING
     with bystander(target):
@@ -133,7 +129,7 @@ def test_the_brokers_frames_have_their_fields(
     target: Bench, start: int, count: int, size: int, credit: int
 ) -> None:
     """A client sends, receives, drains, settles in all ways, detaches and ends. Every frame of the
-    broker has its mandatory fields, and no field has another type than the definition's."""
+    broker has its mandatory fields, and every field its defined type."""
     node = target.node()
     peer = target.amqp(begin=False, max_frame_size=512, idle_time_out=2000)
     peer.begin(next_outgoing_id=start)
@@ -178,7 +174,7 @@ BOMBS: Mapping[str, bytes] = {
 
 
 def bomb(name: str) -> Raw:
-    """The octets of one of :data:`BOMBS`."""
+    """The bytes of one of :data:`BOMBS`."""
     octets = BOMBS[name]
     if not octets:
         octets = b"\x40"
@@ -197,10 +193,10 @@ def bomb(name: str) -> Raw:
 def test_a_value_that_says_more_than_it_has_is_an_error(
     target: Bench, name: str, field: str
 ) -> None:
-    """A field of an attach announces gigabytes or thousands of millions of items, or has hundreds
-    of lists in one another, and the frame ends soon. The broker ends the connection, the session or
-    the link with an error, or refuses the link, without waiting for more; lists in one another it
-    may take, as properties of a link, for they are none. Another connection goes on."""
+    """A field of an attach announces gigabytes or thousands of millions of items, or nests hundreds
+    of lists, and the frame ends soon. Without waiting for more, the broker ends the connection, the
+    session or the link with an error, or refuses the link; nested lists as link properties it may
+    accept, since they are correct. Another connection still works."""
     with bystander(target):
         peer = target.amqp()
         peer.send("attach", {**RIGHT["attach"], field: bomb(name)})
@@ -218,7 +214,7 @@ def test_a_value_that_says_more_than_it_has_is_an_error(
 
 
 def strange(peer: AmqpPeer, link: Link, kind: str) -> None:
-    """Send a frame that speaks of what there is not."""
+    """Send a transfer for a link that does not exist, or for one on which only the broker sends."""
     payload = messages.message(b"strange")
     match kind:
         case "a transfer for no link":
@@ -229,7 +225,7 @@ def strange(peer: AmqpPeer, link: Link, kind: str) -> None:
 
 
 def peer_node(link: Link) -> Node:
-    """The node of a sender of ours."""
+    """Return the node of one of the client's senders."""
     assert link.answer is not None
     terminus = link.answer.part("target")
     return Node(str(terminus["address"]), tuple(terminus.get("capabilities") or ()))
@@ -245,9 +241,8 @@ STRANGE = ("a transfer for no link", "a transfer where the broker sends")
     kind=st.sampled_from(STRANGE),
 )
 def test_a_transfer_for_nothing_ends_in_an_error(target: Bench, kind: str) -> None:
-    """A transfer is for a link that there is not, or comes on one on which only the broker sends.
-    The broker says so: the link, the session or the connection ends with an error, and never
-    without a word; another connection goes on."""
+    """A transfer is for a link that does not exist, or for one on which only the broker sends. The
+    link, the session or the connection ends with an error; another connection still works."""
     with bystander(target):
         peer = target.amqp()
         link = peer.sender(target.node())
@@ -286,7 +281,7 @@ DOUBTFUL = (
 
 
 def impossible(peer: AmqpPeer, link: Link, receiver: Link, kind: str, by: int) -> None:
-    """Send what cannot be, or leave out what has to be there."""
+    """Send what cannot be, or omit what is mandatory."""
     session, payload = link.session, messages.message(b"strange")
     match kind:
         case "a next-incoming-id from the future":
@@ -348,10 +343,10 @@ def impossible(peer: AmqpPeer, link: Link, receiver: Link, kind: str, by: int) -
     by=st.sampled_from([1, 3, 1000, 2**31 - 1]),
 )
 def test_what_cannot_be_ends_in_an_error_or_does_no_harm(target: Bench, kind: str, by: int) -> None:
-    """Frames are for sessions and links that there are not, or counts and ids are ahead of what
-    there is, skip, go backwards or are missing. The standard does not say what follows: the broker
-    ends the link, the session or the connection with an error, or goes on. It does not end without
-    a word, and serves another connection meanwhile and afterwards."""
+    """Frames are for sessions and links that do not exist, or counts and ids are ahead, skip, go
+    backwards or are missing. The standard does not say what follows: the broker ends the link, the
+    session or the connection with an error, or goes on. It never ends without a close, and another
+    connection works meanwhile and afterwards."""
     with bystander(target) as other:
         node = target.node()
         peer = target.amqp(acceptor=_little_credit(target))
@@ -369,7 +364,7 @@ def test_what_cannot_be_ends_in_an_error_or_does_no_harm(target: Bench, kind: st
 
 
 def _little_credit(target: Bench) -> str | None:
-    """An acceptor that gives little credit at a time, if there is one."""
+    """Return an acceptor that gives little credit at a time, if there is one."""
     return (
         "amqp-credits-10"
         if "amqp-credits-10" in target.target.acceptors(target.overrides)
@@ -378,7 +373,7 @@ def _little_credit(target: Bench) -> str | None:
 
 
 def closed_windows(target: Target) -> st.SearchStrategy[Where]:
-    """A broker whose sessions take no transfer."""
+    """A broker whose sessions accept no transfer."""
     return st.just(
         Where(target.identity.default_amqp_acceptor, {"acceptor": {"amqp_incoming_window": 0}})
     )
@@ -389,9 +384,9 @@ def closed_windows(target: Target) -> st.SearchStrategy[Where]:
 def test_a_transfer_beyond_the_brokers_window_ends_the_session(
     target: Bench, where: Where, settled: bool, parts: int
 ) -> None:
-    """The broker's begin has an incoming-window of 0. A client sends a transfer all the same: the
-    session ends with window-violation, the message is not there, and the connection goes on, as
-    does another one."""
+    """The broker's begin has an incoming-window of 0, and a client sends a transfer. The session
+    ends with window-violation, the message is in no queue, and this connection and another still
+    work."""
     with bystander(target):
         node = target.node()
         peer = target.amqp()

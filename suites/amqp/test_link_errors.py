@@ -1,7 +1,9 @@
-"""Errors of links (2.6.1, 2.6.3, 2.6.5): links that cannot be made, that are stolen, that broke,
+"""Errors of links (2.6.1, 2.6.3, 2.6.5): links that are refused, stolen or detached with an error,
 and messages too large."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -9,11 +11,9 @@ from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Where, case, over
 from brokerproof.harness.oracles import amqp_conditions
 from brokerproof.harness.protocols.amqp10 import codec, messages
-from brokerproof.harness.protocols.amqp10.codec import Frame
+from brokerproof.harness.protocols.amqp10.codec import RECEIVER, SENDER, Frame
 from brokerproof.harness.protocols.amqp10.endpoint_state import Link
 from brokerproof.harness.protocols.amqp10.raw_peer import (
-    RECEIVER,
-    SENDER,
     AmqpPeer,
     Node,
     either,
@@ -50,12 +50,12 @@ TOO_LARGE = "amqp:link:message-size-exceeded"
 
 
 def trouble(peer: AmqpPeer, link: Link) -> Frame | None:
-    """How the broker ends the link, its session or the connection."""
+    """Return how the broker ends the link, its session or the connection."""
     return peer.watch_for(either(frame("detach", link=link), frame("end"), frame("close")))
 
 
-def impossible(node: Node, kind: str) -> tuple[bool, dict[str, object]]:
-    """A role, and the fields of an attach that asks for what no broker can give."""
+def impossible(node: Node, kind: str) -> tuple[bool, dict[str, Any]]:
+    """Return a role, and the fields of an attach that no broker can grant."""
     capabilities = node.capabilities or None
     match kind:
         case "a source without address":
@@ -87,9 +87,9 @@ IMPOSSIBLE = (
 def test_a_link_that_cannot_be_made_is_attached_and_detached(
     target: Bench, kind: str, again: bool
 ) -> None:
-    """A client asks for a link that makes no sense. A broker that does not make it answers with an
-    attach without source or target and then with a closing detach that carries an error; the
-    session goes on, and the name can be used again."""
+    """A client attaches an impossible link. A broker that refuses it answers with an attach without
+    source or target, then a closing detach with an error; the session continues, and the name can
+    be used again."""
     with bystander(target):
         node = target.node()
         peer = target.amqp()
@@ -136,9 +136,9 @@ def test_a_link_that_cannot_be_made_is_attached_and_detached(
     behind=st.sampled_from(["transfer", "flow", "nothing"]),
 )
 def test_a_link_that_broke_takes_nothing_but_detach(target: Bench, behind: str) -> None:
-    """A producer sends a delivery-tag that is too long. Its link is detached with an error, and
-    nothing else ends. A detach answers it; anything else that the producer sends for that link,
-    knowing that it is gone, ends the session with errant-link. Another connection goes on."""
+    """A delivery-tag that is too long detaches the producer's link with an error, and nothing else.
+    A detach answers it; a later transfer or flow for that link ends the session with errant-link.
+    Another connection still works."""
     with bystander(target):
         node = target.node()
         peer = target.amqp()
@@ -181,9 +181,9 @@ def test_a_link_that_broke_takes_nothing_but_detach(target: Bench, behind: str) 
     role=st.sampled_from([SENDER, RECEIVER]),
 )
 def test_a_link_that_is_attached_again_is_stolen(target: Bench, where: str, role: bool) -> None:
-    """A link lives, and another session of its connection, or another connection of the same
-    container, attaches one of the same name and direction. If that succeeds the first is closed
-    with the error stolen, and the second works."""
+    """An active link's name and direction are attached again by another session, or by another
+    connection of the same container. If that succeeds the first link is closed with the error
+    stolen, and the second works."""
     node = target.node()
     container = f"{peer_name(target)}-{where}"
     peer = target.amqp(container_id=container)
@@ -230,7 +230,7 @@ def test_a_link_that_is_attached_again_is_stolen(target: Bench, where: str, role
 
 
 def peer_name(target: Bench) -> str:
-    """A container-id that nobody else has."""
+    """Return a unique container-id."""
     return target.node().address
 
 
@@ -243,9 +243,8 @@ def peer_name(target: Bench) -> str:
 def test_a_broker_tells_no_deliveries_that_it_does_not_know(
     target: Bench, role: bool, tags: set[bytes]
 ) -> None:
-    """A client attaches a link as if to resume it, with deliveries that never were. The broker's
-    attach tells the unsettled deliveries that it knows itself, and of these it knows none; or it
-    refuses, with an error."""
+    """A client attaches a link as if to resume it, with unsettled deliveries that never were. The
+    broker's attach has none of them in unsettled; or it refuses, with an error."""
     peer = target.amqp()
     unsettled = {tag: codec.composite("accepted") for tag in sorted(tags)}
     link = peer.attach(role, target.node(), unsettled=unsettled, answered=False)
@@ -267,7 +266,7 @@ def test_a_broker_tells_no_deliveries_that_it_does_not_know(
 
 
 def small_messages(target: Target) -> st.SearchStrategy[Where]:
-    """A broker that takes small messages only."""
+    """A broker that accepts small messages only."""
     acceptor = target.identity.default_amqp_acceptor
     return st.sampled_from([100, 1000, 5000]).map(
         lambda most: Where(acceptor, {"acceptor": {"amqp_max_message_size": most}})
@@ -284,9 +283,9 @@ def small_messages(target: Target) -> st.SearchStrategy[Where]:
 def test_a_message_above_the_announced_size_ends_the_link(
     target: Bench, where: Where, beyond: int, settled: bool | None
 ) -> None:
-    """The broker's attach has a max-message-size. A message of that size or less is taken, one
-    above it ends the link with message-size-exceeded, and is not there; another connection goes
-    on."""
+    """The broker's attach has a max-message-size. A message of that size or less is accepted. A
+    larger one ends the link with message-size-exceeded and is in no queue; another connection still
+    works."""
     with bystander(target):
         node = target.node()
         peer = target.amqp()
@@ -322,7 +321,7 @@ def test_a_message_above_the_announced_size_ends_the_link(
 
 
 def sized(size: int) -> bytes:
-    """A message with one data section of ``size`` octets in all (at least 10)."""
+    """Return a message with one data section of ``size`` bytes in all (at least 10)."""
     body = messages.message(bytes(max(0, size - 8)))
     return body if len(body) == size else messages.message(bytes(max(0, 2 * size - 8 - len(body))))
 
@@ -362,10 +361,12 @@ def test_a_receiver_without_a_limit_gets_messages_of_any_size(
 def test_a_message_above_the_receivers_size_is_no_delivery(
     target: Bench, limit: int, before: int, size: int
 ) -> None:
-    """A receiver's attach has a max-message-size, and a larger message is due for it, behind
-    smaller ones. The attempt ends the link with message-size-exceeded: by the broker, or by the
-    receiver when it is sent all the same. What was small has come, and the large message can be had
-    by another link."""
+    """A receiver's attach has a max-message-size, and a larger message is due behind smaller ones.
+    The smaller ones arrive. The link then ends with message-size-exceeded: by the broker, or by the
+    receiver if the message is sent all the same. Another link gets the large message.
+
+    One scenario: what the broker chooses decides which requirement the end of the link shows.
+    """
     node = target.node()
     sent = [*numbered(before), bytes(size)]
     fill(target, node, sent)

@@ -1,5 +1,4 @@
-"""Links (2.6): attaching and detaching, link credit, drain, echo, and delivery-counts that run over
-the end."""
+"""Links (2.6): attach and detach, link credit, drain, echo, and delivery-counts that wrap."""
 
 from __future__ import annotations
 
@@ -10,7 +9,8 @@ from hypothesis import strategies as st
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Where, case, over
 from brokerproof.harness.oracles import amqp_credit, amqp_deliveries
-from brokerproof.harness.protocols.amqp10.raw_peer import RECEIVER, SENDER, frame
+from brokerproof.harness.protocols.amqp10.codec import RECEIVER, SENDER
+from brokerproof.harness.protocols.amqp10.raw_peer import frame
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.suites.amqp.places import NEAR_WRAP, WRAP, wrapping
 from brokerproof.suites.amqp.steps import (
@@ -56,8 +56,7 @@ DELIVERY_ID_WRAPS = "AMQP10-DISP-06"
 
 @case(LINK_NAME, needs={"amqp"})
 def test_a_sender_and_a_receiver_may_share_a_name(target: Bench) -> None:
-    """A sender and a receiver of one name are attached, the other way round in a second session.
-    Both work."""
+    """A sender and a receiver of one name are attached in one session. Both work."""
     node = target.node()
     peer = target.amqp()
     sender = peer.attach(SENDER, node, name="both", proves=LINK_NAME)
@@ -73,8 +72,8 @@ def test_a_sender_and_a_receiver_may_share_a_name(target: Bench) -> None:
 def test_a_closing_detach_is_answered_with_one(
     target: Bench, role: bool, used: bool, error: bool
 ) -> None:
-    """A link is detached for good, with an error or without, after it was used or not. The broker's
-    detach closes it too, and its name and handle can be used again."""
+    """A link is detached with closed, with an error or without, used or not. The broker's detach
+    has closed set, and name and handle can be used again."""
     node = target.node()
     peer = target.amqp()
     if used:
@@ -112,7 +111,7 @@ def test_the_attach_of_a_sender_has_its_first_delivery_count(target: Bench) -> N
 @case(RECEIVERS_INITIAL_COUNT_IGNORED, needs={"amqp"})
 @over(examples=8, given=st.sampled_from([1, 7, WRAP - 1]))
 def test_a_delivery_count_of_a_receivers_attach_is_ignored(target: Bench, given: int) -> None:
-    """A receiver's attach has an initial-delivery-count, which only a sender has. Credit counts
+    """A receiver's attach has an initial-delivery-count, which only a sender sets. Credit counts
     from the sender's own."""
     node = target.node()
     fill(target, node, numbered(4))
@@ -132,8 +131,8 @@ def test_a_delivery_count_of_a_receivers_attach_is_ignored(target: Bench, given:
 
 @case(NEW_LINK_HAS_NO_CREDIT, NO_TRANSFER_WITHOUT_CREDIT, needs={"amqp"})
 def test_nothing_comes_before_the_first_credit(target: Bench) -> None:
-    """A receiver is attached to a queue with messages and gives no credit. Nothing comes; with the
-    first credit it does."""
+    """A receiver is attached to a queue with messages and gives no credit. Nothing arrives; two
+    credits bring two messages."""
     node = target.node()
     fill(target, node, numbered(3))
     peer = target.amqp()
@@ -174,8 +173,11 @@ class Grant:
 def test_exactly_as_many_messages_come_as_the_credit_allows(
     target: Bench, where: Where, count: int, grants: list[Grant]
 ) -> None:
-    """A receiver sets its credit again and again: more, less, the same. After each flow exactly as
-    many messages have come as the credit in force allows, or all there are, settled or not."""
+    """A receiver sets its credit repeatedly: more, less, the same. After each flow exactly as many
+    messages have arrived as the credit allows, or all there are, settled or not.
+
+    One scenario: the four requirements are one equation.
+    """
     node = target.node()
     fill(target, node, numbered(count))
     peer = target.amqp()
@@ -217,9 +219,12 @@ def test_exactly_as_many_messages_come_as_the_credit_allows(
 def test_a_drain_uses_the_credit_up(
     target: Bench, where: Where, count: int, credit: int, then: int
 ) -> None:
-    """A receiver gives credit and drains. What there is comes, and if credit is left a flow says
-    that it is used up, its delivery-count advanced by it. Drain is off again with the next flow,
-    and later messages need new credit."""
+    """A receiver gives credit and drains. Waiting messages arrive, and a flow uses up the remaining
+    credit, its delivery-count advanced by it. The next flow resets drain, and later messages need
+    new credit.
+
+    One scenario: the four requirements describe one answer.
+    """
     node = target.node()
     filler = fill(target, node, numbered(count))
     peer = target.amqp()
@@ -272,8 +277,8 @@ def test_a_drain_uses_the_credit_up(
 def test_a_flow_that_asks_for_an_echo_is_answered(
     target: Bench, where: Where, credit: int, count: int, ours: bool
 ) -> None:
-    """A flow of a link asks for an echo, in either direction. The broker should answer with a flow
-    of that link; a sender's has the delivery-count as it is."""
+    """A flow of a link, in either direction, has echo. The broker should answer with a flow of that
+    link; a sender's has the true delivery-count."""
     node = target.node()
     fill(target, node, numbered(count))
     peer = target.amqp()
@@ -299,8 +304,8 @@ def test_a_flow_that_asks_for_an_echo_is_answered(
 @case(CREDIT_WITHDRAWN, CREDIT_SET_BY_RECEIVER, needs={"amqp"})
 @over(examples=20, credit=st.integers(1, 5), count=st.integers(0, 4))
 def test_a_link_that_was_stopped_stays_still(target: Bench, credit: int, count: int) -> None:
-    """A receiver takes its credit back and waits until the broker has read that. From then on no
-    message comes, not even a new one, until there is credit again."""
+    """A receiver takes its credit back and waits until the broker has read that. No message
+    arrives, not even a new one, until there is credit again."""
     node = target.node()
     filler = fill(target, node, numbered(count))
     peer = target.amqp()
@@ -334,9 +339,9 @@ def test_a_link_that_was_stopped_stays_still(target: Bench, credit: int, count: 
 def test_credit_without_a_count_is_from_the_start(
     target: Bench, where: Where, count: int, credits: list[int]
 ) -> None:
-    """Attach and one to three flows without delivery-count, each with more credit than the one
-    before, are sent before the broker's attach is here. The last of them counts from the broker's
-    first delivery-count: as many messages come as it says, however many came between the flows."""
+    """Attach and one to three flows without delivery-count, each with at least the credit of the
+    one before, are sent before the broker's attach arrives. As many messages arrive as the last
+    flow allows, counted from the broker's initial-delivery-count."""
     node = target.node()
     fill(target, node, numbered(count))
     peer = target.amqp()
@@ -362,8 +367,8 @@ def test_credit_without_a_count_is_from_the_start(
 def test_the_delivery_count_of_a_sender_may_run_over_the_end(
     target: Bench, start: int, count: int
 ) -> None:
-    """The client's sender begins its delivery-count near the end of 32 bits. The broker's credit
-    counts from there, and goes on when the count runs over; every message is accepted."""
+    """The client's sender begins its delivery-count near 2^32. The broker's credit continues when
+    the count wraps, and every message is accepted."""
     node = target.node()
     peer = target.amqp(acceptor=_small(target))
     link = peer.attach(SENDER, node, initial_delivery_count=start)
@@ -400,9 +405,8 @@ def test_the_delivery_count_of_a_sender_may_run_over_the_end(
 def test_a_receiver_tells_nothing_available_of_its_own(
     target: Bench, announced: list[int], sent: int
 ) -> None:
-    """A producer says how much it has available, or nothing, and sends. What the broker's flows say
-    of available, if they say anything, is what the producer said last, less at most what it sent
-    since."""
+    """A producer announces how much it has available, or nothing, and sends. If the broker's flows
+    have available, it is the producer's last value, less at most what was sent since."""
     peer = target.amqp(acceptor=_small(target))
     link = peer.sender(target.node())
     for available in announced:
@@ -426,7 +430,7 @@ def test_a_receiver_tells_nothing_available_of_its_own(
 
 
 def _small(target: Bench) -> str | None:
-    """An acceptor that gives little credit at a time, if there is one."""
+    """Return an acceptor that gives little credit at a time, if there is one."""
     return (
         "amqp-credits-10"
         if "amqp-credits-10" in target.target.acceptors(target.overrides)
@@ -456,9 +460,12 @@ def _small(target: Bench) -> str | None:
 def test_deliveries_are_named_as_they_should_be(
     target: Bench, where: Where, count: int, size: int, links: int
 ) -> None:
-    """Messages of one and of several frames come over one to three links of a session. The first
-    transfer of each has delivery-id, delivery-tag and message-format, ids follow one another in the
-    session, and tags differ on a link."""
+    """Messages of one or several frames arrive over one to three links of a session. The first
+    transfer of each has delivery-id, delivery-tag and message-format; ids are consecutive in the
+    session, and tags differ on a link.
+
+    One scenario: six requirements on the fields of the same transfers, judged by one oracle.
+    """
     peer = target.amqp(max_frame_size=512)
     for _ in range(links):
         node = target.node()

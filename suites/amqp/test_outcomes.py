@@ -11,7 +11,7 @@ from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.harness.protocols.amqp10.codec import RECEIVER
 from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
 from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, frame
-from brokerproof.harness.protocols.amqp10.types import Array, Described, Value, plain
+from brokerproof.harness.protocols.amqp10.types import Array, Described, Item, Value, plain
 from brokerproof.harness.protocols.conversation import Match
 from brokerproof.suites.amqp.steps import (
     QUIET,
@@ -348,7 +348,7 @@ def test_the_default_outcome_applies_where_no_state_is_known(
         )
 
 
-def _default_outcome(link: Link) -> codec.Item | None:
+def _default_outcome(link: Link) -> Item | None:
     assert link.answer is not None
     return codec.fields_of(link.answer.fields.get("source")).get("default-outcome")
 

@@ -11,8 +11,9 @@ from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Where, case, over
 from brokerproof.harness.oracles import amqp_credit, amqp_deliveries, amqp_windows
 from brokerproof.harness.protocols.amqp10 import codec, messages
+from brokerproof.harness.protocols.amqp10.codec import RECEIVER
 from brokerproof.harness.protocols.amqp10.endpoint_state import Link, plus
-from brokerproof.harness.protocols.amqp10.raw_peer import RECEIVER, AmqpPeer, either, ending, frame
+from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, either, ending, frame
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.targets.target import RECONFIGURABLE, Target
 from brokerproof.harness.trace.events import FrameReceived

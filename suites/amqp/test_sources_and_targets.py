@@ -3,6 +3,8 @@ tells them."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
@@ -78,8 +80,9 @@ def test_a_node_made_on_request_has_an_address(target: Bench, role: bool, count:
     side = "target" if role is SENDER else "source"
     made: list[tuple[Link, str]] = []
     for _ in range(count):
-        node = codec.composite(side, {"dynamic": True, "capabilities": capabilities})
-        link = peer.attach(role, **{side: node})
+        terminus = codec.composite(side, {"dynamic": True, "capabilities": capabilities})
+        fields: dict[str, Any] = {side: terminus}
+        link = peer.attach(role, **fields)
         inside = told(link, side)
         address = inside.get("address")
         fine = bool(address) and inside.get("dynamic") is True

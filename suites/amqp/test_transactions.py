@@ -215,8 +215,8 @@ def _told(peer: AmqpPeer, link: Link, delivery: int) -> Frame | None:
             or not reply.get("role")
         ):
             return False
-        first = reply["first"]
-        return (delivery - first) % 2**32 <= (reply.get("last", first) - first) % 2**32
+        first = int(reply["first"])
+        return (delivery - first) % 2**32 <= (int(reply.get("last", first)) - first) % 2**32
 
     peer.world.wait_until(
         lambda: peer.ended is not None or any(names(reply) for reply in peer.inbox),

@@ -332,7 +332,7 @@ def _told_by_sender(link: Link, delivery: int) -> Match[Frame]:
         ):
             return False
         span = (reply.get("last", reply["first"]) - reply["first"]) % 2**32
-        return (delivery - reply["first"]) % 2**32 <= span
+        return bool((delivery - reply["first"]) % 2**32 <= span)
 
     return Match(f"disposition of the sender of delivery {delivery}", accepts)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
@@ -142,14 +144,14 @@ def test_an_exchange_stays_what_it_was_declared(target: Bench, other: str) -> No
         "auto-delete": False,
     }
     peer.call("exchange.declare", declared)
-    changed = {
+    changes: dict[str, dict[str, Any]] = {
         "": {},
         "type": {"type": "fanout"},
         "durable": {"durable": True},
         "auto-delete": {"auto-delete": True},
         "arguments": {"arguments": {"alternate-exchange": "amq.fanout"}},
-    }[other]
-    peer.send("exchange.declare", {**declared, **changed}, channel=1)
+    }
+    peer.send("exchange.declare", {**declared, **changes[other]}, channel=1)
     if not other or other == "auto-delete":
         # The specification has auto-delete ignored on one that exists; RabbitMQ compares it.
         answer = peer.watch_for(method("exchange.declare-ok", channel=1))

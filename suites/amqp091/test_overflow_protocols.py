@@ -7,6 +7,8 @@ Over AMQP 0-9-1 the answer is basic.nack, for publishers that asked for confirms
 
 from __future__ import annotations
 
+from functools import partial
+
 from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
@@ -102,18 +104,17 @@ def test_a_stomp_client_learns_that_its_message_was_refused(target: Bench, overf
     )
 
 
+def _has_outcome(peer: AmqpPeer, link: Link, delivery: int) -> bool:
+    return bool(link.session.outcomes.get(delivery)) or peer.ended is not None
+
+
 def _sent(target: Bench, peer: AmqpPeer, link: Link, count: int) -> list[str]:
     """Send messages one by one; return their outcomes."""
     outcomes = []
     for at in range(count):
         granted(target, peer, link)
         delivery = peer.post(link, b"%d" % at)
-        target.wait_until(
-            lambda delivery=delivery: (
-                bool(link.session.outcomes.get(delivery)) or peer.ended is not None
-            ),
-            PATIENCE,
-        )
+        target.wait_until(partial(_has_outcome, peer, link, delivery), PATIENCE)
         outcome = link.session.outcomes.get(delivery)
         outcomes.append(peer.instead() if outcome is None else str(outcome.kind("state")))
         if outcome is None:

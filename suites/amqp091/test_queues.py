@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
@@ -66,7 +68,7 @@ def _exists(target: Bench, name: str) -> bool:
     answers = either(method("queue.declare-ok", channel=1), method("channel.close", channel=1))
     answer = peer.expect(answers)
     peer.leave()
-    return answer.get("reply-code") != 404
+    return bool(answer.get("reply-code") != 404)
 
 
 @case(QUEUE_MISSING, needs={"amqp091"})
@@ -95,17 +97,17 @@ def test_a_queue_stays_what_it_was_declared(target: Bench, other: str) -> None:
     name = target.fresh_name()
     arguments = {"x-max-length": 10}
     peer.declare(name, durable=True, arguments=arguments)
-    changed = {
+    changes: dict[str, dict[str, Any]] = {
         "": {},
         "durable": {"durable": False},
         "auto-delete": {"auto-delete": True},
         "exclusive": {"exclusive": True},
         "x-max-length": {"arguments": {"x-max-length": 11}},
         "x-message-ttl": {"arguments": {**arguments, "x-message-ttl": 1000}},
-    }[other]
+    }
     peer.send(
         "queue.declare",
-        {"queue": name, "durable": True, "arguments": arguments, **changed},
+        {"queue": name, "durable": True, "arguments": arguments, **changes[other]},
         channel=1,
     )
     if other:
@@ -154,7 +156,8 @@ def test_an_auto_delete_queue_goes_with_its_last_consumer(target: Bench, way: st
     deleted when the last is cancelled or its channel or connection ends."""
     peer, watcher = target.amqp091(channels=2), target.amqp091()
     name = target.fresh_name()
-    peer.declare(name, **{"auto-delete": True})
+    auto_delete: dict[str, Any] = {"auto-delete": True}
+    peer.declare(name, **auto_delete)
     target.record_finding(
         AUTO_DELETE_QUEUE,
         _exists(target, name),

@@ -7,6 +7,8 @@ rhea has no transactions.
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
@@ -153,7 +155,7 @@ def test_messages_cross_between_rhea_and_a_raw_peer(target: Bench, size: int, fr
     )
 
 
-def peer_message(peer: RheaPeer, link: str) -> dict[str, object]:
+def peer_message(peer: RheaPeer, link: str) -> dict[str, Any]:
     """The next message of a receiver. That it comes is a control."""
     return dict(peer.expect(said("message", link=link)).detail)
 

@@ -1,2 +1,2 @@
-"""Conformance to OpenWire, ActiveMQ's own protocol: how it begins, answers, windows of producers
-and consumers, silence."""
+"""Conformance to OpenWire, ActiveMQ's own protocol: negotiation, responses, windows of producers
+and consumers, inactivity."""

@@ -1,4 +1,4 @@
-"""What the cases of OpenWire share."""
+"""Steps shared by OpenWire cases."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Oracle = Callable[[Sequence[Event], int], list[Finding]]
 
 
 def fresh_queue(target: Bench) -> Structure:
-    """A queue nobody has used before."""
+    """Return a queue that has not been used before."""
     return queue(target.fresh_name())
 
 
@@ -37,8 +37,8 @@ def bystander(target: Bench) -> AbstractContextManager[OpenWirePeer]:
 def take(
     target: Bench, peer: OpenWirePeer, count: int, consumer: Structure | None = None
 ) -> list[Structure]:
-    """The next ``count`` messages for ``consumer``, fewer when they do not come, and what comes a
-    little longer besides."""
+    """Return the next ``count`` messages for ``consumer``, and any that arrive shortly after; fewer
+    if they do not arrive in time."""
     match_delivery = dispatch(consumer)
 
     def here() -> int:
@@ -54,12 +54,12 @@ def take(
 
 
 def number_of(dispatched: Structure) -> int:
-    """The number that :func:`publish` gave a message."""
+    """Return the number that :func:`publish` gave a message."""
     return int(dispatched["message"].properties()["number"])
 
 
 def publish(peer: OpenWirePeer, place: Structure, count: int) -> None:
-    """So many messages, numbered, all of them taken in."""
+    """Publish ``count`` numbered messages and wait until each is answered."""
     producer = peer.open_producer(place)
     for number in range(count):
         message = peer.message(producer, place, b"content", properties={"number": number})

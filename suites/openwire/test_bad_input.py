@@ -1,4 +1,4 @@
-"""Octets that are no command: the connection ends, and no other is concerned."""
+"""Bytes that are no command: the connection is closed, and other connections still work."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNKNOWN_TYPES = [code for code in range(1, 256) if code not in KNOWN_TYPES]
 
 
 def ends(target: Bench, peer: OpenWirePeer, octets: bytes, proves: str) -> None:
-    """These octets end the connection of ``peer`` without an answer to them."""
+    """These bytes close the connection of ``peer`` without an answer."""
     peer.write(octets)
     peer.expect_end(proves=proves)
     answers = [reply.brief() for reply in peer.inbox if reply.name.endswith("Response")]
@@ -35,7 +35,8 @@ def ends(target: Bench, peer: OpenWirePeer, octets: bytes, proves: str) -> None:
     content=st.binary(max_size=40),
 )
 def test_a_type_that_nobody_knows_ends_it(target: Bench, code: int, content: bytes) -> None:
-    """A command of an unknown type."""
+    """A command of an unknown type closes the connection without an answer; another connection
+    still works."""
     with bystander(target):
         ends(target, target.openwire(), frame(code, content), COMMAND_TYPE_UNKNOWN)
 
@@ -43,7 +44,8 @@ def test_a_type_that_nobody_knows_ends_it(target: Bench, code: int, content: byt
 @case(COMMAND_TYPE_UNKNOWN, needs={OPENWIRE})
 @over(examples=6, code=st.sampled_from(UNKNOWN_TYPES))
 def test_a_structure_that_nobody_knows_ends_it(target: Bench, code: int) -> None:
-    """A session whose id is a structure of an unknown type."""
+    """A SessionInfo whose id is a structure of an unknown type closes the connection without an
+    answer; another connection still works."""
     with bystander(target):
         ends(
             target,
@@ -60,7 +62,8 @@ def test_a_structure_that_nobody_knows_ends_it(target: Bench, code: int) -> None
     size=st.integers(-(2**31), -1),
 )
 def test_a_negative_size_ends_it(target: Bench, size: int) -> None:
-    """A command says that fewer octets than none follow."""
+    """A command with a negative size closes the connection without an answer; another connection
+    still works."""
     with bystander(target):
         ends(target, target.openwire(), frame(10, bytes(5), size=size), COMMAND_SIZE)
 
@@ -68,8 +71,8 @@ def test_a_negative_size_ends_it(target: Bench, size: int) -> None:
 @case(COMMAND_SIZE, needs={OPENWIRE})
 @over(examples=6, always=lambda target: [{"left": 1}], left=st.integers(1, 200))
 def test_a_command_is_waited_for(target: Bench, left: int) -> None:
-    """The last octets of a message are late: it is not answered before they are here, and then it
-    is."""
+    """A message is sent without its last bytes, and they follow later. It is not answered before
+    they arrive, and then it is."""
     peer, place = target.openwire(), fresh_queue(target)
     producer = peer.open_producer(place)
     message = peer.message(producer, place, b"x" * 300)
@@ -90,8 +93,8 @@ def test_a_command_is_waited_for(target: Bench, left: int) -> None:
     above=st.sampled_from([-1, 0, 1, 1000]),
 )
 def test_a_command_may_be_as_large_as_both_allow(target: Bench, limit: int, above: int) -> None:
-    """A client says a maxFrameSize. A message of that size is taken, one of one octet more ends the
-    connection."""
+    """The client announces a maxFrameSize. A message of exactly that size is answered; one that is
+    larger closes the connection. Another connection still works."""
     with bystander(target):
         peer, place = target.openwire(MaxFrameSize=limit), fresh_queue(target)
         producer = peer.open_producer(place)
@@ -113,7 +116,8 @@ def test_a_command_may_be_as_large_as_both_allow(target: Bench, limit: int, abov
 
 @case(COMMAND_SIZE, needs={OPENWIRE})
 def test_a_connection_that_breaks_off_concerns_nobody_else(target: Bench) -> None:
-    """A client leaves in the middle of a command; others work on."""
+    """A client leaves in the middle of a message. The message is in no queue, and another
+    connection still works."""
     with bystander(target) as other:
         peer, place = target.openwire(), fresh_queue(target)
         producer = peer.open_producer(place)

@@ -1,5 +1,4 @@
-"""Messages arrive as they were sent: content, properties and headers, in the encoding of every
-version."""
+"""Messages arrive unchanged: content, properties and headers, in the encoding of every version."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from brokerproof.suites.openwire.steps import OPENWIRE, fresh_queue
 
 MESSAGE_UNCHANGED = "OPENWIRE-ENC-1"
 
-TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=30)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 NAMES = st.text("abcxyz019._-", min_size=1, max_size=20)
 """Names of destinations; blanks around one, and what stands behind ``?``, mean something else."""
 VALUES = st.one_of(
@@ -60,7 +59,8 @@ def test_a_message_arrives_as_it_was_sent(
     headers: dict[str, Any],
     client_version: int,
 ) -> None:
-    """A message of octets or of text, with any properties and headers, goes through a queue."""
+    """A bytes or text message with any properties and headers goes through a queue. Its type,
+    content, properties and headers arrive unchanged."""
     peer, place = target.openwire(version=client_version), fresh_queue(target)
     producer = peer.open_producer(place)
     sent = peer.message(producer, place, content, properties=properties, **headers)

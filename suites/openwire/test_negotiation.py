@@ -1,5 +1,4 @@
-"""How a connection of OpenWire begins: WireFormatInfo from either side, and what both make of
-it."""
+"""How an OpenWire connection begins: WireFormatInfo from either side, and what both agree on."""
 
 from __future__ import annotations
 
@@ -24,7 +23,8 @@ ENCODINGS = ("TightEncodingEnabled", "CacheEnabled", "SizePrefixDisabled", "Stac
 
 @case(WIRE_FORMAT_FIRST, COMMAND_SIZE, needs={OPENWIRE})
 def test_the_broker_begins_with_its_wire_format(target: Bench) -> None:
-    """The broker says WireFormatInfo, loosely encoded, whether or not it was spoken to before."""
+    """The broker sends WireFormatInfo, loosely encoded, with its magic, a version and boolean
+    encoding options. Nothing precedes it."""
     peer = target.openwire_peer()
     theirs = peer.negotiate(proves=WIRE_FORMAT_FIRST)
     target.record_finding(
@@ -52,9 +52,10 @@ def test_the_broker_begins_with_its_wire_format(target: Bench) -> None:
     client_version=st.integers(1, NEWEST + 1),
 )
 def test_the_smaller_version_is_spoken(target: Bench, client_version: int) -> None:
-    """The client says a version; commands come with the fields that the smaller of both has, in
-    every one of them."""
+    """The client announces a version. The lower of both is used, and a message arrives with that
+    version's fields unchanged."""
     peer = target.openwire(version=client_version)
+    assert peer.theirs is not None
     target.record_finding(
         LOWER_VERSION,
         peer.version == min(client_version, peer.theirs["version"]),

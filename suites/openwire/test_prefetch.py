@@ -1,4 +1,4 @@
-"""Prefetch limits: how many messages a consumer has that it did not acknowledge."""
+"""Prefetch limits: how many unacknowledged messages a consumer may have."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ MESSAGE_PULL = "OPENWIRE-PREFETCH-3"
 def test_no_more_than_the_limit_is_out(
     target: Bench, limit: int, waiting: int, cumulative: bool
 ) -> None:
-    """Messages wait, a consumer acknowledges half of what it has, one by one or all at once, until
-    nothing is left. It never has more than its limit, and always as many as that while there are
-    some."""
+    """A consumer acknowledges half of what it has, one by one or cumulatively, until the queue is
+    empty. It never has more messages than its prefetch limit, and has as many as that while
+    messages wait."""
     peer, place = target.openwire(), fresh_queue(target)
     publish(peer, place, waiting)
     consumer = peer.open_consumer(place, prefetch=limit)
@@ -64,8 +64,8 @@ def test_no_more_than_the_limit_is_out(
 
 @case(PREFETCH_LIMIT, needs={OPENWIRE})
 def test_two_consumers_have_a_limit_each(target: Bench) -> None:
-    """Two consumers of one queue on one connection with limits of 2 and 5, and 20 messages: 2 and 5
-    are out."""
+    """Two consumers of one queue have limits of 2 and 5, and 20 messages wait. They have exactly 2
+    and 5."""
     peer, place = target.openwire(), fresh_queue(target)
     one, two = peer.open_consumer(place, prefetch=2), peer.open_consumer(place, prefetch=5)
     publish(peer, place, 20)
@@ -83,8 +83,8 @@ def test_two_consumers_have_a_limit_each(target: Bench) -> None:
 @case(MESSAGE_PULL, needs={OPENWIRE})
 @over(examples=6, always=lambda target: [{"pulls": 3}], pulls=st.integers(1, 5))
 def test_without_a_limit_each_message_is_pulled(target: Bench, pulls: int) -> None:
-    """A consumer with a limit of 0: nothing comes until it is pulled, then one message each
-    time."""
+    """A consumer has a limit of 0. Nothing is dispatched until MessagePull, and each pull brings
+    one message."""
     peer, place = target.openwire(), fresh_queue(target)
     publish(peer, place, pulls + 2)
     consumer = peer.open_consumer(place, prefetch=0)

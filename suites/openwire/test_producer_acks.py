@@ -1,5 +1,5 @@
-"""ProducerAcks: a producer with a window is told how many octets of what it sent were taken, and
-nobody else is."""
+"""ProducerAcks: a producer with a window learns how many bytes of what it sent were accepted; other
+producers get none."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _place(target: Bench, is_topic: bool) -> Structure:
 
 
 def _told(target: Bench, peer: OpenWirePeer) -> bool:
-    """Waits until every producer has been told of all that it sent, and a little longer."""
+    """Wait until the ProducerAcks cover all that was sent, and a little longer."""
 
     def all_taken() -> bool:
         producer_states, wrong = producers(target.events, peer.conn)
@@ -53,8 +53,8 @@ def _told(target: Bench, peer: OpenWirePeer) -> bool:
 def test_all_that_was_sent_is_told(
     target: Bench, window: int, sizes: list[int], persistent: bool, is_topic: bool
 ) -> None:
-    """Messages of all sizes, without asking for responses: the ProducerAcks add up to what they
-    count, and never to more."""
+    """A producer with a window sends messages of all sizes without asking for responses. The
+    ProducerAcks add up to the size of the messages, and never to more."""
     peer, place = target.openwire(), _place(target, is_topic)
     producer = peer.open_producer(place, window=window)
     for number, size in enumerate(sizes):
@@ -75,8 +75,9 @@ def test_all_that_was_sent_is_told(
     sends=st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=1, max_size=12),
 )
 def test_each_producer_is_told_of_its_own(target: Bench, sends: list[tuple[int, bool]]) -> None:
-    """Three producers of one connection, the first without a window, send in turn; some messages
-    ask for a response, and have that instead."""
+    """Three producers of one connection send in turn, the first without a window. Each with a
+    window gets ProducerAcks for its own messages; a message that asks for a response gets that
+    instead."""
     peer, place = target.openwire(), fresh_queue(target)
     made = [peer.open_producer(place, window=window) for window in (0, 4096, 10**6)]
     for who, response in sends:
@@ -92,8 +93,8 @@ def test_each_producer_is_told_of_its_own(target: Bench, sends: list[tuple[int, 
 
 @case(ACKS_FOR_WINDOWS_ONLY, needs={OPENWIRE})
 def test_a_window_that_has_closed_is_not_told_of(target: Bench) -> None:
-    """A producer with a window sends, is told, and ends. Another one without a window sends: nobody
-    is told anything."""
+    """A producer with a window gets its ProducerAck and is removed. A second one without a window
+    sends; no ProducerAck arrives."""
     peer, place = target.openwire(), fresh_queue(target)
     first = peer.open_producer(place, window=2048)
     peer.publish(peer.message(first, place, b"one"))

@@ -1,5 +1,4 @@
-"""Responses: to commands that ask for one, each once; and what comes for a command that cannot be
-carried out."""
+"""Responses: one for each command that requires one, and what follows a command that fails."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ COMMANDS = ("SessionInfo", "ProducerInfo", "ConsumerInfo", "message", "FlushComm
 
 
 def _say(peer: OpenWirePeer, place: Structure, kind: str, number: int, response: bool) -> int:
-    """A command that can be carried out; returns its number."""
+    """Send a command that succeeds; return its command id."""
     producer = Structure(
         "ProducerId", {"connectionId": peer.name, "value": 100 + number, "sessionId": 1}
     )
@@ -53,8 +52,8 @@ def _say(peer: OpenWirePeer, place: Structure, kind: str, number: int, response:
     commands=st.lists(st.tuples(st.sampled_from(COMMANDS), st.booleans()), min_size=1, max_size=12),
 )
 def test_who_asks_for_a_response_gets_one(target: Bench, commands: list[tuple[str, bool]]) -> None:
-    """Commands of all kinds, some of which ask for a response: to these one comes each, in their
-    order, to the others none."""
+    """Commands of all kinds, some with responseRequired. Each of those gets one Response, in order;
+    the others get none."""
     peer, place = target.openwire(), fresh_queue(target)
     asked = []
     for number, (kind, response) in enumerate(commands):
@@ -74,8 +73,8 @@ def test_who_asks_for_a_response_gets_one(target: Bench, commands: list[tuple[st
 
 
 def _stranger(peer: OpenWirePeer, kind: str) -> tuple[str, dict[str, object]]:
-    """A command that cannot be carried out: it is about a session, a producer or a transaction that
-    nobody made."""
+    """Return a command that fails: its session, producer or transaction was never made, or its
+    selector is malformed."""
     session, place = 77, Structure("ActiveMQQueue", {"physicalName": "nowhere"})
     producer = Structure(
         "ProducerId", {"connectionId": peer.name, "value": 1, "sessionId": session}
@@ -135,9 +134,8 @@ STRANGE = (
     response=st.booleans(),
 )
 def test_what_cannot_be_done_is_told(target: Bench, kind: str, response: bool) -> None:
-    """A command in the wrong state: its response is an exception, without a stack trace since that
-    was not asked for; or there is none, and the connection is told. It works on, and so do
-    others."""
+    """A command that fails is answered with an ExceptionResponse if it requires a response,
+    otherwise with ConnectionError, without a stack trace. The connection and others still work."""
     with bystander(target):
         peer = target.openwire()
         name, fields = _stranger(peer, kind)

@@ -1,5 +1,5 @@
-"""How long a silent connection lives, and how long the broker may be silent itself:
-maxInactivityDuration of both sides.
+"""maxInactivityDuration of both sides: how long a silent connection lives, and how long the broker
+itself may be silent.
 
 Both sides of an interval are judged: closing early is as wrong as never closing.
 """
@@ -33,14 +33,14 @@ KEEPALIVE_KEEPS = "OPENWIRE-INACT-5"
 
 
 def watched(target: Bench, duration_ms: int, delay_ms: int) -> OpenWirePeer:
-    """A connection with that duration and initial delay, as far as it is ours to say."""
+    """Connect with this duration and initial delay."""
     return target.openwire(
         MaxInactivityDuration=duration_ms, MaxInactivityDurationInitalDelay=delay_ms
     )
 
 
 def counting(target: Bench, duration_ms: int, delay_ms: int) -> tuple[int, int]:
-    """The duration and the delay that count: the lesser of ours and the broker's."""
+    """Return the duration and the delay in force: the lesser of the client's and the broker's."""
     parameters = target.parameters("openwire")
     ours = (
         int(parameters["openwire_max_inactivity_ms"] or 0),
@@ -52,11 +52,11 @@ def counting(target: Bench, duration_ms: int, delay_ms: int) -> tuple[int, int]:
 def judge_silence(
     target: Bench, peer: OpenWirePeer, duration_ms: int, delay_ms: int, *proves: str
 ) -> None:
-    """Waits for the end of a connection that has fallen silent behind a command that was answered,
-    and judges when it came.
+    """Wait for the end of a connection that fell silent after a command that was answered, and
+    judge its time.
 
-    The broker took the command in at some time between when it was sent and when the answer came. A
-    real one is given one more look: its timers count from when they were late last.
+    The broker received that command between the time it was sent and the time its answer arrived. A
+    real broker may need one more check: its timers run from when they last fired late.
     """
     since, back = peer.spoke_at, peer.heard_at
     assert since is not None
@@ -68,7 +68,7 @@ def judge_silence(
 
 
 def durations(target: Target) -> st.SearchStrategy[int]:
-    """Milliseconds; in real time ones that are over soon, in virtual time also ones above the
+    """Durations in milliseconds: short ones in real time; in virtual time also ones above the
     broker's own."""
     if target.clock is Clock.VIRTUAL:
         return st.sampled_from([1, 4, 500, 501, 1000, 29_999, 30_000, 30_001, 86_400_000])
@@ -76,7 +76,7 @@ def durations(target: Target) -> st.SearchStrategy[int]:
 
 
 def delays(target: Target) -> st.SearchStrategy[int]:
-    """Milliseconds."""
+    """Initial delays in milliseconds."""
     if target.clock is Clock.VIRTUAL:
         return st.sampled_from([0, 1, 499, 1000, 9_999, 10_000, 60_000])
     return st.sampled_from([0, 300, 1500])
@@ -93,8 +93,9 @@ def delays(target: Target) -> st.SearchStrategy[int]:
 def test_a_silent_connection_ends(
     target: Bench, duration_ms: int, delay_ms: int, after_ms: int
 ) -> None:
-    """A client says a duration and a delay, says something later on that is answered, and nothing
-    more. The lesser duration counts, the client's or the broker's."""
+    """A client announces a duration and a delay, sends one command that is answered, and falls
+    silent. The broker closes the connection within the interval of the lesser duration, the
+    client's or its own."""
     duration, delay = counting(target, duration_ms, delay_ms)
     peer = watched(target, duration_ms, delay_ms)
     target.advance(ms(min(after_ms, duration // 2)))
@@ -104,8 +105,8 @@ def test_a_silent_connection_ends(
 
 @case(KEEPALIVE_KEEPS, SILENT_CONNECTION_CLOSED, needs={OPENWIRE})
 def test_signs_of_life_keep_a_connection(target: Bench) -> None:
-    """A client that sends KeepAliveInfo well within the duration is kept for several times as long,
-    and its session works. When it stops, the connection ends."""
+    """A client sends KeepAliveInfo well within the duration. It stays connected for several
+    durations, and its session works. When it stops, the connection is closed."""
     peer = watched(target, 1200, 0)
     began, longest = target.now(), 0
     for _ in range(8):
@@ -126,8 +127,8 @@ def test_signs_of_life_keep_a_connection(target: Bench) -> None:
 
 @case(KEEPALIVE_KEEPS, needs={OPENWIRE})
 def test_a_sign_of_life_that_asks_for_one_gets_one(target: Bench) -> None:
-    """KeepAliveInfo with responseRequired is answered with KeepAliveInfo, also where nobody looks
-    for silence."""
+    """KeepAliveInfo with responseRequired is answered with KeepAliveInfo, even without a
+    duration."""
     peer = watched(target, 0, 0)
     peer.keep_alive(response=True)
     answered = target.wait_until(lambda: bool(peer.beats), seconds(5))
@@ -162,8 +163,8 @@ def _heard(target: Bench, peer: OpenWirePeer, since: Instant) -> list[Instant]:
 def test_the_broker_is_never_silent_for_so_long(
     target: Bench, duration_ms: int, delay_ms: int, busy: bool
 ) -> None:
-    """Nothing happens for four durations, or a command is answered once in between: from the
-    initial delay on there is no silence of the broker that its peer could take for death."""
+    """The client is idle, or sends one command, for four durations. After the initial delay no
+    silence of the broker is long enough for its peer to close the connection."""
     peer = watched(target, duration_ms, delay_ms)
     begin = target.now() + ms(delay_ms)
     for number in range(16):
@@ -193,8 +194,8 @@ def test_the_broker_is_never_silent_for_so_long(
 @case(ZERO_DISABLES, needs={OPENWIRE})
 @over(examples=2, always=lambda target: [{"duration_ms": 0}], duration_ms=st.sampled_from([0, -1]))
 def test_a_duration_of_zero_switches_it_off(target: Bench, duration_ms: int) -> None:
-    """A client says 0 and is silent: in virtual time for a day. It is not closed, and nobody sends
-    KeepAliveInfo."""
+    """A client announces a duration of 0 or -1 and is silent, in virtual time for a day. It stays
+    connected, and no KeepAliveInfo arrives."""
     peer = watched(target, duration_ms, 0)
     target.advance(seconds(86_400) if target.virtual else seconds(3))
     target.record_finding(
