@@ -246,7 +246,7 @@ def test_a_frame_above_the_announced_maximum_is_refused(
 
 def _filling(handle: int, size: int) -> bytes:
     """The payload with which the first transfer of a session, with the tag ``t``, has exactly
-    ``size`` octets."""
+    ``size`` bytes."""
     fields = {"handle": handle, "delivery-id": 0, "delivery-tag": b"t", "message-format": 0}
     room = size - codec.HEADER_SIZE - len(types.encode(codec.composite("transfer", fields)))
     empty = Described(types.ulong(0x75), Value("binary", b"", 0xB0))

@@ -44,7 +44,7 @@ MAX_MESSAGE_SIZE = "AMQP10-LINK-15"
 RELEASED_AVAILABLE = "AMQP10-OUT-09"
 
 LONG_TAG = bytes(33)
-"""One octet more than a delivery-tag may have (AMQP10-XFER-05)."""
+"""One byte more than a delivery-tag may have (AMQP10-XFER-05)."""
 STOLEN = "amqp:link:stolen"
 TOO_LARGE = "amqp:link:message-size-exceeded"
 

@@ -1,5 +1,5 @@
-"""Messages (3.2): the header's defaults, the bare message as it came, annotations, ttl, priorities,
-and message-format."""
+"""Messages (3.2): the header's defaults, the bare message, annotations, ttl, priorities, and
+message-format."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ STANDARD = {"durable": False, "priority": 4, "delivery-count": 0}
 
 
 def numbers() -> st.SearchStrategy[Item]:
-    """Numbers with wide and narrow constructors of the same value, which must both stay as they
-    are."""
+    """Numbers with wide and narrow constructors of the same value, which must both stay
+    unchanged."""
     return st.one_of(
         st.sampled_from(
             [uint(0), uint(0, 0x52), uint(0, 0x70), uint(255), uint(255, 0x70), uint(2**32 - 1)]
@@ -159,8 +159,8 @@ def bare_messages() -> st.SearchStrategy[tuple[Item, ...]]:
 
 
 def sent(target: Bench, peer: AmqpPeer, link: Link, payload: bytes, **fields: Any) -> None:
-    """These octets as one message, in as many frames as it takes, accepted. That it is accepted is
-    a control."""
+    """Send these bytes as one message, in as many frames as needed; that it is accepted is a
+    control."""
     granted(target, peer, link)
     most = peer.most_payload
     pieces = [payload[at : at + most] for at in range(0, len(payload), most)] or [b""]
@@ -172,8 +172,7 @@ def sent(target: Bench, peer: AmqpPeer, link: Link, payload: bytes, **fields: An
 
 
 def carried(target: Bench, payload: bytes, **fields: Any) -> Delivery:
-    """What comes out of a fresh queue when these octets go in. That something comes is a
-    control."""
+    """Send these bytes through a new queue; return the delivery that comes out (a control)."""
     node = target.node()
     peer = target.amqp()
     receiver = peer.receiver(node)
@@ -193,9 +192,9 @@ def carried(target: Bench, payload: bytes, **fields: Any) -> Delivery:
 def test_the_bare_message_goes_on_as_it_came(
     target: Bench, sections: tuple[Item, ...], header: bool, footer: bool, topic: bool
 ) -> None:
-    """A message with properties, application-properties and a body of any kind, its values written
-    in short and long forms, goes through a queue or a topic. What comes out has the same octets
-    from properties to the end of the body."""
+    """A message with properties, application-properties and a body of any kind, its values in short
+    and long forms, goes through a queue or a topic. From properties to the end of the body the same
+    bytes come out."""
     bare = messages.encode(sections)
     before = messages.encode([messages.section("header", {"durable": False})]) if header else b""
     after = messages.encode([messages.section("footer", {"x-opt-sum": "1"})]) if footer else b""
@@ -217,8 +216,8 @@ def test_the_bare_message_goes_on_as_it_came(
     sections=st.integers(1, 3),
 )
 def test_bodies_of_any_size_go_on_as_they_came(target: Bench, size: int, sections: int) -> None:
-    """Messages with bodies around the limits of frames and constructors, in one data section or
-    several, come out with the octets that went in."""
+    """Bodies around the limits of frames and constructors, in one data section or several, come out
+    with the same bytes."""
     share = size // sections
     parts = [
         bytes([at + 1]) * (share + (size % sections if at == 0 else 0)) for at in range(sections)
@@ -239,8 +238,8 @@ def test_bodies_of_any_size_go_on_as_they_came(target: Bench, size: int, section
     examples=0, always=lambda target: [{"sections": 1}, {"sections": 3}], sections=st.integers(1, 3)
 )
 def test_a_body_far_larger_than_any_frame_goes_on_as_it_came(target: Bench, sections: int) -> None:
-    """A message of mebibytes, five over real sockets, in one data section or several, comes out as
-    it went in."""
+    """A body of 1 MiB (5 over real sockets), in one data section or several, comes out with the
+    same bytes."""
     size = (1 if target.virtual else 5) * 1024 * 1024
     parts = [
         b"".join(b"%d-%d," % (at, number) for number in range(size // sections // 9))
@@ -268,8 +267,8 @@ def test_a_body_far_larger_than_any_frame_goes_on_as_it_came(target: Bench, sect
 def test_a_header_that_is_not_there_has_the_defaults(
     target: Bench, header: Mapping[str, Any] | None
 ) -> None:
-    """A message is sent without header, or with some fields of one. Who receives it finds what was
-    said, and for the rest the defaults: not durable (unless the broker documents another default),
+    """A message is sent without header, or with some fields of one. It arrives with those fields,
+    and for the rest with the defaults: not durable (unless the broker documents another default),
     priority 4, no ttl, delivery-count 0."""
     given = [] if header is None else [messages.section("header", header)]
     delivery = carried(target, messages.encode([*given, messages.section("data", b"x")]))
@@ -302,8 +301,8 @@ def test_a_header_that_is_not_there_has_the_defaults(
     ),
 )
 def test_annotations_are_passed_on(target: Bench, notes: dict[str, Item]) -> None:
-    """A message has message-annotations with keys that begin with x-opt- and mean nothing to a
-    broker. It is taken, and they are there when it comes out."""
+    """A message with x-opt- message-annotations unknown to the broker is accepted, and comes out
+    with them."""
     annotations = messages.section("message-annotations", notes)
     delivery = carried(target, messages.encode([annotations, messages.section("data", b"x")]))
     have = delivery.message.map("message-annotations")
@@ -320,8 +319,8 @@ def test_annotations_are_passed_on(target: Bench, notes: dict[str, Item]) -> Non
 @case(ANNOTATION_NOT_UNDERSTOOD, needs={"amqp"})
 @over(examples=6, section=st.sampled_from(["message-annotations", "delivery-annotations"]))
 def test_an_annotation_that_must_be_understood_is_refused(target: Bench, section: str) -> None:
-    """A message has an annotation whose key does not begin with x-opt- and means nothing. The link
-    is detached with not-implemented; another connection goes on."""
+    """A message has an unknown annotation whose key does not begin with x-opt-. The link is
+    detached with not-implemented; another connection still works."""
     with bystander(target):
         node = target.node()
         peer = target.amqp()
@@ -354,8 +353,8 @@ def test_an_annotation_that_must_be_understood_is_refused(target: Bench, section
 @case(TTL_REMAINING, needs={"amqp"})
 @over(examples=12, ttl=st.sampled_from([20_000, 60_000, 2**31]), wait=st.sampled_from([300, 700]))
 def test_what_is_left_of_a_ttl_goes_on(target: Bench, ttl: int, wait: int) -> None:
-    """A message with a ttl waits in a queue for a while. It goes on with a ttl lower by about the
-    time it waited."""
+    """A message with a ttl waits in a queue. It comes out with a ttl lower by about the time it
+    waited."""
     node = target.node()
     peer = target.amqp()
     receiver = peer.receiver(node)
@@ -382,8 +381,8 @@ def test_what_is_left_of_a_ttl_goes_on(target: Bench, ttl: int, wait: int) -> No
 @case(PRIORITIES, needs={"amqp", "priorities"})
 @over(examples=20, order=st.permutations(list(range(10))))
 def test_ten_priorities_are_told_apart(target: Bench, order: list[int]) -> None:
-    """A queue with ten priorities holds a message of each. The broker hands them out with the
-    priorities they have, each of the ten its own: none is mapped to another."""
+    """A queue with ten priorities holds one message of each. They arrive in the order of their
+    priorities, none mapped to another."""
     node = target.node()
     peer = target.amqp()
     link = peer.sender(node)
@@ -401,8 +400,8 @@ def test_ten_priorities_are_told_apart(target: Bench, order: list[int]) -> None:
 @case(MESSAGE_FORMAT, BARE_MESSAGE, needs={"amqp"})
 @over(examples=8, size=st.sampled_from([1, 400, 3000]))
 def test_the_message_format_is_told(target: Bench, size: int) -> None:
-    """A message of format 0 comes out with message-format 0 on its first transfer, also if it takes
-    several."""
+    """A message of format 0, in one transfer or several, comes out with message-format 0 on its
+    first transfer."""
     payload = messages.message(bytes(size))
     node = target.node()
     peer = target.amqp(max_frame_size=512)
@@ -433,8 +432,8 @@ def test_the_message_format_is_told(target: Bench, size: int) -> None:
 @case(FAILED_ATTEMPTS, HEADER_DEFAULTS, needs={"amqp", "amqp-redelivery"})
 @over(examples=6, lost=st.integers(1, 3))
 def test_a_message_that_was_on_its_way_is_whole_afterwards(target: Bench, lost: int) -> None:
-    """A receiver holds a message and its connection is cut. The message comes to the next one,
-    whole, and the header says no more failed attempts than there were receivers before."""
+    """A receiver holds a message and its connection is cut. The next receiver gets it whole, with a
+    delivery-count no higher than the number of receivers before."""
     node = target.node()
     peer = target.amqp()
     sent(target, peer, peer.sender(node), messages.message(b"held"))

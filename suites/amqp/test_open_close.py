@@ -1,4 +1,4 @@
-"""Opening and closing connections (2.4.1 to 2.4.3), and what limits channels and handles (2.7.1,
+"""Opening and closing connections (2.4.1 to 2.4.3), and the limits on channels and handles (2.7.1,
 2.7.2)."""
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ FRAMING = "amqp:connection:framing-error"
 
 @case(OPEN_BEFORE_OTHER_FRAMES, FIRST_FRAME_IS_OPEN, OPEN_ON_CHANNEL_0, needs={"amqp"})
 def test_open_is_the_brokers_first_frame(target: Bench) -> None:
-    """The client opens. The broker's first frame is an open, on channel 0."""
+    """The client sends open. The broker's first frame is open, on channel 0."""
     peer = target.amqp()
     assert peer.opened is not None
     target.record_finding(
@@ -66,8 +66,8 @@ def test_open_is_the_brokers_first_frame(target: Bench) -> None:
 @case(PIPELINED_OPEN, REMOTE_CHANNEL, needs={"amqp"})
 @over(examples=10, together=st.booleans())
 def test_a_client_may_send_ahead(target: Bench, together: bool) -> None:
-    """Header, open, begin and attach are sent without waiting for any answer, in one piece or frame
-    by frame. All are answered, in order."""
+    """Header, open, begin and attach are pipelined, in one piece or frame by frame. All are
+    answered, in order."""
     peer = target.amqp_peer()
     peer.authenticate(target.target.identity.login, target.target.identity.passcode)
     if together:
@@ -88,9 +88,12 @@ def test_a_client_may_send_ahead(target: Bench, together: bool) -> None:
 def test_close_is_answered_with_close_and_nothing_follows(
     target: Bench, channel: int, error: bool, busy: bool
 ) -> None:
-    """The client closes, with an error or without, on channel 0 or another one, while messages are
-    on their way to it or not. The broker's close comes, on channel 0, and it is the last frame. Who
-    ends the connection then is left open."""
+    """The client closes, with an error or without, on channel 0 or another one, with deliveries on
+    their way or not. The broker's close arrives on channel 0 and is its last frame. Which side
+    closes TCP is left open.
+
+    One scenario: the four requirements describe one close.
+    """
     node = target.node()
     if busy:
         fill(target, node, [b"x" * 100] * 20)
@@ -125,7 +128,8 @@ def test_close_is_answered_with_close_and_nothing_follows(
 
 @case(CLOSE_PIPELINED, needs={"amqp"})
 def test_open_and_close_may_be_sent_together(target: Bench) -> None:
-    """Header, open and close come in one piece. The broker opens and closes, both on channel 0."""
+    """Header, open and close are sent in one piece. The broker answers with open and close, both on
+    channel 0."""
     peer = target.amqp_peer()
     peer.authenticate(target.target.identity.login, target.target.identity.passcode)
     peer.open(answered=False)
@@ -146,8 +150,8 @@ def test_open_and_close_may_be_sent_together(target: Bench) -> None:
 
 @case(DROPPED_AFTER_ERROR_CLOSE, needs={"amqp"})
 def test_after_a_close_with_an_error_frames_are_dropped(target: Bench) -> None:
-    """The client provokes a close with an error and goes on sending: begins, attaches, nonsense.
-    Nothing is answered any more; the connection ends after the client's own close, or before."""
+    """The client provokes a close with an error and sends begins and malformed frames. None is
+    answered."""
     with bystander(target):
         peer = target.amqp()
         give_cause_to_close(peer)
@@ -177,8 +181,8 @@ def test_after_a_close_with_an_error_frames_are_dropped(target: Bench) -> None:
 @case(PEERS_CHANNEL_MAX, AGREED_LIMITS, needs={"amqp"})
 @over(examples=10, most=st.sampled_from([0, 1, 5, 65535]))
 def test_the_broker_keeps_to_the_clients_limits(target: Bench, most: int) -> None:
-    """The client announces a channel-max and a small max-frame-size, and begins as many sessions as
-    that allows, up to three. The broker uses no channel above it and no larger frame."""
+    """The client announces a channel-max and a small max-frame-size, and begins up to three
+    sessions. The broker uses no channel above it and no larger frame."""
     peer = target.amqp(channel_max=most, max_frame_size=512)
     for channel in range(1, min(most, 2) + 1):
         peer.begin(channel)
@@ -211,8 +215,8 @@ def few_channels(target: Target) -> st.SearchStrategy[Where]:
 def test_a_channel_above_the_announced_maximum_is_refused(
     target: Bench, where: Where, beyond: int
 ) -> None:
-    """A session is begun on the highest channel that the broker's open allows: it works. A frame
-    comes on a higher one: the broker closes with framing-error; another connection goes on."""
+    """A session on the highest channel that the broker's open allows works. A frame on a higher one
+    closes the connection with framing-error; another connection still works."""
     other = target.amqp()
     peer = target.amqp(begin=False)
     assert peer.opened is not None
@@ -237,8 +241,8 @@ def _ready(target: Bench, peer: AmqpPeer) -> Link:
 
 @case(HANDLE_ABOVE_MAX, needs={"amqp", "amqp-handle-limit"})
 def test_a_handle_above_the_announced_maximum_is_refused(target: Bench) -> None:
-    """A link is attached with the highest handle that the broker's begin allows: it works. One is
-    attached with the next: the broker closes with framing-error; another connection goes on."""
+    """A link with the highest handle that the broker's begin allows works. An attach with the next
+    handle closes the connection with framing-error; another connection still works."""
     with bystander(target):
         peer = target.amqp()
         assert peer.session.answer is not None
@@ -262,7 +266,7 @@ def test_a_handle_above_the_announced_maximum_is_refused(target: Bench) -> None:
 @case(PEERS_HANDLE_MAX, needs={"amqp"})
 @over(examples=10, most=st.sampled_from([0, 1, 3]))
 def test_the_broker_attaches_no_handle_above_the_clients_maximum(target: Bench, most: int) -> None:
-    """The client's begin has a small handle-max, and it attaches as many links as that allows. The
+    """The client's begin has a small handle-max, and as many links as that allows are attached. The
     broker's handles are not above it."""
     peer = target.amqp(begin=False)
     peer.begin(handle_max=most)

@@ -1,5 +1,5 @@
 """Outcomes and settlement (2.7.6, 3.3, 3.4): accepted, rejected, released, modified, and the
-default where none is said."""
+default outcome."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ STATES = {
 
 
 def failures(delivery: Delivery) -> int:
-    """What the header says of earlier attempts; absent is 0."""
+    """Return the delivery-count of the header; absent is 0."""
     return int(delivery.message.fields("header").get("delivery-count", 0))
 
 
 def received(target: Bench, node: Node, count: int) -> tuple[AmqpPeer, Link, list[Delivery]]:
-    """A receiver that holds ``count`` messages unsettled, without credit left. That they come is a
-    control."""
+    """Return a receiver that holds ``count`` messages unsettled, without credit left; that they
+    arrive is a control."""
     peer = target.amqp()
     link = peer.receiver(node, credit=count)
     got = collect(target, peer, link, count, quiet=0)
@@ -75,7 +75,8 @@ def received(target: Bench, node: Node, count: int) -> tuple[AmqpPeer, Link, lis
 def again(
     target: Bench, peer: AmqpPeer, link: Link, node: Node, count: int, elsewhere: bool = False
 ) -> tuple[AmqpPeer, Link, list[Delivery]]:
-    """What comes with plenty of credit on the same link, or on another connection."""
+    """Return the next deliveries with plenty of credit, on the same link or on another
+    connection."""
     peer.settle()
     if elsewhere:
         peer = target.amqp()
@@ -87,7 +88,7 @@ def again(
 
 
 def settled_by_broker(link: Link, delivery: Delivery) -> Match[codec.Frame]:
-    """Matches the broker's word that it has settled a delivery it sent."""
+    """Match a disposition by which the broker settles a delivery it sent."""
 
     def accepts(reply: codec.Frame) -> bool:
         if (
@@ -112,8 +113,8 @@ def settled_by_broker(link: Link, delivery: Delivery) -> Match[codec.Frame]:
 def test_released_messages_can_be_had_again_unchanged(
     target: Bench, fates: list[bool], times: int, elsewhere: bool
 ) -> None:
-    """Of some messages each is accepted or released. Exactly the released ones come again, on the
-    same link or another, with the same octets and the same delivery-count, which was 0 at first."""
+    """Some messages are accepted, others released. Exactly the released ones are delivered again,
+    on the same link or another, with the same bytes and a delivery-count of 0."""
     node, sent = target.node(), numbered(len(fates), 20)
     fill(target, node, sent)
     peer, link, got = received(target, node, len(fates))
@@ -158,9 +159,9 @@ def test_released_messages_can_be_had_again_unchanged(
 def test_a_failed_delivery_is_counted(
     target: Bench, failed: list[bool | None], elsewhere: bool
 ) -> None:
-    """A message is sent back as modified, several times, with delivery-failed set, not set, or
-    absent. It comes again, and its delivery-count is the number of times that delivery-failed was
-    set."""
+    """A message is returned as modified several times, with delivery-failed true, false or absent.
+    It is delivered again, and its delivery-count is the number of times that delivery-failed was
+    true."""
     node = target.node()
     fill(target, node, [b"again and again"])
     peer, link, got = received(target, node, 1)
@@ -189,8 +190,8 @@ def test_a_failed_delivery_is_counted(
 def test_undeliverable_here_keeps_a_message_from_the_link(
     target: Bench, count: int, refused: int, failed: bool
 ) -> None:
-    """A message is sent back as undeliverable here, and others are released. With credit the others
-    come again on that link, and that one does not; another connection gets it."""
+    """A message is returned as undeliverable-here, and others are released. The others are
+    delivered again on that link, and that one only on another connection."""
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
     peer, link, got = received(target, node, count)
@@ -232,8 +233,8 @@ def test_undeliverable_here_keeps_a_message_from_the_link(
 def test_annotations_of_modified_are_merged(
     target: Bench, own: dict[str, str], new: dict[str, str]
 ) -> None:
-    """A message with annotations is sent back as modified with others. It comes again with both;
-    where a key is in both, the new value counts."""
+    """A message with annotations is returned as modified with others. It is delivered again with
+    both; for a key in both, the new value counts."""
     node = target.node()
     sender = target.amqp()
     link = sender.sender(node)
@@ -261,8 +262,8 @@ def test_annotations_of_modified_are_merged(
     then=st.sampled_from([*OUTCOMES, "received"]),
 )
 def test_a_terminal_state_does_not_change(target: Bench, first: str, then: str) -> None:
-    """A client accepts or releases a message and then tells another state for the same delivery.
-    The first counts: what was accepted does not come again, and what was released does."""
+    """A client accepts or releases a message and then sends another state for the same delivery.
+    The first counts: an accepted message is not delivered again, and a released one is."""
     node = target.node()
     fill(target, node, [b"decided", b"bystander"])
     peer, link, got = received(target, node, 2)
@@ -294,8 +295,11 @@ def test_the_default_outcome_applies_where_no_state_is_known(
     target: Bench, asked: str, how: str
 ) -> None:
     """A receiver asks for a default-outcome and settles a message without an outcome. The
-    default-outcome that the broker's attach names applies: the message is gone, comes again, or
-    comes again as a failed delivery."""
+    default-outcome of the broker's attach applies: the message is gone, is delivered again, or is
+    delivered again as a failed delivery.
+
+    One scenario: what the broker's attach names decides the expected answer.
+    """
     node = target.node()
     fill(target, node, [b"undecided"])
     peer = target.amqp()
@@ -360,9 +364,12 @@ def _default_outcome(link: Link) -> Item | None:
 def test_a_source_names_outcomes_by_their_symbols(
     target: Bench, asked: set[str], size: int
 ) -> None:
-    """A receiver asks for some outcomes. What the broker's attach names are symbols of outcomes,
-    its default-outcome is an outcome, its own dispositions carry outcomes, and its transfers tell
-    no state."""
+    """A receiver asks for some outcomes. The broker's source names symbols of outcomes, its
+    default-outcome is an outcome, its own dispositions carry outcomes, and its transfers carry no
+    received state.
+
+    One scenario: the four requirements are read from one attach and one transfer.
+    """
     node = target.node()
     peer = target.amqp(max_frame_size=512)
     sender = peer.sender(node)
@@ -408,7 +415,7 @@ def test_a_source_names_outcomes_by_their_symbols(
 
 @case(ACCEPTED_SUPPORTED, needs={"amqp", "amqp-redelivery"})
 def test_accepted_is_supported_where_nothing_was_named(target: Bench) -> None:
-    """A receiver's source names neither outcomes nor default-outcome. A message that is accepted is
+    """A receiver's source has neither outcomes nor default-outcome. A message that is accepted is
     gone."""
     node = target.node()
     fill(target, node, [b"one", b"two"])
@@ -428,9 +435,8 @@ def test_accepted_is_supported_where_nothing_was_named(target: Bench) -> None:
 def test_an_outcome_may_be_told_first_and_settled_later(
     target: Bench, state: str, again_state: bool
 ) -> None:
-    """A client tells an outcome without settling, and settles later, if the broker has not done so
-    meanwhile: with the same state or with none. The outcome counts once, and the connection goes
-    on."""
+    """A client sends an outcome unsettled, and settles later with the same state or none, unless
+    the broker has settled meanwhile. The outcome counts once, and the connection stays."""
     node = target.node()
     fill(target, node, [b"in two steps"])
     peer, link, got = received(target, node, 1)
@@ -471,10 +477,13 @@ def test_an_outcome_may_be_told_first_and_settled_later(
 def test_a_range_covers_what_it_names_and_no_more(
     target: Bench, counts: tuple[int, int], cut: int, width: int, last: bool
 ) -> None:
-    """A client holds messages of one or two links of a session, and sends messages of its own with
-    the same ids. It accepts a range of what it holds by one disposition, or one delivery by one
-    without last, and releases the rest. The rest comes again, no more and no less, also after the
-    client has gone, and its own messages are not touched."""
+    """A client holds messages of one or two links of a session, and has sent messages with the same
+    ids. It accepts a range by one disposition, or one delivery by one without last, and releases
+    the rest. Exactly the rest is delivered again, also after the client has closed, and its own
+    messages are untouched.
+
+    One scenario: the four requirements describe one disposition.
+    """
     nodes, total = (target.node(), target.node()), sum(counts)
     sent = (numbered(counts[0]), [b"b" + body for body in numbered(counts[1])])
     for node, node_bodies in zip(nodes, sent, strict=True):
@@ -540,9 +549,9 @@ def test_a_range_covers_what_it_names_and_no_more(
 def test_a_disposition_for_nothing_held_changes_nothing(
     target: Bench, first: int, width: int
 ) -> None:
-    """A disposition names deliveries that the client does not hold. What it does hold is untouched:
-    the broker goes on, or ends the session with an error, and the message is still there; another
-    connection goes on."""
+    """A disposition names deliveries that the client does not hold. The broker ignores it, or ends
+    the session with an error, and the message that is held can be had again; another connection
+    still works."""
     with bystander(target):
         node = target.node()
         fill(target, node, [b"held"])
@@ -569,8 +578,8 @@ def test_a_disposition_for_nothing_held_changes_nothing(
 @case(REJECTED_COUNTED, REJECTION_ERROR, needs={"amqp", "dead-letters"})
 @over(examples=10, error=st.booleans())
 def test_a_rejected_message_is_kept_with_its_error(target: Bench, error: bool) -> None:
-    """A message is rejected, with an error or without. It is found at the dead-letter address with
-    its delivery-count raised, and the error in its delivery-annotations."""
+    """A message is rejected, with an error or without. It is at the dead-letter address with its
+    delivery-count raised, and the error in its delivery-annotations."""
     node = target.node()
     body = node.address.encode()
     fill(target, node, [body])
@@ -617,8 +626,8 @@ def test_a_rejected_message_is_kept_with_its_error(target: Bench, error: bool) -
 @case(ACCEPTED_NOT_COUNTED, ACCEPTED_NOT_RESENT, needs={"amqp", "amqp-copy"})
 @over(examples=10, count=st.integers(1, 3))
 def test_an_accepted_copy_is_not_sent_again_and_not_counted(target: Bench, count: int) -> None:
-    """A link of distribution-mode copy accepts its copies. They do not come again to it, and who
-    takes the messages later sees their delivery-count as it was."""
+    """A link of distribution-mode copy accepts its copies. They are not sent again on it, and a
+    later consumer gets the messages with an unchanged delivery-count."""
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
     peer = target.amqp()

@@ -1,5 +1,5 @@
-"""Proton's engine, the client that people use from Python, against the broker: what it sends,
-takes, drains and settles."""
+"""Proton's engine, the common AMQP client of Python, against the broker: send, receive, drain and
+settle."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ DISPOSITION_ROLE = "AMQP10-DISP-01"
 
 @case(OPEN_BEFORE_OTHER_FRAMES, HEADERS_AFTER_SASL, CLOSE_WRITTEN, needs={"amqp"})
 def test_proton_connects_and_closes(target: Bench) -> None:
-    """Proton logs in, opens, begins a session, and closes. Each step is answered, and the close
-    without an error."""
+    """Proton logs in, opens, begins a session and closes. Each step is answered, and the close has
+    no error."""
     peer = target.proton(proves=(OPEN_BEFORE_OTHER_FRAMES, HEADERS_AFTER_SASL))
     peer.session()
     peer.close(proves=CLOSE_WRITTEN)
@@ -53,8 +53,8 @@ def test_proton_connects_and_closes(target: Bench) -> None:
 def test_what_proton_sends_it_gets_again(
     target: Bench, bodies: list[bytes | str | int], frame: int, subject: str
 ) -> None:
-    """Proton sends messages of different kinds and sizes, over frames small and large, and another
-    Proton receives them, the same and in order."""
+    """Proton sends messages of different kinds and sizes, in small and large frames. Another Proton
+    receives them unchanged and in order."""
     node = target.node()
     peer = target.proton(max_frame_size=frame)
     sender = peer.sender(peer.session(), node.address, capabilities=node.capabilities)
@@ -84,8 +84,8 @@ def test_what_proton_sends_it_gets_again(
 @case(DRAIN_ANSWERED, DRAIN_IS_PROMPT, needs={"amqp"})
 @over(examples=20, count=st.integers(0, 4), credit=st.integers(1, 8))
 def test_proton_drains(target: Bench, count: int, credit: int) -> None:
-    """Proton drains a queue. It gets what is there, as far as the credit reaches, and the rest of
-    the credit back."""
+    """Proton drains a queue. It gets the waiting messages, up to its credit, and the rest of the
+    credit back."""
     node = target.node()
     peer = target.proton()
     session = peer.session()
@@ -114,8 +114,11 @@ def test_proton_drains(target: Bench, count: int, credit: int) -> None:
     examples=20, outcome=st.sampled_from(["accepted", "released", "modified"]), failed=st.booleans()
 )
 def test_what_proton_settles_is_settled(target: Bench, outcome: str, failed: bool) -> None:
-    """Proton settles a message as accepted, released or modified. It is gone, or comes again to the
-    next connection with its delivery-count as it should be."""
+    """Proton settles a message as accepted, released or modified. It is gone, or the next
+    connection gets it with the right delivery-count.
+
+    One scenario: each example judges the requirements of its outcome.
+    """
     node = target.node()
     peer = target.proton()
     session = peer.session()
@@ -152,9 +155,8 @@ def test_what_proton_settles_is_settled(target: Bench, outcome: str, failed: boo
 @case(REMOTE_INCOMING_WINDOW, MESSAGES_NOT_MIXED, DISPOSITION_ROLE, needs={"amqp"})
 @over(examples=10, size=st.sampled_from([500, 1500, 2500]), octets=st.sampled_from([4096, 8192]))
 def test_messages_come_through_a_small_window(target: Bench, size: int, octets: int) -> None:
-    """Proton takes in a few frames at a time, and the messages are several frames each and more
-    than its window has room for. They come whole, as it makes room, and the broker keeps to the
-    window."""
+    """Proton's session window has room for a few frames, and the messages have several frames each.
+    They arrive whole as it opens the window, and the broker never exceeds it."""
     node = target.node()
     peer = target.proton(max_frame_size=512)
     session = peer.session(incoming_octets=octets)

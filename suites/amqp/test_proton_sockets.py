@@ -1,5 +1,5 @@
-"""Proton over sockets of its own, as programs use it: ``BlockingConnection`` and ``Container``
-send, receive, settle, drain, and have transactions."""
+"""Proton over its own sockets: ``BlockingConnection`` and ``Container`` send, receive, settle,
+drain, and use transactions."""
 
 from __future__ import annotations
 
@@ -29,24 +29,25 @@ KEPT_ON_ROLLBACK = "AMQP10-TXN-10"
 
 
 def heard(*names: str) -> Match[Told]:
-    """Matches what a container calls back under one of these names."""
+    """Match a container's callback by any of these names."""
     return Match(" or ".join(names), lambda event: event.name in names)
 
 
 def octets(message: Any) -> bytes:
-    """The octets of a message of Proton's with one data section: its body looks into memory that
-    goes with the message."""
+    """Return the bytes of a Proton message with one data section: its body is a view of memory that
+    is freed with the message."""
     return bytes(message.body)
 
 
 def left(target: Bench, node: Node, count: int) -> list[bytes]:
-    """What another connection finds there, when ``count`` messages should be."""
+    """Return the bodies that another connection gets, when ``count`` messages are expected."""
     peer = target.amqp()
     return bodies(collect(target, peer, peer.receiver(node, credit=count + 5), count))
 
 
 def received(target: Bench, peer: ContainerPeer, node: Node, count: int) -> list[Arrived]:
-    """The next messages of a receiver with credit for them. That they come is a control."""
+    """Return the next messages of a receiver with credit for them; that they arrive is a
+    control."""
     peer.receive(node.address, count, capabilities=node.capabilities)
     arrivals = [peer.expect(told("message")).subject for _ in range(count)]
     target.control(
@@ -66,8 +67,8 @@ def received(target: Bench, peer: ContainerPeer, node: Node, count: int) -> list
     sizes=st.lists(st.sampled_from([0, 1, 1000, 40_000, 200_000]), min_size=1, max_size=4),
 )
 def test_a_blocking_connection_sends_and_receives(target: Bench, sizes: list[int]) -> None:
-    """A BlockingConnection sends messages and waits until each is accepted; another receives the
-    same, in order, accepts them, and both close."""
+    """A BlockingConnection sends messages and waits until each is accepted. Another receives them
+    unchanged and in order, accepts them, and both close."""
     node, sent = target.node(), [bytes([number]) * size for number, size in enumerate(sizes)]
     peer, other = target.proton_blocking(), target.proton_blocking()
     sender = peer.sender(node.address, capabilities=node.capabilities, proves=DISPOSITION_ROLE)
@@ -86,8 +87,8 @@ def test_a_blocking_connection_sends_and_receives(target: Bench, sizes: list[int
 
 @case(RELEASED_AVAILABLE, ACCEPTED_NOT_RESENT, needs={"amqp", "sockets", "amqp-redelivery"})
 def test_what_a_blocking_connection_releases_comes_again(target: Bench) -> None:
-    """A BlockingConnection releases one message and accepts another. The first can be had again,
-    the second cannot."""
+    """A BlockingConnection releases one message and accepts another. The first can be received
+    again, the second cannot."""
     node = target.node()
     fill(target, node, [b"released", b"accepted"])
     peer = target.proton_blocking()
@@ -110,9 +111,8 @@ def test_what_a_blocking_connection_releases_comes_again(target: Bench) -> None:
 
 @case(NO_TRANSFER_WITHOUT_CREDIT, BARE_MESSAGE, DISPOSITION_ROLE, needs={"amqp", "sockets"})
 def test_a_container_sends_as_credit_allows_and_receives(target: Bench) -> None:
-    """A Container sends three hundred messages, more than the credit that it gets at once, as its
-    credit allows; all are accepted. Another receives and accepts them in order, no more than it
-    gave credit for."""
+    """A Container sends 300 messages, more than its first credit; all are accepted. Another
+    receives and accepts them in order, no more than its credit."""
     node, sent = target.node(), numbered(300, 100)
     peer, other = target.proton_container(), target.proton_container()
     peer.send_all(node.address, sent, capabilities=node.capabilities)
@@ -138,8 +138,8 @@ def test_a_container_sends_as_credit_allows_and_receives(target: Bench) -> None:
 @case(DRAIN_ANSWERED, DRAIN_IS_PROMPT, needs={"amqp", "sockets"})
 @over(examples=4, count=st.integers(0, 3), credit=st.integers(4, 8))
 def test_a_container_drains(target: Bench, count: int, credit: int) -> None:
-    """A Container drains a queue that has less than its credit. It gets what is there and the rest
-    of the credit back."""
+    """A Container drains a queue with fewer messages than its credit. It gets the messages and the
+    rest of the credit back."""
     node = target.node()
     fill(target, node, numbered(count))
     peer = target.proton_container()
@@ -167,9 +167,8 @@ def test_a_container_drains(target: Bench, count: int, credit: int) -> None:
     count=st.integers(1, 3),
 )
 def test_a_container_has_transactions(target: Bench, commit: bool, count: int) -> None:
-    """In one transaction a Container sends messages and accepts others that it had received. After
-    a commit the sent ones are there and the accepted ones gone; after an abort it is the other way
-    round."""
+    """In one transaction a Container sends messages and accepts others. After a commit the sent
+    ones are in their queue and the accepted ones gone; after an abort it is the other way round."""
     there, back = target.node(), target.node()
     fill(target, back, numbered(count))
     peer = target.proton_container()

@@ -1,5 +1,4 @@
-"""SASL (part 5): the mechanisms that are offered, right and wrong credentials, and frames that are
-none."""
+"""SASL (part 5): mechanisms, right and wrong credentials, and malformed frames."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ which comes later."""
 
 
 def begun(target: Bench, proves: str | tuple[str, ...] | None = None) -> tuple[AmqpPeer, Frame]:
-    """A connection with the SASL headers exchanged, and the broker's mechanisms."""
+    """Return a connection with the SASL headers exchanged, and the broker's mechanisms."""
     peer = target.amqp_peer()
     peer.header(SASL_ID)
     peer.expect(frame(HEADER, id=SASL_ID, major=1, minor=0, revision=0), proves=proves)
@@ -46,13 +45,13 @@ def begun(target: Bench, proves: str | tuple[str, ...] | None = None) -> tuple[A
 
 
 def mechanisms(offer: Frame) -> list[str]:
-    """The names, however many."""
+    """Return the names of the mechanisms."""
     names = offer.get("sasl-server-mechanisms")
     return [names] if isinstance(names, str) else list(names or ())
 
 
 def plain_response(target: Bench, login: str | None = None, passcode: str | None = None) -> bytes:
-    """PLAIN with the target's own credentials, unless given otherwise."""
+    """Return a PLAIN response with the target's own credentials, unless given."""
     identity = target.target.identity
     name = identity.login if login is None else login
     word = identity.passcode if passcode is None else passcode
@@ -62,8 +61,8 @@ def plain_response(target: Bench, login: str | None = None, passcode: str | None
 def refused(
     target: Bench, peer: AmqpPeer, code: str, ends: str | tuple[str, ...], what: str
 ) -> None:
-    """Judge that the outcome is no success and the connection ends. An outcome may be lost in a
-    reset."""
+    """Judge that the outcome is no success and the connection ends. A reset may lose the
+    outcome."""
     outcome = peer.watch_for(either(frame("sasl-outcome"), UNREAD))
     if outcome is not None and outcome.name == "sasl-outcome":
         target.record_finding(
@@ -87,8 +86,11 @@ UNREAD = Match[Frame]("octets that are no frame", lambda reply: reply.name == UN
 )
 def test_sasl_frames_are_as_they_should_be(target: Bench) -> None:
     """A client logs in. The broker answers the SASL header with its own; its frames are of type 1
-    with zero behind it and no extended header, at most 512 octets, with one SASL body each and no
-    payload."""
+    with bytes 6 and 7 zero and no extended header, at most 512 bytes, with one SASL body each and
+    no payload.
+
+    One scenario: the five requirements are read from the same two frames.
+    """
     peer, offer = begun(target, proves=SASL_HEADER)
     peer.send("sasl-init", {"mechanism": "PLAIN", "initial-response": plain_response(target)})
     outcome = peer.expect(frame("sasl-outcome"))
@@ -153,8 +155,7 @@ def test_right_credentials_open_the_way(target: Bench, hostname: str | None) -> 
 )
 def test_wrong_credentials_are_refused(target: Bench, wrong: str) -> None:
     """A client logs in by PLAIN with a wrong name or password. The outcome is 1, without
-    additional-data, and the connection ends; another connection goes on, and the right credentials
-    still work."""
+    additional-data, and the connection ends; another connection still works."""
     with bystander(target):
         identity = target.target.identity
         name, word = identity.login or "", identity.passcode or ""
@@ -194,7 +195,7 @@ def test_wrong_credentials_are_refused(target: Bench, wrong: str) -> None:
 @over(examples=6, name=st.sampled_from([NO_SUCH, "plain", "PLAIN ", "DIGEST-MD5"]))
 def test_a_mechanism_that_was_not_offered_is_refused(target: Bench, name: str) -> None:
     """A client picks a mechanism that the broker did not name. Authentication fails and the
-    connection ends; another connection goes on."""
+    connection ends; another connection still works."""
     with bystander(target):
         peer, offer = begun(target)
         name = name if name not in mechanisms(offer) else NO_SUCH
@@ -210,8 +211,7 @@ def test_a_mechanism_that_was_not_offered_is_refused(target: Bench, name: str) -
 
 @case(SASL_EMPTY_FRAME, SECURITY_LAYER_CLOSES_TCP, needs={"amqp"})
 def test_an_empty_sasl_frame_is_an_error(target: Bench) -> None:
-    """A client sends an empty SASL frame. The connection ends, and no AMQP comes of it; another
-    connection goes on."""
+    """An empty SASL frame ends the connection; another connection still works."""
     with bystander(target):
         peer, _ = begun(target)
         peer.write(codec.encode_frame(b"", type=SASL_FRAME))
@@ -221,8 +221,8 @@ def test_an_empty_sasl_frame_is_an_error(target: Bench) -> None:
 @case(SASL_BODY, SASL_FRAME_TYPE, SECURITY_LAYER_CLOSES_TCP, needs={"amqp"})
 @over(examples=8, what=st.sampled_from(["open", "type", "outcome"]))
 def test_what_is_no_sasl_is_refused(target: Bench, what: str) -> None:
-    """In place of sasl-init comes an AMQP open, a sasl-init in a frame of type 0, or a sasl-outcome
-    from the client. Nobody is logged in by it, and the connection ends; another goes on."""
+    """In place of sasl-init the client sends an open, a sasl-init in a frame of type 0, or a
+    sasl-outcome. The connection ends without success; another connection still works."""
     with bystander(target):
         peer, _ = begun(target)
         fields = {"mechanism": "PLAIN", "initial-response": plain_response(target)}

@@ -1,5 +1,4 @@
-"""Sessions (2.5): begin and end, errors that end a session and nothing more, and the windows of
-both sides."""
+"""Sessions (2.5): begin and end, errors that end a session only, and the windows of both sides."""
 
 from __future__ import annotations
 
@@ -88,8 +87,8 @@ UNATTACHED = "amqp:session:unattached-handle"
 @case(SESSION_ERROR_ENDS, UNATTACHED_HANDLE, needs={"amqp"})
 @over(examples=20, handle=st.sampled_from([1, 2, 255, 65535]))
 def test_a_flow_for_no_link_ends_the_session(target: Bench, handle: int) -> None:
-    """A flow has a handle that nothing is attached to. The broker ends the session with
-    unattached-handle, and the connection goes on with another session."""
+    """A flow has a handle without a link. The session ends with unattached-handle, and another
+    session of the connection works."""
     with bystander(target):
         peer = target.amqp()
         peer.sender(target.node())
@@ -115,8 +114,8 @@ def test_a_flow_for_no_link_ends_the_session(target: Bench, handle: int) -> None
 def test_a_session_that_failed_drops_what_still_comes(
     target: Bench, flows: int, publish: bool
 ) -> None:
-    """A session fails because of a flow for no link. What the client sends on it behind that, flows
-    that are as wrong, an attach, a message, is not answered, and the message is in no queue."""
+    """A session fails because of a flow without a link. Further flows, an attach and a transfer on
+    it are not answered, and the message is in no queue."""
     peer = target.amqp()
     node = target.node()
     session = peer.session
@@ -154,7 +153,7 @@ def test_a_session_that_failed_drops_what_still_comes(
 @over(examples=10, role=st.booleans())
 def test_a_handle_in_use_is_refused(target: Bench, role: bool) -> None:
     """A second link is attached with the handle of the first. The broker answers with
-    handle-in-use, of the session or of the connection; another connection goes on."""
+    handle-in-use, for the session or the connection; another connection still works."""
     with bystander(target):
         peer = target.amqp()
         first = peer.sender(target.node())
@@ -176,8 +175,8 @@ def _several_frames(target: Target) -> list[dict[str, object]]:
 
 
 def last_flow(peer: AmqpPeer, link: Link) -> codec.Frame | None:
-    """One more flow of the broker for the oracles to look at: the answer to a drain. Who does not
-    answer is not judged by it here."""
+    """Return one more flow of the broker for the oracles, the answer to a drain. A broker that does
+    not answer is not judged here."""
     return peer.watch_for(frame("flow", link=link), within=QUIET * 10)
 
 
@@ -194,9 +193,12 @@ def last_flow(peer: AmqpPeer, link: Link) -> codec.Frame | None:
 def test_the_clients_window_is_used_up_and_never_passed(
     target: Bench, where: Where, window: int, steps: list[int], count: int, size: int
 ) -> None:
-    """A session begins with a small incoming-window, and a queue has more for it than fits. The
-    broker sends exactly as many transfers as the window has room for; each flow opens it anew, and
-    in the end all messages have come, in order."""
+    """A session begins with a small incoming-window, and a queue has more than fits. The broker
+    sends exactly as many transfers as the window allows; each flow opens it anew, and in the end
+    all messages have arrived, in order.
+
+    One scenario: the four requirements are one equation, checked after every flow.
+    """
     node, sent = target.node(), numbered(count, size)
     fill(target, node, sent)
     peer = target.amqp(begin=False, max_frame_size=512)
@@ -254,9 +256,9 @@ def test_the_clients_window_is_used_up_and_never_passed(
 def test_a_flow_sent_ahead_of_the_begin_counts_from_the_start(
     target: Bench, where: Where, windows: list[int], count: int
 ) -> None:
-    """Begin, attach and flows without next-incoming-id are sent before the broker's begin is here,
-    each with a window as large as the one before, or larger. The last window counts from the
-    broker's first transfer-id; a flow of the broker that comes later has a next-incoming-id."""
+    """Begin, attach and flows without next-incoming-id, with growing windows, are sent before the
+    broker's begin arrives. The last window counts from the broker's first transfer-id; a later flow
+    of the broker has next-incoming-id."""
     node = target.node()
     fill(target, node, numbered(count))
     peer = target.amqp(begin=False)
@@ -291,9 +293,11 @@ def test_a_flow_sent_ahead_of_the_begin_counts_from_the_start(
 def test_ids_of_the_client_may_run_over_the_end(
     target: Bench, start: int, count: int, size: int
 ) -> None:
-    """The client's transfer-ids and delivery-ids begin near the end of 32 bits. All its messages
-    are accepted, the broker names them by the right ids, and its flows tell ids that fit what was
-    sent."""
+    """The client's transfer-ids and delivery-ids begin near 2^32. All its messages are accepted
+    under the right ids, and the broker's flows have a next-incoming-id that fits.
+
+    One scenario: the four requirements are judged on the same exchange.
+    """
     node, sent = target.node(), numbered(count, size)
     peer = target.amqp(begin=False)
     peer.begin(next_outgoing_id=start)
@@ -333,7 +337,7 @@ def test_ids_of_the_client_may_run_over_the_end(
 
 
 def own_windows(target: Target) -> st.SearchStrategy[Where]:
-    """A broker whose sessions take few transfers at a time, if it can be configured."""
+    """A broker whose sessions accept few transfers at a time, if it can be configured."""
     acceptor = target.identity.default_amqp_acceptor
     if RECONFIGURABLE not in target.identity.capabilities:
         return st.just(Where(acceptor))
@@ -353,9 +357,8 @@ def own_windows(target: Target) -> st.SearchStrategy[Where]:
 def test_the_brokers_window_opens_again(
     target: Bench, where: Where, start: int, count: int, size: int
 ) -> None:
-    """A client sends transfers as far as the broker's incoming-window and credit allow, messages of
-    one frame or several, and waits for a flow where they do not. The window opens again and again
-    until all messages are accepted."""
+    """A client sends messages of one or several frames as far as the broker's incoming-window and
+    credit allow, then waits for a flow. The window opens again until all messages are accepted."""
     peer = target.amqp(begin=False)
     session = peer.begin(next_outgoing_id=start)
     link = peer.sender(target.node())
@@ -388,8 +391,7 @@ def test_the_brokers_window_opens_again(
 
 @case(ECHO_ANSWERED, needs={"amqp"})
 def test_a_flow_of_the_session_that_asks_for_an_echo_is_answered(target: Bench) -> None:
-    """A flow without handle asks for an echo. The broker should answer with a flow of the
-    session."""
+    """A flow without handle has echo. The broker should answer with a flow of the session."""
     peer = target.amqp()
     peer.flow(echo=True)
     answer = peer.watch_for(frame("flow"), within=QUIET * 10)
@@ -413,8 +415,11 @@ FIELDS_OF_LINKS = {
 @case(*FIELDS_OF_LINKS.values(), FLOW_WINDOWS, needs={"amqp", "amqp-echo"})
 @over(examples=10, received=st.integers(0, 4))
 def test_a_flow_of_the_session_has_nothing_of_a_link(target: Bench, received: int) -> None:
-    """A flow without handle asks for an echo, after some transfers or none. The answer has both
-    windows and next-outgoing-id, and neither delivery-count nor link-credit, available or drain."""
+    """A flow without handle has echo, after some transfers or none. The answer has both windows and
+    next-outgoing-id, and no delivery-count, link-credit, available or drain.
+
+    One scenario: the five requirements are read from one flow.
+    """
     peer = target.amqp()
     if received:
         node = target.node()
@@ -433,8 +438,8 @@ def test_a_flow_of_the_session_has_nothing_of_a_link(target: Bench, received: in
 @case(REMOTE_INCOMING_WINDOW, NO_TRANSFER_WITHOUT_CREDIT, needs={"amqp"})
 @over(where=wrapping, examples=30, window=st.integers(1, 6), credit=st.integers(1, 6))
 def test_credit_and_window_both_bind(target: Bench, where: Where, window: int, credit: int) -> None:
-    """A queue has more than both the link's credit and the session's window let out. As many
-    messages come as the smaller of the two allows."""
+    """A queue has more messages than the link's credit and the session's window allow. As many
+    arrive as the smaller of the two allows."""
     node = target.node()
     fill(target, node, numbered(8))
     peer = target.amqp(begin=False)
@@ -452,9 +457,9 @@ def test_credit_and_window_both_bind(target: Bench, where: Where, window: int, c
 
 @case(SESSION_ERROR_ENDS, needs={"amqp"})
 def test_end_is_answered_with_end(target: Bench) -> None:
-    """The client ends a session, with an error and without. The broker's end comes, without an
-    error of its own, and the channel can be used again, unless the broker closes the connection
-    because of the client's error."""
+    """The client ends a session, with an error and without. The broker answers with an end without
+    error, and the channel can be used again, unless the broker closes the connection because of the
+    client's error."""
     peer = target.amqp()
     for error in (None, ("amqp:internal-error", "the client gives up")):
         end = peer.end(error=error, proves=SESSION_ERROR_ENDS)
@@ -487,9 +492,8 @@ def test_end_is_answered_with_end(target: Bench) -> None:
 def test_a_flow_says_where_the_transfer_ids_are(
     target: Bench, start: int, sent: int, skipped: int, more: int
 ) -> None:
-    """A producer sends some messages, and a flow whose next-outgoing-id is further than that. The
-    broker takes the number as it is: its own flow tells it as next-incoming-id, and what is sent
-    afterwards counts from there."""
+    """A producer sends messages, and a flow whose next-outgoing-id skips ahead. The broker's own
+    flow has that number as next-incoming-id, and later transfers count from there."""
     peer = target.amqp(begin=False)
     session = peer.begin(next_outgoing_id=start)
     link = peer.sender(target.node())

@@ -1,5 +1,5 @@
-"""Sources and targets (3.5): distribution modes, nodes made on request, and termini as the broker
-tells them."""
+"""Sources and targets (3.5): distribution modes, dynamic nodes, and the termini of the broker's
+attach."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def reader(peer: AmqpPeer, node: Node, mode: str | None) -> Link:
 
 
 def told(link: Link, terminus: str) -> dict[str, object]:
-    """Source or target of the broker's attach."""
+    """Return the source or target of the broker's attach."""
     assert link.answer is not None
     return link.answer.part(terminus)
 
@@ -39,9 +39,8 @@ def told(link: Link, terminus: str) -> dict[str, object]:
 @case(DISTRIBUTION_MODE, TERMINUS_PROPERTIES, needs={"amqp", "amqp-copy"})
 @over(examples=20, mode=st.sampled_from(["copy", "move"]), count=st.integers(1, 4))
 def test_the_mode_of_a_link_is_told_and_kept(target: Bench, mode: str, count: int) -> None:
-    """A receiver asks for copy or move. The broker's attach says which one the link has, and so it
-    is: what is copied can be had by another link afterwards, and what is moved and accepted
-    cannot."""
+    """A receiver asks for copy or move. The broker's attach names the link's mode, and it holds:
+    copied messages are still there for another link, moved and accepted ones are not."""
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
     peer = target.amqp()
@@ -73,8 +72,8 @@ def test_the_mode_of_a_link_is_told_and_kept(target: Bench, mode: str, count: in
 @case(DYNAMIC_NODE, needs={"amqp", "amqp-dynamic"})
 @over(examples=10, role=st.sampled_from([SENDER, RECEIVER]), count=st.integers(1, 3))
 def test_a_node_made_on_request_has_an_address(target: Bench, role: bool, count: int) -> None:
-    """A client asks for nodes to be made. Each attach that answers has dynamic set and an address,
-    all different; what is sent to such an address comes from it."""
+    """A client attaches with dynamic. Each answer has dynamic set and an address of its own; a
+    message sent to that address is received from it."""
     peer = target.amqp()
     capabilities = target.node().capabilities or None
     side = "target" if role is SENDER else "source"

@@ -33,12 +33,12 @@ SASL_EXTERNAL = "ARTEMIS-TLS-external-1"
 
 
 def secured(target: Bench, certificate: Certificate | None = None) -> AmqpPeer:
-    """A connection over TLS on which nothing has been said."""
+    """Return a connection over TLS on which nothing has been sent."""
     return target.amqp_peer(acceptor=ACCEPTOR, certificate=certificate)
 
 
 def external(peer: AmqpPeer, response: bytes = b"") -> None:
-    """Headers and mechanisms, and EXTERNAL."""
+    """Exchange headers and mechanisms, and send EXTERNAL."""
     peer.header(SASL_ID)
     peer.expect(frame(HEADER, id=SASL_ID))
     peer.expect(frame("sasl-mechanisms"))
@@ -54,9 +54,11 @@ def external(peer: AmqpPeer, response: bytes = b"") -> None:
 )
 @over(examples=8, size=st.sampled_from([0, 16_384, 16_385, 300_000]))
 def test_a_session_over_tls(target: Bench, size: int) -> None:
-    """A client begins with TLS, verifies the certificate, logs in by PLAIN, and opens. What it
-    sends, in frames that fill many records of TLS, comes to a client in the clear and to another
-    over TLS, whole."""
+    """A client begins with TLS, verifies the certificate, logs in by PLAIN and opens. Messages of
+    many TLS records arrive whole at a client without TLS and at another over TLS.
+
+    One scenario: a session over TLS from its handshake to its close.
+    """
     node, body = target.node(), b"\x5a" * size
     peer = target.amqp(acceptor=ACCEPTOR)
     target.record_finding(
@@ -84,9 +86,8 @@ def test_a_session_over_tls(target: Bench, size: int) -> None:
 @case(TLS_HEADER, HEADERS_AFTER_SASL, needs={"amqp", "amqp-tls-header"})
 @over(examples=4, pause=st.booleans())
 def test_the_header_of_tls_begins_tls(target: Bench, pause: bool) -> None:
-    """A client begins in the clear with the protocol header of TLS, whole or in two parts, and is
-    answered with the same. Then comes TLS, and inside it SASL and AMQP with headers of their
-    own."""
+    """A client without TLS sends the TLS protocol header, whole or in two parts, and gets the same
+    header back. TLS follows, and inside it SASL and AMQP with headers of their own."""
     peer = target.amqp_peer(acceptor=ACCEPTOR, plain=True)
     if pause:
         peer.write(b"AMQP\x02")
@@ -108,8 +109,8 @@ def test_the_header_of_tls_begins_tls(target: Bench, pause: bool) -> None:
 @case(PROTOCOL_ID_REFUSED, needs={"amqp", "amqp-tls-header"})
 @over(examples=4, id=st.sampled_from([0, SASL_ID, 1]))
 def test_another_header_is_answered_with_that_of_tls(target: Bench, id: int) -> None:
-    """In the clear comes the header of AMQP, of SASL, or one that nobody knows, where TLS is asked
-    for. The header of TLS is the answer, and the connection ends; another goes on."""
+    """Where TLS is required a client without it sends an AMQP, SASL or unknown header. The broker
+    answers with the TLS header and ends the connection; another connection still works."""
     with bystander(target):
         peer = target.amqp_peer(acceptor=ACCEPTOR, plain=True)
         peer.header(id)
@@ -122,9 +123,9 @@ def test_another_header_is_answered_with_that_of_tls(target: Bench, id: int) -> 
 @case(TLS_SESSION, needs={"amqp", "tls-fixtures"})
 @over(examples=4, id=st.sampled_from([0, SASL_ID]))
 def test_a_client_in_the_clear_gets_no_session(target: Bench, id: int) -> None:
-    """The header of AMQP or SASL comes in the clear where TLS is spoken. Neither is answered with
-    its like, so that no password is ever sent; another connection goes on, and over TLS the
-    acceptor works before and after."""
+    """Where TLS is required a client without it sends an AMQP or SASL header. It is not answered
+    with that header, so no password is ever sent; another connection still works, and so do others
+    over TLS."""
     before = target.amqp(acceptor=ACCEPTOR)
     with bystander(target):
         peer = target.amqp_peer(acceptor=ACCEPTOR, plain=True)
@@ -159,8 +160,8 @@ def test_wrong_credentials_are_refused_over_tls(target: Bench) -> None:
 
 @case(SASL_EXTERNAL, SASL_OUTCOME_CODE, HEADERS_AFTER_SASL, needs={"amqp", "certificate-fixtures"})
 def test_a_certificate_is_a_login(target: Bench) -> None:
-    """A client that has shown the certificate of a user is offered EXTERNAL and logs in by it.
-    Headers are exchanged again, and it may send and receive."""
+    """A client with a user's certificate is offered EXTERNAL and logs in by it. Headers are
+    exchanged again, and it may send and receive."""
     node = target.node()
     peer = secured(target, CERTIFIED)
     peer.header(SASL_ID)
@@ -185,9 +186,9 @@ def test_a_certificate_is_a_login(target: Bench) -> None:
 def test_without_a_certificate_of_a_user_external_leads_nowhere(
     target: Bench, certificate: Certificate | None
 ) -> None:
-    """A client that has shown no certificate, or one of nobody, asks for EXTERNAL. The outcome is a
-    refusal, or open is answered with a close that has an error; no session can be begun. Another
-    connection goes on."""
+    """A client without a certificate, or with one of no user, asks for EXTERNAL. The outcome is a
+    refusal, or open is answered with a close with an error and no session begins; another
+    connection still works."""
     with bystander(target):
         peer = secured(target, certificate)
         external(peer)
@@ -212,8 +213,7 @@ def test_without_a_certificate_of_a_user_external_leads_nowhere(
 
 @case(CLIENT_CERTIFICATE_REQUIRED, needs={"amqp", "tls-fixtures"})
 def test_a_certificate_that_nobody_vouches_for_gets_no_session(target: Bench) -> None:
-    """A client shows a certificate of an authority that the broker does not know. TLS ends, and
-    nothing comes of it."""
+    """A client has a certificate of an unknown authority. TLS ends without SASL mechanisms."""
     with bystander(target):
         peer = secured(target, STRANGER)
         peer.header(SASL_ID)
@@ -231,7 +231,7 @@ def test_a_certificate_that_nobody_vouches_for_gets_no_session(target: Bench) ->
 @case(TLS_SESSION, SASL_EXTERNAL, needs={"amqp", "proton-tls"})
 @pytest.mark.parametrize("how", ["PLAIN", "EXTERNAL"])
 def test_proton_speaks_over_tls(target: Bench, how: str) -> None:
-    """Proton, with its own socket and its own TLS, verifies the broker, logs in by PLAIN or by its
+    """Proton, with its own socket and TLS, verifies the broker, logs in by PLAIN or by its
     certificate, sends, and receives what it sent."""
     node = target.node()
     certificate = CERTIFIED if how == "EXTERNAL" else None
@@ -257,8 +257,8 @@ def test_proton_speaks_over_tls(target: Bench, how: str) -> None:
 
 @case(TLS_SESSION, needs={"amqp", "tls-fixtures"})
 def test_what_was_sent_before_a_half_close_counts(target: Bench) -> None:
-    """A client sends a settled message and ends its direction: close_notify, then FIN. The message
-    is served, and the broker ends the connection."""
+    """A client sends a settled message, close_notify and FIN. The message is delivered, and the
+    broker ends the connection."""
     node = target.node()
     peer = target.amqp(acceptor=ACCEPTOR)
     link = peer.sender(node)

@@ -1,4 +1,4 @@
-"""Transactions (part 4): declare, discharge, and what is posted and retired in between."""
+"""Transactions (part 4): declare, discharge, and the posts and outcomes in between."""
 
 from __future__ import annotations
 
@@ -119,8 +119,8 @@ def waiting(target: Bench, node: Node, count: int) -> list[bytes]:
 @case(DECLARE_ANSWERED, ROLLBACK_SUCCEEDS, needs={"amqp", "amqp-transactions"})
 @over(examples=10, count=st.integers(1, 3), fail=st.booleans())
 def test_a_declare_is_answered_with_an_id(target: Bench, count: int, fail: bool) -> None:
-    """Transactions are declared on one link. Each declare is answered with declared and an id, all
-    different; each of them can be discharged."""
+    """Transactions are declared on one link. Each declare is answered with declared and an id of
+    its own; each can be discharged."""
     peer = target.amqp()
     coordinator = control(target, peer)
     ids = []
@@ -157,9 +157,9 @@ def test_a_declare_is_answered_with_an_id(target: Bench, count: int, fail: bool)
 def test_messages_posted_in_a_transaction_come_with_its_success(
     target: Bench, count: int, fail: bool, settled: bool, besides: bool
 ) -> None:
-    """Messages are posted in a transaction, and perhaps one outside it. The outcome to come is told
-    with the txn-id; nobody can have the messages before the discharge, all can be had after its
-    success, and none after a rollback."""
+    """Messages are posted in a transaction, and perhaps one outside it. The provisional outcome
+    carries the txn-id. The messages cannot be received before the discharge, all can after a
+    commit, none after a rollback."""
     node = target.node()
     peer = target.amqp()
     coordinator, link = control(target, peer), peer.sender(node)
@@ -205,8 +205,8 @@ def test_messages_posted_in_a_transaction_come_with_its_success(
 
 
 def _told(peer: AmqpPeer, link: Link, delivery: int) -> Frame | None:
-    """The first disposition about a delivery that we sent, settled or not; it stays in the
-    inbox."""
+    """Return the first disposition about one of the client's deliveries, settled or not; it stays
+    in the inbox."""
 
     def names(reply: Frame) -> bool:
         if (
@@ -226,7 +226,7 @@ def _told(peer: AmqpPeer, link: Link, delivery: int) -> Frame | None:
 
 
 def holding(target: Bench, node: Node, count: int) -> tuple[AmqpPeer, Link, list[Delivery]]:
-    """A receiver that holds ``count`` messages."""
+    """Return a receiver that holds ``count`` messages."""
     peer = target.amqp()
     link = peer.receiver(node, credit=count)
     got = collect(target, peer, link, count, quiet=0)
@@ -239,9 +239,9 @@ def holding(target: Bench, node: Node, count: int) -> tuple[AmqpPeer, Link, list
 def test_outcomes_in_a_transaction_apply_with_its_success(
     target: Bench, fates: list[bool], fail: bool
 ) -> None:
-    """A receiver accepts some of its messages in a transaction, without settling. After success
-    they are gone; after a rollback they are still the receiver's, which releases them, and all can
-    be had."""
+    """A receiver accepts some of its messages in a transaction, unsettled. After a commit they are
+    gone. After a rollback they are still the receiver's, which releases them, and all can be
+    received."""
     node, sent = target.node(), numbered(len(fates))
     fill(target, node, sent)
     peer, _, got = holding(target, node, len(fates))
@@ -281,8 +281,8 @@ def test_outcomes_in_a_transaction_apply_with_its_success(
 @case(DEFAULT_OUTCOME_ON_ROLLBACK, KEPT_ON_ROLLBACK, needs={"amqp", "amqp-transactions"})
 @over(examples=8, count=st.integers(1, 3))
 def test_settled_outcomes_of_a_rollback_give_way_to_the_default(target: Bench, count: int) -> None:
-    """A receiver accepts messages settled in a transaction that is rolled back. Its source's
-    default-outcome is released: they can be had again."""
+    """A receiver accepts messages settled in a transaction that is rolled back. Its default-outcome
+    is released: they can be received again."""
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
     peer = target.amqp()
@@ -313,8 +313,8 @@ def test_settled_outcomes_of_a_rollback_give_way_to_the_default(target: Bench, c
 @pytest.mark.parametrize("how", ["detach", "end", "close", "eof", "cut"])
 def test_a_transaction_ends_with_its_link(target: Bench, how: str, retire: bool) -> None:
     """A transaction has a post, and perhaps an accepted message, when its control link, session or
-    connection ends without discharge. It is rolled back: the post is not there, and the other
-    message can be had again."""
+    connection ends without discharge. It is rolled back: the post is in no queue, and the other
+    message can be received again."""
     node, other = target.node(), target.node()
     fill(target, node, [b"held"])
     peer, _, got = holding(target, node, 1)
@@ -350,9 +350,9 @@ def test_a_transaction_ends_with_its_link(target: Bench, how: str, retire: bool)
 @case(DISCHARGE_FAILS, DECLARE_FAILS, needs={"amqp", "amqp-transactions"})
 @over(examples=12, kind=st.sampled_from(["never", "discharged", "global"]), fail=st.booleans())
 def test_what_cannot_be_done_is_rejected(target: Bench, kind: str, fail: bool) -> None:
-    """A discharge has an id that was never given out or is discharged already; or a declare asks
-    for a global transaction. The source knows rejected: that is the answer, with an error. What can
-    be done goes on being done."""
+    """A discharge has an unknown id or one that is discharged already; or a declare asks for a
+    global transaction. The answer is rejected, with an error, and a correct declare still
+    succeeds."""
     with bystander(target):
         peer = target.amqp()
         coordinator = control(target, peer)
@@ -395,8 +395,8 @@ def test_what_cannot_be_done_is_rejected(target: Bench, kind: str, fail: bool) -
 
 @case(SETTLED_DECLARE, needs={"amqp", "amqp-transactions"})
 def test_a_settled_declare_ends_the_link(target: Bench) -> None:
-    """A declare is sent settled, so that nobody can be told an id. The coordinator should detach
-    with an error."""
+    """A declare is sent settled, so that no id can be returned. The coordinator should detach with
+    an error."""
     with bystander(target):
         peer = target.amqp()
         coordinator = control(target, peer)
@@ -412,8 +412,8 @@ def test_a_settled_declare_ends_the_link(target: Bench) -> None:
 @case(DISCHARGE_FAILS, RETIRED_ON_COMMIT, needs={"amqp", "amqp-transactions"})
 @over(examples=4, settled=st.booleans())
 def test_an_outcome_in_an_unknown_transaction_does_not_apply(target: Bench, settled: bool) -> None:
-    """A held message is accepted in a transaction nobody declared. The answer is an error; once the
-    client is gone the message can be had again. Another connection goes on."""
+    """A held message is accepted in an unknown transaction. The answer is an error; once the client
+    has closed the message can be received again. Another connection still works."""
     with bystander(target):
         node = target.node()
         fill(target, node, [b"held"])
@@ -435,8 +435,8 @@ def test_an_outcome_in_an_unknown_transaction_does_not_apply(target: Bench, sett
 @case(DISCHARGE_FAILS, POST_INVISIBLE_BEFORE_COMMIT, needs={"amqp", "amqp-transactions"})
 @over(examples=4, settled=st.booleans())
 def test_a_post_in_an_unknown_transaction_is_not_taken(target: Bench, settled: bool) -> None:
-    """A message is posted in a transaction nobody declared. If it is unsettled the answer is an
-    error or a rejection; nobody can have the message. Another connection goes on."""
+    """A message is posted in an unknown transaction. An unsettled one is answered with an error or
+    a rejection; the message is in no queue. Another connection still works."""
     with bystander(target):
         node = target.node()
         peer = target.amqp()
@@ -479,8 +479,8 @@ def _rejected(peer: AmqpPeer, link: Link, delivery: int) -> bool:
 
 @case(DISCHARGE_OF_INCOMPLETE_DELIVERY, needs={"amqp", "amqp-transactions"})
 def test_a_discharge_before_the_last_transfer_ends_the_link(target: Bench) -> None:
-    """A transaction is discharged while the last transfer of a message posted in it is still to
-    come. The control link ends with amqp:transaction:rollback, and nothing of it can be had."""
+    """A transaction is discharged while a message posted in it lacks its last transfer. The control
+    link ends with amqp:transaction:rollback."""
     with bystander(target):
         node = target.node()
         peer = target.amqp()
@@ -511,7 +511,7 @@ def test_a_discharge_before_the_last_transfer_ends_the_link(target: Bench) -> No
 @case(OUTCOME_IN_SECOND_TRANSACTION, needs={"amqp", "amqp-transactions"})
 def test_an_outcome_in_a_second_transaction_ends_the_link(target: Bench) -> None:
     """A message is accepted, unsettled, in one transaction and then in another while the first is
-    live. The control link ends with amqp:transaction:rollback; another connection goes on."""
+    live. The control link ends with amqp:transaction:rollback; another connection still works."""
     with bystander(target):
         node = target.node()
         fill(target, node, [b"held"])
@@ -536,9 +536,8 @@ def test_an_outcome_in_a_second_transaction_ends_the_link(target: Bench) -> None
 
 @case(TRANSACTIONAL_ACQUISITION, needs={"amqp", "amqp-transactions"})
 def test_acquisition_in_a_transaction_is_done_or_refused(target: Bench) -> None:
-    """A flow of a receiver has a txn-id in its properties. A broker that can acquire in
-    transactions sends with that transactional-state; one that cannot ends the link with
-    not-implemented."""
+    """A receiver's flow has a txn-id in its properties. The broker sends with that
+    transactional-state, or ends the link with not-implemented."""
     with bystander(target):
         node = target.node()
         fill(target, node, [b"one"])
@@ -571,9 +570,9 @@ def plain_id(state: dict[str, object]) -> bytes | None:
 
 @case(FAILED_SETTLED_POST, needs={"amqp", "amqp-transactions"})
 def test_a_settled_post_that_fails_dooms_its_transaction(target: Bench) -> None:
-    """A producer without an address posts a message that names none either, settled, in a
-    transaction. The discharge does not succeed, or something has ended before it; the other post of
-    the transaction cannot be had."""
+    """A producer without an address posts a message that has none either, settled, in a
+    transaction. The discharge fails, or something ends before it; the other post of the transaction
+    is in no queue."""
     with bystander(target):
         node = target.node()
         peer = target.amqp()

@@ -1,5 +1,5 @@
-"""Transfers (2.6.14, 2.7.5): what continues a delivery, what settles it, what aborts it, and what
-the agreed modes promise."""
+"""Transfers (2.6.14, 2.7.5): continuing, settling and aborting a delivery, and the agreed settle
+modes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ OTHERS = {
 
 
 def settles(peer: AmqpPeer, link: Link, delivery: int) -> bool:
-    """Whether the broker has settled that delivery of ours."""
+    """True if the broker has settled that delivery of the client's."""
     return link.session.outcomes.get(delivery) is not None
 
 
@@ -92,10 +92,9 @@ def each_field(target: Target) -> Iterable[Mapping[str, Any]]:
 def test_what_names_a_delivery_does_not_change_in_its_midst(
     target: Bench, field: str, repeated: int
 ) -> None:
-    """A message comes in several transfers. Some repeat delivery-id, delivery-tag and
-    message-format of the first, which is fine; then one has another value for one of the three. The
-    broker says that this is an error, and the message is in no queue; another connection goes
-    on."""
+    """A message has several transfers. Some repeat delivery-id, delivery-tag and message-format of
+    the first, which is accepted; then one changes one of the three. The broker answers with an
+    error, and the message is in no queue; another connection still works."""
     with bystander(target):
         node = target.node()
         peer = target.amqp()
@@ -136,9 +135,8 @@ def test_what_names_a_delivery_does_not_change_in_its_midst(
 def test_settled_on_one_transfer_is_settled_for_good(
     target: Bench, flags: list[bool | None]
 ) -> None:
-    """A message comes in one to four transfers, each of which may say that it is settled. If one
-    does the broker takes the message and says nothing of it; if none does, it settles it. The first
-    is unsettled where nothing is said."""
+    """A message has one to four transfers, each with settled true, false or absent. If one is true
+    the broker accepts the message without a disposition; otherwise it settles it."""
     flags = [
         flag if True not in flags[:at] else flag or None for at, flag in enumerate(flags)
     ]  # no going back
@@ -189,8 +187,8 @@ def test_settled_on_one_transfer_is_settled_for_good(
 def test_the_agreed_settle_mode_of_the_sender_is_kept(
     target: Bench, mode: int, sizes: list[int]
 ) -> None:
-    """A receiver asks for messages that are all settled, or all unsettled. Where the broker's
-    attach agrees, one transfer of each delivery at least is settled, or none is."""
+    """A receiver asks for snd-settle-mode settled or unsettled. If the broker's attach agrees, at
+    least one transfer of each delivery is settled, or none is."""
     node = target.node()
     fill(target, node, [bytes(size) for size in sizes])
     peer = target.amqp(max_frame_size=512)
@@ -237,9 +235,8 @@ def test_the_agreed_settle_mode_of_the_sender_is_kept(
 def test_an_aborted_delivery_never_was(
     target: Bench, parts: int, more: bool | None, junk: bytes, settled: bool | None
 ) -> None:
-    """Some transfers of a message came, and the next one is aborted: with octets of its own or
-    none, and whether or not it also says more. The broker says nothing of that delivery. The next
-    message is taken, and it alone is in the queue."""
+    """After some transfers of a message one is aborted: with a payload or none, with more or not.
+    No disposition names that delivery. The next message is accepted, and is alone in the queue."""
     node = target.node()
     peer = target.amqp()
     link = peer.sender(node)
@@ -266,8 +263,8 @@ def test_an_aborted_delivery_never_was(
 
 
 def _carried(delivery: Delivery) -> bytes:
-    """The body of a message; of octets that are none, such as the pieces of an aborted one, the
-    octets."""
+    """Return the body of a message; for a payload that is no message, such as the pieces of an
+    aborted one, the payload."""
     try:
         return bytes(delivery.message.body)
     except Malformed:
@@ -284,9 +281,9 @@ def _carried(delivery: Delivery) -> bytes:
 def test_a_receiver_of_mode_first_settles_at_once(
     target: Bench, count: int, size: int, asked: int | None
 ) -> None:
-    """A producer asks for rcv-settle-mode first, or for none, which means the same. The broker
-    settles each delivery though the producer never says a word of it. Where a receiver asks for
-    first, no transfer of the broker says second."""
+    """A producer asks for rcv-settle-mode first, or for none, which means first. The broker settles
+    each delivery without waiting for the producer. On a receiver's link of mode first no transfer
+    of the broker has second."""
     node = target.node()
     peer = target.amqp(max_frame_size=512)
     link = peer.attach(SENDER, node, rcv_settle_mode=asked)
@@ -306,8 +303,7 @@ def test_a_receiver_of_mode_first_settles_at_once(
 @case(MODE_OF_SETTLED_IGNORED, needs={"amqp", "amqp-multi-transfer"})
 @over(examples=8, parts=st.integers(1, 3))
 def test_the_mode_of_a_settled_transfer_is_ignored(target: Bench, parts: int) -> None:
-    """A settled message says rcv-settle-mode second on a link that was agreed as first. That means
-    nothing: it is taken."""
+    """A settled message has rcv-settle-mode second on a link agreed as first. It is accepted."""
     node = target.node()
     peer = target.amqp()
     link = peer.attach(SENDER, node, rcv_settle_mode=FIRST)
@@ -322,7 +318,7 @@ def test_the_mode_of_a_settled_transfer_is_ignored(target: Bench, parts: int) ->
 
 
 def _told_by_sender(link: Link, delivery: int) -> Match[Frame]:
-    """Matches what the broker says as the sender of that delivery."""
+    """Match a disposition that the broker sends as the sender of that delivery."""
 
     def accepts(reply: Frame) -> bool:
         if (
@@ -346,9 +342,8 @@ def _told_by_sender(link: Link, delivery: int) -> Match[Frame]:
     ),
 )
 def test_what_a_sender_told_stays(target: Bench, first: str, then: list[str]) -> None:
-    """A receiver tells an outcome and leaves it to the broker to settle; the broker does, and tells
-    the outcome too. The receiver then tells others. Nothing that the broker still says of that
-    delivery has another outcome."""
+    """A receiver sends an outcome unsettled, and the broker sends the outcome too. The receiver
+    then sends others. No later disposition of the broker for that delivery has another outcome."""
     node: Node = target.node()
     fill(target, node, [b"decided"])
     peer = target.amqp()

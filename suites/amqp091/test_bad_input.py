@@ -26,7 +26,7 @@ MESSAGE_SIZE_LIMIT = "RABBITMQ-AMQP091-SIZE-01"
 OTHER_CHANNELS_CONTINUE = "AMQP091-CHAN-02"
 
 LIMIT = 100_000
-"""Octets of a body on brokers that can be told how many there may be."""
+"""Bytes of a body, on brokers whose limit can be configured."""
 OF_THE_SERVER: dict[str, Mapping[str, Any]] = {
     "channel.open-ok": {},
     "queue.declare-ok": {"queue": "q", "message-count": 0, "consumer-count": 0},

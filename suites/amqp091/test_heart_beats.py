@@ -115,7 +115,7 @@ def test_any_octet_is_a_sign_of_life(target: Bench, what: str) -> None:
     It is not disconnected for five intervals."""
     interval: Duration = seconds(_interval(target, 2))
     peer = target.amqp091(heartbeat=interval // seconds(1))
-    frame = (  # the beginning of a method, octet by octet
+    frame = (  # the beginning of a method, byte by byte
         b"\x01\x00\x01\x00\x00\x00\x08\x00\x14\x00\x14\x01"
     )
     for step in range(10):

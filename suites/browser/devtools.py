@@ -1,7 +1,7 @@
 """Chromium's developer tools over a pair of pipes: look at a page of ours as a reader would, at any
 width, without a server.
 
-A command is a JSON object that ends with an octet of 0, and so is every answer and event; the
+A command is a JSON object that ends with a zero byte, and so is every answer and event; the
 browser reads them from its file descriptor 3 and writes them to 4 (``--remote-debugging-pipe``).
 Nothing listens on a port.
 """

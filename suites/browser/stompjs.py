@@ -21,7 +21,7 @@ INCOMING_MS, OUTGOING_MS = 500, 1000
 
 
 def open_page(target: Bench, acceptor: str | None = None) -> StompJsPeer:
-    """A page whose client is connected, with heart-beats both ways."""
+    """Return a page whose client is connected, with heartbeats both ways."""
     page = target.stompjs(acceptor=acceptor)
     page.do(
         "connect",
@@ -40,7 +40,7 @@ def open_page(target: Bench, acceptor: str | None = None) -> StompJsPeer:
 
 
 def publish(page: StompJsPeer, to: Destination, receipt: str, **content: object) -> None:
-    """The page sends a message and gets its receipt."""
+    """Send a message from the page and wait for its receipt."""
     page.do(
         "publish", destination=to.name, headers=dict(to.send_headers), receipt=receipt, **content
     )
@@ -49,10 +49,12 @@ def publish(page: StompJsPeer, to: Destination, receipt: str, **content: object)
 
 @case(WEBSOCKET_ACCEPTED, needs={"websocket"})
 def test_a_page_sends_and_receives(target: Bench) -> None:
-    """A page connects, sends text and octets, which reach a plain client; subscribes, gets what a
-    plain client sends, and acknowledges one message of three. After it has left in order, the
-    others are there for somebody else. Messages larger than a frame may be travel too, in several
-    frames."""
+    """A page sends text and bytes, which reach a plain client; it subscribes, gets a plain client's
+    messages, and acknowledges one of three. After it has disconnected, another client gets the
+    others. Messages of several WebSocket frames arrive too.
+
+    One scenario: the life of a page's connection, one requirement.
+    """
     there, back = target.destination(RoutingType.ANYCAST), target.destination(RoutingType.ANYCAST)
     plain = target.stomp()
     page = open_page(target)
@@ -91,8 +93,8 @@ def test_a_page_sends_and_receives(target: Bench) -> None:
 
 @case(WEBSOCKET_ACCEPTED, needs={"websocket", "tls-fixtures"})
 def test_a_page_speaks_over_tls(target: Bench) -> None:
-    """A page connects by wss, sends, subscribes and gets what a plain client sends, a message of
-    several frames too."""
+    """A page connects by wss, sends, subscribes and gets a plain client's messages, one of several
+    frames among them."""
     there, back = target.destination(RoutingType.ANYCAST), target.destination(RoutingType.ANYCAST)
     plain = target.stomp()
     page = open_page(target, "wss")
@@ -119,9 +121,8 @@ def test_a_page_speaks_over_tls(target: Bench) -> None:
     needs={"websocket", "heart-beat", "connection-ttl"},
 )
 def test_an_idle_page_stays_connected_by_heart_beats(target: Bench) -> None:
-    """A page says nothing but its heart-beats for six seconds, more than the TTL that they imply.
-    The server's beats arrive: the client, which would close the connection otherwise, does not, nor
-    does the server. Then a SEND works."""
+    """A page sends nothing but heartbeats for six seconds, longer than the TTL that they imply. The
+    server's heartbeats arrive, and neither side closes the connection. Then a SEND is confirmed."""
     to = target.destination()
     plain = target.stomp()
     plain.subscribe(to)

@@ -1,4 +1,4 @@
-"""Ways through a queue from one protocol to the other."""
+"""Messages through a queue from one protocol to the other."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Queue:
 
 
 def queue(target: Bench) -> Queue:
-    """A queue that nobody has used before."""
+    """Return a queue that has not been used before."""
     name = target.fresh_name()
     return Queue(target.destination(name=name), target.node(name=name))
 
@@ -36,7 +36,7 @@ def send(
     *,
     counted: bool = True,
 ) -> None:
-    """SEND with a receipt, with content-length unless told otherwise."""
+    """SEND with a receipt, with content-length unless ``counted`` is false."""
     length = (("content-length", str(len(body))),) if counted else ()
     own = tuple((headers or {}).items())
     peer.request(
@@ -47,7 +47,7 @@ def send(
 
 
 def post(target: Bench, to: Queue, payload: bytes) -> None:
-    """These octets as an AMQP message, accepted. That they are is a control."""
+    """Send these bytes as an AMQP message; that it is accepted is a control."""
     peer = target.amqp()
     link = peer.sender(to.node)
     granted(target, peer, link)
@@ -66,7 +66,7 @@ def to_amqp(
     *,
     counted: bool = True,
 ) -> Delivery:
-    """What comes out by AMQP when this goes in by STOMP."""
+    """Send a message by STOMP; return its AMQP delivery."""
     through = queue(target)
     peer = target.amqp()
     link = peer.receiver(through.node, credit=1)
@@ -76,7 +76,7 @@ def to_amqp(
 
 
 def to_stomp(target: Bench, payload: bytes, version: str = "1.2") -> Frame:
-    """What comes out by STOMP when this goes in by AMQP."""
+    """Send a message by AMQP; return its STOMP MESSAGE."""
     through = queue(target)
     peer = target.stomp(version)
     peer.subscribe(through.destination)
@@ -85,6 +85,6 @@ def to_stomp(target: Bench, payload: bytes, version: str = "1.2") -> Frame:
 
 
 def message(body: object = b"", **sections: object) -> bytes:
-    """An AMQP message's octets; see
+    """Return the bytes of an AMQP message; see
     :func:`brokerproof.harness.protocols.amqp10.messages.message`."""
     return messages.message(body, **sections)

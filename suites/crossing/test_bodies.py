@@ -1,4 +1,4 @@
-"""Bodies: text is a string and octets are data, whichever way they cross."""
+"""Bodies: text is a string and bytes are data, in either direction."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BODIES = st.one_of(
 
 
 def kind(delivery: Delivery) -> str:
-    """Which sections the body is."""
+    """Return the kinds of the body's sections."""
     names = [name for name, _ in delivery.message.sections]
     return (
         " ".join(name for name in names if name in ("data", "amqp-value", "amqp-sequence"))
@@ -44,8 +44,8 @@ def kind(delivery: Delivery) -> str:
     text=TEXTS,
 )
 def test_text_of_stomp_is_a_string(target: Bench, text: str) -> None:
-    """A body without content-length goes in by STOMP. By AMQP it is an amqp-value, the same text as
-    a string."""
+    """A body without content-length is sent by STOMP. By AMQP it arrives as amqp-value, a string of
+    the same text."""
     delivery = to_amqp(target, text.encode(), counted=False)
     detail = (
         f"{text[:40]!r} without content-length came as {kind(delivery)}, {delivery.message.body!r}"[
@@ -66,7 +66,7 @@ def test_text_of_stomp_is_a_string(target: Bench, text: str) -> None:
     body=BODIES,
 )
 def test_octets_of_stomp_are_data(target: Bench, body: bytes) -> None:
-    """A body with content-length goes in by STOMP. By AMQP it is data, the same octets."""
+    """A body with content-length is sent by STOMP. By AMQP it arrives as data, the same bytes."""
     delivery = to_amqp(target, body)
     detail = (
         f"{body[:40]!r} with content-length came as {kind(delivery)}, {delivery.message.body!r}"[
@@ -87,8 +87,8 @@ def test_octets_of_stomp_are_data(target: Bench, body: bytes) -> None:
     body=st.one_of(TEXTS, BODIES),
 )
 def test_content_length_tells_stomp_1_0_what_it_was(target: Bench, body: str | bytes) -> None:
-    """A string or data goes in by AMQP. By STOMP 1.0 it has the same octets, and a content-length
-    if it was data."""
+    """A string or data is sent by AMQP. By STOMP 1.0 it arrives with the same bytes, and with a
+    content-length if it was data."""
     frame = to_stomp(target, message(body), "1.0")
     octets = body if isinstance(body, bytes) else body.encode()
     target.record_finding(
@@ -114,8 +114,8 @@ def test_content_length_tells_stomp_1_0_what_it_was(target: Bench, body: str | b
 def test_bodies_of_amqp_come_whole(
     target: Bench, spoken: str, body: str | bytes, parts: int
 ) -> None:
-    """A string, or octets in one data section or several, goes in by AMQP. By STOMP it has the same
-    octets."""
+    """A string, or bytes in one data section or several, is sent by AMQP. By STOMP the same bytes
+    arrive."""
     octets = body if isinstance(body, bytes) else body.encode()
     if isinstance(body, bytes) and parts > 1:
         size = -(-len(body) // parts) or 1
@@ -155,8 +155,8 @@ STRANGE: Mapping[str, Any] = {
     kind=st.sampled_from(sorted(STRANGE)),
 )
 def test_a_message_with_any_body_comes(target: Bench, kind: str) -> None:
-    """A list, a map, a number or nothing goes in by AMQP as amqp-value. By STOMP a MESSAGE comes,
-    whatever its body, and the next message behind it."""
+    """A list, map, number or null is sent by AMQP as amqp-value. By STOMP a MESSAGE arrives, and
+    the next message after it."""
     through = queue(target)
     peer = target.stomp()
     peer.subscribe(through.destination)
@@ -182,8 +182,8 @@ def test_a_message_with_any_body_comes(target: Bench, kind: str) -> None:
     kind=st.sampled_from(sorted(UNKNOWN)),
 )
 def test_bodies_that_the_conventions_do_not_know_are_octets(target: Bench, kind: str) -> None:
-    """A number, a boolean or a symbol goes in by AMQP as amqp-value. By STOMP 1.0 it has a
-    content-length, which says that it is octets."""
+    """A number, boolean or symbol is sent by AMQP as amqp-value. By STOMP 1.0 it arrives with a
+    content-length, which marks bytes."""
     frame = to_stomp(target, message(UNKNOWN[kind]), "1.0")
     has = frame.get("content-length")
     target.record_finding(
@@ -196,8 +196,8 @@ def test_bodies_that_the_conventions_do_not_know_are_octets(target: Bench, kind:
 @case(BODY_CONVERSION, CONTENT_LENGTH_MEANS_BYTES, needs={"stomp", "amqp", "crossing"})
 @over(examples=16, body=st.one_of(TEXTS, BODIES))
 def test_a_body_that_crosses_twice_is_as_it_was(target: Bench, body: str | bytes) -> None:
-    """A body goes in by STOMP and out by AMQP; what came goes in by AMQP and out by STOMP. It is
-    what it was."""
+    """A body goes in by STOMP and out by AMQP, then in by AMQP and out by STOMP. It is
+    unchanged."""
     octets = body if isinstance(body, bytes) else body.encode()
     first = to_amqp(target, octets, counted=isinstance(body, bytes))
     frame = to_stomp(target, first.message.bare)
@@ -211,9 +211,8 @@ def test_a_body_that_crosses_twice_is_as_it_was(target: Bench, body: str | bytes
 @case(BARE_MESSAGE, STOMP_HEADERS_KEPT, needs={"stomp", "amqp", "crossing"})
 @over(examples=12, count=st.integers(1, 6), first=st.sampled_from(["stomp", "amqp"]))
 def test_both_protocols_share_a_queue_in_order(target: Bench, count: int, first: str) -> None:
-    """A STOMP producer and an AMQP producer take turns on one queue, and so do a STOMP and an AMQP
-    consumer. Each message comes once, to one of the two, by whatever protocol it came, and none is
-    changed."""
+    """STOMP and AMQP producers take turns on one queue, and an AMQP and a STOMP consumer share it.
+    Each message arrives once, unchanged, in order."""
     through = queue(target)
     stomp = target.stomp()
     sent = []
@@ -251,9 +250,8 @@ def test_both_protocols_share_a_queue_in_order(target: Bench, count: int, first:
     examples=0, always=lambda target: [{"counted": True}, {"counted": False}], counted=st.booleans()
 )
 def test_large_bodies_cross_whole(target: Bench, counted: bool) -> None:
-    """A body larger than any frame goes in by STOMP, with content-length or without, and comes out
-    by AMQP as data or as a string; one as large goes in by AMQP and comes out by STOMP. Both come
-    whole."""
+    """A body larger than any frame is sent by STOMP, with content-length or without, and arrives
+    whole by AMQP as data or a string. One as large is sent by AMQP and arrives whole by STOMP."""
     body = b"".join(b"%07d," % number for number in range(60_000))
     expected: object = body if counted else body.decode()
     delivery = to_amqp(target, body, counted=counted)

@@ -1,4 +1,4 @@
-"""Headers and properties: durability, priority, expiry, ids, and what an application adds."""
+"""Headers and properties: durability, priority, expiry, ids, and application properties."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ PROPERTY = {"correlation-id": "correlation-id", "reply-to": "reply-to", "type": 
 def test_durability_and_priority_go_to_amqp(
     target: Bench, durable: bool | None, priority: int | None
 ) -> None:
-    """A message goes in by STOMP with persistent and priority, or without. By AMQP its header says
-    the same, and where STOMP said nothing it is not durable and has priority 4."""
+    """A message is sent by STOMP with persistent and priority, or without. Its AMQP header has the
+    same values, by default not durable and priority 4."""
     headers = {} if durable is None else {"persistent": str(durable).lower()}
     headers |= {} if priority is None else {"priority": str(priority)}
     received = to_amqp(target, b"x", headers).message.fields("header")
@@ -67,9 +67,8 @@ def test_durability_and_priority_go_to_amqp(
 def test_durability_and_priority_go_to_stomp(
     target: Bench, durable: bool | None, priority: int | None
 ) -> None:
-    """A message goes in by AMQP with durable and priority, or without. By STOMP persistent and
-    priority say the same, if they say anything; where AMQP said nothing they say nothing else than
-    not persistent and 4."""
+    """A message is sent by AMQP with durable and priority, or without. By STOMP persistent and
+    priority have the same values; the defaults, false and 4, may be absent."""
     header = {"durable": durable, "priority": priority}
     frame = to_stomp(
         target,
@@ -93,8 +92,8 @@ def test_durability_and_priority_go_to_stomp(
 @case(HEADER_CONVERSION, needs={"stomp", "amqp", "crossing"})
 @over(examples=8, expires=st.integers(FAR, FAR + 10**12))
 def test_an_instant_of_expiry_crosses(target: Bench, expires: int) -> None:
-    """A message expires at an instant in the far future: expires of STOMP is absolute-expiry-time
-    of AMQP, and the other way round."""
+    """A message expires at an instant in the far future. STOMP's expires and AMQP's
+    absolute-expiry-time have the same value, in either direction."""
     properties = to_amqp(target, b"x", {"expires": str(expires)}).message.fields("properties")
     value = properties.get("absolute-expiry-time")
     target.record_finding(
@@ -118,9 +117,9 @@ def test_an_instant_of_expiry_crosses(target: Bench, expires: int) -> None:
     ttls=st.tuples(st.sampled_from([60_000, 3_600_000]), st.sampled_from([100_000, 10_000_000])),
 )
 def test_a_time_to_live_crosses(target: Bench, ttls: tuple[int, int]) -> None:
-    """Two messages with different ttls go in by AMQP. By STOMP expires is an instant for each, as
-    far apart as the ttls and the messages were. One that goes in by STOMP with such an instant
-    comes by AMQP with a ttl of what is left."""
+    """Two messages with different ttls are sent by AMQP. By STOMP each has an expires, as far apart
+    as the ttls and the sends. One sent by STOMP with such an expires arrives by AMQP with the
+    remaining ttl."""
     sent: list[int] = []
     instants: list[int] = []
     for ttl in ttls:
@@ -157,8 +156,8 @@ def test_a_time_to_live_crosses(target: Bench, ttls: tuple[int, int]) -> None:
     headers=st.fixed_dictionaries({}, optional=dict.fromkeys(PROPERTY, WORDS)),
 )
 def test_known_headers_are_properties_of_amqp(target: Bench, headers: dict[str, str]) -> None:
-    """A message goes in by STOMP with correlation-id, reply-to and type, or some of them. By AMQP
-    correlation-id, reply-to and subject have the same values, and what was not there is not."""
+    """A message is sent by STOMP with correlation-id, reply-to and type, or some of them. By AMQP
+    correlation-id, reply-to and subject have the same values; absent ones stay absent."""
     properties = to_amqp(target, b"x", headers).message.fields("properties")
     for header, name in PROPERTY.items():
         value, expected = properties.get(name), headers.get(header)
@@ -174,9 +173,9 @@ def test_known_headers_are_properties_of_amqp(target: Bench, headers: dict[str, 
     texts=st.fixed_dictionaries({}, optional=dict.fromkeys(PROPERTY, WORDS)),
 )
 def test_known_properties_are_headers_of_stomp(target: Bench, texts: dict[str, str]) -> None:
-    """A message goes in by AMQP with correlation-id, reply-to and subject, or some of them. By
-    STOMP correlation-id, reply-to and type have the same values; reply-to may have the kind of its
-    node before it, as in queue://name."""
+    """A message is sent by AMQP with correlation-id, reply-to and subject, or some of them. By
+    STOMP correlation-id, reply-to and type have the same values; reply-to may have a prefix, as in
+    queue://name."""
     properties = {PROPERTY[header]: text for header, text in texts.items()}
     frame = to_stomp(target, message(b"x", properties=properties))
     for header in PROPERTY:
@@ -200,7 +199,7 @@ def test_known_properties_are_headers_of_stomp(target: Bench, texts: dict[str, s
 def test_headers_of_an_application_are_application_properties(
     target: Bench, headers: dict[str, str]
 ) -> None:
-    """A message goes in by STOMP with headers of the application's own. By AMQP they are
+    """A message is sent by STOMP with headers of the application. By AMQP they are
     application-properties of these names, strings with the same values."""
     have = to_amqp(target, b"x", headers).message.map("application-properties")
     kept = {name: have.get(name) for name in headers}
@@ -227,8 +226,8 @@ VALUES: tuple[tuple[Any, str], ...] = (
     chosen=st.dictionaries(NAMES, st.integers(0, len(VALUES) - 1), max_size=4),
 )
 def test_application_properties_are_headers(target: Bench, chosen: dict[str, int]) -> None:
-    """A message goes in by AMQP with application-properties: texts, numbers, a boolean. By STOMP
-    they are headers of these names, written out."""
+    """A message is sent by AMQP with application-properties: strings, numbers, a boolean. By STOMP
+    they are headers of these names, written as text."""
     properties = {name: VALUES[which][0] for name, which in chosen.items()}
     frame = to_stomp(target, message(b"x", application_properties=properties or None))
     expected = {name: VALUES[which][1] for name, which in chosen.items()}

@@ -1,4 +1,5 @@
-"""Acknowledgement and outcomes: what one protocol does not settle, the other gets, and counts."""
+"""Acknowledgement and outcomes: a message that one protocol does not settle is delivered by the
+other, and counted."""
 
 from __future__ import annotations
 
@@ -44,9 +45,11 @@ MODES = ("auto", "client", "client-individual")
 def test_what_stomp_does_not_acknowledge_amqp_gets(
     target: Bench, mode: str, count: int, acked: list[int], how: str
 ) -> None:
-    """Messages go in by AMQP. A STOMP subscription gets them, acknowledges some (in mode client
-    each ACK covers those before) and goes. An AMQP receiver gets the others, in order, and no
-    other."""
+    """Messages are sent by AMQP. A STOMP subscription gets them, acknowledges some (in mode client
+    cumulatively) and ends. An AMQP receiver gets exactly the others.
+
+    One scenario: the mode of each example selects the requirement on ACK.
+    """
     through = queue(target)
     sent = numbered(count)
     for body in sent:
@@ -96,9 +99,9 @@ def test_what_stomp_does_not_acknowledge_amqp_gets(
     ),
 )
 def test_what_amqp_does_not_accept_stomp_gets(target: Bench, fates: list[str]) -> None:
-    """Messages go in by STOMP. An AMQP receiver accepts, releases or fails them, or keeps some and
-    goes. A STOMP subscription gets all that were not accepted, whole; what failed says that it is
-    redelivered, where STOMP says such things."""
+    """Messages are sent by STOMP. An AMQP receiver accepts, releases or fails them, or keeps some
+    and detaches. A STOMP subscription gets exactly those not accepted, unchanged; failed ones have
+    redelivered:true where the broker has that header."""
     through = queue(target)
     sent = numbered(len(fates))
     producer = target.stomp()
@@ -160,9 +163,8 @@ def test_what_amqp_does_not_accept_stomp_gets(target: Bench, fates: list[str]) -
 def test_deliveries_by_stomp_that_failed_count_by_amqp(
     target: Bench, lost: int, how: CloseHow
 ) -> None:
-    """A message goes to as many STOMP subscriptions one after the other, each of which is lost
-    without acknowledging it. By AMQP it comes whole, and its delivery-count says no more failed
-    attempts than there were."""
+    """A message goes to several STOMP subscriptions one after the other, each lost without an ACK.
+    By AMQP it arrives whole, with a delivery-count no higher than the number of losses."""
     through = queue(target)
     send(target.stomp(), through, b"unlucky", {"own": "header"})
     for _ in range(lost):
@@ -189,8 +191,8 @@ def test_deliveries_by_stomp_that_failed_count_by_amqp(
 @case(STOMP_AUTO_ACK, TERMINAL_STATE_KEPT, needs={"stomp", "amqp", "crossing"})
 @over(examples=12, count=st.integers(1, 5), how=st.sampled_from([CloseHow.EOF, CloseHow.RESET]))
 def test_what_went_out_in_mode_auto_is_gone(target: Bench, count: int, how: CloseHow) -> None:
-    """Messages go in by AMQP and out to a STOMP subscription of mode auto, whose connection is then
-    lost. None comes by AMQP afterwards."""
+    """Messages are sent by AMQP to a STOMP subscription of mode auto, whose connection is then
+    lost. No AMQP receiver gets them."""
     through = queue(target)
     peer = target.stomp()
     peer.subscribe(through.destination, ack="auto")

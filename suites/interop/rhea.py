@@ -37,7 +37,7 @@ TIMEOUTS_INDEPENDENT = "AMQP10-IDLE-02"
 
 
 def sender(peer: RheaPeer, node: Node, *, settled: bool = False) -> str:
-    """The name of a sender of rhea's that has credit."""
+    """Attach a sender of rhea's and wait for its credit; return its name."""
     name = f"to-{node.address}"
     peer.do(
         "sender",
@@ -52,7 +52,7 @@ def sender(peer: RheaPeer, node: Node, *, settled: bool = False) -> str:
 
 
 def receiver(peer: RheaPeer, node: Node, *, credit: int = 0) -> str:
-    """The name of a receiver of rhea's."""
+    """Attach a receiver of rhea's; return its name."""
     name = f"from-{node.address}"
     peer.do(
         "receiver",
@@ -66,7 +66,7 @@ def receiver(peer: RheaPeer, node: Node, *, credit: int = 0) -> str:
 
 
 def octets(body: bytes) -> dict[str, str]:
-    """Octets as they travel to rhea."""
+    """Return bytes as they are sent to rhea."""
     return {"octets": body.hex()}
 
 
@@ -94,8 +94,8 @@ def test_rhea_connects_and_closes(target: Bench) -> None:
 def test_what_rhea_sends_it_gets_again(
     target: Bench, sent: list[dict[str, str] | str | int]
 ) -> None:
-    """rhea sends messages of different kinds, each is accepted, and another rhea gets them, the
-    same and in order, and no more of them than it gave credit for."""
+    """rhea sends messages of different kinds, and each is accepted. Another rhea receives them
+    unchanged and in order, no more than its credit."""
     node = target.node()
     peer, other = target.rhea(), target.rhea()
     to = sender(peer, node)
@@ -128,8 +128,7 @@ def test_what_rhea_sends_it_gets_again(
     frame=st.sampled_from([512, 4096, 65_536]),
 )
 def test_messages_cross_between_rhea_and_a_raw_peer(target: Bench, size: int, frame: int) -> None:
-    """rhea sends octets that a raw peer receives, and receives what that sends, in frames as small
-    as rhea likes."""
+    """rhea and a raw peer exchange bytes in small and large frames. Each gets the same bytes."""
     there, back = target.node(), target.node()
     peer = target.rhea(max_frame_size=frame)
     body = bytes(range(256)) * (size // 256)
@@ -156,15 +155,15 @@ def test_messages_cross_between_rhea_and_a_raw_peer(target: Bench, size: int, fr
 
 
 def peer_message(peer: RheaPeer, link: str) -> dict[str, Any]:
-    """The next message of a receiver. That it comes is a control."""
+    """Return the next message of a receiver; that it arrives is a control."""
     return dict(peer.expect(said("message", link=link)).detail)
 
 
 @case(NO_TRANSFER_WITHOUT_CREDIT, DRAIN_ANSWERED, DRAIN_IS_PROMPT, needs={"amqp"})
 @over(examples=6, count=st.integers(0, 4), credit=st.integers(1, 6))
 def test_rhea_drains(target: Bench, count: int, credit: int) -> None:
-    """rhea gives credit and drains. It gets what is there, as far as the credit reaches, and the
-    rest of its credit back; then nothing comes until it gives credit anew."""
+    """rhea gives credit and drains. It gets the waiting messages, up to its credit, and the rest of
+    the credit back; nothing follows until new credit."""
     node = target.node()
     fill(target, node, numbered(count))
     peer = target.rhea()
@@ -210,8 +209,11 @@ def test_rhea_drains(target: Bench, count: int, credit: int) -> None:
     failed=st.booleans(),
 )
 def test_what_rhea_settles_is_settled(target: Bench, outcome: str, failed: bool) -> None:
-    """rhea settles a message as accepted, released or modified. It is gone, or comes again to
-    another connection with its delivery-count as it should be."""
+    """rhea settles a message as accepted, released or modified. It is gone, or another connection
+    gets it with the right delivery-count.
+
+    One scenario: each example judges the requirements of its outcome.
+    """
     node = target.node()
     fill(target, node, [b"settled"])
     peer = target.rhea()
@@ -258,9 +260,8 @@ def test_what_rhea_settles_is_settled(target: Bench, outcome: str, failed: bool)
 
 @case(TIMEOUT_RESTARTED_BY_FRAMES, TIMEOUTS_INDEPENDENT, needs={"amqp"})
 def test_an_idle_rhea_stays_connected(target: Bench) -> None:
-    """rhea announces an idle time-out of a second and says nothing for six. It keeps its promise to
-    the broker and the broker its own: the connection stands, and a message crosses it
-    afterwards."""
+    """rhea announces an idle time-out of a second and is idle for six. Both sides keep their
+    time-outs: the connection stays, and a message is accepted afterwards."""
     node = target.node()
     peer = target.rhea(idle_time_out=1000)
     to = sender(peer, node)
