@@ -32,10 +32,10 @@ from typing import Any
 
 from recorder_slices import Bench, Slice
 
-from brokerproof.harness.load import summary as telling
-from brokerproof.harness.load.local_drivers import LocalCrew
+from brokerproof.harness.load import summary
+from brokerproof.harness.load.local_drivers import LocalDrivers
 from brokerproof.harness.load.plan import Sizes
-from brokerproof.harness.load.plan_builder import Wishes
+from brokerproof.harness.load.plan_builder import LoadOptions
 from brokerproof.harness.load.protocols import PROTOCOLS
 from brokerproof.harness.load.session import Session
 from brokerproof.harness.model.time import NS_PER_MS
@@ -80,12 +80,12 @@ class Standing(SocketTarget):
         pass
 
 
-def whole(target: Standing, wishes: Wishes, folder: Path, *, record: bool) -> Whole:
+def whole(target: Standing, wishes: LoadOptions, folder: Path, *, record: bool) -> Whole:
     """One load from its beginning to its end."""
     run_folder.create(folder, command=[], seed=wishes.seed, effort="load")
-    session = Session(target, wishes, LocalCrew(), folder, record=record)
-    told = telling.data(session, session.run(None, lambda _: False))
-    if not telling.complete(told):
+    session = Session(target, wishes, LocalDrivers(), folder, record=record)
+    told = summary.data(session, session.run(None, lambda _: False))
+    if not summary.complete(told):
         raise SystemExit(f"a load did not go through, so it measures nothing: {told}")
     each = 1e6 / told["sent"]
     recorder = told["recorder"] or {"cpu_s": 0.0, "after_s": 0.0}
@@ -101,7 +101,7 @@ def measured(
     say: Callable[[str], None],
 ) -> Any:
     """Everything about one protocol."""
-    wishes = Wishes(
+    wishes = LoadOptions(
         protocol=protocol,
         messages=options.messages,
         sizes=Sizes.read(options.size),

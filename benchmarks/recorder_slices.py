@@ -15,8 +15,8 @@ from pathlib import Path
 
 from brokerproof.harness.load import plan_builder
 from brokerproof.harness.load.driver import Driver
-from brokerproof.harness.load.plan_builder import Wishes
-from brokerproof.harness.load.wire_log import Tape
+from brokerproof.harness.load.plan_builder import LoadOptions
+from brokerproof.harness.load.wire_log import WireLog
 from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration
 from brokerproof.harness.targets.sockets import SocketTarget
 from brokerproof.harness.worlds.canary import Canary
@@ -47,11 +47,11 @@ def cpu_s() -> float:
 class Bench:
     """A driver at work on a target that has been started. ``folder`` is for its tape."""
 
-    def __init__(self, target: SocketTarget, wishes: Wishes, folder: Path) -> None:
+    def __init__(self, target: SocketTarget, wishes: LoadOptions, folder: Path) -> None:
         plan = plan_builder.plan(target, replace(wishes, messages=0), f"slices.{wishes.protocol}")
         self._world = RealWorld({}, Canary())
         self._world.moved(plan_builder.terms(target, plan.acceptor, None).endpoints)
-        self._tape = Tape(folder, lambda _: None)
+        self._tape = WireLog(folder, lambda _: None)
         self._driver = Driver(self._world, plan, self._tape, 0)
 
     def pairs(self, count: int, lasts: Duration) -> Iterable[tuple[Slice, Slice]]:

@@ -19,7 +19,7 @@ _SAID = pa.schema([("driver", pa.int64()), ("code", pa.int64())])
 
 
 class SparkCrew:
-    """See :class:`brokerproof.harness.load.conductor.Crew`. Every driver needs a core of the
+    """See :class:`brokerproof.harness.load.conductor.Drivers`. Every driver needs a core of the
     cluster for as long as the load lasts.
 
     ``spark`` is a session on ``master``, if there is one already, ``spare`` how many of its cores
@@ -33,24 +33,24 @@ class SparkCrew:
         self._ending = False
 
     def host(self) -> str:
-        """See :class:`brokerproof.harness.load.conductor.Crew`."""
+        """See :class:`brokerproof.harness.load.conductor.Drivers`."""
         if self._master.startswith("local"):
             return "127.0.0.1"
         return _address_towards(self._master)
 
     def start(self, address: str, token: str, drivers: int) -> None:
-        """See :class:`brokerproof.harness.load.conductor.Crew`."""
+        """See :class:`brokerproof.harness.load.conductor.Drivers`."""
         self._thread = threading.Thread(
             target=self._run, args=(address, token, drivers), name="brokerproof-crew"
         )
         self._thread.start()
 
     def problem(self) -> str:
-        """See :class:`brokerproof.harness.load.conductor.Crew`."""
+        """See :class:`brokerproof.harness.load.conductor.Drivers`."""
         return self._problem
 
     def stop(self) -> None:
-        """See :class:`brokerproof.harness.load.conductor.Crew`."""
+        """See :class:`brokerproof.harness.load.conductor.Drivers`."""
         self._ending = True
         if self._thread is not None:
             self._thread.join()

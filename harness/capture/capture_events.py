@@ -24,7 +24,7 @@ REASONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Telling(event_factory.Telling):
+class CaptureEventFactory(event_factory.EventFactory):
     """What a capture tells besides: what it does not hold, and what people should read."""
 
     vantage: Vantage = Vantage.CAPTURE

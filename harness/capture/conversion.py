@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from brokerproof.harness.capture.capture_events import Telling
+from brokerproof.harness.capture.capture_events import CaptureEventFactory
 from brokerproof.harness.capture.merge import Moment
 from brokerproof.harness.capture.packets import ACK, SYN, Endpoint, Packet, text
 from brokerproof.harness.capture.protocol_decoding import Speaker, speaker
@@ -63,7 +63,7 @@ class _Connection:
     stream: Stream = field(default_factory=Stream)
     client: int = 0
     broker: str = ""
-    telling: Telling = field(init=False)
+    factory: CaptureEventFactory = field(init=False)
     protocol: str = ""
     speaker: Speaker | None = None
     ended: bool = False
@@ -72,7 +72,7 @@ class _Connection:
     _since: dict[int, Instant] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.telling = Telling(self.number)
+        self.factory = CaptureEventFactory(self.number)
 
     def take(self, piece: Piece) -> Iterator[Event]:
         """The events of one piece, as soon as the protocol is known."""
@@ -109,7 +109,7 @@ class _Connection:
                 yield self._unseen(self.began, side, "TLS")
             return
         whole = begun[0] or begun[1] or self.stream.opener is not None
-        self.speaker = speaker(found.protocol, self.telling, begun=whole)
+        self.speaker = speaker(found.protocol, self.factory, begun=whole)
         for side in (0, 1):
             # A side that has said nothing yet, on a connection whose opening was seen, has nothing
             # that went unseen.
@@ -146,7 +146,7 @@ class _Connection:
             )
         else:
             guessed = "; who is the client was told by the ports" if guess else ""
-            yield self.telling.noted(
+            yield self.factory.noted(
                 self.began,
                 f"{remote} and the broker {self.broker}: the capture begins in the middle{guessed}",
             )
@@ -168,7 +168,7 @@ class _Connection:
             yield from self.speaker.missing(at, since, side == self.client, why, size)
 
     def _unseen(self, at: Instant, side: int, why: str) -> Event:
-        return self.telling.unseen(at, side == self.client, self.protocol, why)
+        return self.factory.unseen(at, side == self.client, self.protocol, why)
 
     def _end(self, at: Instant, side: int, how: CloseHow) -> Iterator[Event]:
         if self.ended:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol, TypeAlias
 
 from brokerproof.harness.capture import protocol_detection
-from brokerproof.harness.capture.capture_events import Telling
+from brokerproof.harness.capture.capture_events import CaptureEventFactory
 from brokerproof.harness.capture.protocol_detection import AMQP, AMQP091, CORE, STOMP, WEBSOCKET
 from brokerproof.harness.model.time import Instant
 from brokerproof.harness.protocols.amqp091 import trace_recorder as amqp091_trace_recorder
@@ -65,13 +65,13 @@ class Framed:
     def __init__(
         self,
         protocol: str,
-        telling: Telling,
+        factory: CaptureEventFactory,
         make: Callable[[bool], Reader],
         beginning: protocol_detection.Beginning,
     ) -> None:
-        self._protocol, self._telling, self._make, self._beginning = (
+        self._protocol, self._factory, self._make, self._beginning = (
             protocol,
-            telling,
+            factory,
             make,
             beginning,
         )
@@ -107,15 +107,15 @@ class Framed:
             left -= taken
             yield from filter(None, self._readers[out].feed(at, b""))
         if left or not size:
-            yield self._telling.unseen(since, out, self._protocol, why, left)
+            yield self._factory.unseen(since, out, self._protocol, why, left)
             self._sought[out] = bytearray()
 
 
 class _Stomp:
     """One direction of STOMP. ``shared`` has the version that CONNECTED said, for both."""
 
-    def __init__(self, telling: Telling, out: bool, shared: dict[str, str]) -> None:
-        self._telling, self._out, self._shared = telling, out, shared
+    def __init__(self, factory: CaptureEventFactory, out: bool, shared: dict[str, str]) -> None:
+        self._factory, self._out, self._shared = factory, out, shared
         self._reader = stomp_codec.Reader()
         self._torn = 0
         self._lost = False
@@ -130,18 +130,18 @@ class _Stomp:
                         self._shared["version"] = self._reader.version = (
                             item.get("version") or "1.0"
                         )
-                    yield self._telling.frame(at, self._out, STOMP, command, headers, body, size)
+                    yield self._factory.frame(at, self._out, STOMP, command, headers, body, size)
                 case stomp_codec.Eol(size):
-                    yield self._telling.beat(at, self._out, STOMP, size)
+                    yield self._factory.heartbeat(at, self._out, STOMP, size)
                 case stomp_codec.Unreadable(octets, reason):
-                    yield self._telling.unreadable(at, self._out, octets, reason)
+                    yield self._factory.unreadable(at, self._out, octets, reason)
                     yield None
 
     def _unknown(self, at: Instant, body: bytes) -> Iterator[Event]:
         """Of a body without a stamp nobody knows any more which it is."""
         torn, self._torn = self._torn, 0
         if torn and stamp.read(body[: stamp.LENGTH]) is None:
-            yield self._telling.unseen(at, self._out, STOMP, CUT, torn)
+            yield self._factory.unseen(at, self._out, STOMP, CUT, torn)
 
     def skip(self, size: int) -> int:
         taken = self._reader.skip(size)
@@ -152,12 +152,12 @@ class _Stomp:
 class _Amqp:
     """One direction of AMQP 1.0."""
 
-    def __init__(self, telling: Telling, out: bool) -> None:
-        self._telling, self._out, self._reader = telling, out, amqp10_codec.Reader()
+    def __init__(self, factory: CaptureEventFactory, out: bool) -> None:
+        self._factory, self._out, self._reader = factory, out, amqp10_codec.Reader()
 
     def feed(self, at: Instant, data: bytes) -> Iterator[Event | None]:
         for item in self._reader.feed(data):
-            yield amqp10_trace_recorder.told(self._telling, at, self._out, item)
+            yield amqp10_trace_recorder.event_of(self._factory, at, self._out, item)
             if isinstance(item, amqp10_codec.Unreadable):
                 yield None
 
@@ -168,12 +168,12 @@ class _Amqp:
 class _Amqp091:
     """One direction of AMQP 0-9-1, methods with their contents."""
 
-    def __init__(self, telling: Telling, out: bool) -> None:
-        self._telling, self._out, self._stream = telling, out, amqp091_trace_recorder.Stream()
+    def __init__(self, factory: CaptureEventFactory, out: bool) -> None:
+        self._factory, self._out, self._stream = factory, out, amqp091_trace_recorder.Stream()
 
     def feed(self, at: Instant, data: bytes) -> Iterator[Event | None]:
         for each in self._stream.feed(data):
-            yield amqp091_trace_recorder.told(self._telling, at, self._out, each)
+            yield amqp091_trace_recorder.event_of(self._factory, at, self._out, each)
             if each.name == amqp091_trace_recorder.UNREADABLE:
                 yield None
 
@@ -184,12 +184,12 @@ class _Amqp091:
 class _Core:
     """One direction of CORE. ``magic``: it begins with the letters that a client begins with."""
 
-    def __init__(self, telling: Telling, out: bool, magic: bool) -> None:
-        self._telling, self._out, self._reader = telling, out, core_codec.Reader(magic=magic)
+    def __init__(self, factory: CaptureEventFactory, out: bool, magic: bool) -> None:
+        self._factory, self._out, self._reader = factory, out, core_codec.Reader(magic=magic)
 
     def feed(self, at: Instant, data: bytes) -> Iterator[Event | None]:
         for each in self._reader.feed(data):
-            yield core_trace_recorder.told(self._telling, at, self._out, each)
+            yield core_trace_recorder.event_of(self._factory, at, self._out, each)
             if isinstance(each, core_codec.Unreadable):
                 yield None
 
@@ -201,8 +201,8 @@ class _WebSocket:
     """STOMP or AMQP in the messages of a WebSocket. Frames are masked: behind missing octets
     nothing is found again."""
 
-    def __init__(self, telling: Telling) -> None:
-        self._telling = telling
+    def __init__(self, factory: CaptureEventFactory) -> None:
+        self._factory = factory
         self._heads = {out: bytearray() for out in _SIDES}
         self._readers: dict[bool, websocket_codec.Reader] = {}
         self._first = {out: bytearray() for out in _SIDES}
@@ -227,7 +227,7 @@ class _WebSocket:
 
     def _shaken(self, at: Instant, out: bool, head: str) -> Iterator[Event]:
         line, *fields = head.split("\r\n")
-        yield self._telling.noted(at, f"WebSocket: {line}"[:200])
+        yield self._factory.noted(at, f"WebSocket: {line}"[:200])
         self._readers[out] = websocket_codec.Reader(upgraded=True)
         extended = any(each.lower().startswith("sec-websocket-extensions:") for each in fields)
         if not out and (" 101" not in line or extended):
@@ -236,7 +236,7 @@ class _WebSocket:
 
     def _frame(self, at: Instant, out: bool, item: WsFrame) -> Iterator[Event]:
         if item.op == Op.CLOSE:
-            yield self._telling.noted(
+            yield self._factory.noted(
                 at, f"WebSocket: {'client' if out else 'broker'} says {item.brief()}"
             )
         if item.is_control or not item.payload:
@@ -248,7 +248,7 @@ class _WebSocket:
         first += item.payload
         found = protocol_detection.recognised({int(not out): bytes(first)}, {int(not out): True})
         if found is not None and found.protocol in (STOMP, AMQP, AMQP091):
-            self._inner = speaker(found.protocol, self._telling)
+            self._inner = speaker(found.protocol, self._factory)
             yield from self._inner.feed(at, out, bytes(first))
 
     def missing(
@@ -256,38 +256,38 @@ class _WebSocket:
     ) -> Iterator[Event]:
         if not self._blind[out]:
             self._blind[out] = True
-            yield self._telling.unseen(since, out, WEBSOCKET, why, size)
+            yield self._factory.unseen(since, out, WEBSOCKET, why, size)
 
 
-def speaker(protocol: str, telling: Telling, *, begun: bool = True) -> Speaker:
+def speaker(protocol: str, factory: CaptureEventFactory, *, begun: bool = True) -> Speaker:
     """Who reads ``protocol``; raises ``KeyError`` for one that nobody reads. ``begun``: from its
     beginning."""
     if protocol == WEBSOCKET:
-        return _WebSocket(telling)
+        return _WebSocket(factory)
     if protocol == STOMP:
         # Until CONNECTED nothing is unescaped; a connection that began unseen in all likelihood has
         # escapes.
         shared = {"version": "1.0" if begun else "1.2"}
         return Framed(
-            STOMP, telling, lambda out: _Stomp(telling, out, shared), protocol_detection.stomp_frame
+            STOMP, factory, lambda out: _Stomp(factory, out, shared), protocol_detection.stomp_frame
         )
     magic = {True: begun}  # for the first reader of what the client writes
     makes: dict[str, _Make] = {
         AMQP: (
-            lambda out: _Amqp(telling, out),
+            lambda out: _Amqp(factory, out),
             lambda data, _: protocol_detection.amqp_frame(data),
         ),
         AMQP091: (
-            lambda out: _Amqp091(telling, out),
+            lambda out: _Amqp091(factory, out),
             lambda data, _: protocol_detection.amqp091_frame(data),
         ),
         CORE: (
-            lambda out: _Core(telling, out, magic.pop(out, False)),
+            lambda out: _Core(factory, out, magic.pop(out, False)),
             lambda data, _: protocol_detection.core_packet(data),
         ),
     }
     make, beginning = makes[protocol]
-    return Framed(protocol, telling, make, beginning)
+    return Framed(protocol, factory, make, beginning)
 
 
 _Make: TypeAlias = tuple[Callable[[bool], Reader], protocol_detection.Beginning]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from brokerproof.harness.model.finding import Finding, Measurement
-from brokerproof.harness.protocols.byte_log import WireLog
+from brokerproof.harness.protocols.byte_log import ByteLog
 from brokerproof.harness.trace.events import Event
 
 
@@ -19,7 +19,7 @@ class ExampleRecord:
     findings: list[Finding] = field(default_factory=list)
     measurements: dict[str, Measurement] = field(default_factory=dict)
     """By label. Of several, the one nearest to a bound."""
-    wire: WireLog = field(default_factory=WireLog)
+    wire: ByteLog = field(default_factory=ByteLog)
     failing: list[ExampleRecord] = field(default_factory=list)
     """The records of the examples of a property that violated something."""
     plan: Mapping[str, Any] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from brokerproof.harness.cases.example_record import ExampleRecord
 from brokerproof.harness.catalogue.profiles import Profile
 from brokerproof.harness.model.enums import Clock, RoutingType
 from brokerproof.harness.model.time import Instant
-from brokerproof.harness.protocols.byte_log import Tap
+from brokerproof.harness.protocols.byte_log import LoggedChannel
 from brokerproof.harness.protocols.conversation import (
     ControlFailed,
     Conversation,
@@ -119,7 +119,7 @@ class Peers(Judge):
         try:
             if isinstance(peer, StompPeer):
                 wire.versions[peer.conn] = peer.version
-                channel = Tap(
+                channel = LoggedChannel(
                     self.world, wire, peer.conn, peer.acceptor, peer, certificate, plain=plain
                 )
             else:

@@ -19,7 +19,7 @@ import pika.exceptions
 from brokerproof.harness.clients.callback_events import Said, said
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
-from brokerproof.harness.protocols.amqp091.trace_recorder import PROTOCOL, Tap
+from brokerproof.harness.protocols.amqp091.trace_recorder import PROTOCOL, Amqp091TraceRecorder
 from brokerproof.harness.protocols.conversation import Conversation, Judge, Requirements
 from brokerproof.harness.worlds.world import World
 
@@ -109,12 +109,12 @@ class PikaPeer(Conversation[Said]):
         self.connection: Any = None
         self.channel_of: dict[int, Any] = {}
         """pika's channels by number."""
-        self._tap = Tap(judge, conn)
+        self._recorder = Amqp091TraceRecorder(judge, conn)
 
     # Conversation
 
     def decode(self, at: Instant, data: bytes) -> None:
-        self._tap.received(at, data)
+        self._recorder.on_bytes_received(at, data)
         self.connection.arrived(data)
 
     def channel_closed(self, at: Instant, how: CloseHow) -> None:
@@ -133,7 +133,7 @@ class PikaPeer(Conversation[Said]):
 
     def emit(self, data: bytes) -> None:
         """pika writes."""
-        self._tap.sent(self.world.now(), data)
+        self._recorder.on_bytes_sent(self.world.now(), data)
         self.write(data, as_event=False)
 
     def tell(self, step: str, **detail: Any) -> None:

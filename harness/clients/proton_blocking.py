@@ -22,7 +22,7 @@ from proton.handlers import MessagingHandler, TransactionHandler
 from brokerproof.harness.clients.proton_engine import Arrived, Told, has_tls
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
-from brokerproof.harness.protocols.amqp10.trace_recorder import PROTOCOL, Tap
+from brokerproof.harness.protocols.amqp10.trace_recorder import PROTOCOL, AmqpTraceRecorder
 from brokerproof.harness.protocols.conversation import (
     PATIENCE,
     ControlFailed,
@@ -34,8 +34,8 @@ from brokerproof.harness.protocols.conversation import (
 )
 from brokerproof.harness.trace.events import ConnectionAbandoned, ConnectionOpened
 from brokerproof.harness.worlds.real import RealWorld
-from brokerproof.harness.worlds.socket_close import Ending
-from brokerproof.harness.worlds.thread_bridge import Bell
+from brokerproof.harness.worlds.socket_close import SocketCloseTracker
+from brokerproof.harness.worlds.thread_bridge import ThreadBridge
 from brokerproof.harness.worlds.tls import Certificate, TlsFailed
 from brokerproof.harness.worlds.world import Unreachable
 
@@ -45,7 +45,7 @@ _JOIN_S = 5.0
 _MECHANISMS = {True: "PLAIN", False: "ANONYMOUS"}
 
 
-class _TappedIO(IOHandler):
+class _ObservedIO(IOHandler):
     """Proton's input and output; what passes is told: ``octets`` that arrived, ``sent`` octets,
     ``closed`` how."""
 
@@ -54,18 +54,18 @@ class _TappedIO(IOHandler):
         self._tell = tell
 
     def on_selectable_readable(self, event: Any) -> None:
-        self._tap(event.selectable)
+        self._observe(event.selectable)
         super().on_selectable_readable(event)
 
     def on_selectable_writable(self, event: Any) -> None:
-        self._tap(event.selectable)
+        self._observe(event.selectable)
         super().on_selectable_writable(event)
 
-    def _tap(self, selectable: Any) -> None:
+    def _observe(self, selectable: Any) -> None:
         known = vars(selectable)
         if known.get("_transport") is None or "recv" in known:
             return
-        recv, send, ending = selectable.recv, selectable.send, Ending()
+        recv, send, ending = selectable.recv, selectable.send, SocketCloseTracker()
 
         def tapped_recv(size: int) -> bytes:
             try:
@@ -168,15 +168,15 @@ class BlockingPeer:
         self.connection: Any = None
         """Proton's object."""
         self.ended: CloseHow | None = None
-        self._tap = Tap(judge, conn)
+        self._recorder = AmqpTraceRecorder(judge, conn)
 
     def _told(self, what: str, content: Any) -> None:
         at = self.judge.world.now()
         match what:
             case "octets":
-                self._tap.received(at, content)
+                self._recorder.on_bytes_received(at, content)
             case "sent":
-                self._tap.sent(at, content)
+                self._recorder.on_bytes_sent(at, content)
             case _:
                 self.ended = content
 
@@ -227,7 +227,7 @@ class BlockingPeer:
         scheme, options, tell = _secured(
             self.judge.world, self.acceptor, certificate, options, self._told
         )
-        container = reactor.Container(global_handler=_TappedIO(tell))
+        container = reactor.Container(global_handler=_ObservedIO(tell))
         self.connection = self._ask(
             "connect",
             lambda: utils.BlockingConnection(
@@ -409,7 +409,7 @@ class ContainerPeer(Conversation[Told]):
 
     def __init__(self, judge: Judge, conn: int, acceptor: str) -> None:
         super().__init__(judge, conn, acceptor)
-        self._tap = Tap(judge, conn)
+        self._recorder = AmqpTraceRecorder(judge, conn)
         self._ears: _Ears | None = None
 
     def connect(
@@ -443,16 +443,18 @@ class ContainerPeer(Conversation[Told]):
             self.do(lambda container, connection: container.stop())
             thread.join(_JOIN_S)
 
-        bell = Bell(self.world, self._hear, end_thread)
+        bridge = ThreadBridge(self.world, self._hear, end_thread)
 
-        scheme, options, tell = _secured(self.world, self.acceptor, certificate, options, bell.tell)
+        scheme, options, tell = _secured(
+            self.world, self.acceptor, certificate, options, bridge.post
+        )
 
         def dial(container: Any) -> Any:
             ready.set()
             return container.connect(f"{scheme}://{host}:{port}", reconnect=False, **options)
 
-        ears = self._ears = _Ears(dial, bell.tell)
-        container = reactor.Container(ears, global_handler=_TappedIO(tell))
+        ears = self._ears = _Ears(dial, bridge.post)
+        container = reactor.Container(ears, global_handler=_ObservedIO(tell))
         thread = threading.Thread(target=container.run, name=f"proton-{self.conn}", daemon=True)
         thread.start()
         self.expect(
@@ -561,10 +563,10 @@ class ContainerPeer(Conversation[Told]):
         match what:
             case "octets":
                 self.heard_at = at
-                self._tap.received(at, content)
+                self._recorder.on_bytes_received(at, content)
             case "sent":
                 self.spoke_at = at
-                self._tap.sent(at, content)
+                self._recorder.on_bytes_sent(at, content)
             case "closed":
                 if self.ended is None:
                     self.channel_closed(at, content)

@@ -18,7 +18,7 @@ import proton
 
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant
-from brokerproof.harness.protocols.amqp10.trace_recorder import PROTOCOL, Tap
+from brokerproof.harness.protocols.amqp10.trace_recorder import PROTOCOL, AmqpTraceRecorder
 from brokerproof.harness.protocols.conversation import (
     PATIENCE,
     ControlFailed,
@@ -135,7 +135,7 @@ class ProtonPeer(Conversation[Told]):
         """Deliveries in the order in which they were sent."""
         self._collector = proton.Collector()
         self.connection.collect(self._collector)
-        self._tap = Tap(judge, conn)
+        self._recorder = AmqpTraceRecorder(judge, conn)
         self._left = False
         self._next_tick: Instant | None = None
         self._tags = 0
@@ -143,7 +143,7 @@ class ProtonPeer(Conversation[Told]):
     # Conversation
 
     def decode(self, at: Instant, data: bytes) -> None:
-        self._tap.received(at, data)
+        self._recorder.on_bytes_received(at, data)
         while data:
             capacity = self._capacity()
             if capacity <= 0:
@@ -215,7 +215,7 @@ class ProtonPeer(Conversation[Told]):
             if pending <= 0:
                 break
             data = bytes(self.transport.peek(pending))
-            self._tap.sent(now, data)
+            self._recorder.on_bytes_sent(now, data)
             self.write(data, as_event=False)
             self.transport.pop(len(data))
         self._collect(now)

@@ -33,7 +33,7 @@ from brokerproof.harness.targets.cache import cache_folder, once
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.trace.events import ConnectionOpened, Noted
 from brokerproof.harness.worlds.real import RealWorld
-from brokerproof.harness.worlds.thread_bridge import Bell
+from brokerproof.harness.worlds.thread_bridge import ThreadBridge
 
 VERSION = "3.0.5"
 """The release of rhea that is driven."""
@@ -84,7 +84,7 @@ class RheaPeer(Conversation[Said]):
                 env=environment,
                 text=True,
             )
-            self._bell = Bell(self.world, self._told, self._close)
+            self._bridge = ThreadBridge(self.world, self._told, self._close)
             self._listening = threading.Thread(
                 target=self._listen, name=f"rhea-{conn}", daemon=True
             )
@@ -139,8 +139,8 @@ class RheaPeer(Conversation[Said]):
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self._bell.tell("said", line)
-        self._bell.tell("ended", None)
+            self._bridge.post("said", line)
+        self._bridge.post("ended", None)
 
     def _told(self, what: str, at: Instant, content: Any) -> None:
         if what == "ended":

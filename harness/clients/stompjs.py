@@ -34,7 +34,7 @@ from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.local_process import NativeProcess
 from brokerproof.harness.trace.events import ConnectionOpened, Noted
 from brokerproof.harness.worlds.real import RealWorld
-from brokerproof.harness.worlds.thread_bridge import Bell
+from brokerproof.harness.worlds.thread_bridge import ThreadBridge
 
 VERSION = "7.5.0"
 """The release of @stomp/stompjs that is driven."""
@@ -79,8 +79,8 @@ class StompJsPeer(Conversation[Said]):
             prefix="brokerproof-chromium-", ignore_cleanup_errors=True
         )
         self._to_do: queue.Queue[dict[str, Any]] = queue.Queue()
-        self._bell = Bell(self.world, self._told, self._close)
-        self._server = _Server(library.read_bytes(), self._bell, self._to_do)
+        self._bridge = ThreadBridge(self.world, self._told, self._close)
+        self._server = _Server(library.read_bytes(), self._bridge, self._to_do)
         profile = Path(self._folder.name)
         console = profile / "console.log"
         believed = (
@@ -149,7 +149,9 @@ class StompJsPeer(Conversation[Said]):
 class _Server:
     """Serves the page and its library on a free port of this machine, from threads of its own."""
 
-    def __init__(self, library: bytes, bell: Bell, to_do: queue.Queue[dict[str, Any]]) -> None:
+    def __init__(
+        self, library: bytes, bridge: ThreadBridge, to_do: queue.Queue[dict[str, Any]]
+    ) -> None:
         page = files("brokerproof.harness.clients").joinpath("stompjs_page.html").read_bytes()
         contents = {"/": (page, "text/html"), "/stomp.umd.js": (library, "text/javascript")}
         ending = self._ending = threading.Event()
@@ -168,7 +170,7 @@ class _Server:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 if self.path == "/said" and not ending.is_set():
-                    bell.tell("said", json.loads(body))
+                    bridge.post("said", json.loads(body))
                 self._answer(b"{}", "application/json")
 
             def _answer(self, body: bytes, kind: str) -> None:

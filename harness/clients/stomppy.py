@@ -38,8 +38,8 @@ from brokerproof.harness.model.time import NS_PER_S, Instant
 from brokerproof.harness.protocols.conversation import ControlFailed, Judge
 from brokerproof.harness.protocols.stomp.codec import Frame, HeadersLike, header_list
 from brokerproof.harness.worlds.real import RealWorld
-from brokerproof.harness.worlds.socket_close import Ending
-from brokerproof.harness.worlds.thread_bridge import Bell
+from brokerproof.harness.worlds.socket_close import SocketCloseTracker
+from brokerproof.harness.worlds.thread_bridge import ThreadBridge
 from brokerproof.harness.worlds.world import Unreachable
 
 _READ = 16384
@@ -263,7 +263,7 @@ class _SocketTransport(stomp.transport.Transport):  # type: ignore[misc]
     def __init__(self, address: tuple[str, int], vhost: str | None, tell: Tell) -> None:
         super().__init__([address], reconnect_attempts_max=1, vhost=vhost, auto_decode=False)
         self._address, self._tell, self._ended = address, tell, False
-        self._ending = Ending()
+        self._ending = SocketCloseTracker()
 
     def attempt_connection(self) -> None:
         try:
@@ -367,16 +367,16 @@ def over_sockets(
             if thread is not None:
                 thread.join(_JOIN_S)
 
-    bell = Bell(peer.world, peer.told, end_threads)
+    bridge = ThreadBridge(peer.world, peer.told, end_threads)
     host, port = peer.world.endpoint(acceptor)
     peer.remote = f"{host}:{port}"
-    transport = _SocketTransport((host, port), vhost, bell.tell)
+    transport = _SocketTransport((host, port), vhost, bridge.post)
     tls = peer.world.tls(acceptor)
     if tls is not None:
         authority = None if tls.authority is None else str(tls.authority)
         own = None if tls.own is None else str(tls.own)
         transport.set_ssl([(host, port)], ca_certs=authority, cert_file=own, verify=tls.verify)
-    connection = _connection(version, transport, heart_beat, bell.tell)
+    connection = _connection(version, transport, heart_beat, bridge.post)
     peer.connection = connection
     peer.unsendable = _UNSENDABLE
     return peer

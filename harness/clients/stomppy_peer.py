@@ -25,7 +25,7 @@ from brokerproof.harness.protocols.conversation import (
 from brokerproof.harness.protocols.stomp import codec
 from brokerproof.harness.protocols.stomp.codec import Frame, HeadersLike, header_list
 from brokerproof.harness.protocols.stomp.raw_peer import CONNECTED, MESSAGE, Destination, frame
-from brokerproof.harness.protocols.stomp.trace_recorder import StompReading
+from brokerproof.harness.protocols.stomp.trace_recorder import StompConversation
 from brokerproof.harness.trace.events import (
     RECORDED_OCTETS,
     ConnectionAbandoned,
@@ -42,7 +42,7 @@ Tell: TypeAlias = Callable[[str, Any], None]
 ``left`` how, ``note``."""
 
 
-class StompPyPeer(StompReading):
+class StompPyPeer(StompConversation):
     """One connection of stomp.py that asks for ``version``; :attr:`connection` is the client's own
     object."""
 
@@ -77,7 +77,7 @@ class StompPyPeer(StompReading):
                 )
                 self.leave()
 
-    def came(self, item: Frame) -> None:
+    def on_frame(self, item: Frame) -> None:
         self._unheard.append(item)
 
     def channel_closed(self, at: Instant, how: CloseHow) -> None:

@@ -20,11 +20,11 @@ from rich.console import Console
 
 from brokerproof.harness.commands import errors
 from brokerproof.harness.commands.load_options import lasting, load_options, socket_target, wishes
-from brokerproof.harness.load import summary as telling
-from brokerproof.harness.load.conductor import Crew, LoadFailed, Outcome, Progress
-from brokerproof.harness.load.local_drivers import LocalCrew
+from brokerproof.harness.load import summary
+from brokerproof.harness.load.conductor import Drivers, LoadFailed, LoadOutcome, Progress
+from brokerproof.harness.load.local_drivers import LocalDrivers
 from brokerproof.harness.load.plan import BadPlan, octets
-from brokerproof.harness.load.recovery import tapes
+from brokerproof.harness.load.recovery import wire_logs
 from brokerproof.harness.load.session import BACKLOG, Session
 from brokerproof.harness.model.time import NS_PER_S, Instant
 from brokerproof.harness.results import records, run_folder
@@ -73,13 +73,13 @@ def load(lasts: str | None, record: bool, backlog: str, as_json: bool, **options
     begin(folder, wished.seed)
     line = _Lines(console)
     outcome = in_one_sentence(lambda: session.run(time, line.watch), folder)
-    told = telling.data(session, outcome)
-    code = 0 if telling.complete(told) else 2
+    told = summary.data(session, outcome)
+    code = 0 if summary.complete(told) else 2
     keep(session, outcome, told, code)
     if as_json:
         click.echo(json.dumps({"run": str(folder), **told}, ensure_ascii=False))
     else:
-        console.print(telling.table(target.identity.name, told))
+        console.print(summary.table(target.identity.name, told))
         click.echo(str(folder))
     return code
 
@@ -100,14 +100,14 @@ def begin(folder: Path, seed: int) -> None:
         raise errors.Usage(str(problem)) from None
 
 
-def keep(session: Session, outcome: Outcome, told: dict[str, Any], code: int) -> None:
+def keep(session: Session, outcome: LoadOutcome, told: dict[str, Any], code: int) -> None:
     """Writes what came of it."""
     plan = dataclasses.asdict(session.wishes)
-    telling.keep(session, outcome, told, plan)
+    summary.keep(session, outcome, told, plan)
     run_folder.finish(session.folder, records.read(session.folder), code, [])
 
 
-def in_one_sentence(run: Callable[[], Outcome], folder: Path) -> Outcome:
+def in_one_sentence(run: Callable[[], LoadOutcome], folder: Path) -> LoadOutcome:
     """Calls ``run`` and turns what can go wrong into the exit codes of the command. ``folder`` is
     the run's."""
     try:
@@ -131,7 +131,7 @@ def _recorded(folder: Path) -> str:
 
 def _left(folder: Path, before: str = "") -> str:
     """What can be done about tapes that lie there; nothing where none does."""
-    there = tapes(folder)
+    there = wire_logs(folder)
     return (
         f"{before}brokerproof recover {shlex.quote(str(folder))} saves what was recorded"
         if there
@@ -139,13 +139,13 @@ def _left(folder: Path, before: str = "") -> str:
     )
 
 
-def crew(master: str | None) -> Crew:
+def crew(master: str | None) -> Drivers:
     """Who drives. Raises :class:`failing.Usage` for a master that nobody knows."""
     if master is None:
-        return LocalCrew()
+        return LocalDrivers()
     for each in entry_points(group=CREWS):
         if each.name == "spark":
-            found: Crew = each.load()(master)
+            found: Drivers = each.load()(master)
             return found
     raise errors.Usage(
         "--master needs the part of brokerproof that knows Spark, and it is not installed"

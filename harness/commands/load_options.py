@@ -11,7 +11,7 @@ import click
 
 from brokerproof.harness.commands import errors
 from brokerproof.harness.load.plan import BadPlan, Fault, Sizes, duration
-from brokerproof.harness.load.plan_builder import PROTOCOL, Wishes
+from brokerproof.harness.load.plan_builder import PROTOCOL, LoadOptions
 from brokerproof.harness.load.protocols import PROTOCOLS
 from brokerproof.harness.model.time import Duration
 from brokerproof.harness.targets import target_file
@@ -118,11 +118,11 @@ def load_options(command: F) -> F:
     return command
 
 
-def wishes(options: dict[str, Any]) -> Wishes:
+def wishes(options: dict[str, Any]) -> LoadOptions:
     """What the options ask for. Raises :class:`failing.Usage`."""
     seed = options["seed"]
     try:
-        return Wishes(
+        return LoadOptions(
             options["protocol"],
             options["producers"],
             options["consumers"],

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from brokerproof.harness.commands import errors
-from brokerproof.harness.load.recovery import NotRecovered, recover, tapes
+from brokerproof.harness.load.recovery import NotRecovered, recover, wire_logs
 from brokerproof.harness.results import run_folder
 
 
@@ -23,7 +23,7 @@ def recover_(run: Path, as_json: bool) -> int:
     except run_folder.BadRunFolder as problem:
         raise errors.Usage(str(problem)) from None
     try:
-        found = [recover(run, each) for each in tapes(run)]
+        found = [recover(run, each) for each in wire_logs(run)]
     except NotRecovered as problem:
         raise errors.SetUp(str(problem)) from None
     if as_json:

@@ -16,15 +16,15 @@ from typing import Any
 from brokerproof.harness.counterexamples.player import PATIENCE_S, Came, Frames, Part, Ref, Secret
 from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration, Instant
 from brokerproof.harness.protocols.byte_log import (
-    Ended,
+    ByteLog,
+    ClosedByBroker,
+    ClosedByUs,
     Expectation,
-    Left,
     Opened,
     Received,
     Sent,
     Step,
     Violation,
-    WireLog,
     remaining,
 )
 
@@ -61,7 +61,7 @@ class Composed:
 
 
 def compose(
-    log: WireLog, violation: Violation, login: str | None, passcode: str | None, *, virtual: bool
+    log: ByteLog, violation: Violation, login: str | None, passcode: str | None, *, virtual: bool
 ) -> Composed:
     """The conversation up to ``violation``. The login and the passcode are taken out."""
     steps = log.steps[: violation.steps]
@@ -79,7 +79,7 @@ def compose(
                 lines.append(_arrival(step, len(came[step.conn]), frame))
                 last = step.at
             continue
-        if isinstance(step, Ended):
+        if isinstance(step, ClosedByBroker):
             lines.append(Line(step.at, "ends", step.conn, {"how": step.how.value}))
             last = step.at
             continue
@@ -92,7 +92,7 @@ def compose(
             case Sent():
                 parts = tuple(part for each in secret[position] for part in _with_ids(each, ids))
                 lines.append(Line(step.at, "send", step.conn, parts=parts))
-            case Left():
+            case ClosedByUs():
                 lines.append(Line(step.at, "leave", step.conn, {"how": step.how.value}))
     expected = _expected(violation, came)
     _give_time(lines, expected)
@@ -105,7 +105,7 @@ def compose(
         lines,
         expected,
         came,
-        [each.conn for each in steps if isinstance(each, Ended)],
+        [each.conn for each in steps if isinstance(each, ClosedByBroker)],
         mark,
         acceptors,
     )

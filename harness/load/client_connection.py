@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from brokerproof.harness.load.latencies import Latencies
 from brokerproof.harness.load.plan import STAMP_OCTETS, Consumer, Plan, Producer
 from brokerproof.harness.load.protocols import NUMBERS
-from brokerproof.harness.load.wire_log import Tape
+from brokerproof.harness.load.wire_log import WireLog
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import Duration, Instant
 from brokerproof.harness.trace.events import (
@@ -34,7 +34,7 @@ UNSENT = 256 * 1024
 
 
 @dataclass
-class Tally:
+class Counters:
     """What happened so far. ``left``: connections that ended without us. Instants are of the clock
     in which bodies tell when they were sent; 0: never."""
 
@@ -57,7 +57,7 @@ class Tally:
 
 
 @dataclass
-class Sender:
+class ProducerState:
     """A producer at work: it goes on where it was when its connection is another one. ``waiting``:
     without confirmation."""
 
@@ -68,15 +68,15 @@ class Sender:
 
 
 @dataclass
-class Host:
+class DriverContext:
     """What a driver has for its lines."""
 
     world: RealWorld
     plan: Plan
-    tape: Tape | None
+    tape: WireLog | None
     dice: random.Random
     filler: bytes
-    tally: Tally = field(default_factory=Tally)
+    tally: Counters = field(default_factory=Counters)
     offset: Duration = 0
     """By how much the clock in which bodies tell when they were sent is ahead of ours."""
     producing: bool = False
@@ -97,12 +97,16 @@ class Host:
         )
 
 
-class Line:
+class ClientConnection:
     """One connection. ``number`` is that of the plan; ``conn`` is another one for each connection
     that is made."""
 
     def __init__(
-        self, host: Host, number: int, senders: list[Sender], consumers: list[Consumer]
+        self,
+        host: DriverContext,
+        number: int,
+        senders: list[ProducerState],
+        consumers: list[Consumer],
     ) -> None:
         self.host, self.number, self.senders, self.consumers = host, number, senders, consumers
         self._number = NUMBERS[self.protocol]
@@ -131,7 +135,7 @@ class Line:
         """Octets came."""
         raise NotImplementedError
 
-    def post(self, sender: Sender, count: int, now: Instant) -> int:
+    def post(self, sender: ProducerState, count: int, now: Instant) -> int:
         """Write up to ``count`` messages; returns how many there was room for."""
         raise NotImplementedError
 

@@ -29,7 +29,7 @@ class Exchange(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ClockSample:
     """Theirs is ours plus ``offset``, give or take ``uncertainty``; ``at`` is when, by our
     clock."""
 
@@ -38,7 +38,7 @@ class Reading:
     uncertainty: Duration
 
     @classmethod
-    def of(cls, exchanges: Sequence[Exchange]) -> Reading:
+    def of(cls, exchanges: Sequence[Exchange]) -> ClockSample:
         """What the quickest exchange says."""
         best = min(exchanges, key=lambda each: each.answered - each.asked)
         rtt = best.answered - best.asked

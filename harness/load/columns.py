@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from brokerproof.harness.load.wire_log import RECORDED_OCTETS, SENT, Stretch
+from brokerproof.harness.load.wire_log import RECORDED_OCTETS, SENT, LogSlice
 from brokerproof.harness.trace.columns import SCHEMA
 
 Ints = npt.NDArray[np.int64]
@@ -46,7 +46,7 @@ class Rows:
     octets: pa.Array
 
     @classmethod
-    def of(cls, stretch: Stretch) -> Rows:
+    def of(cls, stretch: LogSlice) -> Rows:
         """The rows of a stretch."""
         heads = np.concatenate([each.heads for each in stretch.blocks])
         at, conn, direction, count = (heads[:, column] for column in range(heads.shape[1]))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from brokerproof.harness.load import clocks
-from brokerproof.harness.load.control_channel import Door, Wire
+from brokerproof.harness.load.control_channel import ControlConnection, ControlListener
 from brokerproof.harness.load.latencies import Latencies
 from brokerproof.harness.load.plan import Plan
 from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration, Instant
@@ -46,7 +46,7 @@ class LoadFailed(Exception):
     """The load could not begin, or a driver went: one sentence."""
 
 
-class Crew(Protocol):
+class Drivers(Protocol):
     """Who drives: processes of this machine, or tasks of a cluster."""
 
     def host(self) -> str:
@@ -86,7 +86,7 @@ class Progress:
 
 
 @dataclass
-class Outcome:
+class LoadOutcome:
     """A load that has ended. ``start_cpu_s`` is the drivers' processor time until they were
     connected, ``cpu_s`` from then on; ``scribes`` is what each scribe said. Instants are those of
     our clock."""
@@ -108,7 +108,7 @@ class _Seat:
     """One driver, as it is known here."""
 
     number: int
-    wire: Wire
+    wire: ControlConnection
     host: str = ""
     same: bool = False
     before: Mapping[str, Any] | None = None
@@ -122,17 +122,17 @@ class _Seat:
 class Conductor:
     """One load from its first driver to the last. A context manager: it ends what it began."""
 
-    def __init__(self, parts: Sequence[Plan], terms: Terms, crew: Crew) -> None:
+    def __init__(self, parts: Sequence[Plan], terms: Terms, crew: Drivers) -> None:
         self.world = RealWorld({}, Canary())
         self._parts, self._terms, self._crew = parts, terms, crew
         self._seats: list[_Seat] = []
         self._token = secrets.token_hex(16)
-        self._door: Door | None = None
+        self._door: ControlListener | None = None
         self.progress = Progress(0)
 
     def __enter__(self) -> Conductor:
         host = self._crew.host()
-        self._door = Door(self.world, host, self._came)
+        self._door = ControlListener(self.world, host, self._came)
         self._crew.start(f"{host}:{self._door.port}", self._token, len(self._parts))
         return self
 
@@ -208,7 +208,7 @@ class Conductor:
 
         self._wait(settled, self.world.now() + 10**6 * NS_PER_S, every=NS_PER_S // 4)
 
-    def end(self, watch: Callable[[Progress], bool]) -> Outcome:
+    def end(self, watch: Callable[[Progress], bool]) -> LoadOutcome:
         """Everybody says goodbye, has segments made of its tape, and tells what came of it. Raises
         :class:`LoadFailed`."""
         for seat in self._seats:
@@ -226,7 +226,7 @@ class Conductor:
         for each in results:
             delivery.add(each["delivery"]["cells"], each["delivery"]["worst"])
             confirmation.add(each["confirmation"]["cells"], each["confirmation"]["worst"])
-        return Outcome(
+        return LoadOutcome(
             self.progress,
             max(each["sent_until"] for each in results),
             max(each["received_until"] for each in results),
@@ -278,7 +278,7 @@ class Conductor:
                     or f"driver {pending[0].number} on {pending[0].host} went away"
                 )
 
-        wire = Wire(self.world, connection, heard, gone)
+        wire = ControlConnection(self.world, connection, heard, gone)
 
     def _give_part(self, seat: _Seat) -> None:
         record = self._terms.record

@@ -14,7 +14,7 @@ from brokerproof.harness.worlds.real import RealWorld
 _READ = 1 << 16
 
 
-class Wire:
+class ControlConnection:
     """One end. ``heard`` is called with each message, ``gone`` once when the other end went."""
 
     def __init__(
@@ -69,7 +69,7 @@ class Wire:
             self._gone()
 
 
-class Door:
+class ControlListener:
     """Where drivers come in. ``host`` is the address that they reach us by."""
 
     def __init__(self, world: RealWorld, host: str, came: Callable[[socket.socket], None]) -> None:

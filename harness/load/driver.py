@@ -7,9 +7,13 @@ import string
 from typing import Any
 
 from brokerproof.harness.load import protocols
-from brokerproof.harness.load.client_connection import Host, Line, Sender
+from brokerproof.harness.load.client_connection import (
+    ClientConnection,
+    DriverContext,
+    ProducerState,
+)
 from brokerproof.harness.load.plan import Fault, Plan
-from brokerproof.harness.load.wire_log import Tape
+from brokerproof.harness.load.wire_log import WireLog
 from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration, Instant
 from brokerproof.harness.worlds.real import RealWorld
 from brokerproof.harness.worlds.world import Unreachable
@@ -28,16 +32,16 @@ class Driver:
     numbers. ``offset`` is by how much the conductor's clock is ahead of ours."""
 
     def __init__(
-        self, world: RealWorld, plan: Plan, tape: Tape | None, first: int, offset: Duration = 0
+        self, world: RealWorld, plan: Plan, tape: WireLog | None, first: int, offset: Duration = 0
     ) -> None:
         self.world, self.plan = world, plan
         letters = (string.ascii_lowercase * (plan.sizes.high // 26 + 1)).encode()
-        self.host = Host(
+        self.host = DriverContext(
             world, plan, tape, random.Random(plan.seed), letters, offset=offset, conns=first
         )
-        self._senders = {each.number: Sender(each) for each in plan.producers}
+        self._senders = {each.number: ProducerState(each) for each in plan.producers}
         make = protocols.line(plan.protocol)
-        self.lines: list[Line] = []
+        self.lines: list[ClientConnection] = []
         for number in range(plan.lines):
             senders = [each for each in self._senders.values() if each.about.line == number]
             consumers = [each for each in plan.consumers if each.line == number]
@@ -165,7 +169,7 @@ class Driver:
             each.pump(now)
         self.world.at(max(due + tick, now), lambda: self._ticking(max(due + tick, now), tick))
 
-    def _hand_over(self, tape: Tape) -> None:
+    def _hand_over(self, tape: WireLog) -> None:
         if self._ended:
             return
         tape.hand_over()
@@ -183,7 +187,7 @@ class Driver:
                 each.beat(now)
         self.world.at(now + AGAIN, self._tend)
 
-    def _reopen(self, line: Line) -> None:
+    def _reopen(self, line: ClientConnection) -> None:
         try:
             line.open()
         except Unreachable as problem:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 
-class LocalCrew:
+class LocalDrivers:
     """One process for each driver, in a session of its own: who interrupts us interrupts nobody
     else."""
 
@@ -14,11 +14,11 @@ class LocalCrew:
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def host(self) -> str:
-        """See :class:`brokerproof.harness.load.conductor.Crew`."""
+        """See :class:`brokerproof.harness.load.conductor.Drivers`."""
         return "127.0.0.1"
 
     def start(self, address: str, token: str, drivers: int) -> None:
-        """See :class:`brokerproof.harness.load.conductor.Crew`."""
+        """See :class:`brokerproof.harness.load.conductor.Drivers`."""
         command = [sys.executable, "-m", "brokerproof.harness.load.worker", address, token]
         self._processes = [
             subprocess.Popen(
@@ -28,13 +28,13 @@ class LocalCrew:
         ]
 
     def problem(self) -> str:
-        """See :class:`brokerproof.harness.load.conductor.Crew`."""
+        """See :class:`brokerproof.harness.load.conductor.Drivers`."""
         codes = [each.poll() for each in self._processes]
         failed = [code for code in codes if code not in (None, 0, 3)]  # with 3 it says why itself
         return f"a driver ended with exit code {failed[0]}" if failed else ""
 
     def stop(self) -> None:
-        """See :class:`brokerproof.harness.load.conductor.Crew`."""
+        """See :class:`brokerproof.harness.load.conductor.Drivers`."""
         for each in self._processes:
             try:
                 each.wait(30)

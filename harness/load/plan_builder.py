@@ -17,7 +17,7 @@ PROTOCOL = "stomp"
 
 
 @dataclass(frozen=True)
-class Wishes:
+class LoadOptions:
     """What somebody asks of a load; see the options of ``brokerproof load``. ``connections`` 0: one
     for each role."""
 
@@ -38,7 +38,7 @@ class Wishes:
     seed: int = 0
 
 
-def plan(target: SocketTarget, wishes: Wishes, label: str) -> Plan:
+def plan(target: SocketTarget, wishes: LoadOptions, label: str) -> Plan:
     """The plan; queues are named after ``label``, so that nobody else's messages are in them. Makes
     places where brokers want them made. Raises :class:`BadPlan`."""
     identity = target.identity

@@ -2,8 +2,8 @@
 columns of the trace.
 
 A module of sessions has a class ``Lines(plan, host)``
-(:class:`brokerproof.harness.load.client_connection.Line`); a module of columns has
-``columns(stretch)`` (:class:`brokerproof.harness.load.wire_log.Stretch`). They are imported when
+(:class:`brokerproof.harness.load.client_connection.ClientConnection`); a module of columns has
+``columns(stretch)`` (:class:`brokerproof.harness.load.wire_log.LogSlice`). They are imported when
 they are needed: a recorder needs no sessions.
 """
 
@@ -15,15 +15,15 @@ from typing import Any
 
 PROTOCOLS = {
     "stomp": (
-        "brokerproof.harness.protocols.stomp.load_client:StompLine",
+        "brokerproof.harness.protocols.stomp.load_client:StompLoadConnection",
         "brokerproof.harness.protocols.stomp.load_columns:columns",
     ),
     "amqp": (
-        "brokerproof.harness.protocols.amqp10.load_client:AmqpLine",
+        "brokerproof.harness.protocols.amqp10.load_client:AmqpLoadConnection",
         "brokerproof.harness.protocols.amqp10.load_columns:columns",
     ),
     "amqp091": (
-        "brokerproof.harness.protocols.amqp091.load_client:Amqp091Line",
+        "brokerproof.harness.protocols.amqp091.load_client:Amqp091LoadConnection",
         "brokerproof.harness.protocols.amqp091.load_columns:columns",
     ),
 }

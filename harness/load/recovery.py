@@ -13,7 +13,13 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from brokerproof.harness.load.trace_writer import ABOUT, CLOSING, About, Scribe, remove_folder
+from brokerproof.harness.load.trace_writer import (
+    ABOUT,
+    CLOSING,
+    LogHeader,
+    TraceWriter,
+    remove_log_folder,
+)
 
 _FILE = re.compile(r"\d{8}")
 
@@ -32,7 +38,7 @@ class Recovered:
     segments: int
 
 
-def tapes(run: Path) -> list[Path]:
+def wire_logs(run: Path) -> list[Path]:
     """The folders of the tapes that a run folder holds, in order."""
     return sorted(
         (each.parent for each in run.glob(f"tape/*/{ABOUT}")),
@@ -44,16 +50,16 @@ def recover(run: Path, tape: Path) -> Recovered:
     """Makes segments of the tape in that folder, and removes it. Raises :class:`NotRecovered`."""
     try:
         about = dataclasses.replace(
-            About.read(tape), folder=str(run.resolve())
+            LogHeader.read(tape), folder=str(run.resolve())
         )  # a run folder may have been moved
         with about.held(alone=True):
             files = _left(about, tape)
             octets = sum(each.stat().st_size for each in files)
-            scribe = Scribe(about)
+            scribe = TraceWriter(about)
             for each in files:
                 scribe.file(each)
             scribe.close()
-            remove_folder(tape)
+            remove_log_folder(tape)
     except BlockingIOError:
         raise NotRecovered(
             f"{tape}: the load goes on, or its segments are being made; wait until that has ended"
@@ -63,7 +69,7 @@ def recover(run: Path, tape: Path) -> Recovered:
     return Recovered(about.tag, octets, scribe.rows, scribe.segments)
 
 
-def _left(about: About, tape: Path) -> list[Path]:
+def _left(about: LogHeader, tape: Path) -> list[Path]:
     """The files that are in no segment, in order. One that the scribe was about to remove is in a
     segment."""
     for partial in about.segments.glob(f".part-{about.tag}-*.partial"):

@@ -16,8 +16,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from brokerproof.harness.load.trace_writer import About
-from brokerproof.harness.load.wire_log import MOST_OCTETS, Tape
+from brokerproof.harness.load.trace_writer import LogHeader
+from brokerproof.harness.load.wire_log import MOST_OCTETS, WireLog
 
 AFTERWARDS, ALONG, BESIDE = 0, 5, 19
 """By how much a scribe lets others go first: when the load is over, where somebody reads along, and
@@ -26,11 +26,11 @@ LOOK_EVERY_S = 0.05
 """How often a driver that waits for room looks for it. Seconds."""
 
 
-class Backlog:
+class SegmentBacklog:
     """Of the driver that ``about`` is about. ``most``: octets that may wait while the load lasts;
     0: somebody reads along."""
 
-    def __init__(self, about: About, most: int) -> None:
+    def __init__(self, about: LogHeader, most: int) -> None:
         self._about, self._most = about, most
         about.write()
         self._held = ExitStack()
@@ -42,7 +42,7 @@ class Backlog:
         self._scribe: subprocess.Popen[bytes] | None = None
         if not most:
             self._call(ALONG)
-        self.tape = Tape(about.tape, self._full, read_along=not most, room=self._make_room)
+        self.tape = WireLog(about.tape, self._full, read_along=not most, room=self._make_room)
 
     def _full(self, path: Path) -> None:
         """Called by the tape's thread."""

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from brokerproof.harness.load import plan_builder
-from brokerproof.harness.load.conductor import Conductor, Crew, Outcome, Progress
+from brokerproof.harness.load.conductor import Conductor, Drivers, LoadOutcome, Progress
 from brokerproof.harness.load.plan import BadPlan
-from brokerproof.harness.load.plan_builder import Wishes
+from brokerproof.harness.load.plan_builder import LoadOptions
 from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
 from brokerproof.harness.results import run_folder
 from brokerproof.harness.targets.sockets import SocketTarget
@@ -37,8 +37,8 @@ class Session:
     def __init__(
         self,
         target: SocketTarget,
-        wishes: Wishes,
-        crew: Crew,
+        wishes: LoadOptions,
+        crew: Drivers,
         folder: Path,
         *,
         record: bool = True,
@@ -52,7 +52,7 @@ class Session:
 
     def run(
         self, lasts: Duration | None, watch: Callable[[Progress], bool], *, drain: Duration = DRAIN
-    ) -> Outcome:
+    ) -> LoadOutcome:
         """Starts the target, drives it, and stops it; ``watch`` is called now and then and ends the
         load by True.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
-from brokerproof.harness.load.conductor import Outcome
+from brokerproof.harness.load.conductor import LoadOutcome
 from brokerproof.harness.load.latencies import Latencies
 from brokerproof.harness.load.session import CASE, Session
 from brokerproof.harness.model.finding import Measurement
@@ -18,7 +18,7 @@ from brokerproof.harness.results.records import Result
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 
 
-def data(session: Session, outcome: Outcome) -> dict[str, Any]:
+def data(session: Session, outcome: LoadOutcome) -> dict[str, Any]:
     """Everything that is known, for machines. Rates are a second, latencies nanoseconds, octets
     those of bodies."""
     numbers = outcome.progress.numbers
@@ -75,7 +75,9 @@ def complete(told: dict[str, Any]) -> bool:
     )
 
 
-def note(session: Session, outcome: Outcome, told: dict[str, Any], plan: dict[str, Any]) -> None:
+def note(
+    session: Session, outcome: LoadOutcome, told: dict[str, Any], plan: dict[str, Any]
+) -> None:
     """Writes the header's part about the load, and what its one case is about."""
     folder = session.folder
     run_folder.note(folder, "load", {"plan": plan, "told": told, "clocks": outcome.clocks})
@@ -95,7 +97,9 @@ def measurements(told: dict[str, Any]) -> dict[str, Measurement]:
     }
 
 
-def keep(session: Session, outcome: Outcome, told: dict[str, Any], plan: dict[str, Any]) -> None:
+def keep(
+    session: Session, outcome: LoadOutcome, told: dict[str, Any], plan: dict[str, Any]
+) -> None:
     """Writes the header's part about the load, and its one result: a NOTE, because a load judges
     nothing."""
     name = session.target.identity.name

@@ -33,7 +33,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from brokerproof.harness.load import protocols
-from brokerproof.harness.load.wire_log import EVENT, Block, Stretch, blocks
+from brokerproof.harness.load.wire_log import EVENT, Block, LogSlice, blocks
 from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
 from brokerproof.harness.trace.events import Event
@@ -50,7 +50,7 @@ _NAMES = {number: name for name, number in protocols.NUMBERS.items()}
 
 
 @dataclass(frozen=True)
-class About:
+class LogHeader:
     """What a tape is of. ``offset_ns`` is by how much the conductor's clock is ahead, ``segment_s``
     the longest time that one segment covers (0: any)."""
 
@@ -64,7 +64,7 @@ class About:
     segment_s: int
 
     @classmethod
-    def read(cls, tape: Path) -> About:
+    def read(cls, tape: Path) -> LogHeader:
         """Of the tape in a folder. Raises ``OSError`` and ``ValueError``."""
         try:
             return cls(**json.loads((tape / ABOUT).read_text("utf-8")))
@@ -98,11 +98,11 @@ class About:
         return Path(self.folder) / "trace" / f"target={self.target}"
 
 
-class Scribe:
+class TraceWriter:
     """Makes segments of the tape that ``about`` is about, and goes on behind those that there
     are."""
 
-    def __init__(self, about: About) -> None:
+    def __init__(self, about: LogHeader) -> None:
         self._about = about
         there = sorted(about.segments.glob(f"part-{about.tag}-*.parquet"))
         self._next = 1 + max((int(each.stem.rpartition("-")[2]) for each in there), default=-1)
@@ -114,7 +114,7 @@ class Scribe:
         )
         self._longest: Duration = about.segment_s * NS_PER_S or _NEVER
         self._protocol = EVENT
-        self._stretch = Stretch(about.offset_ns)
+        self._stretch = LogSlice(about.offset_ns)
         self._events: list[Event] = []
         self._since: Instant | None = None
         self._done: list[Path] = []
@@ -175,7 +175,7 @@ class Scribe:
                 self._about.case, protocols.columns(_NAMES[self._protocol])(self._stretch)
             )
         self.rows, self._open = self.rows + rows, self._open + rows
-        self._events, self._stretch = [], Stretch(self._about.offset_ns)
+        self._events, self._stretch = [], LogSlice(self._about.offset_ns)
 
 
 def _event(block: Block, offset: int) -> Event:
@@ -191,7 +191,7 @@ def cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def remove_folder(tape: Path) -> None:
+def remove_log_folder(tape: Path) -> None:
     """Removes an empty tape's folder, and that of all tapes behind the last one."""
     for name in (ABOUT, CLOSING):
         (tape / name).unlink(missing_ok=True)
@@ -203,9 +203,9 @@ def remove_folder(tape: Path) -> None:
 def main(arguments: list[str]) -> int:
     """The folder of the tape, and by how much others go first: 0 to 19."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupted load still ends its tape
-    about = About.read(Path(arguments[0]))
+    about = LogHeader.read(Path(arguments[0]))
     with about.held():
-        scribe = Scribe(about)
+        scribe = TraceWriter(about)
         pa.array(np.zeros(1))  # from now on everything is imported
         start = cpu_s()
         sys.stdout.write("ready\n")
@@ -214,7 +214,7 @@ def main(arguments: list[str]) -> int:
         for line in sys.stdin.buffer:
             scribe.file(Path(line.decode().rstrip("\n")))
         scribe.close()
-        remove_folder(about.tape)
+        remove_log_folder(about.tape)
     said: dict[str, Any] = {"events": scribe.rows, "segments": scribe.segments}
     sys.stdout.write(json.dumps({**said, "cpu_s": cpu_s() - start, "start_cpu_s": start}) + "\n")
     return 0

@@ -56,7 +56,7 @@ Ints = npt.NDArray[np.int64]
 Sizes = npt.NDArray[np.uint32]
 
 
-class Tape:
+class WireLog:
     """Written by one thread, into ``folder``, which is made. ``full`` is called with the path of
     each file that is whole.
 
@@ -225,7 +225,7 @@ def blocks(tape: memoryview) -> Iterator[Block]:
         )
 
 
-class Stretch:
+class LogSlice:
     """Blocks of one protocol that are made columns of together. ``offset`` is added to their
     instants."""
 

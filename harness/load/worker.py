@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from brokerproof.harness.load import clocks
-from brokerproof.harness.load.control_channel import Wire
+from brokerproof.harness.load.control_channel import ControlConnection
 from brokerproof.harness.load.driver import Driver
 from brokerproof.harness.load.plan import Plan
-from brokerproof.harness.load.segment_backlog import Backlog
-from brokerproof.harness.load.trace_writer import About
+from brokerproof.harness.load.segment_backlog import SegmentBacklog
+from brokerproof.harness.load.trace_writer import LogHeader
 from brokerproof.harness.model.time import NS_PER_S, Duration
 from brokerproof.harness.worlds.canary import Canary
 from brokerproof.harness.worlds.real import RealWorld
@@ -45,10 +45,10 @@ class Worker:
         self._messages: list[dict[str, Any]] = []
         self._gone = False
         connection = socket.create_connection((host, int(port)), timeout=PATIENCE / NS_PER_S)
-        self._wire = Wire(self._world, connection, self._messages.append, self._lost)
+        self._wire = ControlConnection(self._world, connection, self._messages.append, self._lost)
         self._wire.say(hello=token, host=platform.node(), boot=clocks.boot(), pid=os.getpid())
         self._driver: Driver | None = None
-        self._backlog: Backlog | None = None
+        self._backlog: SegmentBacklog | None = None
         self._start_cpu_s = 0.0
 
     def run(self) -> int:
@@ -108,13 +108,13 @@ class Worker:
             raise _Gone
         return message
 
-    def _compare_clocks(self) -> clocks.Reading:
+    def _compare_clocks(self) -> clocks.ClockSample:
         found = []
         for _ in range(clocks.TIMES):
             self._wire.say(ping=self._world.now())
             answer = self._next("pong")
             found.append(clocks.Exchange(answer["pong"], answer["at"], self._world.now()))
-        return clocks.Reading.of(found)
+        return clocks.ClockSample.of(found)
 
     def _tell(self, driver: Driver) -> None:
         if not self._gone:
@@ -152,7 +152,7 @@ class Worker:
         if about["record"] is not None:
             record = dict(about["record"])
             most = record.pop("backlog")
-            self._backlog = Backlog(About(**record, offset_ns=offset), most)
+            self._backlog = SegmentBacklog(LogHeader(**record, offset_ns=offset), most)
         tape = None if self._backlog is None else self._backlog.tape
         return Driver(self._world, Plan.of(about["plan"]), tape, about["first"], offset)
 

@@ -43,14 +43,14 @@ class Received(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class Left(Step):
+class ClosedByUs(Step):
     """The harness ended the connection."""
 
     how: CloseHow
 
 
 @dataclass(frozen=True, slots=True)
-class Ended(Step):
+class ClosedByBroker(Step):
     """The broker ended it."""
 
     how: CloseHow
@@ -92,7 +92,7 @@ class Violation:
 
 
 @dataclass
-class WireLog:
+class ByteLog:
     """``mark`` is the part of destination names that no other example has; ``unkept`` says why
     octets are missing."""
 
@@ -113,13 +113,13 @@ class WireLog:
             self.steps.append(step)
 
 
-class Tap:
+class LoggedChannel:
     """Stands between a peer and its link, on both sides, and keeps what passes."""
 
     def __init__(
         self,
         world: World,
-        log: WireLog,
+        log: ByteLog,
         conn: int,
         acceptor: str,
         receiver: Receiver,
@@ -140,7 +140,7 @@ class Tap:
         self._receiver.octets_arrived(at, data)
 
     def channel_closed(self, at: Instant, how: CloseHow) -> None:
-        self._log.add(Ended(at, self._conn, how))
+        self._log.add(ClosedByBroker(at, self._conn, how))
         self._receiver.channel_closed(at, how)
 
     # what the peer asks of the link
@@ -158,8 +158,8 @@ class Tap:
         return self._channel.security
 
     @property
-    def whole(self) -> bool:
-        return self._channel.whole
+    def all_received(self) -> bool:
+        return self._channel.all_received
 
     def secure(self, certificate: Certificate | None = None) -> None:
         self._channel.secure(certificate)
@@ -183,7 +183,7 @@ class Tap:
     def _leave(self, how: CloseHow) -> None:
         if not self._gone:
             self._gone = True
-            self._log.add(Left(self._world.now(), self._conn, how))
+            self._log.add(ClosedByUs(self._world.now(), self._conn, how))
 
     def hold_reading(self, held: bool) -> None:
         self._log.unkept = "the client stopped reading for a while"

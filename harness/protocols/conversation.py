@@ -155,7 +155,7 @@ class Conversation(Generic[F]):
         self.ended = Ended(at, how)
         self.judge.record(ConnectionClosed(at_ns=at, conn=self.conn, how=how))
         # A client with a socket of its own reads all the time, so that its window stays open.
-        whole = self.world.direct if self._channel is None else self._channel.whole
+        whole = self.world.is_local if self._channel is None else self._channel.all_received
         if how is CloseHow.RESET and not whole:
             self.judge.mark_inconclusive(LOST)
 

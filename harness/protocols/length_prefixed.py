@@ -20,7 +20,7 @@ class Unreadable:
     lost: bool = False
 
 
-class Cutter(Generic[F]):
+class LengthPrefixedReader(Generic[F]):
     """Keeps octets until they make a frame. Never raises for what they are."""
 
     unit: ClassVar[str] = "frame"

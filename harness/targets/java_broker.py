@@ -12,7 +12,7 @@ from typing import ClassVar
 from brokerproof.harness.targets import java_runtime
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.local_process import NativeProcess, free_ports, taken
-from brokerproof.harness.targets.managed_broker import OwnBroker, RunningBroker
+from brokerproof.harness.targets.managed_broker import ManagedBroker, RunningBroker
 
 START_S = 60
 """How long a broker may take to accept connections. Seconds; two or three are usual."""
@@ -23,7 +23,7 @@ SMALL = ("-Xms256M", "-Xmx1024M", "-XX:+UseSerialGC")
 collecting it."""
 
 
-class JavaBroker(OwnBroker):
+class JavaBroker(ManagedBroker):
     """One broker of ``version``, from its configuration file to its end. A context manager that
     starts and stops it.
 

@@ -25,7 +25,7 @@ class RunningBroker:
     passcode: str = field(repr=False)
 
 
-class OwnBroker:
+class ManagedBroker:
     """One broker, from its start to its end. A context manager that starts and stops it."""
 
     _process: NativeProcess | None = None

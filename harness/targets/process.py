@@ -40,7 +40,7 @@ class ProcessTarget(SocketTarget):
     The ready line has ``acceptors`` (port by name) and ``version``.
     """
 
-    direct = True  # asyncio sets TCP_NODELAY
+    is_local = True  # asyncio sets TCP_NODELAY
 
     def __init__(self, identity: Identity, command: list[str], config: Path) -> None:
         super().__init__(identity, config)

@@ -15,7 +15,7 @@ from brokerproof.harness.targets.target import Identity, Overrides, Parameters, 
 from brokerproof.harness.trace.events import Observed
 from brokerproof.harness.worlds.canary import Canary
 from brokerproof.harness.worlds.real import RealWorld
-from brokerproof.harness.worlds.scheduler_delay import RunQueue
+from brokerproof.harness.worlds.scheduler_delay import SchedulerDelay
 from brokerproof.harness.worlds.tls import Tls
 from brokerproof.harness.worlds.world import World
 
@@ -25,7 +25,7 @@ class SocketTarget:
     when unknown."""
 
     clock = Clock.REAL
-    direct = False
+    is_local = False
     """Whether the broker is a process of this machine, with nothing between its socket and ours,
     that sends what it writes at once (TCP_NODELAY). Otherwise the last it wrote may wait for our
     system's acknowledgement, and a reset drops it."""
@@ -75,7 +75,7 @@ class SocketTarget:
     def world(
         self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]
     ) -> RealWorld:
-        return RealWorld(self.endpoints, self.canary, self.tls, direct=self.direct)
+        return RealWorld(self.endpoints, self.canary, self.tls, is_local=self.is_local)
 
     def trust(self, folder: Path) -> None:
         """Speak TLS with the acceptors whose configuration has it, by the certificates that were
@@ -87,7 +87,7 @@ class SocketTarget:
         """Start the canary; once the broker is up, so that its start does not count. A target that
         is started again after its end gets another one. ``broker`` is its process, where it is one
         of this host."""
-        self.canary = Canary(None if broker is None else RunQueue(broker))
+        self.canary = Canary(None if broker is None else SchedulerDelay(broker))
         self.canary.start()
 
     def stop(self) -> None:

@@ -20,7 +20,7 @@ from brokerproof.harness.trace.events import (
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
+class EventFactory:
     """Makes the events of connection ``conn``. ``out`` is what the client wrote."""
 
     conn: int
@@ -50,7 +50,7 @@ class Telling:
             size=size,
         )
 
-    def beat(self, at: Instant, out: bool, protocol: str, size: int) -> Event:
+    def heartbeat(self, at: Instant, out: bool, protocol: str, size: int) -> Event:
         """A sign of life passed."""
         kind = HeartBeatSent if out else HeartBeatReceived
         return kind(at_ns=at, conn=self.conn, vantage=self.vantage, protocol=protocol, size=size)

@@ -14,7 +14,7 @@ import time
 from collections import deque
 
 from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant
-from brokerproof.harness.worlds.scheduler_delay import RunQueue
+from brokerproof.harness.worlds.scheduler_delay import SchedulerDelay
 
 PERIOD: Duration = 10 * NS_PER_MS
 LOOK: Duration = 250 * NS_PER_MS
@@ -27,7 +27,7 @@ class Canary:
     """Measured lateness by instant of the monotonic clock. Start once; read from any thread.
     ``broker`` is looked at too."""
 
-    def __init__(self, broker: RunQueue | None = None) -> None:
+    def __init__(self, broker: SchedulerDelay | None = None) -> None:
         self._readings: deque[tuple[Instant, Duration]] = deque(maxlen=_KEEP)
         self._waited: deque[tuple[Instant, Duration]] = deque(maxlen=_KEEP)
         self._broker, self._looked, self._looking = broker, 0, threading.Lock()

@@ -15,7 +15,7 @@ from typing import Protocol
 from brokerproof.harness.model.enums import Clock, CloseHow
 from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
 from brokerproof.harness.worlds.canary import Canary
-from brokerproof.harness.worlds.socket_close import Ending
+from brokerproof.harness.worlds.socket_close import SocketCloseTracker
 from brokerproof.harness.worlds.tls import Certificate, Tls, TlsFailed, TlsLayer
 from brokerproof.harness.worlds.world import Receiver, Unreachable
 
@@ -48,7 +48,7 @@ class _Socket:
     ) -> None:
         self._world, self._socket, self._receiver = world, connection, receiver
         self._acceptor, self._tls = acceptor, tls
-        self._ending = Ending(direct=world.direct)
+        self._close_tracker = SocketCloseTracker(is_local=world.is_local)
         self._unsent = bytearray()
         self._open = self._writable = True
         self._reading = True
@@ -63,8 +63,8 @@ class _Socket:
         return self._tls.brief() if self._tls is not None else ""
 
     @property
-    def whole(self) -> bool:
-        return self._ending.whole
+    def all_received(self) -> bool:
+        return self._close_tracker.all_received
 
     def secure(self, certificate: Certificate | None = None) -> None:
         self._tls = self._world.tls_layer(self._acceptor, certificate)
@@ -132,12 +132,12 @@ class _Socket:
         except BlockingIOError:
             return
         except OSError as problem:
-            self._gone(self._ending.finish(problem))
+            self._gone(self._close_tracker.finish(problem))
             return
         if not data:
-            self._gone(self._ending.finish())
+            self._gone(self._close_tracker.finish())
             return
-        self._ending.read(len(data), more=len(data) == _READ)
+        self._close_tracker.read(len(data), more=len(data) == _READ)
         if self._tls is None:
             self._receiver.octets_arrived(self._world.now(), data)
         else:
@@ -160,7 +160,7 @@ class _Socket:
                 break
             except OSError as problem:
                 # The broker's side is gone; what it sent before is still to be read and says why.
-                self._ending.unsent(problem)
+                self._close_tracker.unsent(problem)
                 self._unsent.clear()
                 break
             del self._unsent[:sent]
@@ -194,7 +194,7 @@ class _Socket:
 
 class RealWorld:
     """Connections to acceptors at ``endpoints`` (host and port by acceptor name), with TLS at those
-    that ``tls`` names. ``direct``: see
+    that ``tls`` names. ``is_local``: see
     :class:`brokerproof.harness.targets.sockets.SocketTarget`."""
 
     clock = Clock.REAL
@@ -205,9 +205,9 @@ class RealWorld:
         canary: Canary,
         tls: Mapping[str, Tls] | None = None,
         *,
-        direct: bool = False,
+        is_local: bool = False,
     ) -> None:
-        self.direct = direct
+        self.is_local = is_local
         self._endpoints, self._canary, self._tls = endpoints, canary, tls or {}
         self._selector = selectors.DefaultSelector()
         self._watched: dict[Watched, int] = {}

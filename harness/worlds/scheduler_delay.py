@@ -14,7 +14,7 @@ from pathlib import Path
 from brokerproof.harness.model.time import Duration
 
 
-class RunQueue:
+class SchedulerDelay:
     """The threads of process ``pid`` and of its descendants. ``proc`` is where the kernel tells of
     processes."""
 

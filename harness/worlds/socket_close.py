@@ -1,10 +1,9 @@
-"""How the broker's end of a TCP connection went away, as the calls on our socket tell it, and what
-a reset proves.
+"""Classifies how the broker closed a TCP connection, from the results of calls on our socket.
 
-The kernel tells a reset once, to the call that comes first. Octets that came before it stay
-readable, whoever was told: a ``send`` that fails loses nothing of them. But once a ``send`` was
-told, ``recv`` ends in what looks like an orderly end, so whoever looks at ``recv`` alone takes a
-reset for a close in order. ``docs/explanation/resets.md`` has what was measured.
+The kernel reports a reset once, to the call that is made first. Bytes received before the reset
+stay readable either way: a ``send`` that fails loses none of them. But after a ``send`` has
+received the report, ``recv`` ends like an orderly close, so a program that looks at ``recv`` alone
+mistakes a reset for an orderly close. ``docs/resets.md`` has the measurements.
 """
 
 from __future__ import annotations
@@ -14,33 +13,37 @@ import ssl
 from brokerproof.harness.model.enums import CloseHow
 
 OPEN = 4096
-"""While no more octets than this wait to be read, our window cannot have been shut. Octets, also of
-the smallest frames."""
+"""Bytes, frame overhead included. While no more than this wait to be read, our receive window
+cannot have been closed."""
 
 
-class Ending:
-    """What one socket told so far. ``direct``: see
-    :class:`brokerproof.harness.targets.sockets.SocketTarget`."""
+class SocketCloseTracker:
+    """The results of the calls on one socket.
 
-    def __init__(self, *, direct: bool = False) -> None:
-        self.whole = direct
-        """Whether all that the broker's system had been given before the end has come for certain.
-        What it had not yet sent when it reset the connection it dropped: what the network lost, and
-        what our window had no room for."""
-        self._direct = direct
-        self._reset = self._more = False
+    ``is_local``: see :class:`brokerproof.harness.targets.sockets.SocketTarget`.
+    """
+
+    def __init__(self, *, is_local: bool = False) -> None:
+        self.all_received = is_local
+        """True if every byte the broker wrote before closing has certainly arrived.
+
+        A reset drops what the broker's system had not sent: bytes the network lost, and bytes our
+        receive window had no room for.
+        """
+        self._is_local = is_local
+        self._reset = False
+        self._more = False
 
     def unsent(self, problem: OSError) -> None:
-        """A ``send`` failed. A broken pipe says nothing new: it is what comes after an orderly end
-        too."""
+        """A ``send`` failed. A broken pipe shows nothing new: it follows an orderly close too."""
         if not isinstance(problem, BrokenPipeError | ssl.SSLError):
             self._reset = True
 
     def read(self, count: int, *, more: bool) -> None:
-        """``count`` octets were there to be read, or ``more`` than we asked for."""
-        self.whole = self._direct and count <= OPEN and not self._more
+        """``count`` bytes were readable; ``more``: and others besides."""
+        self.all_received = self._is_local and count <= OPEN and not self._more
         self._more = more
 
     def finish(self, problem: OSError | None = None) -> CloseHow:
-        """``recv`` found the end: nothing more, or ``problem``."""
+        """``recv`` found the end of the stream, or failed with ``problem``."""
         return CloseHow.RESET if self._reset or problem is not None else CloseHow.EOF

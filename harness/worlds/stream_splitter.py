@@ -20,14 +20,14 @@ _LONGEST = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
-class Opaque:
+class UnreadBytes:
     """Octets that are not looked into."""
 
     raw: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class Heartbeat:
     """A sign of life and nothing else: ends of line between STOMP frames, or an empty AMQP
     frame."""
 
@@ -92,10 +92,10 @@ class AmqpUnit:
         return codec.encode_frame(body + octets, channel=self.frame.channel, type=self.frame.type)
 
 
-Unit: TypeAlias = Opaque | Beat | StompUnit | AmqpUnit
+Unit: TypeAlias = UnreadBytes | Heartbeat | StompUnit | AmqpUnit
 
 
-class Cutter:
+class StreamSplitter:
     """Cuts one direction of one connection. The protocol shows in its first octets."""
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class Cutter:
     def feed(self, data: bytes) -> Iterator[Unit]:
         """The units completed by ``data``."""
         if self._opaque:
-            yield Opaque(data)
+            yield UnreadBytes(data)
             return
         self._pending += data
         if self._amqp is None:
@@ -123,7 +123,7 @@ class Cutter:
                 break
             yield unit
         if self._opaque and self._pending:
-            yield Opaque(self.rest())
+            yield UnreadBytes(self.rest())
 
     def rest(self) -> bytes:
         """What is left uncut, and forgotten here."""
@@ -139,7 +139,7 @@ class Cutter:
     def _next_stomp(self) -> Unit | None:
         lines = len(self._pending) - len(self._pending.lstrip(b"\r\n"))
         if lines:
-            return Beat(self._take(lines))
+            return Heartbeat(self._take(lines))
         ends = [
             at + len(mark) for mark in (b"\n\n", b"\n\r\n") if (at := self._pending.find(mark)) >= 0
         ]
@@ -178,4 +178,4 @@ class Cutter:
         read = next(codec.Reader().feed(raw), None)
         if isinstance(read, codec.Frame):
             return AmqpUnit(raw, read)
-        return Beat(raw) if isinstance(read, codec.Empty) else Opaque(raw)
+        return Heartbeat(raw) if isinstance(read, codec.Empty) else UnreadBytes(raw)

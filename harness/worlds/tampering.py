@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import Duration, Instant
-from brokerproof.harness.worlds.stream_splitter import Cutter, Unit
+from brokerproof.harness.worlds.stream_splitter import StreamSplitter, Unit
 from brokerproof.harness.worlds.tls import Certificate
 from brokerproof.harness.worlds.world import Channel, Receiver, World
 
@@ -48,7 +48,7 @@ class Rule:
         return 0
 
 
-class RewritingWorld:
+class TamperingWorld:
     """``inner`` with the rule that ``rule()`` makes for each connection. All else is as in
     ``inner``."""
 
@@ -110,8 +110,8 @@ class _Between:
 
     def __init__(self, world: World, receiver: Receiver, rule: Rule) -> None:
         self._world, self._receiver, self._rule = world, receiver, rule
-        self._arriving = Cutter() if _looks_at(rule, "from_broker") else None
-        self._leaving = Cutter() if _looks_at(rule, "to_broker") else None
+        self._arriving = StreamSplitter() if _looks_at(rule, "from_broker") else None
+        self._leaving = StreamSplitter() if _looks_at(rule, "to_broker") else None
         self._left = False
         self._in, self._out = _Lane(world, self._hear), _Lane(world, self._say)
 
@@ -160,8 +160,8 @@ class _Between:
         return self._channel.security
 
     @property
-    def whole(self) -> bool:
-        return self._channel.whole
+    def all_received(self) -> bool:
+        return self._channel.all_received
 
     def secure(self, certificate: Certificate | None = None) -> None:
         self._channel.secure(certificate)

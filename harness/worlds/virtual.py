@@ -95,7 +95,7 @@ class _Link:
         return ""
 
     @property
-    def whole(self) -> bool:
+    def all_received(self) -> bool:
         return True
 
     def secure(self, certificate: Certificate | None = None) -> None:
@@ -192,7 +192,7 @@ class VirtualWorld:
     ``disk`` has its files."""
 
     clock = Clock.VIRTUAL
-    direct = True
+    is_local = True
 
     def __init__(
         self,

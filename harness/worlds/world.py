@@ -41,9 +41,9 @@ class Channel(Protocol):
         """What TLS was agreed on, for people; empty without."""
 
     @property
-    def whole(self) -> bool:
-        """Whether all that the broker's system was given for us before it reset the connection has
-        come for certain."""
+    def all_received(self) -> bool:
+        """True if every byte the broker wrote before it reset the connection has certainly
+        arrived."""
 
     def secure(self, certificate: Certificate | None = None) -> None:
         """Begin TLS on a channel that was opened plain; what is written waits until it is agreed
@@ -75,9 +75,8 @@ class World(Protocol):
         """The kind of time."""
 
     @property
-    def direct(self) -> bool:
-        """Whether nothing that the broker wrote can be lost on its way to us, not even when it
-        resets a connection."""
+    def is_local(self) -> bool:
+        """True if a reset loses nothing that the broker wrote before it."""
 
     def now(self) -> Instant:
         """The current instant of this world."""

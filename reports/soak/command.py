@@ -18,9 +18,9 @@ from brokerproof.harness.catalogue.requirements import load as load_requirements
 from brokerproof.harness.commands import errors
 from brokerproof.harness.commands.load import begin, in_one_sentence
 from brokerproof.harness.commands.load_options import lasting, load_options, socket_target, wishes
-from brokerproof.harness.load import summary as telling
-from brokerproof.harness.load.conductor import Outcome, Progress
-from brokerproof.harness.load.local_drivers import LocalCrew
+from brokerproof.harness.load import summary
+from brokerproof.harness.load.conductor import LoadOutcome, Progress
+from brokerproof.harness.load.local_drivers import LocalDrivers
 from brokerproof.harness.load.session import CASE, Session
 from brokerproof.harness.model.finding import JudgedFinding
 from brokerproof.harness.model.time import NS_PER_S
@@ -68,7 +68,7 @@ def soak(lasts: str, as_json: bool, **options: Any) -> int:
     level_of = Requirements(load_requirements().values()).level
     master = options["master"]
     with report_sentences(), session(master, brief=True, heap=HEAP) as spark:
-        who = LocalCrew() if master is None else SparkCrew(master, spark, spare=1)
+        who = LocalDrivers() if master is None else SparkCrew(master, spark, spare=1)
         load = Session(target, wished, who, folder, backlog=0, segment_s=SEGMENT_S)
         judged = ground_of(
             profile.name, guessed=True
@@ -103,7 +103,7 @@ def soak(lasts: str, as_json: bool, **options: Any) -> int:
             )
         )
         return code
-    console.print(telling.table(target.identity.name, told))
+    console.print(summary.table(target.identity.name, told))
     click.echo(text(found, profile.name))
     if code == 1:
         click.echo(f"witness: {folder / VIOLATION}; brokerproof judge {folder} looks again")
@@ -112,10 +112,10 @@ def soak(lasts: str, as_json: bool, **options: Any) -> int:
 
 
 def _keep(
-    load: Session, outcome: Outcome, found: Conclusion, profile: str, code: int
+    load: Session, outcome: LoadOutcome, found: Conclusion, profile: str, code: int
 ) -> dict[str, Any]:
     """Writes what came of it: the header, the result, and the witness of a violation."""
-    told = telling.data(load, outcome)
+    told = summary.data(load, outcome)
     folder = load.folder
     if code == 1:
         (folder / VIOLATION).write_text(
@@ -131,8 +131,8 @@ def _keep(
         for each in found.wrong
         if each.requirement
     )
-    telling.note(load, outcome, told, dataclasses.asdict(load.wishes))
-    detail = telling.sentence(told)
+    summary.note(load, outcome, told, dataclasses.asdict(load.wishes))
+    detail = summary.sentence(told)
     if found.wrong:
         detail += "; " + "; ".join(
             f"{each.kind} ×{each.count}: {each.first['what']}" for each in found.wrong
@@ -144,7 +144,7 @@ def _keep(
         found.verdict,
         detail,
         findings,
-        measurements=telling.measurements(told),
+        measurements=summary.measurements(told),
         duration_s=told["seconds"],
         trace_ref=f"trace/target={load.target.identity.name}#case={CASE}",
     )

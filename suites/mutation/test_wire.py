@@ -25,13 +25,13 @@ from brokerproof.harness.targets import target_file
 from brokerproof.harness.trace.recorder import Recorder
 from brokerproof.harness.worlds.stream_splitter import (
     AmqpUnit,
-    Beat,
-    Cutter,
-    Opaque,
+    Heartbeat,
     StompUnit,
+    StreamSplitter,
     Unit,
+    UnreadBytes,
 )
-from brokerproof.harness.worlds.tampering import Late, Out, RewritingWorld, Rule
+from brokerproof.harness.worlds.tampering import Late, Out, Rule, TamperingWorld
 from brokerproof.suites.mutation.calls import all_calls
 from brokerproof.suites.mutation.command import mutants
 from brokerproof.suites.mutation.judging import Status
@@ -121,7 +121,7 @@ STREAMS = st.lists(
 @settings(deadline=None)
 @given(STREAMS, st.lists(st.integers(1, 40), max_size=20))
 def test_cutting_loses_no_octet_of_stomp(stream: bytes, sizes: list[int]) -> None:
-    cutter, out, start = Cutter(), b"", 0
+    cutter, out, start = StreamSplitter(), b"", 0
     for size in [*sizes, len(stream)]:
         out += b"".join(unit.raw for unit in cutter.feed(stream[start : start + size]))
         start += size
@@ -130,8 +130,8 @@ def test_cutting_loses_no_octet_of_stomp(stream: bytes, sizes: list[int]) -> Non
 
 def test_units_of_stomp() -> None:
     stream = b"MESSAGE\na:b\ncontent-length:3\n\nx\0y\0\n\nRECEIPT\r\nreceipt-id:1\r\n\r\n\0"
-    found = list(Cutter().feed(stream))
-    assert [type(each) for each in found] == [StompUnit, Beat, StompUnit]
+    found = list(StreamSplitter().feed(stream))
+    assert [type(each) for each in found] == [StompUnit, Heartbeat, StompUnit]
     first, _, last = found
     assert isinstance(first, StompUnit)
     assert isinstance(last, StompUnit)
@@ -151,9 +151,11 @@ def test_units_of_amqp() -> None:
         channel=3,
     )
     found = list(
-        Cutter().feed(amqp10_codec.protocol_header() + flow + amqp10_codec.encode_frame(b""))
+        StreamSplitter().feed(
+            amqp10_codec.protocol_header() + flow + amqp10_codec.encode_frame(b"")
+        )
     )
-    assert [type(each) for each in found] == [AmqpUnit, AmqpUnit, Beat]
+    assert [type(each) for each in found] == [AmqpUnit, AmqpUnit, Heartbeat]
     unit = found[1]
     assert isinstance(unit, AmqpUnit)
     assert unit.rewritten({}) == flow
@@ -168,9 +170,9 @@ def test_units_of_amqp() -> None:
     "start", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02", b"MESSAGE\n\xff\n\n\0"]
 )
 def test_what_cannot_be_cut_is_passed_on(start: bytes) -> None:
-    cutter = Cutter()
+    cutter = StreamSplitter()
     assert b"".join(each.raw for each in cutter.feed(start)) == start
-    assert [type(each) for each in cutter.feed(b"more")] == [Opaque]
+    assert [type(each) for each in cutter.feed(b"more")] == [UnreadBytes]
 
 
 # --- passing on -----------------------------------------------------------------------------------
@@ -198,7 +200,7 @@ def test_what_is_late_holds_up_what_follows_it() -> None:
 
     target = target_file.load("reference")
     target.start(Path())
-    world = RewritingWorld(target.world(1, None, lambda event: None), Slow)
+    world = TamperingWorld(target.world(1, None, lambda event: None), Slow)
     sink = Sink()
     channel = world.open(target.identity.default_acceptor, sink)
     login = {"login": target.identity.login or "", "passcode": target.identity.passcode or ""}

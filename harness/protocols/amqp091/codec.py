@@ -23,7 +23,7 @@ from brokerproof.harness.protocols.amqp091.tables import (
     MethodTable,
 )
 from brokerproof.harness.protocols.amqp091.values import Malformed
-from brokerproof.harness.protocols.length_prefixed import Cutter
+from brokerproof.harness.protocols.length_prefixed import LengthPrefixedReader
 from brokerproof.harness.protocols.length_prefixed import Unreadable as Unreadable
 
 METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
@@ -160,7 +160,7 @@ class Frame:
 Read: TypeAlias = Frame | Unreadable
 
 
-class Reader(Cutter[Frame]):
+class Reader(LengthPrefixedReader[Frame]):
     """Cuts what arrives from one side into protocol headers and frames."""
 
     def __init__(self, most: int = MOST_READ) -> None:

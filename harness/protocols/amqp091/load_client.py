@@ -11,7 +11,11 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from brokerproof.harness.load.client_connection import Host, Line, Sender
+from brokerproof.harness.load.client_connection import (
+    ClientConnection,
+    DriverContext,
+    ProducerState,
+)
 from brokerproof.harness.load.plan import Consumer
 from brokerproof.harness.load.wire_log import EOL, RECEIVED, RECORDED_OCTETS, SENT
 from brokerproof.harness.model.time import NS_PER_S, Instant
@@ -60,7 +64,7 @@ class _Confirms:
     """What a producer's channel published: instants by tag, the next tag, and the least that may be
     unconfirmed."""
 
-    sender: Sender
+    sender: ProducerState
     waiting: dict[int, Instant]
     next: int = 1
     least: int = 1
@@ -75,14 +79,18 @@ class _Confirms:
         return [at for each in tags if (at := self.waiting.pop(each, None)) is not None]
 
 
-class Amqp091Line(Line):
+class Amqp091LoadConnection(ClientConnection):
     """See :class:`Line`. Channels: the senders', in order from 1 on, then the consumers'."""
 
     protocol = "amqp091"
     acronym = "AMQP091"
 
     def __init__(
-        self, host: Host, number: int, senders: list[Sender], consumers: list[Consumer]
+        self,
+        host: DriverContext,
+        number: int,
+        senders: list[ProducerState],
+        consumers: list[Consumer],
     ) -> None:
         super().__init__(host, number, senders, consumers)
         self._publish = {
@@ -171,7 +179,7 @@ class Amqp091Line(Line):
 
     # sending
 
-    def post(self, sender: Sender, count: int, now: Instant) -> int:
+    def post(self, sender: ProducerState, count: int, now: Instant) -> int:
         if self._blocked:
             return 0
         host, channel = self.host, self._channels[sender.about.number]

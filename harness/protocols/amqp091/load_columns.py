@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from brokerproof.harness.load.columns import Bools, Frames, Ints, Rows, listed, lists, together
-from brokerproof.harness.load.wire_log import EOL, Stretch
+from brokerproof.harness.load.wire_log import EOL, LogSlice
 from brokerproof.harness.protocols.amqp091 import codec
 from brokerproof.harness.protocols.amqp091.tables import BASIC, BY_NAME
 
@@ -31,7 +31,7 @@ _CHUNK = {"short": 2, "longlong": 8}
 Octets = npt.NDArray[np.uint8]
 
 
-def columns(stretch: Stretch) -> dict[str, pa.Array]:
+def columns(stretch: LogSlice) -> dict[str, pa.Array]:
     """The columns of methods with what is kept of their contents, of heart-beats and protocol
     headers."""
     rows = Rows.of(stretch)

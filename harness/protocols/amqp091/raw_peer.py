@@ -14,7 +14,11 @@ from typing import Any
 from brokerproof.harness.model.time import Duration, Instant
 from brokerproof.harness.protocols.amqp091 import codec
 from brokerproof.harness.protocols.amqp091.codec import Method
-from brokerproof.harness.protocols.amqp091.trace_recorder import PROTOCOL, UNREADABLE, Tap
+from brokerproof.harness.protocols.amqp091.trace_recorder import (
+    PROTOCOL,
+    UNREADABLE,
+    Amqp091TraceRecorder,
+)
 from brokerproof.harness.protocols.conversation import (
     PATIENCE,
     Conversation,
@@ -73,12 +77,12 @@ class Amqp091Peer(Conversation[Method]):
         self.frame_max = 0
         """Octets of the frames that :meth:`publish` cuts contents into; what tune-ok said, 0 for no
         limit."""
-        self._tap = Tap(judge, conn)
+        self._recorder = Amqp091TraceRecorder(judge, conn)
 
     # Conversation
 
     def decode(self, at: Instant, data: bytes) -> None:
-        for each in self._tap.received(at, data):
+        for each in self._recorder.on_bytes_received(at, data):
             self.inbox.append(each)
             if each.name == "connection.start":
                 self.started = each
@@ -96,7 +100,7 @@ class Amqp091Peer(Conversation[Method]):
     def write(self, data: bytes, *, as_event: bool = True) -> None:
         """Octets, recorded as what they are: frames, or octets that are none."""
         if as_event:
-            self._tap.sent(self.world.now(), data)
+            self._recorder.on_bytes_sent(self.world.now(), data)
         super().write(data, as_event=False)
 
     def beat(self, octets: bytes = codec.encode_frame(codec.HEARTBEAT, 0)) -> None:

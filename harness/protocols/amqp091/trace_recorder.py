@@ -1,9 +1,8 @@
-"""Turns octets of an AMQP 0-9-1 connection, as they pass in either direction, into events of the
-trace.
+"""Turns the bytes of an AMQP 0-9-1 connection, in either direction, into events of the trace.
 
 A method and the content frames that belong to it are one event: its command is the method's name,
 its headers are channel, fields and properties, its body is the content's, its size counts all the
-frames, and its instant is that of the last of them. A content that something else interrupts says
+frames, and its instant is that of the last of them. A content that something else interrupts has
 ``complete`` = ``false``.
 """
 
@@ -13,65 +12,64 @@ from brokerproof.harness.model.time import Instant
 from brokerproof.harness.protocols.amqp091 import codec
 from brokerproof.harness.protocols.amqp091.codec import Contents, Method, Reader, Unreadable
 from brokerproof.harness.protocols.conversation import Judge
-from brokerproof.harness.trace.event_factory import Telling
+from brokerproof.harness.trace.event_factory import EventFactory
 from brokerproof.harness.trace.events import Event
 
 PROTOCOL = "AMQP091"
 UNREADABLE = "UNREADABLE"
-"""The name of the method that stands for octets which could not be read; its field ``reason`` says
-why."""
+"""The name of the method that stands for unreadable bytes; its field ``reason`` is a sentence."""
 
 
 class Stream:
-    """One direction of one connection. Heart-beats come out as methods too, under their own
-    name."""
+    """One direction of one connection. A heartbeat is a method too, under its own name."""
 
     def __init__(self) -> None:
-        self._reader, self._contents = Reader(), Contents()
+        self._reader = Reader()
+        self._contents = Contents()
 
     def feed(self, data: bytes) -> list[Method]:
-        """The methods that ``data`` completes, in order; what cannot be read has the name
-        :data:`UNREADABLE`."""
-        found: list[Method] = []
+        """Return the methods that ``data`` completes; unreadable bytes are :data:`UNREADABLE`."""
+        methods: list[Method] = []
         for item in self._reader.feed(data):
             if isinstance(item, Unreadable):
-                found.append(
+                methods.append(
                     Method(UNREADABLE, {"reason": item.reason}, body=item.data, size=len(item.data))
                 )
             elif item.name == codec.HEART_BEAT:
-                found.append(
+                methods.append(
                     Method(item.name, {}, item.channel, {}, item.payload, item.size, (item.size,))
                 )
             else:
-                found += self._contents.feed(item)
-        return found
+                methods += self._contents.feed(item)
+        return methods
 
 
-def told(telling: Telling, at: Instant, out: bool, method: Method) -> Event:
-    """What was read, as an event."""
+def event_of(factory: EventFactory, at: Instant, out: bool, method: Method) -> Event:
+    """Return the event of one method."""
     if method.name == UNREADABLE:
-        return telling.unreadable(at, out, method.body, method["reason"])
+        return factory.unreadable(at, out, method.body, method["reason"])
     if method.name == codec.HEART_BEAT:
-        return telling.beat(at, out, PROTOCOL, method.size)
-    return telling.frame(at, out, PROTOCOL, method.name, method.listed(), method.body, method.size)
+        return factory.heartbeat(at, out, PROTOCOL, method.size)
+    return factory.frame(at, out, PROTOCOL, method.name, method.listed(), method.body, method.size)
 
 
-class Tap:
-    """Reads both directions of connection ``conn`` with the harness's own codec, and records
-    them."""
+class Amqp091TraceRecorder:
+    """Records both directions of connection ``conn``, read with the harness's own codec."""
 
     def __init__(self, judge: Judge, conn: int) -> None:
-        self._judge, self._telling = judge, Telling(conn)
-        self._from_broker, self._to_broker = Stream(), Stream()
+        self._judge = judge
+        self._factory = EventFactory(conn)
+        self._from_broker = Stream()
+        self._to_broker = Stream()
 
-    def received(self, at: Instant, data: bytes) -> list[Method]:
-        """Notes what arrived; returns the methods it completed, without heart-beats."""
-        found = self._from_broker.feed(data)
-        for method in found:
-            self._judge.record(told(self._telling, at, False, method))
-        return [each for each in found if each.name != codec.HEART_BEAT]
+    def on_bytes_received(self, at: Instant, data: bytes) -> list[Method]:
+        """Record bytes from the broker; return the methods they complete, without heartbeats."""
+        methods = self._from_broker.feed(data)
+        for method in methods:
+            self._judge.record(event_of(self._factory, at, False, method))
+        return [method for method in methods if method.name != codec.HEART_BEAT]
 
-    def sent(self, at: Instant, data: bytes) -> None:
-        """Notes what a client wrote, however it cuts it."""
+    def on_bytes_sent(self, at: Instant, data: bytes) -> None:
+        """Record bytes from the client, however it splits them."""
         for method in self._to_broker.feed(data):
-            self._judge.record(told(self._telling, at, True, method))
+            self._judge.record(event_of(self._factory, at, True, method))

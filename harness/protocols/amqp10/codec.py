@@ -33,7 +33,7 @@ from brokerproof.harness.protocols.amqp10.types import (
     Raw,
     Value,
 )
-from brokerproof.harness.protocols.length_prefixed import Cutter
+from brokerproof.harness.protocols.length_prefixed import LengthPrefixedReader
 from brokerproof.harness.protocols.length_prefixed import Unreadable as Unreadable
 
 SENDER, RECEIVER = False, True
@@ -296,7 +296,7 @@ def _fits(value: Item, kind: str) -> bool:
     return isinstance(value, Value) and value.type == kind
 
 
-class Reader(Cutter[Frame | Empty]):
+class Reader(LengthPrefixedReader[Frame | Empty]):
     """Cuts what arrives into protocol headers and frames. A size that spells AMQP is a header: no
     frame is that long."""
 

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from brokerproof.harness.load.client_connection import Line, Sender
+from brokerproof.harness.load.client_connection import ClientConnection, ProducerState
 from brokerproof.harness.load.plan import Place
 from brokerproof.harness.load.wire_log import RECEIVED, RECORDED_OCTETS, SENT
 from brokerproof.harness.model.time import NS_PER_MS, Instant
@@ -26,7 +26,7 @@ _HEADER = b"\x00\x53\x70"
 _UNSETTLED, _SETTLED, _MIXED = 0, 1, 2
 
 
-class AmqpLine(Line):
+class AmqpLoadConnection(ClientConnection):
     """See :class:`Line`. Handles: the senders', in order, then the consumers'."""
 
     protocol = "amqp"
@@ -50,7 +50,7 @@ class AmqpLine(Line):
         self._most = 512
         self._base = self._incoming = 0
         """The broker's first transfer, and how many have come."""
-        self._awaited: dict[int, tuple[Sender, Instant]] = {}
+        self._awaited: dict[int, tuple[ProducerState, Instant]] = {}
         self._taken = {at: [0, 0, 0] for at in range(len(self.consumers))}
         """By consumer: the sender's first delivery-count, deliveries since, and those for which
         credit was given."""
@@ -134,7 +134,7 @@ class AmqpLine(Line):
 
     # sending
 
-    def post(self, sender: Sender, count: int, now: Instant) -> int:
+    def post(self, sender: ProducerState, count: int, now: Instant) -> int:
         host, handle = self.host, self.senders.index(sender)
         count = min(
             count, self._credit[handle] - self._counts[handle], self._window - self._outgoing

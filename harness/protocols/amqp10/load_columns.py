@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from brokerproof.harness.load.columns import Bools, Frames, Ints, Rows, listed, lists, together
-from brokerproof.harness.load.wire_log import RECORDED_OCTETS, Stretch
+from brokerproof.harness.load.wire_log import RECORDED_OCTETS, LogSlice
 from brokerproof.harness.protocols.amqp10 import codec, types
 from brokerproof.harness.protocols.amqp10.tables import BY_CODE
 
@@ -50,7 +50,7 @@ for _code, _kind, _width in (
 Octets = npt.NDArray[np.uint8]
 
 
-def columns(stretch: Stretch) -> dict[str, pa.Array]:
+def columns(stretch: LogSlice) -> dict[str, pa.Array]:
     """The columns of whole frames and protocol headers."""
     rows = Rows.of(stretch)
     lengths = rows.lengths

@@ -17,7 +17,11 @@ from brokerproof.harness.model.time import Duration, Instant
 from brokerproof.harness.protocols.amqp10 import codec, messages, types
 from brokerproof.harness.protocols.amqp10.codec import RECEIVER, SENDER, Frame
 from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link, Session
-from brokerproof.harness.protocols.amqp10.trace_recorder import PROTOCOL, UNREADABLE, Tap
+from brokerproof.harness.protocols.amqp10.trace_recorder import (
+    PROTOCOL,
+    UNREADABLE,
+    AmqpTraceRecorder,
+)
 from brokerproof.harness.protocols.conversation import (
     PATIENCE,
     Conversation,
@@ -109,14 +113,14 @@ class AmqpPeer(Conversation[Frame]):
         self.deliveries: list[Delivery] = []
         """Deliveries that are complete and that nobody took, oldest first."""
         self._by_their_channel: dict[int, Session] = {}
-        self._tap = Tap(judge, conn)
+        self._recorder = AmqpTraceRecorder(judge, conn)
         self._names = 0
         self._barriers = count()
 
     # Conversation
 
     def decode(self, at: Instant, data: bytes) -> None:
-        for item in self._tap.received(at, data):
+        for item in self._recorder.on_bytes_received(at, data):
             self._arrived(item)
 
     def _arrived(self, item: Frame) -> None:
@@ -162,7 +166,7 @@ class AmqpPeer(Conversation[Frame]):
         """The protocol header: 0 for AMQP, 2 for TLS, 3 for SASL."""
         fields = {"id": id, "major": major, "minor": minor, "revision": revision}
         listed = tuple((name, str(value)) for name, value in fields.items())
-        self._tap.frame_sent(self.world.now(), HEADER, listed, b"", codec.HEADER_SIZE)
+        self._recorder.record_frame_sent(self.world.now(), HEADER, listed, b"", codec.HEADER_SIZE)
         self.write(codec.protocol_header(id, major, minor, revision), as_event=False)
 
     def send(
@@ -198,9 +202,11 @@ class AmqpPeer(Conversation[Frame]):
         honest = doff is None and size is None and type is None and changed == octets
         if honest:
             listed = codec.field_list(codec.fields_of(body), channel)
-            self._tap.frame_sent(self.world.now(), performative, listed, payload, len(octets))
+            self._recorder.record_frame_sent(
+                self.world.now(), performative, listed, payload, len(octets)
+            )
         else:
-            self._tap.octets_sent(self.world.now(), changed)
+            self._recorder.record_bytes_sent(self.world.now(), changed)
         self.write(changed, as_event=False)
 
     def beat(self, octets: bytes = codec.encode_frame(b"")) -> None:

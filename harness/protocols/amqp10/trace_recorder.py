@@ -1,5 +1,4 @@
-"""Turns octets of an AMQP connection, as they pass in either direction, into events of the
-trace."""
+"""Turns the bytes of an AMQP 1.0 connection, in either direction, into events of the trace."""
 
 from __future__ import annotations
 
@@ -7,65 +6,60 @@ from brokerproof.harness.model.time import Instant
 from brokerproof.harness.protocols.amqp10 import codec, types
 from brokerproof.harness.protocols.amqp10.codec import FieldList, Frame
 from brokerproof.harness.protocols.conversation import Judge
-from brokerproof.harness.trace.event_factory import Telling
+from brokerproof.harness.trace.event_factory import EventFactory
 from brokerproof.harness.trace.events import Event
 
 PROTOCOL = "AMQP"
 UNREADABLE = "UNREADABLE"
-"""The name of the frame that stands for octets which could not be read; its field ``reason`` says
-why."""
+"""The name of the frame that stands for unreadable bytes; its field ``reason`` is a sentence."""
 
 
-class Tap:
-    """Reads both directions of connection ``conn`` with the harness's own codec."""
+def event_of(factory: EventFactory, at: Instant, out: bool, item: codec.Read) -> Event:
+    """Return the event of one item of the codec."""
+    match item:
+        case Frame():
+            return factory.frame(
+                at, out, PROTOCOL, item.name, item.listed(), item.payload, item.size
+            )
+        case codec.Empty(size):
+            return factory.heartbeat(at, out, PROTOCOL, size)
+        case codec.Unreadable(data, reason):
+            return factory.unreadable(at, out, data, reason)
+
+
+class AmqpTraceRecorder:
+    """Records both directions of connection ``conn``, read with the harness's own codec."""
 
     def __init__(self, judge: Judge, conn: int) -> None:
-        self._judge, self._telling = judge, Telling(conn)
-        self._from_broker, self._to_broker = codec.Reader(), codec.Reader()
+        self._judge = judge
+        self._factory = EventFactory(conn)
+        self._from_broker = codec.Reader()
+        self._to_broker = codec.Reader()
 
-    def received(self, at: Instant, data: bytes) -> list[Frame]:
-        """Notes what arrived; returns the frames it completed."""
+    def on_bytes_received(self, at: Instant, data: bytes) -> list[Frame]:
+        """Record bytes from the broker; return the frames they complete."""
         frames = []
         for item in self._from_broker.feed(data):
-            self._note(at, False, item)
+            self._judge.record(event_of(self._factory, at, False, item))
             match item:
                 case Frame():
                     frames.append(item)
                 case codec.Unreadable(octets, reason):
-                    frames.append(
-                        Frame(
-                            UNREADABLE, {"reason": types.string(reason)}, octets, size=len(octets)
-                        )
-                    )
+                    fields = {"reason": types.string(reason)}
+                    frames.append(Frame(UNREADABLE, fields, octets, size=len(octets)))
         return frames
 
-    def sent(self, at: Instant, data: bytes) -> None:
-        """Notes what a client wrote, however it cuts it."""
+    def on_bytes_sent(self, at: Instant, data: bytes) -> None:
+        """Record bytes from the client, however it splits them."""
         for item in self._to_broker.feed(data):
-            self._note(at, True, item)
+            self._judge.record(event_of(self._factory, at, True, item))
 
-    def frame_sent(
+    def record_frame_sent(
         self, at: Instant, name: str, fields: FieldList, payload: bytes, size: int
     ) -> None:
-        """Notes a frame that was written."""
-        self._judge.record(self._telling.frame(at, True, PROTOCOL, name, fields, payload, size))
+        """Record a frame that was written."""
+        self._judge.record(self._factory.frame(at, True, PROTOCOL, name, fields, payload, size))
 
-    def octets_sent(self, at: Instant, data: bytes) -> None:
-        """Notes octets that are no frame, or one that lies about itself."""
-        self._judge.record(self._telling.unreadable(at, True, data, ""))
-
-    def _note(self, at: Instant, out: bool, item: codec.Read) -> None:
-        self._judge.record(told(self._telling, at, out, item))
-
-
-def told(telling: Telling, at: Instant, out: bool, item: codec.Read) -> Event:
-    """What was read, as an event."""
-    match item:
-        case Frame():
-            return telling.frame(
-                at, out, PROTOCOL, item.name, item.listed(), item.payload, item.size
-            )
-        case codec.Empty(size):
-            return telling.beat(at, out, PROTOCOL, size)
-        case codec.Unreadable(octets, reason):
-            return telling.unreadable(at, out, octets, reason)
+    def record_bytes_sent(self, at: Instant, data: bytes) -> None:
+        """Record bytes that are no frame, or a frame whose fields contradict it."""
+        self._judge.record(self._factory.unreadable(at, True, data, ""))

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from brokerproof.harness.protocols.core.messages import PACKET_HEADER, Message
 from brokerproof.harness.protocols.core.tables import BY_CODE, BY_NAME, NEWEST, PacketTable
 from brokerproof.harness.protocols.core.values import Cursor, Malformed, encode
-from brokerproof.harness.protocols.length_prefixed import Cutter
+from brokerproof.harness.protocols.length_prefixed import LengthPrefixedReader
 from brokerproof.harness.protocols.length_prefixed import Unreadable as Unreadable
 
 MAGIC = b"ARTEMIS"
@@ -138,7 +138,7 @@ def _listed_message(message: Message) -> Iterator[tuple[str, str]]:
 Read: TypeAlias = Packet | Unreadable
 
 
-class Reader(Cutter[Packet]):
+class Reader(LengthPrefixedReader[Packet]):
     """Cuts what one side sends into packets. What a client sends begins with ``magic``, which comes
     out as a packet too."""
 

@@ -25,7 +25,12 @@ from brokerproof.harness.protocols.core.codec import FIRST, LIVENESS, MAGIC, SES
 from brokerproof.harness.protocols.core.fact_reader import FORCED
 from brokerproof.harness.protocols.core.messages import Message
 from brokerproof.harness.protocols.core.tables import NEWEST
-from brokerproof.harness.protocols.core.trace_recorder import PING, PROTOCOL, UNREADABLE, Tap
+from brokerproof.harness.protocols.core.trace_recorder import (
+    PING,
+    PROTOCOL,
+    UNREADABLE,
+    CoreTraceRecorder,
+)
 
 TTL_MS = 60_000
 """The TTL that a usual client asks for."""
@@ -70,14 +75,16 @@ class CorePeer(Conversation[Packet]):
         super().__init__(judge, conn, acceptor)
         self.version = version
         """The version of the protocol that it speaks, and says that it speaks."""
-        self._tap = Tap(judge, conn)
+        self._recorder = CoreTraceRecorder(judge, conn)
         self._forced = 0
         self._sent = 0
 
     # Conversation
 
     def decode(self, at: Instant, data: bytes) -> None:
-        self.inbox += [each for each in self._tap.received(at, data) if each.name != PING]
+        self.inbox += [
+            each for each in self._recorder.on_bytes_received(at, data) if each.name != PING
+        ]
 
     def fatal(self, frame: Packet) -> bool:
         return frame.name in ("exception", UNREADABLE) or frame.name.startswith("disconnect")
@@ -90,7 +97,7 @@ class CorePeer(Conversation[Packet]):
     def write(self, data: bytes, *, as_event: bool = True) -> None:
         """Octets, recorded as what they are: packets, or octets that are none."""
         if as_event:
-            self._tap.sent(self.world.now(), data)
+            self._recorder.on_bytes_sent(self.world.now(), data)
         super().write(data, as_event=False)
 
     def send(

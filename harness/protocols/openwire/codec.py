@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from brokerproof.harness.protocols.length_prefixed import Cutter
+from brokerproof.harness.protocols.length_prefixed import LengthPrefixedReader
 from brokerproof.harness.protocols.length_prefixed import Unreadable as Unreadable
 from brokerproof.harness.protocols.openwire.tables import BY_CODE, BY_NAME, MESSAGES, NEWEST, Table
 from brokerproof.harness.protocols.openwire.values import (
@@ -217,7 +217,7 @@ def _encode(kind: str, value: Any, version: int) -> bytes:
 Read: TypeAlias = Structure | Unreadable
 
 
-class Reader(Cutter[Structure]):
+class Reader(LengthPrefixedReader[Structure]):
     """Cuts what one side sends into commands. ``version`` is what both sides agreed on; it may
     change on the way."""
 

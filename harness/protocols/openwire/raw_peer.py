@@ -28,7 +28,7 @@ from brokerproof.harness.protocols.openwire.trace_recorder import (
     PROTOCOL,
     UNREADABLE,
     WIRE_FORMAT,
-    Tap,
+    OpenWireTraceRecorder,
 )
 from brokerproof.harness.protocols.openwire.values import Typed, encode_map, long_utf
 
@@ -113,13 +113,13 @@ class OpenWirePeer(Conversation[Structure]):
         """The broker's WireFormatInfo, once it came."""
         self.beats: list[Structure] = []
         """KeepAliveInfos of the broker, oldest first. They are in no inbox."""
-        self._tap = Tap(judge, conn)
+        self._recorder = OpenWireTraceRecorder(judge, conn)
         self._numbers: dict[str, int] = {}
 
     # Conversation
 
     def decode(self, at: Instant, data: bytes) -> None:
-        for each in self._tap.received(at, data):
+        for each in self._recorder.on_bytes_received(at, data):
             if each.name == KEEP_ALIVE:
                 self.beats.append(each)
             else:
@@ -138,7 +138,7 @@ class OpenWirePeer(Conversation[Structure]):
     def write(self, data: bytes, *, as_event: bool = True) -> None:
         """Octets, recorded as what they are: commands, or octets that are none."""
         if as_event:
-            self._tap.sent(self.world.now(), data)
+            self._recorder.on_bytes_sent(self.world.now(), data)
         super().write(data, as_event=False)
 
     def send(

@@ -1,9 +1,8 @@
-"""Turns octets of an OpenWire connection, as they pass in either direction, into events of the
-trace.
+"""Turns the bytes of an OpenWire connection, in either direction, into events of the trace.
 
 Each command is one event: its command is the command's name, its headers are its fields (those of a
 message that it carries among them, with its ``cost``), its body is the message's content, its size
-counts all its octets. A KeepAliveInfo is a sign of life.
+counts all its bytes. A KeepAliveInfo is a heartbeat.
 """
 
 from __future__ import annotations
@@ -12,57 +11,62 @@ from brokerproof.harness.model.time import Instant
 from brokerproof.harness.protocols.conversation import Judge
 from brokerproof.harness.protocols.openwire import codec
 from brokerproof.harness.protocols.openwire.codec import Structure, Unreadable
-from brokerproof.harness.trace.event_factory import Telling
+from brokerproof.harness.trace.event_factory import EventFactory
+from brokerproof.harness.trace.events import Event
 
 PROTOCOL = "OPENWIRE"
 UNREADABLE = "UNREADABLE"
-"""The name of the command that stands for octets which could not be read; its field ``reason`` says
-why."""
+"""The name of the command that stands for unreadable bytes; its field ``reason`` is a sentence."""
 KEEP_ALIVE, WIRE_FORMAT = "KeepAliveInfo", "WireFormatInfo"
 
 
-class Tap:
-    """Reads both directions of connection ``conn`` with the harness's own codec, and records them.
+def event_of(factory: EventFactory, at: Instant, out: bool, item: Structure | Unreadable) -> Event:
+    """Return the event of one item of the codec."""
+    if isinstance(item, Unreadable):
+        return factory.unreadable(at, out, item.data, item.reason)
+    if item.name == KEEP_ALIVE:
+        return factory.heartbeat(at, out, PROTOCOL, item.size)
+    message = item.message
+    body = b"" if message is None else message.get("content") or b""
+    return factory.frame(at, out, PROTOCOL, item.name, item.listed(), body, item.size)
 
-    Once both sides have said a version, both directions are read by the smaller one.
+
+class OpenWireTraceRecorder:
+    """Records both directions of connection ``conn``, read with the harness's own codec.
+
+    Once both sides have sent their version, both directions are read by the smaller one.
     """
 
     def __init__(self, judge: Judge, conn: int) -> None:
-        self._judge, self._telling = judge, Telling(conn)
+        self._judge = judge
+        self._factory = EventFactory(conn)
         self._readers = {False: codec.Reader(), True: codec.Reader()}
-        self._said: dict[bool, int] = {}
+        self._versions: dict[bool, int] = {}
 
-    def received(self, at: Instant, data: bytes) -> list[Structure]:
-        """Notes what arrived; returns the commands it completed, with :data:`UNREADABLE` for what
-        is none."""
-        return self._passed(at, False, data)
+    def on_bytes_received(self, at: Instant, data: bytes) -> list[Structure]:
+        """Record bytes from the broker; return the commands they complete.
 
-    def sent(self, at: Instant, data: bytes) -> None:
-        """Notes what a client wrote, however it cuts it."""
-        self._passed(at, True, data)
+        Unreadable bytes are :data:`UNREADABLE`.
+        """
+        return self._on_bytes(at, False, data)
 
-    def _passed(self, at: Instant, out: bool, data: bytes) -> list[Structure]:
-        found: list[Structure] = []
+    def on_bytes_sent(self, at: Instant, data: bytes) -> None:
+        """Record bytes from the client, however it splits them."""
+        self._on_bytes(at, True, data)
+
+    def _on_bytes(self, at: Instant, out: bool, data: bytes) -> list[Structure]:
+        commands: list[Structure] = []
         for item in self._readers[out].feed(data):
+            self._judge.record(event_of(self._factory, at, out, item))
             if isinstance(item, Unreadable):
-                self._judge.record(self._telling.unreadable(at, out, item.data, item.reason))
                 item = Structure(UNREADABLE, {"reason": item.reason}, len(item.data))
-            elif item.name == KEEP_ALIVE:
-                self._judge.record(self._telling.beat(at, out, PROTOCOL, item.size))
-            else:
-                message = item.message
-                body = b"" if message is None else message.get("content") or b""
-                event = self._telling.frame(
-                    at, out, PROTOCOL, item.name, item.listed(), body, item.size
-                )
-                self._judge.record(event)
-                self._negotiate(out, item)
-            found.append(item)
-        return found
+            elif item.name == WIRE_FORMAT and item["version"] > 0:
+                self._negotiate(out, item["version"])
+            commands.append(item)
+        return commands
 
-    def _negotiate(self, out: bool, item: Structure) -> None:
-        if item.name == WIRE_FORMAT and item["version"] > 0:
-            self._said[out] = item["version"]
-            if len(self._said) == 2:
-                for reader in self._readers.values():
-                    reader.version = min(self._said.values())
+    def _negotiate(self, out: bool, version: int) -> None:
+        self._versions[out] = version
+        if len(self._versions) == 2:
+            for reader in self._readers.values():
+                reader.version = min(self._versions.values())

@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from brokerproof.harness.load.client_connection import Host, Line, Sender
+from brokerproof.harness.load.client_connection import (
+    ClientConnection,
+    DriverContext,
+    ProducerState,
+)
 from brokerproof.harness.load.plan import Consumer
 from brokerproof.harness.load.wire_log import EOL, RECEIVED, RECORDED_OCTETS, SENT
 from brokerproof.harness.model.time import NS_PER_MS, Instant
@@ -29,14 +33,18 @@ class _Took(NamedTuple):
     rare: list[bytes]
 
 
-class StompLine(Line):
+class StompLoadConnection(ClientConnection):
     """See :class:`Line`."""
 
     protocol = "stomp"
     acronym = "STOMP"
 
     def __init__(
-        self, host: Host, number: int, senders: list[Sender], consumers: list[Consumer]
+        self,
+        host: DriverContext,
+        number: int,
+        senders: list[ProducerState],
+        consumers: list[Consumer],
     ) -> None:
         super().__init__(host, number, senders, consumers)
         self._heads = {
@@ -45,14 +53,14 @@ class StompLine(Line):
         }
         """What a SEND of each producer begins with; behind it come content-length and receipt."""
 
-    def _send_headers(self, sender: Sender) -> list[tuple[str, str]]:
+    def _send_headers(self, sender: ProducerState) -> list[tuple[str, str]]:
         place = self.host.plan.places[sender.about.place]
         return [("destination", place.name), *place.send]
 
     def greet(self) -> None:
         plan = self.host.plan
         self._pending = b""
-        self._awaited: dict[bytes, tuple[Sender, Instant]] = {}
+        self._awaited: dict[bytes, tuple[ProducerState, Instant]] = {}
         self._asked: set[bytes] = set()
         beat = plan.heart_beat // NS_PER_MS
         headers = {"accept-version": "1.2", "host": plan.host, "heart-beat": f"{beat},{beat}"}
@@ -108,7 +116,7 @@ class StompLine(Line):
             self._say(frames, now)
         self.up = not self._asked
 
-    def post(self, sender: Sender, count: int, now: Instant) -> int:
+    def post(self, sender: ProducerState, count: int, now: Instant) -> int:
         host, head, number = self.host, self._heads[sender.about.number], sender.about.number
         confirmed, awaited, taped = host.plan.confirmed, self._awaited, host.tape is not None
         frames: list[bytes] = []

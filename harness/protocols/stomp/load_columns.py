@@ -17,7 +17,7 @@ from brokerproof.harness.load.columns import (
     lists,
     together,
 )
-from brokerproof.harness.load.wire_log import EOL, RECORDED_OCTETS, Stretch
+from brokerproof.harness.load.wire_log import EOL, RECORDED_OCTETS, LogSlice
 from brokerproof.harness.protocols.stomp import codec
 
 PROTOCOL = "STOMP"
@@ -25,7 +25,7 @@ UNREADABLE = "UNREADABLE"
 """The command of what is no frame; its header ``reason`` says why."""
 
 
-def columns(stretch: Stretch) -> dict[str, pa.Array]:
+def columns(stretch: LogSlice) -> dict[str, pa.Array]:
     """The columns of frames that are given without their NUL and the ends of line before them. An
     empty one is a sign of life, which has no NUL."""
     rows = Rows.of(stretch)

@@ -15,7 +15,7 @@ from brokerproof.harness.protocols.conversation import (
 )
 from brokerproof.harness.protocols.stomp import codec
 from brokerproof.harness.protocols.stomp.codec import Frame, HeadersLike
-from brokerproof.harness.protocols.stomp.trace_recorder import StompReading
+from brokerproof.harness.protocols.stomp.trace_recorder import StompConversation
 from brokerproof.harness.trace.events import RECORDED_OCTETS, FrameSent
 
 
@@ -56,7 +56,7 @@ ERROR = frame("ERROR")
 CONNECTED = frame("CONNECTED")
 
 
-class StompPeer(StompReading):
+class StompPeer(StompConversation):
     """One STOMP connection of the harness, in ``version`` once connected."""
 
     def __init__(self, judge: Judge, conn: int, acceptor: str, version: str) -> None:
@@ -65,9 +65,9 @@ class StompPeer(StompReading):
 
     # Conversation
 
-    def came(self, item: Frame) -> None:
+    def on_frame(self, item: Frame) -> None:
         self.messages_seen += item.command == "MESSAGE"
-        super().came(item)
+        super().on_frame(item)
 
     def on_the_wire(self, shape: Shape) -> Shape:
         command, headers, body = shape

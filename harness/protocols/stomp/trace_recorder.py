@@ -1,80 +1,84 @@
-"""What every STOMP peer does with what a broker sends: read it with the harness's codec, and put it
-into the trace."""
+"""Turns the bytes a broker sends on a STOMP connection into events of the trace."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from brokerproof.harness.model.time import Instant
 from brokerproof.harness.protocols.conversation import Conversation, Judge
 from brokerproof.harness.protocols.stomp import codec
 from brokerproof.harness.protocols.stomp.codec import Frame
-from brokerproof.harness.trace.events import (
-    RECORDED_OCTETS,
-    FrameReceived,
-    HeartBeatReceived,
-    OctetsRefused,
-)
+from brokerproof.harness.trace.event_factory import EventFactory
+
+PROTOCOL = "STOMP"
+UNREADABLE = "UNREADABLE"
+"""The command of the frame that stands for unreadable bytes; its header ``reason`` is a
+sentence."""
 
 
-class StompReading(Conversation[Frame]):
-    """One STOMP connection, in ``version`` once connected. Subclasses say what becomes of a frame:
-    :meth:`came`."""
+class StompTraceRecorder:
+    """Records what connection ``conn`` receives, read with the harness's own codec.
 
-    protocol = "STOMP"
+    Clients record what they send themselves: frames, as they were meant.
+    """
+
+    def __init__(self, judge: Judge, conn: int) -> None:
+        self._judge = judge
+        self._factory = EventFactory(conn)
+        self._reader = codec.Reader()
+
+    def on_bytes_received(self, at: Instant, data: bytes) -> Iterator[Frame]:
+        """Record bytes from the broker; yield the frames they complete, each once it is recorded.
+
+        Unreadable bytes are :data:`UNREADABLE`.
+        """
+        for item in self._reader.feed(data):
+            match item:
+                case Frame():
+                    if item.command == "CONNECTED":
+                        # From here on the session's version defines how headers are escaped;
+                        # 1.0 servers name none.
+                        self._reader.version = item.get("version") or "1.0"
+                    self._judge.record(
+                        self._factory.frame(
+                            at, False, PROTOCOL, item.command, item.headers, item.body, item.size
+                        )
+                    )
+                    yield item
+                case codec.Eol(size):
+                    self._judge.record(self._factory.heartbeat(at, False, PROTOCOL, size))
+                case codec.Unreadable(octets, reason):
+                    self._judge.record(self._factory.unreadable(at, False, octets, reason))
+                    yield Frame(UNREADABLE, (("reason", reason),), octets, len(octets))
+
+
+class StompConversation(Conversation[Frame]):
+    """One STOMP connection, in ``version`` once connected. Subclasses define what becomes of a
+    frame: :meth:`on_frame`."""
+
+    protocol = PROTOCOL
 
     def __init__(self, judge: Judge, conn: int, acceptor: str, version: str) -> None:
         super().__init__(judge, conn, acceptor)
         self.version = version
         self.connected: Frame | None = None
-        """The CONNECTED frame, once it came."""
-        self._reader = codec.Reader()
+        """The CONNECTED frame, once it was received."""
+        self._recorder = StompTraceRecorder(judge, conn)
         self._receipts = 0
 
-    def came(self, item: Frame) -> None:
-        """``item`` has arrived and stands in the trace."""
+    def on_frame(self, item: Frame) -> None:
+        """``item`` was received and recorded."""
         self.inbox.append(item)
 
     def decode(self, at: Instant, data: bytes) -> None:
-        for item in self._reader.feed(data):
-            match item:
-                case Frame():
-                    self._arrived(at, item)
-                case codec.Eol(size):
-                    self.judge.record(
-                        HeartBeatReceived(
-                            at_ns=at, conn=self.conn, protocol=self.protocol, size=size
-                        )
-                    )
-                case codec.Unreadable(octets, reason):
-                    self.judge.record(
-                        OctetsRefused(
-                            at_ns=at, conn=self.conn, data=octets[:RECORDED_OCTETS], detail=reason
-                        )
-                    )
-                    self.inbox.append(
-                        Frame("UNREADABLE", (("reason", reason),), octets, len(octets))
-                    )
-
-    def _arrived(self, at: Instant, item: Frame) -> None:
-        if item.command == "CONNECTED":
-            # From here on the session's version says how headers are escaped; 1.0 servers name
-            # none.
-            self._reader.version = item.get("version") or "1.0"
-        self.judge.record(
-            FrameReceived(
-                at_ns=at,
-                conn=self.conn,
-                protocol=self.protocol,
-                command=item.command,
-                headers=item.headers,
-                body=item.body[:RECORDED_OCTETS],
-                body_size=len(item.body),
-                size=item.size,
-            )
-        )
-        self.came(item)
+        for item in self._recorder.on_bytes_received(at, data):
+            if item.command == UNREADABLE:
+                self.inbox.append(item)
+            else:
+                self.on_frame(item)
 
     def fatal(self, frame: Frame) -> bool:
-        return frame.command in ("ERROR", "UNREADABLE")
+        return frame.command in ("ERROR", UNREADABLE)
 
     def words(self, frame: Frame) -> str:
         return frame.brief()

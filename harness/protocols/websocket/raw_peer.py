@@ -25,7 +25,7 @@ from brokerproof.harness.protocols.websocket.codec import (
     Unreadable,
     WsFrame,
 )
-from brokerproof.harness.trace.event_factory import Telling
+from brokerproof.harness.trace.event_factory import EventFactory
 from brokerproof.harness.worlds.tls import Certificate
 from brokerproof.harness.worlds.world import Channel, Receiver
 
@@ -70,7 +70,7 @@ class WebSocketPeer(Conversation[Item]):
         """Every frame that arrived, in order."""
         self.close_sent = False
         self._reader = codec.Reader()
-        self._telling = Telling(self.conn)
+        self._factory = EventFactory(self.conn)
         self._above: Receiver | None = None
         self._masks = 0
 
@@ -82,19 +82,19 @@ class WebSocketPeer(Conversation[Item]):
                 case WsFrame():
                     self._arrived(at, item)
                 case Reply():
-                    told = self._telling.frame(
+                    told = self._factory.frame(
                         at, False, "HTTP", str(item.status), item.fields, b"", item.size
                     )
                     self.judge.record(told)
                     self.inbox.append(item)
                 case Unreadable(octets, reason):
-                    self.judge.record(self._telling.unreadable(at, False, octets, reason))
+                    self.judge.record(self._factory.unreadable(at, False, octets, reason))
                     self.inbox.append(item)
 
     def _arrived(self, at: Instant, item: WsFrame) -> None:
         marks = () if item.fin else (("fin", "0"),)
         self.judge.record(
-            self._telling.frame(at, False, self.protocol, item.name, marks, item.payload, item.size)
+            self._factory.frame(at, False, self.protocol, item.name, marks, item.payload, item.size)
         )
         self.frames.append(item)
         if self._above is None or item.is_control:
@@ -169,7 +169,7 @@ class WebSocketPeer(Conversation[Item]):
         )
         marks = {"fin": fin, "masked": masked, **oddities}
         headers = tuple((name, str(value)) for name, value in marks.items() if value is not True)
-        told = self._telling.frame(
+        told = self._factory.frame(
             self.world.now(), True, self.protocol, WsFrame(op).name, headers, payload, len(octets)
         )
         self.judge.record(told)
@@ -220,8 +220,8 @@ class WebSocketChannel:
         return self._below.security
 
     @property
-    def whole(self) -> bool:
-        return self._below.whole
+    def all_received(self) -> bool:
+        return self._below.all_received
 
     def secure(self, certificate: Certificate | None = None) -> None:
         self._below.secure(certificate)

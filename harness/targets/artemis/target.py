@@ -15,7 +15,7 @@ class ArtemisTarget(SocketTarget):
     """Downloads (once), configures, starts and stops an Artemis of ``version`` (None: our default)
     with ``config``."""
 
-    direct = True  # tcpNoDelay is true unless an acceptor says otherwise
+    is_local = True  # tcpNoDelay is true unless an acceptor says otherwise
 
     def __init__(self, identity: Identity, config: Path, version: str | None = None) -> None:
         super().__init__(identity, config)

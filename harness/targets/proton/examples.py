@@ -19,7 +19,7 @@ from pathlib import Path
 from brokerproof.harness.targets.cache import cache_folder, locked, once
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.local_process import NativeProcess, free_ports, listens
-from brokerproof.harness.targets.managed_broker import OwnBroker, RunningBroker
+from brokerproof.harness.targets.managed_broker import ManagedBroker, RunningBroker
 
 NAMES = ("proton-c", "proton-python")
 START_S = 30
@@ -164,7 +164,7 @@ def _run(command: Sequence[str], folder: Path, advice: str) -> None:
         )
 
 
-class ProtonProcess(OwnBroker):
+class ProtonProcess(ManagedBroker):
     """One example broker, from its installation to its end. A context manager that starts and stops
     it.
 

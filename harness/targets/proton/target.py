@@ -14,7 +14,7 @@ class ProtonTarget(SocketTarget):
     """Fetches and builds (once), starts and stops example broker ``name``. Its examples are of
     ``version`` (None: any)."""
 
-    direct = True  # Proton sets TCP_NODELAY
+    is_local = True  # Proton sets TCP_NODELAY
 
     def __init__(self, identity: Identity, name: str, version: str | None = None) -> None:
         super().__init__(identity)

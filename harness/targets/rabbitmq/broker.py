@@ -18,7 +18,7 @@ from pathlib import Path
 from brokerproof.harness.targets import debian
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.local_process import NativeProcess, free_ports
-from brokerproof.harness.targets.managed_broker import OwnBroker, RunningBroker
+from brokerproof.harness.targets.managed_broker import ManagedBroker, RunningBroker
 from brokerproof.harness.targets.rabbitmq import erlang_config
 from brokerproof.harness.targets.rabbitmq import release as rabbitmq_release
 from brokerproof.harness.targets.rabbitmq.release import Release, our_files
@@ -100,7 +100,7 @@ def _classic(config: Path) -> dict[str, str]:
     return found
 
 
-class RabbitmqProcess(OwnBroker):
+class RabbitmqProcess(ManagedBroker):
     """One RabbitMQ node, from its configuration file to its end. A context manager that starts and
     stops it.
 

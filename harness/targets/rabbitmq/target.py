@@ -29,7 +29,7 @@ class RabbitmqTarget(SocketTarget):
     broker's default).
     """
 
-    direct = True  # nodelay is true unless a configuration says otherwise
+    is_local = True  # nodelay is true unless a configuration says otherwise
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from brokerproof.harness.protocols.amqp10 import codec
-from brokerproof.harness.worlds.stream_splitter import AmqpUnit, Beat, Unit
+from brokerproof.harness.worlds.stream_splitter import AmqpUnit, Heartbeat, Unit
 from brokerproof.harness.worlds.tampering import Out
 from brokerproof.suites.mutation.wire.mutant import Tampering, amqp, wire_mutant
 
@@ -254,7 +254,7 @@ class IdleFramesLost(Tampering):
     _seen = 0
 
     def from_broker(self, unit: Unit) -> Iterable[Out]:
-        if not isinstance(unit, Beat):
+        if not isinstance(unit, Heartbeat):
             return (unit.raw,)
         self._seen += 1
         return (unit.raw,) if self._seen == 1 else self.instead(unit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from brokerproof.harness.model.time import Duration, seconds
-from brokerproof.harness.worlds.stream_splitter import Beat, StompUnit, Unit
+from brokerproof.harness.worlds.stream_splitter import Heartbeat, StompUnit, Unit
 from brokerproof.harness.worlds.tampering import Late, Out
 from brokerproof.suites.mutation.wire.mutant import Tampering, stomp, wire_mutant
 
@@ -424,7 +424,7 @@ class BeatsLost(Tampering):
     _seen = 0
 
     def from_broker(self, unit: Unit) -> Iterable[Out]:
-        if not isinstance(unit, Beat):
+        if not isinstance(unit, Heartbeat):
             return (unit.raw,)
         self._seen += 1
         return (unit.raw,) if self._seen % 3 == 0 else self.instead(unit)

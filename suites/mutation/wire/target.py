@@ -12,7 +12,7 @@ from typing import Any
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.target import Overrides, Target, TargetFacts
 from brokerproof.harness.trace.events import Observed
-from brokerproof.harness.worlds.tampering import RewritingWorld
+from brokerproof.harness.worlds.tampering import TamperingWorld
 from brokerproof.suites.mutation.mutant import Reached
 from brokerproof.suites.mutation.wire import amqp_rules, stomp_rules  # noqa: F401  (they register themselves)
 from brokerproof.suites.mutation.wire.mutant import WIRE_MUTANTS, Tampering, WireMutant
@@ -44,13 +44,13 @@ class WireTarget:
 
     def world(
         self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]
-    ) -> RewritingWorld:
+    ) -> TamperingWorld:
         dice = random.Random(seed)
 
         def rule() -> Tampering:
             return self.mutant.build(self.reached, dice)
 
-        return RewritingWorld(self.inner.world(seed, overrides, observed), rule)
+        return TamperingWorld(self.inner.world(seed, overrides, observed), rule)
 
 
 def named(name: str) -> WireMutant:

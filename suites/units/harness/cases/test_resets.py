@@ -19,7 +19,7 @@ import pytest
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.clients import proton_blocking, stomppy
 from brokerproof.harness.counterexamples.player import Player
-from brokerproof.harness.load.control_channel import Wire
+from brokerproof.harness.load.control_channel import ControlConnection
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import Instant, seconds
 from brokerproof.harness.model.verdicts import Seen
@@ -202,7 +202,7 @@ def test_proton_reads_on_and_tells_the_reset(broker: Broker, way: str) -> None:
     told: list[tuple[str, Any]] = []
     with socket.create_connection(broker.address) as plain:
         selectable = Selectable(plain)
-        proton_blocking._TappedIO(lambda what, content: told.append((what, content)))._tap(
+        proton_blocking._ObservedIO(lambda what, content: told.append((what, content)))._observe(
             selectable
         )
         selectable.send(b"x")
@@ -235,7 +235,7 @@ def test_the_last_word_of_a_driver_is_heard_though_it_has_left(broker: Broker) -
     heard: list[dict[str, Any]] = []
     with closing(RealWorld({}, Canary())) as world:
         plain = socket.create_connection(broker.address)
-        wire = Wire(world, plain, heard.append, lambda: None)
+        wire = ControlConnection(world, plain, heard.append, lambda: None)
         broker.say(json.dumps({"report": 1}).encode() + b"\n")
         broker.close("linger")
         until_the_end_is_here(plain)
@@ -250,7 +250,7 @@ def test_the_last_word_of_a_driver_is_heard_though_it_has_left(broker: Broker) -
 class Ours(SocketTarget):
     """A broker that only resets, as a process of ours."""
 
-    direct = True
+    is_local = True
 
 
 class Delaying(SocketTarget):
@@ -304,7 +304,7 @@ def test_what_a_broker_of_this_machine_sends_late_may_be_lost_with_the_reset(
 
 
 @pytest.mark.parametrize(
-    ("kind", "direct"),
+    ("kind", "is_local"),
     [
         (ProcessTarget, True),
         (ArtemisTarget, True),
@@ -316,9 +316,9 @@ def test_what_a_broker_of_this_machine_sends_late_may_be_lost_with_the_reset(
     ],
 )
 def test_a_reset_proves_something_where_the_broker_is_near_and_sends_at_once(
-    kind: type[SocketTarget], direct: bool
+    kind: type[SocketTarget], is_local: bool
 ) -> None:
-    assert kind.direct is direct
+    assert kind.is_local is is_local
 
 
 @pytest.mark.parametrize("way", ["linger", "unread"])

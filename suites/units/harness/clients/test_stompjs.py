@@ -81,12 +81,12 @@ def test_the_library_is_fetched_once(bare: Path, tmp_path: Path) -> None:
 def test_the_page_is_served_told_what_to_do_and_heard() -> None:
     heard: list[tuple[str, Any]] = []
 
-    class Bell:
-        def tell(self, what: str, content: Any) -> None:
+    class ThreadBridge:
+        def post(self, what: str, content: Any) -> None:
             heard.append((what, content))
 
     to_do: queue.Queue[dict[str, Any]] = queue.Queue()
-    server = stompjs._Server(b"// library", Bell(), to_do)  # type: ignore[arg-type]
+    server = stompjs._Server(b"// library", ThreadBridge(), to_do)  # type: ignore[arg-type]
     try:
 
         def get(path: str, body: bytes | None = None) -> bytes:

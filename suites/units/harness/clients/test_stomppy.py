@@ -373,7 +373,7 @@ def test_a_frame_that_it_loses_is_not_the_brokers_fault() -> None:
 
 def test_a_frame_that_it_misreads_is_not_the_brokers_fault() -> None:
     notebook, peer, _ = virtual(saying(b"RECEIPT\nreceipt-id:r1\nx:a\\nb\n\n\0"))
-    peer._reader.version = "1.0"  # where these two octets are no escape
+    peer._recorder._reader.version = "1.0"  # where these two octets are no escape
     with pytest.raises(ControlFailed, match="crossed the wire"):
         peer.publish(QUEUE, b"x", proves="R")
     assert notebook.judged == []

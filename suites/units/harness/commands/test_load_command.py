@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from brokerproof.harness.commands import errors
 from brokerproof.harness.commands.load import in_one_sentence, load
 from brokerproof.harness.load import worker
-from brokerproof.harness.load.conductor import Outcome
+from brokerproof.harness.load.conductor import LoadOutcome
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.oracles import amqp_credit, amqp_deliveries, recording
@@ -178,7 +178,7 @@ def test_amqp_0_9_1_with_cuts_is_recorded_so_that_what_came_can_be_told(tmp_path
 
 
 def test_an_interrupted_load_says_what_there_is_of_it(tmp_path: Path) -> None:
-    def interrupted() -> Outcome:
+    def interrupted() -> LoadOutcome:
         raise KeyboardInterrupt
 
     with pytest.raises(errors.Interrupted, match="nothing was recorded"):

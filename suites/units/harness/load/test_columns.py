@@ -9,27 +9,27 @@ from typing import Any
 
 import pytest
 
-from brokerproof.harness.load.wire_log import EOL, RECEIVED, SENT, Stretch, Tape, blocks
+from brokerproof.harness.load.wire_log import EOL, RECEIVED, SENT, LogSlice, WireLog, blocks
 from brokerproof.harness.protocols.amqp091 import codec as amqp091_codec
 from brokerproof.harness.protocols.amqp091 import load_columns as amqp091_load_columns
-from brokerproof.harness.protocols.amqp091.trace_recorder import Stream, told
+from brokerproof.harness.protocols.amqp091.trace_recorder import Stream, event_of
 from brokerproof.harness.protocols.amqp10 import codec as amqp10_codec
 from brokerproof.harness.protocols.amqp10 import load_columns as amqp10_load_columns
 from brokerproof.harness.protocols.amqp10 import messages, types
 from brokerproof.harness.protocols.stomp import codec as stomp_codec
 from brokerproof.harness.protocols.stomp import load_columns as stomp_load_columns
-from brokerproof.harness.trace.event_factory import Telling
+from brokerproof.harness.trace.event_factory import EventFactory
 from brokerproof.harness.trace.events import FrameReceived, FrameSent
 from brokerproof.harness.trace.stamp import stamp
 
 
 def stretch(
     folder: Path, frames: list[tuple[int, int, int, bytes]], sizes: list[int] | None = None
-) -> Stretch:
+) -> LogSlice:
     """Frames with instant, connection and direction, over a tape."""
-    found = Stretch()
+    found = LogSlice()
     written: list[Path] = []
-    tape = Tape(folder, written.append)
+    tape = WireLog(folder, written.append)
     for place, (at, conn, direction, octets) in enumerate(frames):
         tape.frames(0, direction, at, conn, [octets], None if sizes is None else [sizes[place]])
     tape.close()
@@ -275,10 +275,10 @@ def test_amqp_0_9_1_as_the_tap_tells_it(tmp_path: Path) -> None:
     kept = [b"".join([*each[:2], *(body[:96] for body in each[2:])]) for each in chosen]
     frames = [(at, 1, at % 2, octets) for at, octets in enumerate(kept)]
     found = rows(amqp091_load_columns.columns(stretch(tmp_path, frames, list(map(len, wire)))))
-    telling = Telling(1)
+    factory = EventFactory(1)
     for at, (row, octets) in enumerate(zip(found, wire, strict=True)):
         (method,) = Stream().feed(octets)
-        event = told(telling, at, at % 2 == SENT, method)
+        event = event_of(factory, at, at % 2 == SENT, method)
         assert row["kind"] == type(event).__name__
         assert row["size"] == len(octets)
         if isinstance(event, FrameSent | FrameReceived):

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from brokerproof.harness.load.clocks import Exchange, Reading, stated
+from brokerproof.harness.load.clocks import ClockSample, Exchange, stated
 from brokerproof.harness.load.latencies import Latencies
 from brokerproof.harness.load.plan import (
     BadPlan,
@@ -133,9 +133,11 @@ def test_the_quickest_answer_tells_the_offset() -> None:
     ahead = 5_000_000
     slow = Exchange(1_000, 1_000 + 400 + ahead, 2_000)
     quick = Exchange(3_000, 3_000 + 60 + ahead, 3_100)
-    reading = Reading.of([slow, quick])
+    reading = ClockSample.of([slow, quick])
     assert abs(reading.offset - ahead) <= reading.uncertainty == 50
-    told = stated(2, "other", False, reading.data(), Reading(9_000, reading.offset + 7, 50).data())
+    told = stated(
+        2, "other", False, reading.data(), ClockSample(9_000, reading.offset + 7, 50).data()
+    )
     assert told["added_ns"] == reading.offset
     assert (told["drift_ns"], told["drift_uncertainty_ns"]) == (7, 100)
     assert stated(0, "here", True, reading.data(), None)["added_ns"] == 0

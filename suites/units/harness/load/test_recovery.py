@@ -15,10 +15,10 @@ from click.testing import CliRunner
 
 from brokerproof.harness.commands.recover import recover_
 from brokerproof.harness.load import protocols
-from brokerproof.harness.load.recovery import NotRecovered, recover, tapes
-from brokerproof.harness.load.segment_backlog import Backlog
-from brokerproof.harness.load.trace_writer import CLOSING, About, Scribe
-from brokerproof.harness.load.wire_log import SENT, Tape
+from brokerproof.harness.load.recovery import NotRecovered, recover, wire_logs
+from brokerproof.harness.load.segment_backlog import SegmentBacklog
+from brokerproof.harness.load.trace_writer import CLOSING, LogHeader, TraceWriter
+from brokerproof.harness.load.wire_log import SENT, WireLog
 from brokerproof.harness.oracles import recording
 from brokerproof.harness.protocols.stomp import codec
 from brokerproof.harness.trace import read
@@ -32,8 +32,8 @@ LOOKS = 300
 
 def about(
     run: Path, *, segment_rows: int = 100_000, segment_s: int = 0, offset_ns: int = 0
-) -> About:
-    return About(str(run), "run", "t", "load", "4", offset_ns, segment_rows, segment_s)
+) -> LogHeader:
+    return LogHeader(str(run), "run", "t", "load", "4", offset_ns, segment_rows, segment_s)
 
 
 def frame(number: int) -> bytes:
@@ -44,11 +44,11 @@ def rows(run: Path) -> list[dict[str, object]]:
     return [row for each in read.segments(run, "t") for row in read.rows(each)]
 
 
-def taped(run: Path, of: About, *, files: int, each: int) -> list[Path]:
+def taped(run: Path, of: LogHeader, *, files: int, each: int) -> list[Path]:
     """A tape whose folder says what it is of."""
     of.write()
     written: list[Path] = []
-    tape = Tape(of.tape, written.append)
+    tape = WireLog(of.tape, written.append)
     tape.event(ConnectionOpened(at_ns=0, conn=1, protocol="STOMP", acceptor="stomp"))
     for at in range(files * each):
         tape.frames(STOMP, SENT, at, 1, [frame(at)])
@@ -61,7 +61,7 @@ def taped(run: Path, of: About, *, files: int, each: int) -> list[Path]:
 
 def test_one_case_goes_on_over_segments_that_end_where_files_do(tmp_path: Path) -> None:
     of = about(tmp_path, segment_rows=40, offset_ns=1000)
-    scribe = Scribe(of)
+    scribe = TraceWriter(of)
     for path in taped(tmp_path, of, files=5, each=30):
         scribe.file(path)
     scribe.close()
@@ -76,7 +76,7 @@ def test_one_case_goes_on_over_segments_that_end_where_files_do(tmp_path: Path) 
 def test_somebody_who_reads_along_has_segments_of_so_many_seconds(tmp_path: Path) -> None:
     of = about(tmp_path, segment_s=1)
     of.write()
-    tape = Tape(of.tape, (scribe := Scribe(of)).file, read_along=True)
+    tape = WireLog(of.tape, (scribe := TraceWriter(of)).file, read_along=True)
     for second in range(4):
         tape.frames(STOMP, SENT, second * 10**9, 1, [frame(second)])
         tape.hand_over()
@@ -85,7 +85,7 @@ def test_somebody_who_reads_along_has_segments_of_so_many_seconds(tmp_path: Path
 
 
 def test_the_backlog_calls_its_scribe_when_the_load_is_over(tmp_path: Path) -> None:
-    backlog = Backlog(about(tmp_path), 10**9)
+    backlog = SegmentBacklog(about(tmp_path), 10**9)
     for at in range(2000):
         backlog.tape.frames(STOMP, SENT, at, 1, [frame(at)])
     backlog.tape.close()
@@ -97,7 +97,7 @@ def test_the_backlog_calls_its_scribe_when_the_load_is_over(tmp_path: Path) -> N
 
 
 def test_the_backlog_calls_its_scribe_when_more_waits_than_may(tmp_path: Path) -> None:
-    backlog = Backlog(about(tmp_path), 1)
+    backlog = SegmentBacklog(about(tmp_path), 1)
     for at in range(100):
         backlog.tape.frames(STOMP, SENT, at, 1, [frame(at)])
         backlog.tape.hand_over(whole=True)
@@ -109,7 +109,7 @@ def test_the_backlog_calls_its_scribe_when_more_waits_than_may(tmp_path: Path) -
 def test_a_tape_that_ends_in_the_midst_of_a_block_is_read_up_to_it(tmp_path: Path) -> None:
     first, second = taped(tmp_path, about(tmp_path), files=2, each=20)
     second.write_bytes(second.read_bytes() + first.read_bytes()[:-1])
-    (tape,) = tapes(tmp_path)
+    (tape,) = wire_logs(tmp_path)
     found = recover(tmp_path, tape)
     assert found.events == 41 + 1, "both files, and the event before the block that is torn"
     assert [row["seq"] for row in rows(tmp_path)] == list(range(42))
@@ -125,7 +125,7 @@ def test_a_scribe_that_was_killed_loses_nothing_and_doubles_nothing(
     of = about(tmp_path)
     files = taped(tmp_path, of, files=3, each=20)
     octets = files[0].read_bytes()
-    scribe = Scribe(of)
+    scribe = TraceWriter(of)
     scribe.file(files[0])
     scribe.close()
     files[0].write_bytes(octets)
@@ -142,8 +142,8 @@ def test_a_scribe_that_was_killed_loses_nothing_and_doubles_nothing(
 
 
 def test_a_tape_that_is_being_written_is_left_alone(tmp_path: Path) -> None:
-    backlog = Backlog(about(tmp_path), 10**9)
-    (tape,) = tapes(tmp_path)
+    backlog = SegmentBacklog(about(tmp_path), 10**9)
+    (tape,) = wire_logs(tmp_path)
     with pytest.raises(NotRecovered, match="the load goes on"):
         recover(tmp_path, tape)
     backlog.tape.close()

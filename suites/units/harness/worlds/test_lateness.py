@@ -5,7 +5,7 @@ from pathlib import Path
 
 from brokerproof.harness.model.time import ms
 from brokerproof.harness.worlds.canary import Canary
-from brokerproof.harness.worlds.scheduler_delay import RunQueue
+from brokerproof.harness.worlds.scheduler_delay import SchedulerDelay
 
 
 def thread(proc: Path, pid: int, tid: int, waited: int, children: str = "") -> None:
@@ -18,7 +18,7 @@ def thread(proc: Path, pid: int, tid: int, waited: int, children: str = "") -> N
 def test_the_thread_that_waited_longest_since_the_last_look_counts(tmp_path: Path) -> None:
     thread(tmp_path, 10, 10, 1_000)
     thread(tmp_path, 10, 11, 50_000)
-    queue = RunQueue(10, tmp_path)
+    queue = SchedulerDelay(10, tmp_path)
     assert queue.worst() == 0  # nothing is known of what was before
     thread(tmp_path, 10, 10, 9_000)
     thread(tmp_path, 10, 11, 50_300)
@@ -29,7 +29,7 @@ def test_the_thread_that_waited_longest_since_the_last_look_counts(tmp_path: Pat
 def test_processes_that_the_broker_started_are_the_broker(tmp_path: Path) -> None:
     thread(tmp_path, 10, 10, 0, children="20 ")
     thread(tmp_path, 20, 20, 100)
-    queue = RunQueue(10, tmp_path)
+    queue = SchedulerDelay(10, tmp_path)
     queue.worst()
     thread(tmp_path, 20, 20, 700)
     thread(
@@ -40,12 +40,12 @@ def test_processes_that_the_broker_started_are_the_broker(tmp_path: Path) -> Non
 
 def test_a_process_that_is_gone_or_is_not_counted_waited_for_nothing(tmp_path: Path) -> None:
     (tmp_path / "10" / "task" / "10").mkdir(parents=True)
-    assert RunQueue(10, tmp_path).worst() == RunQueue(11, tmp_path).worst() == 0
+    assert SchedulerDelay(10, tmp_path).worst() == SchedulerDelay(11, tmp_path).worst() == 0
 
 
 def test_a_broker_that_waited_for_a_core_makes_the_host_late(tmp_path: Path) -> None:
     thread(tmp_path, 10, 10, 0)
-    canary = Canary(RunQueue(10, tmp_path))
+    canary = Canary(SchedulerDelay(10, tmp_path))
     assert canary.worst(0) == 0
     thread(tmp_path, 10, 10, ms(180))
     assert canary.worst(0) == ms(180)
