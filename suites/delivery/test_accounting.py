@@ -159,8 +159,8 @@ class Play:
         at = step.which % len(waiting)
         covered = waiting[: at + 1] if ack == "client" else waiting[at : at + 1]
         peer.request(step.command, peer.naming(waiting[at]))
-        self.unanswered[name] = [each for each in waiting if each not in covered]
-        keys = tuple(each.body for each in covered)
+        self.unanswered[name] = [key for key in waiting if key not in covered]
+        keys = tuple(message.body for message in covered)
         self.ledger.note(Settled(keys) if step.command == "ACK" else Refused(keys))
 
     def leave(self, slot: int, how: str) -> None:
@@ -188,7 +188,7 @@ class Play:
 
         def all_here() -> bool:
             return {
-                each.body for each in last.inbox if each.command == "MESSAGE"
+                message.body for message in last.inbox if message.command == "MESSAGE"
             } >= self.ledger.must_come()
 
         self.target.wait_until(lambda: all_here() or last.ended is not None, PATIENCE)

@@ -41,14 +41,14 @@ def test_what_is_given_back_goes_to_its_place(
         bodies(got) == sent[:count], f"{len(got)} of {count} messages came; {peer.instead()}"
     )
     fate = dict(zip(sent, fates, strict=False))
-    for _, each in sorted(zip(order, got, strict=False), key=lambda pair: pair[0]):
-        match fate[each.message.body]:
+    for _, delivery in sorted(zip(order, got, strict=False), key=lambda pair: pair[0]):
+        match fate[delivery.message.body]:
             case "failed":
-                peer.disposition(each, codec.composite("modified", delivery_failed=True))
+                peer.disposition(delivery, codec.composite("modified", delivery_failed=True))
             case "kept":
                 continue
             case told:
-                peer.disposition(each, told)
+                peer.disposition(delivery, told)
     peer.settle()
     match how:
         case "detach":
@@ -72,7 +72,8 @@ def test_what_is_given_back_goes_to_its_place(
         FIFO, bodies(came) == expected, f"{told}, then {how}: {bodies(came)} came, in this order"
     )
     failures = {
-        each.message.body: each.message.fields("header").get("delivery-count", 0) for each in came
+        delivery.message.body: delivery.message.fields("header").get("delivery-count", 0)
+        for delivery in came
     }
     wrong = {body: n for body, n in failures.items() if not _fits(fate.get(body), n)}
     target.record_finding(

@@ -30,10 +30,10 @@ ENDS_WITH_CONNECTION = "ARTEMIS-CONCEPTS-topic-2"
 def all_of(target: Bench, peers: list[StompPeer], count: int) -> list[list[bytes]]:
     """What each of ``peers`` got, once ``count`` messages came to all of them together, and what
     came QUIET longer."""
-    before = sum(each.messages_seen for each in peers)
-    target.wait_until(lambda: sum(each.messages_seen for each in peers) - before >= count, PATIENCE)
+    before = sum(peer.messages_seen for peer in peers)
+    target.wait_until(lambda: sum(peer.messages_seen for peer in peers) - before >= count, PATIENCE)
     target.advance(QUIET)
-    return [bodies(each.take_messages()) for each in peers]
+    return [bodies(peer.take_messages()) for peer in peers]
 
 
 @case(ONE_CONSUMER, needs={"queue-semantics"})
@@ -45,17 +45,18 @@ def test_one_and_only_one_consumer_gets_a_message(
     them."""
     queue, producer = target.destination(), target.stomp("1.2")
     consumers = [target.stomp("1.2") for _ in range(several)]
-    for each in consumers:
-        each.subscribe(queue, ack="auto" if auto else "client-individual")
+    for consumer in consumers:
+        consumer.subscribe(queue, ack="auto" if auto else "client-individual")
     sent = numbered(min(count, 15 * several))
     publish_all(producer, queue, sent)
     came = all_of(target, consumers, len(sent))
-    times = Counter(body for each in came for body in each)
+    times = Counter(body for received in came for body in received)
     wrong = {body: times[body] for body in {*sent, *times} if times[body] != 1 or body not in sent}
     target.record_finding(
         ONE_CONSUMER,
         not wrong,
-        f"{len(sent)} messages, {several} consumers, who got {[len(each) for each in came]}: "
+        f"{len(sent)} messages, {several} consumers,"
+        f" who got {[len(received) for received in came]}: "
         + (f"not exactly once: {wrong!r}" if wrong else "each exactly once"),
     )
 
@@ -66,11 +67,11 @@ def test_when_a_consumer_is_lost_the_others_take_over(target: Bench) -> None:
     The acknowledged messages are gone, and those of the lost one arrive at the one that stayed."""
     queue, producer = target.destination(), target.stomp("1.2")
     steady, lost, staying = consumers = [target.stomp("1.2") for _ in range(3)]
-    for each in consumers:
-        each.subscribe(queue, ack="client")
+    for consumer in consumers:
+        consumer.subscribe(queue, ack="client")
     publish_all(producer, queue, numbered(12))
-    target.wait_until(lambda: sum(each.messages_seen for each in consumers) >= 12, PATIENCE)
-    shares = [each.take_messages() for each in consumers]
+    target.wait_until(lambda: sum(consumer.messages_seen for consumer in consumers) >= 12, PATIENCE)
+    shares = [consumer.take_messages() for consumer in consumers]
     target.control(
         sum(map(len, shares)) == 12,
         f"twelve messages were sent, the shares are {list(map(len, shares))}",
@@ -99,7 +100,7 @@ def test_a_consumer_that_takes_nothing_more_stops_nobody(target: Bench) -> None:
     sent = numbered(10)
     publish_all(target.stomp("1.2"), queue, sent)
     came = all_of(target, [full, free], 10)
-    shares = [len(each) for each in came]
+    shares = [len(received) for received in came]
     target.record_finding(
         ONE_CONSUMER,
         sorted(came[0] + came[1]) == sent and shares[0] <= 1,
@@ -146,11 +147,13 @@ def test_every_subscription_of_a_topic_gets_every_message(
         peer.subscribe(topic, f"s{number}")
     sent = numbered(count)
     publish_all(producer, topic, sent)
-    distinct = list({id(each): each for each in peers}.values())
+    distinct = list({id(peer): peer for peer in peers}.values())
     each_gets = count * several // len(distinct)
-    messages = [each for peer in distinct for each in collect(target, peer, each_gets, quiet=0)]
+    messages = [
+        message for peer in distinct for message in collect(target, peer, each_gets, quiet=0)
+    ]
     target.advance(QUIET)
-    messages += [each for peer in distinct for each in peer.take_messages()]
+    messages += [message for peer in distinct for message in peer.take_messages()]
     by_subscription = {number: [] for number in range(several)} if together else {}
     if together:
         for message in messages:
@@ -162,9 +165,9 @@ def test_every_subscription_of_a_topic_gets_every_message(
         ]
     target.record_finding(
         COPY_FOR_EACH,
-        len(copies) == several and all(sorted(each) == sorted(sent) for each in copies),
+        len(copies) == several and all(sorted(copy) == sorted(sent) for copy in copies),
         f"{count} messages, {several} subscriptions {'on one connection' if together else 'apart'},"
-        f" copies: {[len(each) for each in copies]}",
+        f" copies: {[len(copy) for copy in copies]}",
     )
 
 
@@ -175,12 +178,12 @@ def test_large_copies_are_alike(target: Bench, size: int) -> None:
     same bytes."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
     listeners = [target.stomp("1.2") for _ in range(4)]
-    for each in listeners:
-        each.subscribe(topic)
+    for listener in listeners:
+        listener.subscribe(topic)
     body = bytes(number % 251 for number in range(size))
     producer.publish(topic, body)
-    came = [bodies(receive(target, each, 1)) for each in listeners]
-    wrong = [number for number, each in enumerate(came) if each != [body]]
+    came = [bodies(receive(target, listener, 1)) for listener in listeners]
+    wrong = [number for number, payload in enumerate(came) if payload != [body]]
     target.record_finding(
         COPY_FOR_EACH,
         not wrong,

@@ -28,13 +28,13 @@ def test_a_message_lives_as_long_as_its_ttl_says(target: Bench, ttl: int) -> Non
     consumer that attaches then gets all three."""
     node, peer = target.node(), target.amqp()
     link = peer.sender(node)
-    for number, each in enumerate((MINUTE, ttl, MINUTE)):
+    for number, ttl_ms in enumerate((MINUTE, ttl, MINUTE)):
         granted(target, peer, link)
-        delivery = peer.transfer(link, message(b"%d" % number, header={"ttl": each}))
+        delivery = peer.transfer(link, message(b"%d" % number, header={"ttl": ttl_ms}))
         peer.confirmed(link.session, delivery)
     consumer = target.amqp()
     receiver = consumer.receiver(node, credit=10)
-    came = [bytes(each.message.body) for each in collect(target, consumer, receiver, 3)]
+    came = [bytes(delivery.message.body) for delivery in collect(target, consumer, receiver, 3)]
     target.control(
         {b"0", b"2"} <= set(came),
         f"messages that live for a minute should come: {came} came; {consumer.instead()}",

@@ -117,9 +117,9 @@ def test_every_subscription_of_a_topic_gets_the_same_order(target: Bench) -> Non
         listener.subscribe(topic)
     sent = numbered(30)
     publish_all(producer, topic, sent)
-    came = [bodies(collect(target, each, 30, quiet=0)) for each in listeners]
+    came = [bodies(collect(target, listener, 30, quiet=0)) for listener in listeners]
     target.record_finding(
         FIFO,
-        all(each == sent for each in came),
+        all(received == sent for received in came),
         f"thirty were sent; they came as {[len(x) for x in came]}",
     )

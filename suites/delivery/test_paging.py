@@ -89,8 +89,8 @@ def test_page_mode_begins_at_the_limit(target: Bench, gap: int) -> None:
     byte above does."""
     place = address_full.node(target, "page")
     peer, link = address_full.producer(target, place)
-    for each in address_full.filling(LIMIT + gap, address_full.overhead(target), [1000, 300, 4000]):
-        address_full.send(target, peer, link, each)
+    for size in address_full.filling(LIMIT + gap, address_full.overhead(target), [1000, 300, 4000]):
+        address_full.send(target, peer, link, size)
     state, _ = target.admin().until(place.address, lambda found: found.size == LIMIT + gap)
     target.control(
         state.size == LIMIT + gap, f"the address should hold {LIMIT + gap} octets: {state}"
@@ -224,7 +224,8 @@ def _browsed(target: Bench, to: Destination, count: int) -> list[int]:
     }
     link = peer.receiver(place, source=address_full.source(source), credit=count + 10)
     return [
-        address_full.number_of(each.message.body) for each in collect(target, peer, link, count)
+        address_full.number_of(delivery.message.body)
+        for delivery in collect(target, peer, link, count)
     ]
 
 
@@ -253,8 +254,8 @@ def test_selectors_read_on_through_the_pages(target: Bench, count: int, every: i
     # Side by side: what one leaves on the way holds up the other (ARTEMIS-PAGING-6).
     deadline = target.now() + 2 * PATIENCE
     while len(red.found) + len(blue.found) < count and target.now() < deadline:
-        for each in (red, blue):
-            each.take(count, within=QUIET)
+        for taker in (red, blue):
+            taker.take(count, within=QUIET)
     red.rest()
     blue.rest()
     target.record_finding(
@@ -310,8 +311,8 @@ def test_one_lazy_subscription_takes_the_whole_address_to_disk(target: Bench, ea
     paging.send(to, producer, range(40))
     if not paging.paged(target, admin, to.name):
         return
-    for number, each in enumerate(others):
-        found = each.take(40)
+    for number, taker in enumerate(others):
+        found = taker.take(40)
         target.record_finding(
             LAZY,
             found == list(range(40)),
@@ -322,8 +323,8 @@ def test_one_lazy_subscription_takes_the_whole_address_to_disk(target: Bench, ea
     target.record_finding(
         LAZY, state.paging, f"one subscription has not taken its messages: {state}"
     )
-    for number, each in enumerate(others):
-        found = each.all(80)
+    for number, taker in enumerate(others):
+        found = taker.all(80)
         target.record_finding(
             LAZY,
             found == list(range(80)),
@@ -351,7 +352,7 @@ def test_a_deep_queue_takes_little_memory(target: Bench, size: int) -> None:
     most = LIMIT + READ_AHEAD + PAGE + 2 * weight
     readings = [admin.size(to.name)]
     taker = Taker(target, to)
-    held = sum(len(each.body) for each in taker.waiting())
+    held = sum(len(message.body) for message in taker.waiting())
     bounds = (1, LIMIT + READ_AHEAD + 2 * size)
     target.judge_count(
         WINDOW, "octets of bodies that wait for acknowledgement", held, bounds, "octets"

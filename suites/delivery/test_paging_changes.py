@@ -63,7 +63,10 @@ def test_a_transaction_across_the_limit_is_whole(
     if end == "ABORT":
         mine = [*range(before), *range(before + inside, before + inside + 10)]
     found = Taker(target, to).all(len(mine) + 30)
-    came = [each for each in found if each < 1000], [each for each in found if each >= 1000]
+    came = (
+        [number for number in found if number < 1000],
+        [number for number in found if number >= 1000],
+    )
     target.record_finding(
         KEEPS, came[0] == mine, f"after {end} {brief(mine)} should come, came {brief(came[0])}"
     )
@@ -177,12 +180,12 @@ class Play:
 
     def send(self, step: Send) -> None:
         numbers = range(self.sent, self.sent + step.count)
-        for each in numbers:
-            self.ledger.note(Attempted(b"%d" % each, f"producer {step.producer}"))
+        for number in numbers:
+            self.ledger.note(Attempted(b"%d" % number, f"producer {step.producer}"))
         paging.send(self.to, self.producers[step.producer], numbers)
         self.sent += step.count
-        for each in numbers:
-            self.ledger.note(Confirmed(b"%d" % each))
+        for number in numbers:
+            self.ledger.note(Confirmed(b"%d" % number))
 
     def take(self, count: int) -> None:
         """Acknowledges that many, as far as there are so many that nobody acknowledged."""
@@ -192,13 +195,13 @@ class Play:
 
     def enter(self, numbers: list[int]) -> None:
         """What the consumer got and has acknowledged goes into the books."""
-        for each in numbers:
-            key = b"%d" % each
+        for number in numbers:
+            key = b"%d" % number
             self.ledger.note(
-                Delivered(key, f"consumer {self.consumers}", each in self.taker.marked)
+                Delivered(key, f"consumer {self.consumers}", number in self.taker.marked)
             )
             self.ledger.note(Settled((key,)))
-            self.settled.add(each)
+            self.settled.add(number)
 
     def go(self, how: CloseHow | None) -> None:
         """What it holds without having acknowledged it was never looked at: it enters no book until

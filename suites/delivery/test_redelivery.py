@@ -81,7 +81,9 @@ def test_what_several_give_back_is_in_order_again(target: Bench, leaving: str) -
         consumer.subscribe(queue, name, ack="client", headers={"consumer-window-size": "0"})
     publish_all(target.stomp("1.2"), queue, numbered(6))
     shares = collect(target, consumer, 3)
-    by = ", ".join(f"{each.body.decode()} by {each.get('subscription')}" for each in shares)
+    by = ", ".join(
+        f"{message.body.decode()} by {message.get('subscription')}" for message in shares
+    )
     target.control(len(shares) == 3, f"three subscriptions with room for one message hold {by}")
     for name in leaving:
         consumer.request("UNSUBSCRIBE", {"id": name})
@@ -105,7 +107,7 @@ def test_what_comes_again_after_a_lost_connection_is_marked(target: Bench, how: 
     for _ in range(2):
         next_one = target.stomp("1.2")
         once_more = held(target, next_one, queue, 3, "client-individual")
-        marked = {each.body: each.get("redelivered") for each in once_more}
+        marked = {message.body: message.get("redelivered") for message in once_more}
         target.record_finding(
             MARKED, set(marked.values()) == {"true"}, f"delivered again: {marked!r}"
         )
@@ -114,19 +116,21 @@ def test_what_comes_again_after_a_lost_connection_is_marked(target: Bench, how: 
     after.subscribe(queue)
     again = receive(target, after, 3)
     publish_all(producer, queue, numbered(2, "fresh"))
-    marks = {each.body: each.get("redelivered") for each in (*again, *receive(target, after, 2))}
+    marks = {
+        message.body: message.get("redelivered") for message in (*again, *receive(target, after, 2))
+    }
     target.control(
         marks.keys() == {*numbered(3), *numbered(2, "fresh")},
         f"five messages should come, not {marks!r}",
     )
     target.record_finding(
         MARKED,
-        all(marks[each] == "true" for each in numbered(3)),
+        all(marks[body] == "true" for body in numbered(3)),
         f"delivered again: {marks!r}",
     )
     target.record_finding(
         MARKED,
-        all(marks[each] != "true" for each in numbered(2, "fresh")),
+        all(marks[body] != "true" for body in numbered(2, "fresh")),
         f"the first time: {marks!r}",
     )
 
@@ -138,7 +142,7 @@ def test_what_is_delivered_for_the_first_time_is_not_marked(target: Bench) -> No
         queue, consumer = target.destination(), target.stomp("1.2")
         publish_all(consumer, queue, numbered(3))
         consumer.subscribe(queue, ack=ack)
-        marks = [each.get("redelivered") for each in receive(target, consumer, 3)]
+        marks = [message.get("redelivered") for message in receive(target, consumer, 3)]
         target.record_finding(
             MARKED,
             "true" not in marks and len(marks) == 3,

@@ -48,20 +48,20 @@ def copies(
 ) -> int:
     """How many copies two subscriptions get of ten messages together: ten from a queue, twenty from
     a topic."""
-    before = sum(each.messages_seen for each in listeners)
+    before = sum(listener.messages_seen for listener in listeners)
     publish_all(producer, to, numbered(10))
     target.wait_until(
-        lambda: sum(each.messages_seen for each in listeners) - before >= expected, PATIENCE
+        lambda: sum(listener.messages_seen for listener in listeners) - before >= expected, PATIENCE
     )
     target.advance(QUIET)
-    return sum(len(each.take_messages()) for each in listeners)
+    return sum(len(listener.take_messages()) for listener in listeners)
 
 
 def two_listeners(target: Bench, to: Destination, acceptor: str | None = None) -> list[StompPeer]:
     """Two subscriptions on two connections."""
     listeners = [target.stomp("1.2", acceptor=acceptor) for _ in range(2)]
-    for each in listeners:
-        each.subscribe(to)
+    for listener in listeners:
+        listener.subscribe(to)
     return listeners
 
 
@@ -168,12 +168,12 @@ def test_one_name_is_one_address(target: Bench) -> None:
     to = fresh(target, "ANYCAST")
     names = (to.name, to.name + "x", to.name.upper())
     listeners = [target.stomp("1.2") for _ in names]
-    for each, name in zip(listeners, names, strict=True):
-        each.subscribe(place(name, "ANYCAST"))
+    for listener, name in zip(listeners, names, strict=True):
+        listener.subscribe(place(name, "ANYCAST"))
     producer = target.stomp("1.2")
     for name in names:  # twice: if two names were one queue, taking turns would hide it
         publish_all(producer, place(name, "ANYCAST"), [name.encode()] * 2)
-    came = [bodies(collect(target, each, 2)) for each in listeners]
+    came = [bodies(collect(target, listener, 2)) for listener in listeners]
     target.record_finding(
         NAME_IS_ADDRESS,
         came == [[name.encode()] * 2 for name in names],
@@ -188,15 +188,15 @@ def test_one_address_can_be_queue_and_topic(target: Bench, first: str) -> None:
     queue's consumer, MULTICAST messages at the topic's subscriber."""
     name = target.destination().name
     listeners = {
-        kind: target.stomp("1.2") for kind in (first, *(each for each in KINDS if each != first))
+        kind: target.stomp("1.2") for kind in (first, *(kind for kind in KINDS if kind != first))
     }
-    for kind, each in listeners.items():
-        each.subscribe(place(name, kind))
+    for kind, listener in listeners.items():
+        listener.subscribe(place(name, kind))
     producer = target.stomp("1.2")
     for number in range(2):
         for kind in KINDS:
             producer.publish(place(name, kind), f"{kind} {number}".encode())
-    came = {kind: bodies(collect(target, each, 2)) for kind, each in listeners.items()}
+    came = {kind: bodies(collect(target, listener, 2)) for kind, listener in listeners.items()}
     expected = {kind: [f"{kind} {number}".encode() for number in range(2)] for kind in listeners}
     target.record_finding(NAME_IS_ADDRESS, came == expected, f"{name} as queue and topic: {came!r}")
 
@@ -224,8 +224,8 @@ def test_a_prefix_decides_and_is_no_part_of_the_name(target: Bench, prefix: str,
         f"sent to {plain.name} on another acceptor: the two subscriptions to {prefixed.name} got"
         f" {got} copies of ten",
     )
-    for each in listeners:
-        each.request("UNSUBSCRIBE", {"id": "0"})
+    for listener in listeners:
+        listener.request("UNSUBSCRIBE", {"id": "0"})
     outside = target.stomp("1.2")
     outside.subscribe(plain)
     target.stomp("1.2", acceptor="prefixes").publish(prefixed, b"across")
@@ -299,8 +299,8 @@ def test_the_most_specific_address_setting_counts(target: Bench, name: str, kind
     to = place(name.format(target.destination().name), None)
     listeners = two_listeners(target, to)
     got = copies(target, target.stomp("1.2"), to, listeners, EXPECTED[kind])
-    for each in listeners:
-        each.request("UNSUBSCRIBE", {"id": "0"})
+    for listener in listeners:
+        listener.request("UNSUBSCRIBE", {"id": "0"})
     target.record_finding(
         ADDRESS_MATCH,
         got == EXPECTED[kind],

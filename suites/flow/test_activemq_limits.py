@@ -64,8 +64,8 @@ def test_a_message_waits_from_the_very_octet(
     statistics, producer, to = target.statistics(), PRODUCERS[protocol](target), place(target, "vm")
     limit, scale = to.policy.memory_limit, Scale(target, producer, statistics)
     octets = scale.bodies(limit + gap, sizes)
-    for each in octets:
-        producer.send(to, each, proves=(ANSWERED, ONE_AT_A_TIME))
+    for size in octets:
+        producer.send(to, size, proves=(ANSWERED, ONE_AT_A_TIME))
     held = statistics.destination(to.name)
     target.control(
         held.memory.used == limit + gap,
@@ -122,8 +122,8 @@ def test_who_waits_does_not_hold_up_a_stomp_connection(target: Bench, full: int,
         )
         early = [
             later
-            for later, (_, _, each) in enumerate(waiting)
-            if later > at and producer.answer(each)
+            for later, (_, _, key) in enumerate(waiting)
+            if later > at and producer.answer(key)
         ]
         target.record_finding(
             ONE_BY_ONE,
@@ -184,7 +184,7 @@ def test_who_asks_for_nothing_is_stalled(target: Bench, pushed: int, size: int) 
     target.record_finding(
         ANSWERED, not told, f"who asked for nothing was told: {stalled.instead()}"
     )
-    came = [[each for each in found if (each < 1000) is mine] for mine in (True, False)]
+    came = [[number for number in found if (number < 1000) is mine] for mine in (True, False)]
     wanted = [list(range(count + 1)), list(range(1000, 1000 + pushed))]
     target.record_finding(
         WAITS, came == wanted, f"{count + 1} and {pushed} messages were sent, {came} came"

@@ -83,8 +83,8 @@ def test_a_send_without_room_fails_at_once(
     on."""
     statistics, producer, to = target.statistics(), PRODUCERS[protocol](target), place(target, "vm")
     octets = Scale(target, producer, statistics).bodies(to.policy.memory_limit + gap, sizes)
-    for each in octets:
-        producer.send(to, each, proves=AT_ONCE)
+    for size in octets:
+        producer.send(to, size, proves=AT_ONCE)
     if gap < 0:
         octets.append(body(len(octets), max(20, -gap)))
         producer.send(to, octets[-1], proves=AT_ONCE)

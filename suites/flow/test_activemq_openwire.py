@@ -151,7 +151,7 @@ def test_a_window_bounds_what_is_outstanding(target: Bench, window: int, size: i
 @case(ONE_BY_ONE, WINDOW, ANSWERED, ALWAYS_SYNC, needs=NEEDS)
 @over(
     examples=4,
-    always=lambda target: [{"window": each} for each in (0, 4096)],
+    always=lambda target: [{"window": size} for size in (0, 4096)],
     window=st.sampled_from([0, 1, 50_000]),
 )
 def test_producers_of_a_connection_are_slowed_one_by_one(target: Bench, window: int) -> None:
@@ -160,7 +160,7 @@ def test_producers_of_a_connection_are_slowed_one_by_one(target: Bench, window: 
     takes both kinds of waiting on one connection."""
     statistics, producer = target.statistics(), OpenWireProducer(target, window=window)
     first, second, other = place(target, "vm"), place(target, "vm"), place(target, "off")
-    counts = [filled(target, producer, statistics, each, 1000) for each in (first, second)]
+    counts = [filled(target, producer, statistics, peer, 1000) for peer in (first, second)]
     waiting = producer.offer(first, body(counts[0], 20))
     producer.waits(waiting, (ANSWERED, ALWAYS_SYNC), "the queue is full")
     books = Window(target, producer, second)

@@ -115,17 +115,17 @@ def test_all_of_the_memory_can_be_used_up(target: Bench) -> None:
         LIMITS, "messages in all of the memory", sum(sent), (least, most), "messages"
     )
     waiting = [producer.offer(queues[which], body(sent[which], SIZE)) for which in range(2)]
-    for each in waiting:
+    for key in waiting:
         producer.waits(
-            each, (LIMITS, WAITS), f"{used(statistics, 'memory')} octets of {limit} are in use"
+            key, (LIMITS, WAITS), f"{used(statistics, 'memory')} octets of {limit} are in use"
         )
     producer.peer.subscribe(queues[0].to, ack="client-individual", proves=ONE_BY_ONE)
     for number in range(sent[0]):
         producer.peer.ack(
             producer.peer.message(body=body(number, SIZE), proves=ONE_BY_ONE), receipt=True
         )
-    for each in waiting:
-        producer.expect(each, "taken", "with room again a message", (LIMITS, WAITS, ONE_BY_ONE))
+    for key in waiting:
+        producer.expect(key, "taken", "with room again a message", (LIMITS, WAITS, ONE_BY_ONE))
     producer.peer.ack(producer.peer.message(body=body(sent[0], SIZE), proves=WAITS), receipt=True)
     found = StompConsumer(target, queues[1]).rest(sent[1] + 1)
     target.record_finding(

@@ -39,8 +39,8 @@ def filled(target: Bench, place: Node, total: int, sizes: list[int]) -> tuple[Am
     they are."""
     bodies = address_full.filling(total, address_full.overhead(target), sizes)
     peer, link = address_full.producer(target, place)
-    for each in bodies:
-        state = address_full.send(target, peer, link, each)
+    for size in bodies:
+        state = address_full.send(target, peer, link, size)
         target.require(
             POLICIES, state == "accepted", f"a message to an address that is not full was {state}"
         )
@@ -112,7 +112,7 @@ def test_drop_loses_from_the_very_octet(target: Bench, gap: int, sizes: list[int
 @case(POLICIES, needs={"amqp", "address-full"})
 @over(
     examples=6,
-    always=lambda target: [{"kind": each} for each in ("fail", "drop")],
+    always=lambda target: [{"kind": policy} for policy in ("fail", "drop")],
     kind=st.just("fail"),
 )
 def test_settled_messages_to_a_full_address_are_lost(target: Bench, kind: str) -> None:
@@ -185,8 +185,8 @@ def test_credit_comes_back_at_the_very_octet(target: Bench, gap: int) -> None:
         for_=QUIET, of=frame("flow", link=link), proves=NO_CREDIT, why="nothing is acknowledged yet"
     )
     needed = 2 if gap < 0 else 3
-    for number, each in enumerate(held[:needed], 1):
-        consumer.disposition(each)
+    for number, delivery in enumerate(held[:needed], 1):
+        consumer.disposition(delivery)
         consumer.settle()
         if number < needed:
             why = f"{number} of {needed} messages are acknowledged"
@@ -247,7 +247,9 @@ def test_the_threshold_rejects_at_its_very_octet(target: Bench) -> None:
 @case(THREE, needs={"amqp", "address-full"})
 @over(
     examples=8,
-    always=lambda target: [{"kind": each, "sizes": [1, 5000, 300]} for each in ("fail", "drop")],
+    always=lambda target: [
+        {"kind": policy, "sizes": [1, 5000, 300]} for policy in ("fail", "drop")
+    ],
     kind=st.sampled_from(["fail", "drop"]),
     sizes=st.lists(st.sampled_from([1, 300, 30_000]), min_size=MESSAGES, max_size=MESSAGES),
 )
@@ -267,7 +269,7 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str, sizes: lis
     consumer = target.amqp()
     taking = consumer.receiver(place, credit=MESSAGES + 1)
     held = collect(target, consumer, taking, MESSAGES)
-    found = [address_full.number_of(each.message.body) for each in held]
+    found = [address_full.number_of(delivery.message.body) for delivery in held]
     target.require(
         THREE, found == list(range(MESSAGES)), f"{MESSAGES} messages were taken, {found} came"
     )
@@ -282,8 +284,8 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str, sizes: lis
     else:
         address_full.send(target, peer, link, address_full.body(9, 1))
         came = [
-            address_full.number_of(each.message.body)
-            for each in collect(target, consumer, taking, 1)
+            address_full.number_of(delivery.message.body)
+            for delivery in collect(target, consumer, taking, 1)
         ]
         target.record_finding(
             THREE, came == [9], f"after one was acknowledged another was sent, {came} came"

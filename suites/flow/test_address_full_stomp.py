@@ -36,7 +36,7 @@ def corners(target: Target) -> list[dict[str, Any]]:
 
 
 def told(target: Target) -> list[dict[str, Any]]:
-    return [{**each, "receipt": True} for each in corners(target)]
+    return [{**corner, "receipt": True} for corner in corners(target)]
 
 
 def filled(
@@ -195,7 +195,7 @@ def test_a_transaction_does_not_get_past_a_full_address(target: Bench, kind: str
 @case(ONLY_BLOCK, needs={"stomp-1.2", "address-full"})
 @over(
     examples=4,
-    always=lambda target: [{"kind": each} for each in ("page", "drop")],
+    always=lambda target: [{"kind": policy} for policy in ("page", "drop")],
     kind=st.just("page"),
 )
 def test_no_stomp_producer_waits_under_another_policy(target: Bench, kind: str) -> None:
@@ -257,4 +257,4 @@ def test_nothing_is_lost_under_block_over_stomp(
 
 
 def _receipts(peer: StompPeer) -> int:
-    return sum(each.command == "RECEIPT" for each in peer.inbox)
+    return sum(received.command == "RECEIPT" for received in peer.inbox)

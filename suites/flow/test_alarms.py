@@ -188,9 +188,9 @@ def _silent(target: Bench, queue: str, proves: str) -> Amqp091Peer:
         f"silent for four intervals while it is blocked: {peer.instead()}",
     )
     beats = [
-        each
-        for each in target.events
-        if isinstance(each, HeartBeatReceived) and each.conn == peer.conn and each.at_ns > since
+        event
+        for event in target.events
+        if isinstance(event, HeartBeatReceived) and event.conn == peer.conn and event.at_ns > since
     ]
     target.record_finding(
         proves, len(beats) >= 3, f"{len(beats)} heart-beats of the server came meanwhile"

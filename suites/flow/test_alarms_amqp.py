@@ -38,7 +38,11 @@ def _opens(target: Bench, session: Session, most: int) -> bool:
 
 
 def _settled(peer: AmqpPeer, link: Link, deliveries: list[int]) -> list[int]:
-    return [each for each in deliveries if link.session.outcomes.get(each) is not None]
+    return [
+        delivery_id
+        for delivery_id in deliveries
+        if link.session.outcomes.get(delivery_id) is not None
+    ]
 
 
 @case(BLOCKED_ON_MEMORY, BLOCKED_ON_DISK, CONNECTION_BLOCKED, needs={"alarms"})
@@ -94,16 +98,16 @@ def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
         )
         for body in wanted[len(sent) :]:
             sent.append(publisher.post(link, body))
-        for each in sent:
-            publisher.confirmed(link.session, each, proves=proves)
+        for delivery_id in sent:
+            publisher.confirmed(link.session, delivery_id, proves=proves)
         found = [*early, *collect(target, consumer, inlet, 3 - len(early))]
         target.record_finding(
             proves,
             bodies(found) == wanted,
             f"after the alarm {bodies(found)} have come, should be all, in order",
         )
-        for each in found:
-            consumer.disposition(each)
+        for delivery in found:
+            consumer.disposition(delivery)
 
 
 @case(CONNECTION_BLOCKED, BLOCKED_ON_MEMORY, needs={"alarms", "amqp-alarm-window"})
@@ -135,7 +139,7 @@ def test_sessions_are_told_of_an_alarm_by_their_window(target: Bench) -> None:
                 f" {late.remote_incoming_window}, should be 0",
             )
         target.advance(QUIET)
-        still = [each.remote_incoming_window for each in (link.session, late)]
+        still = [session.remote_incoming_window for session in (link.session, late)]
         target.record_finding(
             BLOCKED_ON_MEMORY,
             still == [0, 0],
@@ -144,7 +148,7 @@ def test_sessions_are_told_of_an_alarm_by_their_window(target: Bench) -> None:
     opened = target.wait_until(
         lambda: min(link.session.remote_incoming_window, late.remote_incoming_window) > 0, PATIENCE
     )
-    windows = [each.remote_incoming_window for each in (link.session, late)]
+    windows = [session.remote_incoming_window for session in (link.session, late)]
     target.record_finding(BLOCKED_ON_MEMORY, opened, f"after the alarms the windows are {windows}")
     peer.confirmed(link.session, peer.post(link, b"after"), proves=BLOCKED_ON_MEMORY)
 
@@ -170,5 +174,5 @@ def test_what_an_alarm_overtakes_is_taken(target: Bench) -> None:
         )
     finally:
         target.clear_alarm("memory")
-    for each in sent:
-        peer.confirmed(link.session, each, proves=BLOCKED_ON_MEMORY)
+    for delivery_id in sent:
+        peer.confirmed(link.session, delivery_id, proves=BLOCKED_ON_MEMORY)

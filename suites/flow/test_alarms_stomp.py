@@ -95,8 +95,8 @@ def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
                 f"short of {resource}: a second SEND should wait, {instead}",
             )
             if not held:
-                for each in (*came, *collect(target, consumer, 3)):
-                    consumer.ack(each, receipt=True)
+                for message in (*came, *collect(target, consumer, 3)):
+                    consumer.ack(message, receipt=True)
                 continue
             consumer.ack(came[0], receipt=True)
             target.record_finding(
@@ -123,8 +123,8 @@ def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
             found == [b"first", b"0", b"1"],
             f"after the alarm {found} have come, should be all, in order",
         )
-        for each in (*came, *more):
-            consumer.ack(each, receipt=True)
+        for message in (*came, *more):
+            consumer.ack(message, receipt=True)
 
 
 @case(CONNECTION_BLOCKED, needs={"alarms"})
@@ -150,9 +150,11 @@ def test_a_blocked_stomp_client_may_be_silent(target: Bench, over: str) -> None:
             "a client that sends nothing should be given up after its silence",
         )
         beats = [
-            each
-            for each in target.events
-            if isinstance(each, HeartBeatReceived) and each.conn == peer.conn and each.at_ns > since
+            event
+            for event in target.events
+            if isinstance(event, HeartBeatReceived)
+            and event.conn == peer.conn
+            and event.at_ns > since
         ]
         target.record_finding(
             CONNECTION_BLOCKED,

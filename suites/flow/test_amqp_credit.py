@@ -53,11 +53,11 @@ def small(target: Target) -> st.SearchStrategy[Where]:
 def told(target: Bench, peer: AmqpPeer) -> list[int]:
     """The link-credit of every flow of the broker that speaks of a link, in order."""
     flows = [
-        dict(each.headers)
-        for each in target.events
-        if isinstance(each, FrameReceived) and each.conn == peer.conn and each.command == "flow"
+        dict(event.headers)
+        for event in target.events
+        if isinstance(event, FrameReceived) and event.conn == peer.conn and event.command == "flow"
     ]
-    return [int(each["link-credit"]) for each in flows if "link-credit" in each]
+    return [int(flow["link-credit"]) for flow in flows if "link-credit" in flow]
 
 
 def producer(target: Bench, acceptor: str, node: Node | None = None) -> tuple[AmqpPeer, Link]:
@@ -108,7 +108,7 @@ def test_credit_is_filled_up_at_the_low_mark(
             f" {peer.instead()}"
         )
         target.require(CREDIT, link.credit == most, detail)
-    surplus = [each for each in told(target, peer) if each > most]
+    surplus = [credit for credit in told(target, peer) if credit > most]
     target.record_finding(
         CREDIT, not surplus, f"flows gave up to {max(told(target, peer))} credits of {most}"
     )
@@ -132,8 +132,8 @@ def test_no_more_credit_is_outstanding_than_was_said(
         waiting = [
             peer.post(link, b"burst", settled=settled) for _ in range(min(size, link.credit))
         ]
-        for each in [] if settled else waiting:
-            peer.confirmed(link.session, each)
+        for delivery_id in [] if settled else waiting:
+            peer.confirmed(link.session, delivery_id)
         target.wait_until(lambda: link.credit > low or peer.ended is not None, PATIENCE)
         detail = (
             f"{len(waiting)} sent and answered, {link.credit} credits are there, the low mark is"
@@ -202,8 +202,8 @@ def test_a_full_address_gives_no_credit_until_there_is_room(target: Bench, late:
     target.record_finding(
         OVERSHOOT, len(got) == most, f"{len(got)} of {most} messages that were accepted came"
     )
-    for each in got:
-        consumer.disposition(each)
+    for delivery in got:
+        consumer.disposition(delivery)
     consumer.settle()
     for whose, who in ((peer, link), (other, second)):
         target.wait_until(lambda who=who: who.credit > 0, PATIENCE)  # type: ignore[misc]
@@ -258,8 +258,8 @@ def test_a_producer_that_was_rejected_gets_credit_again(target: Bench) -> None:
     taking = consumer.receiver(node, credit=accepted)
     got = collect(target, consumer, taking, accepted)
     target.control(len(got) == accepted, f"{len(got)} of {accepted} accepted messages came")
-    for each in got:
-        consumer.disposition(each)
+    for delivery in got:
+        consumer.disposition(delivery)
     consumer.settle()
     target.wait_until(lambda: link.credit > 0 or peer.ended is not None, PATIENCE)
     words = f"{accepted} messages were accepted, {rejected} rejected, and all were taken"

@@ -65,19 +65,19 @@ class Crowd:
     def answered(self, requirements: str) -> None:
         """Everything sent has to be accepted."""
         for (peer, link), waiting in zip(self.members, self.open, strict=True):
-            for each in waiting:
-                peer.confirmed(link.session, each, proves=requirements)
+            for delivery_id in waiting:
+                peer.confirmed(link.session, delivery_id, proves=requirements)
             waiting.clear()
 
     def credit(self) -> list[int]:
         return [link.credit for _, link in self.members]
 
     def expected(self) -> list[list[int]]:
-        return [[number(who, each) for each in range(sent)] for who, sent in enumerate(self.sent)]
+        return [[number(who, index) for index in range(sent)] for who, sent in enumerate(self.sent)]
 
 
 def by_producer(numbers: list[int], count: int) -> list[list[int]]:
-    return [[each for each in numbers if each // 1000 == who] for who in range(count)]
+    return [[number for number in numbers if number // 1000 == who] for who in range(count)]
 
 
 @case(OVERSHOOT, NO_CREDIT, BLOCKS, UNBLOCKS, needs={"amqp", "amqp-credit", "address-full"})
@@ -90,9 +90,9 @@ def test_producers_overrun_by_their_credit_and_no_more(target: Bench, producers:
     crowd = Crowd(target, place, producers)
     given = sum(crowd.credit())
     last, link = address_full.producer(target, place)
-    filler = [address_full.body(number(99, each), BODY) for each in range(-(-LIMIT // BODY))]
-    for each in filler:
-        state = address_full.send(target, last, link, each)
+    filler = [address_full.body(number(99, index), BODY) for index in range(-(-LIMIT // BODY))]
+    for body in filler:
+        state = address_full.send(target, last, link, body)
         target.control(state == "accepted", f"a message on the way to a full address was {state}")
     for who in range(producers):
         crowd.spend(who)
@@ -114,7 +114,7 @@ def test_producers_overrun_by_their_credit_and_no_more(target: Bench, producers:
     left = crowd.credit()
     target.record_finding(
         UNBLOCKS,
-        all(each > 0 for each in left),
+        all(number > 0 for number in left),
         f"with room again the producers hold {left} credits",
     )
 
@@ -137,9 +137,9 @@ def test_producers_go_on_by_themselves_whenever_there_is_room(target: Bench, rou
         crowd.answered(BLOCKS)
         consumer.flow(taking, link_credit=7)
         got = collect(target, consumer, taking, min(7, sum(crowd.sent) - len(found)), quiet=0)
-        for each in got:
-            consumer.disposition(each)
-        found += [address_full.number_of(each.message.body) for each in got]
+        for delivery in got:
+            consumer.disposition(delivery)
+        found += [address_full.number_of(delivery.message.body) for delivery in got]
         if not got:
             waiting = [
                 link
@@ -147,7 +147,7 @@ def test_producers_go_on_by_themselves_whenever_there_is_room(target: Bench, rou
                 if sent < goal
             ]
             target.wait_until(
-                lambda waiting=waiting: any(each.credit > 0 for each in waiting), PATIENCE
+                lambda waiting=waiting: any(link.credit > 0 for link in waiting), PATIENCE
             )  # type: ignore[misc]
     went_on = min(crowd.sent) >= goal
     target.record_finding(
@@ -162,7 +162,7 @@ def test_producers_go_on_by_themselves_whenever_there_is_room(target: Bench, rou
 @case(BLOCKS, UNBLOCKS, needs={"amqp", "amqp-credit", "address-full"})
 @over(
     examples=2,
-    always=lambda target: [{"same_session": each} for each in (True, False)],
+    always=lambda target: [{"same_session": settled} for settled in (True, False)],
     same_session=st.booleans(),
 )
 def test_a_blocked_producer_is_no_blocked_consumer(target: Bench, same_session: bool) -> None:
@@ -184,12 +184,12 @@ def test_a_blocked_producer_is_no_blocked_consumer(target: Bench, same_session: 
     taking = peer.receiver(place, session=session)
     peer.flow(taking, link_credit=sent)
     got = collect(target, peer, taking, sent, quiet=0)
-    found = [address_full.number_of(each.message.body) for each in got]
+    found = [address_full.number_of(delivery.message.body) for delivery in got]
     target.require(
         BLOCKS, found == list(range(sent)), f"{sent} messages were accepted, {found} came"
     )
-    for each in got:
-        peer.disposition(each)
+    for delivery in got:
+        peer.disposition(delivery)
     target.wait_until(lambda: link.credit > 0 or peer.ended is not None, PATIENCE)
     target.record_finding(
         UNBLOCKS, link.credit > 0, f"with room again {link.credit} credits came; {peer.instead()}"
@@ -217,14 +217,14 @@ def test_all_queues_of_an_address_share_its_limit_and_one_copy(target: Bench, qu
     for number, (consumer, taking) in enumerate(consumers, 1):
         consumer.flow(taking, link_credit=together)
         got = collect(target, consumer, taking, together, quiet=0)
-        found = [address_full.number_of(each.message.body) for each in got]
+        found = [address_full.number_of(delivery.message.body) for delivery in got]
         target.require(
             ONE_COPY,
             found == list(range(together)),
             f"{together} were accepted, subscription {number} got {found}",
         )
-        for each in got:
-            consumer.disposition(each)
+        for delivery in got:
+            consumer.disposition(delivery)
         consumer.settle()
         if number < queues:
             target.advance(QUIET)
@@ -266,7 +266,7 @@ def _taken(target: Bench, peer: AmqpPeer, link: Link) -> int:
 @case(ONLY_BLOCK, needs={"amqp", "amqp-credit", "address-full"})
 @over(
     examples=4,
-    always=lambda target: [{"kind": each} for each in ("page", "drop")],
+    always=lambda target: [{"kind": policy} for policy in ("page", "drop")],
     kind=st.just("page"),
 )
 def test_no_producer_waits_under_another_policy(target: Bench, kind: str) -> None:
@@ -306,7 +306,7 @@ def test_a_producer_that_ignores_its_credit_harms_nobody(
 
         def answered() -> bool:
             return (
-                all(outcomes[each] for each in sent)
+                all(outcomes[delivery_id] for delivery_id in sent)
                 or peer.ended is not None
                 or any(map(ANSWER.accepts, peer.inbox))
             )
@@ -315,15 +315,16 @@ def test_a_producer_that_ignores_its_credit_harms_nobody(
         target.record_finding(
             OVERDRAWN,
             answered(),
-            f"of {len(sent)} messages {sum(not outcomes[each] for each in sent)} are open",
+            f"of {len(sent)} messages"
+            f" {sum(not outcomes[delivery_id] for delivery_id in sent)} are open",
         )
     accepted = [
         count
-        for count, each in enumerate(sent)
-        if (at := outcomes[each]) is not None and at.kind("state") == "accepted"
+        for count, delivery_id in enumerate(sent)
+        if (at := outcomes[delivery_id]) is not None and at.kind("state") == "accepted"
     ]
     numbers = address_full.drain_queue(target, place, len(accepted))
-    lost = [each for each in accepted if each not in numbers]
+    lost = [number for number in accepted if number not in numbers]
     fine = not lost and numbers == sorted(set(numbers))
     target.record_finding(
         OVERDRAWN, fine, f"{accepted} of {len(sent)} were accepted, {numbers} came"

@@ -49,7 +49,7 @@ SPARE = PATIENCE // NS_PER_S + 4
 
 def sized(count: int, size: int) -> list[bytes]:
     """Bodies that tell their number, of ``size`` octets or a little more."""
-    return [each.ljust(size, b".") for each in numbered(count)]
+    return [message.ljust(size, b".") for message in numbered(count)]
 
 
 def takes(count: int, rate: int) -> Duration:
@@ -214,8 +214,8 @@ def everything_arrives(
 ) -> None:
     """All is sent at the rate, within the window, and taken."""
     rate, window = options.producer_max_rate, options.producer_window_size
-    for each in sent:
-        producer.offer(each)
+    for body in sent:
+        producer.offer(body)
     done = drive(
         target.world,
         [producer],
@@ -290,18 +290,18 @@ def nothing_is_stranded(
     )
     keeps_its_rate(target, slow.peer.conn, 1)
     drive(target.world, [slow, fast], lambda: False, ms(100))
-    got = {who: len(each.consumed) for who, each in (("slow", slow), ("fast", fast))}
+    got = {who: len(consumer.consumed) for who, consumer in (("slow", slow), ("fast", fast))}
     waits = slow.flow.octets
     came = [
-        of_stomp(each) if isinstance(each, StompConsumer) else of_amqp(each)
-        for each in (slow, fast)
+        of_stomp(consumer) if isinstance(consumer, StompConsumer) else of_amqp(consumer)
+        for consumer in (slow, fast)
     ]
     detail = (
         f"of {len(sent)} messages the slow consumer took {got['slow']}, the fast one {got['fast']},"
         f" {waits} octets wait"
     )
     whole = sorted([*came[0], *came[1]]) == sorted(sent) and came[1] == [
-        each for each in sent if each in came[1]
+        body for body in sent if body in came[1]
     ]
     target.record_finding(NOTHING_WAITS, whole and not waits, detail)
 
@@ -361,19 +361,19 @@ def _shared(target: Bench, speeds: tuple[int, int], sent: list[bytes]) -> list[l
     queue = stomp_queue(target, sent)
     consumers = [
         StompConsumer(
-            target.stomp(), queue, FlowOptions(consumer_window_size=0, consumer_max_rate=each)
+            target.stomp(), queue, FlowOptions(consumer_window_size=0, consumer_max_rate=speed)
         )
-        for each in speeds
+        for speed in speeds
     ]
     drive(
         target.world,
         consumers,
-        lambda: sum(len(each.consumed) for each in consumers) >= len(sent),
+        lambda: sum(len(consumer.consumed) for consumer in consumers) >= len(sent),
         PATIENCE,
     )
-    for each, rate in zip(consumers, speeds, strict=True):
-        keeps_its_rate(target, each.peer.conn, rate)
-    got = [of_stomp(each) for each in consumers]
+    for consumer, rate in zip(consumers, speeds, strict=True):
+        keeps_its_rate(target, consumer.peer.conn, rate)
+    got = [of_stomp(consumer) for consumer in consumers]
     target.control(
         sorted([*got[0], *got[1]]) == sorted(sent),
         f"of {len(sent)} messages two consumers got {got}",

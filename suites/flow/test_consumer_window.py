@@ -64,7 +64,7 @@ class Holder:
         # The same connection is proved to work, then silence means that the window is shut.
         self.peer.settle()
         self.target.wait_until(
-            lambda: any(MESSAGE.accepts(each) for each in self.peer.inbox), QUIET
+            lambda: any(MESSAGE.accepts(received) for received in self.peer.inbox), QUIET
         )
         for message in self.peer.take_messages():
             self._take(message)
@@ -215,7 +215,9 @@ def test_the_window_is_exact_to_the_octet(target: Bench, mode: str, times: int) 
 @over(
     examples=20,
     always=lambda target: [
-        {"mode": mode, "size": 10, "command": each} for mode in MODES for each in ("ACK", "NACK")
+        {"mode": mode, "size": 10, "command": command}
+        for mode in MODES
+        for command in ("ACK", "NACK")
     ],
     mode=st.sampled_from(MODES),
     size=st.sampled_from([0, 10, 20_000]),
@@ -346,8 +348,8 @@ def test_windows_are_apart(target: Bench) -> None:
 
 def _of(peer: StompPeer, subscription: str) -> int:
     return sum(
-        each.command == "MESSAGE" and each.get("subscription") == subscription
-        for each in peer.inbox
+        received.command == "MESSAGE" and received.get("subscription") == subscription
+        for received in peer.inbox
     )
 
 

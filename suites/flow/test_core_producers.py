@@ -53,7 +53,7 @@ def grants(target: Bench, peer: CorePeer, count: int) -> list[int]:
     besides; in octets."""
 
     def here() -> int:
-        return sum(GRANT.accepts(each) for each in peer.inbox)
+        return sum(GRANT.accepts(received) for received in peer.inbox)
 
     if count:
         target.wait_until(
@@ -95,8 +95,8 @@ def drain(target: Bench, name: str, count: int, consumer: CorePeer | None = None
     peer.create_consumer(name, 9)
     peer.credit(-1, 9)
     got = take(target, peer, count, 9)[:count]
-    for each in got:
-        peer.acknowledge(each, one=True)
+    for delivery in got:
+        peer.acknowledge(delivery, one=True)
     peer.close_consumer(9)
     return got
 
@@ -115,8 +115,8 @@ def test_what_is_asked_for_is_granted(target: Bench, asked: list[int]) -> None:
     in full, in order, and nothing else is."""
     peer = target.core()
     name = queue(target, peer)
-    for each in asked:
-        peer.request_credits(name, each)
+    for amount in asked:
+        peer.request_credits(name, amount)
     got = grants(target, peer, len(asked))
     target.record_finding(COST, got == asked, f"{asked} octets were asked for, {got} granted")
     judge_trace(target, peer, core_credit.producers)
@@ -274,15 +274,17 @@ def test_producers_wait_for_room_and_go_on_by_themselves(
     waits = 0
 
     def could_send() -> bool:
-        return any(each.sent < goal and each.can_offer(1000) for each in crowd)
+        return any(consumer.sent < goal and consumer.can_offer(1000) for consumer in crowd)
 
     while len(found) < goal * producers:
-        for who, each in enumerate(crowd):
-            while each.sent < goal and each.offer(sized(name, 1000 * who + each.sent, 1000)):
+        for who, subscriber in enumerate(crowd):
+            while subscriber.sent < goal and subscriber.offer(
+                sized(name, 1000 * who + subscriber.sent, 1000)
+            ):
                 pass
         if target.wait_until(could_send, QUIET):
             continue
-        sent = sum(each.sent for each in crowd)
+        sent = sum(consumer.sent for consumer in crowd)
         if sent < goal * producers:
             # Less than a message below its limit there may be room that is not enough for anybody.
             size = admin.size(name)
@@ -310,12 +312,12 @@ def test_producers_wait_for_room_and_go_on_by_themselves(
             break
     target.control(waits > 0, "the producers had to wait")
     told = numbers(found)
-    came = [[each for each in told if each // 1000 == who] for who in range(producers)]
-    wanted = [[1000 * who + each for each in range(goal)] for who in range(producers)]
+    came = [[number for number in told if number // 1000 == who] for who in range(producers)]
+    wanted = [[1000 * who + number for number in range(goal)] for who in range(producers)]
     target.record_finding(
         BLOCKS,
         came == wanted,
-        f"{producers} producers sent {[each.sent for each in crowd]}, {came} came",
+        f"{producers} producers sent {[consumer.sent for consumer in crowd]}, {came} came",
     )
 
 
@@ -325,9 +327,9 @@ def test_the_limit_counts_for_all_queues_of_the_address(target: Bench) -> None:
     when the second queue has consumed a message as well."""
     peer = target.core()
     address = f"full.block.{target.fresh_name()}"
-    queues = [f"{address}-{each}" for each in "ab"]
-    for each in queues:
-        peer.create_queue(each, address, RoutingType.MULTICAST)
+    queues = [f"{address}-{suffix}" for suffix in "ab"]
+    for queue_name in queues:
+        peer.create_queue(queue_name, address, RoutingType.MULTICAST)
     count = -(-LIMIT // 1000)
     publish(peer, address, [1000] * count)
     until_full(target, address)
@@ -350,7 +352,7 @@ def test_the_limit_counts_for_all_queues_of_the_address(target: Bench) -> None:
 @case(ONLY_BLOCK, needs=FULL)
 @over(
     examples=4,
-    always=lambda target: [{"policy": each} for each in ("block", "page", "drop", "fail")],
+    always=lambda target: [{"policy": policy} for policy in ("block", "page", "drop", "fail")],
     policy=st.sampled_from(["block", "page", "drop", "fail"]),
 )
 def test_only_block_makes_producers_wait(target: Bench, policy: str) -> None:
@@ -394,7 +396,7 @@ def test_who_sends_without_credit_is_taken_and_harms_nobody(target: Bench) -> No
         peer.request_credits(name, 700)
         got = grants(target, peer, 0)
         target.record_finding(BLOCKS, not got, f"the address is full, and {got} were granted")
-    found = [number_of(each) for each in drain(target, name, count)]
+    found = [number_of(body) for body in drain(target, name, count)]
     target.record_finding(
         OVERDRAWN, found == list(range(count)), f"{count} messages were taken, {found} came"
     )

@@ -97,7 +97,7 @@ def test_what_is_delivered_is_what_there_is_credit_for(target: Bench, plan: Plan
     for messages, over_by in plan.steps:
         # As much as it takes for the last of so many to end just there; at least 1, since 0 means
         # something else.
-        octets = sum(each + HEAD for each in costs[came : came + messages])
+        octets = sum(cost + HEAD for cost in costs[came : came + messages])
         credit = max(1, octets - balance + over_by)
         balance += credit
         expected = 0
@@ -106,9 +106,9 @@ def test_what_is_delivered_is_what_there_is_credit_for(target: Bench, plan: Plan
             expected += 1
         peer.credit(credit)
         got = take(target, peer, expected)
-        sizes = [each.size for each in got]
+        sizes = [delivery.size for delivery in got]
         target.control(
-            sizes == [each + HEAD for each in costs[came : came + len(got)]],
+            sizes == [cost + HEAD for cost in costs[came : came + len(got)]],
             f"packets of {sizes} octets carry messages that cost {costs[came : came + len(got)]}",
         )
         detail = f"credit {credit:+d} leads to {balance} octets"
@@ -157,8 +157,8 @@ def test_with_a_window_of_zero_nothing_comes_unasked(target: Bench) -> None:
             numbers(got) == [number],
             f"somebody waited, {numbers(got)} came and {number} is next",
         )
-        for each in got:
-            window.consumed(each)
+        for delivery in got:
+            window.consumed(delivery)
     window.wants()
     peer.credit(0)
     peer.flush()
@@ -194,7 +194,7 @@ def test_a_window_is_never_overrun_and_never_dries_up(
         held += take(target, peer, 0 if held else 1)
         if not held:
             break
-        buffered = sum(each.size for each in held)
+        buffered = sum(delivery.size for delivery in held)
         most = window + held[-1].size - 1
         target.judge_count(BOUND, "octets in the buffer", buffered, (0, most), "octets")
         found.append(held.pop(0))
@@ -222,8 +222,8 @@ def test_nothing_waits_behind_a_slow_consumer_without_a_buffer(
     for _ in range(count - 1):
         ahead.wants()
         got = take(target, fast, 1)
-        for each in got:
-            ahead.consumed(each)
+        for delivery in got:
+            ahead.consumed(delivery)
         found += numbers(got)
     detail = f"the slow consumer holds {held} of {count}, the other got {found}"
     target.record_finding(NOTHING_WAITS, held == [0] and found == list(range(1, count)), detail)
@@ -272,8 +272,8 @@ def shares(target: Bench, course: list[int]) -> list[list[int]]:
     for who in course:
         windows[who].wants()
         came = take(target, peers[who], 1)
-        for each in came:
-            windows[who].consumed(each)
+        for delivery in came:
+            windows[who].consumed(delivery)
         got[who] += numbers(came)
     for peer in peers:
         peer.leave()
@@ -286,7 +286,7 @@ def test_without_a_buffer_who_asks_gets_the_next(target: Bench, course: list[int
     """Three consumers without a buffer ask in some order. Each gets the next message at once, and
     the same order gives the same shares."""
     wanted: list[list[int]] = [
-        [position for position, who in enumerate(course) if who == each] for each in range(3)
+        [position for position, who in enumerate(course) if who == number] for number in range(3)
     ]
     for _ in range(2):
         got = shares(target, course)
@@ -316,7 +316,7 @@ def test_an_address_setting_names_another_window(target: Bench) -> None:
     publish(peer, small, [600 - HEAD] * 20)
     peer.credit(told[1] if told[1] is not None else SMALL, 1)
     got = take(target, peer, -(-SMALL // 600), 1)
-    sizes = {each.size for each in got}
+    sizes = {delivery.size for delivery in got}
     target.control(sizes == {600}, f"packets of 600 octets were made, {sizes} came")
     target.judge_count(OVERRIDDEN, "messages within the window", len(got), (4, 4), "messages")
     judge_trace(target, peer, core_credit.consumers)

@@ -113,7 +113,7 @@ def limited(
 @case(BYTES, needs=NEEDS)
 @over(
     examples=4,
-    always=lambda target: [{"policy": each, "size": 2000} for each in ("fail", "drop")],
+    always=lambda target: [{"policy": policy, "size": 2000} for policy in ("fail", "drop")],
     policy=st.sampled_from(["fail", "drop"]),
     size=st.sampled_from([1000, 2000, 3000]),
 )
@@ -133,7 +133,7 @@ def test_pages_fill_up_to_their_limit(target: Bench, policy: str, size: int) -> 
 @case(COUNT, needs=NEEDS)
 @over(
     examples=4,
-    always=lambda target: [{"policy": each, "size": 1000} for each in ("fail", "drop")],
+    always=lambda target: [{"policy": policy, "size": 1000} for policy in ("fail", "drop")],
     policy=st.sampled_from(["fail", "drop"]),
     size=st.sampled_from([300, 1000, 4000]),
 )

@@ -59,8 +59,8 @@ def test_an_alarm_on_one_node_blocks_publishing_on_all(target: Bench) -> None:
     _one_alarm(b, "disk", a, BLOCKED_ON_ALL_NODES)
     _one_alarm(a, "memory", b, BLOCKED_ON_ALL_NODES)
     _two_alarms(a, b, BLOCKED_ON_ALL_NODES)
-    for each in (a, b):
-        each.owner.call("queue.delete", {"queue": each.queue})
+    for node in (a, b):
+        node.owner.call("queue.delete", {"queue": node.queue})
 
 
 def _node(target: Bench, name: str, acceptor: str) -> Node:

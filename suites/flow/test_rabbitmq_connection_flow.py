@@ -75,8 +75,8 @@ class Flood:
 
     def count(self) -> None:
         """Counts what has been confirmed."""
-        for each in self.peer.taken("basic.ack"):
-            self.confirmed = max(self.confirmed, each["delivery-tag"])
+        for ack in self.peer.taken("basic.ack"):
+            self.confirmed = max(self.confirmed, ack["delivery-tag"])
 
     def end(self) -> bool:
         """Whether all is confirmed, soon."""
@@ -91,9 +91,9 @@ class Flood:
 def _until(target: Bench, flood: Flood, seen: Iterator[bool]) -> bool:
     """Floods until ``seen``, as long as that may take."""
     deadline = target.now() + (FLOOD // 12 if target.virtual else FLOOD)
-    for each in seen:
-        if each or target.now() >= deadline:
-            return each
+    for in_flow in seen:
+        if in_flow or target.now() >= deadline:
+            return in_flow
         flood.go_on()
         target.wait_until(lambda: flood.peer.ended is not None, ms(50))
     raise AssertionError("it never ends by itself")
@@ -117,7 +117,7 @@ def test_a_connection_that_floods_its_queue_is_in_flow(target: Bench, where: Whe
             number += 1
             easy.publish(b"now and then", calm)
             easy.expect(method("basic.ack", delivery_tag=number), proves=HELD_BACK_BY_QUEUE)
-            mine, other = (api.connection(each) for each in (flooding, easy))
+            mine, other = (api.connection(peer) for peer in (flooding, easy))
             told.append(None if other is None else other.get("state"))
             yield mine is not None and mine.get("state") == FLOW
 
@@ -148,7 +148,7 @@ def test_a_connection_that_floods_its_queue_is_in_flow(target: Bench, where: Whe
 @over(
     examples=8,
     always=lambda target: [
-        {"where": place(target), "count": each} for each in (300, 400, 900, 2500)
+        {"where": place(target), "count": count} for count in (300, 400, 900, 2500)
     ],
     where=places,
     count=st.integers(1, 3000),

@@ -123,7 +123,7 @@ def test_the_server_beats_every_half_of_its_interval(target: Bench, wanted: int)
 
 def _beats(target: Bench, conn: int, since: Instant) -> list[Instant]:
     return [
-        each.at_ns
-        for each in target.events
-        if isinstance(each, HeartBeatReceived) and each.conn == conn and each.at_ns > since
+        event.at_ns
+        for event in target.events
+        if isinstance(event, HeartBeatReceived) and event.conn == conn and event.at_ns > since
     ]

@@ -59,11 +59,11 @@ def test_the_watermark_throttles_and_caps_nothing(target: Bench) -> None:
             f"the mark is {limit}, {used} octets are used, alarm {alarm}: should be above",
         )
         fresh = target.amqp091(channels=5)
-        others = [queue_of(fresh, channel=each) for each in range(1, 6)]
-        for each in others:
+        others = [queue_of(fresh, channel=number) for number in range(1, 6)]
+        for other in others:
             fresh.call(
                 "queue.bind",
-                {"queue": each, "exchange": "amq.fanout", "routing-key": ""},
+                {"queue": other, "exchange": "amq.fanout", "routing-key": ""},
                 proves=NO_CAP,
             )
         target.advance(QUIET * 4)

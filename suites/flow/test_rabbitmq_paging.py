@@ -76,7 +76,7 @@ def test_where_paging_begins(
     used = at + above
     peer = target.amqp091()
     queue = queue_of(peer)
-    messages = [b"%d " % each + bytes(each) for each in range(20)]
+    messages = [b"%d " % number + bytes(number) for number in range(20)]
     fill(peer, queue, messages)
     target.set_limits(memory=watermark, disk=1000, paging=ratio)
     free = 999 if short else PLENTY
@@ -152,7 +152,7 @@ def test_nothing_is_paged_while_the_disk_is_short(target: Bench) -> None:
 @over(
     examples=3,
     always=lambda target: [
-        {"way": each} for each in ("get", "dead letters", "stomp", "amqp", "reject")
+        {"way": way} for way in ("get", "dead letters", "stomp", "amqp", "reject")
     ],
     way=st.sampled_from(["get", "dead letters", "stomp", "amqp", "reject"]),
 )
@@ -164,7 +164,7 @@ def test_what_was_written_out_comes_back_whole(target: Bench, way: str) -> None:
     letters = {"x-max-length": 5, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead}
     peer.declare(dead)
     peer.declare(queue, arguments=letters if way == "dead letters" else {})
-    sent = [b"%d " % each + bytes(5000 + each) for each in range(5)]
+    sent = [b"%d " % number + bytes(5000 + number) for number in range(5)]
     fill(peer, queue, sent)
     target.set_limits(memory=0.4, paging=0.5)
     target.readings(ResourcesRead(TOTAL * 3 // 10, TOTAL, disk_free=PLENTY))
@@ -179,20 +179,20 @@ def test_what_was_written_out_comes_back_whole(target: Bench, way: str) -> None:
     elif way == "stomp":
         reader = target.stomp()
         reader.subscribe(Destination(f"/amq/queue/{queue}"))
-        found = [each.body for each in receive(target, reader, 5)]
+        found = [message.body for message in receive(target, reader, 5)]
     elif way == "amqp":
         taker = target.amqp()
         inlet = taker.receiver(
             Node(str(target.profile.parameters["declared_node"]).format(name=queue)), credit=10
         )
-        found = [bytes(each.message.body) for each in collect(target, taker, inlet, 5)]
+        found = [bytes(delivery.message.body) for delivery in collect(target, taker, inlet, 5)]
     else:
         if way == "reject":
             got = [peer.get(queue) for _ in range(5)]
-            for each in got:
+            for message in got:
                 peer.send(
                     "basic.reject",
-                    {"delivery-tag": each["delivery-tag"], "requeue": True},
+                    {"delivery-tag": message["delivery-tag"], "requeue": True},
                     channel=1,
                 )
             peer.settle()
@@ -200,7 +200,7 @@ def test_what_was_written_out_comes_back_whole(target: Bench, way: str) -> None:
     target.record_finding(
         PAGED_BEFORE_BLOCKING,
         found == sent,
-        f"{way}: {[each[:2] for each in found]} came, should be all five as they were sent",
+        f"{way}: {[body[:2] for body in found]} came, should be all five as they were sent",
     )
 
 
@@ -231,10 +231,10 @@ class Traffic:
         """A message through each queue; one out of the held one, and one into it unless nobody may
         publish."""
         everywhere = (*self._queues, self._held)
-        for each in everywhere if publishes else ():
-            self._peer.publish(BODY, each)
-        for each in everywhere if publishes else (self._held,):
-            self._peer.get(each, no_ack=True)
+        for queue in everywhere if publishes else ():
+            self._peer.publish(BODY, queue)
+        for queue in everywhere if publishes else (self._held,):
+            self._peer.get(queue, no_ack=True)
 
     def for_(self, duration: Duration, until: Iterator[bool], *, publishes: bool = True) -> bool:
         """Lets messages pass for that long, or until what is asked twice a second is so."""

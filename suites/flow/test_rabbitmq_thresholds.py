@@ -53,8 +53,8 @@ def held_back(peer: Amqp091Peer, queue: str) -> bool:
 @over(
     examples=60,
     always=lambda target: [
-        {"watermark": 0.4, "total": 4 * GIB, "space": 2 * GIB, "above": each, "at_runtime": True}
-        for each in (0, 1)
+        {"watermark": 0.4, "total": 4 * GIB, "space": 2 * GIB, "above": above, "at_runtime": True}
+        for above in (0, 1)
     ],
     watermark=st.sampled_from([0.0, 0.1, 0.4, 0.5, 1.0, 100.0, 1, GIB, 3 * GIB, 2**40]),
     total=st.sampled_from([GIB, 4 * GIB, 4 * GIB + 1, 2**42]),
@@ -121,7 +121,7 @@ def test_memory_is_short_above_the_mark(
 @over(
     examples=16,
     always=lambda target: [
-        {"watermark": each, "above": above} for each in (0.4, 3.0) for above in (0, 1)
+        {"watermark": watermark, "above": above} for watermark in (0.4, 3.0) for above in (0, 1)
     ],
     watermark=st.sampled_from([0.1, 0.4, 1.0, 3.0, 8.0]),
     above=st.sampled_from([-1, 0, 1]),
@@ -144,7 +144,7 @@ def test_a_gibibyte_is_assumed(target: Bench, watermark: float, above: int) -> N
 @case(BLOCKED_ON_DISK, DISK_LIMIT, needs={"alarms", "readings"})
 @over(
     examples=30,
-    always=lambda target: [{"limit": 1.0, "total": GIB, "below": each} for each in (0, 1)],
+    always=lambda target: [{"limit": 1.0, "total": GIB, "below": above} for above in (0, 1)],
     limit=st.sampled_from([0.0, 0.5, 1.0, 2.0, 1, 50_000_000, 10**9]),
     total=st.sampled_from([GIB, 4 * GIB]),
     below=st.sampled_from([-1, 0, 1]),
@@ -172,7 +172,7 @@ def test_disk_space_is_short_below_the_limit(
 @over(
     examples=40,
     always=lambda target: [
-        {"spare": each} for each in (0, 12_499_999, 12_500_000, 1_250_000_000, 10**12)
+        {"spare": spare} for spare in (0, 12_499_999, 12_500_000, 1_250_000_000, 10**12)
     ],
     spare=st.one_of(
         st.integers(0, 13_000_000), st.integers(13_000_000, 1_300_000_000), st.just(10**12)

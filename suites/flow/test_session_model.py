@@ -149,7 +149,9 @@ class Run:
         position = which % len(self.held)
         first = 0 if self.mode == "client" else position
         self.consumer.ack(self.held[position], receipt=True)
-        self.ledger.note(Settled(tuple(each.body for each in self.held[first : position + 1])))
+        self.ledger.note(
+            Settled(tuple(message.body for message in self.held[first : position + 1]))
+        )
         del self.held[first : position + 1]
         del self.account.held[first : position + 1]
 
@@ -168,10 +170,10 @@ class Run:
             assert came is not None
             self._took(came, after)
         self.target.wait_until(
-            lambda: any(MESSAGE.accepts(each) for each in self.consumer.inbox), QUIET
+            lambda: any(MESSAGE.accepts(received) for received in self.consumer.inbox), QUIET
         )
-        for each in self.consumer.take_messages():
-            self._took(each, after)
+        for message in self.consumer.take_messages():
+            self._took(message, after)
 
     def _took(self, message: Frame, after: str) -> None:
         body = message.body
@@ -249,8 +251,8 @@ def test_a_session_does_what_the_model_says(
     consumer.subscribe(to, ack=mode, headers={"consumer-window-size": str(window)})
     run = Run(target, to, consumer, producer, mode, Account(window), beat_ms)
     run.begin()
-    for each in steps:
-        run.step(each)
+    for step in steps:
+        run.step(step)
     run.step(End(commit=False))
     target.record_finding(
         (SENT, ABORTED, WINDOW), True, f"{len(steps)} steps went as the model says"
@@ -276,8 +278,8 @@ def test_a_session_does_what_the_model_says(
     owed = len(run.ledger.must_come())
     target.wait_until(lambda: heir.messages_seen >= owed or heir.ended is not None, PATIENCE)
     target.wait_until(lambda: heir.messages_seen > owed or heir.ended is not None, QUIET)
-    for each in heir.take_messages():
-        run.ledger.note(Delivered(each.body, "heir", each.get("redelivered") == "true"))
+    for message in heir.take_messages():
+        run.ledger.note(Delivered(message.body, "heir", message.get("redelivered") == "true"))
     books = run.ledger.close()
     wrong = books.phantom or books.revived or books.lost or books.abandoned or books.shared
     target.record_finding(ONCE, not wrong, str(books))

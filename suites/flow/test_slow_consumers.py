@@ -39,10 +39,10 @@ def everything_but(target: Bench, fast: StompPeer, count: int) -> list[bytes]:
         messages: list[Frame] = receive(target, fast, 1)
         if not messages:
             break
-        for each in messages:
-            fast.ack(each)
+        for message in messages:
+            fast.ack(message)
         found += bodies(messages)
-    target.wait_until(lambda: any(each.command == "MESSAGE" for each in fast.inbox), QUIET)
+    target.wait_until(lambda: any(received.command == "MESSAGE" for received in fast.inbox), QUIET)
     return found + bodies(fast.take_messages())
 
 
@@ -55,14 +55,14 @@ def test_nothing_waits_behind_a_slow_consumer_without_a_window(
     rest in order."""
     queue = target.destination()
     slow, fast = holder(target, queue, 0), holder(target, queue, 0)
-    sent = [each.ljust(size, b".") for each in numbers(count)]
+    sent = [body.ljust(size, b".") for body in numbers(count)]
     publish_all(target.stomp(), queue, sent)
     held = bodies(receive(target, slow, 1))
     found = everything_but(target, fast, count - 1)
     detail = f"the slow consumer holds {held} of {count}, the other got {len(found)}: {found[:30]}"
     target.record_finding(
         NOTHING_WAITS,
-        len(held) == 1 and found == [each for each in sent if each not in held],
+        len(held) == 1 and found == [body for body in sent if body not in held],
         detail,
     )
 
@@ -78,10 +78,13 @@ def test_nothing_waits_behind_a_slow_receiver_with_little_credit(
     slow, fast = target.amqp(), target.amqp()
     taking = slow.receiver(node, credit=credit)
     fill(target, node, numbered(count))
-    held = [each.message.body for each in collect_deliveries(target, slow, taking, credit)]
+    held = [delivery.message.body for delivery in collect_deliveries(target, slow, taking, credit)]
     other = fast.receiver(node, credit=count)
-    found = [each.message.body for each in collect_deliveries(target, fast, other, count - credit)]
-    wanted = [each for each in numbered(count) if each not in held]
+    found = [
+        delivery.message.body
+        for delivery in collect_deliveries(target, fast, other, count - credit)
+    ]
+    wanted = [body for body in numbered(count) if body not in held]
     detail = f"{credit} credit held {held} of {count}, the other receiver got {found}"
     target.record_finding(NOTHING_WAITS, len(held) == credit and found == wanted, detail)
 
@@ -127,7 +130,7 @@ def _course(target: Bench, order: list[int]) -> list[list[bytes]]:
     consumers = [holder(target, queue, 0), holder(target, queue, 0)]
     publish_all(target.stomp(), queue, numbers(len(order) + 2))
     got: list[list[bytes]] = [[], []]
-    held = [receive(target, each, 1, within=PATIENCE) for each in consumers]
+    held = [receive(target, consumer, 1, within=PATIENCE) for consumer in consumers]
     for who in range(2):
         got[who] += bodies(held[who])
     for who in order:

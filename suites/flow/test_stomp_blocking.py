@@ -51,8 +51,8 @@ def test_a_producer_waits_from_the_very_octet(target: Bench, gap: int, sizes: li
         for_=QUIET, proves=BLOCKS, why=f"the address holds {held} octets of {LIMIT}"
     )
     found = [
-        address_full.number_of(each)
-        for each in bodies(collect(target, consumer(target, to), count + 1))
+        address_full.number_of(body)
+        for body in bodies(collect(target, consumer(target, to), count + 1))
     ]
     peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=UNBLOCKS)
     target.record_finding(
@@ -116,8 +116,8 @@ def test_a_producer_that_waits_still_consumes(target: Bench) -> None:
     target.stomp().publish(other, b"meanwhile")
     peer.message(body=b"meanwhile", proves=BLOCKS)
     found = [
-        address_full.number_of(each)
-        for each in bodies(collect(target, consumer(target, to), count + 2))
+        address_full.number_of(body)
+        for body in bodies(collect(target, consumer(target, to), count + 2))
     ]
     for receipt in (first, second):
         peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=UNBLOCKS)

@@ -209,9 +209,9 @@ def drain_queue(target: Bench, place: Node, count: int) -> list[int]:
         got = collect(
             target, consumer, link, 1, quiet=0, within=PATIENCE if len(found) < count else QUIET
         )
-        for each in got:
-            consumer.disposition(each)
-        found += [number_of(each.message.body) for each in got]
+        for delivery in got:
+            consumer.disposition(delivery)
+        found += [number_of(delivery.message.body) for delivery in got]
         if not got:
             consumer.flow(link, link_credit=0)
             consumer.settle()

@@ -55,7 +55,7 @@ def number_of(delivered: Packet) -> int:
 
 def numbers(delivered: Sequence[Packet]) -> list[int]:
     """The numbers that messages tell."""
-    return [number_of(each) for each in delivered]
+    return [number_of(message) for message in delivered]
 
 
 def publish(peer: CorePeer, address: str, costs: Sequence[int]) -> None:
@@ -69,7 +69,7 @@ def take(target: Bench, peer: CorePeer, count: int, consumer: int = 0) -> list[P
     besides."""
 
     def here() -> int:
-        return sum(delivery(consumer).accepts(each) for each in peer.inbox)
+        return sum(delivery(consumer).accepts(received) for received in peer.inbox)
 
     target.wait_until(
         lambda: here() >= count or peer.ended is not None or any(map(peer.fatal, peer.inbox)),
@@ -83,9 +83,11 @@ def judge_trace(target: Bench, peer: CorePeer, *oracles: Oracle) -> None:
     """Judge the trace of ``peer`` so far. What an oracle says of requirements that the case does
     not cite is left out."""
     for oracle in oracles:
-        for each in combine(oracle(target.events, peer.conn)):
-            if each.requirement in target.cited and each.seen is not Seen.NEVER_REACHED:
-                target.record_finding(each.requirement, each.seen is Seen.HELD, each.detail)
+        for finding in combine(oracle(target.events, peer.conn)):
+            if finding.requirement in target.cited and finding.seen is not Seen.NEVER_REACHED:
+                target.record_finding(
+                    finding.requirement, finding.seen is Seen.HELD, finding.detail
+                )
 
 
 def bystander(target: Bench) -> AbstractContextManager[CorePeer]:

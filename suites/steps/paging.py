@@ -94,7 +94,7 @@ class Taker:
         return self._messages()
 
     def _messages(self) -> list[Frame]:
-        return [each for each in self.peer.inbox if each.command == "MESSAGE"]
+        return [received for received in self.peer.inbox if received.command == "MESSAGE"]
 
     def _some(self, within: Duration) -> bool:
         self._target.wait_until(
@@ -103,12 +103,12 @@ class Taker:
         return bool(self._messages())
 
     def _acknowledge(self, most: int) -> None:
-        for each in self._messages()[:most]:
-            self.peer.inbox.remove(each)
-            self.found.append(address_full.number_of(each.body))
-            if each.get("redelivered") == "true":
+        for message in self._messages()[:most]:
+            self.peer.inbox.remove(message)
+            self.found.append(address_full.number_of(message.body))
+            if message.get("redelivered") == "true":
                 self.marked.add(self.found[-1])
-            self.peer.ack(each)
+            self.peer.ack(message)
 
     def all(self, count: int) -> list[int]:
         """``count`` messages, and what comes besides."""
@@ -119,11 +119,11 @@ class Taker:
 def brief(numbers: Sequence[int]) -> str:
     """Numbers for a sentence: runs are drawn together."""
     runs: list[list[int]] = []
-    for each in numbers:
-        if runs and each == runs[-1][1] + 1:
-            runs[-1][1] = each
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
         else:
-            runs.append([each, each])
+            runs.append([number, number])
     text = ", ".join(
         f"{first}" if first == last else f"{first}-{last}" for first, last in runs[:20]
     )

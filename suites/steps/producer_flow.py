@@ -131,11 +131,11 @@ class Producer:
     def answered_at(self, offered: Any) -> Instant:
         """When its answer arrived, however much later it is asked for. It has to have come."""
         return next(
-            each.at_ns
-            for each in reversed(self.target.events)
-            if isinstance(each, FrameReceived)
-            and each.conn == self.conn
-            and self.answers(offered, each.command, dict(each.headers))
+            event.at_ns
+            for event in reversed(self.target.events)
+            if isinstance(event, FrameReceived)
+            and event.conn == self.conn
+            and self.answers(offered, event.command, dict(event.headers))
         )
 
     def instead(self) -> str:
@@ -386,12 +386,14 @@ class AmqpConsumer(Consumer):
             self.peer.flow(self.link, link_credit=1)
         here = self.peer.deliveries
         self.target.wait_until(
-            lambda: any(each.link is self.link for each in here) or self.peer.ended is not None,
+            lambda: (
+                any(delivery.link is self.link for delivery in here) or self.peer.ended is not None
+            ),
             within,
         )
         found = self.peer.take_deliveries(self.link)
-        for each in found:
-            self.peer.disposition(each)
+        for delivery in found:
+            self.peer.disposition(delivery)
         return number_of(found[0].message.body) if found else None
 
 

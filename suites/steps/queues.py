@@ -20,7 +20,7 @@ SENTINEL = b"the last one"
 
 def bodies(messages: Iterable[Frame]) -> list[bytes]:
     """What the messages carry, in order."""
-    return [each.body for each in messages]
+    return [message.body for message in messages]
 
 
 def numbered(count: int, prefix: str = "m") -> list[bytes]:
@@ -45,7 +45,7 @@ def receive(
     def enough() -> bool:
         return (
             peer.ended is not None
-            or sum(each.command == "MESSAGE" for each in peer.inbox) >= count
+            or sum(received.command == "MESSAGE" for received in peer.inbox) >= count
             or any(map(peer.fatal, peer.inbox))
         )
 
@@ -91,4 +91,4 @@ def left_in(target: Bench, queue: Destination, version: str, count: int) -> list
     target.control(
         SENTINEL in found, f"the message sent last should reach the only consumer; it got {found!r}"
     )
-    return [each for each in found if each != SENTINEL]
+    return [body for body in found if body != SENTINEL]

@@ -78,14 +78,14 @@ class Like:
 
     def __str__(self) -> str:
         text = "".join(
-            each[0] if isinstance(each, tuple) else self._plain(each) for each in self.parts
+            part[0] if isinstance(part, tuple) else self._plain(part) for part in self.parts
         )
         escape = " ESCAPE '!'" if self._escapes else ""
         return f"{_name(self.name)} {'NOT ' * self.negated}LIKE {_quoted(text)}{escape}"
 
     @property
     def _escapes(self) -> bool:
-        return any(each in ("%", "_", "!") for each in self.parts)
+        return any(part in ("%", "_", "!") for part in self.parts)
 
     def _plain(self, character: str) -> str:
         return "!" + character if character in ("%", "_", "!") else character
@@ -148,7 +148,7 @@ class Number:
                 return int(headers.get("priority", "4"))
             case "neg":
                 return -self.of[0].number(headers)
-        left, right = (each.number(headers) for each in self.of)
+        left, right = (operand.number(headers) for operand in self.of)
         return {"+": left + right, "-": left - right, "*": left * right}[self.sign]  # type: ignore[no-any-return]
 
 
@@ -187,7 +187,9 @@ class Between:
         return f"{self.number} {'NOT ' * self.negated}BETWEEN {self.low} AND {self.high}"
 
     def value(self, headers: Headers) -> Truth:
-        low, number, high = (each.number(headers) for each in (self.low, self.number, self.high))
+        low, number, high = (
+            operand.number(headers) for operand in (self.low, self.number, self.high)
+        )
         return (low <= number <= high) != self.negated
 
 
@@ -243,11 +245,11 @@ class All:
 
     def __str__(self) -> str:
         return " AND ".join(
-            f"({each})" if isinstance(each, Any_) else str(each) for each in self.of
+            f"({operand})" if isinstance(operand, Any_) else str(operand) for operand in self.of
         )
 
     def value(self, headers: Headers) -> Truth:
-        found = [each.value(headers) for each in self.of]
+        found = [operand.value(headers) for operand in self.of]
         return False if False in found else None if None in found else True
 
 
@@ -261,7 +263,7 @@ class Any_:
         return " OR ".join(map(str, self.of))
 
     def value(self, headers: Headers) -> Truth:
-        found = [each.value(headers) for each in self.of]
+        found = [operand.value(headers) for operand in self.of]
         return True if True in found else None if None in found else False
 
 
@@ -339,7 +341,7 @@ def spelled(text: str, choice: int) -> str:
         pieces.append(
             piece
             if quote
-            else " ".join(spell(each) if each in words else each for each in piece.split(" "))
+            else " ".join(spell(word) if word in words else word for word in piece.split(" "))
         )
     return "".join(pieces)
 

@@ -24,7 +24,7 @@ LONGEST_REAL_TTL_MS = 4000
 def near(points: Iterable[int], low: int = 0) -> st.SearchStrategy[int]:
     """One below, at, or one above one of ``points``, never below ``low``."""
     candidates = {point + step for point in points for step in (-1, 0, 1)}
-    return st.sampled_from(sorted(each for each in candidates if each >= low))
+    return st.sampled_from(sorted(candidate for candidate in candidates if candidate >= low))
 
 
 @dataclass(frozen=True)

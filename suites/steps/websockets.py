@@ -78,11 +78,11 @@ class Victim:
         target, socket = self.target, self.socket
         target.wait_until(lambda: socket.ended is not None, PATIENCE)
         ended = socket.ended
-        seen = ", ".join(each.brief() for each in socket.frames[-2:]) or "no frame"
+        seen = ", ".join(ws_frame.brief() for ws_frame in socket.frames[-2:]) or "no frame"
         how = "the server went on" if ended is None else f"the connection ended ({ended.how})"
         target.record_finding(failed, ended is not None, f"{what}: {how}; last came {seen}")
         if code is not None and "RFC6455-CLOSE-05" in target.cited:
-            codes = [each.code for each in socket.frames if each.op == Op.CLOSE]
+            codes = [ws_frame.code for ws_frame in socket.frames if ws_frame.op == Op.CLOSE]
             said = f"{what}: Close came with {codes or 'nothing'}, {code} is fitting"
             target.record_finding("RFC6455-CLOSE-05", codes[:1] == [code], said)
         self._witness.settle()
@@ -113,18 +113,22 @@ def judge_frames(target: Bench, frames: list[WsFrame]) -> None:
                 f"{len(frames)} frames, {what}: {bad[0].brief() if bad else 'none'}",
             )
 
-    judge("RFC6455-FRAME-02", [each for each in frames if each.masked], "masked")
+    judge("RFC6455-FRAME-02", [ws_frame for ws_frame in frames if ws_frame.masked], "masked")
     judge(
         "RFC6455-FRAME-05",
-        [each for each in frames if not each.shortest],
+        [ws_frame for ws_frame in frames if not ws_frame.shortest],
         "with a length longer than needed",
     )
-    judge("RFC6455-FRAME-06", [each for each in frames if each.reserved], "with a reserved bit")
-    control = [each for each in frames if each.is_control]
+    judge(
+        "RFC6455-FRAME-06",
+        [ws_frame for ws_frame in frames if ws_frame.reserved],
+        "with a reserved bit",
+    )
+    control = [ws_frame for ws_frame in frames if ws_frame.is_control]
     if control:
         judge(
             "RFC6455-CTRL-01",
-            [each for each in control if not each.fin or len(each.payload) > 125],
+            [ws_frame for ws_frame in control if not ws_frame.fin or len(ws_frame.payload) > 125],
             "bad control",
         )
     judge("RFC6455-FRAG-03", list(_out_of_order(frames)), "out of order")
@@ -133,21 +137,21 @@ def judge_frames(target: Bench, frames: list[WsFrame]) -> None:
 def _out_of_order(frames: list[WsFrame]) -> Iterator[WsFrame]:
     """Continuations of nothing, and new messages before the last one was complete."""
     open_ = False
-    for each in frames:
-        if not each.is_control:
-            if (each.op == Op.CONTINUATION) is not open_:
-                yield each
-            open_ = not each.fin
+    for ws_frame in frames:
+        if not ws_frame.is_control:
+            if (ws_frame.op == Op.CONTINUATION) is not open_:
+                yield ws_frame
+            open_ = not ws_frame.fin
 
 
 def messages(frames: list[WsFrame]) -> Iterator[tuple[int, bytes]]:
     """Type and payload of every complete message."""
     op, payload = 0, b""
-    for each in frames:
-        if not each.is_control:
-            op = each.op if each.op != Op.CONTINUATION else op
-            payload += each.payload
-            if each.fin:
+    for ws_frame in frames:
+        if not ws_frame.is_control:
+            op = ws_frame.op if ws_frame.op != Op.CONTINUATION else op
+            payload += ws_frame.payload
+            if ws_frame.fin:
                 yield op, payload
                 payload = b""
 

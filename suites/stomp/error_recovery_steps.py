@@ -66,7 +66,7 @@ def fates(
     whether it had to come is for the caller."""
 
     def refused(peer: StompPeer) -> bool:
-        return peer.ended is not None or any(each.command == "ERROR" for each in peer.inbox)
+        return peer.ended is not None or any(received.command == "ERROR" for received in peer.inbox)
 
     target.wait_until(lambda: all(refused(peer) for peer in peers), MOMENT)
     probes: dict[int, Match[Frame]] = {}
@@ -77,7 +77,9 @@ def fates(
             peer.send("BEGIN", {"transaction": f"probe-{receipt}", "receipt": receipt})
 
     def answered(peer: StompPeer) -> bool:
-        return peer.conn in probes and any(probes[peer.conn].accepts(each) for each in peer.inbox)
+        return peer.conn in probes and any(
+            probes[peer.conn].accepts(received) for received in peer.inbox
+        )
 
     target.wait_until(lambda: all(refused(peer) or answered(peer) for peer in peers), within)
     errors = {peer.conn: peer.take(ERROR) for peer in peers}

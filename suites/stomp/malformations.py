@@ -33,7 +33,7 @@ def send(
     def octets(to: Destination, version: str) -> bytes:
         named = [
             raw_line("destination", to.name, version),
-            *(raw_line(*each, version) for each in to.send_headers),
+            *(raw_line(*header, version) for header in to.send_headers),
         ]
         return raw_frame("SEND", [*named, *lines], body, eol=eol)
 

@@ -192,15 +192,15 @@ def test_in_mode_client_individual_an_ack_covers_one_message(
     sent = numbered(len(taken))
     publish_all(target.stomp(version), queue, sent)
     messages = held(target, consumer, queue, len(taken), "client-individual")
-    chosen = [each for each, take in zip(messages, taken, strict=True) if take]
+    chosen = [message for message, take in zip(messages, taken, strict=True) if take]
     for message in reversed(chosen) if backwards else chosen:
         consumer.request("ACK", consumer.naming(message), proves=INDIVIDUAL_ACK[version])
     consumer.leave(CloseHow.RESET)
     rest = [body for body, take in zip(sent, taken, strict=True) if not take]
     left = left_in(target, queue, version, len(rest))
     words = (
-        f"acknowledged {[each.body for each in chosen]!r} of {len(sent)}, the next consumer got"
-        f" {left!r}"
+        f"acknowledged {[message.body for message in chosen]!r} of {len(sent)},"
+        f" the next consumer got {left!r}"
     )
     target.record_finding(INDIVIDUAL_ACK[version], set(rest) <= set(left), words)
     target.record_finding(UNSETTLED_IS_KEPT[version], sorted(left) == sorted(rest), words)

@@ -73,7 +73,9 @@ def test_a_wrong_login_or_passcode_is_turned_away_with_a_reason(
     the end of the connection, without CONNECTED."""
     bystander = Bystander(target, version)
     headers = [
-        each for each in target.connect_headers(version) if each[0] not in ("login", "passcode")
+        header
+        for header in target.connect_headers(version)
+        if header[0] not in ("login", "passcode")
     ]
     peer = target.peer(version)
     peer.send(command, (*headers, *credentials(target, how).items()))
@@ -121,7 +123,7 @@ def test_nothing_is_done_for_a_client_that_was_turned_away(target: Bench, versio
         return
     target.stomp(version).publish(to, b"after")
     consumer.message(body=b"after")
-    smuggled = [each.brief() for each in consumer.take_messages()]
+    smuggled = [message.brief() for message in consumer.take_messages()]
     target.record_finding(
         MAY_REFUSE[version],
         seen.refused and not smuggled,

@@ -168,7 +168,7 @@ def test_a_body_longer_than_content_length_is_no_frame(
     after = target.stomp(version)
     after.publish(to, b"after")
     consumer.message(body=b"after")
-    delivered = [each.body for each in consumer.take_messages()]
+    delivered = [message.body for message in consumer.take_messages()]
     target.record_finding(
         NUL_AFTER_BODY[version],
         (seen.refused or not seen.answered) and body[:-missing] not in delivered,
@@ -208,7 +208,7 @@ def test_a_send_whose_content_length_is_no_number_is_refused(
         f"content-length:{length!r}: {seen}",
     )
     accepted()
-    delivered = [each.body for each in consumer.take_messages()]
+    delivered = [message.body for message in consumer.take_messages()]
     target.record_finding(
         FAILED_SEND[version], not delivered, f"content-length:{length!r} delivered {delivered}"
     )
@@ -267,7 +267,7 @@ def test_connected_and_receipt_have_no_body(target: Bench, version: str) -> None
     )
     receipts.append(peer.request("SEND", (("destination", to.name), *to.send_headers), b"body"))
     receipts.append(peer.request("DISCONNECT"))
-    wrong = [each.brief() for each in receipts if each.body]
+    wrong = [receipt.brief() for receipt in receipts if receipt.body]
     target.record_finding(
         NO_BODY[version],
         not wrong,

@@ -80,7 +80,7 @@ def test_stomp_without_accept_version_is_answered_as_connect_is(target: Bench) -
     """CONNECT and STOMP without accept-version get the same answer. With accept-version a client is
     admitted before."""
     target.stomp("1.2")
-    headers = [each for each in target.connect_headers("1.2") if each[0] != "accept-version"]
+    headers = [header for header in target.connect_headers("1.2") if header[0] != "accept-version"]
     answers = {}
     for command in ("CONNECT", "STOMP"):
         peer = target.peer("1.0")
@@ -114,13 +114,13 @@ def test_each_session_has_an_id_of_its_own(target: Bench, version: str) -> None:
         peer = target.stomp(version)
         assert peer.connected is not None
         ids.append(peer.connected.get("session"))
-    missing = sum(each is None for each in ids)
+    missing = sum(session_id is None for session_id in ids)
     target.record_finding(
         SESSION_ID[version],
         missing == 0,
         f"{missing} of {len(ids)} CONNECTED have no session header",
     )
-    given = [each for each in ids if each is not None]
+    given = [session_id for session_id in ids if session_id is not None]
     target.record_finding(
         SESSION_ID[version],
         len(set(given)) == len(given),

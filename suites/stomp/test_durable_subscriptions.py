@@ -119,8 +119,8 @@ def test_a_durable_subscription_outlives_its_connection(
         bodies(came) == first, f"the subscriber should get {first!r}, it got {bodies(came)!r}"
     )
     done = min(settled, before)
-    for each in came[:done]:
-        peer.ack(each, receipt=True)
+    for message in came[:done]:
+        peer.ack(message, receipt=True)
     goes(target, peer, how)
     publish_all(producer, topic, second)
     found = kept(target, who, topic, {header: "s"}, version)
@@ -159,7 +159,7 @@ def test_client_and_name_together_are_the_subscription(target: Bench) -> None:
         f"a subscription without a name got {came!r} when it came back",
     )
     for who, name in subscriptions:
-        found = [each for each in kept(target, who, topic, {NAME: name}) if each in numbered(3)]
+        found = [body for body in kept(target, who, topic, {NAME: name}) if body in numbered(3)]
         target.record_finding(
             OUTLIVES,
             found == numbered(3),
@@ -261,7 +261,7 @@ def test_of_two_names_on_subscribe_the_first_in_precedence_counts(
     goes(target, peer)
     producer.publish(topic, b"m")
     found = {name: kept(target, who, topic, {NAME: name}) for name in ("first", "second")}
-    made = [name for name, each in found.items() if b"m" in each]
+    made = [name for name, kept_bodies in found.items() if b"m" in kept_bodies]
     target.record_finding(
         PRECEDENCE,
         made == ["first"],
@@ -290,7 +290,7 @@ def test_of_two_names_on_unsubscribe_the_first_in_precedence_counts(
     peer.request("UNSUBSCRIBE", (("id", "0"), *header_list(named[::-1] if turned else named)))
     goes(target, peer)
     found = {name: kept(target, who, topic, {NAME: name}) for name in ("first", "second")}
-    left = [name for name, each in found.items() if b"m" in each]
+    left = [name for name, kept_bodies in found.items() if b"m" in kept_bodies]
     target.record_finding(
         PRECEDENCE,
         left == ["second"],
@@ -310,12 +310,12 @@ def test_a_subscription_can_be_configured_beforehand(target: Bench) -> None:
         (("subscription-type", "MULTICAST"),),
     )
     mark = target.destination().name.encode()
-    sent = [mark + each for each in numbered(3)]
+    sent = [mark + body for body in numbered(3)]
     publish_all(target.stomp("1.2"), topic, sent)
     found = [
-        each
-        for each in kept(target, "configured-client", topic, {NAME: "configured-name"})
-        if each in sent
+        body
+        for body in kept(target, "configured-client", topic, {NAME: "configured-name"})
+        if body in sent
     ]
     target.record_finding(
         QUEUE,

@@ -93,7 +93,7 @@ def test_mistakes_are_answered_with_error(target: Bench, version: str) -> None:
     """Frames that cannot be processed may be answered with ERROR. Other connections are served as
     before."""
     with bystander(target, version):
-        came = [each.mistake.words for each in answers(target, version, receipts=True)]
+        came = [answer.mistake.words for answer in answers(target, version, receipts=True)]
     target.record_finding(
         MAY_SEND_ERROR[version],
         bool(came),
@@ -108,7 +108,9 @@ def test_the_connection_ends_right_after_error(target: Bench) -> None:
     with bystander(target, "1.2"):
         for answer in answers(target, "1.2", receipts=False):
             closed = target.wait_until(lambda peer=answer.peer: peer.ended is not None, PATIENCE)
-            later = [each.brief() for each in answer.peer.inbox if each.command != "ERROR"]
+            later = [
+                received.brief() for received in answer.peer.inbox if received.command != "ERROR"
+            ]
             target.record_finding(
                 CLOSE_AFTER_ERROR,
                 closed and not later,

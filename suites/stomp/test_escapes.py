@@ -120,9 +120,9 @@ def test_header_text_survives_between_versions(
     """SEND of one version arrives as MESSAGE of another with the same header value, for every value
     that both can write."""
     text = "".join(
-        each
-        for each in pieces
-        if "1.0" not in (version, sender) or (each.isascii() and each != "\n")
+        piece
+        for piece in pieces
+        if "1.0" not in (version, sender) or (piece.isascii() and piece != "\n")
     )
     consumer, to = target.stomp(version), target.destination()
     consumer.subscribe(to)
@@ -169,8 +169,8 @@ def test_an_end_of_line_in_a_header_makes_no_second_header_in_1_0(target: Bench)
     producer.publish(to, b"body", {"x-word": "one\nx-forged:two"})
     producer.publish(to, b"behind")
     came = [*collect(target, consumer, 2)]
-    forged = [each.brief() for each in came if each.get("x-forged") is not None]
-    whole = b"behind" in [each.body for each in came]
+    forged = [message.brief() for message in came if message.get("x-forged") is not None]
+    whole = b"behind" in [message.body for message in came]
     target.record_finding(
         VALUE_1_0,
         not forged and whole,
@@ -205,7 +205,7 @@ def undefined_characters(version: str) -> st.SearchStrategy[str]:
     """Characters that make no escape behind a backslash, those that look like one first. Delimiters
     have a case of their own."""
     defined = {"1.1": "nc\\", "1.2": "nrc\\"}[version]
-    looks_like = [each for each in "rtNCRTabfv0xu 'é" if each not in defined]
+    looks_like = [character for character in "rtNCRTabfv0xu 'é" if character not in defined]
     others = st.characters(min_codepoint=33, max_codepoint=126, exclude_characters=defined + ":")
     return st.one_of(st.sampled_from(looks_like), others)
 
@@ -243,7 +243,7 @@ def refuse(target: Bench, version: str, escape: str, place: str, where: tuple[Cu
         named = to.name + written if place == "destination" else to.name
         lines = [
             f"destination:{named}".encode(),
-            *(raw_line(*each, version) for each in to.send_headers),
+            *(raw_line(*header, version) for header in to.send_headers),
         ]
         lines.append(f"receipt:{receipt}{written if place == 'receipt' else ''}".encode())
         lines.append(f"x-{written}:value".encode() if place == "name" else b"x-word:value")

@@ -79,7 +79,7 @@ def conversation(version: str, to: Destination) -> bytes:
     ends = LINE_ENDS[version]
     # Nothing follows the sixth frame, so that its last octet has to be enough.
     return b"".join(
-        each + ends[number % len(ends)] * ((number + 1) % 3) for number, each in enumerate(frames)
+        part + ends[number % len(ends)] * ((number + 1) % 3) for number, part in enumerate(frames)
     )
 
 
@@ -235,7 +235,7 @@ def test_a_cr_before_lf_belongs_to_the_line_in_1_1(target: Bench) -> None:
     producer = target.stomp("1.1")
     producer.publish(to, b"control", {"x-word": "value"})
     consumer.message(body=b"control")
-    lines = [raw_line(*each, "1.1") for each in (("destination", to.name), *to.send_headers)]
+    lines = [raw_line(*header, "1.1") for header in (("destination", to.name), *to.send_headers)]
     producer.write(raw_frame("SEND", [*lines, b"x-word:value\r", b"receipt:sent"], b"with a CR"))
     came = producer.watch_for(frame("RECEIPT", {"receipt-id": "sent"}))
     target.require(
@@ -362,12 +362,12 @@ def test_what_the_server_sends_obeys_the_grammar(target: Bench, version: str) ->
     )
     seen = fate(target, peer)
     frames = list(raw_frames(heard))
-    commands = [each.command.decode(errors="replace") for each in frames]
+    commands = [message.command.decode(errors="replace") for message in frames]
     target.control(
         commands[:1] == ["CONNECTED"] and "MESSAGE" in commands,
         f"the server sent {commands}; {seen}",
     )
-    wrong = next((line for each in frames if (line := wrong_line(each, version)) is not None), None)
+    wrong = next((line for part in frames if (line := wrong_line(part, version)) is not None), None)
     target.record_finding(
         HEADER_GRAMMAR[version],
         wrong is None,
@@ -385,7 +385,7 @@ def test_what_the_server_sends_obeys_the_grammar(target: Bench, version: str) ->
         target.record_finding(
             SERVER_COMMANDS[version], known, f"the server's commands were {', '.join(commands)}"
         )
-        heads = b"".join(line for each in frames for line in each.lines)
+        heads = b"".join(line for part in frames for line in part.lines)
         target.record_finding(
             ASCII_HEADERS[version],
             heads.isascii(),

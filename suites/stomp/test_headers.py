@@ -78,7 +78,7 @@ def test_headers_of_the_user_pass_through(target: Bench, version: str, headers: 
 def _plain(value: str) -> str:
     """``value`` within the grammar of 1.0 and what its text leaves open: ASCII, not empty, no
     blanks at the ends."""
-    return "<" + "".join(each for each in value if 32 <= ord(each) < 127) + ">"
+    return "<" + "".join(character for character in value if 32 <= ord(character) < 127) + ">"
 
 
 @case(EMPTY_VALUE)
@@ -120,7 +120,7 @@ def test_blanks_at_the_ends_of_headers_stay(
 
 
 def _like(headers: tuple[tuple[str, str], ...], name: str) -> str:
-    found = [each for each in headers if name in each[0]]
+    found = [header for header in headers if name in header[0]]
     return ", ".join(f"{name!r}: {value!r}" for name, value in found) or "missing"
 
 
@@ -187,7 +187,7 @@ def test_the_first_entry_of_a_repeated_header_counts(target: Bench, later: list[
     requirements = (FIRST_COUNTS, LATER_MAY_GO)
     producer, consumer, to = connected(target, "1.2")
     producer.publish(
-        to, b"body", [("x-word", "first"), *(("x-word", each) for each in later)], receipt=False
+        to, b"body", [("x-word", "first"), *(("x-word", value) for value in later)], receipt=False
     )
     message = consumer.message(body=b"body", proves=requirements)
     values = [value for name, value in message.headers if name == "x-word"]

@@ -82,7 +82,7 @@ def test_the_answer_is_two_numbers_and_unwanted_beats_do_not_come(
     )
     if cy == 0:
         target.advance(ms(1100))
-        beats = [each for each in target.events if isinstance(each, HeartBeatReceived)]
+        beats = [event for event in target.events if isinstance(event, HeartBeatReceived)]
         target.record_finding(
             REQUESTED[version],
             not beats,
@@ -169,8 +169,8 @@ def test_no_header_means_no_beats(target: Bench, version: str) -> None:
             bool(signs_of_life(target, control, start)),
             "a connection that asked for beats should get some",
         )
-    for each, words in ((peer, "no header"), (zeros, "0,0")):
-        beats = signs_of_life(target, each, start)
+    for client, words in ((peer, "no header"), (zeros, "0,0")):
+        beats = signs_of_life(target, client, start)
         target.record_finding(
             SAME_AS_ZERO[version], not beats, f"{len(beats)} beats with {words} in 1300 ms"
         )

@@ -52,8 +52,8 @@ def test_content_length_tells_a_client_whether_it_was_text(
     for text, counted in sends:
         send(producer, queue, text.encode(), counted=counted)
     came = [
-        (each.body.decode(), each.get("content-length") is not None)
-        for each in collect(target, consumer, len(sends))
+        (message.body.decode(), message.get("content-length") is not None)
+        for message in collect(target, consumer, len(sends))
     ]
     target.record_finding(
         TEXT_OR_BYTES,
@@ -81,8 +81,10 @@ def test_with_message_ids_enabled_each_message_has_one(
     consumer.subscribe(queue)
     messages = collect(target, consumer, count)
     target.control(len(messages) == count, f"{count} messages were sent, {len(messages)} came")
-    ids = [[value for name, value in each.headers if name == NUMBERED] for each in messages]
-    right = all(len(each) == 1 and re.fullmatch(r"STOMP-?\d+", each[0]) for each in ids)
+    ids = [[value for name, value in message.headers if name == NUMBERED] for message in messages]
+    right = all(
+        len(receipt_id) == 1 and re.fullmatch(r"STOMP-?\d+", receipt_id[0]) for receipt_id in ids
+    )
     target.record_finding(
         AMQ_MESSAGE_ID,
         right,
@@ -90,7 +92,7 @@ def test_with_message_ids_enabled_each_message_has_one(
     )
     target.record_finding(
         AMQ_MESSAGE_ID,
-        len({str(each) for each in ids}) == count,
+        len({str(receipt_id) for receipt_id in ids}) == count,
         f"{count} messages have {NUMBERED} {ids!r}",
     )
 

@@ -120,7 +120,7 @@ def test_a_large_body_comes_whole(
     target.record_finding(
         LARGE,
         came[1:] == [b"small"],
-        f"{what}: behind it came {[each[:20] for each in came[1:]]!r}",
+        f"{what}: behind it came {[body[:20] for body in came[1:]]!r}",
     )
 
 
@@ -134,12 +134,12 @@ def test_every_subscriber_gets_a_large_body_whole(
     acceptor, size = place
     topic = target.destination(RoutingType.MULTICAST)
     consumers = [target.stomp("1.2") for _ in range(listeners)]
-    for each in consumers:
-        each.subscribe(topic)
+    for consumer in consumers:
+        consumer.subscribe(topic)
     body = body_of(size, octets=True)
     target.stomp("1.2", acceptor=acceptor).publish(topic, body, {"color": "red"})
-    for number, each in enumerate(consumers):
-        messages = receive(target, each, 1)
+    for number, consumer in enumerate(consumers):
+        messages = receive(target, consumer, 1)
         came = [(message.body, message.get("color")) for message in messages]
         words = (
             difference(body, came[0][0]) + f", color is {came[0][1]}" if came else "nothing came"
@@ -181,7 +181,7 @@ def test_a_large_body_that_comes_again_is_still_whole(
     last = target.stomp(spoken)
     last.subscribe(queue)
     last.publish(queue, b"small")
-    left = [each[:20] for each in bodies(collect(target, last, 1))]
+    left = [body[:20] for body in bodies(collect(target, last, 1))]
     target.record_finding(
         LARGE, left == [b"small"], f"after its ACK the next consumer got {left!r}"
     )
@@ -211,8 +211,8 @@ def test_a_body_larger_than_the_window_comes_all_the_same(
             bodies(messages)[:1] == [body],
             f"body {number} of {size} octets, window {window}: {words}",
         )
-        for each in messages:
-            consumer.ack(each, receipt=True)
+        for message in messages:
+            consumer.ack(message, receipt=True)
         if len(messages) > 1:  # the window was larger than a body
             return
 
@@ -252,11 +252,11 @@ def test_a_body_far_larger_than_any_buffer_comes_whole(
     target.record_finding(
         LARGE,
         came[::2] == [b"before", b"behind"],
-        f"{what}: around it {[each[:9] for each in came[::2]]}",
+        f"{what}: around it {[body[:9] for body in came[::2]]}",
     )
     consumer.ack(messages[-1], receipt=True)
     consumer.request("DISCONNECT")
     left = left_in(target, queue, "1.2", 0)
     target.record_finding(
-        LARGE, left == [], f"{what}: after its ACK {[each[:9] for each in left]} was left"
+        LARGE, left == [], f"{what}: after its ACK {[body[:9] for body in left]} was left"
     )

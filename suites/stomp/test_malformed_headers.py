@@ -30,7 +30,7 @@ def published(
     of the sender. The same SEND without the line arrives before and after."""
     consumer, to = target.stomp(version), target.destination()
     consumer.subscribe(to)
-    head = [raw_line(*each, version) for each in (("destination", to.name), *to.send_headers)]
+    head = [raw_line(*header, version) for header in (("destination", to.name), *to.send_headers)]
 
     def accepted(body: bytes) -> None:
         target.stomp(version).write(

@@ -98,9 +98,9 @@ def test_no_two_messages_have_one_message_id(target: Bench, version: str) -> Non
     producer = target.stomp(version)
     for queue in (one, two):
         publish_all(producer, queue, [b"the same"] * 30)
-    ids = [each.get("message-id") for each in collect(target, peer, 60)]
+    ids = [message.get("message-id") for message in collect(target, peer, 60)]
     target.control(len(ids) == 60, f"60 messages were sent and {len(ids)} came")
-    repeated = sorted({str(each) for each in ids if ids.count(each) > 1})
+    repeated = sorted({str(receipt_id) for receipt_id in ids if ids.count(receipt_id) > 1})
     target.record_finding(
         UNIQUE_MESSAGE_ID[version],
         not repeated,
@@ -128,7 +128,7 @@ def test_a_message_id_that_the_application_chose_makes_no_two_messages_one(
                 f"a SEND with message-id was refused: {answer or peer.instead()}",
             )
             return
-    ids = [each.get("message-id") for each in collect(target, peer, 2)]
+    ids = [message.get("message-id") for message in collect(target, peer, 2)]
     target.record_finding(
         UNIQUE_MESSAGE_ID[version],
         len(set(ids)) == 2 and all(ids),
@@ -143,7 +143,7 @@ def test_a_message_to_be_acknowledged_says_how(target: Bench, ack: str) -> None:
     different values."""
     queue, peer = target.destination(), target.stomp("1.2")
     publish_all(peer, queue, numbered(5))
-    values = [each.get("ack") for each in held(target, peer, queue, 5, ack)]
+    values = [message.get("ack") for message in held(target, peer, queue, 5, ack)]
     target.record_finding(
         ACK_HEADER, all(values), f"the header ack of five messages in mode {ack}: {values!r}"
     )

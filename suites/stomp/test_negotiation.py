@@ -27,7 +27,7 @@ STRANGE = ("0.9", "1.3", "1.20", "1.10", "2.0", "2.1", "10.0", "1", "12", "1.2.1
 def opened(target: Bench, accept: str | None, version: str = "1.2") -> StompPeer:
     """A connection that has said CONNECT with that accept-version (None: without the header)."""
     peer = target.peer(version)
-    headers = [each for each in target.connect_headers("1.2") if each[0] != "accept-version"]
+    headers = [header for header in target.connect_headers("1.2") if header[0] != "accept-version"]
     if accept is not None:
         headers.insert(0, ("accept-version", accept))
     peer.send("CONNECT", headers)
@@ -65,7 +65,7 @@ def test_the_highest_common_version_is_used(target: Bench, offered: list[str]) -
     """CONNECT lists known and unknown versions in any order. CONNECTED names the highest common
     version, and the session reads headers as that version does."""
     have = spoken(target)
-    common = [each for each in have if each in offered]
+    common = [version for version in have if version in offered]
     target.control(
         bool(common) or have != list(KNOWN), "a server with every version has one in common"
     )
@@ -134,7 +134,7 @@ def test_without_a_common_version_there_is_no_session(
             if seen.error is None
             else f"{seen.error.get('version', '')} {seen.error.body.decode(errors='replace')}"
         )
-        missing = [each for each in have if each not in said]
+        missing = [version for version in have if version not in said]
         target.record_finding(
             LISTS_VERSIONS[version],
             seen.error is not None and not missing,

@@ -126,7 +126,7 @@ def test_every_kind_of_frame_is_answered_with_one_receipt(target: Bench, version
         while command == "COMMIT" and later:
             peer.expect(frame("RECEIPT", {"receipt-id": later.pop()}), proves=target.cited)
     target.wait_until(lambda: peer.ended is not None, QUIET)
-    surplus = [each.brief() for each in peer.inbox if each.command == "RECEIPT"]
+    surplus = [received.brief() for received in peer.inbox if received.command == "RECEIPT"]
     target.record_finding(
         ANSWERED[version],
         not surplus,
@@ -154,7 +154,9 @@ def test_any_value_comes_back_as_receipt_id(target: Bench, version: str, asked: 
     for receipt in asked:
         peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=RECEIPT_ID[version])
     peer.settle()
-    surplus = [each.get("receipt-id") for each in peer.inbox if each.command == "RECEIPT"]
+    surplus = [
+        received.get("receipt-id") for received in peer.inbox if received.command == "RECEIPT"
+    ]
     target.record_finding(
         RECEIPT_ID[version],
         not surplus,
@@ -185,7 +187,7 @@ def test_a_frame_that_does_not_ask_gets_no_receipt(target: Bench, version: str) 
     peer.send("UNSUBSCRIBE", {"id": "0"})
     peer.request("BEGIN", {"transaction": "last"}, proves=ONLY_PROCESSED[version])
     target.advance(QUIET)
-    surplus = [each.brief() for each in peer.inbox if each.command == "RECEIPT"]
+    surplus = [received.brief() for received in peer.inbox if received.command == "RECEIPT"]
     target.record_finding(ONLY_PROCESSED[version], not surplus, f"nobody asked for {surplus!r}")
 
 

@@ -38,7 +38,7 @@ def misbehave(
 ) -> list[tuple[str, Fate]]:
     """Connections of their own say one kind each, in pieces: by the name of the kind, what became
     of them."""
-    present = [each for each in wrong if version in each.versions]
+    present = [malformation for malformation in wrong if version in malformation.versions]
     offenders = [target.stomp(version) for _ in present]
     for offender, kind in zip(offenders, present, strict=True):
         write_in_pieces(target, offender, kind.octets(target.destination(), version), where)
@@ -46,7 +46,7 @@ def misbehave(
     seen = fates(
         target, offenders, within=seconds(2), end_within=PATIENCE if version == "1.2" else ms(50)
     )
-    names = [each.name for each in present]
+    names = [malformation.name for malformation in present]
     for name, became in zip(names, seen, strict=True):
         target.note(f"{name}: {became}")
     return list(zip(names, seen, strict=True))
@@ -80,7 +80,7 @@ def test_an_error_ends_the_connection_in_1_2(
 ) -> None:
     """Connections send a malformed frame, or COMMIT of an unknown transaction. Each that gets an
     ERROR is closed right after it."""
-    never_begun = next(each for each in KINDS if each.name == "a COMMIT of no transaction")
+    never_begun = next(kind for kind in KINDS if kind.name == "a COMMIT of no transaction")
     for name, seen in misbehave(target, "1.2", [never_begun, *wrong], where):
         if seen.error is not None:
             target.record_finding(CLOSE_AFTER_ERROR, seen.ended is not None, f"{name}: {seen}")
@@ -163,7 +163,7 @@ def test_a_session_does_not_begin_without_connect(target: Bench, version: str) -
     receipted = peer.take(frame("RECEIPT", {"receipt-id": "r"})) is not None
     target.stomp(version).publish(to, b"after")
     consumer.message(body=b"after")
-    published = [each.brief() for each in consumer.take_messages()]
+    published = [message.brief() for message in consumer.take_messages()]
     came = f"; receipted: {receipted}, published: {published or 'nothing'}"
     target.record_finding(
         MAY_REFUSE[version],

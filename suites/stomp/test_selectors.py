@@ -42,7 +42,7 @@ def listen(
     *prefixes, condition = (
         selector.split(":") if selector.startswith(("convert", "hyphenated")) else [selector]
     )
-    prefix = "".join(f"{each}:" for each in prefixes)
+    prefix = "".join(f"{prefix}:" for prefix in prefixes)
     peer.subscribe(to, id, ack=ack, headers={"selector": f"{prefix}({condition}) OR last = 'yes'"})
 
 
@@ -72,8 +72,8 @@ def judge_selected(
     consumer, producer, other = (target.stomp(version) for _ in range(3))
     listen(consumer, topic, selector)
     other.subscribe(topic, headers={"selector": "last = 'yes'"})
-    for body, each in zip(numbered(len(sent)), sent, strict=True):
-        producer.publish(topic, body, each, receipt=False)
+    for body, headers in zip(numbered(len(sent)), sent, strict=True):
+        producer.publish(topic, body, headers, receipt=False)
     end(producer, topic)
     until_last(other)
     if consumer.watch_for(frame("MESSAGE", body=LAST)) is None:
@@ -94,8 +94,8 @@ def judge_selected(
     target.record_finding(
         proves,
         came == expected,
-        f"{kind}: {selector} selects {[each.decode() for each in expected]},"
-        f" {[each.decode() for each in came]} came{first}",
+        f"{kind}: {selector} selects {[body.decode() for body in expected]},"
+        f" {[body.decode() for body in came]} came{first}",
     )
 
 
@@ -103,8 +103,8 @@ def selected(expression: Any, sent: list[dict[str, str]]) -> list[bytes]:
     """Bodies of the messages that the model selects."""
     return [
         body
-        for body, each in zip(numbered(len(sent)), sent, strict=True)
-        if expression.value(each) is True
+        for body, headers in zip(numbered(len(sent)), sent, strict=True)
+        if expression.value(headers) is True
     ]
 
 
@@ -198,8 +198,8 @@ def test_each_subscription_selects_for_itself(
     subscription gets the messages of its own selector."""
     topic = target.destination(RoutingType.MULTICAST)
     consumer, producer = target.stomp("1.2"), target.stomp("1.2")
-    for number, each in enumerate(conditions):
-        listen(consumer, topic, str(each), f"s{number}")
+    for number, condition in enumerate(conditions):
+        listen(consumer, topic, str(condition), f"s{number}")
     for body, headers in zip(numbered(len(sent)), sent, strict=True):
         producer.publish(topic, body, headers, receipt=False)
     end(producer, topic)
@@ -209,15 +209,15 @@ def test_each_subscription_selects_for_itself(
     ]
     target.control(len(frames) == len(conditions), "each subscription gets the last message")
     messages = consumer.take_messages()
-    for number, each in enumerate(conditions):
+    for number, condition in enumerate(conditions):
         came = sorted(
             message.body for message in messages if message["subscription"] == f"s{number}"
         )
-        expected = selected(each, sent)
+        expected = selected(condition, sent)
         target.record_finding(
             SELECTOR,
             came == expected,
-            f"drawn: s{number}, {each}, selects {expected!r}, {came!r} came",
+            f"drawn: s{number}, {condition}, selects {expected!r}, {came!r} came",
         )
 
 
@@ -268,7 +268,7 @@ def test_the_size_of_a_message_is_known(target: Bench, size: int) -> None:
     end(producer, topic)
     for name in ("fits", "larger"):
         consumer.expect(frame("MESSAGE", {"subscription": name}, body=LAST))
-    came = [each["subscription"] for each in consumer.take_messages()]
+    came = [message["subscription"] for message in consumer.take_messages()]
     target.record_finding(
         SELECTOR,
         came == ["fits"],
@@ -287,7 +287,7 @@ def test_the_address_is_known(target: Bench) -> None:
     end(producer, topic)
     for name in ("this", "another"):
         consumer.expect(frame("MESSAGE", {"subscription": name}, body=LAST))
-    came = [each["subscription"] for each in consumer.take_messages()]
+    came = [message["subscription"] for message in consumer.take_messages()]
     target.record_finding(
         SELECTOR, came == ["this"], f"a message to {topic.name} was selected by {came!r}"
     )
@@ -321,7 +321,7 @@ def test_without_quotation_marks_a_hyphen_is_a_sign(target: Bench) -> None:
 @case(SELECTOR, needs=NEEDS)
 @over(
     examples=30,
-    always=lambda target: [{"age": each, "bound": 18} for each in ("17", "18", "19")],
+    always=lambda target: [{"age": size, "bound": 18} for size in ("17", "18", "19")],
     age=st.sampled_from(["21", "18", "19", "9", "100", "-5", "07"]),
     bound=st.sampled_from([18, 19, 20]),
 )
@@ -407,7 +407,7 @@ def test_a_queue_keeps_what_nobody_selects(
     the others remain, in order, for a consumer without a selector."""
     queue, producer = target.destination(), target.stomp("1.2")
     consumers = [target.stomp("1.2") for _ in wanted]
-    selectors = [f"color IN ({', '.join(repr(each) for each in some)})" for some in wanted]
+    selectors = [f"color IN ({', '.join(repr(color) for color in some)})" for some in wanted]
 
     def attach() -> None:
         for peer, selector in zip(consumers, selectors, strict=True):
@@ -423,9 +423,9 @@ def test_a_queue_keeps_what_nobody_selects(
     meant = [body for body, color in sent.items() if any(color in some for some in wanted)]
     left = [body for body in sent if body not in meant]
     target.wait_until(
-        lambda: sum(each.messages_seen for each in consumers) >= len(meant), within=PATIENCE
+        lambda: sum(consumer.messages_seen for consumer in consumers) >= len(meant), within=PATIENCE
     )
-    shares = [bodies(each.take_messages()) for each in consumers]
+    shares = [bodies(consumer.take_messages()) for consumer in consumers]
     for some, came in zip(wanted, shares, strict=True):
         foreign = [body for body in came if sent.get(body, "?") not in some]
         target.record_finding(SELECTOR, not foreign, f"a consumer of {some} got {foreign!r}")
@@ -469,8 +469,8 @@ def test_what_a_selective_consumer_held_comes_back_to_its_place(
     target.control(
         bodies(came) == reds, f"the first consumer should get {reds!r}, it got {bodies(came)!r}"
     )
-    for each in came[held:]:
-        first.ack(each, receipt=True)
+    for message in came[held:]:
+        first.ack(message, receipt=True)
     expected = reds[:held]
     if lost:
         first.leave()

@@ -187,18 +187,18 @@ def test_what_one_sends_the_other_gets(target: Bench, version: str) -> None:
         bodies(messages) == numbered(5),
         f"of five messages came {bodies(messages)!r}",
     )
-    names = {each.get("destination") for each in messages}
+    names = {message.get("destination") for message in messages}
     target.record_finding(
         DESTINATION[version], None not in names, f"the MESSAGE frames say destination {names}"
     )
-    ids = [each.get("message-id") for each in messages]
+    ids = [message.get("message-id") for message in messages]
     target.record_finding(
         MESSAGE_ID[version], None not in ids and len(set(ids)) == 5, f"the message ids are {ids}"
     )
     if version == "1.0":
         target.record_finding(FOURTH_SENTENCE[version], True, "the bodies are those that were sent")
     else:
-        subscriptions = {each.get("subscription") for each in messages}
+        subscriptions = {message.get("subscription") for message in messages}
         target.record_finding(
             FOURTH_SENTENCE[version],
             subscriptions == {"mine"},
@@ -306,7 +306,7 @@ def test_bodies_of_any_octets_survive(
     producer.publish(queue, "text: é𝄞", receipt=False)
     came = bodies(collect(target, consumer, 2))
     wanted = [body, "text: é𝄞".encode()]
-    short = [each if len(each) < 80 else each[:80] + b"..." for each in came]
+    short = [received if len(received) < 80 else received[:80] + b"..." for received in came]
     target.record_finding(
         BODY[version],
         came == wanted,
@@ -405,7 +405,7 @@ def test_a_nack_of_one_message_leaves_the_others(target: Bench, version: str) ->
         consumer.publish(queue, body)
     consumer.nack(held(target, consumer, queue, 3, "client-individual")[1])
     consumer.leave(CloseHow.RESET)
-    left = [each for each in left_in(target, queue, version, 2) if each != b"m1"]
+    left = [body for body in left_in(target, queue, version, 2) if body != b"m1"]
     target.record_finding(
         INDIVIDUAL_NACK[version],
         sorted(left) == [b"m0", b"m2"],

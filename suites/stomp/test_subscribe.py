@@ -242,7 +242,7 @@ def test_what_a_lost_client_did_not_acknowledge_goes_to_another(
     second.subscribe(queue, ack="client")
     target.stomp(version).publish(queue, b"one")
     target.wait_until(
-        lambda: any(MESSAGE.accepts(each) for each in (*first.inbox, *second.inbox)),
+        lambda: any(MESSAGE.accepts(received) for received in (*first.inbox, *second.inbox)),
         within=PATIENCE,
     )
     holder, other = (first, second) if first.inbox else (second, first)
@@ -294,7 +294,9 @@ def test_a_message_says_which_subscription_it_comes_by(target: Bench, version: s
         peer.subscribe(queue, name)
     for name, queue in queues.items():
         peer.publish(queue, name.encode())
-    came = {each.body.decode(): each.get("subscription") for each in collect(target, peer, 2)}
+    came = {
+        message.body.decode(): message.get("subscription") for message in collect(target, peer, 2)
+    }
     target.control(
         came.keys() == queues.keys(),
         f"one message was sent to each of two subscriptions; {len(came)} came",

@@ -32,7 +32,7 @@ SHOWN = "ARTEMIS-TLS-ssl-2"
 def without_login(target: Bench) -> tuple[tuple[str, str], ...]:
     """The headers of a CONNECT that does not say who we are."""
     return tuple(
-        each for each in target.connect_headers("1.2") if each[0] not in ("login", "passcode")
+        header for header in target.connect_headers("1.2") if header[0] not in ("login", "passcode")
     )
 
 
@@ -86,7 +86,7 @@ def test_heart_beats_come_over_tls(target: Bench) -> None:
         target.advance(ms(500))
         peer.beat()
     beats = sum(
-        isinstance(each, HeartBeatReceived) and each.conn == peer.conn for each in target.events
+        isinstance(event, HeartBeatReceived) and event.conn == peer.conn for event in target.events
     )
     target.judge_count(SERVER_BEATS, "beats in 3 s", beats, (3000 // promised // 2, None), "beats")
     peer.publish(target.destination(), b"after the beats", proves=SSL)

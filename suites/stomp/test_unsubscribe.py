@@ -76,8 +76,10 @@ def test_the_receipt_of_unsubscribe_ends_a_stream_of_messages(target: Bench, ver
         )
         peer.settle()
         inbox, peer.inbox = peer.inbox, []
-        behind = inbox[next(index for index, each in enumerate(inbox) if confirmed.accepts(each)) :]
-        late = [each.body.decode() for each in behind if each.command == "MESSAGE"]
+        behind = inbox[
+            next(index for index, received in enumerate(inbox) if confirmed.accepts(received)) :
+        ]
+        late = [message.body.decode() for message in behind if message.command == "MESSAGE"]
         target.require(
             UNSUBSCRIBED[version],
             not late,
@@ -113,7 +115,9 @@ def test_what_another_subscription_gets_behind_an_unsubscribe_comes_once(
         producer.publish(kept, turn)
         _arrives(target, peer, frame("MESSAGE", {"subscription": "kept"}, body=turn))
     by_kept = Counter(
-        each.body for each in collect(target, peer, 0) if each.get("subscription") == "kept"
+        message.body
+        for message in collect(target, peer, 0)
+        if message.get("subscription") == "kept"
     )
     twice = sorted(body for body, count in by_kept.items() if count > 1)
     target.record_finding(
@@ -134,7 +138,7 @@ def test_another_subscription_to_the_same_queue_goes_on(target: Bench, version: 
     sent = numbered(4)
     publish_all(target.stomp(version), queue, sent)
     came = collect(target, peer, len(sent))
-    by = {each.get("subscription") for each in came}
+    by = {message.get("subscription") for message in came}
     target.record_finding(
         UNSUBSCRIBED_FROM_1_1[version],
         bodies(came) == sent and by == {"b"},

@@ -90,7 +90,7 @@ def test_a_handshake_is_answered_as_the_client_must_demand(
         reply.values("upgrade"),
         ", ".join(reply.values("connection")).lower().split(", "),
     )
-    held = [each.lower() for each in upgrade] == ["websocket"] and "upgrade" in connection
+    held = [value.lower() for value in upgrade] == ["websocket"] and "upgrade" in connection
     target.record_finding(FIELDS, held, f"Upgrade: {upgrade}, Connection: {connection}")
     said = reply.values("sec-websocket-accept")
     target.record_finding(ACCEPT_KEY, said == [codec.accept(key)], f"key {key}: accept is {said}")
@@ -149,9 +149,9 @@ def test_another_version_is_refused_and_ours_named(target: Bench, asked: str) ->
     spoken: list[str] = []
     if isinstance(reply, Reply):
         spoken = [
-            each.strip()
+            word.strip()
             for value in reply.values("sec-websocket-version")
-            for each in value.split(",")
+            for word in value.split(",")
         ]
     held = isinstance(reply, Reply) and reply.status >= 400 and "13" in spoken
     target.record_finding(VERSION_REFUSED, held, f"version {asked}: {_said(socket, reply)}")
@@ -221,7 +221,7 @@ def test_a_pong_that_nobody_asked_for_changes_nothing(target: Bench) -> None:
     for payload in (b"", b"p" * 125):
         socket.send(Op.PONG, payload)
     peer.settle()
-    said = [each.name for each in socket.frames[before:] if each.is_control]
+    said = [ws_frame.name for ws_frame in socket.frames[before:] if ws_frame.is_control]
     target.record_finding(
         UNASKED_PONG,
         not said,
@@ -329,7 +329,9 @@ def test_a_close_is_answered_and_is_the_end(target: Bench, code: int | None, rea
         TCP_CLOSED, socket.ended is not None, f"Close {code}, answered, and the connection is open"
     )
     behind = [
-        each.name for each in socket.frames[socket.frames.index(close) + 1 :] if not each.is_control
+        ws_frame.name
+        for ws_frame in socket.frames[socket.frames.index(close) + 1 :]
+        if not ws_frame.is_control
     ]
     target.record_finding(
         NO_DATA_AFTER_CLOSE, not behind, f"behind its Close the server sent {behind or 'nothing'}"
