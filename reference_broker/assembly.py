@@ -36,6 +36,7 @@ from brokerproof.reference_broker.kernel.message import Message
 from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin
 from brokerproof.reference_broker.kernel.router import Router
 from brokerproof.reference_broker.kernel.transactions import Transaction
+from brokerproof.reference_broker.persistence.codec import RECORDS
 from brokerproof.reference_broker.protocols.amqp091 import dead_letters
 from brokerproof.reference_broker.protocols.amqp091.channel import Channel
 from brokerproof.reference_broker.protocols.amqp091.connection import Amqp091Connection
@@ -44,6 +45,7 @@ from brokerproof.reference_broker.protocols.amqp091.heartbeat import HeartBeats
 from brokerproof.reference_broker.protocols.amqp091.paging import PagingOut
 from brokerproof.reference_broker.protocols.amqp091.throttle import Throttle
 from brokerproof.reference_broker.protocols.amqp091.version_detection import WhichAmqp
+from brokerproof.reference_broker.protocols.amqp10 import records
 from brokerproof.reference_broker.protocols.amqp10.blocking_link import WaitingLink
 from brokerproof.reference_broker.protocols.amqp10.connection import AmqpConnection
 from brokerproof.reference_broker.protocols.amqp10.coordinator import CoordinatorLink
@@ -55,6 +57,7 @@ from brokerproof.reference_broker.protocols.amqp10.sasl import SaslServer
 from brokerproof.reference_broker.protocols.amqp10.session import Session
 from brokerproof.reference_broker.protocols.core.connection import CoreConnection
 from brokerproof.reference_broker.protocols.core.consumer import ConsumerCredit, CoreConsumer
+from brokerproof.reference_broker.protocols.core.message import CoreMessage, CoreRecords
 from brokerproof.reference_broker.protocols.core.producer_credit import Grants
 from brokerproof.reference_broker.protocols.core.session import Session as CoreSession
 from brokerproof.reference_broker.protocols.management_http.connection import ManagementConnection
@@ -63,6 +66,7 @@ from brokerproof.reference_broker.protocols.openwire.connection import OpenWireC
 from brokerproof.reference_broker.protocols.openwire.consumer import OpenWireConsumer
 from brokerproof.reference_broker.protocols.openwire.consumer import Prefetch as OpenWirePrefetch
 from brokerproof.reference_broker.protocols.openwire.keepalive import Signs
+from brokerproof.reference_broker.protocols.openwire.message import OpenWireMessage, OpenWireRecords
 from brokerproof.reference_broker.protocols.openwire.producer import Producer
 from brokerproof.reference_broker.protocols.stomp.activemq import (
     ActiveMqStompConnection,
@@ -178,3 +182,7 @@ class Parts:
 
 STANDARD = Parts()
 """The parts of the reference broker itself."""
+
+records.register()
+RECORDS.register(CoreMessage.record_kind, CoreRecords())
+RECORDS.register(OpenWireMessage.record_kind, OpenWireRecords())

@@ -27,6 +27,7 @@ class Envelope:
     """
 
     __slots__ = (
+        "_durable",
         "_properties",
         "address",
         "destination",
@@ -53,6 +54,15 @@ class Envelope:
         self.wire: dict[str, bytes] = {}
         self.size = properties.size(headers)
         self._properties: dict[str, Value] | None = None
+        self._durable: bool | None = None
+
+    @property
+    def durable(self) -> bool:
+        """True if the first header ``persistent`` is ``true``."""
+        if self._durable is None:
+            values = (value for name, value in self.headers if name == "persistent")
+            self._durable = next(values, "") == "true"
+        return self._durable
 
     @property
     def properties(self) -> dict[str, Value]:
@@ -61,6 +71,10 @@ class Envelope:
         if self._properties is None:
             self._properties = properties.of_headers(self.address, self.headers)
         return self._properties
+
+
+Section = tuple[int, int, int, int]
+"""A protocol's code for a part of a large body, the constructor of its value, its begin and end."""
 
 
 class Message:
@@ -76,6 +90,11 @@ class Message:
     large: LargeBody | None = None
     """The body's file, of a message that is too large for memory
     (:mod:`brokerproof.reference_broker.kernel.large_body`)."""
+    sections: tuple[Section, ...] = ()
+    """Where the parts of a large body are, if its protocol divides it."""
+    record_kind = 0
+    """Chooses the codec that writes the message to a file
+    (:mod:`brokerproof.reference_broker.persistence.codec`)."""
 
     def __init__(self, number: int, envelope: Envelope, body: bytes, arrived: Instant = 0) -> None:
         self.number = number
@@ -87,6 +106,15 @@ class Message:
         """Octets, as the memory of its address counts them (see
         :mod:`brokerproof.reference_broker.families.artemis.accounting`)."""
         return self.envelope.size + len(self.body)
+
+    @property
+    def durable(self) -> bool:
+        """True if the message must survive a restart."""
+        return self.envelope.durable
+
+    def content(self) -> int | None:
+        """Return the bytes of content and properties; None if only the headers tell."""
+        return None
 
     def property(self, name: str) -> Value:
         """What a selector finds under ``name``: a header, or one of the broker's own names (see
@@ -112,6 +140,9 @@ class LargeMessage(Message):
 
     def size(self) -> int:
         return self.envelope.size
+
+    def content(self) -> int:
+        return self.size()
 
     def property(self, name: str) -> Value:
         return (

@@ -20,7 +20,6 @@ from brokerproof.reference_broker.kernel.message import Entry, Message
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.persistence import page as layout
 from brokerproof.reference_broker.persistence import records
-from brokerproof.reference_broker.persistence.codec import is_durable
 from brokerproof.reference_broker.persistence.cursor import PageCursor
 from brokerproof.reference_broker.persistence.page import Loaded, Page
 
@@ -107,7 +106,7 @@ class PagingStore:
     def append(self, message: Message, queues: Sequence[Queue], given_up: Entry | None) -> int:
         """Puts ``message`` for ``queues`` on the last page; returns its octets there."""
         store = self.store
-        durable = store.journaled and any(each.durable for each in queues) and is_durable(message)
+        durable = store.journaled and any(each.durable for each in queues) and message.durable
         ids = [each.id for each in queues]
         payload = layout.pack(message, ids, durable, store.unit if durable else 0, given_up)
         last = self.last

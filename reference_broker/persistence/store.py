@@ -41,7 +41,7 @@ from brokerproof.harness.model.broker_io import (
 )
 from brokerproof.reference_broker.kernel.message import Claim, Entry, Message
 from brokerproof.reference_broker.kernel.queue import Queue
-from brokerproof.reference_broker.persistence.codec import Decoder, is_durable
+from brokerproof.reference_broker.persistence.codec import Decoder
 from brokerproof.reference_broker.persistence.journal import Journal, Live, Segment
 from brokerproof.reference_broker.persistence.large import LargeFiles
 from brokerproof.reference_broker.persistence.operations import (
@@ -230,7 +230,7 @@ class Store:
 
     def keeps(self, message: Message, queues: Iterable[Queue]) -> bool:
         """Whether ``message`` goes into the journal for any of ``queues``."""
-        return self.journaled and any(each.durable for each in queues) and is_durable(message)
+        return self.journaled and any(each.durable for each in queues) and message.durable
 
     def keep(
         self, message: Message, queues: list[Queue], given_up: Entry | None, charge: Claim

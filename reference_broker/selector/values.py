@@ -22,14 +22,14 @@ Value: TypeAlias = str | int | float | bool | None
 
 
 class Subject(Protocol):
-    """What a selector speaks about."""
+    """A message as a selector sees it."""
 
     @property
     def body(self) -> bytes:
-        """The octets that XPATH looks into."""
+        """Return the bytes that XPATH looks into."""
 
     def property(self, name: str) -> Value:
-        """The value of that name; None where there is none."""
+        """Return the value of that name; None where there is none."""
 
 
 Evaluate: TypeAlias = Callable[[Subject], Value]

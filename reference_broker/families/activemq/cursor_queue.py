@@ -13,7 +13,6 @@ from brokerproof.reference_broker.families.activemq.spool import Spool
 from brokerproof.reference_broker.families.activemq.usage_accounting import TopicClaim
 from brokerproof.reference_broker.kernel.message import Claim, Entry, Message
 from brokerproof.reference_broker.kernel.queue import Consumer, Queue
-from brokerproof.reference_broker.persistence.codec import is_durable
 from brokerproof.reference_broker.persistence.cursor import Place
 from brokerproof.reference_broker.persistence.store import KeptPlace
 
@@ -35,7 +34,7 @@ class CursorQueue(Queue):
         super().__init__(*about)
         self.spool: Spool | None = None
         bury: Callable[[Queue, Entry], None] = self._bury
-        self._bury = lambda queue, entry: bury(queue, entry) if is_durable(entry.message) else None
+        self._bury = lambda queue, entry: bury(queue, entry) if entry.message.durable else None
 
     @property
     def is_served(self) -> bool:

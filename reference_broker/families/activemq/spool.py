@@ -19,7 +19,6 @@ from brokerproof.reference_broker.families.activemq.cursor import QueueClaim
 from brokerproof.reference_broker.kernel.message import Claim, Entry, Message
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.persistence import records
-from brokerproof.reference_broker.persistence.codec import is_durable
 from brokerproof.reference_broker.persistence.cursor import Place
 from brokerproof.reference_broker.persistence.pages import PagingStore
 
@@ -52,7 +51,7 @@ class Spool:
         """Whether ``message`` is put aside; if not it is to be put into its queue, which is one of
         ``queues``."""
         queue: CursorQueue = queues[0]  # type: ignore[assignment]
-        persistent = is_durable(message)
+        persistent = message.durable
         lies = self.cursor.on_disk.messages > 0
         aside = (lies or not queue.is_served) and self.cursor.puts_aside(persistent)
         survives = persistent and queue.durable and self._pages.store.journaled
@@ -81,7 +80,7 @@ class Spool:
 
     def claim(self, message: Message, place: Place) -> Claim:
         """``message`` was read from ``place``: what it is charged from now on."""
-        persistent = is_durable(message)
+        persistent = message.durable
         claim = QueueClaim(
             self.cursor,
             self._account.cost(message),

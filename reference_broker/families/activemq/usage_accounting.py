@@ -32,8 +32,6 @@ from brokerproof.reference_broker.families.activemq.usage import BrokerUsage, Us
 from brokerproof.reference_broker.kernel.accounting import MemoryAccount, MemoryAccounting
 from brokerproof.reference_broker.kernel.destinations import is_topic
 from brokerproof.reference_broker.kernel.message import Claim, Message
-from brokerproof.reference_broker.persistence.codec import is_durable
-from brokerproof.reference_broker.protocols.amqp10.message import AmqpMessage
 from brokerproof.reference_broker.settings.activemq import Cursor as Kind
 from brokerproof.reference_broker.settings.address_rules import AddressRules, Rule
 from brokerproof.reference_broker.settings.settings import Settings
@@ -53,10 +51,9 @@ STANDARD = frozenset(
 
 def octets(message: Message) -> int:
     """What ``message`` has itself: content and properties."""
-    if isinstance(message, AmqpMessage):
-        return message.content()
-    if type(message) is not Message:
-        return message.size()
+    content = message.content()
+    if content is not None:
+        return content
     user = [each for each in message.envelope.headers if each[0] not in STANDARD]
     size = len(message.body) + (TEXT if message.envelope.text else 0)
     return size + (
@@ -139,7 +136,7 @@ class UsageAccount(MemoryAccount):
             self.sends += 1
             return TopicClaim(self, cost, queues)
         self.added()
-        claim = QueueClaim(self.cursor, cost, is_durable(message), self.forget_message)
+        claim = QueueClaim(self.cursor, cost, message.durable, self.forget_message)
         self.cursor.add(claim)
         return claim
 

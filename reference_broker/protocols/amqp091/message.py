@@ -79,6 +79,9 @@ class Amqp091Message(Message):
     def size(self) -> int:
         return len(self.properties) + len(self.body)
 
+    def content(self) -> int:
+        return self.size()
+
 
 def destination(exchange: str, key: str) -> str:
     """Where a message was published to, in one word."""

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from brokerproof.reference_broker.families.activemq.producer_flow import Fate, NoSpace, Sending
 from brokerproof.reference_broker.kernel.outbox import PauseReason
 from brokerproof.reference_broker.kernel.router import NoRoute
-from brokerproof.reference_broker.persistence.codec import is_durable
 from brokerproof.reference_broker.protocols.amqp10 import conditions
 from brokerproof.reference_broker.protocols.amqp10.incoming import ACCEPTED, IncomingLink
 from brokerproof.reference_broker.protocols.amqp10.link import LinkState
@@ -50,7 +49,7 @@ class WaitingLink(IncomingLink):
         sending = Sending(
             message,
             address,
-            is_durable(message),
+            message.durable,
             answered=True,
             publish=partial(
                 self.publish, message, None if transaction is None else transaction.send

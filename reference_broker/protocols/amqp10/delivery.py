@@ -8,7 +8,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from brokerproof.reference_broker.kernel import serial_numbers
-from brokerproof.reference_broker.kernel.message import Entry
+from brokerproof.reference_broker.kernel.message import Entry, Section
 from brokerproof.reference_broker.protocols.amqp10.framing import HEADER, frame, pieces
 from brokerproof.reference_broker.protocols.amqp10.performatives import Disposition, Transfer
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from brokerproof.reference_broker.kernel.large_body import LargeBody
     from brokerproof.reference_broker.persistence.large import Spool
     from brokerproof.reference_broker.protocols.amqp10.coordinator import LiveTransaction
-    from brokerproof.reference_broker.protocols.amqp10.large import BodyScan, Section
+    from brokerproof.reference_broker.protocols.amqp10.large import BodyScan
     from brokerproof.reference_broker.protocols.amqp10.message import BadMessage
     from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
 

@@ -17,7 +17,7 @@ from brokerproof.harness.model.enums import RoutingType
 from brokerproof.reference_broker.kernel.admission import Verdict
 from brokerproof.reference_broker.kernel.credit import ReceiverCredit
 from brokerproof.reference_broker.kernel.large_body import LargeBody
-from brokerproof.reference_broker.kernel.message import Envelope
+from brokerproof.reference_broker.kernel.message import Envelope, Section
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.kernel.router import NoRoute
 from brokerproof.reference_broker.protocols.amqp10 import conditions, refusal, terminus
@@ -26,7 +26,6 @@ from brokerproof.reference_broker.protocols.amqp10.large import (
     EMPTY_DATA,
     BodyScan,
     LargeAmqpMessage,
-    Section,
     body_at,
 )
 from brokerproof.reference_broker.protocols.amqp10.link import Link

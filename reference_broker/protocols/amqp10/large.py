@@ -13,6 +13,7 @@ import struct
 from collections.abc import Callable
 
 from brokerproof.reference_broker.kernel.large_body import Extract, LargeBody, Reading
+from brokerproof.reference_broker.kernel.message import Section
 from brokerproof.reference_broker.protocols.amqp10.decoder import DecodeError
 from brokerproof.reference_broker.protocols.amqp10.delivery import (
     more_transfer,
@@ -37,9 +38,6 @@ EMPTY_DATA = b"\0\x53\x75\xa0\0"
 LONGEST_FOOTER = 1024 * 1024
 LARGEST_FRAME = 128 * 1024
 """What is sent of a file at once, however large a frame the peer would take."""
-
-Section = tuple[int, int, int, int]
-"""Its code, the constructor of its value, where that is, and where it ends."""
 
 _BINARY, _LIST, _MAP = frozenset({0xA0, 0xB0}), frozenset({0xC0, 0xD0}), frozenset({0xC1, 0xD1})
 _STRING, _SYMBOL = frozenset({0xA1, 0xB1}), frozenset({0xA3, 0xB3})

@@ -49,6 +49,8 @@ from brokerproof.reference_broker.protocols.amqp10.types import Pairs, Symbol, U
 from brokerproof.reference_broker.selector.values import Value
 
 HEADER, PROPERTIES = Header.CODE, Properties.CODE
+DURABLE = 0x41
+"""How the prefix of a durable message begins: the boolean true."""
 NO_PREFIX = b"\x40\x40"
 """Durable and priority of a header that says neither."""
 
@@ -71,6 +73,8 @@ class AmqpMessage(Message):
     milliseconds, as it came."""
 
     __slots__ = ("_names", "annotations", "bare", "prefix", "ttl")
+
+    record_kind = 1
 
     def __init__(
         self,
@@ -102,6 +106,10 @@ class AmqpMessage(Message):
 
         self.envelope, self.body = stomp_conversion.to_stomp(self)
         return self.envelope if name == "envelope" else self.body
+
+    @property
+    def durable(self) -> bool:
+        return self.prefix[0] == DURABLE
 
     def size(self) -> int:
         return len(self.annotations) + len(self.bare)

@@ -29,6 +29,7 @@ from brokerproof.harness.model.time import NS_PER_MS, Instant
 from brokerproof.reference_broker.kernel import properties
 from brokerproof.reference_broker.kernel.java_fields import Malformed, int8, int32, int64
 from brokerproof.reference_broker.kernel.message import Envelope, Message
+from brokerproof.reference_broker.persistence.codec import RecordHead
 from brokerproof.reference_broker.protocols.core.encoding import Fields, flag, optional, text
 from brokerproof.reference_broker.selector.values import Value
 
@@ -48,6 +49,8 @@ class CoreMessage(Message):
     on."""
 
     __slots__ = ("_said", "octets", "tail")
+
+    record_kind = 4
 
     def __init__(
         self, number: int, route: Envelope, arrived: Instant, octets: bytes, tail: bytes, said: Said
@@ -69,20 +72,15 @@ class CoreMessage(Message):
         self.envelope, self.body = _to_stomp(self.route, self._said, self.octets)
         return self.envelope if name == "envelope" else self.body
 
-    @staticmethod
-    def read(number: int, route: Envelope, arrived: Instant, stored: bytes) -> CoreMessage:
-        """The message of which :meth:`stored` is there. Raises :class:`Malformed`."""
-        fields = Fields(stored)
-        octets = fields.take(fields.int32())
-        tail = stored[fields.at :]
-        return CoreMessage(number, route, arrived, octets, tail, Said(fields))
-
-    def stored(self) -> bytes:
-        """What has to be kept of it, beside its number, its route and its arrival."""
-        return int32(len(self.octets)) + self.octets + self.tail
+    @property
+    def durable(self) -> bool:
+        return self._said.durable
 
     def size(self) -> int:
         return 12 + len(self.octets) + len(self.tail)
+
+    def content(self) -> int:
+        return self.size()
 
     def property(self, name: str) -> Value:
         """What a selector finds under ``name``: a property with its own type, or one of the
@@ -156,6 +154,22 @@ def _value(fields: Fields) -> Any:
         case 11:
             return fields.take(2).decode("utf-16-be", "surrogatepass")
     raise Malformed(f"a property has the unknown type {kind}")
+
+
+# --- in files -------------------------------------------------------------------------------------
+
+
+class CoreRecords:
+    """Messages in files: the body behind its length, then everything from the address on."""
+
+    def encode(self, message: CoreMessage) -> bytes:
+        return int32(len(message.octets)) + message.octets + message.tail
+
+    def decode(self, head: RecordHead, octets: bytes) -> CoreMessage:
+        fields = Fields(octets)
+        body = fields.take(fields.int32())
+        tail = octets[fields.at :]
+        return CoreMessage(head.number, head.route, head.arrived, body, tail, Said(fields))
 
 
 # --- in -------------------------------------------------------------------------------------------

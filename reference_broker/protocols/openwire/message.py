@@ -26,6 +26,7 @@ from brokerproof.reference_broker.kernel import properties
 from brokerproof.reference_broker.kernel.destinations import is_topic, plain
 from brokerproof.reference_broker.kernel.java_fields import Malformed, int8, int32, int64
 from brokerproof.reference_broker.kernel.message import Envelope, Message
+from brokerproof.reference_broker.persistence.codec import RecordHead
 from brokerproof.reference_broker.protocols.openwire import codes, maps
 from brokerproof.reference_broker.protocols.openwire.encoding import (
     NO,
@@ -214,6 +215,8 @@ class OpenWireMessage(Message):
 
     __slots__ = ("_properties", "said")
 
+    record_kind = 8
+
     def __init__(self, number: int, route: Envelope, arrived: Instant, said: Said) -> None:
         # The base class's __init__ is left out on purpose: envelope and body stay empty, see
         # __getattr__.
@@ -231,18 +234,15 @@ class OpenWireMessage(Message):
         self.envelope, self.body = _to_others(self.route, self.said, self.properties)
         return self.envelope if name == "envelope" else self.body
 
-    @staticmethod
-    def read(number: int, route: Envelope, arrived: Instant, stored: bytes) -> OpenWireMessage:
-        """The message of which :meth:`stored` is there. Raises :class:`Malformed`."""
-        fields = Fields(stored, 1 + 4 + 1)
-        return OpenWireMessage(number, route, arrived, Said.read(stored[0], fields, codes.NEWEST))
-
-    def stored(self) -> bytes:
-        """What has to be kept of it, beside its number, its route and its arrival."""
-        return self.said.octets(codes.NEWEST, self.number, self.said.redeliveries)
+    @property
+    def durable(self) -> bool:
+        return self.said.persistent
 
     def size(self) -> int:
         return len(self.said.content or b"") + len(self.said.properties or b"")
+
+    def content(self) -> int:
+        return self.size()
 
     @property
     def properties(self) -> dict[str, Any]:
@@ -283,6 +283,19 @@ class OpenWireMessage(Message):
                 return str(said.id)
         found = self.properties.get(name)
         return found if isinstance(found, str | bool | int | float) else None
+
+
+class OpenWireRecords:
+    """Messages in files: as they look in the newest version of the protocol."""
+
+    def encode(self, message: OpenWireMessage) -> bytes:
+        said = message.said
+        return said.octets(codes.NEWEST, message.number, said.redeliveries)
+
+    def decode(self, head: RecordHead, octets: bytes) -> OpenWireMessage:
+        fields = Fields(octets, 1 + 4 + 1)
+        said = Said.read(octets[0], fields, codes.NEWEST)
+        return OpenWireMessage(head.number, head.route, head.arrived, said)
 
 
 # --- from and to others ---------------------------------------------------------------------------

@@ -23,7 +23,6 @@ from brokerproof.reference_broker.kernel.message import Message
 from brokerproof.reference_broker.kernel.outbox import PauseReason
 from brokerproof.reference_broker.kernel.router import NoRoute
 from brokerproof.reference_broker.kernel.transactions import Transaction
-from brokerproof.reference_broker.persistence.codec import is_durable
 from brokerproof.reference_broker.protocols.stomp import refusal
 from brokerproof.reference_broker.protocols.stomp.commands import After, withheld
 from brokerproof.reference_broker.protocols.stomp.connection import (
@@ -83,7 +82,7 @@ class ActiveMqStompConnection(StompConnection):
         sending = Sending(
             message,
             address,
-            is_durable(message),
+            message.durable,
             answered=frame.get("receipt") is not None,
             publish=partial(self._publish, message, transaction),
             settled=partial(self._settled, frame),

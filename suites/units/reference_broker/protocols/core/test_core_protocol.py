@@ -488,7 +488,7 @@ def test_a_message_comes_back_from_a_file_as_it_went() -> None:
     arrival = Arrival(Fields(octets, 13))
     route = Envelope("q", "q", RoutingType.ANYCAST, (), text=False)
     message = CoreMessage(77, route, 5, arrival.octets, arrival.tail, arrival.said)
-    assert codec.is_durable(message)
+    assert message.durable
     stored = codec.encode(message)
     back = codec.Decoder(_no_body).decode(b"before" + stored, 6)
     assert encoded(back) == encoded(message)
