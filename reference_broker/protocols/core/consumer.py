@@ -12,9 +12,10 @@ client's to say.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from brokerproof.harness.model.enums import Outcome
+from brokerproof.reference_broker.kernel.context import Shared
 from brokerproof.reference_broker.kernel.java_fields import int32, int64
 from brokerproof.reference_broker.kernel.message import Entry
 from brokerproof.reference_broker.kernel.queue import Queue
@@ -24,8 +25,19 @@ from brokerproof.reference_broker.protocols.core.message import encoded
 from brokerproof.reference_broker.protocols.core.refusal import Refusal
 from brokerproof.reference_broker.selector.selector import Selector
 
-if TYPE_CHECKING:
-    from brokerproof.reference_broker.protocols.core.session import Session
+
+class Session(Protocol):
+    """A consumer's session."""
+
+    shared: Shared
+    channel: int
+
+    @property
+    def may_deliver(self) -> bool:
+        """True if the session is started and the peer reads."""
+
+    def send(self, octets: bytes) -> None:
+        """Send a packet."""
 
 
 class ConsumerCredit:

@@ -9,10 +9,11 @@ but ``close`` and what is no packet.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Protocol, TypeAlias
 
 from brokerproof.harness.model.enums import Outcome, RoutingType
 from brokerproof.reference_broker.kernel.admission import Verdict
+from brokerproof.reference_broker.kernel.context import Shared
 from brokerproof.reference_broker.kernel.java_fields import int32, int64
 from brokerproof.reference_broker.kernel.message import Entry, Envelope
 from brokerproof.reference_broker.kernel.queue import Queue
@@ -32,15 +33,26 @@ from brokerproof.reference_broker.protocols.core.producer_credit import Grants
 from brokerproof.reference_broker.protocols.core.refusal import Refusal
 from brokerproof.reference_broker.selector.selector import Selector, SelectorError, parse
 
-if TYPE_CHECKING:
-    from brokerproof.reference_broker.protocols.core.connection import CoreConnection
-
 Handler: TypeAlias = Callable[[Fields, "Wanted"], None]
 
 FORCED = "_hornetq.forced.delivery.seq"
 """The property by which a client knows the answer to its force-delivery."""
 _ROUTINGS = {0: RoutingType.MULTICAST, 1: RoutingType.ANYCAST}
 _MOST_ROUTES = 1024
+
+
+class Connection(Protocol):
+    """A session's connection. ``held`` while the peer does not read."""
+
+    shared: Shared
+    version: int
+    held: bool
+
+    def send(self, octets: bytes) -> None:
+        """Send bytes behind all others."""
+
+    def observe(self, requirement: str, detail: str) -> None:
+        """Record that a branch was taken because of ``requirement``."""
 
 
 class Session:
@@ -50,7 +62,7 @@ class Session:
 
     def __init__(
         self,
-        connection: CoreConnection,
+        connection: Connection,
         channel: int,
         *,
         sends_at_once: bool,

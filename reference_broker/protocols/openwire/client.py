@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Protocol, TypeAlias
 
 from brokerproof.harness.model.enums import Outcome, RoutingType
 from brokerproof.harness.model.time import NS_PER_MS, Instant
 from brokerproof.reference_broker.families.activemq.producer_flow import Fate, NoSpace, Sending
+from brokerproof.reference_broker.kernel.context import Shared
 from brokerproof.reference_broker.kernel.deadlines import Deadline
 from brokerproof.reference_broker.kernel.message import Envelope
 from brokerproof.reference_broker.kernel.passwords import admitted
@@ -51,9 +52,6 @@ from brokerproof.reference_broker.protocols.openwire.structures import (
 from brokerproof.reference_broker.protocols.openwire.transaction import OpenWireTransaction
 from brokerproof.reference_broker.selector.selector import Selector, SelectorError, parse
 
-if TYPE_CHECKING:
-    from brokerproof.reference_broker.protocols.openwire.connection import OpenWireConnection
-
 Handler: TypeAlias = Callable[["Client", Fields, "Wanted"], None]
 
 _ADVISORY = "ActiveMQ.Advisory."
@@ -75,10 +73,44 @@ class Wanted:
         self.withheld = False
 
 
+class Connection(Protocol):
+    """A client's connection. ``held`` while the peer does not read."""
+
+    conn: int
+    shared: Shared
+    version: int
+    held: bool
+
+    @property
+    def is_open(self) -> bool:
+        """True if input for this connection still means anything."""
+
+    def answer(self, wanted: Wanted) -> None:
+        """Send the response that was asked for, if any."""
+
+    def refuse(self, wanted: Wanted, problem: Refusal) -> None:
+        """Send an exception as the response."""
+
+    def send(self, octets: bytes) -> None:
+        """Send bytes behind all others."""
+
+    def observe(self, requirement: str, detail: str) -> None:
+        """Record that a branch was taken because of ``requirement``."""
+
+    def close_behind(self) -> None:
+        """Close once the command that is carried out has been answered."""
+
+    def stall(self, sending: Sending) -> None:
+        """Carry out nothing, and read nothing, until there is space for ``sending``."""
+
+    def go_on(self, sending: Sending) -> None:
+        """Go on behind ``sending``, which needs no more space."""
+
+
 class Client:
     """``version`` is the protocol's, agreed on by then."""
 
-    def __init__(self, connection: OpenWireConnection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.shared = connection.shared
         self._connection: str | None = None

@@ -8,9 +8,10 @@ out unless it was pulled.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from brokerproof.harness.model.enums import Outcome
+from brokerproof.reference_broker.kernel.context import Shared
 from brokerproof.reference_broker.kernel.java_fields import int32
 from brokerproof.reference_broker.kernel.message import Entry
 from brokerproof.reference_broker.kernel.queue import Queue
@@ -26,8 +27,22 @@ from brokerproof.reference_broker.protocols.openwire.structures import (
 )
 from brokerproof.reference_broker.selector.selector import Selector
 
-if TYPE_CHECKING:
-    from brokerproof.reference_broker.protocols.openwire.client import Client
+
+class Client(Protocol):
+    """A consumer's client."""
+
+    shared: Shared
+
+    @property
+    def version(self) -> int:
+        """Return the version of the protocol that both sides speak."""
+
+    @property
+    def may_deliver(self) -> bool:
+        """True if the peer reads."""
+
+    def send(self, octets: bytes) -> None:
+        """Send a command."""
 
 
 class Prefetch:
