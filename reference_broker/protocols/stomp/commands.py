@@ -8,12 +8,13 @@ before the RECEIPT, which so says that they are done.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Protocol, TypeAlias
 
 from brokerproof.harness.model.enums import AckMode, Outcome, RoutingType
 from brokerproof.reference_broker.kernel.admission import Verdict
+from brokerproof.reference_broker.kernel.context import Shared
 from brokerproof.reference_broker.kernel.credit import UNLIMITED, ByteWindow
 from brokerproof.reference_broker.kernel.destinations import is_topic, qualified
 from brokerproof.reference_broker.kernel.large_body import Extract
@@ -21,14 +22,13 @@ from brokerproof.reference_broker.kernel.message import Envelope, LargeMessage, 
 from brokerproof.reference_broker.kernel.router import NoRoute
 from brokerproof.reference_broker.kernel.transactions import Transaction
 from brokerproof.reference_broker.protocols.stomp import refusal
-from brokerproof.reference_broker.protocols.stomp.encoder import OURS
+from brokerproof.reference_broker.protocols.stomp.encoder import OURS, FrameEncoder
 from brokerproof.reference_broker.protocols.stomp.frame import Frame, Head, Version
+from brokerproof.reference_broker.protocols.stomp.parser import Sink
 from brokerproof.reference_broker.protocols.stomp.refusal import Fault, Refusal, shown
-from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
+from brokerproof.reference_broker.protocols.stomp.subscription import Delivery, Subscription
 from brokerproof.reference_broker.selector.selector import Selector, SelectorError, parse
-
-if TYPE_CHECKING:
-    from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
+from brokerproof.reference_broker.settings.settings import Acceptor
 
 
 class NoRoom(Exception):
@@ -36,9 +36,41 @@ class NoRoom(Exception):
 
 
 After: TypeAlias = Callable[[], None] | None
-Handler: TypeAlias = Callable[["StompConnection", Frame], After]
+Handler: TypeAlias = Callable[["Session", Frame], After]
 
 INT_MAX = 2**31 - 1
+
+
+class Session(Protocol):
+    """A connected session, as frames act on it."""
+
+    conn: int
+    acceptor: Acceptor
+    shared: Shared
+    version: Version
+    client_id: str | None
+    encoder: FrameEncoder
+    held: bool
+    subscriptions: dict[tuple[str | None, str | None], Subscription]
+    deliveries: dict[str, Delivery]
+    transactions: dict[str, Transaction]
+
+    def may_send(self, address: str) -> bool:
+        """True if a SEND to ``address`` can be carried out now."""
+
+    def submit(self, frame: Frame, message: Message, transaction: Transaction | None) -> After:
+        """Have the family's flow control decide about ``message``."""
+
+    def spool(self, text: bool) -> Sink | None:
+        """Return where a large body goes; None if it stays in memory."""
+
+    def release(
+        self, subscriptions: Iterable[Subscription], transactions: Iterable[Transaction] = ()
+    ) -> None:
+        """End ``subscriptions`` and undo ``transactions``."""
+
+    def close(self) -> None:
+        """Close behind what was sent."""
 
 
 def withheld() -> None:
@@ -63,7 +95,7 @@ _DURABLE_NAMES = (
 # --- SEND -----------------------------------------------------------------------------------------
 
 
-def send(session: StompConnection, frame: Frame) -> After:
+def send(session: Session, frame: Frame) -> After:
     head = frame.head
     envelope = head.envelope
     if envelope is None:
@@ -104,7 +136,7 @@ def send(session: StompConnection, frame: Frame) -> After:
     return None
 
 
-def _message(session: StompConnection, envelope: Envelope, body: bytes | Extract) -> Message:
+def _message(session: Session, envelope: Envelope, body: bytes | Extract) -> Message:
     """A new message; its body goes into a file if it is large, and one is to be had."""
     shared = session.shared
     arrived = shared.now + shared.epoch
@@ -128,7 +160,7 @@ def _named(message: Message) -> Message:
     return type(message)(message.number, envelope, message.body, message.arrived)
 
 
-def _envelope(session: StompConnection, head: Head) -> Envelope:
+def _envelope(session: Session, head: Head) -> Envelope:
     destination = head.first.get("destination")
     if not destination:
         raise Refusal(
@@ -144,7 +176,7 @@ def _envelope(session: StompConnection, head: Head) -> Envelope:
 
 
 def _where(
-    session: StompConnection, head: Head, destination: str, type_header: str, nameless: Fault
+    session: Session, head: Head, destination: str, type_header: str, nameless: Fault
 ) -> tuple[str, RoutingType | None]:
     """Address and routing type by the frame: its type header, else the acceptor's longest prefix
     that fits."""
@@ -176,7 +208,7 @@ def _where(
 # --- SUBSCRIBE, UNSUBSCRIBE -----------------------------------------------------------------------
 
 
-def subscribe(session: StompConnection, frame: Frame) -> After:
+def subscribe(session: Session, frame: Frame) -> After:
     shared, version = session.shared, session.version
     destination = frame.get("destination")
     if not destination:
@@ -229,7 +261,7 @@ def subscribe(session: StompConnection, frame: Frame) -> After:
     )
 
 
-def _durable(session: StompConnection, frame: Frame) -> str | None:
+def _durable(session: Session, frame: Frame) -> str | None:
     """The name of the queue of the durable subscription that the frame speaks of, if it speaks of
     one."""
     header = next((each for each in _DURABLE_NAMES if frame.get(each) is not None), None)
@@ -266,7 +298,7 @@ def _ack_mode(text: str | None, version: Version) -> AckMode:
     return mode
 
 
-def _window_of(session: StompConnection, frame: Frame, mode: AckMode) -> ByteWindow:
+def _window_of(session: Session, frame: Frame, mode: AckMode) -> ByteWindow:
     """The window of a new subscription, in octets or in messages, as the acceptor counts. What is
     received as soon as it is sent needs none of messages."""
     parts, flow = session.shared.parts, session.shared.flow
@@ -294,7 +326,7 @@ def _window_of(session: StompConnection, frame: Frame, mode: AckMode) -> ByteWin
     raise Refusal(refusal.BAD_WINDOW, session.version, detail)
 
 
-def _window(session: StompConnection, frame: Frame, mode: AckMode) -> int:
+def _window(session: Session, frame: Frame, mode: AckMode) -> int:
     """The size of the window: by the frame, else -1 for auto, else by the acceptor
     (ARTEMIS-STOMP-window-1, -5)."""
     for name in ("consumer-window-size", "activemq.prefetchSize"):
@@ -314,7 +346,7 @@ def _window(session: StompConnection, frame: Frame, mode: AckMode) -> int:
     return -1 if mode is AckMode.AUTO else session.acceptor.stomp_consumer_window_size
 
 
-def unsubscribe(session: StompConnection, frame: Frame) -> After:
+def unsubscribe(session: Session, frame: Frame) -> After:
     """Ends a subscription of this connection, or a durable one, or both; without its name a durable
     one goes on to exist."""
     version = session.version
@@ -350,12 +382,12 @@ def unsubscribe(session: StompConnection, frame: Frame) -> After:
 # --- ACK, NACK ------------------------------------------------------------------------------------
 
 
-def ack(session: StompConnection, frame: Frame) -> After:
+def ack(session: Session, frame: Frame) -> After:
     _settle(session, frame, Outcome.ACCEPTED, refusal.ACK_UNKNOWN, refusal.ACK_NO_TRANSACTION)
     return None
 
 
-def nack(session: StompConnection, frame: Frame) -> After:
+def nack(session: Session, frame: Frame) -> After:
     """The message was not consumed: back to its queue as a failed delivery (STOMP11-NACK-03,
     STOMP12-NACK-03), or to the dead letters."""
     outcome = Outcome.REJECTED if session.acceptor.manners.nack_is_final else Outcome.MODIFIED
@@ -364,7 +396,7 @@ def nack(session: StompConnection, frame: Frame) -> After:
 
 
 def _settle(
-    session: StompConnection, frame: Frame, outcome: Outcome, unknown: Fault, no_transaction: Fault
+    session: Session, frame: Frame, outcome: Outcome, unknown: Fault, no_transaction: Fault
 ) -> None:
     first, version = frame.head.first, session.version
     header = "id" if version is Version.V1_2 else "message-id"
@@ -407,7 +439,7 @@ def _settle(
 # --- BEGIN, COMMIT, ABORT -------------------------------------------------------------------------
 
 
-def begin(session: StompConnection, frame: Frame) -> After:
+def begin(session: Session, frame: Frame) -> After:
     name = frame.get("transaction")
     if name is None:
         raise Refusal(refusal.BEGIN_BAD, session.version, "BEGIN needs a transaction header")
@@ -418,7 +450,7 @@ def begin(session: StompConnection, frame: Frame) -> After:
     return None
 
 
-def commit(session: StompConnection, frame: Frame) -> After:
+def commit(session: Session, frame: Frame) -> After:
     transaction = _end(session, frame, refusal.COMMIT_BAD)
     router = session.shared.router
     router.together()
@@ -432,7 +464,7 @@ def commit(session: StompConnection, frame: Frame) -> After:
     return None
 
 
-def abort(session: StompConnection, frame: Frame) -> After:
+def abort(session: Session, frame: Frame) -> After:
     transaction = _end(session, frame, refusal.ABORT_BAD)
     for queue in transaction.undo():
         queue.dispatch()
@@ -440,7 +472,7 @@ def abort(session: StompConnection, frame: Frame) -> After:
     return None
 
 
-def _end(session: StompConnection, frame: Frame, fault: Fault) -> Transaction:
+def _end(session: Session, frame: Frame, fault: Fault) -> Transaction:
     name = frame.get("transaction")
     if name is None:
         raise Refusal(fault, session.version, f"{frame.head.command} needs a transaction header")
@@ -449,7 +481,7 @@ def _end(session: StompConnection, frame: Frame, fault: Fault) -> Transaction:
     return transaction
 
 
-def _transaction(session: StompConnection, name: str, fault: Fault) -> Transaction:
+def _transaction(session: Session, name: str, fault: Fault) -> Transaction:
     transaction = session.transactions.get(name)
     if transaction is None:
         raise Refusal(
@@ -461,7 +493,7 @@ def _transaction(session: StompConnection, name: str, fault: Fault) -> Transacti
 # --- DISCONNECT -----------------------------------------------------------------------------------
 
 
-def disconnect(session: StompConnection, frame: Frame) -> After:
+def disconnect(session: Session, frame: Frame) -> After:
     return session.close
 
 
