@@ -19,7 +19,6 @@ its old places, then others may have it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from pamqp import base, commands
 
@@ -44,11 +43,9 @@ from brokerproof.reference_broker.protocols.amqp091.errors import (
     Refusal,
 )
 from brokerproof.reference_broker.protocols.amqp091.framing import HEADER, METHOD, content
+from brokerproof.reference_broker.protocols.amqp091.ports import Connection
 from brokerproof.reference_broker.protocols.amqp091.throttle import ChannelFlow
 from brokerproof.reference_broker.protocols.amqp091.transaction import Transaction
-
-if TYPE_CHECKING:
-    from brokerproof.reference_broker.protocols.amqp091.connection import Amqp091Connection
 
 HANDLERS = {**declaring.HANDLERS, **publishing.HANDLERS, **consuming.HANDLERS}
 """What each method that a client may send on an open channel does."""
@@ -59,8 +56,9 @@ class Channel:
     have, ``limit`` what all of the channel may have; ``last_queue`` is the one that a method
     without a name is about."""
 
-    def __init__(self, connection: Amqp091Connection, number: int) -> None:
-        self.connection, self.number = connection, number
+    def __init__(self, connection: Connection, number: int) -> None:
+        self.connection = connection
+        self.number = number
         self.topology = connection.topology
         self.is_closing = self.is_closed = False
         self.active = True

@@ -46,7 +46,7 @@ from brokerproof.reference_broker.kernel.connection_info import Described
 from brokerproof.reference_broker.kernel.context import Shared
 from brokerproof.reference_broker.kernel.message import Entry
 from brokerproof.reference_broker.kernel.queue import Queue
-from brokerproof.reference_broker.protocols.amqp091 import login, methods
+from brokerproof.reference_broker.protocols.amqp091 import login, methods, ports
 from brokerproof.reference_broker.protocols.amqp091.channel import Channel
 from brokerproof.reference_broker.protocols.amqp091.errors import (
     ACCESS_REFUSED,
@@ -119,7 +119,7 @@ class Amqp091Connection:
         self._parser = FrameParser()
         self._channel_max = 0
         self._beats: HeartBeats | None = None
-        self._touched: dict[Channel, None] = {}
+        self._touched: dict[ports.Channel, None] = {}
         self._patience = PATIENCE
         self._mechanism = ""
         self._heartbeat = 0
@@ -220,7 +220,7 @@ class Amqp091Connection:
         """A branch was taken that exists because of ``requirement``."""
         self.shared.outbox.observe(self.conn, requirement, detail)
 
-    def touch(self, channel: Channel) -> None:
+    def touch(self, channel: ports.Channel) -> None:
         """``channel`` has confirms to send at the end of this call."""
         self._touched[channel] = None
 

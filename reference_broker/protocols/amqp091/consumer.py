@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from brokerproof.reference_broker.families.rabbitmq.topology import Declared
-from brokerproof.reference_broker.kernel.message import Entry
-
-if TYPE_CHECKING:
-    from brokerproof.reference_broker.protocols.amqp091.channel import Channel
+from brokerproof.reference_broker.kernel.message import Entry, Message
 
 
 class Prefetch:
@@ -41,6 +38,33 @@ class Unacked:
         self, tag: int, entry: Entry, declared: Declared, consumer: Consumer | None
     ) -> None:
         self.tag, self.entry, self.declared, self.consumer = tag, entry, declared, consumer
+
+
+class Connection(Protocol):
+    """A consumer's connection. ``held`` while the peer does not read."""
+
+    held: bool
+
+
+class Channel(Protocol):
+    """A consumer's channel."""
+
+    active: bool
+    unacked: dict[int, Unacked]
+    limit: Prefetch
+
+    @property
+    def connection(self) -> Connection:
+        """Return the channel's connection."""
+
+    def next_tag(self) -> int:
+        """Return the tag of the next delivery."""
+
+    def send_delivery(self, consumer: str, tag: int, redelivered: bool, what: Message) -> None:
+        """Send basic.deliver with its content."""
+
+    def cancelled(self, consumer: Consumer) -> None:
+        """Report that the broker ended ``consumer``."""
 
 
 class Consumer:

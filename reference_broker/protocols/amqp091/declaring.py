@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pamqp import base, commands
 
@@ -26,9 +26,7 @@ from brokerproof.reference_broker.protocols.amqp091.errors import (
     Refusal,
     shown,
 )
-
-if TYPE_CHECKING:
-    from brokerproof.reference_broker.protocols.amqp091.channel import Channel
+from brokerproof.reference_broker.protocols.amqp091.ports import Channel
 
 RESERVED = "amq."
 

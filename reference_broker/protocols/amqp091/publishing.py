@@ -4,7 +4,7 @@ tx)."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pamqp import base, commands
 
@@ -22,10 +22,8 @@ from brokerproof.reference_broker.protocols.amqp091.errors import (
     shown,
 )
 from brokerproof.reference_broker.protocols.amqp091.message import Amqp091Message
+from brokerproof.reference_broker.protocols.amqp091.ports import Channel
 from brokerproof.reference_broker.protocols.amqp091.transaction import Transaction
-
-if TYPE_CHECKING:
-    from brokerproof.reference_broker.protocols.amqp091.channel import Channel
 
 TOPIC = "amq.topic"
 

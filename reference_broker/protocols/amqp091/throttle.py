@@ -13,12 +13,13 @@ While a connection is not read its client's silence does not count. Our own hear
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
-from pamqp import commands
+from pamqp import base, commands
 
 from brokerproof.harness.model.time import Duration, Instant, seconds
 from brokerproof.reference_broker.families.rabbitmq.credit_flow import CreditFlow
+from brokerproof.reference_broker.families.rabbitmq.topology import Topology
 from brokerproof.reference_broker.kernel.connection_info import (
     BLOCKED,
     BLOCKING,
@@ -28,23 +29,64 @@ from brokerproof.reference_broker.kernel.connection_info import (
     FLOW,
     RUNNING,
 )
+from brokerproof.reference_broker.kernel.context import Shared
 from brokerproof.reference_broker.kernel.outbox import PauseReason
 from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.protocols.amqp091.confirms import Confirms
 from brokerproof.reference_broker.protocols.amqp091.message import Amqp091Message
-
-if TYPE_CHECKING:
-    from brokerproof.reference_broker.protocols.amqp091.channel import Channel
-    from brokerproof.reference_broker.protocols.amqp091.connection import Amqp091Connection
 
 RECENTLY: Duration = seconds(5)
 """For how long a connection that was in flow is said to be."""
+
+
+class Connection(Protocol):
+    """A connection that may be held back."""
+
+    conn: int
+    shared: Shared
+    capabilities: dict[str, Any]
+
+    def pause(self) -> None:
+        """Stop waiting for the peer: it is not read."""
+
+    def resume(self) -> None:
+        """Carry out what waited, and read on."""
+
+    def tell(self, method: base.Frame, channel: int = 0) -> None:
+        """Send a method."""
+
+    def observe(self, requirement: str, detail: str) -> None:
+        """Record that a branch was taken because of ``requirement``."""
+
+
+class Throttled(Protocol):
+    """A connection with its throttle."""
+
+    @property
+    def throttle(self) -> Throttle:
+        """Return what holds the connection back."""
+
+
+class Channel(Protocol):
+    """A channel whose messages queues take at their own pace."""
+
+    number: int
+    topology: Topology
+    confirms: Confirms | None
+
+    @property
+    def connection(self) -> Throttled:
+        """Return the channel's connection."""
+
+    def flush(self) -> None:
+        """Send the confirms that are due."""
 
 
 class Throttle:
     """What holds one connection back. ``by`` and ``at`` tell what did so last, and when it began
     to."""
 
-    def __init__(self, connection: Amqp091Connection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._reasons: set[PauseReason] = set()
         self._channels: set[Channel] = set()

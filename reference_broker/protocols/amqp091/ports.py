@@ -1,0 +1,85 @@
+"""What the methods of a channel need of it, and a channel of its connection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from pamqp import base
+
+from brokerproof.harness.model.enums import Outcome
+from brokerproof.reference_broker.families.rabbitmq.topology import Topology
+from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.message import Message
+from brokerproof.reference_broker.protocols.amqp091.confirms import Confirms
+from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer, Prefetch, Unacked
+from brokerproof.reference_broker.protocols.amqp091.throttle import ChannelFlow, Throttle
+from brokerproof.reference_broker.protocols.amqp091.transaction import Transaction
+from brokerproof.reference_broker.settings.settings import Acceptor
+
+
+class Connection(Protocol):
+    """A channel's connection. ``held`` while the peer does not read."""
+
+    conn: int
+    acceptor: Acceptor
+    shared: Shared
+    topology: Topology
+    throttle: Throttle
+    user: str
+    held: bool
+    frame_max: int
+    capabilities: dict[str, Any]
+
+    def send(self, octets: bytes) -> None:
+        """Send bytes behind all others."""
+
+    def touch(self, channel: Channel) -> None:
+        """Flush ``channel`` at the end of this input."""
+
+
+class Channel(Protocol):
+    """A channel, as methods act on it."""
+
+    connection: Connection
+    number: int
+    topology: Topology
+    active: bool
+    consumers: dict[str, Consumer]
+    unacked: dict[int, Unacked]
+    prefetch: int
+    limit: Prefetch
+    last_queue: str
+    confirms: Confirms | None
+    transaction: Transaction | None
+    flow: ChannelFlow
+
+    def tell(self, method: base.Frame) -> None:
+        """Send a method."""
+
+    def next_tag(self) -> int:
+        """Return the tag of the next delivery."""
+
+    def send_delivery(self, consumer: str, tag: int, redelivered: bool, what: Message) -> None:
+        """Send basic.deliver with its content."""
+
+    def send_content(self, method: base.Frame, what: Message) -> None:
+        """Send a method with the content of a message."""
+
+    def flush(self) -> None:
+        """Send the confirms that are due."""
+
+    def collect(self, tag: int, multiple: bool) -> list[Unacked]:
+        """Remove and return the deliveries that an acknowledgement covers."""
+
+    def settle(self, settled: Iterable[Unacked], outcome: Outcome) -> None:
+        """End deliveries."""
+
+    def dispatch(self) -> None:
+        """Offer every consumer what waits."""
+
+    def cancelled(self, consumer: Consumer) -> None:
+        """Report that the broker ended a consumer."""
+
+    def leave(self, consumer: Consumer) -> None:
+        """End a consumer as its client asked."""
