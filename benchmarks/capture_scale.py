@@ -106,7 +106,7 @@ import json, sys
 from click.testing import CliRunner
 from brokerproof.reports.judge_command import judge
 
-asked = [sys.argv[1], "--whole", "--json", "--master", "local[2]"]
+asked = [sys.argv[1], "--complete", "--json", "--master", "local[2]"]
 said = json.loads(CliRunner().invoke(judge, asked, standalone_mode=False).stdout)
 print(json.dumps({"found": {each["kind"]: each["count"] for each in said["wrong"]}}))
 """

@@ -1,6 +1,6 @@
 """``brokerproof judge``: judges recordings of any size, without the broker.
 
-``judge TRACE… [--profile NAME] [--whole] [--master URL] [--json]``. A TRACE is a run folder, a
+``judge TRACE… [--profile NAME] [--complete] [--master URL] [--json]``. A TRACE is a run folder, a
 folder of segments, a segment, a URI of such a folder that Spark can read; or captured packets: a
 file (pcap, pcapng, gzip), a folder or a pattern. Exit: 0 nothing is violated · 1 a violation · 2
 nothing worse than inconclusive · 3 no usable Java or Spark · 4 a path that is no readable trace, or
@@ -42,7 +42,10 @@ are few, and what is looked at again, which it may write to disk."""
     metavar="NAME",
     help="What to hold it against: a profile; by default the run folder's.",
 )
-@click.option("--whole", is_flag=True, help="The captures hold every connection of one broker.")
+@click.option(
+    "--complete", "whole", is_flag=True, help="The captures hold every connection of one broker."
+)
+@click.option("--whole", is_flag=True, hidden=True)
 @click.option("--master", metavar="URL", help="Spark master; local[*] by default.")
 @click.option("--json", "as_json", is_flag=True, help="Print the judgement as JSON.")
 def judge(
@@ -75,8 +78,8 @@ def judge(
         click.echo(f"not seen  {each}")
     if doubt:
         click.echo(
-            "A connection that was not captured may explain it; --whole says that all of one broker"
-            " are there."
+            "A connection that was not captured may explain it; --complete says that all of one"
+            " broker's are there."
         )
     return exit_code([found.verdict])
 

@@ -34,6 +34,7 @@ from brokerproof.harness.cases.health_probe import PlainMessage
 from brokerproof.harness.cases.pytest_options import CASES_IN_PARALLEL, DEFAULT_TARGET
 from brokerproof.harness.cases.workers import Workers, heaviest_first
 from brokerproof.harness.catalogue import deviations, requirements
+from brokerproof.harness.catalogue.requirements import Catalogue
 from brokerproof.harness.catalogue.tables import BadData
 from brokerproof.harness.counterexamples import case_file
 from brokerproof.harness.model.enums import Clock
@@ -70,9 +71,23 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(session, "brokerproof-session")
 
 
-class NotPassed(Exception):
-    """A case whose verdict is not good enough for pytest; the text is the verdict and its
-    sentence."""
+class CaseNotPassed(Exception):
+    """A case with a verdict that pytest reports as a failure; the text explains it."""
+
+
+def _explanation(result: Result, catalogue: Catalogue) -> str:
+    """The verdict and its sentence, and the words and the source of each requirement behind it."""
+    lines = [f"{result.verdict}: {result.detail}"]
+    if result.verdict is Verdict.ERROR:  # no requirement's fault
+        return lines[0]
+    for finding in result.findings:
+        if finding.verdict is result.verdict:
+            requirement = catalogue.find(finding.requirement)
+            lines += [
+                f"{requirement.id} ({requirement.level}): {requirement.statement}",
+                f"    {requirement.link}",
+            ]
+    return "\n".join(lines)
 
 
 BUSY = frozenset({"address-full", "paging"})
@@ -282,7 +297,7 @@ class _Session:
         if result.verdict is Verdict.KNOWN:
             pytest.xfail(result.detail)
         if result.verdict not in (Verdict.PASS, Verdict.NOTE, Verdict.WARN):
-            raise NotPassed(f"{result.verdict}: {result.detail}")
+            raise CaseNotPassed(_explanation(result, self._run.catalogue))
         return True
 
     @pytest.hookimpl(wrapper=True)
@@ -292,7 +307,7 @@ class _Session:
         """Report a case that did not pass in one sentence; a traceback of the harness would say
         nothing."""
         report = yield
-        if call.excinfo is not None and call.excinfo.errisinstance(NotPassed):
+        if call.excinfo is not None and call.excinfo.errisinstance(CaseNotPassed):
             doc = inspect.cleandoc(getattr(getattr(item, "obj", None), "__doc__", "") or "")
             report.longrepr = f"{item.nodeid}\n{doc}\n{call.excinfo.value}"
         return report

@@ -80,8 +80,8 @@ class Document:
     """The profile whose brokers a vendor's document describes; None for a specification, which
     binds all."""
     group: str
-    """What ``list`` may call it together with others: ``seeds`` are the vendors' chapters that this
-    project began with."""
+    """A name for several documents in ``requirements --source``: ``seeds`` are the vendors'
+    chapters that this project began with."""
     about: str
     anchors: Mapping[str, str]
     """The fragment behind ``url`` by section; empty where the section has none. A document in
@@ -291,4 +291,4 @@ def _nearest(wanted: str, known: Mapping[str, object]) -> str:
     near = difflib.get_close_matches(wanted.upper(), by_folded, n=3, cutoff=0.6)
     if near:
         return f"did you mean {' or '.join(by_folded[each] for each in near)}?"
-    return "brokerproof list shows every id"
+    return "brokerproof requirements shows every id"

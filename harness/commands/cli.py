@@ -13,16 +13,21 @@ GROUP = "brokerproof.commands"
 OWN = {
     "run": "brokerproof.harness.commands.run:run",
     "load": "brokerproof.harness.commands.load:load",
-    "recover": "brokerproof.harness.commands.recover:recover_",
+    "recover": "brokerproof.harness.commands.load:recover_",
     "replay": "brokerproof.harness.commands.replay:replay",
     "infer": "brokerproof.harness.commands.infer:infer",
     "diff": "brokerproof.harness.commands.diff:diff",
     "targets": "brokerproof.harness.commands.targets:targets",
-    "list": "brokerproof.harness.commands.show:list_",
+    "requirements": "brokerproof.harness.commands.show:requirements_",
+    "list": "brokerproof.harness.commands.show:requirements_",
     "explain": "brokerproof.harness.commands.show:explain",
     "doctor": "brokerproof.harness.commands.doctor:doctor",
     "brokers": "brokerproof.harness.commands.brokers:brokers",
 }
+
+ALIASES = frozenset({"list", "explain", "recover"})
+"""Older names of ``requirements``, ``requirements ID`` and ``load recover``: they work, and help
+does not list them."""
 
 
 class _Commands(click.Group):
@@ -34,7 +39,7 @@ class _Commands(click.Group):
         return own | {each.name: each for each in entry_points(group=GROUP)}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(self._found())
+        return sorted(self._found().keys() - ALIASES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         found = self._found().get(cmd_name)

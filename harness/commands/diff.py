@@ -38,18 +38,22 @@ _STYLES = {Course.WORSE: "red", Course.UNDECIDED: "yellow", Course.BETTER: "gree
 @click.argument("run_a", type=click.Path(path_type=Path))
 @click.argument("run_b", type=click.Path(path_type=Path))
 @click.option(
-    "--across",
+    "--between-brokers",
+    "across",
     is_flag=True,
     help="Pair by case alone: one target of A with one of B, whatever their names.",
 )
+@click.option("--across", is_flag=True, hidden=True)
 @click.option("--target-a", metavar="NAME", help="Only this target of RUN_A.")
 @click.option("--target-b", metavar="NAME", help="Only this target of RUN_B.")
 @click.option("--regressions", is_flag=True, help="List only what got worse from A to B.")
 @click.option(
-    "--only",
+    "--only-failing-in",
+    "only",
     type=click.Choice(["A", "B"]),
     help="List only cases violated on this side and kept on the other.",
 )
+@click.option("--only", type=click.Choice(["A", "B"]), hidden=True)
 @click.option(
     "--json", "as_json", is_flag=True, help="Print JSON, every difference with both details."
 )
@@ -98,14 +102,14 @@ def _sides(
         for side in (a, b):
             if len(side.targets) != 1:
                 raise errors.Usage(
-                    f"--across compares one target with one, and {side.folder} has"
+                    f"--between-brokers compares one target with one, and {side.folder} has"
                     f" {', '.join(side.targets) or 'none'}; choose with"
                     f" --target-{side.letter.lower()} NAME"
                 )
     if run_a.resolve() == run_b.resolve() and a.targets == b.targets:
         raise errors.Usage(
-            f"{run_a} was given twice; to compare two targets of one run: --across --target-a X"
-            " --target-b Y"
+            f"{run_a} was given twice; to compare two targets of one run: --between-brokers"
+            " --target-a X --target-b Y"
         )
     return a, b
 

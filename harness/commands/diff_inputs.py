@@ -122,7 +122,7 @@ def notes(a: Side, b: Side, *, across: bool) -> Iterator[str]:
             if shared and alone:
                 yield f"only in {side.letter}: {', '.join(alone)}"
         if not shared and a.targets and b.targets:
-            yield "no target is in both runs; --across compares two targets by case"
+            yield "no target is in both runs; --between-brokers compares two targets by case"
     for label, one, other in pairs:
         left, right = a.listed.get(one, {}), b.listed.get(other, {})
         for key, words in _OF_A_TARGET.items():

@@ -24,7 +24,7 @@ from brokerproof.harness.load import summary
 from brokerproof.harness.load.conductor import Drivers, LoadFailed, LoadOutcome, Progress
 from brokerproof.harness.load.local_drivers import LocalDrivers
 from brokerproof.harness.load.plan import BadPlan, octets
-from brokerproof.harness.load.recovery import wire_logs
+from brokerproof.harness.load.recovery import NotRecovered, recover, wire_logs
 from brokerproof.harness.load.session import BACKLOG, Session
 from brokerproof.harness.model.time import NS_PER_S, Instant
 from brokerproof.harness.results import records, run_folder
@@ -35,7 +35,57 @@ CREWS = "brokerproof.crews"
 TELL_EVERY = 2 * NS_PER_S
 
 
-@click.command()
+@click.command("recover")
+@click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print what came of it as JSON.")
+def recover_(run: Path, as_json: bool) -> int:
+    """Make segments of what a killed load left on its tapes in RUN.
+
+    `brokerproof judge RUN` can then read them.
+    """
+    try:
+        run_folder.read(run, traces=False)
+    except run_folder.BadRunFolder as problem:
+        raise errors.Usage(str(problem)) from None
+    try:
+        recovered_logs = [recover(run, log) for log in wire_logs(run)]
+    except NotRecovered as problem:
+        raise errors.SetUp(str(problem)) from None
+    if as_json:
+        click.echo(json.dumps([dataclasses.asdict(recovered) for recovered in recovered_logs]))
+        return 0
+    if not recovered_logs:
+        click.echo(f"{run} has no tape left: everything that was recorded is in segments")
+        return 0
+    for recovered in recovered_logs:
+        click.echo(
+            f"driver {recovered.tag}: {recovered.events:,} events of"
+            f" {recovered.octets / 2**20:,.1f} MiB of tape, in {recovered.segments} segments"
+        )
+    return 0
+
+
+class _Load(click.Command):
+    """``load``, with one subcommand of its own: ``load recover RUN``."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Hand ``recover`` over to its command, before the options of a load are required."""
+        if args[:1] == [recover_.name]:
+            return recover_.make_context(f"{info_name} recover", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that :meth:`make_context` chose."""
+        return recover_.invoke(ctx) if ctx.command is recover_ else super().invoke(ctx)
+
+
+@click.command(cls=_Load)
 @load_options
 @click.option(
     "--duration",
@@ -61,7 +111,10 @@ TELL_EVERY = 2 * NS_PER_S
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what came of it as JSON.")
 def load(lasts: str | None, record: bool, backlog: str, as_json: bool, **options: Any) -> int:
-    """Drive a target with many producers and consumers, and record it."""
+    """Drive a target with many producers and consumers, and record it.
+
+    `brokerproof load recover RUN` makes readable what a load that was killed had recorded.
+    """
     wished = wishes(options)
     target = socket_target(options["target"])
     time = lasting(lasts or (None if wished.messages else "10s"))
@@ -133,7 +186,7 @@ def _left(folder: Path, before: str = "") -> str:
     """What can be done about tapes that lie there; nothing where none does."""
     there = wire_logs(folder)
     return (
-        f"{before}brokerproof recover {shlex.quote(str(folder))} saves what was recorded"
+        f"{before}brokerproof load recover {shlex.quote(str(folder))} saves what was recorded"
         if there
         else ""
     )

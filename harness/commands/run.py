@@ -85,14 +85,15 @@ _NO_ROOM = 2**20
     help="Go on with the run in --out, as it was asked for, without the cases that have a result.",
 )
 @click.option(
-    "-n",
-    "side_by_side",
+    "-j",
+    "--jobs",
     type=click.IntRange(1, 256),
     help=(
         "Cases at the same time; default: 16 in real time, in virtual time as many as there are"
         " cores."
     ),
 )
+@click.option("-n", "jobs", type=click.IntRange(1, 256), hidden=True)
 @click.option(
     "--inconclusive-ok",
     is_flag=True,
@@ -110,7 +111,7 @@ def run(
     seed: int | None,
     out: Path | None,
     resume: bool,
-    side_by_side: int | None,
+    jobs: int | None,
     inconclusive_ok: bool,
     no_report: bool,
     as_json: bool,
@@ -132,7 +133,7 @@ def run(
             assert seed is not None
             console = Console(stderr=True, emoji=False)
             for name, target in zip(asked.targets, loaded, strict=True):
-                at_once = side_by_side or (
+                at_once = jobs or (
                     len(os.sched_getaffinity(0)) if target.clock is Clock.VIRTUAL else None
                 )
                 arguments = _arguments(name, asked, effort, seed, folder, resume, at_once)

@@ -1,5 +1,7 @@
-"""``brokerproof list`` and ``brokerproof explain``: the requirements, and the cases that cite
-them."""
+"""``brokerproof requirements [ID]``: the requirement catalogue, and the cases that cite it.
+
+``brokerproof list`` and ``brokerproof explain ID`` are its older names.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,8 @@ from brokerproof.harness.commands import errors
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def _described() -> dict[str, cases.CaseInfo]:
-    cases.import_suites()
-    return cases.describe(case.registry().values())
-
-
-@click.command("list")
+@click.command("requirements")
+@click.argument("requirement", metavar="[ID]", required=False)
 @click.option(
     "--source",
     metavar="FILE-OR-SPEC",
@@ -27,10 +25,32 @@ def _described() -> dict[str, cases.CaseInfo]:
 )
 @click.option("--uncovered", is_flag=True, help="Only requirements that owe a case and have none.")
 @_JSON
-def list_(source: str | None, uncovered: bool, as_json: bool) -> None:
-    """List requirements with their level and the cases that cite them."""
+def requirements_(
+    requirement: str | None, source: str | None, uncovered: bool, as_json: bool
+) -> None:
+    """List requirements with their level and cases, or explain the one with this ID.
+
+    An explanation has the statement, its source, the cases that cite it, and how to contest it.
+    """
+    if requirement is None:
+        _list(source, uncovered, as_json)
+        return
+    if source is not None or uncovered:
+        raise errors.Usage("--source and --uncovered choose from the list: give them or an ID")
+    _explain(requirement, as_json)
+
+
+@click.command("explain", hidden=True)
+@click.argument("requirement", metavar="ID")
+@_JSON
+def explain(requirement: str, as_json: bool) -> None:
+    """Explain one requirement; the same as ``brokerproof requirements ID``."""
+    _explain(requirement, as_json)
+
+
+def _list(source: str | None, uncovered: bool, as_json: bool) -> None:
     try:
-        found = show.rows(
+        rows = show.rows(
             requirements.load(),
             _described(),
             coverage.load_listed(),
@@ -41,15 +61,11 @@ def list_(source: str | None, uncovered: bool, as_json: bool) -> None:
         raise errors.Usage(str(problem)) from None
     width = click.get_current_context().terminal_width or 110
     click.echo(
-        json.dumps(show.rows_json(found)) if as_json else show.rows_text(found, width), nl=as_json
+        json.dumps(show.rows_json(rows)) if as_json else show.rows_text(rows, width), nl=as_json
     )
 
 
-@click.command()
-@click.argument("requirement")
-@_JSON
-def explain(requirement: str, as_json: bool) -> None:
-    """Explain one REQUIREMENT: its words, its source, its cases, and how to contest it."""
+def _explain(requirement: str, as_json: bool) -> None:
     try:
         facts = show.explanation(
             requirements.load(), _described(), requirement, coverage.load_listed()
@@ -57,3 +73,8 @@ def explain(requirement: str, as_json: bool) -> None:
     except requirements.UnknownRequirement as problem:
         raise errors.Usage(str(problem)) from None
     click.echo(json.dumps(facts) if as_json else show.explanation_text(facts), nl=as_json)
+
+
+def _described() -> dict[str, cases.CaseInfo]:
+    cases.import_suites()
+    return cases.describe(case.registry().values())

@@ -72,8 +72,8 @@ def main(bugs: tuple[str, ...], seed: int) -> None:
     known = {each.id: each for each in all_calls()}
     if unknown := [each for each in chosen if each.case not in known]:
         raise errors.Ours(
-            f"{unknown[0].bug}: there is no case {unknown[0].case}; `brokerproof list` has their"
-            " names"
+            f"{unknown[0].bug}: there is no case {unknown[0].case}; `brokerproof requirements` has"
+            " their names"
         )
     results: dict[str, dict[str, Result]] = {}
     with tempfile.TemporaryDirectory(prefix="brokerproof-history-") as logs:

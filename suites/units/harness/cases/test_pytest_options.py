@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from brokerproof.harness.catalogue import requirements
+
 CONFTEST = """
 import pytest
 
@@ -29,6 +31,7 @@ def test_the_project_keeps_its_packages_option_and_fixture(target):
     assert target == "staging"
     assert not [name for name in sys.modules if name.startswith("brokerproof.harness.targets")]
 """
+MUST = "STOMP12-HDR-17"
 CASE = """
 from brokerproof.harness.cases.case import case
 
@@ -86,3 +89,18 @@ def test_without_opting_in_a_case_is_no_test(tmp_path: Path) -> None:
     ran = pytest_in(tmp_path)
     assert ran.returncode == 1
     assert "fixture 'target' not found" in ran.stdout
+
+
+def test_a_failure_prints_the_sentence_and_the_address_of_its_requirement(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\nbrokerproof = true\n")
+    (tmp_path / "test_failing.py").write_text(
+        CASE.replace("STOMP12-CONNECT-02", MUST).replace(
+            'True, "it is connected"', 'False, "nothing came"'
+        )
+    )
+    failed = pytest_in(tmp_path, "--brokerproof-target", "reference")
+    requirement = requirements.load().find(MUST)
+    assert failed.returncode == 1
+    assert f"FAIL: {MUST}: nothing came" in failed.stdout
+    assert requirement.statement in failed.stdout
+    assert requirement.link in failed.stdout

@@ -75,7 +75,7 @@ def test_an_unknown_id_is_answered_with_near_ones(tmp_path: Path) -> None:
     assert (
         str(caught.value) == "no requirement has the id 'foo3-frame-1'; did you mean FOO3-FRAME-01?"
     )
-    with pytest.raises(UnknownRequirement, match="brokerproof list shows every id"):
+    with pytest.raises(UnknownRequirement, match="brokerproof requirements shows every id"):
         catalogue.find("qqq")
 
 

@@ -134,8 +134,9 @@ def test_a_run_end_to_end_and_then_resumed(tmp_path: Path) -> None:
         ),
         (("run", "--resume"), 4, "--resume needs --out"),
         (("run", "--effort", "heroic"), 4, "heroic"),
-        (("explain", "STOMP12-HB-9"), 4, "STOMP12-HB-09"),
-        (("list", "--source", "amqp99"), 4, "no document is called 'amqp99'"),
+        (("requirements", "STOMP12-HB-9"), 4, "STOMP12-HB-09"),
+        (("requirements", "--source", "amqp99"), 4, "no document is called 'amqp99'"),
+        (("requirements", "--uncovered", "STOMP12-HB-09"), 4, "give them or an ID"),
         (("nonsense",), 4, "nonsense"),
     ],
 )
@@ -194,10 +195,12 @@ def test_an_unknown_setting_of_the_broker_is_a_failed_set_up(tmp_path: Path) -> 
 def test_the_doctor_and_the_lists_speak_json(tmp_path: Path) -> None:
     checks = json.loads(here("doctor", "--json", cwd=tmp_path).stdout)
     assert {"Python", "pyspark"} <= {each["name"] for each in checks}
-    rows = json.loads(here("list", "--source", "stomp12", "--json", cwd=tmp_path).stdout)
-    assert {each["id"] for each in rows} >= {"STOMP12-HB-09"}
-    facts = json.loads(here("explain", "STOMP12-HB-09", "--json", cwd=tmp_path).stdout)
-    assert facts["cases"]
+    for name in ("list", "requirements"):
+        rows = json.loads(here(name, "--source", "stomp12", "--json", cwd=tmp_path).stdout)
+        assert {each["id"] for each in rows} >= {"STOMP12-HB-09"}
+    for name in ("explain", "requirements"):
+        facts = json.loads(here(name, "STOMP12-HB-09", "--json", cwd=tmp_path).stdout)
+        assert facts["cases"]
     named = json.loads(here("targets", "--json", cwd=tmp_path).stdout)
     assert {"artemis", "reference", "rabbitmq3"} <= {each["name"] for each in named}
     assert len({each["description"] for each in named}) == len(named), (

@@ -93,15 +93,15 @@ def test_filters_change_what_is_listed_and_never_the_exit_code(tmp_path: Path) -
     a = run(tmp_path / "a", {"c.worse": V.PASS, "c.better": V.FAIL, "c.warned": V.PASS})
     b = run(tmp_path / "b", {"c.worse": V.FAIL, "c.better": V.PASS, "c.warned": V.WARN})
     listed = {}
-    for option in ((), ("--regressions",), ("--only", "A"), ("--only", "B")):
+    for option in ((), ("--regressions",), ("--only-failing-in", "A"), ("--only-failing-in", "B")):
         code, out, _ = call(a, b, "--json", *option)
         assert code == 1
         listed[option] = [each["case"] for each in json.loads(out)["cases"]]
     assert listed == {
         (): ["c.warned", "c.worse", "c.better"],
         ("--regressions",): ["c.warned", "c.worse"],
-        ("--only", "A"): ["c.better"],
-        ("--only", "B"): ["c.worse"],
+        ("--only-failing-in", "A"): ["c.better"],
+        ("--only-failing-in", "B"): ["c.worse"],
     }
 
 
@@ -171,8 +171,8 @@ def test_two_brokers_are_compared_across(tmp_path: Path) -> None:
     )
     code, out, _ = call(a, b)
     assert code == 2
-    assert "note: no target is in both runs; --across compares two targets by case" in out
-    code, out, _ = call(a, b, "--across", "--only", "B")
+    assert "note: no target is in both runs; --between-brokers compares two targets by case" in out
+    code, out, _ = call(a, b, "--between-brokers", "--only-failing-in", "B")
     assert code == 1
     assert "violated on B and kept on the other: 1" in out
     assert "worse: x / y c: PASS → FAIL" in out
@@ -190,12 +190,13 @@ def test_two_targets_of_one_run_are_compared_when_they_are_named(tmp_path: Path)
     write_header(tmp_path, header("r", targets=["x", "y"]))
     append(tmp_path, Result("c", "x", (), V.PASS, ""))
     append(tmp_path, Result("c", "y", (), V.FAIL, ""))
-    code, _, said = call(tmp_path, tmp_path, "--across")
+    code, _, said = call(tmp_path, tmp_path, "--between-brokers")
     assert code == 4
-    assert "--across compares one target with one" in said
+    assert "--between-brokers compares one target with one" in said
     assert "has x, y; choose with --target-a NAME" in said
-    assert call(tmp_path, tmp_path, "--across", "--target-a", "x", "--target-b", "y")[0] == 1
-    assert call(tmp_path, tmp_path, "--across", "--target-a", "y", "--target-b", "x")[0] == 0
+    for option in ("--between-brokers", "--across"):  # the older name goes on working
+        assert call(tmp_path, tmp_path, option, "--target-a", "x", "--target-b", "y")[0] == 1
+        assert call(tmp_path, tmp_path, option, "--target-a", "y", "--target-b", "x")[0] == 0
 
 
 @pytest.mark.parametrize("broken", ["no run", "no header", "no result", "no such target", "twice"])

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from brokerproof.harness.commands.recover import recover_
+from brokerproof.harness.commands.load import recover_
 from brokerproof.harness.load import protocols
 from brokerproof.harness.load.recovery import NotRecovered, recover, wire_logs
 from brokerproof.harness.load.segment_backlog import SegmentBacklog
@@ -178,7 +178,7 @@ def test_what_a_killed_driver_recorded_is_recovered(tmp_path: Path) -> None:
             os.kill(pid, signal.SIGKILL)
         _, said = load.communicate(timeout=60)
     assert load.returncode == 3, said
-    assert "brokerproof recover" in said.decode()
+    assert "brokerproof load recover" in said.decode()
     done = CliRunner().invoke(
         recover_, [str(run), "--json"], standalone_mode=False, catch_exceptions=False
     )
