@@ -137,7 +137,7 @@ def noticed(module: str, source: str) -> bool:
                 symlinks=True,
             )
         shutil.copy(ROOT / "pyproject.toml", folder)
-        Path(folder, "reports", "judges", f"{module}.py").write_text(source)
+        Path(folder, "reports", "judging", f"{module}.py").write_text(source)
         tests = [f"suites/units/{each}.py" for each in TESTS]
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
         try:
@@ -162,7 +162,7 @@ def main() -> None:
     asked.add_argument("--control", action="store_true")
     chosen = asked.parse_args()
     for module in chosen.modules:
-        source = (ROOT / "reports" / "judges" / f"{module}.py").read_text("utf-8")
+        source = (ROOT / "reports" / "judging" / f"{module}.py").read_text("utf-8")
         if chosen.control and noticed(module, source):
             raise SystemExit(
                 f"the tests of the judges fail without a fault in {module}: mend that first"

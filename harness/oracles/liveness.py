@@ -1,17 +1,18 @@
 """Heart-beat negotiation and connection TTL as arithmetic: what an Artemis-like broker answers, and
 when it gives up.
 
-Sources: the Artemis STOMP chapter (ARTEMIS-STOMP-ttl-2 to -7) for every rule; for the two places
-where the chapter stops short, Artemis 2.56.0 itself: the low bound is tested before the high one,
+Sources: the Artemis STOMP chapter for every rule; for the two places where the chapter stops short, Artemis 2.56.0 itself: the low bound is tested before the high one,
 and an expiry is noticed by a check that runs every check interval.
 
 For ``heart-beat:cx,cy`` from the client and a TTL0 that holds without client beats (acceptor
 ``connectionTtl``, else the broker-wide override, else 60000 ms):
 
-1. The server sends every ``max(500, cy)`` ms, or never when cy is 0.
-2. With cx = 0 the TTL is TTL0 and the server asks for beats every TTL0 / modifier.
-3. With cx > 0 the TTL is cx * modifier, bounded by min and max; bounded, the server asks for bound
-  / modifier, else cx.
+1. The server sends every ``max(500, cy)`` ms, or never when cy is 0 (ARTEMIS-STOMP-ttl-7).
+2. With cx = 0 the TTL is TTL0 and the server asks for beats every TTL0 / modifier
+   (ARTEMIS-STOMP-ttl-2).
+3. With cx > 0 the TTL is cx * modifier (ARTEMIS-STOMP-ttl-3), bounded by min and max
+   (ARTEMIS-STOMP-ttl-4); bounded, the server asks for bound / modifier (ARTEMIS-STOMP-ttl-5 above
+   the maximum, ARTEMIS-STOMP-ttl-6 below the minimum), else for cx.
 
 Divisions and products are IEEE doubles truncated to 64-bit integers, as in Java.
 """
