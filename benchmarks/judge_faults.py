@@ -1,5 +1,5 @@
 """How many small faults of the judges their own tests notice: mutation testing of
-``reports/judges``.
+``reports/judging``.
 
 ``python benchmarks/judge_faults.py books wanted --faults 6 --seed 1``: for each module so many
 faults, drawn by the seed, each in a copy of the packages in a folder of its own, in which the tests
@@ -127,7 +127,7 @@ class _Swapped(ast.NodeTransformer):
 
 
 def noticed(module: str, source: str) -> bool:
-    """Whether a test fails on a copy in which ``reports/judges/MODULE.py`` has that source."""
+    """Whether a test fails on a copy in which ``reports/judging/MODULE.py`` has that source."""
     with tempfile.TemporaryDirectory(prefix="brokerproof-faults-") as folder:
         for each in PACKAGES:
             shutil.copytree(
@@ -156,7 +156,7 @@ def noticed(module: str, source: str) -> bool:
 
 def main() -> None:
     asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    asked.add_argument("modules", nargs="+", help="of reports/judges, without .py")
+    asked.add_argument("modules", nargs="+", help="of reports/judging, without .py")
     asked.add_argument("--faults", type=int, default=6)
     asked.add_argument("--seed", type=int, default=1)
     asked.add_argument("--control", action="store_true")

@@ -1,8 +1,9 @@
 """Heart-beat negotiation and connection TTL as arithmetic: what an Artemis-like broker answers, and
 when it gives up.
 
-Sources: the Artemis STOMP chapter for every rule; for the two places where the chapter stops short, Artemis 2.56.0 itself: the low bound is tested before the high one,
-and an expiry is noticed by a check that runs every check interval.
+Sources: the Artemis STOMP chapter for every rule; for the two places where the chapter stops short,
+Artemis 2.56.0 itself: the low bound is tested before the high one, and an expiry is noticed by a
+check that runs every check interval.
 
 For ``heart-beat:cx,cy`` from the client and a TTL0 that holds without client beats (acceptor
 ``connectionTtl``, else the broker-wide override, else 60000 ms):
