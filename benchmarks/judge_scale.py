@@ -140,7 +140,7 @@ def judges(folder: Path) -> dict[str, Any]:
     from brokerproof.harness.catalogue.requirements import load as requirements
     from brokerproof.harness.oracles.expectations import expectations_of
     from brokerproof.reports.judging.conclusion import conclude
-    from brokerproof.reports.judging.judge import judge
+    from brokerproof.reports.judging.judge import find_anomalies
     from brokerproof.reports.requirements import Requirements
     from brokerproof.reports.session import session
     from brokerproof.reports.sources.segments import local
@@ -148,7 +148,7 @@ def judges(folder: Path) -> dict[str, Any]:
     began = time.monotonic()
     with session("local[2]", heap="4g", brief=True) as spark:
         ready = time.monotonic()
-        judgement = judge(
+        judgement = find_anomalies(
             spark, local([str(folder)], 2), expectations_of("artemis", load("artemis").parameters)
         )
         found = conclude(judgement, Requirements(requirements().values()).level)

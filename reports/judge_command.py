@@ -24,8 +24,7 @@ from brokerproof.harness.trace.read import UnreadableTrace
 from brokerproof.reports.command import Refusal, in_one_sentence
 from brokerproof.reports.judging.capture_gaps import missing_in
 from brokerproof.reports.judging.conclusion import Conclusion, conclude, witness
-from brokerproof.reports.judging.judge import LOOKED_AT
-from brokerproof.reports.judging.judge import judge as judge_source
+from brokerproof.reports.judging.judge import JUDGED_GROUPS, find_anomalies
 from brokerproof.reports.requirements import Requirements
 from brokerproof.reports.session import session
 from brokerproof.reports.sources import Source, captures, segments
@@ -62,7 +61,7 @@ def judge(
     with in_one_sentence(), _readable(), session(master, brief=True, heap=HEAP) as spark:
         source = source_of(spark, traces, whole=whole)
         named = profile or source.profile or "stomp"
-        judgement = judge_source(spark, source, ground_of(named, guessed=profile is None))
+        judgement = find_anomalies(spark, source, ground_of(named, guessed=profile is None))
         found = conclude(judgement, Requirements(load().values()).level)
         missing = missing_in(judgement.merged)
         doubt = not source.whole and any(each.kind in OF_ALL for each in found.wrong)
@@ -118,9 +117,9 @@ def ground_of(profile: str, *, guessed: bool) -> Expectations:
 def text(found: Conclusion, profile: str) -> str:
     """The judgement for people."""
     lines = [f"{found.verdict.value}  judged as {profile}"]
-    for what, (groups, again) in sorted(found.looked_at.items()):
+    for what, (groups, again) in sorted(found.groups.items()):
         looked = f", {again} looked at again" if again else ""
-        lines.append(f"  {groups} {LOOKED_AT[what]}{looked}")
+        lines.append(f"  {groups} {JUDGED_GROUPS[what]}{looked}")
     for wrong in found.wrong:
         first = wrong.first
         where = ", ".join(
@@ -145,7 +144,7 @@ def as_data(found: Conclusion, profile: str) -> dict[str, object]:
         "profile": profile,
         "looked_at": {
             what: {"groups": groups, "again": again}
-            for what, (groups, again) in found.looked_at.items()
+            for what, (groups, again) in found.groups.items()
         },
         "wrong": [
             {

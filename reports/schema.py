@@ -3,6 +3,10 @@ list of columns."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
 import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
@@ -46,6 +50,16 @@ def spark_field(field: pa.Field) -> StructField:
 def spark_schema(schema: pa.Schema) -> StructType:
     """Spark's schema for an Arrow schema."""
     return StructType([spark_field(field) for field in schema])
+
+
+ROWS_AT_ONCE = 5_000
+
+
+def in_batches(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows as Arrow batches of bounded size."""
+    remaining = iter(rows)
+    while chunk := list(islice(remaining, ROWS_AT_ONCE)):
+        yield pa.RecordBatch.from_pylist(chunk, schema=schema)
 
 
 TRACE = spark_schema(SCHEMA)

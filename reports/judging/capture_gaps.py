@@ -1,14 +1,13 @@
-"""What a recording does not hold, across a cluster: which irregularities it makes uncertain, and
-what there is to say of it.
+"""Capture gaps: what a recording does not hold, and which anomalies that makes uncertain.
 
-The rule is that of :mod:`brokerproof.harness.oracles.capture_gaps`; what was not seen is in the
-summaries of lives.
+The rule is that of :mod:`brokerproof.harness.oracles.capture_gaps`. The gaps are in the summaries
+of connections.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,10 +17,10 @@ from pyspark.sql import functions as F
 
 from brokerproof.harness.oracles.capture_gaps import doubtful
 from brokerproof.harness.trace.facts import FAR
-from brokerproof.reports.judging.recheck import FOUND
-from brokerproof.reports.judging.recheck_plan import SCOPE
-from brokerproof.reports.judging.segment_summary import LIFE, TOUCH
-from brokerproof.reports.schema import spark_schema
+from brokerproof.reports.judging.connection_lifetimes import ConnectionSummary
+from brokerproof.reports.judging.executors import OnSpark, Row
+from brokerproof.reports.judging.recheck import ANOMALIES
+from brokerproof.reports.judging.summary import CONNECTION, QUEUE_USE, SCOPE
 
 UNSEEN = pa.schema(
     [
@@ -38,38 +37,30 @@ UNSEEN = pa.schema(
 """A row for each connection and reason
 (:class:`brokerproof.harness.trace.events.OctetsSentUnseen`)."""
 
-_SINCE = ("anywhere", "of_queue")
+
+def unseen(merged: DataFrame) -> DataFrame:
+    """Return what is missing on each connection (:data:`UNSEEN`), from merged summaries."""
+    return OnSpark().run(_unseen_of, merged.where(F.col("kind") == CONNECTION), UNSEEN)
 
 
-def unseen(groups: DataFrame) -> DataFrame:
-    """What is missing on each connection (:data:`UNSEEN`), from merged summaries."""
-
-    def tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            rows = [told for row in batch.to_pylist() for told in _told(row)]
-            yield pa.RecordBatch.from_pylist(rows, schema=UNSEEN)
-
-    return groups.where(F.col("what") == LIFE).mapInArrow(tell, spark_schema(UNSEEN))
+def _unseen_of(rows: Iterator[Row]) -> Iterable[Row]:
+    for row in rows:
+        summary: ConnectionSummary = pickle.loads(row["summary"])  # written by our own workers
+        connection = {name: row[name] for name in (*SCOPE, "conn")}
+        for why, (since, octets) in sorted(summary.unseen.items()):
+            yield {**connection, "why": why, "since_ns": since, "octets": octets}
 
 
-def _told(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    life = pickle.loads(row["summary"])  # written by our own workers a moment ago
-    scope = {name: row[name] for name in (*SCOPE, "conn")}
-    for why, (since, octets) in sorted(life.unseen.items()):
-        yield {**scope, "why": why, "since_ns": since, "octets": octets}
-
-
-_WORDS = {
-    "BEGUN": (
-        "began before the recording did: what was agreed then, and what was under way, is not known"
-    ),
-    "LOST": "lack octets that were not captured",
-    "CUT": "lack octets that the capture cut off",
+_REASONS = {
+    "BEGUN": ("began before the recording did: what was agreed and in flight then is not known"),
+    "LOST": "lack bytes that were not captured",
+    "CUT": "lack bytes that the capture cut off",
     "TLS": "are encrypted",
-    "FOREIGN": "carry what nobody here can read",
-    "CLOCK": "went on while the clock of whoever captured was set back",
+    "FOREIGN": "carry a protocol that cannot be read here",
+    "CLOCK": "went on while the clock of the capturing machine was set back",
     "FAR": (
-        "were captured far from the broker, or nobody knows how far: a silence may be the network's"
+        "were captured far from the broker, or at an unknown distance: a silence may be that of"
+        " the network"
     ),
     "ENDS": "went on when the recording ended",
 }
@@ -77,56 +68,59 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """What is not in a recording for one reason: on how many connections, how many octets at least,
-    and since when (ns)."""
+    """Connections of which the recording does not hold everything, for one reason."""
 
     why: str
     connections: int
     octets: int
+    """How many bytes are missing, at least."""
     since_ns: int
 
     def __str__(self) -> str:
-        octets = f" ({self.octets} octets)" if self.octets else ""
-        return f"{self.connections} connections {_WORDS.get(self.why, self.why)}{octets}"
+        size = f" ({self.octets} bytes)" if self.octets else ""
+        return f"{self.connections} connections {_REASONS.get(self.why, self.why)}{size}"
 
     def as_data(self) -> dict[str, Any]:
-        """For machines."""
+        """Return it for machines."""
         return asdict(self)
 
 
-def missing_in(groups: DataFrame) -> list[Missing]:
-    """What is missing in a recording, by reason; from merged summaries."""
-    told = unseen(groups).groupBy("why").agg(F.count("*"), F.sum("octets"), F.min("since_ns"))
-    return [Missing(*row) for row in told.orderBy("why").collect()]
+def missing_in(merged: DataFrame) -> list[Missing]:
+    """Return what is missing in a recording, by reason; from merged summaries."""
+    reasons = unseen(merged).groupBy("why").agg(F.count("*"), F.sum("octets"), F.min("since_ns"))
+    return [Missing(*row) for row in reasons.orderBy("why").collect()]
 
 
-def doubted(found: DataFrame, groups: DataFrame, *, whole: bool) -> DataFrame:
-    """Irregularities (:data:`brokerproof.reports.judging.recheck.FOUND`), uncertain where what was
-    not seen could explain them."""
-    missing = (
-        unseen(groups)
+@dataclass(frozen=True)
+class _Doubts:
+    """Makes anomalies uncertain that something unseen could explain."""
+
+    whole: bool
+
+    def __call__(self, rows: Iterator[Row]) -> Iterable[Row]:
+        for row in rows:
+            last = max((witness["at_ns"] for witness in row["witness"]), default=0)
+            gaps = row["anywhere"], row["of_queue"]
+            uncertain = row["uncertain"] or doubtful(row["kind"], last, *gaps, whole=self.whole)
+            yield {name: row[name] for name in ANOMALIES.names} | {"uncertain": uncertain}
+
+
+def with_doubts(anomalies: DataFrame, merged: DataFrame, *, whole: bool) -> DataFrame:
+    """Return the anomalies (:data:`brokerproof.reports.judging.recheck.ANOMALIES`), uncertain where
+    something unseen could explain them."""
+    gaps = (
+        unseen(merged)
         .where(F.col("why") != FAR)
         .groupBy(*SCOPE, "conn")
         .agg(F.min("since_ns").alias("since"))
     )
-    touching = groups.where(F.col("what") == TOUCH).select(*SCOPE, "queue", "conn").distinct()
-    anywhere = missing.groupBy(*SCOPE).agg(F.min("since").alias("anywhere"))
+    uses = merged.where(F.col("kind") == QUEUE_USE).select(*SCOPE, "queue", "conn").distinct()
+    anywhere = gaps.groupBy(*SCOPE).agg(F.min("since").alias("anywhere"))
     of_queue = (
-        touching.join(missing, [*SCOPE, "conn"])
+        uses.join(gaps, [*SCOPE, "conn"])
         .groupBy(*SCOPE, "queue")
         .agg(F.min("since").alias("of_queue"))
     )
-
-    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            rows = batch.to_pylist()
-            for row in rows:
-                last = max((each["at_ns"] for each in row["witness"]), default=0)
-                since = (row.pop(name) for name in _SINCE)
-                row["uncertain"] = row["uncertain"] or doubtful(
-                    row["kind"], last, *since, whole=whole
-                )
-            yield pa.RecordBatch.from_pylist(rows, schema=FOUND)
-
-    beside = found.join(anywhere, list(SCOPE), "left").join(of_queue, [*SCOPE, "queue"], "left")
-    return beside.select(*FOUND.names, *_SINCE).mapInArrow(judge, spark_schema(FOUND))
+    known = anomalies.join(anywhere, list(SCOPE), "left")
+    known = known.join(of_queue, [*SCOPE, "queue"], "left")
+    return OnSpark().run(_Doubts(whole), known, ANOMALIES)

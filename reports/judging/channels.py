@@ -1,10 +1,10 @@
-"""AMQP 0-9-1 connections: delivery-tags, prefetch, signs of life, and being blocked.
+"""AMQP 0-9-1 connections: delivery-tags, prefetch, heartbeats, and being blocked.
 
-Tags count the deliveries of a channel from 1, so the part of a recording need not say what came
-before it: so many deliveries wait at most as lie above the highest tag that was acknowledged with
-all before it, and at most as many as were delivered less those that were acknowledged one by one. A
-bound that stays within the least prefetch that was asked for is enough; where it does not, or where
-tags or answers do not rise by themselves, all of the connection is read by
+Tags count the deliveries of a channel from 1, so a piece of a recording need not know the pieces
+before it. Two bounds of the number of waiting deliveries follow from it: the tags above the highest
+one that was acknowledged with all before it, and the deliveries less those that were acknowledged
+one by one. A bound within the least prefetch that was requested is enough. Where both exceed it, or
+where tags or answers do not rise by themselves, all of the connection is read by
 :mod:`brokerproof.harness.oracles.amqp091_recording`.
 """
 
@@ -20,120 +20,135 @@ from brokerproof.harness.model.time import NS_PER_S
 from brokerproof.harness.oracles.amqp091_recording import ANNOUNCED, allowed
 from brokerproof.harness.trace.facts import is_true, number
 from brokerproof.reports.judging.columns import ABANDONED, CLOSED, IN, OCTETS, UNSEEN, Columns
-from brokerproof.reports.judging.connection_lifetimes import NEVER, Gap, gaps, members
+from brokerproof.reports.judging.connection_lifetimes import (
+    NEVER,
+    SilenceStats,
+    add_signs,
+    members,
+)
 from brokerproof.reports.judging.dense_ids import Cells, Codes, Ints, Pairs, in_groups, starts
 from brokerproof.reports.judging.protocol_columns import OF_AMQP091, SILENT, Tagged
+from brokerproof.reports.judging.summary import Summary
 
 NONE = -(2**62)
 _LIFT = np.int64(1) << 41
 _UNSURE = ("basic.recover", "basic.recover-async", "tx.select")
-"""Methods behind which tags settle otherwise."""
+"""Methods that change how later tags settle."""
 _OF_CHANNELS = frozenset({"channel.open", "basic.qos", "basic.consume", "basic.get", *_UNSURE})
 
 
 @dataclass(frozen=True)
-class Tags:
-    """One channel in one part. ``first`` and ``last`` delivered, ``answered`` from and to; 0 for
-    none. ``one_by_one``: how many answers of that kind; ``up_to``: the highest tag that was settled
-    with all before it."""
+class ChannelTags:
+    """The delivery-tags of one channel; 0 for none."""
 
     opened: bool = False
     first: int = 0
+    """The first tag delivered."""
     last: int = 0
     answered: tuple[int, int] = (0, 0)
-    one_by_one: int = 0
+    """The first and the last tag answered."""
+    individual_answers: int = 0
     up_to: int = 0
-    fresh: int = NONE
+    """The highest tag that was settled with all before it."""
+    before_ack: int = NONE
     """The highest tag that was delivered while :attr:`up_to` was 0."""
-    behind: int = NONE
-    """The most that lay above it later."""
-    apart: int = NONE
-    """The most that was delivered less :attr:`one_by_one`."""
-    ahead: int = 0
-    """The highest tag that was answered before this part had delivered anything."""
-    most: int = 0
-    """A bound of what waited, of the parts that were put together."""
-    limit: int = 0
-    """The least prefetch that was asked for; 0 for none."""
-    unacknowledged: bool = False
-    """Whether a consumer need not acknowledge."""
-    odd: bool = False
-    """Something that only all of the connection can tell."""
+    above_ack: int = NONE
+    """The most tags above :attr:`up_to`, later."""
+    above_individual: int = NONE
+    """The most deliveries less :attr:`individual_answers`."""
+    answered_early: int = 0
+    """The highest tag that was answered before this piece had delivered anything."""
+    most_waiting: int = 0
+    """A bound of the waiting deliveries, in merged pieces."""
+    prefetch: int = 0
+    """The least prefetch that was requested; 0 for none."""
+    no_ack: bool = False
+    """True if a consumer need not acknowledge."""
+    ambiguous: bool = False
+    """True if only all of the connection can tell."""
 
-    def then(self, later: Tags) -> Tags:
-        """This part and the one behind it."""
-        odd = self.odd or later.odd or (later.opened and self.last > 0)
-        odd |= later.first != 0 and later.first != self.last + 1
-        odd |= later.answered[0] != 0 and later.answered[0] <= self.answered[1]
-        odd |= later.ahead > self.last
-        above = max(later.fresh - self.up_to, later.behind)
-        limits = [each for each in (self.limit, later.limit) if each]
-        return Tags(
+    def merge(self, later: ChannelTags) -> ChannelTags:
+        """Return these pieces and the next one."""
+        ambiguous = self.ambiguous or later.ambiguous or (later.opened and self.last > 0)
+        ambiguous |= later.first not in (0, self.last + 1)
+        ambiguous |= later.answered[0] != 0 and later.answered[0] <= self.answered[1]
+        ambiguous |= later.answered_early > self.last
+        waiting = min(
+            max(later.before_ack - self.up_to, later.above_ack),
+            later.above_individual - self.individual_answers,
+        )
+        limits = [limit for limit in (self.prefetch, later.prefetch) if limit]
+        return ChannelTags(
             self.opened or later.opened,
             self.first or later.first,
             later.last or self.last,
             (self.answered[0] or later.answered[0], later.answered[1] or self.answered[1]),
-            self.one_by_one + later.one_by_one,
+            self.individual_answers + later.individual_answers,
             max(self.up_to, later.up_to),
-            most=max(self.most, min(above, later.apart - self.one_by_one)),
-            limit=min(limits, default=0),
-            unacknowledged=self.unacknowledged or later.unacknowledged,
-            odd=odd,
+            most_waiting=max(self.most_waiting, waiting),
+            prefetch=min(limits, default=0),
+            no_ack=self.no_ack or later.no_ack,
+            ambiguous=ambiguous,
         )
 
     @property
-    def fine(self) -> bool:
-        """Of parts that were put together: whether nothing can be wrong."""
-        deaf = self.unacknowledged and self.answered[1] > 0
-        return not (self.odd or deaf) and (not self.limit or self.most <= self.limit)
+    def needs_recheck(self) -> bool:
+        """True unless the merged pieces show that nothing is wrong."""
+        answered_no_ack = self.no_ack and self.answered[1] > 0
+        over = self.prefetch > 0 and self.most_waiting > self.prefetch
+        return self.ambiguous or answered_no_ack or over
 
 
 @dataclass(frozen=True)
-class Told:
-    """One connection in one part of a recording."""
+class ChannelSummary(Summary["ChannelSummary"]):
+    """One AMQP 0-9-1 connection with its channels."""
 
-    channels: Mapping[int, Tags] = field(default_factory=dict)
-    beats: int = 0
-    """The interval of heart-beats that was agreed on, in seconds; 0 for none."""
-    heard: Gap = field(default_factory=Gap)
-    ended: int = NEVER
+    channels: Mapping[int, ChannelTags] = field(default_factory=dict)
+    heartbeat_s: int = 0
+    """The interval of heartbeats that was agreed on; 0 for none."""
+    received: SilenceStats = field(default_factory=SilenceStats)
+    closed: int = NEVER
     blocked: str = ""
     """``b`` for each connection.blocked, ``u`` for each connection.unblocked, without repetitions
     of the pair."""
-    announced: bool | None = None
-    """Whether the client said that it understands them; None where nobody knows."""
-    odd: bool = False
-    """Whether something was said that is no frame, or not in the recording."""
+    understands_blocked: bool | None = None
+    """True if the client announced the capability; None where its announcement was not seen."""
+    ambiguous: bool = False
+    """True if something was sent that is no frame, or not in the recording."""
 
-    def then(self, later: Told) -> Told:
-        """This part and the one behind it."""
-        names = self.channels.keys() | later.channels.keys()
-        none = Tags()
+    def merge(self, later: ChannelSummary) -> ChannelSummary:
+        """Return these pieces and the next one."""
+        none = ChannelTags()
         channels = {
-            each: self.channels.get(each, none).then(later.channels.get(each, none))
-            for each in names
+            channel: self.channels.get(channel, none).merge(later.channels.get(channel, none))
+            for channel in self.channels.keys() | later.channels.keys()
         }
-        return Told(
+        understands = self.understands_blocked
+        return ChannelSummary(
             channels,
-            self.beats or later.beats,
-            self.heard.then(later.heard),
-            self.ended if self.ended != NEVER else later.ended,
+            self.heartbeat_s or later.heartbeat_s,
+            self.received.merge(later.received),
+            self.closed if self.closed != NEVER else later.closed,
             _short(self.blocked + later.blocked),
-            self.announced if self.announced is not None else later.announced,
-            self.odd or later.odd,
+            understands if understands is not None else later.understands_blocked,
+            self.ambiguous or later.ambiguous,
         )
 
     @property
-    def fine(self) -> bool:
-        """Of parts that were put together: whether all of the connection need not be read."""
-        longest = self.heard.longest
-        if self.ended != NEVER and self.heard.last != NEVER:
-            longest = max(longest, self.ended - self.heard.last)
-        silent = self.beats > 0 and longest > allowed(self.beats * NS_PER_S)
-        told = self.blocked in ("", "b", "bu") and not (self.blocked and self.announced is False)
-        return (
-            told and not (silent or self.odd) and all(each.fine for each in self.channels.values())
-        )
+    def needs_recheck(self) -> bool:
+        """True unless the merged pieces show that nothing is wrong."""
+        if self.ambiguous or self.blocked not in ("", "b", "bu"):
+            return True
+        if self.blocked and self.understands_blocked is False:
+            return True
+        return self._silent or any(tags.needs_recheck for tags in self.channels.values())
+
+    @property
+    def _silent(self) -> bool:
+        longest = self.received.longest
+        if self.closed != NEVER and self.received.last != NEVER:
+            longest = max(longest, self.closed - self.received.last)
+        return self.heartbeat_s > 0 and longest > allowed(self.heartbeat_s * NS_PER_S)
 
 
 def _short(blocked: str) -> str:
@@ -142,97 +157,102 @@ def _short(blocked: str) -> str:
     return blocked
 
 
-class Channels:
-    """All AMQP 0-9-1 connections of a stretch."""
+class ChannelSummaries:
+    """The AMQP 0-9-1 connections of one piece."""
 
     def __init__(self) -> None:
-        self._lines: Codes[int] = Codes()
+        self._connections: Codes[int] = Codes()
         self._channels = Pairs()
-        """Of (place of the line) and channel."""
-        tags = {
-            "first": 0,
-            "last": 0,
-            "from_": 0,
-            "to": 0,
-            "single": 0,
-            "up_to": 0,
-            "ahead": 0,
-            "limit": 0,
-        }
-        most = {"fresh": NONE, "behind": NONE, "apart": NONE}
-        self._cells = Cells(**tags, **most, opened=False, deaf=False, odd=False)
-        self._gaps = Cells(first=NEVER, last=NEVER, longest=0, until=NEVER)
-        self._about = Cells(beats=0, ended=NEVER, odd=False)
+        """Of (place of the connection) and channel."""
+        self._cells = Cells(
+            opened=False,
+            first=0,
+            last=0,
+            first_answered=0,
+            last_answered=0,
+            individual_answers=0,
+            up_to=0,
+            before_ack=NONE,
+            above_ack=NONE,
+            above_individual=NONE,
+            answered_early=0,
+            prefetch=0,
+            no_ack=False,
+            ambiguous=False,
+        )
+        self._received = Cells(first=NEVER, last=NEVER, longest=0, until=NEVER)
+        self._states = Cells(heartbeat_s=0, closed=NEVER, ambiguous=False)
         self._blocked: dict[int, str] = {}
-        self._announced: dict[int, bool] = {}
-        self._spoke = np.zeros(64, np.bool_)
-        """Of each line whether it is known what it speaks."""
-        self._unheard: dict[int, int] = {}
+        self._understands_blocked: dict[int, bool] = {}
+        self._known = np.zeros(64, np.bool_)
+        """By connection: True if its protocol is known."""
+        self._closed_unknown: dict[int, int] = {}
+        """When connections of unknown protocol were closed."""
 
-    def note(self, batch: Columns) -> None:
-        """Enters a batch."""
+    def update(self, batch: Columns) -> None:
+        """Add a batch."""
         if batch.tagged is not None:
-            self._know(batch)
-            self._agreed(batch, batch.tagged)
-            self._count(batch, batch.tagged)
-        if len(self._lines):
-            self._live(batch)
-        self._end_unheard(batch)
+            self._add_connections(batch)
+            self._add_agreements(batch, batch.tagged)
+            self._add_tags(batch, batch.tagged)
+        if len(self._connections):
+            self._add_signs_of_life(batch)
+        self._add_unknown_closes(batch)
 
-    def _know(self, batch: Columns) -> None:
-        of = batch.line[batch.spoken == OF_AMQP091]
-        for line in np.flatnonzero(np.bincount(of)).tolist():
-            self._lines.one(line)
-        for cells in (self._gaps, self._about):
-            cells.grow(len(self._lines))
+    def _add_connections(self, batch: Columns) -> None:
+        of = batch.connection[batch.spoken == OF_AMQP091]
+        for connection in np.flatnonzero(np.bincount(of)).tolist():
+            self._connections.one(connection)
+        for cells in (self._received, self._states):
+            cells.grow(len(self._connections))
 
-    def _agreed(self, batch: Columns, tagged: Tagged) -> None:
-        """Enters the few frames that say how it is to be."""
+    def _add_agreements(self, batch: Columns, tagged: Tagged) -> None:
+        """Add the few frames that agree on heartbeats and blocking, and those of channels."""
         for row, command, headers in batch.rare:
             if batch.spoken[row] != OF_AMQP091:
                 continue
-            place = self._lines.one(int(batch.line[row]))
+            place = self._connections.one(int(batch.connection[row]))
             match command:
                 case "connection.tune-ok":
-                    self._about["beats"][place] = number(headers, "heartbeat")
+                    self._states["heartbeat_s"][place] = number(headers, "heartbeat")
                 case "connection.start-ok":
-                    self._announced[place] = ANNOUNCED in headers.get("client-properties", "")
+                    self._understands_blocked[place] = ANNOUNCED in headers.get(
+                        "client-properties", ""
+                    )
                 case "connection.blocked" | "connection.unblocked":
                     letter = "b" if command.endswith(".blocked") else "u"
                     self._blocked[place] = _short(self._blocked.get(place, "") + letter)
             if command in _OF_CHANNELS:
-                self._set(batch, tagged, row, command, headers)
+                self._add_channel_frame(batch, tagged, row, command, headers)
 
-    def _set(
+    def _add_channel_frame(
         self, batch: Columns, tagged: Tagged, row: int, command: str, headers: Mapping[str, str]
     ) -> None:
-        """Enters what changes how a channel is to be judged."""
+        """Add a frame that changes how a channel is judged."""
         channel = number(headers, "channel")
-        code = self._channels.one(self._lines.one(int(batch.line[row])), channel)
+        code = self._channels.one(self._connections.one(int(batch.connection[row])), channel)
         self._cells.grow(len(self._channels))
         cells = self._cells
         if command == "channel.open":
-            of_line = batch.line[tagged.rows] == batch.line[row]
-            before = of_line & (tagged.channel == channel) & (tagged.rows < row)
-            cells["odd"][code] |= bool(cells["opened"][code] or cells["last"][code] or before.any())
+            of_connection = batch.connection[tagged.rows] == batch.connection[row]
+            before = of_connection & (tagged.channel == channel) & (tagged.rows < row)
+            cells["ambiguous"][code] |= bool(
+                cells["opened"][code] or cells["last"][code] or before.any()
+            )
             cells["opened"][code] = True
         elif command == "basic.qos":
-            limits = [
-                each
-                for each in (number(headers, "prefetch-count"), int(cells["limit"][code]))
-                if each
-            ]
-            cells["limit"][code] = min(limits, default=0)
+            requested, earlier = number(headers, "prefetch-count"), int(cells["prefetch"][code])
+            cells["prefetch"][code] = min(requested, earlier) or max(requested, earlier)
         elif command in ("basic.consume", "basic.get"):
-            cells["deaf"][code] |= is_true(headers, "no-ack")
+            cells["no_ack"][code] |= is_true(headers, "no-ack")
         else:
-            cells["odd"][code] = True
+            cells["ambiguous"][code] = True
 
-    def _count(self, batch: Columns, tagged: Tagged) -> None:
-        """Enters deliveries and answers, each channel's by themselves, in order."""
+    def _add_tags(self, batch: Columns, tagged: Tagged) -> None:
+        """Add deliveries and answers, each channel's by themselves, in order."""
         if not len(tagged.rows):
             return
-        places = self._lines.of(pa.array(batch.line[tagged.rows]))
+        places = self._connections.of(pa.array(batch.connection[tagged.rows]))
         of = self._channels.of(places, tagged.channel)
         self._cells.grow(len(self._channels))
         cells = self._cells
@@ -246,7 +266,7 @@ class Channels:
         last = np.concatenate([begin[1:], [len(groups)]]) - 1
 
         def highest(values: Ints, before: Ints) -> tuple[Ints, Ints]:
-            """The running greatest of each channel with each row, and without it."""
+            """Return the running greatest of each channel with each row, and without it."""
             own = values.copy()
             own[begin] = np.maximum(own[begin], before)
             with_ = np.maximum.accumulate(own + lift) - lift
@@ -255,102 +275,85 @@ class Channels:
             return with_, without
 
         delivered, before = highest(np.where(answer, 0, tag), cells["last"][seen])
-        settled, earlier = highest(np.where(answer, tag, 0), cells["to"][seen])
+        settled, earlier = highest(np.where(answer, tag, 0), cells["last_answered"][seen])
         up_to, _ = highest(np.where(multiple, tag, 0), cells["up_to"][seen])
         single = np.cumsum(answer & ~multiple)
         single += np.repeat(
-            cells["single"][seen] - (single[begin] - (answer & ~multiple)[begin]), lengths
+            cells["individual_answers"][seen] - (single[begin] - (answer & ~multiple)[begin]),
+            lengths,
         )
         first = np.minimum.reduceat(np.where(answer, _LIFT, tag), begin)
         jumps = ~answer & (tag != before + 1) & ((before > 0) | (tag == 0))
         falls = answer & ((tag <= earlier) | (tag == 0))
         unknown = answer & (delivered > 0) & (tag > delivered)
-        np.logical_or.at(cells["odd"], groups[jumps | falls | unknown], True)
+        np.logical_or.at(cells["ambiguous"], groups[jumps | falls | unknown], True)
         early = answer & (delivered == 0)
-        np.maximum.at(cells["ahead"], groups[early], tag[early])
+        np.maximum.at(cells["answered_early"], groups[early], tag[early])
         new = ~answer
-        np.maximum.at(cells["fresh"], groups[new & (up_to == 0)], tag[new & (up_to == 0)])
-        lies = new & (up_to > 0)
-        np.maximum.at(cells["behind"], groups[lies], (tag - up_to)[lies])
-        np.maximum.at(cells["apart"], groups[new], (tag - single)[new])
+        np.maximum.at(cells["before_ack"], groups[new & (up_to == 0)], tag[new & (up_to == 0)])
+        acked = new & (up_to > 0)
+        np.maximum.at(cells["above_ack"], groups[acked], (tag - up_to)[acked])
+        np.maximum.at(cells["above_individual"], groups[new], (tag - single)[new])
         none = (cells["first"][seen] == 0) & (first < _LIFT)
         cells["first"][seen[none]] = first[none]
         begun = np.minimum.reduceat(np.where(answer, tag, _LIFT), begin)
-        none = (cells["from_"][seen] == 0) & (begun < _LIFT)
-        cells["from_"][seen[none]] = begun[none]
-        cells["last"][seen], cells["to"][seen] = delivered[last], settled[last]
-        cells["up_to"][seen], cells["single"][seen] = up_to[last], single[last]
+        none = (cells["first_answered"][seen] == 0) & (begun < _LIFT)
+        cells["first_answered"][seen[none]] = begun[none]
+        cells["last"][seen], cells["last_answered"][seen] = delivered[last], settled[last]
+        cells["up_to"][seen], cells["individual_answers"][seen] = up_to[last], single[last]
 
-    def _live(self, batch: Columns) -> None:
-        mine = np.isin(batch.line, self._lines.values)
+    def _add_signs_of_life(self, batch: Columns) -> None:
+        mine = np.isin(batch.connection, self._connections.values)
         rows = np.flatnonzero(
             mine & members(set(IN) | {CLOSED, ABANDONED, OCTETS, UNSEEN})[batch.what]
         )
         if not len(rows):
             return
-        line = self._lines.of(pa.array(batch.line[rows]))
-        order = in_groups(line, len(self._lines))
-        rows, line = rows[order], line[order]
+        connection = self._connections.of(pa.array(batch.connection[rows]))
+        order = in_groups(connection, len(self._connections))
+        rows, connection = rows[order], connection[order]
         what, at = batch.what[rows], batch.at[rows]
-        gaps(self._gaps, line, at, members(IN)[what])
+        add_signs(self._received, connection, at, members(IN)[what])
         ended = np.flatnonzero((what == CLOSED) | (what == ABANDONED))[::-1]
         fresh = ended[
-            self._about["ended"][line[ended]] == NEVER
+            self._states["closed"][connection[ended]] == NEVER
         ]  # backwards, so that the first of several stays
-        self._about["ended"][line[fresh]] = at[fresh]
-        self._about["odd"][line[(what == OCTETS) | (what == UNSEEN)]] = True
+        self._states["closed"][connection[fresh]] = at[fresh]
+        self._states["ambiguous"][connection[(what == OCTETS) | (what == UNSEEN)]] = True
 
-    def _end_unheard(self, batch: Columns) -> None:
-        """Enters the ends of connections that said nothing in this stretch: nobody knows what they
-        speak."""
-        spoke = np.flatnonzero(np.bincount(batch.line[batch.spoken != SILENT]))
-        if len(spoke) and spoke[-1] >= len(self._spoke):
-            self._spoke = np.concatenate([self._spoke, np.zeros(int(spoke[-1]) + 1, np.bool_)])
-        self._spoke[spoke] = True
+    def _add_unknown_closes(self, batch: Columns) -> None:
+        """Add when connections were closed that sent nothing in this piece: their protocol is
+        unknown here."""
+        spoken = np.flatnonzero(np.bincount(batch.connection[batch.spoken != SILENT]))
+        if len(spoken) and spoken[-1] >= len(self._known):
+            self._known = np.concatenate([self._known, np.zeros(int(spoken[-1]) + 1, np.bool_)])
+        self._known[spoken] = True
         for row in np.flatnonzero((batch.what == CLOSED) | (batch.what == ABANDONED)).tolist():
-            line = int(batch.line[row])
-            if line >= len(self._spoke) or not self._spoke[line]:
-                self._unheard.setdefault(line, int(batch.at[row]))
+            connection = int(batch.connection[row])
+            if connection >= len(self._known) or not self._known[connection]:
+                self._closed_unknown.setdefault(connection, int(batch.at[row]))
 
-    def summaries(self) -> Iterator[tuple[int, Told]]:
-        """Each connection's line and what there is to tell of it; and those of which only the end
-        is known."""
-        yield from ((line, Told(ended=at)) for line, at in self._unheard.items())
-        channels: dict[int, dict[int, Tags]] = {}
+    def summaries(self) -> Iterator[tuple[int, ChannelSummary]]:
+        """Yield each connection's number and summary; also those whose close alone is known."""
+        for connection, at in self._closed_unknown.items():
+            yield connection, ChannelSummary(closed=at)
+        channels: dict[int, dict[int, ChannelTags]] = {}
         for code in range(len(self._channels)):
             place, channel = self._channels.parts(code)
             channels.setdefault(place, {})[channel] = self._tags(code)
-        for place, line in enumerate(self._lines.values):
-            gap = Gap(
-                *(int(self._gaps[key][place]) for key in ("first", "last", "longest", "until"))
+        for place, connection in enumerate(self._connections.values):
+            summary = ChannelSummary(
+                channels.get(place, {}),
+                int(self._states["heartbeat_s"][place]),
+                SilenceStats.of(self._received, place),
+                int(self._states["closed"][place]),
+                self._blocked.get(place, ""),
+                self._understands_blocked.get(place),
+                bool(self._states["ambiguous"][place]),
             )
-            yield (
-                line,
-                Told(
-                    channels.get(place, {}),
-                    int(self._about["beats"][place]),
-                    gap,
-                    int(self._about["ended"][place]),
-                    self._blocked.get(place, ""),
-                    self._announced.get(place),
-                    bool(self._about["odd"][place]),
-                ),
-            )
+            yield connection, summary
 
-    def _tags(self, code: int) -> Tags:
+    def _tags(self, code: int) -> ChannelTags:
         cells = {name: self._cells[name][code].item() for name in self._cells.names}
-        return Tags(
-            cells["opened"],
-            cells["first"],
-            cells["last"],
-            (cells["from_"], cells["to"]),
-            cells["single"],
-            cells["up_to"],
-            cells["fresh"],
-            cells["behind"],
-            cells["apart"],
-            cells["ahead"],
-            limit=cells["limit"],
-            unacknowledged=cells["deaf"],
-            odd=cells["odd"],
-        )
+        answered = cells.pop("first_answered"), cells.pop("last_answered")
+        return ChannelTags(answered=answered, **cells)

@@ -115,11 +115,11 @@ _RARE_IN = ("CONNECTED", "ERROR")
 
 @dataclass
 class Names:
-    """What the numbers of a stretch of batches mean."""
+    """What the numbers of a segment of batches mean."""
 
     scopes: Codes[tuple[str, str, str, int]]
     """Run, target, case, and which example of a property."""
-    lines: Pairs
+    connections: Pairs
     """Scope and connection."""
     queues: Codes[str]
     subscriptions: Codes[str]
@@ -130,9 +130,9 @@ class Names:
         """No names yet."""
         return cls(Codes(), Pairs(), Codes(), Codes(), Counter())
 
-    def line(self, number: int) -> tuple[tuple[str, str, str, int], int]:
-        """Scope and connection of a line."""
-        scope, conn = self.lines.parts(number)
+    def connection(self, number: int) -> tuple[tuple[str, str, str, int], int]:
+        """Scope and connection of a connection."""
+        scope, conn = self.connections.parts(number)
         return self.scopes.values[scope], conn
 
 
@@ -150,12 +150,12 @@ class Messages:
 
 @dataclass
 class Columns:
-    """One batch. ``what``, ``line``, ``at`` and ``size`` have a value for every row; the rest tells
-    its rows."""
+    """One batch. ``what``, ``connection``, ``at`` and ``size`` have a value for every row; the rest
+    tells its rows."""
 
     what: npt.NDArray[np.int8]
     scope: Ints
-    line: Ints
+    connection: Ints
     at: Ints
     size: Ints
     sent: Messages
@@ -199,20 +199,22 @@ class Columns:
 
 
 @dataclass
-class Lines:
+class RowOrigins:
     """What each row of a batch is, and where it belongs."""
 
     what: npt.NDArray[np.int8]
     scope: Ints
-    line: Ints
+    connection: Ints
     spoken: npt.NDArray[np.int8]
 
-    def of(self, rows: Ints) -> Lines:
+    def of(self, rows: Ints) -> RowOrigins:
         """Of some rows only."""
-        return Lines(self.what[rows], self.scope[rows], self.line[rows], self.spoken[rows])
+        return RowOrigins(
+            self.what[rows], self.scope[rows], self.connection[rows], self.spoken[rows]
+        )
 
 
-def lines(batch: pa.RecordBatch, names: Names) -> Lines:
+def row_origins(batch: pa.RecordBatch, names: Names) -> RowOrigins:
     """The first look at a batch, for which headers and bodies are not needed; events that belong to
     no connection are NOTHING. Batches have to come in order: the examples of a property are
     counted."""
@@ -220,14 +222,14 @@ def lines(batch: pa.RecordBatch, names: Names) -> Lines:
     scope = _scopes(batch, names, what)
     connected = batch.column("conn").is_valid().to_numpy(zero_copy_only=False)
     what[~connected & (what != EXAMPLE)] = NOTHING
-    line = names.lines.of(scope, batch.column("conn").fill_null(0).to_numpy())
-    return Lines(what, scope, line, _spoken(batch.column("protocol")))
+    connection = names.connections.of(scope, batch.column("conn").fill_null(0).to_numpy())
+    return RowOrigins(what, scope, connection, _spoken(batch.column("protocol")))
 
 
-def columns(batch: pa.RecordBatch, names: Names, known: Lines | None = None) -> Columns:
-    """The arrays of one batch, with numbers of ``names``. ``known`` is what :func:`lines` said of
-    its rows, if they are chosen ones."""
-    known = known or lines(batch, names)
+def columns(batch: pa.RecordBatch, names: Names, known: RowOrigins | None = None) -> Columns:
+    """The arrays of one batch, with numbers of ``names``. ``known`` is what :func:`row_origins`
+    said of its rows, if they are chosen ones."""
+    known = known or row_origins(batch, names)
     what, scope, spoken = known.what, known.scope, known.spoken
     headers = Headers(batch.column("headers"))
     mixed = bool(((spoken == OF_AMQP091) | (spoken == OF_CORE)).any())
@@ -244,7 +246,7 @@ def columns(batch: pa.RecordBatch, names: Names, known: Lines | None = None) -> 
     return Columns(
         what,
         scope,
-        known.line,
+        known.connection,
         at,
         size,
         sent,

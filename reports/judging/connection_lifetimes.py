@@ -1,8 +1,8 @@
-"""The life of a connection: signs of life in both directions, the longest silences, and how it
-ended.
+"""The lifetime of a connection: signs of life in both directions, the longest silences, and how it
+was closed.
 
-The summary of a part is first and last instants, greatest gaps, and the few frames that say what
-was agreed. Between two neighbouring parts lies one more gap.
+The summary of a piece is first and last instants, greatest gaps, and the few frames that agreed on
+heartbeats. One more gap is between two neighbouring pieces.
 """
 
 from __future__ import annotations
@@ -31,86 +31,104 @@ from brokerproof.reports.judging.columns import (
     Columns,
 )
 from brokerproof.reports.judging.dense_ids import Cells, Codes, Ints, in_groups, starts
+from brokerproof.reports.judging.summary import Summary
 
 NEVER = -(2**62)
 
 
+Unseen = Mapping[str, tuple[int, int]]
+"""What the recording does not hold, by reason: since when, and how many bytes at least."""
+
+
 @dataclass(frozen=True)
-class Gap:
-    """Signs of one kind: the first, the last, and the longest time between two neighbours, which
-    ended at ``until``."""
+class SilenceStats:
+    """Signs of life in one direction: the first, the last, and the longest time between two
+    neighbours, which ended at ``until``."""
 
     first: int = NEVER
     last: int = NEVER
     longest: int = 0
     until: int = NEVER
 
-    def then(self, later: Gap) -> Gap:
-        """These and later ones."""
+    @classmethod
+    def of(cls, cells: Cells, place: int) -> SilenceStats:
+        """Return the stats that :func:`add_signs` keeps in ``cells``."""
+        return cls(
+            int(cells["first"][place]),
+            int(cells["last"][place]),
+            int(cells["longest"][place]),
+            int(cells["until"][place]),
+        )
+
+    def merge(self, later: SilenceStats) -> SilenceStats:
+        """Return these and later signs."""
         if later.first == NEVER:
             return self
         if self.first == NEVER:
             return later
-        between = Gap(self.first, later.last, later.first - self.last, later.first)
-        longest = max((self, between, later), key=lambda each: each.longest)
+        between = SilenceStats(self.first, later.last, later.first - self.last, later.first)
+        longest = max((self, between, later), key=lambda stats: stats.longest)
         return replace(between, longest=longest.longest, until=longest.until)
 
 
 @dataclass(frozen=True)
-class Life:
-    """One part of a connection's life, in the trace's clock (ns; NEVER: not seen).
-
-    ``served`` are the broker's answers to producers (receipts): how long one was silent before
-    each, which is how a blocked producer shows. ``ended_by`` is ``broker``, ``harness`` or empty.
-    """
+class ConnectionSummary(Summary["ConnectionSummary"]):
+    """One connection, in the trace's clock (ns; NEVER: not seen)."""
 
     opened: int = NEVER
-    heard: Gap = field(default_factory=Gap)
-    spoken: Gap = field(default_factory=Gap)
+    received: SilenceStats = field(default_factory=SilenceStats)
+    sent: SilenceStats = field(default_factory=SilenceStats)
     work: tuple[int, bool, int] = (NEVER, False, NEVER)
-    """The first sign that is no heart-beat, whether it was a receipt, and the last one."""
+    """The first sign that is no heartbeat, whether it was a receipt, and the last one."""
     stalled: tuple[int, int] = (0, NEVER)
-    """The longest wait that a receipt ended, and when."""
-    ended: int = NEVER
-    ended_by: str = ""
-    asked: Mapping[str, str] = field(default_factory=dict)
-    """The headers of CONNECT."""
-    agreed: Mapping[str, str] = field(default_factory=dict)
-    """The headers of CONNECTED."""
+    """The longest silence that a receipt ended, and when. A blocked producer shows as one."""
+    closed: int = NEVER
+    closed_by: str = ""
+    """``broker``, ``harness`` or empty."""
+    connect_headers: Mapping[str, str] = field(default_factory=dict)
+    connected_headers: Mapping[str, str] = field(default_factory=dict)
     error: str | None = None
-    goodbye: bool = False
+    disconnected: bool = False
+    """True if DISCONNECT was sent."""
     opaque: bool = False
-    unseen: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """What the recording does not hold, by reason: since when, and how many octets at least."""
+    """True if something could not be read."""
+    unseen: Unseen = field(default_factory=dict)
 
-    def then(self, later: Life) -> Life:
-        """This part and the one behind it."""
+    always_kept = True
+
+    def merge(self, later: ConnectionSummary) -> ConnectionSummary:
+        """Return these pieces and the next one."""
         stalled = max(self.stalled, later.stalled)
         if self.work[2] != NEVER and later.work[1]:
             stalled = max(stalled, (later.work[0] - self.work[2], later.work[0]))
         first = self.work[:2] if self.work[0] != NEVER else later.work[:2]
-        return Life(
+        return ConnectionSummary(
             self.opened if self.opened != NEVER else later.opened,
-            self.heard.then(later.heard),
-            self.spoken.then(later.spoken),
+            self.received.merge(later.received),
+            self.sent.merge(later.sent),
             (*first, later.work[2] if later.work[2] != NEVER else self.work[2]),
             stalled,
-            self.ended if self.ended != NEVER else later.ended,
-            self.ended_by or later.ended_by,
-            self.asked or later.asked,
-            self.agreed or later.agreed,
+            self.closed if self.closed != NEVER else later.closed,
+            self.closed_by or later.closed_by,
+            self.connect_headers or later.connect_headers,
+            self.connected_headers or later.connected_headers,
             self.error if self.error is not None else later.error,
-            self.goodbye or later.goodbye,
+            self.disconnected or later.disconnected,
             self.opaque or later.opaque,
-            unseen_of(self.unseen, later.unseen),
+            merge_unseen(self.unseen, later.unseen),
         )
 
+    @property
+    def needs_recheck(self) -> bool:
+        """True if something is not in the recording, which makes anomalies uncertain."""
+        return bool(self.unseen)
 
-_SIGNS = {"heard": IN, "spoken": OUT}
+
+_SIGNS = {"received": IN, "sent": OUT}
 
 
 def members(kinds: Iterable[int]) -> npt.NDArray[np.bool_]:
-    """A table that says of each meaning of an event whether it is one of these."""
+    """Return a table that is true at each of these kinds of event."""
     table = np.zeros(128, np.bool_)
     table[list(kinds)] = True
     return table
@@ -120,41 +138,41 @@ _IS = {name: members(kinds) for name, kinds in _SIGNS.items()}
 _WORK = members(set(IN | OUT) - {BEAT_IN, BEAT_OUT})
 
 
-def gaps(cells: Cells, line: Ints, at: Ints, sign: npt.NDArray[np.bool_]) -> None:
-    """Enters signs into cells with the fields of :class:`Gap`; rows are in groups of lines, and in
-    order there."""
-    lines, ats = line[sign], at[sign]
-    if not len(lines):
+def add_signs(cells: Cells, connection: Ints, at: Ints, sign: npt.NDArray[np.bool_]) -> None:
+    """Add signs of life to cells with the fields of :class:`SilenceStats`. Rows are grouped by
+    connection, and in order there."""
+    connections, ats = connection[sign], at[sign]
+    if not len(connections):
         return
-    first = starts(lines)
+    first = starts(connections)
     before = np.empty_like(ats)
     before[1:] = ats[:-1]
-    before[first] = cells["last"][lines[first]]
+    before[first] = cells["last"][connections[first]]
     waits = np.where(before == NEVER, 0, ats - before)
     begin = np.flatnonzero(first)
-    seen = lines[begin]
+    seen = connections[begin]
     longest = np.maximum.reduceat(waits, begin)
-    is_longest = waits == np.repeat(longest, np.diff([*begin.tolist(), len(lines)]))
-    where = np.flatnonzero(is_longest & (waits > cells["longest"][lines]))[::-1]
-    cells["until"][lines[where]] = ats[where]
+    is_longest = waits == np.repeat(longest, np.diff([*begin.tolist(), len(connections)]))
+    where = np.flatnonzero(is_longest & (waits > cells["longest"][connections]))[::-1]
+    cells["until"][connections[where]] = ats[where]
     cells["longest"][seen] = np.maximum(cells["longest"][seen], longest)
     unseen = cells["first"][seen] == NEVER
     cells["first"][seen[unseen]] = ats[begin[unseen]]
-    last = np.concatenate([begin[1:], [len(lines)]]) - 1
+    last = np.concatenate([begin[1:], [len(connections)]]) - 1
     cells["last"][seen] = ats[last]
 
 
-class Lives:
-    """All connections of a stretch, by line."""
+class ConnectionSummaries:
+    """The connections of one piece, by number."""
 
     def __init__(self) -> None:
-        self._lines: Codes[int] = Codes()
-        gap = {"first": NEVER, "last": NEVER, "longest": 0, "until": NEVER}
-        self._gaps = {name: Cells(**gap) for name in _SIGNS}
+        self._connections: Codes[int] = Codes()
+        stats = {"first": NEVER, "last": NEVER, "longest": 0, "until": NEVER}
+        self._silences = {name: Cells(**stats) for name in _SIGNS}
         self._cells = Cells(
             opened=NEVER,
-            ended=NEVER,
-            by=np.int8(0),
+            closed=NEVER,
+            closed_by=np.int8(0),
             opaque=False,
             work_first=NEVER,
             work_receipt=False,
@@ -162,54 +180,55 @@ class Lives:
             stalled=0,
             stalled_at=NEVER,
         )
-        self._said: dict[int, dict[str, Mapping[str, str]]] = {}
-        self._unseen: dict[int, Mapping[str, tuple[int, int]]] = {}
+        self._frames: dict[int, dict[str, Mapping[str, str]]] = {}
+        self._unseen: dict[int, Unseen] = {}
 
-    def note(self, batch: Columns) -> None:
-        """Enters a batch."""
+    def update(self, batch: Columns) -> None:
+        """Add a batch."""
         own = np.flatnonzero(batch.what != NOTHING)
         if not len(own):
             return
-        line = self._lines.of(pa.array(batch.line[own]))
-        for cells in (self._cells, *self._gaps.values()):
-            cells.grow(len(self._lines))
-        order = in_groups(line, len(self._lines))
-        rows, line = own[order], line[order]
+        connection = self._connections.of(pa.array(batch.connection[own]))
+        for cells in (self._cells, *self._silences.values()):
+            cells.grow(len(self._connections))
+        order = in_groups(connection, len(self._connections))
+        rows, connection = own[order], connection[order]
         what, at = batch.what[rows], batch.at[rows]
         for name in _SIGNS:
-            gaps(self._gaps[name], line, at, _IS[name][what])
-        self._work(line, at, what)
+            add_signs(self._silences[name], connection, at, _IS[name][what])
+        self._work(connection, at, what)
         cells = self._cells
         opened, octets = (what == OPENED) | (what == FOREIGN), (what == OCTETS) | (what == UNSEEN)
-        cells["opened"][line[opened]] = at[opened]
-        cells["opaque"][line[octets]] = True
+        cells["opened"][connection[opened]] = at[opened]
+        cells["opaque"][connection[octets]] = True
         ended = np.flatnonzero((what == CLOSED) | (what == ABANDONED))[::-1]
         fresh = ended[
-            cells["ended"][line[ended]] == NEVER
+            cells["closed"][connection[ended]] == NEVER
         ]  # backwards, so that the first of several stays
-        cells["ended"][line[fresh]] = at[fresh]
-        cells["by"][line[fresh]] = np.where(what[fresh] == CLOSED, 1, 2)
+        cells["closed"][connection[fresh]] = at[fresh]
+        cells["closed_by"][connection[fresh]] = np.where(what[fresh] == CLOSED, 1, 2)
         for row, command, headers in batch.rare:
             if batch.what[row] in (UNSEEN, ENDS):
-                of = self._lines.one(int(batch.line[row]))
-                found = {command: (int(batch.at[row]), int(batch.size[row]))}
-                self._unseen[of] = unseen_of(self._unseen.get(of, {}), found)
+                of = self._connections.one(int(batch.connection[row]))
+                unseen = {command: (int(batch.at[row]), int(batch.size[row]))}
+                self._unseen[of] = merge_unseen(self._unseen.get(of, {}), unseen)
             elif command in ("CONNECT", "STOMP", "CONNECTED", "ERROR", "DISCONNECT"):
-                said = self._said.setdefault(self._lines.one(int(batch.line[row])), {})
-                said.setdefault("CONNECT" if command == "STOMP" else command, headers)
+                of = self._connections.one(int(batch.connection[row]))
+                frames = self._frames.setdefault(of, {})
+                frames.setdefault("CONNECT" if command == "STOMP" else command, headers)
 
-    def _work(self, line: Ints, at: Ints, what: npt.NDArray[np.int8]) -> None:
+    def _work(self, connection: Ints, at: Ints, what: npt.NDArray[np.int8]) -> None:
         own = _WORK[what]
-        lines, ats, kinds = line[own], at[own], what[own]
-        if not len(lines):
+        connections, ats, kinds = connection[own], at[own], what[own]
+        if not len(connections):
             return
-        cells, first = self._cells, starts(lines)
+        cells, first = self._cells, starts(connections)
         before = np.empty_like(ats)
         before[1:] = ats[:-1]
-        before[first] = cells["work_last"][lines[first]]
+        before[first] = cells["work_last"][connections[first]]
         receipts = np.flatnonzero((kinds == RECEIPT) & (before != NEVER))
         if len(receipts):
-            waits, of = ats[receipts] - before[receipts], lines[receipts]
+            waits, of = ats[receipts] - before[receipts], connections[receipts]
             begin = np.flatnonzero(starts(of))
             longest = np.maximum.reduceat(waits, begin)
             is_longest = waits == np.repeat(longest, np.diff([*begin.tolist(), len(of)]))
@@ -217,61 +236,47 @@ class Lives:
             cells["stalled_at"][of[where]] = ats[receipts][where]
             cells["stalled"][of[begin]] = np.maximum(cells["stalled"][of[begin]], longest)
         begin = np.flatnonzero(first)
-        seen = lines[begin]
+        seen = connections[begin]
         unseen = cells["work_first"][seen] == NEVER
         cells["work_first"][seen[unseen]] = ats[begin[unseen]]
         cells["work_receipt"][seen[unseen]] = kinds[begin[unseen]] == RECEIPT
-        cells["work_last"][seen] = ats[np.concatenate([begin[1:], [len(lines)]]) - 1]
+        cells["work_last"][seen] = ats[np.concatenate([begin[1:], [len(connections)]]) - 1]
 
-    def summaries(self) -> Iterator[tuple[int, Life]]:
-        """Each connection's line and the part of its life."""
-        for place, line in enumerate(self._lines.values):
-            yield line, self._life(place)
+    def summaries(self) -> Iterator[tuple[int, ConnectionSummary]]:
+        """Yield each connection's number and summary."""
+        for place, connection in enumerate(self._connections.values):
+            yield connection, self._summary(place)
 
-    def _life(self, place: int) -> Life:
-        cells, said = self._cells, self._said.get(place, {})
-        of = {
-            name: Gap(*(int(each[key][place]) for key in ("first", "last", "longest", "until")))
-            for name, each in self._gaps.items()
-        }
-        error = said.get("ERROR")
-        return Life(
+    def _summary(self, place: int) -> ConnectionSummary:
+        cells, frames = self._cells, self._frames.get(place, {})
+        error = frames.get("ERROR")
+        return ConnectionSummary(
             int(cells["opened"][place]),
-            of["heard"],
-            of["spoken"],
+            SilenceStats.of(self._silences["received"], place),
+            SilenceStats.of(self._silences["sent"], place),
             (
                 int(cells["work_first"][place]),
                 bool(cells["work_receipt"][place]),
                 int(cells["work_last"][place]),
             ),
             (int(cells["stalled"][place]), int(cells["stalled_at"][place])),
-            int(cells["ended"][place]),
-            ("", "broker", "harness")[int(cells["by"][place])],
-            said.get("CONNECT", {}),
-            said.get("CONNECTED", {}),
+            int(cells["closed"][place]),
+            ("", "broker", "harness")[int(cells["closed_by"][place])],
+            frames.get("CONNECT", {}),
+            frames.get("CONNECTED", {}),
             None if error is None else error.get("message", ""),
-            "DISCONNECT" in said,
+            "DISCONNECT" in frames,
             bool(cells["opaque"][place]),
             self._unseen.get(place, {}),
         )
 
 
-def unseen_of(
-    some: Mapping[str, tuple[int, int]], others: Mapping[str, tuple[int, int]]
-) -> Mapping[str, tuple[int, int]]:
-    """Both together: by reason the earlier instant, and the sum of the octets."""
-    if not (some and others):
-        return some or others
-    both = dict(some)
-    for why, (since, octets) in others.items():
-        before = both.get(why, (since, 0))
-        both[why] = min(since, before[0]), octets + before[1]
+def merge_unseen(earlier: Unseen, later: Unseen) -> Unseen:
+    """Return both together: by reason the earlier instant, and the sum of the bytes."""
+    if not (earlier and later):
+        return earlier or later
+    both = dict(earlier)
+    for reason, (since, size) in later.items():
+        first, known = both.get(reason, (since, 0))
+        both[reason] = min(since, first), size + known
     return both
-
-
-def merged(parts: Iterable[Life]) -> Life:
-    """One life of its parts in their order."""
-    whole = Life()
-    for part in parts:
-        whole = whole.then(part)
-    return whole

@@ -1,9 +1,9 @@
-"""Which events of a piece are read again.
+"""The event filter: which events of a piece a recheck reads.
 
-Of a connection that has to do with something suspicious these matter: the few frames that say what
-was agreed, who came and who went; the messages that are looked for; and what decides their fate,
-wherever it stands. What answers something of an earlier batch cannot be told from what does not
-matter, and is read too: that is never more than was under way there. Where an answer settles all
+Of a connection that has to do with something suspicious these matter: the few frames that agreed on
+something, subscribed or closed; the messages that the plan names; and what settles those, wherever
+it is. A frame that answers an earlier batch cannot be told from one that does not matter, and is
+read too: there are never more of them than were in flight there. Where an answer settles all
 before, the first one that reaches far enough is enough.
 """
 
@@ -26,11 +26,12 @@ from brokerproof.reports.judging.columns import (
     Messages,
     Names,
     columns,
-    lines,
+    row_origins,
 )
 from brokerproof.reports.judging.dense_ids import Bools, Ints, Pairs, in_common
 from brokerproof.reports.judging.protocol_columns import OF_AMQP091, OF_CORE
-from brokerproof.reports.judging.recheck_plan import SCOPE, Line, Wanted
+from brokerproof.reports.judging.recheck_plan import ConnectionKey, RecheckPlan
+from brokerproof.reports.judging.summary import SCOPE
 
 EVENTS = pa.schema(
     [
@@ -44,7 +45,7 @@ EVENTS = pa.schema(
         ("size", pa.int64()),
     ]
 )
-"""The events that are read again."""
+"""The events that a recheck reads."""
 
 _ALWAYS = np.zeros(128, np.bool_)
 _ALWAYS[
@@ -62,106 +63,113 @@ _FULL = _ALWAYS.copy()
 _FULL[[cols.SEND, cols.MESSAGE, cols.ANSWER, cols.RECEIPT]] = True
 
 
-class Choice:
-    """Picks the events of one piece. ``only``: of these connections everything, and of others
-    nothing."""
+class EventFilter:
+    """Picks the events of one piece. With ``only``, everything of these connections, and nothing of
+    others."""
 
-    def __init__(self, again: Wanted, place: int, only: Iterable[Line] | None = None) -> None:
-        self._again, self._place = again, place
+    def __init__(
+        self, plan: RecheckPlan, place: int, only: Iterable[ConnectionKey] | None = None
+    ) -> None:
+        self._plan = plan
+        self._place = place
         self._only = None if only is None else frozenset(only)
         self._names = Names.none()
         self._rows = 0
-        self._lines: list[tuple[bool, bool]] = []
-        """Of each line whether it is read, and whether every message of it is."""
+        self._connections: list[tuple[bool, bool]] = []
+        """By connection: True if it is read, and True if every message of it is."""
         self._cumulative: list[frozenset[str]] = []
         self._groups = Pairs()
         self._queues = Pairs()
         self._numbered: list[tuple[int, bool]] = []
-        """Of each group its place among those looked for by number (-1: none), and whether it is
-        wanted wholly."""
+        """By group: its place among those with numbered messages (-1: none), and True if all of its
+        messages matter."""
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
-        """The chosen events of a batch, or None. Batches have to come in order."""
+        """Return the chosen events of a batch, or None. Batches have to arrive in order."""
         begin, self._rows = self._rows, self._rows + batch.num_rows
         if not batch.num_rows:
             return None
-        known = lines(batch, self._names)
-        self._know()
-        about = np.array(self._lines, np.bool_).reshape(-1, 2)
-        rows = np.flatnonzero(about[known.line, 0] & _FULL[known.what])
+        origins = row_origins(batch, self._names)
+        self._look_up_connections()
+        read = np.array(self._connections, np.bool_).reshape(-1, 2)
+        rows = np.flatnonzero(read[origins.connection, 0] & _FULL[origins.what])
         if not len(rows):
             return None
-        some = batch.take(pa.array(rows))
-        found = columns(some, self._names, known.of(rows))
-        kept = np.flatnonzero(
-            self._kept(found, Headers(some.column("headers")), about[found.line, 1])
-        )
-        return self._table(some, found, kept, rows + begin) if len(kept) else None
+        part = batch.take(pa.array(rows))
+        events = columns(part, self._names, origins.of(rows))
+        full = read[events.connection, 1]
+        kept = np.flatnonzero(self._kept(events, Headers(part.column("headers")), full))
+        return self._table(part, events, kept, rows + begin) if len(kept) else None
 
-    def _know(self) -> None:
-        """What is wanted of lines that were not seen before."""
-        again = self._again
-        for number in range(len(self._lines), len(self._names.lines)):
-            scope, conn = self._names.line(number)
-            line = (*scope, conn)
+    def _look_up_connections(self) -> None:
+        """Look new connections up in the plan."""
+        plan = self._plan
+        for number in range(len(self._connections), len(self._names.connections)):
+            scope, conn = self._names.connection(number)
+            connection = (*scope, conn)
             if self._only is not None:
-                self._lines.append((line in self._only, line in self._only))
+                read = full = connection in self._only
             else:
-                all_ = again.everything
-                self._lines.append((all_ or line in again.lines, all_ or line in again.full))
-            self._cumulative.append(again.cumulative.get(line, frozenset()))
+                read = plan.everything or connection in plan.connections
+                full = plan.everything or connection in plan.full
+            self._connections.append((read, full))
+            self._cumulative.append(plan.cumulative.get(connection, frozenset()))
 
-    def _kept(self, found: Columns, headers: Headers, full: Bools) -> Bools:
-        kept = _ALWAYS[found.what] | full
-        sent, got = self._wanted(found, found.sent), self._wanted(found, found.got)
-        if not self._again.everything:
-            # On a line that is read fully: of what it sent only what is looked for, and what only a
-            # body tells apart.
-            kept[found.sent.rows] = sent | ~found.sent.stamped
-        kept[found.got.rows] |= got
+    def _kept(self, events: Columns, headers: Headers, full: Bools) -> Bools:
+        kept = _ALWAYS[events.what] | full
+        sent, got = self._named(events, events.sent), self._named(events, events.got)
+        if not self._plan.everything:
+            # On a connection that is read fully: of the messages it sent only those that the plan
+            # names, and those that only a body tells apart.
+            kept[events.sent.rows] = sent | ~events.sent.stamped
+        kept[events.got.rows] |= got
         if not full.all():
-            _keep_answers(kept, found, got, self._cumulative_of(found))
-            _keep_receipts(kept, found, headers)
-        if (found.spoken == OF_AMQP091).any() or (found.spoken == OF_CORE).any():
-            _keep_others(kept, found)
+            _keep_answers(kept, events, got, self._cumulative_of(events))
+            _keep_receipts(kept, events, headers)
+        if (events.spoken == OF_AMQP091).any() or (events.spoken == OF_CORE).any():
+            _keep_others(kept, events)
         return kept
 
-    def _wanted(self, found: Columns, messages: Messages) -> Bools:
-        """Which messages are looked for."""
-        names, again = self._names, self._again
+    def _named(self, events: Columns, messages: Messages) -> Bools:
+        """Return for each message if the plan names it."""
+        names, plan = self._names, self._plan
         groups = self._groups.of(
-            self._queues.of(found.scope[messages.rows], messages.queue), messages.producer + 1
+            self._queues.of(events.scope[messages.rows], messages.queue), messages.producer + 1
         )
         for number in range(len(self._numbered), len(self._groups)):
-            of_queue, producer = self._groups.parts(number)
-            scope, queue = self._queues.parts(of_queue)
+            pair, producer = self._groups.parts(number)
+            scope, queue = self._queues.parts(pair)
             group = (*names.scopes.values[scope], names.queues.values[queue], producer - 1)
-            self._numbered.append((again.numbered.get(group, -1), group in again.whole))
+            self._numbered.append((plan.numbered.get(group, -1), group in plan.whole))
         if not len(groups):
             return np.empty(0, np.bool_)
-        table = np.array(self._numbered, np.int64)[groups]
-        chosen: Bools = again.ranges.hold(table[:, 0], messages.number) | (table[:, 1] == 1)
-        return chosen
+        places = np.array(self._numbered, np.int64)[groups]
+        named: Bools = plan.ranges.contains(places[:, 0], messages.number) | (places[:, 1] == 1)
+        return named
 
-    def _cumulative_of(self, found: Columns) -> Bools:
-        """Which of what was got is on a subscription that settles all before at once."""
+    def _cumulative_of(self, events: Columns) -> Bools:
+        """Return for each delivery if its subscription settles all before at once."""
+        cumulative = np.zeros(len(events.got.rows), np.bool_)
         if not any(self._cumulative):
-            return np.zeros(len(found.got.rows), np.bool_)
+            return cumulative
         names = np.array(self._names.subscriptions.values, object)
-        told = np.zeros(len(found.got.rows), np.bool_)
-        line = found.line[found.got.rows]
-        for number in np.flatnonzero([bool(each) for each in self._cumulative]).tolist():
-            mine, these = np.flatnonzero(line == number), self._cumulative[number]
+        connection = events.connection[events.got.rows]
+        for number, subscriptions in enumerate(self._cumulative):
+            if not subscriptions:
+                continue
+            own = np.flatnonzero(connection == number)
             # A client of 1.0 may give no name, and the broker made one up.
-            told[mine] = "" in these or [name in these for name in names[found.subscription[mine]]]
-        return told
+            cumulative[own] = "" in subscriptions or [
+                name in subscriptions for name in names[events.subscription[own]]
+            ]
+        return cumulative
 
     def _table(
-        self, batch: pa.RecordBatch, found: Columns, rows: Ints, numbers: Ints
+        self, batch: pa.RecordBatch, events: Columns, rows: Ints, numbers: Ints
     ) -> pa.RecordBatch:
         part = batch.take(pa.array(rows))
         producer, number = np.zeros(len(batch), np.int64), np.full(len(batch), -1, np.int64)
-        for messages in (found.sent, found.got):
+        for messages in (events.sent, events.got):
             producer[messages.rows], number[messages.rows] = messages.producer, messages.number
         carries = pc.is_in(part.column("command").cast(pa.string()), pa.array(sorted(WITH_BODY)))
         with_body = pc.fill_null(carries, False).to_numpy(zero_copy_only=False) & (number[rows] < 0)
@@ -169,8 +177,8 @@ class Choice:
         for place in np.flatnonzero(with_body).tolist():
             key = key_of(bodies[place].as_py() or b"", sizes[place].as_py() or 0)
             producer[rows[place]], number[rows[place]] = key
-        scopes = [self._names.scopes.values[each] for each in found.scope[rows].tolist()]
-        told = {
+        scopes = [self._names.scopes.values[scope] for scope in events.scope[rows].tolist()]
+        chosen = {
             **{name: pa.array([scope[at] for scope in scopes]) for at, name in enumerate(SCOPE)},
             "conn": part.column("conn"),
             "place": pa.array(np.full(len(rows), self._place)),
@@ -186,51 +194,51 @@ class Choice:
             "size": part.column("size"),
         }
         return pa.RecordBatch.from_arrays(
-            [told[each.name].cast(each.type) for each in EVENTS], schema=EVENTS
+            [chosen[field.name].cast(field.type) for field in EVENTS], schema=EVENTS
         )
 
 
-def _keep_answers(kept: Bools, found: Columns, wanted: Bools, cumulative: Bools) -> None:
-    """Keeps what settles the messages that are wanted, or may settle one of an earlier batch; and
-    of what is settled together with others what a later batch may answer."""
-    got, line = found.got.rows, found.line
-    match = _matched(line, got, found.tokens, found.answers, found.answer_tokens)
+def _keep_answers(kept: Bools, events: Columns, named: Bools, cumulative: Bools) -> None:
+    """Keep the answers to named messages, and those that may answer an earlier batch. Where an
+    answer settles all before, keep the deliveries that a later batch may answer too."""
+    got, connection = events.got.rows, events.connection
+    match = _matched(connection, got, events.tokens, events.answers, events.answer_tokens)
     known = match >= 0
-    kept[found.answers[~known]] = True
-    kept[found.answers[known]] |= wanted[match[known]]
+    kept[events.answers[~known]] = True
+    kept[events.answers[known]] |= named[match[known]]
     if not cumulative.any():
         return
     subs = Pairs()
-    sub = subs.of(line[got], found.subscription)
+    sub = subs.of(connection[got], events.subscription)
     for number in np.unique(sub[cumulative]).tolist():
-        mine = np.flatnonzero(known & (np.append(sub, -1)[match] == number))
-        reach = np.maximum.accumulate(match[mine])
+        answering = np.flatnonzero(known & (np.append(sub, -1)[match] == number))
+        reach = np.maximum.accumulate(match[answering])
         own = np.flatnonzero(sub == number)
-        # One for what came in earlier batches, and one for each that is wanted here.
-        from_ = np.concatenate([[0], own[wanted[own]]])
-        first = np.searchsorted(reach, from_)
-        chosen = mine[np.unique(first[first < len(mine)])]
-        kept[found.answers[chosen]] = True
+        # One for the deliveries of earlier batches, and one for each named delivery here.
+        begin = np.concatenate([[0], own[named[own]]])
+        first = np.searchsorted(reach, begin)
+        chosen = answering[np.unique(first[first < len(answering)])]
+        kept[events.answers[chosen]] = True
         kept[got[match[chosen]]] = True
         kept[got[own[own > (reach[-1] if len(reach) else -1)]]] = True
 
 
-def _keep_others(kept: Bools, found: Columns) -> None:
-    """Keeps of AMQP 0-9-1 what is counted, by whichever number it is answered, and what settles all
-    before; of CORE, whose answers say nothing of what they answer, everything."""
-    old = found.spoken == OF_AMQP091
-    kept |= old & ((found.what == cols.SEND) | (found.what == cols.RECEIPT))
-    kept |= (found.spoken == OF_CORE) & _FULL[found.what]
-    if found.tagged is not None:
-        kept[found.tagged.rows[found.tagged.multiple]] = True
+def _keep_others(kept: Bools, events: Columns) -> None:
+    """Keep of AMQP 0-9-1 the messages that are counted, and the answers that settle all before.
+    Keep everything of CORE: its answers do not name what they answer."""
+    old = events.spoken == OF_AMQP091
+    kept |= old & ((events.what == cols.SEND) | (events.what == cols.RECEIPT))
+    kept |= (events.spoken == OF_CORE) & _FULL[events.what]
+    if events.tagged is not None:
+        kept[events.tagged.rows[events.tagged.multiple]] = True
 
 
 def _matched(
-    line: Ints, rows: Ints, tokens: pa.Array, answers: Ints, answer_tokens: pa.Array
+    connection: Ints, rows: Ints, tokens: pa.Array, answers: Ints, answer_tokens: pa.Array
 ) -> Ints:
-    """For each answer the place of the delivery before it that it names; -1: none of this batch, or
-    nobody knows which."""
-    delivery, answer = _by_line(line, (rows, answers), (tokens, answer_tokens))
+    """Return for each answer the place of the delivery before it that it names; -1: none of this
+    batch, or ambiguous."""
+    delivery, answer = _by_connection(connection, (rows, answers), (tokens, answer_tokens))
     size = max(delivery.max(initial=-1), answer.max(initial=-1)) + 1
     place = np.full(size, -1, np.int64)
     place[delivery] = np.where(np.bincount(delivery)[delivery] == 1, np.arange(len(rows)), -1)
@@ -239,24 +247,30 @@ def _matched(
     return match
 
 
-def _keep_receipts(kept: Bools, found: Columns, headers: Headers) -> None:
-    """Keeps receipts but those that come behind a frame of this batch which asks for them and does
-    not matter."""
-    rows = np.flatnonzero(found.what == cols.RECEIPT)
+def _keep_receipts(kept: Bools, events: Columns, headers: Headers) -> None:
+    """Keep receipts, except those behind a frame of this batch that asks for them and does not
+    matter."""
+    rows = np.flatnonzero(events.what == cols.RECEIPT)
     if not len(rows):
         return
-    asking = np.flatnonzero((found.what == cols.SEND) | (found.what == cols.ANSWER))
+    asking = np.flatnonzero((events.what == cols.SEND) | (events.what == cols.ANSWER))
     names = headers.of("receipt", asking), headers.of("receipt-id", rows)
-    asked, answered = _by_line(found.line, (asking, rows), names)
+    asked, answered = _by_connection(events.connection, (asking, rows), names)
     dropped = ~kept[asking]
-    first = np.full(max(asked.max(initial=-1), answered.max(initial=-1)) + 1, len(found))
+    first = np.full(max(asked.max(initial=-1), answered.max(initial=-1)) + 1, len(events))
     np.minimum.at(first, asked[dropped], asking[dropped])
     kept[rows] |= (rows < first[answered]) | np.isin(answered, asked[~dropped])
 
 
-def _by_line(line: Ints, rows: tuple[Ints, Ints], names: tuple[pa.Array, pa.Array]) -> list[Ints]:
-    """Common numbers of the names in two sets of rows, each line's its own."""
+def _by_connection(
+    connection: Ints, rows: tuple[Ints, Ints], names: tuple[pa.Array, pa.Array]
+) -> list[Ints]:
+    """Return common numbers of the names in two sets of rows; the same name on two connections has
+    two numbers."""
     named = in_common(*names)
     return in_common(
-        *(pa.array((line[some] << 32) | number) for some, number in zip(rows, named, strict=True))
+        *(
+            pa.array((connection[some] << 32) | number)
+            for some, number in zip(rows, named, strict=True)
+        )
     )

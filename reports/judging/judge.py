@@ -1,52 +1,71 @@
-"""One judgement on one recording: summaries, their merger, the second look, and what was looked
-at."""
+"""The judging engine: from a recording of any size to its anomalies.
+
+The path of an event::
+
+    source → segment_summary (map) → merge (reduce) → recheck_plan → recheck → conclusion
+
+1. A task for each piece of the source summarises its events by group: the messages of a producer on
+   a queue, the order on a subscription, a connection's windows, silences and channels
+   (:mod:`brokerproof.reports.judging.segment_summary`).
+2. The summaries of a group are merged in the order of the pieces
+   (:mod:`brokerproof.reports.judging.merge`). Most are clean, and nothing more is kept of them.
+3. The others name the messages and connections that have to be read again
+   (:mod:`brokerproof.reports.judging.recheck_plan`).
+4. Those events are read again and judged one by one, with the rules of the oracles
+   (:mod:`brokerproof.reports.judging.recheck`). Silences and closes need no second reading, their
+   summaries are exact. Connections of AMQP and CORE go to the oracles of their protocol
+   (:mod:`brokerproof.reports.judging.amqp`).
+5. What is not in the recording makes anomalies uncertain
+   (:mod:`brokerproof.reports.judging.capture_gaps`). Each gets the requirement it breaks, and
+   :mod:`brokerproof.reports.judging.conclusion` gives them verdicts.
+
+A soak takes steps 1 and 2 while the recording grows, and starts over from step 1 when it suspects
+something (:mod:`brokerproof.reports.soak.incremental`).
+"""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from brokerproof.harness.oracles import connection_lifetimes as lives
+from brokerproof.harness.oracles import connection_lifetimes
 from brokerproof.harness.oracles.connection_reader import READABLE, STOMP
 from brokerproof.harness.oracles.expectations import Expectations
-from brokerproof.harness.oracles.recording import Anomaly
-from brokerproof.reports.judging import amqp, local_recheck, recheck
-from brokerproof.reports.judging.capture_gaps import doubted
-from brokerproof.reports.judging.connection_lifetimes import NEVER, Life
-from brokerproof.reports.judging.merge import merged, summaries
-from brokerproof.reports.judging.recheck import FOUND
-from brokerproof.reports.judging.recheck_plan import SCOPE as SCOPE_NAMES
-from brokerproof.reports.judging.recheck_plan import Wanted, wanted
+from brokerproof.reports.judging import amqp, capture_gaps
+from brokerproof.reports.judging.connection_lifetimes import NEVER, ConnectionSummary
+from brokerproof.reports.judging.executors import OnSpark, Row
+from brokerproof.reports.judging.merge import merge
+from brokerproof.reports.judging.recheck import ANOMALIES, anomaly_row, recheck
+from brokerproof.reports.judging.recheck_plan import recheck_plan, scope_of
 from brokerproof.reports.judging.requirement_map import KINDS, statement
-from brokerproof.reports.judging.segment_summary import (
-    AMQP,
-    BOOK,
+from brokerproof.reports.judging.segment_summary import summarise
+from brokerproof.reports.judging.summary import (
     CHANNELS,
-    LIFE,
-    PART,
-    RISE,
+    CONNECTION,
+    DELIVERIES,
+    ORACLE_JUDGED,
+    ORDER,
     SCOPE,
+    SCOPE_PROTOCOLS,
+    WINDOWS,
 )
-from brokerproof.reports.read import arrow
-from brokerproof.reports.schema import spark_schema
 from brokerproof.reports.sources import Source
 
-LOOKED_AT = {
-    BOOK: "books, of a queue, a producer and 1,024 messages",
-    RISE: "orders of a producer's messages on the way to a subscription",
-    PART: "connections under a window",
-    LIFE: "connections",
+JUDGED_GROUPS = {
+    DELIVERIES: "blocks of 1,024 messages of a producer on a queue",
+    ORDER: "orders of a producer's messages on the way to a subscription",
+    WINDOWS: "connections under a window",
+    CONNECTION: "connections",
 }
-"""What a group of each kind of summary is, in the plural."""
+"""The groups that are counted for the reader, in the plural."""
 
-LIVES = pa.schema(
+CONNECTIONS = pa.schema(
     [
         ("run", pa.string()),
         ("target", pa.string()),
@@ -64,198 +83,161 @@ LIVES = pa.schema(
         ("stalled_until_ns", pa.int64()),
     ]
 )
-"""A row for each connection. Instants are of the trace's clock; null is what was not seen, and of
-``promised_ns`` that no beats were promised. A stall is the time that a producer heard nothing
-before a receipt."""
+"""A row for each connection, in the trace's clock. Null is what was not seen; a null
+``promised_ns`` means that no heartbeats were agreed. A stall is the time that a producer received
+nothing before a receipt."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What came out, as DataFrames that are computed when they are asked for.
+    """The anomalies of a recording, as DataFrames that are computed when they are asked for."""
 
-    ``found`` has :data:`brokerproof.reports.judging.recheck.FOUND` with ``requirement`` (empty: no
-    document of the profile says it); ``lives`` has :data:`LIVES`; ``looked_at`` has, by
-    :data:`LOOKED_AT`, how many groups there were of each summary, and how many were looked at again
-    (that much is known at once).
-    """
-
-    found: DataFrame
-    lives: DataFrame
-    looked_at: Mapping[str, tuple[int, int]]
+    anomalies: DataFrame
+    """:data:`brokerproof.reports.judging.recheck.ANOMALIES` with ``requirement``, which is empty
+    where no document of the profile has one."""
+    connections: DataFrame
+    """:data:`CONNECTIONS`."""
+    groups: Mapping[str, tuple[int, int]]
+    """By :data:`JUDGED_GROUPS`: how many groups there were, and how many were rechecked."""
     merged: DataFrame
+    """The merged summaries (:data:`brokerproof.reports.judging.merge.MERGED`)."""
 
     def release(self) -> None:
-        """Gives back what was kept."""
-        for frame in (self.found, self.merged):
+        """Free what was persisted."""
+        for frame in (self.anomalies, self.merged):
             frame.unpersist()
 
 
-def judge(spark: SparkSession, source: Source, ground: Expectations) -> Judgement:
-    """Judges a recording. Nothing but the merged summaries is kept, on disk where memory is
-    short."""
-    groups = merged(summaries(spark, source, ground))
-    if not source.whole:  # nobody knows what was sent besides
-        groups = groups.withColumn("fine", F.col("fine") & (F.col("what") != SCOPE))
-    groups = groups.persist(StorageLevel.MEMORY_AND_DISK)
-    counted = {
-        row.what: (row.groups, row.again)
-        for row in groups.groupBy("what")
-        .agg(F.count("*").alias("groups"), F.sum((~F.col("fine")).cast("long")).alias("again"))
-        .collect()
-    }
-    seen = source.whole and not counted.get(LIFE, (0, 0))[1]
-    found = _of_lives(groups, ground, source.whole)
-    again = (
-        look_again(spark, source, ground, groups)
-        if any(counted.get(each, (0, 0))[1] for each in LOOKED_AT)
-        else None
+def find_anomalies(spark: SparkSession, source: Source, ground: Expectations) -> Judgement:
+    """Judge a recording. Only the merged summaries and the anomalies are kept, on disk where memory
+    is short."""
+    merged = merge(summarise(spark, source, ground))
+    if not source.whole:  # other connections may have sent messages too
+        incomplete = F.col("kind") == SCOPE_PROTOCOLS
+        merged = merged.withColumn("needs_recheck", F.col("needs_recheck") | incomplete)
+    merged = merged.persist(StorageLevel.MEMORY_AND_DISK)
+    groups = _counted(merged)
+    suspicious = {kind for kind, (_, rechecked) in groups.items() if rechecked}
+
+    anomalies = OnSpark().run(
+        _LifetimeAnomalies(ground, source.whole), _connection_rows(merged), ANOMALIES
     )
-    if again is not None:
-        found = found.unionByName(again if seen else doubted(again, groups, whole=source.whole))
-    kept = _stated(found, groups if AMQP in counted else None, ground)
-    if any(counted.get(each, (0, 0))[1] for each in (AMQP, CHANNELS)):
-        kept = kept.unionByName(amqp.judge(spark, source, groups))
-    kept = kept.persist(StorageLevel.MEMORY_AND_DISK)
-    looked_at = {
-        what: (number, 0 if what == LIFE else again)
-        for what, (number, again) in counted.items()
-        if what in LOOKED_AT
-    }
-    return Judgement(kept, _lives(groups), looked_at, groups)
+    if suspicious & {DELIVERIES, ORDER, WINDOWS}:
+        counts_messages = "messages" in ground.windows.values()
+        plan = recheck_plan(merged, window_counts_messages=counts_messages)
+        rechecked = recheck(spark, source, ground, merged, plan)
+        if rechecked is not None and (CONNECTION in suspicious or not source.whole):
+            rechecked = capture_gaps.with_doubts(rechecked, merged, whole=source.whole)
+        if rechecked is not None:
+            anomalies = anomalies.unionByName(rechecked)
+    anomalies = _with_requirement(anomalies, merged if ORACLE_JUDGED in groups else None, ground)
+    if suspicious & {ORACLE_JUDGED, CHANNELS}:
+        anomalies = anomalies.unionByName(amqp.find_anomalies(spark, source, merged))
+
+    counts = {kind: groups[kind] for kind in groups if kind in JUDGED_GROUPS}
+    if CONNECTION in counts:  # judged by their summaries alone
+        counts[CONNECTION] = counts[CONNECTION][0], 0
+    return Judgement(
+        anomalies.persist(StorageLevel.MEMORY_AND_DISK),
+        OnSpark().run(_connections, _connection_rows(merged), CONNECTIONS),
+        counts,
+        merged,
+    )
 
 
-def look_again(
-    spark: SparkSession, source: Source, ground: Expectations, merged: DataFrame
-) -> DataFrame | None:
-    """Every irregularity among what is suspicious
-    (:data:`brokerproof.reports.judging.recheck.FOUND`); None when nothing is."""
-    again = wanted(merged, "messages" in ground.windows.values())
-    if again is None:
-        return None
-    found = recheck.overruns_in_parts(spark, source, ground, again) if again.shut else None
-    if not (again.lines or again.everything):
-        return found
-    rest = _read_again(spark, source, ground, merged, again)
-    return rest if found is None else found.unionByName(rest)
+def _counted(merged: DataFrame) -> Mapping[str, tuple[int, int]]:
+    """Return by kind how many groups there are, and how many need a recheck."""
+    suspicious = F.sum(F.col("needs_recheck").cast("long"))
+    counts = merged.groupBy("kind").agg(F.count("*").alias("groups"), suspicious.alias("recheck"))
+    return {row.kind: (row.groups, row.recheck) for row in counts.collect()}
 
 
-def _read_again(
-    spark: SparkSession, source: Source, ground: Expectations, merged: DataFrame, again: Wanted
+def _with_requirement(
+    anomalies: DataFrame, merged: DataFrame | None, ground: Expectations
 ) -> DataFrame:
-    """What is found in the events that are wanted: in this process if they are few, else across the
-    cluster."""
-    events = recheck.read_again(spark, source, again)
-    some = None if again.everything else local_recheck.few(events)
-    about = None if some is None else local_recheck.beside(merged, some)
-    if some is not None and about is not None:
-        return arrow(spark, local_recheck.found(some, about, ground, again))
-    facts = recheck.amount(events, ground, again).persist(StorageLevel.DISK_ONLY)
-    found = recheck.overruns(facts)
-    if not (again.numbered or again.whole or again.everything):
-        return found
-    judged = recheck.by_message(facts, merged).persist(StorageLevel.DISK_ONLY)
-    single = judged.where(~F.col("kind").isin("first", "missing"))
-    messages = single.unionByName(recheck.lost(judged)).unionByName(recheck.disordered(judged))
-    return found.unionByName(messages)
-
-
-def _stated(found: DataFrame, groups: DataFrame | None, ground: Expectations) -> DataFrame:
-    """Irregularities with ``requirement``: what says so, by the protocol of the connection.
-    ``groups``: the merged summaries, where others than STOMP are spoken."""
-    spoken = READABLE if groups is not None else (STOMP,)
-    pairs = [(each, kind) for each in spoken for kind in KINDS]
-    named = [
-        F.lit(word)
-        for each, kind in pairs
-        for word in (f"{each} {kind}", statement(ground.name, kind, each))
-    ]
-    if groups is None:
-        return found.withColumn(
-            "requirement", F.create_map(*named)[F.concat(F.lit(f"{STOMP} "), "kind")]
+    """Return the anomalies with the requirement they break, by the protocol of the connection.
+    Without ``merged``, all speak STOMP."""
+    protocols = READABLE if merged is not None else (STOMP,)
+    requirements = F.create_map(
+        *(
+            F.lit(text)
+            for protocol in protocols
+            for kind in KINDS
+            for text in (f"{protocol} {kind}", statement(ground.name, kind, protocol))
         )
-    others = groups.where(F.col("what") == AMQP).select(
-        *SCOPE_NAMES, "conn", F.col("subscription").alias("spoken")
     )
-    beside = found.join(
-        others.dropDuplicates([*SCOPE_NAMES, "conn"]), [*SCOPE_NAMES, "conn"], "left"
-    )
-    key = F.concat(F.coalesce("spoken", F.lit(STOMP)), F.lit(" "), "kind")
-    return beside.withColumn("requirement", F.coalesce(F.create_map(*named)[key], F.lit(""))).drop(
-        "spoken"
-    )
+    if merged is None:
+        key = F.concat(F.lit(f"{STOMP} "), "kind")
+        return anomalies.withColumn("requirement", requirements[key])
+    others = merged.where(F.col("kind") == ORACLE_JUDGED)
+    others = others.select(*SCOPE, "conn", F.col("subscription").alias("protocol"))
+    known = anomalies.join(others.dropDuplicates([*SCOPE, "conn"]), [*SCOPE, "conn"], "left")
+    key = F.concat(F.coalesce("protocol", F.lit(STOMP)), F.lit(" "), "kind")
+    requirement = F.coalesce(requirements[key], F.lit(""))
+    return known.withColumn("requirement", requirement).drop("protocol")
 
 
-def _of_lives(groups: DataFrame, ground: Expectations, whole: bool) -> DataFrame:
-    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            rows = [
-                _irregular(row, found)
-                for row in batch.to_pylist()
-                for found in lives.find_anomalies(
-                    lifetime(row["conn"], pickle.loads(row["summary"])), ground, whole=whole
-                )
-            ]
-            yield pa.RecordBatch.from_pylist(rows, schema=FOUND)
-
-    return groups.where(F.col("what") == LIFE).mapInArrow(judge, spark_schema(FOUND))
+# --- connections ----------------------------------------------------------------------------------
 
 
-def _lives(groups: DataFrame) -> DataFrame:
-    def tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            rows = [_life(row, pickle.loads(row["summary"])) for row in batch.to_pylist()]
-            yield pa.RecordBatch.from_pylist(rows, schema=LIVES)
-
-    return groups.where(F.col("what") == LIFE).mapInArrow(tell, spark_schema(LIVES))
+def _connection_rows(merged: DataFrame) -> DataFrame:
+    return merged.where(F.col("kind") == CONNECTION)
 
 
-def _seen(value: int) -> int | None:
-    return None if value == NEVER else value
+@dataclass(frozen=True)
+class _LifetimeAnomalies:
+    """Judges connections by their summaries (:data:`ANOMALIES`)."""
+
+    ground: Expectations
+    whole: bool
+
+    def __call__(self, rows: Iterator[Row]) -> Iterable[Row]:
+        for row in rows:
+            summary = pickle.loads(row["summary"])  # written by our own workers
+            for anomaly in connection_lifetimes.find_anomalies(
+                lifetime(row["conn"], summary), self.ground, whole=self.whole
+            ):
+                # The witness of a summary has no place in the recording, only an instant.
+                witness = [{"at_ns": at, "seq": None} for at, _ in anomaly.witness]
+                yield {**anomaly_row(scope_of(row), anomaly), "witness": witness}
 
 
-def lifetime(conn: int, life: Life) -> lives.Lifetime:
-    """A connection's summary as the oracle takes it."""
-    return lives.Lifetime(
+def _connections(rows: Iterator[Row]) -> Iterable[Row]:
+    """Yield the rows of :data:`CONNECTIONS`."""
+    for row in rows:
+        summary: ConnectionSummary = pickle.loads(row["summary"])  # written by our own workers
+        yield {
+            **{name: row[name] for name in (*SCOPE, "conn")},
+            "opened_ns": _seen(summary.opened),
+            "ended_ns": _seen(summary.closed),
+            "ended_by": summary.closed_by or None,
+            "promised_ns": connection_lifetimes.promised(lifetime(row["conn"], summary)),
+            "longest_silence_ns": summary.received.longest,
+            "silent_until_ns": _seen(summary.received.until),
+            "last_spoken_ns": _seen(summary.sent.last),
+            "longest_stall_ns": summary.stalled[0],
+            "stalled_until_ns": _seen(summary.stalled[1]),
+        }
+
+
+def _seen(instant: int) -> int | None:
+    return None if instant == NEVER else instant
+
+
+def lifetime(conn: int, summary: ConnectionSummary) -> connection_lifetimes.Lifetime:
+    """Return a connection's summary in the form of the oracle."""
+    return connection_lifetimes.Lifetime(
         conn,
-        life.heard.longest,
-        life.heard.until,
-        _seen(life.heard.last),
-        _seen(life.spoken.last),
-        _seen(life.ended),
-        life.ended_by,
-        life.asked,
-        life.agreed,
-        life.error,
-        life.goodbye,
-        life.opaque,
-        min((since for since, _ in life.unseen.values()), default=None),
+        summary.received.longest,
+        summary.received.until,
+        _seen(summary.received.last),
+        _seen(summary.sent.last),
+        _seen(summary.closed),
+        summary.closed_by,
+        summary.connect_headers,
+        summary.connected_headers,
+        summary.error,
+        summary.disconnected,
+        summary.opaque,
+        min((since for since, _ in summary.unseen.values()), default=None),
     )
-
-
-def _irregular(row: Mapping[str, Any], found: Anomaly) -> dict[str, Any]:
-    scope = {name: row[name] for name in ("run", "target", "case", "example", "conn")}
-    told = {
-        "kind": found.kind,
-        "queue": "",
-        "subscription": "",
-        "what": found.what,
-        "uncertain": found.uncertain,
-    }
-    return {**scope, **told, "witness": [{"at_ns": at, "seq": None} for at, _ in found.witness]}
-
-
-def _life(row: Mapping[str, Any], life: Life) -> dict[str, Any]:
-    known = lifetime(row["conn"], life)
-    scope = {name: row[name] for name in ("run", "target", "case", "example", "conn")}
-    return {
-        **scope,
-        "opened_ns": _seen(life.opened),
-        "ended_ns": known.ended,
-        "ended_by": life.ended_by or None,
-        "promised_ns": lives.promised(known),
-        "longest_silence_ns": life.heard.longest,
-        "silent_until_ns": _seen(life.heard.until),
-        "last_spoken_ns": known.spoken,
-        "longest_stall_ns": life.stalled[0],
-        "stalled_until_ns": _seen(life.stalled[1]),
-    }

@@ -1,139 +1,132 @@
 """Order: do the numbers of one producer's messages rise, on their way through one queue to one
 subscription?
 
-The summary of a part is its least and its greatest number, and what did not rise inside. Two
-neighbouring parts are in order when both are, and the least of the second is above the greatest of
-the first. Redeliveries, which say so, are left out: they may come again behind others.
+The summary of a piece is its least and its greatest number, and the inversions inside. Two
+neighbouring pieces are in order when both are, and the least of the second is above the greatest of
+the first. Deliveries marked as repeated are left out: they may arrive behind others.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from brokerproof.reports.judging.columns import Columns
 from brokerproof.reports.judging.dense_ids import Cells, Ints, Pairs, in_groups, starts
+from brokerproof.reports.judging.summary import Summary
 
 FAR = 2**62
 MOST = 256
-"""So many falls of one line are told one by one; of more, only what lies between the least and the
-greatest of them."""
+"""So many inversions of one group are named one by one. Of more, only their bounds are kept."""
 NEAR = 4096
-"""A fall that spans no more numbers is told with all between."""
+"""An inversion that spans no more numbers is named with all between."""
 _LIFT = np.int64(1) << 41
 """Above all numbers of messages."""
 
 
-class Fall(NamedTuple):
-    """Message ``low`` came behind ``high``, the greatest that had come; or, if ``all_between``,
-    some of those between did."""
+class Inversion(NamedTuple):
+    """Message ``low`` arrived behind ``high``, the greatest until then. With ``all_between``, some
+    of the messages between them did."""
 
     low: int
     high: int
     all_between: bool
 
 
-class Rise(NamedTuple):
-    """One part."""
+@dataclass(frozen=True)
+class OrderSummary(Summary["OrderSummary"]):
+    """The numbers of one producer's messages on their way to one subscription."""
 
     least: int = FAR
     greatest: int = -1
-    falls: tuple[Fall, ...] = ()
+    inversions: tuple[Inversion, ...] = ()
 
-    @property
-    def broken(self) -> bool:
-        """Whether some number did not rise above one before it."""
-        return bool(self.falls)
-
-    def then(self, later: Rise) -> Rise:
-        """This part and the one behind it."""
-        falls = (*self.falls, *later.falls)
+    def merge(self, later: OrderSummary) -> OrderSummary:
+        """Return these pieces and the next one."""
+        inversions = (*self.inversions, *later.inversions)
         if later.least <= self.greatest:
-            falls = (*falls, Fall(later.least, self.greatest, all_between=True))
-        return Rise(
-            min(self.least, later.least), max(self.greatest, later.greatest), _bounded(falls)
+            inversions = (*inversions, Inversion(later.least, self.greatest, all_between=True))
+        return OrderSummary(
+            min(self.least, later.least), max(self.greatest, later.greatest), _bounded(inversions)
         )
 
+    @property
+    def needs_recheck(self) -> bool:
+        """True if some number did not rise above one before it."""
+        return bool(self.inversions)
 
-class Order:
-    """All lines of order of a stretch."""
+
+class OrderSummaries:
+    """The orders of one piece."""
 
     def __init__(self) -> None:
-        self._subscriptions, self._flows = Pairs(), Pairs()
+        self._subscriptions = Pairs()
+        self._flows = Pairs()
         self.groups = Pairs()
-        """Of (line and subscription) and (queue and producer)."""
+        """Of (connection and subscription) and (queue and producer)."""
         self._cells = Cells(least=FAR, greatest=-1)
-        self._falls: dict[int, tuple[Fall, ...]] = defaultdict(tuple)
+        self._inversions: dict[int, tuple[Inversion, ...]] = defaultdict(tuple)
 
-    def note(self, batch: Columns) -> None:
-        """Enters a batch."""
-        chosen = np.flatnonzero(~batch.marked & batch.got.stamped)
+    def update(self, batch: Columns) -> None:
+        """Add a batch."""
+        got = batch.got
+        chosen = np.flatnonzero(~batch.marked & got.stamped)
         if not len(chosen):
             return
         of = self.groups.of(
-            self._subscriptions.of(batch.line[batch.got.rows[chosen]], batch.subscription[chosen]),
-            self._flows.of(batch.got.queue[chosen], batch.got.producer[chosen]),
+            self._subscriptions.of(batch.connection[got.rows[chosen]], batch.subscription[chosen]),
+            self._flows.of(got.queue[chosen], got.producer[chosen]),
         )
         self._cells.grow(len(self.groups))
         order = in_groups(of, len(self.groups))
-        groups, numbers = of[order], batch.got.number[chosen][order]
+        groups, numbers = of[order], got.number[chosen][order]
         first = starts(groups)
-        fell = ~first[1:] & (numbers[1:] <= numbers[:-1])
-        at = np.flatnonzero(first)
-        seen = groups[at]
-        least, greatest = np.minimum.reduceat(numbers, at), np.maximum.reduceat(numbers, at)
+        inverted = ~first[1:] & (numbers[1:] <= numbers[:-1])
+        begin = np.flatnonzero(first)
+        seen = groups[begin]
+        least = np.minimum.reduceat(numbers, begin)
+        greatest = np.maximum.reduceat(numbers, begin)
         cells = self._cells
-        if fell.any() or (least <= cells["greatest"][seen]).any():
-            self._told(groups, numbers, at)
+        if inverted.any() or (least <= cells["greatest"][seen]).any():
+            self._add_inversions(groups, numbers, begin)
         cells["least"][seen] = np.minimum(cells["least"][seen], least)
         cells["greatest"][seen] = np.maximum(cells["greatest"][seen], greatest)
 
-    def _told(self, groups: Ints, numbers: Ints, begin: Ints) -> None:
-        """Enters which numbers did not rise."""
+    def _add_inversions(self, groups: Ints, numbers: Ints, begin: Ints) -> None:
+        # Each group is lifted above the one before it, so that one running maximum serves all.
         lift = np.repeat(np.arange(len(begin)) * _LIFT, np.diff([*begin.tolist(), len(groups)]))
         before = np.empty_like(numbers)
         before[1:] = numbers[:-1]
         before[begin] = self._cells["greatest"][groups[begin]]
         greatest = np.maximum.accumulate(before + lift) - lift
-        fell = np.flatnonzero(numbers <= greatest)
+        inverted = np.flatnonzero(numbers <= greatest)
         for group, low, high in zip(
-            *(each[fell].tolist() for each in (groups, numbers, greatest)), strict=True
+            *(column[inverted].tolist() for column in (groups, numbers, greatest)), strict=True
         ):
-            self._falls[group] = _bounded(
-                (*self._falls[group], Fall(low, high, high - low <= NEAR))
+            self._inversions[group] = _bounded(
+                (*self._inversions[group], Inversion(low, high, high - low <= NEAR))
             )
 
     def parts(self, group: int) -> tuple[int, int, int, int]:
-        """Line, subscription, queue and producer."""
-        of_line, flow = self.groups.parts(group)
-        return (*self._subscriptions.parts(of_line), *self._flows.parts(flow))
+        """Return connection, subscription, queue and producer of a group."""
+        pair, flow = self.groups.parts(group)
+        return (*self._subscriptions.parts(pair), *self._flows.parts(flow))
 
-    def summaries(self) -> Iterator[tuple[int, Rise]]:
-        """Each line of order with its number."""
+    def summaries(self) -> Iterator[tuple[int, OrderSummary]]:
+        """Yield the number of each group and its summary."""
         cells = self._cells
         for group in range(len(self.groups)):
-            rise = Rise(
-                int(cells["least"][group]),
-                int(cells["greatest"][group]),
-                self._falls.get(group, ()),
-            )
-            yield group, rise
+            least, greatest = int(cells["least"][group]), int(cells["greatest"][group])
+            yield group, OrderSummary(least, greatest, self._inversions.get(group, ()))
 
 
-def _bounded(falls: tuple[Fall, ...]) -> tuple[Fall, ...]:
-    if len(falls) <= MOST:
-        return falls
-    return (
-        Fall(min(each.low for each in falls), max(each.high for each in falls), all_between=True),
-    )
-
-
-def merged(parts: Iterable[Rise]) -> Rise:
-    """One summary of parts in their order."""
-    whole = Rise()
-    for part in parts:
-        whole = whole.then(part)
-    return whole
+def _bounded(inversions: tuple[Inversion, ...]) -> tuple[Inversion, ...]:
+    if len(inversions) <= MOST:
+        return inversions
+    low = min(inversion.low for inversion in inversions)
+    high = max(inversion.high for inversion in inversions)
+    return (Inversion(low, high, all_between=True),)

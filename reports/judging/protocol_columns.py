@@ -33,7 +33,7 @@ CODES: Mapping[str | None, int] = {
     CORE: OF_CORE,
     "AMQP": OF_AMQP,
 }
-READ_AS_LINES: Mapping[int, str] = {OF_AMQP091: AMQP091, OF_CORE: CORE, OF_AMQP: "AMQP"}
+READ_WHOLLY: Mapping[int, str] = {OF_AMQP091: AMQP091, OF_CORE: CORE, OF_AMQP: "AMQP"}
 """The protocols whose connections have judges of their own
 (:mod:`brokerproof.reports.judging.amqp`)."""
 BLIND = 1

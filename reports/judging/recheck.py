@@ -1,17 +1,30 @@
-"""The second look: what a summary found suspicious is read again, message by message, for its
-witness.
+"""The recheck: what a summary found suspicious is read again, message by message, for its witness.
 
-Only connections that have to do with a suspicious group are read. Their events are brought together
-by connection, what they amount to by message, and first deliveries by subscription; each step sorts
-what fits on a disk and holds no more in memory than what is under way. The rules are those of
-:mod:`brokerproof.harness.oracles.recording`.
+Only connections that have to do with a suspicious group are read. Their events go through a few
+steps, each a function over an iterator of rows:
+
+====================  =========================  ==================================================
+step                  sees together              yields
+====================  =========================  ==================================================
+:func:`facts_of`      events of a connection     facts: sent, delivered, subscribed, overrun …
+:func:`messages_of`   facts about a message      anomalies, first deliveries, missing messages
+:func:`lost_of`       a producer's messages on   the missing messages that a later one overtook
+                      a queue
+:func:`disordered_of` first deliveries of a      those that arrived behind a later one
+                      producer to a subscription
+====================  =========================  ==================================================
+
+The steps run in this process or on Spark (:mod:`brokerproof.reports.judging.executors`). The rules
+are those of :mod:`brokerproof.harness.oracles.recording`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, islice
-from typing import Any
+from dataclasses import dataclass
+from functools import partial, reduce
+from itertools import groupby
+from typing import Any, Generic
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -20,7 +33,13 @@ from pyspark.sql import functions as F
 from brokerproof.harness.oracles import recording
 from brokerproof.harness.oracles.connection_reader import ConnectionReader
 from brokerproof.harness.oracles.expectations import Expectations
-from brokerproof.harness.oracles.recording import Anomaly, MessageContext, number_of, producer_of
+from brokerproof.harness.oracles.recording import (
+    Anomaly,
+    MessageContext,
+    number_of,
+    producer_of,
+    slot,
+)
 from brokerproof.harness.protocols.stomp.fact_reader import Delivery, StompFactReader, Subscription
 from brokerproof.harness.trace.facts import (
     Delivered,
@@ -28,19 +47,25 @@ from brokerproof.harness.trace.facts import (
     Fact,
     Key,
     Overrun,
-    Row,
     Sent,
     Subscribed,
     UnreadableConnection,
     Unsubscribed,
     When,
 )
+from brokerproof.harness.trace.facts import Row as ReaderRow
 from brokerproof.reports.judging.columns import NEEDED
-from brokerproof.reports.judging.event_filter import EVENTS, Choice
-from brokerproof.reports.judging.recheck_plan import SCOPE, Line, Wanted
-from brokerproof.reports.judging.windows import Shut
-from brokerproof.reports.schema import spark_schema
+from brokerproof.reports.judging.event_filter import EVENTS, EventFilter
+from brokerproof.reports.judging.executors import Executor, InProcess, OnSpark, Row, Rows
+from brokerproof.reports.judging.recheck_plan import FEW, ConnectionKey, RecheckPlan, scope_of
+from brokerproof.reports.judging.summary import CONSUMES, QUEUE_USE, SCOPE, SCOPE_PROTOCOLS
+from brokerproof.reports.judging.windows import WindowClosed
+from brokerproof.reports.read import arrow
+from brokerproof.reports.schema import in_batches, spark_schema
 from brokerproof.reports.sources import Piece, Source
+
+MOST_IN_PROCESS = 50_000
+"""Up to so many events are judged in this process."""
 
 _SCOPE_FIELDS = [
     ("run", pa.string()),
@@ -48,6 +73,7 @@ _SCOPE_FIELDS = [
     ("case", pa.string()),
     ("example", pa.int64()),
 ]
+_WHEN = pa.struct([("at", pa.int64()), ("seq", pa.int64())])
 
 FACTS = pa.schema(
     [
@@ -56,6 +82,7 @@ FACTS = pa.schema(
         ("queue", pa.string()),
         ("conn", pa.int64()),
         ("subscription", pa.string()),
+        ("stamped_for", pa.string()),
         ("producer", pa.int64()),
         ("number", pa.int64()),
         ("at", pa.int64()),
@@ -74,11 +101,12 @@ FACTS = pa.schema(
         ("what", pa.string()),
     ]
 )
-"""What the events amount to (:data:`brokerproof.harness.trace.facts.Fact`).
-``flag``: selective of ``subscribed``, noticed of ``unsubscribed``.
-``what``: text of an ``overrun``."""
+"""Facts of the connections (:data:`brokerproof.harness.trace.facts.Fact`).
+``stamped_for`` is :func:`brokerproof.harness.oracles.recording.slot`'s queue. ``flag`` is true if a
+subscription is selective (``subscribed``), or its end was confirmed (``unsubscribed``). ``what``
+describes an ``overrun``."""
 
-FOUND = pa.schema(
+ANOMALIES = pa.schema(
     [
         *_SCOPE_FIELDS,
         ("kind", pa.string()),
@@ -93,294 +121,401 @@ FOUND = pa.schema(
         ("strange", pa.bool_()),
     ]
 )
-"""Irregularities; besides, rows of kind ``first`` and ``missing`` that are judged in a later step,
-with producer and number as order counts them."""
+"""Anomalies; between two steps also rows of kind ``first`` and ``missing``, with producer and
+number as order counts them. A ``strange`` first delivery has no place in the order."""
 
-ROWS_AT_ONCE = 10_000
+_SUBSCRIPTION_ENDS = pa.schema(
+    [*_SCOPE_FIELDS, ("conn", pa.int64()), ("subscription", pa.string()), ("went", _WHEN)]
+)
+_CONSUMERS = pa.schema(
+    [*_SCOPE_FIELDS, ("queue", pa.string()), ("departed", _WHEN), ("selective", pa.bool_())]
+)
+_SUBSCRIPTION = (*SCOPE, "conn", "subscription")
+_QUEUE = (*SCOPE, "queue")
+_MESSAGE = (*SCOPE, "stamped_for", "producer", "number")
+_COLUMNS = (*NEEDED, "seq", "body_size")
 
 
-def read_again(spark: SparkSession, source: Source, again: Wanted) -> DataFrame:
-    """The events that are wanted (:data:`brokerproof.reports.judging.event_filter.EVENTS`)."""
+@dataclass(frozen=True)
+class QueueContext(Generic[Rows]):
+    """What the fate of a message depends on besides the events that were read again."""
+
+    destinations: Rows
+    """Queues that somebody sends to, with ``sent_to``."""
+    scopes: Rows
+    """With ``complete``: all that was sent there could be read."""
+
+
+def recheck(
+    spark: SparkSession, source: Source, ground: Expectations, merged: DataFrame, plan: RecheckPlan
+) -> DataFrame | None:
+    """Return the anomalies among what the plan names; None if it names nothing."""
+    parts = []
+    if plan.closed:
+        parts.append(overruns_in_pieces(spark, source, ground, plan))
+    if plan.connections or plan.everything:
+        events, context = read_events(spark, source, plan), queue_context(merged)
+        few = None if plan.everything else _in_process(events, context)
+        if few is None:
+            parts.append(anomalies(OnSpark(), events, context, ground, plan))
+        else:
+            rows = anomalies(InProcess(), *few, ground, plan)
+            parts.append(arrow(spark, pa.Table.from_pylist(rows, schema=ANOMALIES)))
+    return reduce(DataFrame.unionByName, parts) if parts else None
+
+
+def anomalies(
+    executor: Executor[Rows],
+    events: Rows,
+    context: QueueContext[Rows],
+    ground: Expectations,
+    plan: RecheckPlan,
+) -> Rows:
+    """Return the anomalies in events (:data:`brokerproof.reports.judging.event_filter.EVENTS`)."""
+    by, order = (*SCOPE, "conn"), ("place", "row")
+    read_facts = partial(facts_of, ground=ground, plan=plan)
+    facts = executor.keep(executor.run(read_facts, events, FACTS, by, order))
+    overruns = executor.run(overruns_of, executor.where(facts, "fact", "overrun"), ANOMALIES)
+    if not plan.names_messages:
+        return overruns
+    messages = _with_context(executor, facts, context)
+    judged = executor.keep(executor.run(messages_of, messages, ANOMALIES, _MESSAGE, ("at", "seq")))
+    flows = executor.where(judged, "kind", "first", "missing")
+    firsts = executor.where(judged, "kind", "first")
+    return executor.union(
+        overruns,
+        executor.where(judged, "kind", *recording.KINDS),
+        executor.run(lost_of, flows, ANOMALIES, (*_QUEUE, "producer"), ("kind",)),
+        executor.run(disordered_of, firsts, ANOMALIES, (*_SUBSCRIPTION, "producer"), ("witness",)),
+    )
+
+
+def _with_context(executor: Executor[Rows], facts: Rows, context: QueueContext[Rows]) -> Rows:
+    """Return the facts about messages with what their fate depends on."""
+    departures = executor.where(facts, "fact", "unsubscribed")
+    ends = executor.run(
+        _ends_of, departures, _SUBSCRIPTION_ENDS, _SUBSCRIPTION, order=("at", "seq")
+    )
+    consuming = executor.where(facts, "fact", "subscribed", "unsubscribed")
+    consumers = executor.run(_consumers_of, consuming, _CONSUMERS, _QUEUE, order=("at", "seq"))
+    messages = executor.where(facts, "fact", "sent", "delivered")
+    messages = executor.join(messages, ends, _SUBSCRIPTION, "went")
+    messages = executor.join(messages, consumers, _QUEUE, "departed", "selective")
+    messages = executor.join(messages, context.destinations, _QUEUE, "sent_to")
+    return executor.join(messages, context.scopes, SCOPE, "complete")
+
+
+def queue_context(merged: DataFrame) -> QueueContext[DataFrame]:
+    """Return the context of all queues, from the merged summaries."""
+    kind = F.col("kind")
+    destinations = merged.where((kind == QUEUE_USE) & (F.col("producer") > CONSUMES))
+    return QueueContext(
+        destinations.select(*_QUEUE, F.lit(True).alias("sent_to")).distinct(),
+        merged.where(kind == SCOPE_PROTOCOLS).select(
+            *SCOPE, (~F.col("needs_recheck")).alias("complete")
+        ),
+    )
+
+
+def _in_process(
+    events: DataFrame, context: QueueContext[DataFrame]
+) -> tuple[list[Row], QueueContext[list[Row]]] | None:
+    """Return the events and their context as lists; None if they are too many."""
+
+    def collected(frame: DataFrame) -> list[Row] | None:
+        table = frame.limit(MOST_IN_PROCESS + 1).toArrow()
+        return table.to_pylist() if table.num_rows <= MOST_IN_PROCESS else None
+
+    rows = collected(events)
+    cases = {row["case"] for row in rows or ()}
+    if rows is None or len(cases) > FEW:
+        return None
+    of_cases = F.col("case").isin(*cases)
+    destinations = collected(context.destinations.where(of_cases))
+    scopes = collected(context.scopes.where(of_cases))
+    if destinations is None or scopes is None:
+        return None
+    return rows, QueueContext(destinations, scopes)
+
+
+# --- reading events again -------------------------------------------------------------------------
+
+
+def read_events(spark: SparkSession, source: Source, plan: RecheckPlan) -> DataFrame:
+    """Read the events that the plan names
+    (:data:`brokerproof.reports.judging.event_filter.EVENTS`)."""
     open_piece = source.open
 
     def read(piece: Piece) -> Iterator[pa.RecordBatch]:
-        choice = Choice(again, piece["place"])
+        event_filter = EventFilter(plan, piece["place"])
         for batch in open_piece(piece, _COLUMNS):
-            chosen = choice.of(batch)
-            if chosen is not None:
-                yield chosen
+            events = event_filter.of(batch)
+            if events is not None:
+                yield events
 
     return source.each(spark, read, spark_schema(EVENTS))
 
 
-_COLUMNS = (*NEEDED, "seq", "body_size")
-
-
-def overruns_in_parts(
-    spark: SparkSession, source: Source, ground: Expectations, again: Wanted
+def overruns_in_pieces(
+    spark: SparkSession, source: Source, ground: Expectations, plan: RecheckPlan
 ) -> DataFrame:
-    """The windows that were overrun in parts of which it is known how things stood when they began
-    (:data:`FOUND`)."""
-    open_piece, shut = source.open, again.shut
+    """Return the overruns in single pieces, of which it is known what was held when they began."""
+    open_piece, closed = source.open, plan.closed
 
     def read(piece: Piece) -> Iterator[pa.RecordBatch]:
-        known = shut[piece["place"]]
-        choice = Choice(Wanted(), piece["place"], known)
-        readings: dict[Line, StompFactReader] = {}
+        known = closed[piece["place"]]
+        event_filter = EventFilter(RecheckPlan(), piece["place"], known)
+        readers: dict[ConnectionKey, StompFactReader] = {}
         for batch in open_piece(piece, _COLUMNS):
-            chosen = choice.of(batch)
-            if chosen is not None:
-                yield from _batches(_overruns(chosen, readings, known, ground), FOUND)
+            events = event_filter.of(batch)
+            if events is not None:
+                rows = _overruns(events.to_pylist(), readers, known, ground)
+                yield from in_batches(rows, ANOMALIES)
 
-    return source.each(spark, read, spark_schema(FOUND), shut)
+    return source.each(spark, read, spark_schema(ANOMALIES), closed)
 
 
 def _overruns(
-    batch: pa.RecordBatch,
-    readings: dict[Line, StompFactReader],
-    known: Mapping[Line, Shut],
+    events: Iterable[Row],
+    readers: dict[ConnectionKey, StompFactReader],
+    known: Mapping[ConnectionKey, WindowClosed],
     ground: Expectations,
-) -> Iterator[dict[str, Any]]:
-    for row in batch.to_pylist():
-        line = (*_scope(row), row["conn"])
-        if line not in readings:
-            readings[line] = resumed(row["conn"], ground, known[line])
-        for fact in readings[line].read(_row(row)):
+) -> Iterator[Row]:
+    for event in events:
+        scope = scope_of(event)
+        connection = (*scope, event["conn"])
+        if connection not in readers:
+            readers[connection] = resumed_reader(event["conn"], ground, known[connection])
+        for fact in readers[connection].read(_reader_row(event)):
             if isinstance(fact, Overrun):
-                named = (fact.queue, fact.conn, fact.subscription)
-                wrong = Anomaly("overrun", *named, str(fact), (fact.when,))
-                yield _irregular(_scope(row), wrong)
+                yield from overruns_of([fact_row(scope, fact)])
 
 
-def resumed(conn: int, ground: Expectations, known: Shut) -> StompFactReader:
-    """A reading that goes on where a part begins. What it says of messages that came before is not
-    to be believed."""
-    reading = StompFactReader(conn, ground.windows, ground.window)
-    for name, about in known.asked.items():
+def resumed_reader(conn: int, ground: Expectations, known: WindowClosed) -> StompFactReader:
+    """Return a reader that goes on where a piece begins. Only its overruns count: of messages that
+    were delivered before it knows no more than sizes."""
+    reader = StompFactReader(conn, ground.windows, ground.window)
+    for name, request in known.requests.items():
         held = {
             token: Delivery(Key(-1, 0), (0, 0), marked=False, size=size)
             for token, size in known.held.get(name, {}).items()
         }
-        octets = sum(each.size for each in held.values())
-        reading.subscriptions[name] = Subscription(
-            name, about.queue, about.mode, about.window, about.unit, held=held, octets=octets
+        octets = sum(delivery.size for delivery in held.values())
+        reader.subscriptions[name] = Subscription(
+            name,
+            request.queue,
+            request.mode,
+            request.window,
+            request.unit,
+            held=held,
+            octets=octets,
         )
-    return reading
+    return reader
 
 
-def amount(events: DataFrame, ground: Expectations, again: Wanted) -> DataFrame:
-    """What the events amount to, connection by connection (:data:`FACTS`), of the groups that are
-    wanted."""
-
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from _batches(facts_of(batches, ground, again), FACTS)
-
-    line = (*SCOPE, "conn")
-    together = events.repartition(*line).sortWithinPartitions(*line, "place", "row")
-    return together.mapInArrow(read, spark_schema(FACTS))
+# --- the steps ------------------------------------------------------------------------------------
 
 
-def facts_of(
-    batches: Iterator[pa.RecordBatch], ground: Expectations, again: Wanted
-) -> Iterator[dict[str, Any]]:
-    """What events that are in order (:data:`brokerproof.reports.judging.event_filter.EVENTS`)
-    amount to, as rows of :data:`FACTS`."""
-    for (*scope, conn), rows in groupby(
-        _rows(batches), key=lambda row: (*_scope(row), row["conn"])
-    ):
-        for fact in _read(ConnectionReader(conn, ground), rows, scope, again):
-            yield told(scope, fact)
+def facts_of(events: Iterable[Row], ground: Expectations, plan: RecheckPlan) -> Iterator[Row]:
+    """Yield the facts (:data:`FACTS`) of the events of connections, each in order."""
+    for (*scope, conn), rows in groupby(events, key=lambda row: (*scope_of(row), row["conn"])):
+        for fact in connection_facts(ConnectionReader(conn, ground), rows, scope, plan):
+            yield fact_row(scope, fact)
 
 
-def _read(
-    reading: ConnectionReader, rows: Iterator[dict[str, Any]], scope: Sequence[Any], again: Wanted
+def connection_facts(
+    reader: ConnectionReader, events: Iterator[Row], scope: Sequence[Any], plan: RecheckPlan
 ) -> Iterator[Fact]:
-    """The facts of one connection. Of what it sent and got only what is wanted: the rest was not
-    read elsewhere. Windows are judged where all of the connection was read."""
-    named: dict[str, str] = {}
-    unclear = again.everything or (*scope, reading.conn) in again.unclear
+    """Yield the facts of one connection. Messages count only if the plan names them: of others not
+    every event was read. Windows are judged where all of the connection was read."""
+    destinations: dict[str, str] = {}
+    judges_windows = plan.everything or (*scope, reader.conn) in plan.unclear
 
     def matters(fact: Fact) -> bool:
         if isinstance(fact, Overrun):
-            return unclear
-        if again.everything or not isinstance(fact, (Sent, Delivered)):
+            return judges_windows
+        if plan.everything or not isinstance(fact, (Sent, Delivered)) or not fact.key.stamped:
             return True
         # The queue has the name that the subscription gave it, and may have another one in its
         # messages.
-        names = {fact.queue, named.get(fact.queue, fact.queue)}
-        producer, number = (fact.key.producer, fact.key.number) if fact.key.stamped else (-1, -1)
-        return not fact.key.stamped or any(
-            again.has((*scope, name, producer), number) for name in names
-        )
+        names = {fact.queue, destinations.get(fact.queue, fact.queue)}
+        producer, number = fact.key.producer, fact.key.number
+        return any(plan.includes((*scope, name, producer), number) for name in names)
 
     def every() -> Iterator[Fact]:
         queues: dict[str, str] = {}
-        for row in rows:
-            entered = _row(row)
-            headers = entered.headers
-            if row["command"] == "SUBSCRIBE":
+        for event in events:
+            row = _reader_row(event)
+            headers = row.headers
+            if event["command"] == "SUBSCRIBE":
                 queues[headers.get("id", "")] = headers.get("destination", "")
             elif (
-                row["command"] == "MESSAGE"
+                event["command"] == "MESSAGE"
                 and (queue := queues.get(headers.get("subscription", ""))) is not None
             ):
-                named[queue] = headers.get("destination", queue)
-            yield from reading.read(entered)
-        yield from reading.end()
+                destinations[queue] = headers.get("destination", queue)
+            yield from reader.read(row)
+        yield from reader.end()
 
     yield from filter(matters, every())
 
 
-def _row(row: Mapping[str, Any]) -> Row:
-    headers = {each["name"]: each["value"] for each in reversed(row["headers"] or ())}
-    key = Key(row["producer"], row["number"]) if row["number"] >= 0 else None
-    said = row["command"] or "", headers, key, row["size"] or 0
-    return Row((row["at_ns"], row["seq"]), row["kind"], *said, row["protocol"] or "")
+def overruns_of(facts: Iterable[Row]) -> Iterator[Row]:
+    """Yield the windows that were overrun, as anomalies."""
+    for fact in facts:
+        names = fact["queue"], fact["conn"], fact["subscription"]
+        when = fact["at"], fact["seq"]
+        yield anomaly_row(scope_of(fact), Anomaly("overrun", *names, fact["what"], (when,)))
 
 
-def told(scope: Sequence[Any], fact: Fact) -> dict[str, Any]:
-    """A fact as a row of :data:`FACTS`."""
-    row: dict[str, Any] = dict.fromkeys(FACTS.names) | dict(zip(SCOPE, scope, strict=True))
-    row |= {"fact": type(fact).__name__.lower(), "conn": fact.conn}
-    if isinstance(fact, UnreadableConnection):
-        return row
-    row |= {"queue": fact.queue, "at": fact.when[0], "seq": fact.when[1]}
-    match fact:
-        case Sent():
-            row |= {
-                "producer": fact.key.producer,
-                "number": fact.key.number,
-                "anycast": fact.anycast,
-            }
-            row |= {
-                "confirmed": fact.confirmed,
-                "withdrawn": fact.withdrawn,
-                "strange": fact.strange,
-            }
-            row |= {"channel": fact.channel, "routed": fact.routed}
-        case Delivered():
-            row |= {
-                "producer": fact.key.producer,
-                "number": fact.key.number,
-                "anycast": fact.anycast,
-            }
-            row |= {"subscription": fact.subscription, "marked": fact.marked, "end": fact.end.value}
-            row |= dict(zip(("ended_at", "ended_seq"), fact.ended or (None, None), strict=True))
-        case Subscribed():
-            row |= {"subscription": fact.subscription, "flag": fact.selective}
-        case Unsubscribed():
-            row |= {"subscription": fact.subscription, "flag": fact.noticed}
-        case Overrun():
-            row |= {"subscription": fact.subscription, "what": str(fact)}
-    return row
-
-
-def overruns(facts: DataFrame) -> DataFrame:
-    """The windows that were overrun, as irregularities."""
-    witness = F.array(F.struct(F.col("at").alias("at_ns"), "seq"))
-    return facts.where(F.col("fact") == "overrun").select(
-        *SCOPE,
-        F.lit("overrun").alias("kind"),
-        "queue",
-        "conn",
-        "subscription",
-        "what",
-        F.lit(False).alias("uncertain"),
-        witness.alias("witness"),
-        "producer",
-        "number",
-        "strange",
-    )
-
-
-def overrun_of(fact: Mapping[str, Any]) -> dict[str, Any]:
-    """One of them, as a row of :data:`FOUND`."""
-    named = (fact["queue"], fact["conn"], fact["subscription"])
-    wrong = Anomaly("overrun", *named, fact["what"], ((fact["at"], fact["seq"]),))
-    return _irregular(_scope(fact), wrong)
-
-
-def by_message(facts: DataFrame, merged: DataFrame) -> DataFrame:
-    """What is wrong with single messages, and what the later steps need of them (:data:`FOUND`)."""
-    fact = F.col("fact")
-    left = facts.where(fact == "unsubscribed").select(
-        *SCOPE,
-        "conn",
-        "subscription",
-        F.struct("at", "seq").alias("went"),
-        F.col("flag").alias("noticed"),
-        "queue",
-    )
-    # The fields of a struct compare in order: the first to go is the least.
-    departed = (
-        left.where(~F.col("noticed")).groupBy(*SCOPE, "queue").agg(F.min("went").alias("departed"))
-    )
-    selective = (
-        facts.where(fact == "subscribed")
-        .groupBy(*SCOPE, "queue")
-        .agg(F.max("flag").alias("selective"))
-    )
-    sent_to = (
-        merged.where((F.col("what") == "touch") & (F.col("producer") > -2))
-        .select(*SCOPE, "queue")
-        .distinct()
-    )
-    complete = merged.where(F.col("what") == "scope").select(
-        *SCOPE, F.col("fine").alias("complete")
-    )
-    messages = (
-        facts.where(fact.isin("sent", "delivered"))
-        .join(
-            left.select(*SCOPE, "conn", "subscription", "went"),
-            [*SCOPE, "conn", "subscription"],
-            "left",
-        )
-        .join(departed, [*SCOPE, "queue"], "left")
-        .join(selective, [*SCOPE, "queue"], "left")
-        .join(sent_to.withColumn("sent_to", F.lit(True)), [*SCOPE, "queue"], "left")
-        .join(complete, list(SCOPE), "left")
-    )
-    # A stamp tells a message from others on one queue, a body everywhere.
-    messages = messages.withColumn(
-        "stamped_for", F.when(F.col("producer") >= 0, F.col("queue")).otherwise("")
-    )
-    key = (*SCOPE, "stamped_for", "producer", "number")
-
-    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from _batches(messages_of(_rows(batches)), FOUND)
-
-    together = messages.repartition(*key).sortWithinPartitions(*key, "at", "seq")
-    return together.mapInArrow(judge, spark_schema(FOUND))
-
-
-def messages_of(facts: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """What is wrong with single messages, as rows of :data:`FOUND`, from facts about them with what
-    :func:`by_message` joins, in order."""
-    for (*scope, _, producer, number), some in groupby(
-        facts, key=lambda row: (*_scope(row), row["stamped_for"], row["producer"], row["number"])
+def messages_of(facts: Iterable[Row]) -> Iterator[Row]:
+    """Yield the anomalies of single messages, from facts with context; also their ``first``
+    deliveries, and messages that are ``missing`` if a later one of their producer arrived."""
+    for (*scope, _, producer, number), group in groupby(
+        facts, key=lambda row: (*scope_of(row), row["stamped_for"], row["producer"], row["number"])
     ):
-        rows = list(some)
+        rows = list(group)
         key = Key(producer, number)
         sends = [_sent(row, key) for row in rows if row["fact"] == "sent"]
-        gots = [_got(row, key) for row in rows if row["fact"] == "delivered"]
-        about = _about(rows)
-        for wrong in recording.of_message(key, sends, gots, about):
-            yield _irregular(scope, wrong)
+        deliveries = [_delivered(row, key) for row in rows if row["fact"] == "delivered"]
+        context = _message_context(rows)
+        for anomaly in recording.of_message(key, sends, deliveries, context):
+            yield anomaly_row(scope, anomaly)
         if len(sends) != 1:
             continue
         (sent,) = sends
-        place = {"producer": producer_of(sent), "number": number_of(sent)}
-        if not gots:
-            if recording.could_be_lost(sent, about):
-                wrong = recording.missing(key, sent, about)
-                yield {**_irregular(scope, wrong), **place, "kind": "missing"}
-            continue
-        for got, counts in recording.first_deliveries(sent, gots, about):
-            found = Anomaly("first", got.queue, got.conn, got.subscription, str(key), (got.when,))
-            yield {**_irregular(scope, found), **place, "strange": not counts}
+        position = {"producer": producer_of(sent), "number": number_of(sent)}
+        if not deliveries and recording.could_be_lost(sent, context):
+            missing = recording.missing(key, sent, context)
+            yield {**anomaly_row(scope, missing), **position, "kind": "missing"}
+        for got, counts in recording.first_deliveries(sent, deliveries, context):
+            names = got.queue, got.conn, got.subscription
+            first = Anomaly("first", *names, str(key), (got.when,))
+            yield {**anomaly_row(scope, first), **position, "strange": not counts}
 
 
-def _about(rows: Sequence[Mapping[str, Any]]) -> MessageContext:
+def lost_of(flow: Iterable[Row]) -> Iterator[Row]:
+    """Yield the missing messages that a later one of their producer overtook. In each group first
+    deliveries precede missing messages."""
+    for _, rows in groupby(flow, key=lambda row: (*scope_of(row), row["queue"], row["producer"])):
+        latest = -1
+        for row in rows:
+            if row["kind"] == "first":
+                latest = max(latest, row["number"])
+            elif row["number"] < latest:
+                yield {**row, "kind": "lost"}
+
+
+def disordered_of(firsts: Iterable[Row]) -> Iterator[Row]:
+    """Yield the first deliveries that arrived behind a later message of their producer."""
+    for (*scope, conn, subscription, _), rows in groupby(
+        firsts,
+        key=lambda row: (*scope_of(row), row["conn"], row["subscription"], row["producer"]),
+    ):
+        order = recording.Line()
+        for row in rows:
+            if row["strange"]:
+                continue
+            when = row["witness"][0]["at_ns"], row["witness"][0]["seq"]
+            names = row["what"], row["queue"], conn, subscription
+            anomaly = order.note(row["number"], *names, when)
+            if anomaly is not None:
+                yield anomaly_row(scope, anomaly)
+
+
+def _ends_of(departures: Iterable[Row]) -> Iterator[Row]:
+    """Yield when each subscription ended last."""
+    for _, rows in groupby(
+        departures, key=lambda row: (*scope_of(row), row["conn"], row["subscription"])
+    ):
+        (*_, last) = rows
+        went = {"at": last["at"], "seq": last["seq"]}
+        yield {**{name: last[name] for name in _SUBSCRIPTION}, "went": went}
+
+
+def _consumers_of(facts: Iterable[Row]) -> Iterator[Row]:
+    """Yield of each queue when the first consumer left unconfirmed, and if one has a selector."""
+    for names, rows in groupby(facts, key=lambda row: (*scope_of(row), row["queue"])):
+        departed, selective = None, False
+        for row in rows:
+            if row["fact"] == "subscribed":
+                selective |= row["flag"]
+            elif departed is None and not row["flag"]:
+                departed = {"at": row["at"], "seq": row["seq"]}
+        yield {
+            **dict(zip(_QUEUE, names, strict=True)),
+            "departed": departed,
+            "selective": selective,
+        }
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def _reader_row(event: Row) -> ReaderRow:
+    headers = {header["name"]: header["value"] for header in reversed(event["headers"] or ())}
+    key = Key(event["producer"], event["number"]) if event["number"] >= 0 else None
+    frame = event["command"] or "", headers, key, event["size"] or 0
+    return ReaderRow((event["at_ns"], event["seq"]), event["kind"], *frame, event["protocol"] or "")
+
+
+def fact_row(scope: Sequence[Any], fact: Fact) -> dict[str, Any]:
+    """Return a fact as a row of :data:`FACTS`."""
+    row: dict[str, Any] = dict.fromkeys(FACTS.names) | dict(zip(SCOPE, scope, strict=True))
+    row["conn"] = fact.conn
+    if isinstance(fact, UnreadableConnection):
+        return {**row, "fact": "unreadable"}
+    row["queue"] = fact.queue
+    row["at"], row["seq"] = fact.when
+    if isinstance(fact, (Sent, Delivered)):
+        row["producer"], row["number"] = fact.key
+        row["stamped_for"] = slot(fact)[1]
+        row["anycast"] = fact.anycast
+    match fact:
+        case Sent():
+            return {
+                **row,
+                "fact": "sent",
+                "confirmed": fact.confirmed,
+                "withdrawn": fact.withdrawn,
+                "strange": fact.strange,
+                "channel": fact.channel,
+                "routed": fact.routed,
+            }
+        case Delivered():
+            ended_at, ended_seq = fact.ended or (None, None)
+            return {
+                **row,
+                "fact": "delivered",
+                "subscription": fact.subscription,
+                "marked": fact.marked,
+                "end": fact.end.value,
+                "ended_at": ended_at,
+                "ended_seq": ended_seq,
+            }
+        case Subscribed():
+            row |= {"fact": "subscribed", "flag": fact.selective}
+        case Unsubscribed():
+            row |= {"fact": "unsubscribed", "flag": fact.noticed}
+        case Overrun():
+            row |= {"fact": "overrun", "what": str(fact)}
+    return {**row, "subscription": fact.subscription}
+
+
+def _sent(row: Row, key: Key) -> Sent:
+    flags = row["confirmed"], row["withdrawn"], row["anycast"], row["strange"]
+    when = row["at"], row["seq"]
+    return Sent(key, row["queue"], row["conn"], when, *flags, row["channel"], row["routed"])
+
+
+def _delivered(row: Row, key: Key) -> Delivered:
+    ended = None if row["ended_at"] is None else (row["ended_at"], row["ended_seq"])
+    names = row["queue"], row["conn"], row["subscription"]
+    when = row["at"], row["seq"]
+    return Delivered(key, *names, when, row["marked"], End(row["end"]), ended, row["anycast"])
+
+
+def _message_context(rows: Sequence[Row]) -> MessageContext:
     return MessageContext(
         all(row["complete"] for row in rows),
         {
@@ -399,81 +534,15 @@ def _when(value: Mapping[str, int]) -> When:
     return value["at"], value["seq"]
 
 
-def _sent(row: Mapping[str, Any], key: Key) -> Sent:
-    when = (row["at"], row["seq"])
-    flags = (row["confirmed"], row["withdrawn"], row["anycast"], row["strange"])
-    return Sent(key, row["queue"], row["conn"], when, *flags, row["channel"], row["routed"])
-
-
-def _got(row: Mapping[str, Any], key: Key) -> Delivered:
-    when = (row["at"], row["seq"])
-    ended = None if row["ended_at"] is None else (row["ended_at"], row["ended_seq"])
-    named = (row["queue"], row["conn"], row["subscription"])
-    return Delivered(key, *named, when, row["marked"], End(row["end"]), ended, row["anycast"])
-
-
-def _irregular(scope: Sequence[Any], found: Anomaly) -> dict[str, Any]:
-    row = dict(zip(SCOPE, scope, strict=True))
-    row |= {
-        "kind": found.kind,
-        "queue": found.queue,
-        "conn": found.conn,
-        "subscription": found.subscription,
+def anomaly_row(scope: Sequence[Any], anomaly: Anomaly) -> dict[str, Any]:
+    """Return an anomaly as a row of :data:`ANOMALIES`."""
+    return {
+        **dict(zip(SCOPE, scope, strict=True)),
+        "kind": anomaly.kind,
+        "queue": anomaly.queue,
+        "conn": anomaly.conn,
+        "subscription": anomaly.subscription,
+        "what": anomaly.what,
+        "uncertain": anomaly.uncertain,
+        "witness": [{"at_ns": at, "seq": seq} for at, seq in anomaly.witness],
     }
-    row |= {"what": found.what, "uncertain": found.uncertain}
-    return {**row, "witness": [{"at_ns": at, "seq": seq} for at, seq in found.witness]}
-
-
-def lost(judged: DataFrame) -> DataFrame:
-    """Of what never came, what a later message of the same producer overtook."""
-    firsts = judged.where(F.col("kind") == "first")
-    came = firsts.groupBy(*SCOPE, "queue", "producer").agg(F.max("number").alias("came"))
-    missing = judged.where(F.col("kind") == "missing").join(came, [*SCOPE, "queue", "producer"])
-    return (
-        missing.where(F.col("number") < F.col("came"))
-        .withColumn("kind", F.lit("lost"))
-        .select(*judged.columns)
-    )
-
-
-def disordered(judged: DataFrame) -> DataFrame:
-    """First deliveries that came behind later ones of their producer."""
-    line = (*SCOPE, "conn", "subscription", "producer")
-
-    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from _batches(lines_of(_rows(batches)), FOUND)
-
-    counting = judged.where((F.col("kind") == "first") & ~F.col("strange"))
-    together = counting.repartition(*line).sortWithinPartitions(*line, "witness")
-    return together.mapInArrow(judge, spark_schema(FOUND))
-
-
-def lines_of(firsts: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Which of these first deliveries, in order, came behind later ones of their producer."""
-
-    def of(row: Mapping[str, Any]) -> tuple[Any, ...]:
-        return (*_scope(row), row["conn"], row["subscription"], row["producer"])
-
-    for (*scope, _, _, _), rows in groupby(firsts, key=of):
-        line = recording.Line()
-        for row in rows:
-            when = (row["witness"][0]["at_ns"], row["witness"][0]["seq"])
-            found = line.note(
-                row["number"], row["what"], row["queue"], row["conn"], row["subscription"], when
-            )
-            if found is not None:
-                yield _irregular(scope, found)
-
-
-def _scope(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return row["run"], row["target"], row["case"], row["example"]
-
-
-def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
-    for batch in batches:
-        yield from batch.to_pylist()
-
-
-def _batches(rows: Iterator[dict[str, Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    while some := list(islice(rows, ROWS_AT_ONCE)):
-        yield pa.RecordBatch.from_pylist(some, schema=schema)

@@ -1,9 +1,9 @@
-"""What a second look is for: which messages, which connections, which parts of them. Small enough
-to be told to every task.
+"""The recheck plan: which messages, which connections, and which pieces of them are read again.
+Small enough to be sent to every task.
 
-Books say by number which messages are odd, falls which ones stand behind others. A message that
-never came matters only when a later one of its producer did; then that one is read again too, since
-it is what makes the first one lost.
+Bitmaps name the suspicious messages by number, inversions those that arrived behind others. A
+missing message matters only when a later one of its producer arrived. Then that one is read again
+too: it is the proof that the first one is lost.
 """
 
 from __future__ import annotations
@@ -16,34 +16,40 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from brokerproof.reports.judging.delivery_bitmaps import BLOCK, LOOSE, Book, numbers_of
+from brokerproof.reports.judging.delivery_bitmaps import BLOCK, LOOSE, DeliveryBitmap, numbers_of
 from brokerproof.reports.judging.dense_ids import Bools, Ints
-from brokerproof.reports.judging.order import Fall
-from brokerproof.reports.judging.segment_summary import BOOK, CONSUMES, PART, RISE, TOUCH
-from brokerproof.reports.judging.windows import Account, Shut
+from brokerproof.reports.judging.order import Inversion
+from brokerproof.reports.judging.summary import (
+    CONSUMES,
+    DELIVERIES,
+    ORDER,
+    QUEUE_USE,
+    SCOPE,
+    WINDOWS,
+)
+from brokerproof.reports.judging.windows import WindowClosed, WindowLedger
 from brokerproof.reports.read import arrow
 
-SCOPE = ("run", "target", "case", "example")
 Scope: TypeAlias = tuple[str, str, str, int]
 Group: TypeAlias = tuple[str, str, str, int, str, int]
 """Scope, queue and producer."""
-Line: TypeAlias = tuple[str, str, str, int, int]
+ConnectionKey: TypeAlias = tuple[str, str, str, int, int]
 """Scope and connection."""
 MOST = 100_000
-"""Up to so many suspicious groups are looked for by name; of more, everything is read again."""
+"""Up to so many suspicious groups are named. Of more, everything is read again."""
 FEW = 200
-"""Up to so many values are part of a plan."""
+"""Up to so many values are part of a query."""
 MOST_NUMBERS = 1_000_000
-"""Up to so many messages are looked for by their numbers; of more, their groups are read wholly."""
+"""Up to so many messages are named by their numbers. Of more, all of their groups are read."""
 
 
 @dataclass(frozen=True)
 class Ranges:
-    """Sets of numbers, one for each of some groups that are numbered from 0: bounds of what is in
-    them, ascending."""
+    """Sets of numbers, one for each of some groups that are numbered from 0: their bounds,
+    ascending."""
 
     low: Ints
     high: Ints
@@ -51,11 +57,12 @@ class Ranges:
 
     @classmethod
     def of(cls, sets: Iterable[Iterable[tuple[int, int]]]) -> Ranges:
-        """From the first and the last number of each range of each set."""
+        """Return the sets of these ranges, each given by its first and last number."""
+        lift = int(cls._LIFT)
         bounds = [
-            (at * int(cls._LIFT) + low, at * int(cls._LIFT) + high)
-            for at, some in enumerate(sets)
-            for low, high in some
+            (group * lift + low, group * lift + high)
+            for group, ranges in enumerate(sets)
+            for low, high in ranges
         ]
         if not bounds:
             return cls(np.empty(0, np.int64), np.empty(0, np.int64))
@@ -63,198 +70,209 @@ class Ranges:
         # Of ranges that overlap, each is made to reach as far as those before it.
         return cls(np.ascontiguousarray(low), np.maximum.accumulate(high))
 
-    def hold(self, group: Ints, number: Ints) -> Bools:
-        """Whether the set of a group (-1: none) has a number."""
+    def contains(self, group: Ints, number: Ints) -> Bools:
+        """Return for each number if the set of its group (-1: none) has it."""
         if not len(self.low):
             return np.zeros(len(group), np.bool_)
-        at = group * self._LIFT + number
-        place = np.searchsorted(self.low, at, "right") - 1
-        found: Bools = (group >= 0) & (number >= 0) & (place >= 0) & (at <= self.high[place])
-        return found
+        lifted = group * self._LIFT + number
+        place = np.searchsorted(self.low, lifted, "right") - 1
+        contained: Bools = (
+            (group >= 0) & (number >= 0) & (place >= 0) & (lifted <= self.high[place])
+        )
+        return contained
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What is to be read again.
-
-    ``everything``: all of it, there is too much to name. ``whole`` are groups all of whose messages
-    matter, ``numbered`` those of which :attr:`ranges` has some, by their place there. ``lines`` are
-    the connections that have to do with them; of those in ``full`` every message is read.
-    ``cumulative`` are the subscriptions that settle all before at once. ``shut`` and ``unclear``
-    are connections whose window was overrun: in which parts, or nobody knows where.
-    """
+class RecheckPlan:
+    """What is read again; without arguments nothing."""
 
     everything: bool = False
+    """True if there is too much to name."""
     whole: frozenset[Group] = frozenset()
+    """Groups all of whose messages matter."""
     numbered: Mapping[Group, int] = field(default_factory=dict)
+    """Groups of which some messages matter, with their place in :attr:`ranges`."""
     ranges: Ranges = field(default_factory=lambda: Ranges.of([]))
-    lines: frozenset[Line] = frozenset()
-    full: frozenset[Line] = frozenset()
-    cumulative: Mapping[Line, frozenset[str]] = field(default_factory=dict)
-    shut: Mapping[int, Mapping[Line, Shut]] = field(default_factory=dict)
-    """By place."""
-    unclear: frozenset[Line] = frozenset()
+    connections: frozenset[ConnectionKey] = frozenset()
+    """The connections that have to do with any of this."""
+    full: frozenset[ConnectionKey] = frozenset()
+    """Those of which every message is read."""
+    cumulative: Mapping[ConnectionKey, frozenset[str]] = field(default_factory=dict)
+    """The subscriptions that settle all before at once."""
+    closed: Mapping[int, Mapping[ConnectionKey, WindowClosed]] = field(default_factory=dict)
+    """By place of the piece: the connections whose window was overrun there."""
+    unclear: frozenset[ConnectionKey] = frozenset()
+    """Connections whose window may have been overrun in any piece."""
 
-    def has(self, group: Group, number: int) -> bool:
-        """Whether a message is one of those looked for."""
+    def includes(self, group: Group, number: int) -> bool:
+        """True if the message is one of those to read again."""
         if self.everything or group in self.whole:
             return True
-        at = self.numbered.get(group)
-        return at is not None and bool(self.ranges.hold(np.array([at]), np.array([number]))[0])
+        place = self.numbered.get(group)
+        return place is not None and bool(
+            self.ranges.contains(np.array([place]), np.array([number]))[0]
+        )
+
+    @property
+    def names_messages(self) -> bool:
+        """True if messages are read again, and not only windows."""
+        return bool(self.numbered or self.whole or self.everything)
 
 
-class _Numbers:
-    """What is looked for in one group."""
+class Suspects:
+    """The suspicious messages of one group."""
 
     def __init__(self) -> None:
         self.whole = False
-        self.blocks: dict[int, Book] = {}
-        self.falls: list[Fall] = []
+        self.blocks: dict[int, DeliveryBitmap] = {}
+        self.inversions: list[Inversion] = []
 
-    def ranges(self, came: int) -> Iterable[tuple[int, int]]:
-        """First and last numbers; ``came`` is the greatest number that surely came (-1: none)."""
+    def ranges(self, delivered: int) -> Iterable[tuple[int, int]]:
+        """Yield first and last numbers; ``delivered`` is the greatest number that certainly arrived
+        (-1: none)."""
         missing = False
-        for block, book in self.blocks.items():
-            gone = book.missing & ((1 << max(0, min(came - block * BLOCK + 1, BLOCK))) - 1)
-            missing |= bool(gone)
-            yield from ((each, each) for each in numbers_of(block, gone | book.wrong))
+        for block, bitmap in self.blocks.items():
+            below = (1 << max(0, min(delivered - block * BLOCK + 1, BLOCK))) - 1
+            overtaken = bitmap.missing & below
+            missing |= bool(overtaken)
+            for number in numbers_of(block, overtaken | bitmap.suspicious):
+                yield number, number
         if missing:
-            yield came, came
-        for fall in self.falls:
-            behind = self.blocks.get(fall.high // BLOCK)
-            if fall.all_between or (behind is not None and behind.wrong >> fall.high % BLOCK & 1):
-                # What it came behind may not count (it came twice, it may be reordered): then what
-                # counts is between.
-                yield fall.low, fall.high
+            yield delivered, delivered
+        for low, high, all_between in self.inversions:
+            behind = self.blocks.get(high // BLOCK)
+            if all_between or (behind is not None and behind.suspicious >> high % BLOCK & 1):
+                # The message before it may not count (it was delivered twice, or may be reordered).
+                # Then the one that counts is between.
+                yield low, high
             else:
-                yield from ((fall.low, fall.low), (fall.high, fall.high))
+                yield from ((low, low), (high, high))
 
 
-def wanted(merged: DataFrame, counts_messages: bool) -> Wanted | None:
-    """What the merged summaries ask to be read again; None for nothing. ``counts_messages``:
-    windows count messages, and a summary does not know the octets that an irregularity is told
-    with."""
-    suspects = merged.where(~F.col("fine") & F.col("what").isin(BOOK, RISE, PART))
-    bad = (
-        suspects.select("what", *SCOPE, "queue", "producer", "conn", "block", "summary")
-        .limit(MOST + 1)
-        .collect()
-    )
-    if not bad:
-        return None
-    if len(bad) > MOST:
-        return Wanted(everything=True)
-    found: dict[Group, _Numbers] = defaultdict(_Numbers)
-    shut: dict[int, dict[Line, Shut]] = defaultdict(dict)
+def recheck_plan(merged: DataFrame, *, window_counts_messages: bool) -> RecheckPlan:
+    """Return what the merged summaries ask to be read again.
+
+    Where windows count messages, a summary does not know the bytes that an anomaly is described
+    with. Then all of the connection is read.
+    """
+    suspicious = F.col("needs_recheck") & F.col("kind").isin(DELIVERIES, ORDER, WINDOWS)
+    columns = ("kind", *SCOPE, "queue", "producer", "conn", "block", "summary")
+    rows = merged.where(suspicious).select(*columns).limit(MOST + 1).collect()
+    if len(rows) > MOST:
+        return RecheckPlan(everything=True)
+    suspects: dict[Group, Suspects] = defaultdict(Suspects)
+    closed: dict[int, dict[ConnectionKey, WindowClosed]] = defaultdict(dict)
     unclear = set()
-    for row in bad:
-        scope, told = (
-            tuple(row[name] for name in SCOPE),
-            pickle.loads(row.summary),
-        )  # written by our own workers
-        if row.what == PART:
-            line = (*scope, row.conn)
-            if told.whole or told.gone or counts_messages:
-                unclear.add(line)
-            for each in () if line in unclear else told.shut:
-                shut[each.place][line] = each
-            continue
-        group = found[*scope, row.queue, row.producer]
-        if row.what == RISE:
-            group.falls += told.falls
-        elif row.block == LOOSE:
-            group.whole = True
+    for row in rows:
+        scope = scope_of(row)
+        summary = pickle.loads(row.summary)  # written by our own workers
+        group = (*scope, row.queue, row.producer)
+        if row.kind == ORDER:
+            suspects[group].inversions += summary.inversions
+        elif row.kind == DELIVERIES and row.block == LOOSE:
+            suspects[group].whole = True
+        elif row.kind == DELIVERIES:
+            suspects[group].blocks[row.block] = summary
+        elif summary.ambiguous or summary.unsubscribed or window_counts_messages:
+            unclear.add((*scope, row.conn))
         else:
-            group.blocks[row.block] = told
-    return _named(merged, found, dict(shut), frozenset(unclear))
+            for piece in summary.closed:
+                closed[piece.place][*scope, row.conn] = piece
+    return _plan(merged, suspects, dict(closed), frozenset(unclear))
 
 
-def _named(
+def _plan(
     merged: DataFrame,
-    found: Mapping[Group, _Numbers],
-    shut: Mapping[int, Mapping[Line, Shut]],
-    unclear: frozenset[Line],
-) -> Wanted | None:
-    about = _about(merged, found)
-    if about is None:
-        return Wanted(everything=True)
-    came, touching = about
+    suspects: Mapping[Group, Suspects],
+    closed: Mapping[int, Mapping[ConnectionKey, WindowClosed]],
+    unclear: frozenset[ConnectionKey],
+) -> RecheckPlan:
+    uses = _queue_uses(merged, suspects)
+    if uses is None:
+        return RecheckPlan(everything=True)
+    delivered, using = uses
+    whole = {group for group, messages in suspects.items() if messages.whole}
     sets = {
-        group: list(numbers.ranges(came.get(group, -1)))
-        for group, numbers in found.items()
-        if not numbers.whole
+        group: ranges
+        for group, messages in suspects.items()
+        if not messages.whole and (ranges := list(messages.ranges(delivered.get(group, -1))))
     }
-    whole = {group for group, numbers in found.items() if numbers.whole}
     if sum(map(len, sets.values())) > MOST_NUMBERS:
-        whole |= {group for group, some in sets.items() if some}
+        whole |= sets.keys()
         sets = {}
-    sets = {group: some for group, some in sets.items() if some}
-    lines = {line for group in (*sets, *whole) for line in touching.get(group, ())}
-    full = {line for group in whole for line in touching.get(group, ())}
-    if len(lines) > MOST:
-        return Wanted(everything=True)
-    if not (lines or shut or unclear):
-        return None
-    return Wanted(
+    connections = {connection for group in (*sets, *whole) for connection in using.get(group, ())}
+    full = {connection for group in whole for connection in using.get(group, ())}
+    if len(connections) > MOST:
+        return RecheckPlan(everything=True)
+    return RecheckPlan(
         whole=frozenset(whole),
-        numbered={group: at for at, group in enumerate(sets)},
+        numbered={group: place for place, group in enumerate(sets)},
         ranges=Ranges.of(sets.values()),
-        lines=frozenset(lines) | unclear,
+        connections=frozenset(connections) | unclear,
         full=frozenset(full) | unclear,
-        cumulative=_cumulative(merged, lines - full) if lines - full else {},
-        shut=shut,
+        cumulative=_cumulative(merged, connections - full) if connections - full else {},
+        closed=closed,
         unclear=unclear,
     )
 
 
-def _about(
-    merged: DataFrame, groups: Iterable[Group]
-) -> tuple[Mapping[Group, int], Mapping[Group, Iterable[Line]]] | None:
-    """Of each group the greatest number that surely came, and the connections that have to do with
-    it; None: too many."""
-    names = {(group[:4], group[4]) for group in groups}
-    if not names:
+def _queue_uses(
+    merged: DataFrame, groups: Collection[Group]
+) -> tuple[Mapping[Group, int], Mapping[Group, Iterable[ConnectionKey]]] | None:
+    """Return by group the greatest number that certainly arrived, and the connections that have to
+    do with it; None if they are too many."""
+    if not groups:
         return {}, {}
     of_queues = _among(
-        merged.where(F.col("what").isin(BOOK, TOUCH)), "queue", {queue for _, queue in names}
+        merged.where(F.col("kind").isin(DELIVERIES, QUEUE_USE)),
+        "queue",
+        {queue for *_, queue, _ in groups},
     )
-    greatest = of_queues.groupBy("what", *SCOPE, "queue", "producer", "conn").agg(
-        F.max("came").alias("came")
+    greatest = of_queues.groupBy("kind", *SCOPE, "queue", "producer", "conn").agg(
+        F.max("delivered").alias("delivered")
     )
     rows = greatest.limit(MOST + 1).collect()
     if len(rows) > MOST:
         return None
-    came: dict[Group, int] = {}
-    consume: dict[tuple[Scope, str], list[Line]] = defaultdict(list)
-    send: dict[Group, list[Line]] = defaultdict(list)
+    delivered: dict[Group, int] = {}
+    consumers: dict[tuple[Scope, str], list[ConnectionKey]] = defaultdict(list)
+    senders: dict[Group, list[ConnectionKey]] = defaultdict(list)
     for row in rows:
-        scope: Scope = (row.run, row.target, row.case, row.example)
+        scope = scope_of(row)
         group = (*scope, row.queue, row.producer)
-        if row.what == BOOK:
-            came[group] = row.came
+        if row.kind == DELIVERIES:
+            delivered[group] = row.delivered
         elif row.producer == CONSUMES:
-            consume[scope, row.queue].append((*scope, row.conn))
+            consumers[scope, row.queue].append((*scope, row.conn))
         else:
-            send[group].append((*scope, row.conn))
-    return came, {group: [*consume[group[:4], group[4]], *send[group]] for group in groups}
+            senders[group].append((*scope, row.conn))
+    using = {group: [*consumers[group[:4], group[4]], *senders[group]] for group in groups}
+    return delivered, using
 
 
-def _cumulative(merged: DataFrame, lines: Iterable[Line]) -> Mapping[Line, frozenset[str]]:
-    """Of the connections the subscriptions that settle all before at once."""
-    parts = _among(merged.where(F.col("what") == PART), "conn", {line[-1] for line in lines})
-    found = {}
-    for row in parts.select(*SCOPE, "conn", "summary").collect():  # as many as there are lines
-        account: Account = pickle.loads(row.summary)
-        if account.cumulative:
-            found[row.run, row.target, row.case, row.example, row.conn] = frozenset(
-                account.cumulative
-            )
-    return found
+def _cumulative(
+    merged: DataFrame, connections: Iterable[ConnectionKey]
+) -> Mapping[ConnectionKey, frozenset[str]]:
+    """Return the subscriptions of these connections that settle all before at once."""
+    ledgers = _among(
+        merged.where(F.col("kind") == WINDOWS), "conn", {conn for *_, conn in connections}
+    )
+    cumulative: dict[ConnectionKey, frozenset[str]] = {}
+    for row in ledgers.select(*SCOPE, "conn", "summary").collect():
+        ledger: WindowLedger = pickle.loads(row.summary)  # written by our own workers
+        if ledger.cumulative:
+            cumulative[*scope_of(row), row.conn] = ledger.cumulative
+    return cumulative
 
 
 def _among(frame: DataFrame, column: str, values: Collection[Any]) -> DataFrame:
-    """The rows whose column has one of these values."""
+    """Return the rows whose column has one of these values."""
     if len(values) <= FEW:
         return frame.where(F.col(column).isin(*values))
     table = pa.table({column: pa.array(sorted(values))})
     return frame.join(F.broadcast(arrow(frame.sparkSession, table)), column, "left_semi")
+
+
+def scope_of(row: Mapping[str, Any] | Row) -> Scope:
+    """Return the columns :data:`SCOPE` of a row."""
+    return row["run"], row["target"], row["case"], row["example"]

@@ -1,26 +1,26 @@
-"""A stretch: recorded batches in their order, summarised where they lie. What leaves it is small:
-one row for each group.
+"""The map step: the task that reads a piece of a recording summarises it.
 
-A stretch is some consecutive segments of one recorder. Connections, queues and producers that go on
-in the next one have a row in both, and their summaries are put together in the order of the
-stretches.
+A piece is some consecutive segments of one recorder. Connections, queues and producers that go on
+in the next piece have a row in both, which :mod:`brokerproof.reports.judging.merge` puts together.
 """
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
 from brokerproof.harness.oracles.expectations import Expectations
-from brokerproof.reports.judging.channels import Channels
+from brokerproof.reports.judging.channels import ChannelSummaries
 from brokerproof.reports.judging.columns import (
     ENDS,
     FOREIGN,
     FOREIGN_OUT,
+    NEEDED,
     NOTHING,
     OCTETS,
     UNSEEN,
@@ -28,51 +28,38 @@ from brokerproof.reports.judging.columns import (
     Names,
     columns,
 )
-from brokerproof.reports.judging.connection_lifetimes import Lives
-from brokerproof.reports.judging.delivery_bitmaps import Books
+from brokerproof.reports.judging.connection_lifetimes import ConnectionSummaries
+from brokerproof.reports.judging.delivery_bitmaps import DeliveryBitmaps
 from brokerproof.reports.judging.dense_ids import Ints, Pairs
-from brokerproof.reports.judging.order import Order
+from brokerproof.reports.judging.order import OrderSummaries
 from brokerproof.reports.judging.protocol_columns import (
     BLIND,
     OF_AMQP091,
     OF_STOMP,
-    READ_AS_LINES,
+    READ_WHOLLY,
     SILENT,
 )
-from brokerproof.reports.judging.windows import Windows
-
-BOOK, RISE, PART, LIFE, TOUCH, SCOPE, AMQP = (
-    "book",
-    "rise",
-    "part",
-    "life",
-    "touch",
-    "scope",
-    "amqp",
+from brokerproof.reports.judging.summary import (
+    CHANNELS,
+    CONNECTION,
+    CONSUMES,
+    DELIVERIES,
+    ORACLE_JUDGED,
+    ORDER,
+    QUEUE_USE,
+    SCOPE,
+    SCOPE_PROTOCOLS,
+    SUMMARIES,
+    WINDOWS,
+    OracleJudged,
+    QueueUse,
+    ScopeProtocols,
 )
-CHANNELS = "channels"
+from brokerproof.reports.judging.windows import WindowSummaries
+from brokerproof.reports.schema import in_batches, spark_schema
+from brokerproof.reports.sources import Piece, Source
 
-SUMMARIES = pa.schema(
-    [
-        ("what", pa.string()),
-        ("run", pa.string()),
-        ("target", pa.string()),
-        ("case", pa.string()),
-        ("example", pa.int64()),
-        ("queue", pa.string()),
-        ("producer", pa.int64()),
-        ("conn", pa.int64()),
-        ("subscription", pa.string()),
-        ("block", pa.int64()),
-        ("place", pa.int64()),
-        ("summary", pa.binary()),
-    ]
-)
-"""A row for each group of each stretch. ``producer`` is -1 for messages without a stamp, and in
-``touch`` rows -2 for those who consume; ``block`` is that of a book; ``conn``, ``producer`` and
-``block`` are 0 and the names empty where they mean nothing; ``place`` is the stretch's."""
-
-_CONCERNS = {
+_QUEUE_HEADER = {
     "SUBSCRIBE": "destination",
     **dict.fromkeys(
         ("basic.consume", "queue.declare", "queue.delete", "queue.purge", "create-consumer"),
@@ -81,157 +68,143 @@ _CONCERNS = {
     "create-queue": "address",
     "create-queue-v2": "address",
 }
-"""Frames that have to do with a queue, and which header names it."""
+"""The header that names the queue, in frames that concern one."""
 _BITS = 3
-CONSUMES = -2
-GROUP = (
-    "what",
-    "run",
-    "target",
-    "case",
-    "example",
-    "queue",
-    "producer",
-    "conn",
-    "subscription",
-    "block",
-)
-"""What rows that belong together have in common."""
+"""Enough for a code of :data:`brokerproof.reports.judging.protocol_columns.CODES`."""
 
 
-class Touch(NamedTuple):
-    """That a connection has to do with a queue: as a consumer, or as who sends a producer's
-    messages."""
+def summarise(spark: SparkSession, source: Source, ground: Expectations) -> DataFrame:
+    """Summarise every piece in a task of its own (:data:`SUMMARIES`)."""
+    open_piece = source.open
 
-    line: int
-    queue: int
-    producer: int
+    def summarise_piece(piece: Piece) -> Iterator[pa.RecordBatch]:
+        summaries = SegmentSummaries(ground)
+        for batch in open_piece(piece, NEEDED):
+            summaries.update(batch)
+        yield from in_batches(summaries.rows(piece["place"]), SUMMARIES)
+
+    return source.each(spark, summarise_piece, spark_schema(SUMMARIES))
 
 
-class Stretch:
-    """The state of all summaries while batches come in."""
+class SegmentSummaries:
+    """The summaries of all groups of one piece."""
 
     def __init__(self, ground: Expectations) -> None:
         self._names = Names.none()
-        self._books, self._order, self._lives = Books(self._names), Order(), Lives()
-        self._channels = Channels()
-        self._windows = Windows(self._names, ground)
-        self._touched, self._touching = Pairs(), Pairs()
-        self._scopes: dict[int, int] = {}
-        """What is spoken in each
-        (:func:`brokerproof.reports.judging.protocol_columns.all_known`)."""
-        self._foreign: set[tuple[int, int]] = set()
-        """Lines and what they speak, but for STOMP."""
+        self._deliveries = DeliveryBitmaps(self._names)
+        self._order = OrderSummaries()
+        self._windows = WindowSummaries(self._names, ground)
+        self._connections = ConnectionSummaries()
+        self._channels = ChannelSummaries()
+        self._connection_queues = Pairs()
+        self._queue_uses = Pairs()
+        """Of (connection and queue) and producer."""
+        self._spoken: dict[int, int] = {}
+        """By scope (:func:`brokerproof.reports.judging.protocol_columns.all_known`)."""
+        self._other_protocols: set[tuple[int, int]] = set()
+        """Connections and the protocols they speak, without STOMP."""
 
-    def note(self, batch: pa.RecordBatch) -> None:
-        """Enters a batch of the trace's columns (at least
+    def update(self, batch: pa.RecordBatch) -> None:
+        """Add a batch of the trace's columns (at least
         :data:`brokerproof.reports.judging.columns.NEEDED`)."""
         if not batch.num_rows:
             return
-        found = columns(batch, self._names)
-        self._books.note(found)
-        self._order.note(found)
-        self._windows.note(found.of_stomp)
-        self._lives.note(found)
-        self._channels.note(found)
-        self._touch(found)
+        events = columns(batch, self._names)
+        self._deliveries.update(events)
+        self._order.update(events)
+        self._windows.update(events.of_stomp)
+        self._connections.update(events)
+        self._channels.update(events)
+        self._update_queue_uses(events)
+        self._update_protocols(events)
 
-    def _touch(self, batch: Columns) -> None:
-        line, sent, got = batch.line, batch.sent, batch.got
-        self._touching.of(self._touched.of(line[sent.rows], sent.queue), sent.producer + 2)
-        consumed: Ints = np.zeros(len(got.rows), np.int64)
-        self._touching.of(self._touched.of(line[got.rows], got.queue), consumed)
+    def _update_queue_uses(self, batch: Columns) -> None:
+        connection, sent, got = batch.connection, batch.sent, batch.got
+        self._queue_uses.of(
+            self._connection_queues.of(connection[sent.rows], sent.queue),
+            sent.producer - CONSUMES,
+        )
+        consumer: Ints = np.zeros(len(got.rows), np.int64)
+        self._queue_uses.of(self._connection_queues.of(connection[got.rows], got.queue), consumer)
         for row, command, headers in batch.rare:
-            name = _CONCERNS.get(command)
-            if name is not None and name in headers:
-                queue = self._names.queues.one(headers[name])
-                self._touching.one(self._touched.one(int(line[row]), queue), 0)
-        self._speak(batch)
+            header = _QUEUE_HEADER.get(command)
+            if header is not None and header in headers:
+                queue = self._names.queues.one(headers[header])
+                pair = self._connection_queues.one(int(connection[row]), queue)
+                self._queue_uses.one(pair, 0)
 
-    def _speak(self, batch: Columns) -> None:
-        """Enters what is spoken in each scope, and on lines that have judges of their own."""
+    def _update_protocols(self, batch: Columns) -> None:
         blind = np.isin(batch.what, (OCTETS, FOREIGN, FOREIGN_OUT, UNSEEN))
-        heard = (
+        spoken = (
             (batch.what != NOTHING)
             & (batch.spoken != SILENT)
             & (batch.what != UNSEEN)
             & (batch.what != ENDS)
         )
         for scope in _distinct(batch.scope):
-            self._scopes.setdefault(scope, 0)
+            self._spoken.setdefault(scope, 0)
         for scope in _distinct(batch.scope[blind]):
-            self._scopes[scope] |= BLIND
-        for packed in _distinct(batch.scope[heard] << _BITS | batch.spoken[heard]):
-            self._scopes[packed >> _BITS] |= 1 << (packed & ((1 << _BITS) - 1))
-        foreign = heard & (batch.spoken != OF_STOMP)
-        if foreign.any():
-            for packed in _distinct(batch.line[foreign] << _BITS | batch.spoken[foreign]):
-                self._foreign.add((packed >> _BITS, packed & ((1 << _BITS) - 1)))
+            self._spoken[scope] |= BLIND
+        for packed in _distinct(batch.scope[spoken] << _BITS | batch.spoken[spoken]):
+            self._spoken[packed >> _BITS] |= 1 << (packed & ((1 << _BITS) - 1))
+        other = spoken & (batch.spoken != OF_STOMP)
+        if other.any():
+            for packed in _distinct(batch.connection[other] << _BITS | batch.spoken[other]):
+                self._other_protocols.add((packed >> _BITS, packed & ((1 << _BITS) - 1)))
 
     def rows(self, place: int) -> Iterator[dict[str, Any]]:
-        """The summaries as rows of :data:`SUMMARIES`."""
+        """Yield the summaries as rows of :data:`SUMMARIES`; ``place`` is that of the piece."""
+        for kind, scope, group, summary in self._summaries(place):
+            yield {
+                "kind": kind,
+                **dict(zip(SCOPE, self._names.scopes.values[scope], strict=True)),
+                **{"queue": "", "producer": 0, "conn": 0, "subscription": "", "block": 0},
+                **group,
+                "place": place,
+                "summary": pickle.dumps(summary),
+            }
+
+    def _summaries(self, place: int) -> Iterator[tuple[str, int, dict[str, Any], object]]:
+        """Yield each summary with its kind, its scope, and the columns that name its group."""
         names = self._names
         queues, subscriptions = names.queues.values, names.subscriptions.values
-        for scope in sorted(self._scopes):
-            yield self._row(SCOPE, place, scope, summary=self._scopes[scope])
-        for line, code in sorted(self._foreign):
-            if code in READ_AS_LINES:
-                scope, conn = names.lines.parts(line)
-                about = {"conn": conn, "subscription": READ_AS_LINES[code]}
-                yield self._row(AMQP, place, scope, **about, summary=code == OF_AMQP091)
-        for line, told in self._channels.summaries():
-            scope, conn = names.lines.parts(line)
-            yield self._row(CHANNELS, place, scope, conn=conn, summary=told)
-        for number in range(len(self._touching)):
-            of_line, producer = self._touching.parts(number)
-            line, queue = self._touched.parts(of_line)
-            scope, conn = names.lines.parts(line)
-            yield self._row(
-                TOUCH, place, scope, queue=queues[queue], producer=producer - 2, conn=conn
-            )
-        for (scope, queue, producer, block), book in self._books.summaries():
-            yield self._row(
-                BOOK,
-                place,
-                scope,
-                queue=queues[queue],
-                producer=producer,
-                block=block,
-                summary=book,
-            )
-        for group, rise in self._order.summaries():
-            line, subscription, queue, producer = self._order.parts(group)
-            scope, conn = names.lines.parts(line)
-            named = {"queue": queues[queue], "subscription": subscriptions[subscription]}
-            yield self._row(RISE, place, scope, **named, producer=producer, conn=conn, summary=rise)
-        for line, part in self._windows.summaries():
-            scope, conn = names.lines.parts(line)
-            yield self._row(PART, place, scope, conn=conn, summary=part)
-        for line, life in self._lives.summaries():
-            scope, conn = names.lines.parts(line)
-            yield self._row(LIFE, place, scope, conn=conn, summary=life)
-
-    def _row(
-        self, what: str, place: int, scope: int, *, summary: object = None, **group: Any
-    ) -> dict[str, Any]:
-        run, target, case, example = self._names.scopes.values[scope]
-        row = {"queue": "", "producer": 0, "conn": 0, "subscription": "", "block": 0} | group
-        row |= {
-            "what": what,
-            "run": run,
-            "target": target,
-            "case": case,
-            "example": example,
-            "place": place,
-        }
-        return {**row, "summary": pickle.dumps(summary)}
+        for scope in sorted(self._spoken):
+            yield SCOPE_PROTOCOLS, scope, {}, ScopeProtocols(self._spoken[scope])
+        for connection, code in sorted(self._other_protocols):
+            if code in READ_WHOLLY:
+                scope, conn = names.connections.parts(connection)
+                group = {"conn": conn, "subscription": READ_WHOLLY[code]}
+                yield ORACLE_JUDGED, scope, group, OracleJudged(code == OF_AMQP091)
+        for number in range(len(self._queue_uses)):
+            pair, producer = self._queue_uses.parts(number)
+            connection, queue = self._connection_queues.parts(pair)
+            scope, conn = names.connections.parts(connection)
+            group = {"queue": queues[queue], "producer": producer + CONSUMES, "conn": conn}
+            yield QUEUE_USE, scope, group, QueueUse()
+        for (scope, queue, producer, block), bitmap in self._deliveries.summaries():
+            group = {"queue": queues[queue], "producer": producer, "block": block}
+            yield DELIVERIES, scope, group, bitmap
+        for number, order in self._order.summaries():
+            connection, subscription, queue, producer = self._order.parts(number)
+            scope, conn = names.connections.parts(connection)
+            group = {
+                "queue": queues[queue],
+                "subscription": subscriptions[subscription],
+                "producer": producer,
+                "conn": conn,
+            }
+            yield ORDER, scope, group, order
+        by_connection = (
+            (WINDOWS, self._windows.summaries(place)),
+            (CONNECTION, self._connections.summaries()),
+            (CHANNELS, self._channels.summaries()),
+        )
+        for kind, summaries in by_connection:
+            for connection, summary in summaries:
+                scope, conn = names.connections.parts(connection)
+                yield kind, scope, {"conn": conn}, summary
 
 
 def _distinct(codes: Ints) -> list[int]:
-    found: list[int] = np.flatnonzero(np.bincount(codes)).tolist() if len(codes) else []
-    return found
-
-
-def table(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
-    """Rows as one Arrow batch."""
-    return pa.RecordBatch.from_pylist(rows, schema=schema)
+    distinct: list[int] = np.flatnonzero(np.bincount(codes)).tolist() if len(codes) else []
+    return distinct

@@ -1,17 +1,16 @@
 """The judges while a recording still grows.
 
-Every segment that is finished is summarised where it lies, and the summaries are put together with
-those before (:class:`brokerproof.reports.judging.merge.Group`). What they say at once (order,
-windows, lives, a message that came twice) and what time says (a message that was overtaken and
-still has not come) makes a *suspicion*. A suspicion is no verdict: then everything that was
-recorded so far is judged as ``brokerproof judge`` does, and what that finds, with its witness, is
-what counts.
+Every finished segment is summarised where it is, and merged with the summaries before it, by the
+same engine that judges a whole recording (:mod:`brokerproof.reports.judging.judge`). Merged
+summaries make a *suspicion* at once (order, windows, connections, a message delivered twice) or in
+time (a message was overtaken and still has not arrived). A suspicion is no verdict: then everything
+recorded so far is judged as ``brokerproof judge`` does. Only the anomalies of that count.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,30 +18,33 @@ from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
 from brokerproof.harness.oracles import connection_lifetimes
 from brokerproof.harness.oracles.connection_reader import AMQP091
 from brokerproof.harness.oracles.expectations import Expectations
-from brokerproof.reports.judging.delivery_bitmaps import BLOCK, LOOSE
+from brokerproof.reports.judging.connection_lifetimes import ConnectionSummary
+from brokerproof.reports.judging.delivery_bitmaps import BLOCK, LOOSE, DeliveryBitmap
 from brokerproof.reports.judging.judge import lifetime
-from brokerproof.reports.judging.merge import Group
-from brokerproof.reports.judging.segment_summary import (
-    AMQP,
-    BOOK,
+from brokerproof.reports.judging.merge import EMPTY
+from brokerproof.reports.judging.summary import (
     CHANNELS,
+    CONNECTION,
+    DELIVERIES,
     GROUP,
-    LIFE,
-    PART,
-    RISE,
+    ORACLE_JUDGED,
+    ORDER,
+    WINDOWS,
+    Summary,
 )
 
 GRACE: Duration = 10 * NS_PER_S
-"""How long a message may be under way after a later one of its producer has come: other consumers
-have buffers too."""
+"""How long a message may be in flight after a later one of its producer has arrived: other
+consumers have buffers too."""
 FULL = (1 << BLOCK) - 1
 
 Key = tuple[Any, ...]
+"""The values of :data:`brokerproof.reports.judging.summary.GROUP`."""
 
 
 @dataclass
 class _Overdue:
-    """Messages of one book that were missing, or came unsent, at ``since`` and ever after."""
+    """Messages of one block that were missing, or arrived unsent, at ``since`` and ever after."""
 
     since: Instant
     bits: int
@@ -50,93 +52,67 @@ class _Overdue:
 
 @dataclass
 class Suspicions:
-    """The state of all summaries so far. ``drivers`` > 1: what one recorded may be read before what
-    another did, so that a message seems to come before it was sent."""
+    """All merged summaries so far.
+
+    With several ``drivers``, the segments of one may be read before those of another, so a message
+    may seem to arrive before it was sent.
+    """
 
     ground: Expectations
     drivers: int = 1
     grace: Duration = GRACE
-    groups: dict[Key, Group] = field(default_factory=dict)
+    groups: dict[Key, Summary[Any]] = field(default_factory=dict)
     amqp: bool = False
-    """Whether there are connections of which nothing but their whole reading tells: those of AMQP
-    1.0 and CORE."""
+    """True if there are connections that only a full reading can judge: AMQP 1.0 and CORE."""
     _overdue: dict[Key, _Overdue] = field(default_factory=dict)
-    _came: dict[Key, int] = field(default_factory=dict)
-    """The greatest number that came, by run, target, case, example, queue and producer."""
-    _known: dict[Key, int] = field(default_factory=dict)
-    """Of books, what was already looked into."""
+    _delivered: dict[Key, int] = field(default_factory=dict)
+    """The greatest number that arrived, by run, target, case, example, queue and producer."""
+    _known: dict[Key, Any] = field(default_factory=dict)
+    """By group: the state for which a suspicion was returned."""
 
     def enter(self, rows: Iterable[Mapping[str, Any]], now: Instant) -> list[str]:
-        """Enters the summaries of segments, in the order of their places; returns what is
-        suspicious now, in words, that was not before."""
-        touched: dict[Key, Group] = {}
+        """Merge the summaries of segments, in the order of their places. Returns the new
+        suspicions, in words."""
+        changed: dict[Key, Summary[Any]] = {}
         for row in rows:
-            key = tuple(row[name] for name in GROUP)
-            self.amqp |= row["what"] == AMQP and row["subscription"] != AMQP091
-            if row["what"] not in (BOOK, RISE, PART, LIFE, CHANNELS):
+            if row["kind"] == ORACLE_JUDGED:
+                self.amqp |= row["subscription"] != AMQP091
+            if row["kind"] not in _SUSPICIONS:
                 continue
-            group = self.groups.get(key)
-            if group is None:
-                group = self.groups[key] = Group(row["what"])
-            group.add(
-                row["place"], pickle.loads(row["summary"])
-            )  # written by our own workers a moment ago
-            touched[key] = group
-            if row["what"] == BOOK and row["block"] != LOOSE:
-                self._arrived(key, row["block"], group)
-        found = [why for key, group in touched.items() for why in self._at_once(key, group)]
-        found += self._in_time(now)
-        self._forget(touched)
-        return found
+            key = tuple(row[name] for name in GROUP)
+            earlier = self.groups.get(key) or EMPTY[row["kind"]]()
+            summary = earlier.merge(pickle.loads(row["summary"]))  # written by our own workers
+            self.groups[key] = changed[key] = summary
+            if (highest := summary.highest_delivered(row["block"])) >= 0:
+                producer = _producer(key)
+                self._delivered[producer] = max(self._delivered.get(producer, -1), highest)
+        suspicions = []
+        for key, summary in changed.items():
+            state, reason = _SUSPICIONS[key[0]](self, key, summary)
+            if state and self._known.get(key) != state:
+                self._known[key] = state
+                suspicions.append(reason)
+        suspicions += self._overdue_messages(now)
+        self._forget(changed)
+        return suspicions
 
     @property
     def under_way(self) -> int:
-        """Messages that were sent and have not come yet, as far as segments tell."""
-        return sum(
-            group.told.missing.bit_count() for key, group in self.groups.items() if key[0] == BOOK
-        )
+        """Messages that were sent and have not arrived yet, as far as segments show."""
+        return sum(bitmap.missing.bit_count() for _, bitmap in self._bitmaps())
 
-    def _arrived(self, key: Key, block: int, group: Group) -> None:
-        if (came := group.told.came) >= 0:
-            producer = _producer(key)
-            self._came[producer] = max(self._came.get(producer, -1), block * BLOCK + came)
+    def _bitmaps(self) -> Iterator[tuple[Key, DeliveryBitmap]]:
+        for key, summary in self.groups.items():
+            if isinstance(summary, DeliveryBitmap):
+                yield key, summary
 
-    def _at_once(self, key: Key, group: Group) -> list[str]:
-        """What needs no waiting."""
-        if group.what == LIFE:
-            wrong = [
-                each.what
-                for each in connection_lifetimes.find_anomalies(
-                    lifetime(_named(key)["conn"], group.told), self.ground
-                )
-            ]
-            return self._new(key, len(wrong), wrong[0] if wrong else "")
-        if group.what in (RISE, PART, CHANNELS):
-            what = "messages came out of order" if group.what == RISE else "a window was overrun"
-            return self._new(
-                key, int(not group.fine), f"{what} on connection {_named(key)['conn']}"
-            )
-        book = group.told
-        again = (book.regot if book.alike else 0) | book.resent | book.odd
-        if self.drivers == 1:
-            again |= book.got & ~book.sent
-        where = f"producer {_named(key)['producer']} on {_named(key)['queue']}"
-        return self._new(key, again, f"messages of {where} came twice, marked, or unsent")
-
-    def _new(self, key: Key, state: int, why: str) -> list[str]:
-        if not state or self._known.get(key) == state:
-            return []
-        self._known[key] = state
-        return [why]
-
-    def _in_time(self, now: Instant) -> list[str]:
-        """What is missing, or came unsent, for longer than it may."""
-        found = []
-        for key, group in self.groups.items():
-            if key[0] != BOOK or _named(key)["block"] == LOOSE:
+    def _overdue_messages(self, now: Instant) -> list[str]:
+        """Return of which messages it is too late to arrive, or to have been sent."""
+        suspicions = []
+        for key, bitmap in self._bitmaps():
+            if _named(key)["block"] == LOOSE:
                 continue
-            book = group.told
-            pending = (book.missing & self._overtaken(key)) | (book.got & ~book.sent)
+            pending = (bitmap.missing & self._overtaken(key)) | (bitmap.got & ~bitmap.sent)
             before = self._overdue.get(key)
             still = before.bits & pending if before else 0
             if before is None or not still:
@@ -148,30 +124,69 @@ class Suspicions:
                 before.bits = still
             else:
                 self._overdue[key] = _Overdue(now, pending & ~still)
-                where = f"producer {_named(key)['producer']} on {_named(key)['queue']}"
-                found.append(
-                    f"{still.bit_count()} messages of {where} have not come, and later ones have"
+                suspicions.append(
+                    f"{still.bit_count()} messages of {_flow(key)} have not come, and later ones"
+                    " have"
                 )
-        return found
+        return suspicions
 
     def _overtaken(self, key: Key) -> int:
-        """The numbers of a block of whose producer a later message came."""
-        last = self._came.get(_producer(key), -1) - _named(key)["block"] * BLOCK
+        """Return the numbers of a block that a later message of their producer overtook."""
+        last = self._delivered.get(_producer(key), -1) - _named(key)["block"] * BLOCK
         return FULL if last >= BLOCK else (1 << max(0, last)) - 1
 
-    def _forget(self, touched: Mapping[Key, Group]) -> None:
-        """Lets go of blocks all of whose messages were sent and came, once each."""
-        for key, group in touched.items():
-            if key[0] == BOOK and group.fine and group.told.sent == FULL:
+    def _forget(self, changed: Mapping[Key, Summary[Any]]) -> None:
+        """Forget blocks all of whose messages were sent and delivered, once each."""
+        for key, summary in changed.items():
+            complete = isinstance(summary, DeliveryBitmap) and summary.sent == FULL
+            if complete and not summary.needs_recheck:
                 del self.groups[key]
                 self._known.pop(key, None)
                 self._overdue.pop(key, None)
+
+
+def _of_deliveries(state: Suspicions, key: Key, bitmap: DeliveryBitmap) -> tuple[int, str]:
+    suspicious = bitmap.repeated | bitmap.resent | bitmap.odd
+    if state.drivers == 1:
+        suspicious |= bitmap.got & ~bitmap.sent
+    return suspicious, f"messages of {_flow(key)} came twice, marked, or unsent"
+
+
+def _of_order(_: Suspicions, key: Key, order: Summary[Any]) -> tuple[int, str]:
+    conn = _named(key)["conn"]
+    return int(order.needs_recheck), f"messages came out of order on connection {conn}"
+
+
+def _of_windows(_: Suspicions, key: Key, windows: Summary[Any]) -> tuple[int, str]:
+    conn = _named(key)["conn"]
+    return int(windows.needs_recheck), f"a window was overrun on connection {conn}"
+
+
+def _of_connection(state: Suspicions, key: Key, summary: ConnectionSummary) -> tuple[int, str]:
+    life = lifetime(_named(key)["conn"], summary)
+    anomalies = list(connection_lifetimes.find_anomalies(life, state.ground))
+    return len(anomalies), anomalies[0].what if anomalies else ""
+
+
+_SUSPICIONS: Mapping[str, Callable[[Suspicions, Key, Any], tuple[int, str]]] = {
+    DELIVERIES: _of_deliveries,
+    ORDER: _of_order,
+    WINDOWS: _of_windows,
+    CHANNELS: _of_windows,
+    CONNECTION: _of_connection,
+}
+"""By kind: a state that is 0 while nothing is suspicious, and the suspicion in words."""
 
 
 def _named(key: Key) -> dict[str, Any]:
     return dict(zip(GROUP, key, strict=True))
 
 
+def _flow(key: Key) -> str:
+    group = _named(key)
+    return f"producer {group['producer']} on {group['queue']}"
+
+
 def _producer(key: Key) -> Key:
-    about = _named(key)
-    return tuple(about[name] for name in ("run", "target", "case", "example", "queue", "producer"))
+    group = _named(key)
+    return tuple(group[name] for name in ("run", "target", "case", "example", "queue", "producer"))

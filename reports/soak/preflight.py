@@ -21,7 +21,7 @@ from brokerproof.harness.trace.events import ConnectionOpened, Event, FrameRecei
 from brokerproof.harness.trace.recorder import Recorder
 from brokerproof.harness.trace.stamp import stamp
 from brokerproof.reports.judging.conclusion import conclude
-from brokerproof.reports.judging.judge import judge
+from brokerproof.reports.judging.judge import find_anomalies
 from brokerproof.reports.sources.segments import local
 
 _QUEUE = "rehearsal"
@@ -38,7 +38,7 @@ def rehearse(spark: SparkSession, level_of: Callable[[str], Level | None]) -> No
         recorder = Recorder(Path(temporary), "rehearsal", "rehearsal", Clock.REAL)
         recorder.write("load", events())
         recorder.flush()
-        judgement = judge(spark, local([temporary]), NOTHING)
+        judgement = find_anomalies(spark, local([temporary]), NOTHING)
         try:
             found = conclude(judgement, level_of, 1)
         finally:

@@ -18,8 +18,8 @@ from brokerproof.harness.model.verdicts import Level, Verdict
 from brokerproof.harness.oracles.expectations import Expectations
 from brokerproof.reports import spark_paths
 from brokerproof.reports.judging.conclusion import Conclusion, conclude
-from brokerproof.reports.judging.judge import judge
-from brokerproof.reports.judging.merge import summaries
+from brokerproof.reports.judging.judge import find_anomalies
+from brokerproof.reports.judging.segment_summary import summarise
 from brokerproof.reports.soak.incremental import Suspicions
 from brokerproof.reports.soak.preflight import rehearse
 from brokerproof.reports.sources import Source
@@ -81,7 +81,7 @@ class Stream:
         nothing = [
             {"place": at, "paths": []} for at in range(self.spark.sparkContext.defaultParallelism)
         ]
-        summaries(self.spark, Source(nothing, read_files), self.ground).collect()
+        summarise(self.spark, Source(nothing, read_files), self.ground).collect()
         trace = self.folder / "trace"
         trace.mkdir(parents=True, exist_ok=True)
         files = (
@@ -110,7 +110,7 @@ class Stream:
         with self._lock:
             begun = self.now()
             source = local([str(self.folder / "trace")], self.spark.sparkContext.defaultParallelism)
-            judgement = judge(self.spark, source, self.ground)
+            judgement = find_anomalies(self.spark, source, self.ground)
             try:
                 found = conclude(judgement, self.level_of, LISTED)
             finally:
@@ -142,7 +142,7 @@ class Stream:
             for at, (_, some) in enumerate(by_driver)
         ]
         self._place += len(pieces)
-        rows = summaries(self.spark, Source(pieces, read_files), self.ground).collect()
+        rows = summarise(self.spark, Source(pieces, read_files), self.ground).collect()
         self._waiting += self._suspicions.enter(
             sorted((row.asDict() for row in rows), key=lambda row: row["place"]), self.now()
         )

@@ -120,7 +120,7 @@ def _judged(rows: list[dict[str, Any]], ground: Expectations) -> Iterator[dict[s
         if event.conn in talking:
             talking[event.conn].append(event)
     for conn in sorted(talking):
-        for found, requirement in amqp.irregularities(talking[conn], conn):
+        for found, requirement in amqp.connection_anomalies(talking[conn], conn):
             yield {
                 **{
                     "kind": found.kind,

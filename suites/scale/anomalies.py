@@ -15,7 +15,7 @@ from brokerproof.harness.catalogue.profiles import load
 from brokerproof.harness.catalogue.requirements import load as requirements
 from brokerproof.harness.oracles.expectations import expectations_of
 from brokerproof.reports.judging.conclusion import conclude
-from brokerproof.reports.judging.judge import judge
+from brokerproof.reports.judging.judge import find_anomalies
 from brokerproof.reports.requirements import Requirements
 from brokerproof.reports.session import session
 from brokerproof.reports.sources.segments import local
@@ -34,7 +34,7 @@ def test_each_anomaly_is_found_once_and_named_with_its_witness(
     put_in = Anomalies.all(messages)
     write(tmp_path, EVENTS, put_in)
     with session("local[2]", heap="4g", brief=True) as spark:
-        judgement = judge(
+        judgement = find_anomalies(
             spark, local([str(tmp_path)], 2), expectations_of("artemis", load("artemis").parameters)
         )
         found = conclude(judgement, Requirements(requirements().values()).level)

@@ -19,7 +19,7 @@ from brokerproof.harness.oracles.expectations import expectations_of
 from brokerproof.harness.targets.java_runtime import find_java
 from brokerproof.reports import command
 from brokerproof.reports.gateway import _environment
-from brokerproof.reports.judging.judge import judge
+from brokerproof.reports.judging.judge import find_anomalies
 from brokerproof.reports.session import JAVA_MINIMUM, session, spark_home
 from brokerproof.reports.sources.segments import local
 from brokerproof.suites.units.drivers.synthetic_run import full_run
@@ -94,7 +94,9 @@ def test_the_judges_find_five_anomalies_with_two_executors(master: str, tmp_path
     with session(master, brief=True, heap="1g") as spark:  # as the command does
         source = local([str(tmp_path)], parallel=WORKERS)
         assert len(source.pieces) >= WORKERS
-        found = judge(spark, source, expectations_of("artemis", load("artemis").parameters)).found
+        found = find_anomalies(
+            spark, source, expectations_of("artemis", load("artemis").parameters)
+        ).anomalies
         kinds = sorted(row.kind for row in found.collect())
         executors = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1  # type: ignore[union-attr]
     assert kinds == ["closed early", "disordered", "lost", "overrun", "shared"]

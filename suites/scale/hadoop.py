@@ -22,7 +22,7 @@ from benchmarks.load_trace import Anomalies, write
 from brokerproof.harness.catalogue.profiles import load
 from brokerproof.harness.oracles.expectations import expectations_of
 from brokerproof.reports.judge_command import source_of
-from brokerproof.reports.judging.judge import judge
+from brokerproof.reports.judging.judge import find_anomalies
 from brokerproof.reports.session import session
 
 KINDS = ["closed early", "disordered", "lost", "overrun", "shared"]
@@ -140,11 +140,11 @@ def _status(path: Path, suffix: str) -> dict[str, object]:
 
 def kinds(spark: SparkSession, uri: str) -> list[str]:
     """What is wrong with the recording under a URI."""
-    judgement = judge(
+    judgement = find_anomalies(
         spark, source_of(spark, [uri]), expectations_of("artemis", load("artemis").parameters)
     )
     try:
-        return sorted(row.kind for row in judgement.found.collect())
+        return sorted(row.kind for row in judgement.anomalies.collect())
     finally:
         judgement.release()
 

@@ -137,7 +137,7 @@ def verdicts(recorded: Sequence[Event], held_against: Expectations) -> list[tupl
     }
     for conn in sorted(each for each in amqp_lines if each is not None):
         own = [each for each in recorded if each.conn == conn]
-        found += [wrong for wrong, _ in amqp.irregularities(own, conn)]
+        found += [wrong for wrong, _ in amqp.connection_anomalies(own, conn)]
     return sorted((each.kind, each.uncertain) for each in found)
 
 

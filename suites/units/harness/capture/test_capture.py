@@ -479,7 +479,7 @@ def of_amqp(events: Sequence[ev.Event]) -> set[tuple[str, str]]:
     """What a broker is accused of without a doubt on the only connection."""
     return {
         (wrong.kind, wrong.what)
-        for wrong, _ in amqp.irregularities(events, 1)
+        for wrong, _ in amqp.connection_anomalies(events, 1)
         if not wrong.uncertain
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import reduce
 from itertools import pairwise
 from typing import Any
 
@@ -14,17 +15,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from brokerproof.harness.oracles import recording
-from brokerproof.harness.oracles.connection_reader import ConnectionReader as Reading
-from brokerproof.harness.oracles.connection_reader import row
+from brokerproof.harness.oracles.connection_reader import ConnectionReader, row
 from brokerproof.harness.trace import events as ev
 from brokerproof.harness.trace.facts import Delivered, Fact, Overrun, Sent, UnreadableConnection
 from brokerproof.reports.judging.columns import Names, columns
-from brokerproof.reports.judging.delivery_bitmaps import BLOCK, Book, Books, merged, numbers_of
-from brokerproof.reports.judging.event_filter import Choice
-from brokerproof.reports.judging.order import Fall, Rise
-from brokerproof.reports.judging.recheck import _read, resumed
-from brokerproof.reports.judging.recheck_plan import Ranges, Wanted
-from brokerproof.reports.judging.windows import Account
+from brokerproof.reports.judging.delivery_bitmaps import (
+    BLOCK,
+    DeliveryBitmap,
+    DeliveryBitmaps,
+    numbers_of,
+)
+from brokerproof.reports.judging.event_filter import EventFilter
+from brokerproof.reports.judging.order import Inversion, OrderSummary
+from brokerproof.reports.judging.recheck import connection_facts, resumed_reader
+from brokerproof.reports.judging.recheck_plan import Ranges, RecheckPlan
+from brokerproof.reports.judging.windows import WindowLedger
 from brokerproof.suites.units.drivers.played import recordings
 from brokerproof.suites.units.reports.judging.test_judges_agree import GROUND, batch, summed_up
 
@@ -37,18 +42,18 @@ def cut(events: Sequence[ev.Event], cuts: Sequence[int]) -> list[pa.RecordBatch]
     return [whole.slice(low, high - low) for low, high in pairwise(edges)]
 
 
-def facts_of(again: Wanted, batches: Sequence[pa.RecordBatch]) -> list[Fact]:
-    """By the way of the second look: chosen, brought together by connection, read."""
-    choice = Choice(again, 0)
-    of_line: dict[int, list[dict[str, Any]]] = defaultdict(list)
+def facts_of(again: RecheckPlan, batches: Sequence[pa.RecordBatch]) -> list[Fact]:
+    """By the way of the recheck: chosen, brought together by connection, read."""
+    choice = EventFilter(again, 0)
+    of_connection: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for each in batches:
         for chosen in ((choice.of(each) or None),):
             for event in chosen.to_pylist() if chosen is not None else ():
-                of_line[event["conn"]].append(event)
+                of_connection[event["conn"]].append(event)
     return [
         fact
-        for conn, rows in of_line.items()
-        for fact in _read(Reading(conn, GROUND), iter(rows), SCOPE, again)
+        for conn, rows in of_connection.items()
+        for fact in connection_facts(ConnectionReader(conn, GROUND), iter(rows), SCOPE, again)
     ]
 
 
@@ -73,18 +78,18 @@ def test_what_is_chosen_tells_the_same_of_what_is_looked_for(
             wanted_[*SCOPE, fact.queue, fact.key.producer].append(fact.key.number)
     stamped = all(each.key.stamped for each in messages)
     groups = {(*SCOPE, each.queue, -1) for each in messages} if not stamped else set()
-    lines = frozenset((*SCOPE, each.conn) for each in events if each.conn is not None)
+    connections = frozenset((*SCOPE, each.conn) for each in events if each.conn is not None)
     cumulative = {
-        (*SCOPE, key[6]): frozenset(group.told.cumulative)
-        for key, group in summed_up(events, cuts)["part"].items()
-        if group.told.cumulative
+        (*SCOPE, key[6]): group.cumulative
+        for key, group in summed_up(events, cuts)["windows"].items()
+        if group.cumulative
     }
-    again = Wanted(
+    again = RecheckPlan(
         whole=frozenset(groups),
         numbered={group: at for at, group in enumerate(wanted_)},
         ranges=Ranges.of([(each, each) for each in numbers] for numbers in wanted_.values()),
-        lines=lines,
-        full=lines if groups else frozenset(),
+        connections=connections,
+        full=connections if groups else frozenset(),
         cumulative=cumulative,
     )
 
@@ -109,13 +114,13 @@ def test_an_overrun_is_told_from_the_part_that_it_lies_in(
     edges = sorted({0, *(each for each in cuts if each < len(events)), len(events)})
     found = set()
     unclear = set()
-    for key, group in summed_up(events, cuts)["part"].items():
-        account: Account = group.told
-        if account.whole or account.gone:
+    for key, group in summed_up(events, cuts)["windows"].items():
+        account: WindowLedger = group
+        if account.ambiguous or account.unsubscribed:
             unclear.add(key[6])
             continue
-        for shut in account.shut:
-            reading = resumed(key[6], GROUND, shut)
+        for shut in account.closed:
+            reading = resumed_reader(key[6], GROUND, shut)
             for place in range(edges[shut.place], edges[shut.place + 1]):
                 event = events[place]
                 if event.conn == key[6]:
@@ -133,7 +138,7 @@ def test_ranges_hold_their_numbers_and_no_others() -> None:
     group = np.array([0, 0, 0, 0, 0, 1, 2, 2, -1, 0])
     number = np.array([4, 5, 9, 10, 20, 5, 0, 4, 5, -1])
     told = [False, True, True, False, True, False, True, False, False, False]
-    assert ranges.hold(group, number).tolist() == told
+    assert ranges.contains(group, number).tolist() == told
 
 
 @settings(deadline=None)
@@ -150,14 +155,14 @@ def test_books_know_which_numbers_are_odd(messages: list[tuple[int, bool]], at: 
         events.append(
             kind(at_ns=0, conn=1, protocol="STOMP", command=command, headers=headers, **size)
         )
-    found: dict[int, list[Book]] = defaultdict(list)
+    found: dict[int, list[DeliveryBitmap]] = defaultdict(list)
     for part in cut(events, [at]) if events else []:
         names = Names.none()
-        books = Books(names)
-        books.note(columns(part, names))
+        books = DeliveryBitmaps(names)
+        books.update(columns(part, names))
         for (_, _, _, block), book in books.summaries():
             found[block].append(book)
-    told = {block: merged(parts) for block, parts in found.items()}
+    told = {block: reduce(DeliveryBitmap.merge, parts) for block, parts in found.items()}
     sends, gots = ([number for number, sent in messages if sent is side] for side in (True, False))
     missing = {each for each in sends if each not in gots}
     again = {each for each in (*sends, *gots) if sends.count(each) > 1 or gots.count(each) > 1}
@@ -165,15 +170,21 @@ def test_books_know_which_numbers_are_odd(messages: list[tuple[int, bool]], at: 
         each for block, book in told.items() for each in numbers_of(block, book.missing)
     } == missing
     assert {
-        each for block, book in told.items() for each in numbers_of(block, book.wrong)
+        each for block, book in told.items() for each in numbers_of(block, book.suspicious)
     } == again | (set(gots) - set(sends))
 
 
 def test_a_fall_between_two_parts_is_told_with_all_between() -> None:
-    whole = Rise(3, 9).then(Rise(12, 20, (Fall(12, 14, all_between=False),))).then(Rise(8, 30))
-    assert whole == Rise(3, 30, (Fall(12, 14, all_between=False), Fall(8, 20, all_between=True)))
-    assert whole.broken
-    assert not Rise(3, 9).then(Rise(10, 12)).broken
+    whole = (
+        OrderSummary(3, 9)
+        .merge(OrderSummary(12, 20, (Inversion(12, 14, all_between=False),)))
+        .merge(OrderSummary(8, 30))
+    )
+    assert whole == OrderSummary(
+        3, 30, (Inversion(12, 14, all_between=False), Inversion(8, 20, all_between=True))
+    )
+    assert whole.needs_recheck
+    assert not OrderSummary(3, 9).merge(OrderSummary(10, 12)).needs_recheck
 
 
 def on_a_topic(*got: tuple[int, int], anycast: bool = False) -> dict[str, list[bool]]:
@@ -203,13 +214,16 @@ def on_a_topic(*got: tuple[int, int], anycast: bool = False) -> dict[str, list[b
         for at, (event, command, conn, number, more) in enumerate(frames)
     ]
     found = summed_up(events, [3, 6])
-    return {what: [group.fine for group in found[what].values()] for what in ("book", "rise")}
+    return {
+        what: [not group.needs_recheck for group in found[what].values()]
+        for what in ("deliveries", "order")
+    }
 
 
-def test_a_topic_gives_each_subscription_a_copy_and_needs_no_second_look() -> None:
+def test_a_topic_gives_each_subscription_a_copy_and_needs_no_recheck() -> None:
     twice = [(conn, number) for number in range(4) for conn in (2, 3)]
-    assert on_a_topic(*twice) == {"book": [True], "rise": [True, True]}
-    assert on_a_topic(*twice[:5]) == {"book": [True], "rise": [True, True]}
-    assert on_a_topic(*twice, anycast=True)["book"] == [False]
-    assert on_a_topic(*twice, (2, 9))["book"] == [False]
-    assert on_a_topic(*twice, (3, 3))["rise"] == [True, False]
+    assert on_a_topic(*twice) == {"deliveries": [True], "order": [True, True]}
+    assert on_a_topic(*twice[:5]) == {"deliveries": [True], "order": [True, True]}
+    assert on_a_topic(*twice, anycast=True)["deliveries"] == [False]
+    assert on_a_topic(*twice, (2, 9))["deliveries"] == [False]
+    assert on_a_topic(*twice, (3, 3))["order"] == [True, False]

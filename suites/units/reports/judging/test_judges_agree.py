@@ -21,8 +21,9 @@ from brokerproof.harness.oracles.recording import Anomaly
 from brokerproof.harness.trace import events as ev
 from brokerproof.harness.trace.recorder import Recorder
 from brokerproof.reports.judging.judge import lifetime
-from brokerproof.reports.judging.merge import Group
-from brokerproof.reports.judging.segment_summary import GROUP, Stretch
+from brokerproof.reports.judging.merge import EMPTY
+from brokerproof.reports.judging.segment_summary import SegmentSummaries
+from brokerproof.reports.judging.summary import GROUP
 from brokerproof.suites.units.drivers.played import recordings
 
 GROUND = Expectations("artemis", {"consumer-window-size": "octets"}, 10_240, 2.0, 2000, queues=True)
@@ -35,32 +36,34 @@ def batch(events: Sequence[ev.Event]) -> pa.RecordBatch:
 
 
 def summed_up(
-    events: Sequence[ev.Event], cuts: Sequence[int], ground: Expectations = GROUND
-) -> dict[str, dict[Any, Group]]:
-    """The merged summaries of a recording that was cut into stretches, each read in two batches."""
+    events: Sequence[ev.Event], cuts: Sequence[int], expectations: Expectations = GROUND
+) -> dict[str, dict[Any, Any]]:
+    """Return the merged summaries of a recording that was cut into pieces, each read in two
+    batches, by kind and group."""
     whole = batch(events)
     edges = sorted({0, *(cut for cut in cuts if cut < len(events)), len(events)})
-    groups: dict[tuple[Any, ...], Group] = {}
+    merged: dict[str, dict[Any, Any]] = defaultdict(dict)
     for place, (begin, end) in enumerate(pairwise(edges)):
-        stretch = Stretch(ground)
+        piece = SegmentSummaries(expectations)
         middle = begin + (end - begin) // 2
         for low, high in ((begin, middle), (middle, end)):
-            stretch.note(whole.slice(low, high - low))
-        for row in stretch.rows(place):
-            group = groups.setdefault(tuple(row[name] for name in GROUP), Group(row["what"]))
-            group.add(place, pickle.loads(row["summary"]))
-    found: dict[str, dict[Any, Group]] = defaultdict(dict)
-    for named, whole in groups.items():
-        found[named[0]][named[1:]] = whole
-    return found
+            piece.update(whole.slice(low, high - low))
+        for row in piece.rows(place):
+            kind, *group = (row[name] for name in GROUP)
+            summary = merged[kind].get(tuple(group)) or EMPTY[kind]()
+            merged[kind][tuple(group)] = summary.merge(pickle.loads(row["summary"]))
+    return merged
 
 
-def suspicious(found: dict[str, dict[Any, Group]]) -> tuple[set[str], set[int]]:
-    """The queues and the connections that a second look is for."""
+def suspicious(merged: dict[str, dict[Any, Any]]) -> tuple[set[str], set[int]]:
+    """Return the queues and the connections that need a recheck."""
     queues = {
-        key[4] for what in ("book", "rise") for key, group in found[what].items() if not group.fine
+        key[4]
+        for kind in ("deliveries", "order")
+        for key, summary in merged[kind].items()
+        if summary.needs_recheck
     }
-    return queues, {key[6] for key, group in found["part"].items() if not group.fine}
+    return queues, {key[6] for key, ledger in merged["windows"].items() if ledger.needs_recheck}
 
 
 def check(events: list[ev.Event], cuts: list[int]) -> list[Anomaly]:
@@ -78,8 +81,8 @@ def check(events: list[ev.Event], cuts: list[int]) -> list[Anomaly]:
         for conn, life in life_oracle.lifetimes(events).items()
     }
     of_summary = {
-        key[6]: list(life_oracle.find_anomalies(lifetime(key[6], life.told), GROUND))
-        for key, life in found["life"].items()
+        key[6]: list(life_oracle.find_anomalies(lifetime(key[6], life), GROUND))
+        for key, life in found["connection"].items()
     }
     assert of_oracle == of_summary
     return wrong

@@ -24,8 +24,8 @@ from brokerproof.harness.trace.facts import (
     UnreadableConnection,
     Unsubscribed,
 )
-from brokerproof.reports.judging.amqp import irregularities
-from brokerproof.reports.judging.recheck_plan import Ranges, Wanted
+from brokerproof.reports.judging.amqp import connection_anomalies
+from brokerproof.reports.judging.recheck_plan import Ranges, RecheckPlan
 from brokerproof.suites.units.drivers import played, played091, played_core
 from brokerproof.suites.units.reports.judging.test_event_filter import SCOPE, cut, facts_of
 from brokerproof.suites.units.reports.judging.test_judges_agree import summed_up, suspicious
@@ -88,7 +88,9 @@ def test_every_fault_is_found_and_a_broker_that_works_is_not_accused(name: str) 
     for fault, events, _ in plays(name):
         found[fault].update(each.kind for each in recording.find_anomalies(events))
         for conn in conns_of(events):
-            found[fault].update(wrong.kind for wrong, _ in irregularities(own(events, conn), conn))
+            found[fault].update(
+                wrong.kind for wrong, _ in connection_anomalies(own(events, conn), conn)
+            )
     assert found[None] == {}
     assert {fault: kind for fault, kind in EXPECTED[name].items() if not found[fault][kind]} == {}
 
@@ -97,23 +99,20 @@ def test_every_fault_is_found_and_a_broker_that_works_is_not_accused(name: str) 
 def test_summaries_miss_nothing_however_the_recording_is_cut(name: str) -> None:
     read_wholly = connections = 0
     for _, events, cuts in plays(name)[::2]:
-        found = summed_up(events, cuts)
-        queues, _ = suspicious(found)
+        merged = summed_up(events, cuts)
+        queues, _ = suspicious(merged)
         for each in recording.find_anomalies(events):
             assert each.queue in queues, f"the summaries of messages missed {each}"
-        told = {
-            key[6]: group.fine
-            for key, group in found["channels" if name == "AMQP091" else "amqp"].items()
-        }
-        assert {key[6] for key in found["amqp"]} == conns_of(events)
-        assert told.keys() == conns_of(events)
-        read_wholly, connections = (
-            read_wholly + list(told.values()).count(False),
-            connections + len(told),
-        )
-        for conn, fine in told.items():
-            assert not (fine and list(irregularities(own(events, conn), conn))), f"missed on {conn}"
-        assert all(group.fine for group in found["scope"].values())
+        kind = "channels" if name == "AMQP091" else "oracle_judged"
+        rechecks = {key[6]: summary.needs_recheck for key, summary in merged[kind].items()}
+        assert {key[6] for key in merged["oracle_judged"]} == conns_of(events)
+        assert rechecks.keys() == conns_of(events)
+        read_wholly += list(rechecks.values()).count(True)
+        connections += len(rechecks)
+        for conn, rechecked in rechecks.items():
+            missed = not rechecked and list(connection_anomalies(own(events, conn), conn))
+            assert not missed, f"missed on {conn}"
+        assert not any(scope.needs_recheck for scope in merged["scope_protocols"].values())
     # Of 0-9-1 few connections have to be read again; of CORE there is no summary.
     assert read_wholly == connections if name == "CORE" else read_wholly < connections / 3
 
@@ -133,10 +132,10 @@ def test_what_is_chosen_tells_the_same_of_what_is_looked_for(name: str) -> None:
         looked_for: dict[Any, list[int]] = defaultdict(list)
         for fact in Random(number).sample(messages, min(len(messages), 4)):
             looked_for[*SCOPE, fact.queue, fact.key.producer].append(fact.key.number)
-        again = Wanted(
+        again = RecheckPlan(
             numbered={group: at for at, group in enumerate(looked_for)},
             ranges=Ranges.of([(each, each) for each in numbers] for numbers in looked_for.values()),
-            lines=frozenset((*SCOPE, conn) for conn in conns_of(events)),
+            connections=frozenset((*SCOPE, conn) for conn in conns_of(events)),
         )
 
         def matters(fact: Fact, looked_for: dict[Any, list[int]] = looked_for) -> bool:
@@ -202,9 +201,10 @@ def consumed(prefetch: int, *steps: int, multiple: bool = False, **more: str) ->
 
 
 def fine(events: list[ev.Event], *cuts: int) -> bool:
-    """Whether the summary of the only connection asks for nothing."""
-    (group,) = summed_up(events, cuts)["channels"].values()
-    return group.fine
+    """True if the summary of the only connection asks for nothing."""
+    (summary,) = summed_up(events, cuts)["channels"].values()
+    clean: bool = not summary.needs_recheck
+    return clean
 
 
 @pytest.mark.parametrize("cuts", [(), (7,), (6, 9, 11), (5, 6, 7, 8, 9, 10, 11, 12)])
@@ -233,12 +233,13 @@ def test_of_a_consumer_that_keeps_its_prefetch_nothing_is_read_again(cuts: tuple
     assert not fine([*again, *spoken(old(True, "basic.recover"))], *cuts)
 
 
-def test_one_stretch_tells_of_a_channel_what_the_rest_needs() -> None:
+def test_the_summary_of_a_channel_has_what_the_next_piece_needs() -> None:
     ((_, group),) = summed_up(consumed(2, 1, 2, -1, 3, -2, -3, 4), [])["channels"].items()
-    (tags,) = group.told.channels.values()
+    (tags,) = group.channels.values()
     assert (tags.opened, tags.first, tags.last, tags.answered) == (True, 1, 4, (1, 3))
-    assert (tags.one_by_one, tags.up_to, tags.most, tags.limit) == (3, 0, 2, 2)
-    assert (group.told.beats, group.told.blocked, group.told.announced) == (0, "", None)
+    assert (tags.individual_answers, tags.up_to) == (3, 0)
+    assert (tags.most_waiting, tags.prefetch) == (2, 2)
+    assert (group.heartbeat_s, group.blocked, group.understands_blocked) == (0, "", None)
     told = [("b", True), ("bu", True), ("u", False), ("bb", False), ("bub", True)]
     for letters, right in told:
         frames = [
@@ -268,7 +269,7 @@ def test_a_promised_beat_that_does_not_come_asks_for_all_of_the_connection(
     for last in (later, closed):
         for cuts in ([], [2], [3]):
             assert fine([*events, last], *cuts) is right
-        assert bool(list(irregularities([*events, last], 1))) is not right
+        assert bool(list(connection_anomalies([*events, last], 1))) is not right
 
 
 def test_a_transaction_confirms_with_its_commit_and_takes_back_with_a_rollback() -> None:
@@ -326,9 +327,9 @@ def test_what_a_dead_letter_queue_gets_was_published_by_nobody() -> None:
     assert recording.find_anomalies(events) == []
     (got,) = (each for each in recording.facts(events) if isinstance(each, Delivered))
     assert (got.queue, got.subscription, got.end) == ("q", "1:c", End.HELD)
-    ((_, book),) = summed_up(events, [])["book"].items()
-    assert not book.fine  # bodies without a stamp
-    assert facts_of(Wanted(everything=True), cut(events, [2])) == list(recording.facts(events))
+    ((_, book),) = summed_up(events, [])["deliveries"].items()
+    assert book.needs_recheck  # bodies without a stamp
+    assert facts_of(RecheckPlan(everything=True), cut(events, [2])) == list(recording.facts(events))
 
 
 def test_queues_that_may_let_messages_go_are_told() -> None:
@@ -357,8 +358,8 @@ def test_two_protocols_in_one_recording_are_not_wholly_known() -> None:
     assert recording.readable(old_ones)
     assert recording.readable(new_ones)
     assert not recording.readable([*old_ones, *new_ones])
-    (scope,) = summed_up([*old_ones, *new_ones], [30])["scope"].values()
-    assert not scope.fine
+    (scope,) = summed_up([*old_ones, *new_ones], [30])["scope_protocols"].values()
+    assert scope.needs_recheck
 
 
 def test_core_says_when_a_message_is_confirmed_and_what_is_taken_with_another() -> None:

@@ -20,9 +20,9 @@ from brokerproof.harness.trace import events as ev
 from brokerproof.harness.trace import read
 from brokerproof.harness.trace.recorder import Recorder
 from brokerproof.reports import judge_command
-from brokerproof.reports.judging import local_recheck
-from brokerproof.reports.judging.amqp import irregularities
-from brokerproof.reports.judging.judge import judge
+from brokerproof.reports.judging import recheck
+from brokerproof.reports.judging.amqp import connection_anomalies
+from brokerproof.reports.judging.judge import find_anomalies
 from brokerproof.reports.sources.segments import elsewhere, local
 from brokerproof.suites.units.drivers import played091, played_core
 from brokerproof.suites.units.drivers.played import FAULTS
@@ -55,7 +55,7 @@ def by_oracles(events: list[ev.Event], case: str) -> Found:
         alone = [*connection_lifetimes.find_anomalies(life, GROUND)]
         if any(getattr(each, "protocol", "") in READ_WHOLLY for each in events):
             own = [each for each in events if each.conn == life.conn]
-            alone += [wrong for wrong, _ in irregularities(own, life.conn)]
+            alone += [wrong for wrong, _ in connection_anomalies(own, life.conn)]
         found += [
             (
                 case,
@@ -71,8 +71,8 @@ def by_oracles(events: list[ev.Event], case: str) -> Found:
 
 
 def by_spark(spark: SparkSession, folder: Path) -> Found:
-    judgement = judge(spark, local([str(folder)], parallel=2), GROUND)
-    rows = judgement.found.collect()
+    judgement = find_anomalies(spark, local([str(folder)], parallel=2), GROUND)
+    rows = judgement.anomalies.collect()
     judgement.release()
     return sorted(
         (
@@ -87,11 +87,11 @@ def by_spark(spark: SparkSession, folder: Path) -> Found:
     )
 
 
-@pytest.mark.parametrize("few", [True, False], ids=["here", "across the cluster"])
+@pytest.mark.parametrize("few", [True, False], ids=["in process", "on Spark"])
 def test_what_the_oracles_find_is_found_with_the_same_witnesses(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: bool
 ) -> None:
-    monkeypatch.setattr(local_recheck, "EVENTS", local_recheck.EVENTS if few else 0)
+    monkeypatch.setattr(recheck, "MOST_IN_PROCESS", recheck.MOST_IN_PROCESS if few else 0)
     recordings = [played(seed, fault, 120) for seed, fault in enumerate(FAULTS)]
     recordings += [
         played091.recording(seed, fault, 90) for seed, fault in enumerate(played091.FAULTS)

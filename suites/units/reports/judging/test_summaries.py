@@ -7,6 +7,7 @@ import pickle
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import reduce
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -17,28 +18,43 @@ import pytest
 
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import ms
-from brokerproof.harness.oracles import connection_reader, recording
+from brokerproof.harness.oracles import recording
 from brokerproof.harness.trace import events as ev
-from brokerproof.harness.trace.facts import Delivered, End, Sent, Subscribed, Unsubscribed
-from brokerproof.reports.judging import connection_lifetimes, local_recheck, recheck, windows
-from brokerproof.reports.judging.connection_lifetimes import NEVER, Gap, Life
-from brokerproof.reports.judging.delivery_bitmaps import BLOCK, LOOSE, Book
-from brokerproof.reports.judging.event_filter import EVENTS, Choice
-from brokerproof.reports.judging.merge import _merged
-from brokerproof.reports.judging.order import FAR, MOST, NEAR, Fall, Order, Rise
-from brokerproof.reports.judging.recheck_plan import Ranges, Wanted, _Numbers
-from brokerproof.reports.judging.segment_summary import (
-    BOOK,
-    CONSUMES,
-    GROUP,
-    RISE,
-    SUMMARIES,
-    TOUCH,
-    Stretch,
+from brokerproof.reports.judging import connection_lifetimes, windows
+from brokerproof.reports.judging.connection_lifetimes import NEVER, ConnectionSummary, SilenceStats
+from brokerproof.reports.judging.delivery_bitmaps import BLOCK, LOOSE, DeliveryBitmap
+from brokerproof.reports.judging.event_filter import EventFilter
+from brokerproof.reports.judging.merge import merged_row
+from brokerproof.reports.judging.order import (
+    FAR,
+    MOST,
+    NEAR,
+    Inversion,
+    OrderSummaries,
+    OrderSummary,
 )
-from brokerproof.reports.judging.windows import NONE, Account, Asked, Part, Piece, overrun
-from brokerproof.suites.units.drivers import played, played091, played_core
-from brokerproof.suites.units.reports.judging.test_event_filter import SCOPE, cut, facts_of
+from brokerproof.reports.judging.recheck_plan import Ranges, RecheckPlan, Suspects
+from brokerproof.reports.judging.segment_summary import SegmentSummaries
+from brokerproof.reports.judging.summary import (
+    CONNECTION,
+    CONSUMES,
+    DELIVERIES,
+    GROUP,
+    ORDER,
+    QUEUE_USE,
+    SUMMARIES,
+    WINDOWS,
+    QueueUse,
+)
+from brokerproof.reports.judging.windows import (
+    NONE,
+    WindowLedger,
+    WindowRequest,
+    WindowSlice,
+    WindowSummary,
+)
+from brokerproof.suites.units.drivers import played
+from brokerproof.suites.units.reports.judging.test_event_filter import SCOPE, cut
 from brokerproof.suites.units.reports.judging.test_judges_agree import GROUND, batch, summed_up
 
 Frame = tuple[bool, str, dict[str, str], int | None]
@@ -90,19 +106,22 @@ def subscribe(mode: str = "client-individual", name: str = "s") -> Frame:
     return True, "SUBSCRIBE", {"id": name, "destination": "/queue/a", "ack": mode}, None
 
 
-def looking_for(*numbers: int, conns: Iterable[int] = (1,), **more: Any) -> Wanted:
+def looking_for(*numbers: int, conns: Iterable[int] = (1,), **more: Any) -> RecheckPlan:
     group = (*SCOPE, "/queue/a", 1)
     sets = Ranges.of([[(each, each) for each in numbers]])
-    return Wanted(
-        numbered={group: 0}, ranges=sets, lines=frozenset((*SCOPE, conn) for conn in conns), **more
+    return RecheckPlan(
+        numbered={group: 0},
+        ranges=sets,
+        connections=frozenset((*SCOPE, conn) for conn in conns),
+        **more,
     )
 
 
 def chosen(
-    again: Wanted, events: list[ev.Event], *cuts: int, only: Iterable[Any] | None = None
+    again: RecheckPlan, events: list[ev.Event], *cuts: int, only: Iterable[Any] | None = None
 ) -> list[int]:
     """The places in the recording of what is read again."""
-    choice = Choice(again, 7, only)
+    choice = EventFilter(again, 7, only)
     rows = [row for each in cut(events, cuts) for row in _rows(choice.of(each))]
     assert all(row["place"] == 7 for row in rows)
     assert all(row["command"] == getattr(events[row["row"]], "command", None) for row in rows)
@@ -185,10 +204,10 @@ def test_of_a_connection_that_is_read_fully_only_its_own_messages_are_passed_ove
     full = frozenset({(*SCOPE, 1)})
     assert chosen(looking_for(1, full=full), events) == [0, 2, 3, 4, 5]
     assert chosen(looking_for(0, full=full), events) == [0, 1, 3, 4, 5]
-    assert chosen(Wanted(everything=True), events) == [0, 1, 2, 3, 4, 5]
-    whole = Wanted(whole=frozenset({(*SCOPE, "/queue/a", 1)}), lines=full)
+    assert chosen(RecheckPlan(everything=True), events) == [0, 1, 2, 3, 4, 5]
+    whole = RecheckPlan(whole=frozenset({(*SCOPE, "/queue/a", 1)}), connections=full)
     assert chosen(whole, events) == [0, 1, 2, 3, 4, 5]
-    elsewhere = Wanted(whole=frozenset({(*SCOPE, "/queue/b", 1)}), lines=full)
+    elsewhere = RecheckPlan(whole=frozenset({(*SCOPE, "/queue/b", 1)}), connections=full)
     assert chosen(elsewhere, events) == [0]
 
 
@@ -196,15 +215,15 @@ def test_nothing_is_read_of_connections_that_are_not_named() -> None:
     events = [*said(subscribe(), message(0, "t0")), *said(subscribe(), message(1, "t1"), conn=2)]
     assert chosen(looking_for(0, 1, conns=(2,)), events) == [2, 3]
     assert chosen(looking_for(0, 1, conns=(1, 2)), events, only=[(*SCOPE, 1)]) == [0, 1]
-    assert chosen(Wanted(), events, only=[(*SCOPE, 2)]) == [2, 3]
+    assert chosen(RecheckPlan(), events, only=[(*SCOPE, 2)]) == [2, 3]
 
 
 def test_what_has_no_stamp_is_known_by_its_body_wherever_it_is_read_fully() -> None:
     events = [
         replace(each, body=b"no stamp", body_size=8) for each in said(send(0), message(1, "t1"))
     ]
-    again = Wanted(lines=frozenset({(*SCOPE, 1)}), full=frozenset({(*SCOPE, 1)}))
-    (read,) = (Choice(again, 0).of(each) for each in cut(events, []))
+    again = RecheckPlan(connections=frozenset({(*SCOPE, 1)}), full=frozenset({(*SCOPE, 1)}))
+    (read,) = (EventFilter(again, 0).of(each) for each in cut(events, []))
     assert read is not None
     keys = [(row["producer"], row["number"]) for row in read.to_pylist()]
     assert keys[0] == keys[1]
@@ -215,8 +234,8 @@ def test_what_has_no_stamp_is_known_by_its_body_wherever_it_is_read_fully() -> N
 # --- lives ----------------------------------------------------------------------------------------
 
 
-def life_of(events: Sequence[ev.Event], cuts: Sequence[int]) -> dict[int, Life]:
-    return {key[6]: group.told for key, group in summed_up(events, cuts)["life"].items()}
+def life_of(events: Sequence[ev.Event], cuts: Sequence[int]) -> dict[int, ConnectionSummary]:
+    return {key[6]: group for key, group in summed_up(events, cuts)["connection"].items()}
 
 
 def test_the_longest_stall_is_the_longest_wait_before_a_receipt() -> None:
@@ -274,13 +293,20 @@ def test_a_life_keeps_what_was_said_first_and_what_ended_it() -> None:
     ]
     for cuts in ([], [1], [4], [8], [2, 6, 9], [10]):
         (life,) = life_of(events, cuts).values()
-        assert (life.opened, life.ended, life.ended_by) == (ms(1), ms(20), "broker")
-        assert (life.asked, life.agreed, life.error) == (hello, welcome, "no")
-        assert life.goodbye
+        assert (life.opened, life.closed, life.closed_by) == (ms(1), ms(20), "broker")
+        assert (life.connect_headers, life.connected_headers, life.error) == (hello, welcome, "no")
+        assert life.disconnected
         assert life.opaque
         assert life.unseen == {"LOST": (ms(22), 11)}
     (life,) = life_of(events[:3], []).values()
-    assert (life.ended, life.ended_by, life.error, life.goodbye, life.opaque, life.unseen) == (
+    assert (
+        life.closed,
+        life.closed_by,
+        life.error,
+        life.disconnected,
+        life.opaque,
+        life.unseen,
+    ) == (
         NEVER,
         "",
         None,
@@ -292,15 +318,20 @@ def test_a_life_keeps_what_was_said_first_and_what_ended_it() -> None:
 
 
 def test_the_first_gap_that_is_longest_counts_and_lies_between_parts_too() -> None:
-    assert Gap(1, 5, 3, 4).then(Gap(8, 9, 1, 9)) == Gap(1, 9, 3, 4)
-    assert Gap(1, 5, 2, 4).then(Gap(8, 9, 1, 9)) == Gap(1, 9, 3, 8)
-    assert Gap(1, 5, 2, 4).then(Gap(6, 19, 9, 15)) == Gap(1, 19, 9, 15)
-    assert Gap().then(Gap(8, 9, 1, 9)) == Gap(8, 9, 1, 9)
-    assert Gap(8, 9, 1, 9).then(Gap()) == Gap(8, 9, 1, 9)
-    assert connection_lifetimes.merged(
-        [Life(heard=Gap(1, 5, 2, 4)), Life(), Life(heard=Gap(8, 9, 1, 9))]
-    ).heard == Gap(1, 9, 3, 8)
-    assert connection_lifetimes.unseen_of({"A": (3, 1)}, {"A": (2, 2), "B": (9, 9)}) == {
+    assert SilenceStats(1, 5, 3, 4).merge(SilenceStats(8, 9, 1, 9)) == SilenceStats(1, 9, 3, 4)
+    assert SilenceStats(1, 5, 2, 4).merge(SilenceStats(8, 9, 1, 9)) == SilenceStats(1, 9, 3, 8)
+    assert SilenceStats(1, 5, 2, 4).merge(SilenceStats(6, 19, 9, 15)) == SilenceStats(1, 19, 9, 15)
+    assert SilenceStats().merge(SilenceStats(8, 9, 1, 9)) == SilenceStats(8, 9, 1, 9)
+    assert SilenceStats(8, 9, 1, 9).merge(SilenceStats()) == SilenceStats(8, 9, 1, 9)
+    assert reduce(
+        ConnectionSummary.merge,
+        [
+            ConnectionSummary(received=SilenceStats(1, 5, 2, 4)),
+            ConnectionSummary(),
+            ConnectionSummary(received=SilenceStats(8, 9, 1, 9)),
+        ],
+    ).received == SilenceStats(1, 9, 3, 8)
+    assert connection_lifetimes.merge_unseen({"A": (3, 1)}, {"A": (2, 2), "B": (9, 9)}) == {
         "A": (2, 3),
         "B": (9, 9),
     }
@@ -311,100 +342,114 @@ def test_the_first_gap_that_is_longest_counts_and_lies_between_parts_too() -> No
 
 def test_what_fell_is_told_one_by_one_with_the_greatest_before_it() -> None:
     numbers = [5, 6, 3, 7, 7, 2 + NEAR, 9]
-    assert rise_of(numbers, []) == Rise(
-        3, 2 + NEAR, (Fall(3, 6, True), Fall(7, 7, True), Fall(9, 2 + NEAR, True))
+    assert rise_of(numbers, []) == OrderSummary(
+        3, 2 + NEAR, (Inversion(3, 6, True), Inversion(7, 7, True), Inversion(9, 2 + NEAR, True))
     )
-    assert rise_of([0, 5 + NEAR, 4], []).falls == (Fall(4, 5 + NEAR, False),)
+    assert rise_of([0, 5 + NEAR, 4], []).inversions == (Inversion(4, 5 + NEAR, False),)
     for cuts in ([3], [2], [1, 4], [5]):
         found = rise_of(numbers, cuts)
-        assert (found.least, found.greatest, found.broken) == (3, 2 + NEAR, True)
+        assert (found.least, found.greatest, found.needs_recheck) == (3, 2 + NEAR, True)
         # Of parts, all that lies between is read: so it holds what fell.
         for low, high, _ in ((3, 6, 0), (7, 7, 0), (9, 2 + NEAR, 0)):
-            assert any(each.low <= low and high <= each.high for each in found.falls)
-    assert not rise_of([1, 2, 9], [1, 2]).broken
+            assert any(each.low <= low and high <= each.high for each in found.inversions)
+    assert not rise_of([1, 2, 9], [1, 2]).needs_recheck
 
 
 def test_of_too_many_falls_only_their_bounds_are_told() -> None:
-    falls = rise_of([10_000, *range(MOST + 1, 0, -1)], []).falls
-    assert falls == (Fall(1, 10_000, True),)
-    assert len(rise_of([10_000, *range(MOST, 0, -1)], []).falls) == MOST
-    assert Rise() == Rise(FAR, -1, ())
+    inversions = rise_of([10_000, *range(MOST + 1, 0, -1)], []).inversions
+    assert inversions == (Inversion(1, 10_000, True),)
+    assert len(rise_of([10_000, *range(MOST, 0, -1)], []).inversions) == MOST
+    assert OrderSummary() == OrderSummary(FAR, -1, ())
 
 
-def rise_of(numbers: Sequence[int], cuts: Sequence[int]) -> Rise:
+def rise_of(numbers: Sequence[int], cuts: Sequence[int]) -> OrderSummary:
     events = said(*(message(number, f"t{at}") for at, number in enumerate(numbers)))
-    ((_, group),) = summed_up(events, cuts)[RISE].items() if cuts else _whole(events)
-    rise: Rise = group
-    return rise if not cuts else group.told
+    ((_, group),) = summed_up(events, cuts)[ORDER].items() if cuts else _whole(events)
+    rise: OrderSummary = group
+    return rise if not cuts else group
 
 
-def _whole(events: list[ev.Event]) -> list[tuple[Any, Rise]]:
-    stretch = Stretch(GROUND)
-    stretch.note(batch(events))
-    return [(None, pickle.loads(row["summary"])) for row in stretch.rows(0) if row["what"] == RISE]
+def _whole(events: list[ev.Event]) -> list[tuple[Any, OrderSummary]]:
+    segment = SegmentSummaries(GROUND)
+    segment.update(batch(events))
+    return [(None, pickle.loads(row["summary"])) for row in segment.rows(0) if row["kind"] == ORDER]
 
 
 def test_marked_and_unstamped_deliveries_have_no_order() -> None:
-    order = Order()
+    order = OrderSummaries()
     assert list(order.summaries()) == []
     marked = said(*(message(number, f"t{number}") for number in (4, 2)))
     marked[1] = replace(marked[1], headers=(*marked[1].headers, ("redelivered", "true")))
-    assert [rise for _, rise in _whole(marked)] == [Rise(4, 4)]
+    assert [rise for _, rise in _whole(marked)] == [OrderSummary(4, 4)]
 
 
-# --- books, summaries, what is wanted -------------------------------------------------------------
+# --- bitmaps, merging, the recheck plan -----------------------------------------------------------
 
 
-def row_of(what: str, place: int, summary: object, **more: Any) -> dict[str, Any]:
-    named = dict.fromkeys(SUMMARIES.names) | {"what": what, "place": place, "block": 0, **more}
+def row_of(kind: str, place: int, summary: object, **more: Any) -> dict[str, Any]:
+    named = dict.fromkeys(SUMMARIES.names) | {"kind": kind, "place": place, "block": 0, **more}
     return {**named, "summary": pickle.dumps(summary)}
 
 
 def merge(*rows: dict[str, Any]) -> dict[str, Any]:
-    return _merged(tuple(rows[0][name] for name in GROUP), iter(rows))
+    return merged_row(tuple(rows[0][name] for name in GROUP), iter(rows))
 
 
-def test_of_a_book_it_is_told_what_surely_came_and_of_a_fine_one_nothing_more() -> None:
-    some, rest = Book(sent=0b1011, got=0b0001), Book(got=0b1010)
-    fine = merge(row_of(BOOK, 0, some, block=2), row_of(BOOK, 1, rest, block=2))
-    assert (fine["fine"], fine["came"], fine["summary"]) == (True, 2 * BLOCK + 3, b"")
-    odd = merge(row_of(BOOK, 0, some._replace(alike=True), block=2))
-    assert (odd["fine"], odd["came"]) == (False, 2 * BLOCK)
+def test_a_merged_bitmap_keeps_what_certainly_arrived_and_a_clean_one_nothing_more() -> None:
+    some, rest = DeliveryBitmap(sent=0b1011, got=0b0001), DeliveryBitmap(got=0b1010)
+    fine = merge(row_of(DELIVERIES, 0, some, block=2), row_of(DELIVERIES, 1, rest, block=2))
+    assert (fine["needs_recheck"], fine["delivered"], fine["summary"]) == (
+        False,
+        2 * BLOCK + 3,
+        b"",
+    )
+    odd = merge(row_of(DELIVERIES, 0, replace(some, one_copy=True), block=2))
+    assert (odd["needs_recheck"], odd["delivered"]) == (True, 2 * BLOCK)
     assert pickle.loads(odd["summary"]).missing == 0b1010
-    loose = merge(row_of(BOOK, 0, Book(1, 0, 1, 0, 1), block=LOOSE))
-    assert (loose["fine"], loose["came"]) == (False, -1)
-    assert merge(row_of(BOOK, 0, Book(sent=1)))["came"] == -1
-    assert merge(row_of(BOOK, 0, Book(sent=1, resent=1, got=1)))["came"] == -1
+    loose = merge(row_of(DELIVERIES, 0, DeliveryBitmap(1, 0, 1, 0, 1), block=LOOSE))
+    assert (loose["needs_recheck"], loose["delivered"]) == (True, -1)
+    assert merge(row_of(DELIVERIES, 0, DeliveryBitmap(sent=1)))["delivered"] == -1
+    assert merge(row_of(DELIVERIES, 0, DeliveryBitmap(sent=1, resent=1, got=1)))["delivered"] == -1
 
 
-def test_lives_and_parts_are_kept_though_they_are_fine() -> None:
-    assert pickle.loads(merge(row_of("life", 0, Life(opened=5)))["summary"]).opened == 5
-    assert isinstance(pickle.loads(merge(row_of("part", 0, Part()))["summary"]), Account)
-    rises = merge(row_of(RISE, 0, Rise(1, 5)), row_of(RISE, 1, Rise(4, 9)))
-    assert not rises["fine"]
-    assert pickle.loads(rises["summary"]).falls == (Fall(4, 5, all_between=True),)
-    assert merge(row_of(TOUCH, 0, None))["fine"]
+def test_connections_and_windows_are_kept_though_they_are_clean() -> None:
+    assert (
+        pickle.loads(merge(row_of(CONNECTION, 0, ConnectionSummary(opened=5)))["summary"]).opened
+        == 5
+    )
+    assert isinstance(
+        pickle.loads(merge(row_of(WINDOWS, 0, WindowSummary()))["summary"]), WindowLedger
+    )
+    rises = merge(row_of(ORDER, 0, OrderSummary(1, 5)), row_of(ORDER, 1, OrderSummary(4, 9)))
+    assert rises["needs_recheck"]
+    assert pickle.loads(rises["summary"]).inversions == (Inversion(4, 5, all_between=True),)
+    assert not merge(row_of(QUEUE_USE, 0, QueueUse()))["needs_recheck"]
 
 
 def test_a_missing_message_is_looked_for_only_below_what_came() -> None:
-    def ranges(came: int, *falls: Fall, **blocks: Book) -> list[tuple[int, int]]:
-        numbers = _Numbers()
+    def ranges(
+        came: int, *inversions: Inversion, **blocks: DeliveryBitmap
+    ) -> list[tuple[int, int]]:
+        numbers = Suspects()
         numbers.blocks = {int(name[1:]): book for name, book in blocks.items()}
-        numbers.falls = list(falls)
+        numbers.inversions = list(inversions)
         return sorted(numbers.ranges(came))
 
-    lacking = Book(sent=0b11111, got=0b00001, alike=True)
+    lacking = DeliveryBitmap(sent=0b11111, got=0b00001, one_copy=True)
     assert ranges(2, b0=lacking) == [(1, 1), (2, 2), (2, 2)]
     assert ranges(-1, b0=lacking) == []
     assert ranges(0, b0=lacking) == []
     assert ranges(BLOCK + 3, b0=lacking) == [(1, 1), (2, 2), (3, 3), (4, 4), (BLOCK + 3, BLOCK + 3)]
     assert ranges(3, b2=lacking) == []
     assert ranges(2 * BLOCK + 1, b2=lacking) == [(2 * BLOCK + 1, 2 * BLOCK + 1)] * 2
-    assert ranges(-1, b0=Book(sent=0b1, got=0b110, regot=0b100)) == [(1, 1), (2, 2)]
-    assert ranges(-1, Fall(3, 9, False)) == [(3, 3), (9, 9)]
-    assert ranges(-1, Fall(3, 9, True)) == [(3, 9)]
-    assert ranges(-1, Fall(3, 9, False), b0=Book(sent=1 << 9, resent=1 << 9)) == [(3, 9), (9, 9)]
-    assert ranges(-1, Fall(3, 9, False), b0=Book(sent=1 << 8, resent=1 << 8)) == [
+    assert ranges(-1, b0=DeliveryBitmap(sent=0b1, got=0b110, regot=0b100)) == [(1, 1), (2, 2)]
+    assert ranges(-1, Inversion(3, 9, False)) == [(3, 3), (9, 9)]
+    assert ranges(-1, Inversion(3, 9, True)) == [(3, 9)]
+    assert ranges(-1, Inversion(3, 9, False), b0=DeliveryBitmap(sent=1 << 9, resent=1 << 9)) == [
+        (3, 9),
+        (9, 9),
+    ]
+    assert ranges(-1, Inversion(3, 9, False), b0=DeliveryBitmap(sent=1 << 8, resent=1 << 8)) == [
         (3, 3),
         (8, 8),
         (9, 9),
@@ -413,12 +458,12 @@ def test_a_missing_message_is_looked_for_only_below_what_came() -> None:
 
 def test_wanted_has_what_it_names() -> None:
     group, other = (*SCOPE, "a", 1), (*SCOPE, "b", 1)
-    again = Wanted(whole=frozenset({other}), numbered={group: 0}, ranges=Ranges.of([[(3, 5)]]))
-    assert [again.has(group, number) for number in (2, 3, 5, 6)] == [False, True, True, False]
-    assert again.has(other, 99)
-    assert not again.has((*SCOPE, "c", 1), 3)
-    assert Wanted(everything=True).has((*SCOPE, "c", 1), 3)
-    assert not Ranges.of([]).hold(np.array([0]), np.array([1])).any()
+    again = RecheckPlan(whole=frozenset({other}), numbered={group: 0}, ranges=Ranges.of([[(3, 5)]]))
+    assert [again.includes(group, number) for number in (2, 3, 5, 6)] == [False, True, True, False]
+    assert again.includes(other, 99)
+    assert not again.includes((*SCOPE, "c", 1), 3)
+    assert RecheckPlan(everything=True).includes((*SCOPE, "c", 1), 3)
+    assert not Ranges.of([]).contains(np.array([0]), np.array([1])).any()
 
 
 def test_a_stretch_tells_who_has_to_do_with_which_queue() -> None:
@@ -426,231 +471,141 @@ def test_a_stretch_tells_who_has_to_do_with_which_queue() -> None:
         *said((True, "SUBSCRIBE", {"id": "s", "destination": "/queue/b"}, None), send(3)),
         *said(message(3, "t", queue="/queue/c"), conn=2, begin=9),
     ]
-    stretch = Stretch(GROUND)
-    stretch.note(batch(events))
+    segment = SegmentSummaries(GROUND)
+    segment.update(batch(events))
     touches = {
         (row["queue"], row["producer"], row["conn"])
-        for row in stretch.rows(5)
-        if row["what"] == TOUCH
+        for row in segment.rows(5)
+        if row["kind"] == QUEUE_USE
     }
     assert touches == {("/queue/b", CONSUMES, 1), ("/queue/a", 1, 1), ("/queue/c", CONSUMES, 2)}
-    rows = list(stretch.rows(5))
+    rows = list(segment.rows(5))
     assert {row["place"] for row in rows} == {5}
-    assert {row["conn"] for row in rows if row["what"] == "life"} == {1, 2}
-    ((_, scope),) = summed_up(events, [])["scope"].items()
-    assert scope.fine
+    assert {row["conn"] for row in rows if row["kind"] == "connection"} == {1, 2}
+    ((_, scope),) = summed_up(events, [])["scope_protocols"].items()
+    assert not scope.needs_recheck
     unseen = ev.OctetsReceivedUnseen(
         at_ns=ms(30), conn=1, protocol="STOMP", command="LOST", size=5, detail=""
     )
     for blind in (ev.OctetsSent(at_ns=ms(30), conn=1, data=b"?", size=1), unseen):
-        ((_, scope),) = summed_up([*events, blind], [])["scope"].items()
-        assert not scope.fine
+        ((_, scope),) = summed_up([*events, blind], [])["scope_protocols"].items()
+        assert scope.needs_recheck
     ended = replace(unseen, command="ENDS")
-    ((_, scope),) = summed_up([*events, ended], [])["scope"].items()
-    assert scope.fine
+    ((_, scope),) = summed_up([*events, ended], [])["scope_protocols"].items()
+    assert not scope.needs_recheck
 
 
 # --- windows --------------------------------------------------------------------------------------
 
 
+def overrun(pieces: Sequence[WindowSummary]) -> bool:
+    return reduce(WindowLedger.merge, pieces, WindowLedger()).needs_recheck
+
+
 def test_a_window_is_shut_when_as_much_is_held_as_it_has() -> None:
-    def account(mode: str, window: int | None, piece: Piece, held: int = 0) -> bool:
-        asked = {"s": Asked(mode, window, "octets", "q")}
-        before = Part(asked=asked, held={"s": [("t", held, False)]} if held else {})
-        return overrun([before, Part(pieces={(0, "s"): piece})])
+    def account(mode: str, window: int | None, piece: WindowSlice, held: int = 0) -> bool:
+        asked = {"s": WindowRequest(mode, window, "octets", "q")}
+        before = WindowSummary(requests=asked, held={"s": [("t", held, False)]} if held else {})
+        return overrun([before, WindowSummary(slices={(0, "s"): piece})])
 
     one = "client-individual"
-    assert [account(one, window, Piece(one=100)) for window in (99, 100, 101)] == [
+    assert [account(one, window, WindowSlice(individual=100)) for window in (99, 100, 101)] == [
         True,
         True,
         False,
     ]
-    assert [account(one, window, Piece(one=100), held=50) for window in (150, 151)] == [True, False]
-    assert [account(one, window, Piece(one=0)) for window in (0, 1, -1, None)] == [
-        False,
-        False,
-        False,
-        False,
-    ]
-    assert account(one, 0, Piece(one=1))
-    assert not account("auto", 10, Piece(one=100))
-    assert [account("client", window, Piece(fresh=100), held=50) for window in (150, 151)] == [
+    assert [
+        account(one, window, WindowSlice(individual=100), held=50) for window in (150, 151)
+    ] == [
         True,
         False,
     ]
-    assert [account("client", window, Piece(behind=100), held=50) for window in (100, 101)] == [
+    assert [account(one, window, WindowSlice(individual=0)) for window in (0, 1, -1, None)] == [
+        False,
+        False,
+        False,
+        False,
+    ]
+    assert account(one, 0, WindowSlice(individual=1))
+    assert not account("auto", 10, WindowSlice(individual=100))
+    assert [
+        account("client", window, WindowSlice(before_ack=100), held=50) for window in (150, 151)
+    ] == [
         True,
         False,
     ]
-    assert not account("client", 1, Piece())
-    assert not account(one, 1, Piece(fresh=NONE))
+    assert [
+        account("client", window, WindowSlice(after_ack=100), held=50) for window in (100, 101)
+    ] == [
+        True,
+        False,
+    ]
+    assert not account("client", 1, WindowSlice())
+    assert not account(one, 1, WindowSlice(before_ack=NONE))
 
 
 @pytest.mark.parametrize(("mode", "left"), [("client", 60), ("client-individual", 90)])
 def test_an_answer_to_an_earlier_part_settles_what_it_names(mode: str, left: int) -> None:
     held = {"s": [("t0", 30, False), ("t1", 50, False), ("t2", 60, False)]}
     for window in (40 + left, 41 + left):
-        before = Part(asked={"s": Asked(mode, window, "octets", "q")}, held=held)
-        later = Part(pieces={(1, "s"): Piece(one=40, fresh=40)}, unknown=["t1"])
+        before = WindowSummary(
+            requests={"s": WindowRequest(mode, window, "octets", "q")}, held=held
+        )
+        later = WindowSummary(
+            slices={(1, "s"): WindowSlice(individual=40, before_ack=40)}, unmatched=["t1"]
+        )
         assert overrun([before, later]) is (window == 40 + left)
-        later = Part(pieces={(1, "s"): Piece(one=40, fresh=40)}, unknown=["else"])
+        later = WindowSummary(
+            slices={(1, "s"): WindowSlice(individual=40, before_ack=40)}, unmatched=["else"]
+        )
         assert overrun([before, later])
 
 
-def account_of(frames: Sequence[Frame], *cuts: int) -> Account:
-    ((_, group),) = summed_up(said(*frames), cuts)["part"].items()
-    told: Account = group.told
+def account_of(frames: Sequence[Frame], *cuts: int) -> WindowLedger:
+    ((_, group),) = summed_up(said(*frames), cuts)["windows"].items()
+    told: WindowLedger = group
     return told
 
 
 def test_what_parts_cannot_tell_asks_for_all_of_the_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(windows, "PIECES", 5)
+    monkeypatch.setattr(windows, "MOST_SLICES", 5)
     plain = [subscribe(), message(0, "t0"), message(1, "t1"), ack("t1"), ack("t0")]
     for cuts in ((), (2,), (1, 3)):
         account = account_of(plain, *cuts)
-        assert (account.whole, account.gone, account.overrun) == (False, False, False)
+        assert (account.ambiguous, account.unsubscribed, account.needs_recheck) == (
+            False,
+            False,
+            False,
+        )
     again = [subscribe(), message(0, "t0"), message(1, "t0")]
-    assert account_of(again).whole
-    assert account_of([subscribe(), message(0, "t0"), subscribe()]).whole
-    assert account_of([subscribe(), message(0, "t0"), subscribe()], 1).whole
-    assert account_of([subscribe(name=""), message(0, "t0", "x")]).whole
+    assert account_of(again).ambiguous
+    assert account_of([subscribe(), message(0, "t0"), subscribe()]).ambiguous
+    assert account_of([subscribe(), message(0, "t0"), subscribe()], 1).ambiguous
+    assert account_of([subscribe(name=""), message(0, "t0", "x")]).ambiguous
     leaving = [*plain, (True, "UNSUBSCRIBE", {"id": "s"}, None)]
-    assert [account_of(leaving, *cuts).gone for cuts in ((), (3,))] == [True, True]
+    assert [account_of(leaving, *cuts).unsubscribed for cuts in ((), (3,))] == [True, True]
     few, many = ([*plain[:1], *(ack(f"x{number}") for number in range(count))] for count in (5, 6))
-    assert not account_of(few).whole
-    assert account_of(many).whole
+    assert not account_of(few).ambiguous
+    assert account_of(many).ambiguous
     assert account_of([subscribe("client"), message(0, "t0")]).cumulative == {"s"}
     assert account_of(plain).cumulative == set()
-
-
-# --- the second look without Spark ----------------------------------------------------------------
-
-
-def by_second_look(events: list[ev.Event]) -> list[Any]:
-    """What the second look says where there is little to read, of all events of a recording."""
-    choice = Choice(Wanted(everything=True), 0)
-    rows = [row for each in cut(events, [40]) for row in _rows(choice.of(each))]
-    table = pa.Table.from_pylist(rows, schema=EVENTS).sort_by(
-        [(name, "ascending") for name in ("conn", "place", "row")]
-    )
-    sent_to = {
-        (SCOPE, each.queue) for each in recording.facts(events, GROUND) if isinstance(each, Sent)
-    }
-    about = local_recheck.Beside(sent_to, {SCOPE} if recording.readable(events) else set())
-    return sorted(
-        (
-            row["kind"],
-            row["queue"],
-            row["conn"],
-            row["subscription"],
-            row["what"],
-            row["uncertain"],
-            tuple((each["at_ns"], each["seq"]) for each in row["witness"]),
-        )
-        for row in local_recheck.found(table, about, GROUND, Wanted(everything=True)).to_pylist()
-    )
-
-
-def by_oracle(events: list[ev.Event]) -> list[Any]:
-    return sorted(
-        (
-            each.kind,
-            each.queue,
-            each.conn,
-            each.subscription,
-            each.what,
-            each.uncertain,
-            each.witness,
-        )
-        for each in recording.find_anomalies(events, GROUND)
-    )
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_message_by_message_the_same_is_found(seed: int) -> None:
-    for play in (played, played091):
-        for fault in play.FAULTS:
-            events = play.recording(seed, fault, 70)
-            assert by_second_look(events) == by_oracle(events)
-    events = played_core.recording(seed, "double", 70)
-    assert by_second_look(events) == by_oracle(events)
-
-
-def test_facts_survive_being_written_down() -> None:
-    for seed, fault in enumerate(played091.FAULTS):
-        for fact in recording.facts(played091.recording(seed, fault, 60)):
-            row = recheck.told(SCOPE, fact)
-            assert (row["run"], row["target"], row["case"], row["example"]) == SCOPE
-            if isinstance(fact, Sent):
-                assert recheck._sent(row, fact.key) == fact
-            elif isinstance(fact, Delivered):
-                assert recheck._got(row, fact.key) == fact
-            elif isinstance(fact, Subscribed):
-                assert (row["queue"], row["conn"], row["flag"]) == (
-                    fact.queue,
-                    fact.conn,
-                    fact.selective,
-                )
-            elif isinstance(fact, Unsubscribed):
-                assert (row["subscription"], row["flag"]) == (fact.subscription, fact.noticed)
-    assert {End(each.value) for each in End} == set(End)
-
-
-def test_what_is_read_again_says_what_the_events_said() -> None:
-    plays = [
-        played.recording(4, "double", 50),
-        played091.recording(3, "mark", 50),
-        played_core.recording(2, None, 50),
-    ]
-    twice = said((True, "SEND", {"destination": "/queue/a"}, 1))
-    twice[0] = replace(twice[0], headers=(*twice[0].headers, ("destination", "/queue/b")))
-    for events in (
-        *plays,
-        twice,
-        [replace(twice[0], headers=(), protocol="AMQP", command="transfer")],
-    ):
-        rows = [
-            row
-            for each in cut(events, [30])
-            for row in _rows(Choice(Wanted(everything=True), 0).of(each))
-        ]
-        numbers = [events.index(each) for each in events]
-        read = {(row["at_ns"], row["conn"], row["command"]): recheck._row(row) for row in rows}
-        assert read or events[0].protocol == "AMQP"
-        for number, event in zip(numbers, events, strict=True):
-            found = read.get((event.at_ns, event.conn, getattr(event, "command", None)))
-            assert found is None or found._replace(when=(0, 0)) == connection_reader.row(
-                number, event
-            )._replace(when=(0, 0))
-
-
-def test_a_queue_has_the_name_that_its_subscription_gave_it() -> None:
-    other = (True, "SUBSCRIBE", {"id": "x", "destination": "c", "ack": "auto"}, None)
-    first = (True, "SUBSCRIBE", {"id": "s", "destination": "a", "ack": "auto"}, None)
-    events = said(
-        first, other, message(1, "t1"), message(2, "t2"), message(1, "t3", "x", "/queue/c")
-    )
-    facts = facts_of(looking_for(1), cut(events, []))
-    assert [(each.queue, each.key.number) for each in facts if isinstance(each, Delivered)] == [
-        ("a", 1)
-    ]
 
 
 def test_pieces_of_one_part_are_those_that_its_unknown_answers_divide() -> None:
     events = played.recording(2, "overrun", 120)
     edges = [0, 60, 130, len(events)]
-    parts: dict[int, list[Part]] = defaultdict(list)
+    parts: dict[int, list[WindowSummary]] = defaultdict(list)
     for begin, end in pairwise(edges):
-        stretch = Stretch(GROUND)
-        stretch.note(batch(events[begin:end]))
-        for row in stretch.rows(0):
-            if row["what"] == "part":
+        segment = SegmentSummaries(GROUND)
+        segment.update(batch(events[begin:end]))
+        for row in segment.rows(0):
+            if row["kind"] == "windows":
                 parts[row["conn"]].append(pickle.loads(row["summary"]))
     shut = {conn for conn, some in parts.items() if overrun(some)}
     assert shut == {
         each.conn for each in recording.find_anomalies(events, GROUND) if each.kind == "overrun"
     }
     for part in (part for some in parts.values() for part in some):
-        assert all(place <= len(part.unknown) for place, _ in part.pieces)
+        assert all(place <= len(part.unmatched) for place, _ in part.slices)

@@ -11,9 +11,9 @@ import pytest
 from brokerproof.harness.model.time import NS_PER_S
 from brokerproof.harness.oracles import recording
 from brokerproof.harness.oracles.expectations import NOTHING
-from brokerproof.reports.judging.delivery_bitmaps import BLOCK, Book
-from brokerproof.reports.judging.order import Rise
-from brokerproof.reports.judging.segment_summary import BOOK, RISE
+from brokerproof.reports.judging.delivery_bitmaps import BLOCK, DeliveryBitmap
+from brokerproof.reports.judging.order import OrderSummary
+from brokerproof.reports.judging.segment_summary import DELIVERIES, ORDER
 from brokerproof.reports.soak import preflight
 from brokerproof.reports.soak.incremental import FULL, GRACE, Suspicions
 from brokerproof.reports.spark_load import SparkCrew
@@ -31,7 +31,7 @@ def row(what: str, place: int, summary: Any, block: int = 0) -> dict[str, Any]:
     }
     return {
         **named,
-        "what": what,
+        "kind": what,
         "subscription": "",
         "block": block,
         "place": place,
@@ -41,15 +41,21 @@ def row(what: str, place: int, summary: Any, block: int = 0) -> dict[str, Any]:
 
 def test_messages_under_way_are_no_suspicion() -> None:
     state = Suspicions(NOTHING)
-    assert not state.enter([row(BOOK, 0, Book(sent=0b1111, got=0b0011, alike=True))], 0)
+    assert not state.enter(
+        [row(DELIVERIES, 0, DeliveryBitmap(sent=0b1111, got=0b0011, one_copy=True))], 0
+    )
     assert state.under_way == 2
-    assert not state.enter([row(BOOK, 1, Book(got=0b1100, alike=True))], 60 * NS_PER_S)
+    assert not state.enter(
+        [row(DELIVERIES, 1, DeliveryBitmap(got=0b1100, one_copy=True))], 60 * NS_PER_S
+    )
     assert state.under_way == 0
 
 
 def test_a_message_that_was_overtaken_and_does_not_come_is_one() -> None:
     state = Suspicions(NOTHING)
-    assert not state.enter([row(BOOK, 0, Book(sent=0b1111, got=0b1101, alike=True))], NS_PER_S)
+    assert not state.enter(
+        [row(DELIVERIES, 0, DeliveryBitmap(sent=0b1111, got=0b1101, one_copy=True))], NS_PER_S
+    )
     assert not state.enter([], GRACE)
     (why,) = state.enter([], NS_PER_S + GRACE)
     assert "have not come" in why
@@ -58,26 +64,30 @@ def test_a_message_that_was_overtaken_and_does_not_come_is_one() -> None:
 
 def test_the_last_ones_wait_for_as_long_as_nothing_overtakes_them() -> None:
     state = Suspicions(NOTHING)
-    state.enter([row(BOOK, 0, Book(sent=0b1111, got=0b0011, alike=True))], 0)
+    state.enter([row(DELIVERIES, 0, DeliveryBitmap(sent=0b1111, got=0b0011, one_copy=True))], 0)
     assert not state.enter([], 10 * GRACE)
-    state.enter([row(BOOK, 1, Book(sent=1, got=1, alike=True), block=1)], 10 * GRACE)
+    state.enter(
+        [row(DELIVERIES, 1, DeliveryBitmap(sent=1, got=1, one_copy=True), block=1)], 10 * GRACE
+    )
     assert state.enter([], 11 * GRACE), "a message of the next block overtook them"
 
 
 def test_what_comes_twice_is_suspicious_at_once_and_only_once() -> None:
     state = Suspicions(NOTHING)
-    state.enter([row(BOOK, 0, Book(sent=0b11, got=0b11, alike=True))], 0)
-    (why,) = state.enter([row(BOOK, 1, Book(got=0b01, alike=True))], 0)
+    state.enter([row(DELIVERIES, 0, DeliveryBitmap(sent=0b11, got=0b11, one_copy=True))], 0)
+    (why,) = state.enter([row(DELIVERIES, 1, DeliveryBitmap(got=0b01, one_copy=True))], 0)
     assert "twice" in why
-    assert not state.enter([row(BOOK, 2, Book(sent=0b100, got=0b100, alike=True))], 0)
+    assert not state.enter(
+        [row(DELIVERIES, 2, DeliveryBitmap(sent=0b100, got=0b100, one_copy=True))], 0
+    )
 
 
 def test_what_another_driver_recorded_may_be_read_later() -> None:
-    early = row(BOOK, 0, Book(got=0b1, alike=True))
+    early = row(DELIVERIES, 0, DeliveryBitmap(got=0b1, one_copy=True))
     assert Suspicions(NOTHING, drivers=1).enter([early], 0)
     state = Suspicions(NOTHING, drivers=2)
     assert not state.enter([early], 0)
-    assert not state.enter([row(BOOK, 1, Book(sent=0b1, alike=True))], GRACE)
+    assert not state.enter([row(DELIVERIES, 1, DeliveryBitmap(sent=0b1, one_copy=True))], GRACE)
     lasting = Suspicions(NOTHING, drivers=2)
     lasting.enter([early], 0)
     assert lasting.enter([], GRACE)
@@ -85,16 +95,16 @@ def test_what_another_driver_recorded_may_be_read_later() -> None:
 
 def test_full_blocks_are_let_go_and_a_late_copy_is_seen_all_the_same() -> None:
     state = Suspicions(NOTHING)
-    state.enter([row(BOOK, 0, Book(sent=FULL, got=FULL, alike=True))], 0)
+    state.enter([row(DELIVERIES, 0, DeliveryBitmap(sent=FULL, got=FULL, one_copy=True))], 0)
     assert not state.groups
     assert FULL.bit_length() == BLOCK
-    assert state.enter([row(BOOK, 1, Book(got=0b1, alike=True))], 0)
+    assert state.enter([row(DELIVERIES, 1, DeliveryBitmap(got=0b1, one_copy=True))], 0)
 
 
 def test_order_is_judged_at_once() -> None:
     state = Suspicions(NOTHING)
-    assert not state.enter([row(RISE, 0, Rise(0, 5))], 0)
-    (why,) = state.enter([row(RISE, 1, Rise(4, 9))], 0)
+    assert not state.enter([row(ORDER, 0, OrderSummary(0, 5))], 0)
+    (why,) = state.enter([row(ORDER, 1, OrderSummary(4, 9))], 0)
     assert "order" in why
 
 
@@ -121,7 +131,7 @@ def test_judges_that_find_nothing_in_the_rehearsal_begin_no_soak(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     blind: Any = SimpleNamespace(wrong=[], release=lambda: None)
-    monkeypatch.setattr(preflight, "judge", lambda *_: blind)
+    monkeypatch.setattr(preflight, "find_anomalies", lambda *_: blind)
     monkeypatch.setattr(preflight, "conclude", lambda *_: blind)
     with pytest.raises(preflight.NotFound, match="found nothing"):
         preflight.rehearse(blind, lambda _: None)

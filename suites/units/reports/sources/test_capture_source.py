@@ -14,7 +14,7 @@ from brokerproof.harness.oracles import recording
 from brokerproof.harness.trace.columns import SCHEMA
 from brokerproof.harness.trace.read import UnreadableTrace, event
 from brokerproof.reports.judge_command import source_of
-from brokerproof.reports.judging.judge import judge
+from brokerproof.reports.judging.judge import find_anomalies
 from brokerproof.reports.schema import TRACE
 from brokerproof.reports.sources.captures import Captures, Opening, holds_captures, local
 from brokerproof.suites.units.drivers.captured import (
@@ -64,8 +64,8 @@ def test_spark_judges_a_capture_as_the_oracles_do(spark: SparkSession, tmp_path:
     segments = session(Plan(count=6, lose=1, double=3)).segments
     (lost,) = [at for at, each in enumerate(segments) if b"ACK\nid:4-0" in each.data]
     path = written(tmp_path / "x.pcap", without(renumbered(segments, 2**32 - 3000), {lost}))
-    judgement = judge(spark, source_of(spark, [str(tmp_path)]), GROUND)
-    found = Counter((row.kind, row.uncertain) for row in judgement.found.collect())
+    judgement = find_anomalies(spark, source_of(spark, [str(tmp_path)]), GROUND)
+    found = Counter((row.kind, row.uncertain) for row in judgement.anomalies.collect())
     judgement.release()
     assert found == Counter(
         (each.kind, each.uncertain)

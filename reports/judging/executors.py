@@ -1,0 +1,147 @@
+"""Two ways to run the recheck's steps: in this process over lists, or on Spark over DataFrames.
+
+A step is a function from an iterator of rows to an iterator of rows. An executor brings the rows of
+a group together and puts them in order before a step sees them. Few rows are cheaper in this
+process: a single shuffle of Spark costs more than all there is to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from itertools import chain
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from brokerproof.reports.schema import in_batches, spark_schema
+
+Row: TypeAlias = Mapping[str, Any]
+Step: TypeAlias = Callable[[Iterator[Row]], Iterable[Row]]
+Rows = TypeVar("Rows")
+
+
+class Executor(Protocol[Rows]):
+    """Runs steps over rows."""
+
+    def run(
+        self,
+        step: Step,
+        rows: Rows,
+        schema: pa.Schema,
+        by: Sequence[str] = (),
+        order: Sequence[str] = (),
+    ) -> Rows:
+        """Return the rows that ``step`` yields, of ``schema``. The step sees the rows with the same
+        values of ``by`` together, in the order of ``by`` and ``order``; without ``by`` in any."""
+        ...
+
+    def where(self, rows: Rows, column: str, *values: str) -> Rows:
+        """Return the rows whose column has one of these values."""
+        ...
+
+    def join(self, rows: Rows, table: Rows, on: Sequence[str], *columns: str) -> Rows:
+        """Return every row with these columns of the row of ``table`` that has the same values of
+        ``on``; null without one."""
+        ...
+
+    def union(self, *parts: Rows) -> Rows:
+        """Return the rows of all parts."""
+        ...
+
+    def keep(self, rows: Rows) -> Rows:
+        """Return rows that are computed once, although they are read several times."""
+        ...
+
+
+class InProcess:
+    """Runs steps over lists of rows."""
+
+    def run(
+        self,
+        step: Step,
+        rows: list[Row],
+        schema: pa.Schema,
+        by: Sequence[str] = (),
+        order: Sequence[str] = (),
+    ) -> list[Row]:
+        """Sort the rows, and run the step once."""
+        columns = (*by, *order)
+        if columns:
+            rows = sorted(rows, key=lambda row: [_comparable(row[column]) for column in columns])
+        empty = dict.fromkeys(schema.names)
+        return [{**empty, **row} for row in step(iter(rows))]
+
+    def where(self, rows: list[Row], column: str, *values: str) -> list[Row]:
+        """Filter the rows."""
+        return [row for row in rows if row[column] in values]
+
+    def join(
+        self, rows: list[Row], table: list[Row], on: Sequence[str], *columns: str
+    ) -> list[Row]:
+        """Look each row's key up."""
+        missing = dict.fromkeys(columns)
+        known = {
+            tuple(row[name] for name in on): {column: row[column] for column in columns}
+            for row in table
+        }
+        return [{**row, **known.get(tuple(row[name] for name in on), missing)} for row in rows]
+
+    def union(self, *parts: list[Row]) -> list[Row]:
+        """Chain the lists."""
+        return list(chain(*parts))
+
+    def keep(self, rows: list[Row]) -> list[Row]:
+        """Return the list itself."""
+        return rows
+
+
+class OnSpark:
+    """Runs steps across the cluster. Each sorts what fits on a disk, and holds no more in memory
+    than a group."""
+
+    def run(
+        self,
+        step: Step,
+        rows: DataFrame,
+        schema: pa.Schema,
+        by: Sequence[str] = (),
+        order: Sequence[str] = (),
+    ) -> DataFrame:
+        """Bring groups together, sort inside of the partitions, and run the step once for each."""
+
+        def run_step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            rows = (row for batch in batches for row in batch.to_pylist())
+            yield from in_batches(step(rows), schema)
+
+        if by:
+            rows = rows.repartition(*by).sortWithinPartitions(*by, *order)
+        return rows.mapInArrow(run_step, spark_schema(schema))
+
+    def where(self, rows: DataFrame, column: str, *values: str) -> DataFrame:
+        """Filter the rows."""
+        return rows.where(F.col(column).isin(*values))
+
+    def join(
+        self, rows: DataFrame, table: DataFrame, on: Sequence[str], *columns: str
+    ) -> DataFrame:
+        """Join to the left."""
+        return rows.join(table.select(*on, *columns), list(on), "left")
+
+    def union(self, *parts: DataFrame) -> DataFrame:
+        """Unite by the names of the columns."""
+        return reduce(DataFrame.unionByName, parts)
+
+    def keep(self, rows: DataFrame) -> DataFrame:
+        """Persist the rows on the disk."""
+        return rows.persist(StorageLevel.DISK_ONLY)
+
+
+def _comparable(value: Any) -> Any:
+    """Return structs and arrays of them as tuples, which compare field by field as in Spark."""
+    if isinstance(value, Mapping):
+        return tuple(value.values())
+    return [_comparable(element) for element in value] if isinstance(value, list) else value
