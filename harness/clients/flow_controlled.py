@@ -47,7 +47,8 @@ MUCH = 1000
 class FlowClient(Protocol):
     """One consumer or producer."""
 
-    peer: Conversation[Any]
+    @property
+    def peer(self) -> Conversation[Any]: ...
 
     def step(self) -> Instant | None:
         """Does what can be done now; returns when something more can be done though nothing

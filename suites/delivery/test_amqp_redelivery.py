@@ -47,8 +47,8 @@ def test_what_is_given_back_goes_to_its_place(
                 peer.disposition(delivery, codec.composite("modified", delivery_failed=True))
             case "kept":
                 continue
-            case told:
-                peer.disposition(delivery, told)
+            case outcome:
+                peer.disposition(delivery, outcome)
     peer.settle()
     match how:
         case "detach":
@@ -61,23 +61,25 @@ def test_what_is_given_back_goes_to_its_place(
             peer.leave(CloseHow(how))
     expected = [body for body in sent if fate.get(body) != "accepted"]
     other = target.amqp()
-    came = collect(target, other, other.receiver(node, credit=len(sent) + 1), len(expected))
-    told = ", ".join(fates)
+    received = collect(target, other, other.receiver(node, credit=len(sent) + 1), len(expected))
+    label = ", ".join(fates)
     target.record_finding(
         BACK,
-        sorted(bodies(came)) == sorted(expected),
-        f"{told}, then {how}: {bodies(came)} came again",
+        sorted(bodies(received)) == sorted(expected),
+        f"{label}, then {how}: {bodies(received)} came again",
     )
     target.record_finding(
-        FIFO, bodies(came) == expected, f"{told}, then {how}: {bodies(came)} came, in this order"
+        FIFO,
+        bodies(received) == expected,
+        f"{label}, then {how}: {bodies(received)} came, in this order",
     )
     failures = {
         delivery.message.body: delivery.message.fields("header").get("delivery-count", 0)
-        for delivery in came
+        for delivery in received
     }
     wrong = {body: n for body, n in failures.items() if not _fits(fate.get(body), n)}
     target.record_finding(
-        FAILED_ATTEMPTS, not wrong, f"{told}, then {how}: the delivery-counts are {failures}"
+        FAILED_ATTEMPTS, not wrong, f"{label}, then {how}: the delivery-counts are {failures}"
     )
 
 

@@ -49,14 +49,14 @@ def test_one_and_only_one_consumer_gets_a_message(
         consumer.subscribe(queue, ack="auto" if auto else "client-individual")
     sent = numbered(min(count, 15 * several))
     publish_all(producer, queue, sent)
-    came = all_of(target, consumers, len(sent))
-    times = Counter(body for received in came for body in received)
+    arrived = all_of(target, consumers, len(sent))
+    times = Counter(body for received in arrived for body in received)
     wrong = {body: times[body] for body in {*sent, *times} if times[body] != 1 or body not in sent}
     target.record_finding(
         ONE_CONSUMER,
         not wrong,
         f"{len(sent)} messages, {several} consumers,"
-        f" who got {[len(received) for received in came]}: "
+        f" who got {[len(received) for received in arrived]}: "
         + (f"not exactly once: {wrong!r}" if wrong else "each exactly once"),
     )
 
@@ -80,14 +80,14 @@ def test_when_a_consumer_is_lost_the_others_take_over(target: Bench) -> None:
         steady.ack(shares[0][-1], receipt=True)
     steady.request("UNSUBSCRIBE", {"id": "0"})
     lost.leave(CloseHow.RESET)
-    came = bodies(collect(target, staying, len(shares[1])))
+    received = bodies(collect(target, staying, len(shares[1])))
     settled, orphaned = bodies(shares[0]), bodies(shares[1])
     words = (
         f"settled {settled!r}, lost with its consumer {orphaned!r}, came to the one that stayed"
-        f" {came!r}"
+        f" {received!r}"
     )
-    target.record_finding(ONE_CONSUMER, sorted(came) == sorted(orphaned), words)
-    target.record_finding(GONE_WHEN_ACKNOWLEDGED, not set(came) & set(settled), words)
+    target.record_finding(ONE_CONSUMER, sorted(received) == sorted(orphaned), words)
+    target.record_finding(GONE_WHEN_ACKNOWLEDGED, not set(received) & set(settled), words)
 
 
 @case(ONE_CONSUMER, needs={"queue-semantics", "consumer-window"})
@@ -99,11 +99,11 @@ def test_a_consumer_that_takes_nothing_more_stops_nobody(target: Bench) -> None:
     free.subscribe(queue, ack="auto")
     sent = numbered(10)
     publish_all(target.stomp("1.2"), queue, sent)
-    came = all_of(target, [full, free], 10)
-    shares = [len(received) for received in came]
+    arrived = all_of(target, [full, free], 10)
+    shares = [len(received) for received in arrived]
     target.record_finding(
         ONE_CONSUMER,
-        sorted(came[0] + came[1]) == sent and shares[0] <= 1,
+        sorted(arrived[0] + arrived[1]) == sent and shares[0] <= 1,
         f"a consumer with room for one message and one with room for all got {shares} of ten",
     )
 
@@ -154,7 +154,9 @@ def test_every_subscription_of_a_topic_gets_every_message(
     ]
     target.advance(QUIET)
     messages += [message for peer in distinct for message in peer.take_messages()]
-    by_subscription = {number: [] for number in range(several)} if together else {}
+    by_subscription: dict[int, list[bytes]] = (
+        {number: [] for number in range(several)} if together else {}
+    )
     if together:
         for message in messages:
             by_subscription[int(message["subscription"].removeprefix("s"))].append(message.body)
@@ -182,8 +184,8 @@ def test_large_copies_are_alike(target: Bench, size: int) -> None:
         listener.subscribe(topic)
     body = bytes(number % 251 for number in range(size))
     producer.publish(topic, body)
-    came = [bodies(receive(target, listener, 1)) for listener in listeners]
-    wrong = [number for number, payload in enumerate(came) if payload != [body]]
+    received = [bodies(receive(target, listener, 1)) for listener in listeners]
+    wrong = [number for number, payload in enumerate(received) if payload != [body]]
     target.record_finding(
         COPY_FOR_EACH,
         not wrong,

@@ -34,12 +34,13 @@ def test_a_message_lives_as_long_as_its_ttl_says(target: Bench, ttl: int) -> Non
         peer.confirmed(link.session, delivery)
     consumer = target.amqp()
     receiver = consumer.receiver(node, credit=10)
-    came = [bytes(delivery.message.body) for delivery in collect(target, consumer, receiver, 3)]
+    received = [bytes(delivery.message.body) for delivery in collect(target, consumer, receiver, 3)]
     target.control(
-        {b"0", b"2"} <= set(came),
-        f"messages that live for a minute should come: {came} came; {consumer.instead()}",
+        {b"0", b"2"} <= set(received),
+        f"messages that live for a minute should come: {received} came; {consumer.instead()}",
     )
     words = (
-        f"of three messages with ttls of {MINUTE}, {ttl} and {MINUTE} ms, {len(came)} came: {came}"
+        f"of three messages with ttls of {MINUTE}, {ttl} and {MINUTE} ms,"
+        f" {len(received)} came: {received}"
     )
-    target.record_finding(ONE_CONSUMER, came == [b"0", b"1", b"2"], words)
+    target.record_finding(ONE_CONSUMER, received == [b"0", b"1", b"2"], words)

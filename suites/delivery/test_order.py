@@ -50,8 +50,8 @@ def test_each_producer_keeps_its_order(
     if not before:
         consumer.subscribe(queue)
     total = sum(map(len, sent.values()))
-    came = bodies(receive(target, consumer, total))
-    got = {who: [body for body in came if body.startswith(b"%d/" % who)] for who in sent}
+    received = bodies(receive(target, consumer, total))
+    got = {who: [body for body in received if body.startswith(b"%d/" % who)] for who in sent}
     wrong = [who for who in sent if got[who] != sent[who]]
     target.record_finding(
         FIFO,
@@ -76,15 +76,15 @@ def test_what_waited_comes_before_what_is_sent_now(target: Bench) -> None:
     queue, producer, consumer = target.destination(), target.stomp("1.2"), target.stomp("1.2")
     publish_all(producer, queue, numbered(10, "old"))
     consumer.subscribe(queue, ack="client-individual")
-    came = []
+    received = []
     for body in numbered(10, "new"):
         message = consumer.message()
-        came.append(message.body)
+        received.append(message.body)
         producer.publish(queue, body)
         consumer.ack(message, receipt=True)
-    came += bodies(receive(target, consumer, 10))
+    received += bodies(receive(target, consumer, 10))
     expected = numbered(10, "old") + numbered(10, "new")
-    target.record_finding(FIFO, came == expected, f"sent {expected!r}, came {came!r}")
+    target.record_finding(FIFO, received == expected, f"sent {expected!r}, came {received!r}")
 
 
 @case(FIFO, needs={"queue-semantics", "transactions"})
@@ -98,12 +98,12 @@ def test_a_transaction_takes_its_place_at_its_commit(target: Bench) -> None:
     publish_all(producer, queue, numbered(3, "out"))
     producer.request("COMMIT", {"transaction": "t"})
     consumer.subscribe(queue)
-    came = bodies(receive(target, consumer, 6))
+    received = bodies(receive(target, consumer, 6))
     expected = numbered(3, "out") + numbered(3, "in")
     target.record_finding(
         FIFO,
-        came == expected,
-        f"the queue should hold {expected!r}, the consumer got {came!r}",
+        received == expected,
+        f"the queue should hold {expected!r}, the consumer got {received!r}",
     )
 
 
@@ -117,9 +117,9 @@ def test_every_subscription_of_a_topic_gets_the_same_order(target: Bench) -> Non
         listener.subscribe(topic)
     sent = numbered(30)
     publish_all(producer, topic, sent)
-    came = [bodies(collect(target, listener, 30, quiet=0)) for listener in listeners]
+    arrived = [bodies(collect(target, listener, 30, quiet=0)) for listener in listeners]
     target.record_finding(
         FIFO,
-        all(received == sent for received in came),
-        f"thirty were sent; they came as {[len(x) for x in came]}",
+        all(received == sent for received in arrived),
+        f"thirty were sent; they came as {[len(x) for x in arrived]}",
     )

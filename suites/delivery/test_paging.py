@@ -134,12 +134,12 @@ def test_order_is_kept_when_page_mode_is_left_and_entered_again(
         if not stay and first == 0 and not paging.paged(target, admin, to.name):
             return
         taker = taker if stay else Taker(target, to)
-        wanted = list(range(0 if stay else first, first + count))
-        found = taker.all(len(wanted))
+        expected = list(range(0 if stay else first, first + count))
+        received = taker.all(len(expected))
         target.require(
             KEEPS,
-            found == wanted,
-            f"{first + count} were sent, {brief(wanted)} should have come, {brief(found)} did",
+            received == expected,
+            f"{first + count} were sent, {brief(expected)} should have come, {brief(received)} did",
         )
         paging.left(target, admin, to.name)
         first += count
@@ -161,11 +161,11 @@ def test_persistent_messages_sent_in_one_go_keep_their_order_through_pages(
     paging.send(to, target.stomp(), range(count), size, {"persistent": "true"})
     if not paging.paged(target, admin, to.name):
         return
-    found = Taker(target, to).all(count)
+    received = Taker(target, to).all(count)
     target.record_finding(
         KEEPS,
-        found == list(range(count)),
-        f"{count} persistent messages were sent, {brief(found)} came",
+        received == list(range(count)),
+        f"{count} persistent messages were sent, {brief(received)} came",
     )
 
 
@@ -184,13 +184,15 @@ def test_several_producers_keep_their_order_through_pages(target: Bench, produce
             )
     if not paging.paged(target, admin, to.name):
         return
-    found = Taker(target, to).all(each * producers)
-    came = [[number for number in found if number // 1000 == who] for who in range(producers)]
-    wanted = [list(range(1000 * who, 1000 * who + each)) for who in range(producers)]
+    received = Taker(target, to).all(each * producers)
+    by_producer = [
+        [number for number in received if number // 1000 == who] for who in range(producers)
+    ]
+    expected = [list(range(1000 * who, 1000 * who + each)) for who in range(producers)]
     target.record_finding(
         KEEPS,
-        came == wanted,
-        f"of {each} from each of {producers} came {', '.join(map(brief, came))}",
+        by_producer == expected,
+        f"of {each} from each of {producers} came {', '.join(map(brief, by_producer))}",
     )
 
 
@@ -206,11 +208,11 @@ def test_a_browser_sees_pages_and_takes_nothing(target: Bench, count: int) -> No
     target.record_finding(
         BROWSES, seen == list(range(count)), f"of {count} messages a browser saw {brief(seen)}"
     )
-    found = Taker(target, to).all(count)
+    received = Taker(target, to).all(count)
     target.record_finding(
         BROWSES,
-        found == list(range(count)),
-        f"of {count} messages a consumer got {brief(found)} afterwards",
+        received == list(range(count)),
+        f"of {count} messages a consumer got {brief(received)} afterwards",
     )
 
 
@@ -249,7 +251,7 @@ def test_selectors_read_on_through_the_pages(target: Bench, count: int, every: i
         return
     red = Taker(target, to, headers={"selector": "colour = 'red'"})
     blue = Taker(target, to, headers={"selector": "colour = 'blue'"})
-    wanted = [number for number in range(count) if number % every == 0]
+    expected = [number for number in range(count) if number % every == 0]
     others = [number for number in range(count) if number % every]
     # Side by side: what one leaves on the way holds up the other (ARTEMIS-PAGING-6).
     deadline = target.now() + 2 * PATIENCE
@@ -259,7 +261,7 @@ def test_selectors_read_on_through_the_pages(target: Bench, count: int, every: i
     red.rest()
     blue.rest()
     target.record_finding(
-        SELECTS, red.found == wanted, f"red should be {brief(wanted)}, came {brief(red.found)}"
+        SELECTS, red.found == expected, f"red should be {brief(expected)}, came {brief(red.found)}"
     )
     target.record_finding(
         KEEPS, blue.found == others, f"blue should be {brief(others)}, came {brief(blue.found)}"
@@ -293,9 +295,11 @@ def test_what_a_narrow_selector_wants_comes_when_the_way_is_free(target: Bench) 
     target.control(
         others == list(range(blue)), f"the blue messages should come, {brief(others)} did"
     )
-    found = picky.all(1)
+    received = picky.all(1)
     target.record_finding(
-        NARROW, found == [last], f"the way is free, and the selector for red got {brief(found)}"
+        NARROW,
+        received == [last],
+        f"the way is free, and the selector for red got {brief(received)}",
     )
 
 
@@ -312,11 +316,11 @@ def test_one_lazy_subscription_takes_the_whole_address_to_disk(target: Bench, ea
     if not paging.paged(target, admin, to.name):
         return
     for number, taker in enumerate(others):
-        found = taker.take(40)
+        received = taker.take(40)
         target.record_finding(
             LAZY,
-            found == list(range(40)),
-            f"of 40 messages eager subscription {number} got {brief(found)}",
+            received == list(range(40)),
+            f"of 40 messages eager subscription {number} got {brief(received)}",
         )
     paging.send(to, producer, range(40, 80))
     state = admin.address(to.name)
@@ -324,15 +328,17 @@ def test_one_lazy_subscription_takes_the_whole_address_to_disk(target: Bench, ea
         LAZY, state.paging, f"one subscription has not taken its messages: {state}"
     )
     for number, taker in enumerate(others):
-        found = taker.all(80)
+        received = taker.all(80)
         target.record_finding(
             LAZY,
-            found == list(range(80)),
-            f"of 80 messages eager subscription {number} got {brief(found)}",
+            received == list(range(80)),
+            f"of 80 messages eager subscription {number} got {brief(received)}",
         )
-    found = lazy.all(80)
+    received = lazy.all(80)
     target.record_finding(
-        KEEPS, found == list(range(80)), f"of 80 messages the lazy subscription got {brief(found)}"
+        KEEPS,
+        received == list(range(80)),
+        f"of 80 messages the lazy subscription got {brief(received)}",
     )
 
 
@@ -363,9 +369,11 @@ def test_a_deep_queue_takes_little_memory(target: Bench, size: int) -> None:
         readings.append(admin.size(to.name))
         if len(taker.found) == before:
             break
-    found = taker.rest()
+    received = taker.rest()
     target.record_finding(
-        KEEPS, found == list(range(count)), f"{count} messages were paged, {brief(found)} came"
+        KEEPS,
+        received == list(range(count)),
+        f"{count} messages were paged, {brief(received)} came",
     )
     target.judge_count(
         KEEPS, "octets charged to an address that pages", max(readings), (0, most), "octets"

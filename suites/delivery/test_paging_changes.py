@@ -62,19 +62,21 @@ def test_a_transaction_across_the_limit_is_whole(
     ]
     if end == "ABORT":
         mine = [*range(before), *range(before + inside, before + inside + 10)]
-    found = Taker(target, to).all(len(mine) + 30)
-    came = (
-        [number for number in found if number < 1000],
-        [number for number in found if number >= 1000],
+    delivered = Taker(target, to).all(len(mine) + 30)
+    received = (
+        [number for number in delivered if number < 1000],
+        [number for number in delivered if number >= 1000],
     )
     target.record_finding(
-        KEEPS, came[0] == mine, f"after {end} {brief(mine)} should come, came {brief(came[0])}"
+        KEEPS,
+        received[0] == mine,
+        f"after {end} {brief(mine)} should come, came {brief(received[0])}",
     )
     others = list(range(1000, 1030))
     target.record_finding(
         KEEPS,
-        came[1] == others,
-        f"of another producer {brief(others)} should come, came {brief(came[1])}",
+        received[1] == others,
+        f"of another producer {brief(others)} should come, came {brief(received[1])}",
     )
 
 
@@ -104,11 +106,13 @@ def test_what_a_consumer_did_not_acknowledge_comes_again(
         first.peer.request("UNSUBSCRIBE", {"id": "0"})
     else:
         first.peer.leave(how)
-    found = Taker(target, to).all(count - held)
-    wanted = list(range(held, count))
-    fine = found == wanted if how is None else sorted(found) == wanted
+    received = Taker(target, to).all(count - held)
+    expected = list(range(held, count))
+    fine = received == expected if how is None else sorted(received) == expected
     target.record_finding(
-        KEEPS, fine, f"{brief(wanted)} were not acknowledged, the next consumer got {brief(found)}"
+        KEEPS,
+        fine,
+        f"{brief(expected)} were not acknowledged, the next consumer got {brief(received)}",
     )
 
 

@@ -30,17 +30,17 @@ def test_unsettled_messages_come_again_in_their_order(target: Bench, how: str, a
         consumer.leave(CloseHow.EOF if how == "DISCONNECT" else CloseHow(how))
     after = target.stomp("1.2")
     after.subscribe(queue)
-    came = bodies(receive(target, after, 5))
+    received = bodies(receive(target, after, 5))
     target.record_finding(
-        BACK, sorted(came) == numbered(5), f"five were held; the next consumer got {came!r}"
+        BACK, sorted(received) == numbered(5), f"five were held; the next consumer got {received!r}"
     )
     target.record_finding(
-        FIFO, came == numbered(5), f"the five that came back were delivered as {came!r}"
+        FIFO, received == numbered(5), f"the five that came back were delivered as {received!r}"
     )
     publish_all(producer, queue, numbered(3, "later"))
-    came = bodies(collect(target, after, 3))
+    received = bodies(collect(target, after, 3))
     target.record_finding(
-        BACK, came == numbered(3, "later"), f"behind them three were sent and {came!r} came"
+        BACK, received == numbered(3, "later"), f"behind them three were sent and {received!r} came"
     )
 
 
@@ -59,15 +59,15 @@ def test_what_comes_back_goes_before_what_waits(target: Bench) -> None:
     consumer.request("UNSUBSCRIBE", {"id": "0"})
     after = target.stomp("1.2")
     after.subscribe(queue)
-    came = bodies(receive(target, after, 20))
-    numbers = [body.rstrip(b".").decode() for body in came]
+    received = bodies(receive(target, after, 20))
+    numbers = [body.rstrip(b".").decode() for body in received]
     target.record_finding(
         BACK,
-        sorted(came) == sorted(sent),
+        sorted(received) == sorted(sent),
         f"{seen} of twenty were held; the next consumer got {numbers}",
     )
     target.record_finding(
-        FIFO, came == sent, f"{seen} of twenty were held; the next consumer got {numbers}"
+        FIFO, received == sent, f"{seen} of twenty were held; the next consumer got {numbers}"
     )
 
 
@@ -89,10 +89,12 @@ def test_what_several_give_back_is_in_order_again(target: Bench, leaving: str) -
         consumer.request("UNSUBSCRIBE", {"id": name})
     after = target.stomp("1.2")
     after.subscribe(queue)
-    came = bodies(receive(target, after, 6))
-    words = f"{by} were held and given back in the order {leaving}; the next consumer got {came!r}"
-    target.record_finding(BACK, sorted(came) == numbered(6), words)
-    target.record_finding(FIFO, came == numbered(6), words)
+    received = bodies(receive(target, after, 6))
+    words = (
+        f"{by} were held and given back in the order {leaving}; the next consumer got {received!r}"
+    )
+    target.record_finding(BACK, sorted(received) == numbered(6), words)
+    target.record_finding(FIFO, received == numbered(6), words)
 
 
 @case(MARKED, needs={"redelivered-header"})
@@ -165,10 +167,10 @@ def test_an_acknowledged_message_stays_away_while_the_others_come_back(target: B
     for _ in range(3):
         again = target.stomp("1.2")
         again.subscribe(queue, ack="client-individual")
-        came = bodies(receive(target, again, 3))
+        received = bodies(receive(target, again, 3))
         target.record_finding(
             BACK,
-            sorted(came) == rest,
-            f"three of five were not acknowledged; {came!r} came again",
+            sorted(received) == rest,
+            f"three of five were not acknowledged; {received!r} came again",
         )
         again.leave(CloseHow.RESET)

@@ -153,11 +153,11 @@ def test_a_message_that_says_nothing_goes_where_the_address_setting_says(
     consumer.subscribe(to)
     producer.publish(to, b"late")
     expected = [b"early", b"late"] if kind == "ANYCAST" else [b"late"]
-    came = bodies(collect(target, consumer, len(expected)))
+    received = bodies(collect(target, consumer, len(expected)))
     target.record_finding(
         DEFAULT_ROUTING,
-        came == expected,
-        f"{to.name} should bring {expected!r}, it brought {came!r}",
+        received == expected,
+        f"{to.name} should bring {expected!r}, it brought {received!r}",
     )
 
 
@@ -173,11 +173,11 @@ def test_one_name_is_one_address(target: Bench) -> None:
     producer = target.stomp("1.2")
     for name in names:  # twice: if two names were one queue, taking turns would hide it
         publish_all(producer, place(name, "ANYCAST"), [name.encode()] * 2)
-    came = [bodies(collect(target, listener, 2)) for listener in listeners]
+    received = [bodies(collect(target, listener, 2)) for listener in listeners]
     target.record_finding(
         NAME_IS_ADDRESS,
-        came == [[name.encode()] * 2 for name in names],
-        f"messages for {names!r} came as {came!r}",
+        received == [[name.encode()] * 2 for name in names],
+        f"messages for {names!r} came as {received!r}",
     )
 
 
@@ -196,9 +196,11 @@ def test_one_address_can_be_queue_and_topic(target: Bench, first: str) -> None:
     for number in range(2):
         for kind in KINDS:
             producer.publish(place(name, kind), f"{kind} {number}".encode())
-    came = {kind: bodies(collect(target, listener, 2)) for kind, listener in listeners.items()}
+    received = {kind: bodies(collect(target, listener, 2)) for kind, listener in listeners.items()}
     expected = {kind: [f"{kind} {number}".encode() for number in range(2)] for kind in listeners}
-    target.record_finding(NAME_IS_ADDRESS, came == expected, f"{name} as queue and topic: {came!r}")
+    target.record_finding(
+        NAME_IS_ADDRESS, received == expected, f"{name} as queue and topic: {received!r}"
+    )
 
 
 @case(PREFIXES, needs=FIXTURES)
@@ -229,11 +231,11 @@ def test_a_prefix_decides_and_is_no_part_of_the_name(target: Bench, prefix: str,
     outside = target.stomp("1.2")
     outside.subscribe(plain)
     target.stomp("1.2", acceptor="prefixes").publish(prefixed, b"across")
-    came = bodies(collect(target, outside, 1))
+    received = bodies(collect(target, outside, 1))
     target.record_finding(
         PREFIXES,
-        came == [b"across"],
-        f"sent to {prefixed.name}, a subscription to {plain.name} got {came!r}",
+        received == [b"across"],
+        f"sent to {prefixed.name}, a subscription to {plain.name} got {received!r}",
     )
 
 
@@ -247,11 +249,11 @@ def test_elsewhere_a_prefix_is_part_of_the_name(target: Bench) -> None:
     of_whole.subscribe(whole)
     producer.publish(whole, b"whole")
     producer.publish(plain, b"plain")
-    came = bodies(collect(target, of_whole, 1)), bodies(collect(target, of_plain, 1))
+    received = bodies(collect(target, of_whole, 1)), bodies(collect(target, of_plain, 1))
     target.record_finding(
         PREFIXES,
-        came == ([b"whole"], [b"plain"]),
-        f"{whole.name} and {plain.name} got {came!r}",
+        received == ([b"whole"], [b"plain"]),
+        f"{whole.name} and {plain.name} got {received!r}",
     )
 
 
@@ -346,11 +348,11 @@ def test_a_send_to_a_new_queue_is_kept(target: Bench) -> None:
     producer.request("DISCONNECT")
     producer.leave()
     consumer.subscribe(to)
-    came = bodies(collect(target, consumer, 3))
+    received = bodies(collect(target, consumer, 3))
     target.record_finding(
         AUTO_CREATED,
-        sorted(came) == numbered(3),
-        f"three were sent before anybody subscribed; {came!r} came",
+        sorted(received) == numbered(3),
+        f"three were sent before anybody subscribed; {received!r} came",
     )
 
 
@@ -361,11 +363,11 @@ def test_a_send_to_a_new_topic_is_kept_for_nobody(target: Bench) -> None:
     producer.publish(to, b"early", proves=AUTO_CREATED)
     consumer.subscribe(to)
     producer.publish(to, b"late")
-    came = bodies(collect(target, consumer, 1))
+    received = bodies(collect(target, consumer, 1))
     target.record_finding(
         AUTO_CREATED,
-        came == [b"late"],
-        f"the subscriber came between two messages and got {came!r}",
+        received == [b"late"],
+        f"the subscriber came between two messages and got {received!r}",
     )
 
 
@@ -395,17 +397,19 @@ def test_all_three_versions_are_spoken(target: Bench) -> None:
     queues = {version: fresh(target, "ANYCAST") for version in peers}
     for version, peer in peers.items():
         connected = peer.connect(target.connect_headers(version), proves=ALL_VERSIONS)
-        said = connected.get("version") or "1.0"
+        value = connected.get("version") or "1.0"
         target.record_finding(
-            ALL_VERSIONS, said == version, f"a client of {version} was answered with version {said}"
+            ALL_VERSIONS,
+            value == version,
+            f"a client of {version} was answered with version {value}",
         )
         peer.subscribe(queues[version])
     for version, peer in peers.items():
         for name, queue in queues.items():
             peer.publish(queue, f"{version} to {name}".encode())
     for name, peer in peers.items():
-        came = bodies(collect(target, peer, 3))
+        received = bodies(collect(target, peer, 3))
         expected = [f"{version} to {name}".encode() for version in peers]
         target.record_finding(
-            ALL_VERSIONS, sorted(came) == expected, f"the client of {name} got {came!r}"
+            ALL_VERSIONS, sorted(received) == expected, f"the client of {name} got {received!r}"
         )

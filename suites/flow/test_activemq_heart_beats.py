@@ -26,9 +26,9 @@ LOOKS = 3
 
 
 def multiplier(about: Parameters) -> float:
-    found = about["heart_beat_grace_multiplier"]
-    assert isinstance(found, (int, float))
-    return float(found)
+    value = about["heart_beat_grace_multiplier"]
+    assert isinstance(value, (int, float))
+    return float(value)
 
 
 def acceptors(target: Target) -> st.SearchStrategy[str]:
@@ -62,23 +62,25 @@ def test_a_silent_client_is_given_up_in_time_and_not_before(
 ) -> None:
     """A client beats as agreed and falls silent. The connection is closed after the agreed silence
     times the connector's multiplier, and not before."""
-    about = (SILENCE, NO_LESS) if multiplier(target.parameters(acceptor)) == 1.0 else (SILENCE,)
+    requirements = (
+        (SILENCE, NO_LESS) if multiplier(target.parameters(acceptor)) == 1.0 else (SILENCE,)
+    )
     peer = target.stomp("1.2", acceptor=acceptor, heart_beat=f"{promised},0")
     for _ in range(beats):
         target.advance(ms(promised) * 7 // 10)
         peer.beat()
     target.require(
-        about,
+        requirements,
         peer.ended is None,
         f"a client that beats every {promised * 7 // 10} ms; {peer.instead()}",
     )
     since, least = peer.spoke_at, allowed(target, acceptor, promised)
     assert since is not None
     bounds = (least, LOOKS * least + target.punctuality(LOOKS * least))
-    target.expect_interval(about, "the end of the silent connection", since, bounds)
+    target.expect_interval(requirements, "the end of the silent connection", since, bounds)
     target.wait_until(lambda: peer.ended is not None, bounds[1] + PATIENCE)
     ended = target.now() if peer.ended is None else peer.ended.at
-    target.judge_duration(about, "silence until the end", ended - since, bounds, since)
+    target.judge_duration(requirements, "silence until the end", ended - since, bounds, since)
 
 
 @case(GRACE, needs=NEEDS)
@@ -88,8 +90,8 @@ def test_late_beats_are_forgiven_within_the_grace(target: Bench, promised: int, 
     and works."""
     forgiving = [
         name
-        for name, about in speaking(target.target.acceptors(), "STOMP").items()
-        if multiplier(about) > 1.0
+        for name, parameters in speaking(target.target.acceptors(), "STOMP").items()
+        if multiplier(parameters) > 1.0
     ]
     target.control(bool(forgiving), "no connector has a multiplier above 1.0")
     acceptor = forgiving[0]

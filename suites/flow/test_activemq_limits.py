@@ -80,12 +80,12 @@ def test_a_message_waits_from_the_very_octet(
         (WAITS, ANSWERED, ONE_AT_A_TIME),
         f"the queue holds {statistics.destination(to.name).memory}",
     )
-    found = CONSUMERS[protocol](target, to).rest(len(octets) + 1)
+    received = CONSUMERS[protocol](target, to).rest(len(octets) + 1)
     producer.expect(waiting, "taken", "with room again a message", (WAITS, ANSWERED))
     target.record_finding(
         WAITS,
-        found == list(range(len(octets) + 1)),
-        f"{len(octets) + 1} messages were sent, {found} came",
+        received == list(range(len(octets) + 1)),
+        f"{len(octets) + 1} messages were sent, {received} came",
     )
 
 
@@ -113,12 +113,14 @@ def test_who_waits_does_not_hold_up_a_stomp_connection(target: Bench, full: int,
         message = producer.peer.message(body=body(number, 100), proves=ONE_BY_ONE)
         producer.peer.ack(message, receipt=True)
     for at, (to, count, offered) in enumerate(waiting):
-        found = StompConsumer(target, to).rest(count + 1)
+        received = StompConsumer(target, to).rest(count + 1)
         producer.expect(
             offered, "taken", f"with room at its queue message {at}", (ONE_BY_ONE, WAITS)
         )
         target.record_finding(
-            WAITS, found == list(range(count + 1)), f"{count + 1} messages were sent, {found} came"
+            WAITS,
+            received == list(range(count + 1)),
+            f"{count + 1} messages were sent, {received} came",
         )
         early = [
             later
@@ -143,11 +145,11 @@ def test_who_waits_does_not_hold_up_an_amqp_session(target: Bench) -> None:
     waits_on = producer.offer(still, body(filled(target, producer, statistics, still, 1000), 20))
     for number in range(3):
         producer.send(other, body(number, 100), proves=ONE_BY_ONE)
-    found = AmqpConsumer(target, to, peer=producer.peer).take(count)
+    received = AmqpConsumer(target, to, peer=producer.peer).take(count)
     target.record_finding(
         ONE_BY_ONE,
-        found == list(range(count)),
-        f"{count} messages were taken, {found} came on the same session",
+        received == list(range(count)),
+        f"{count} messages were taken, {received} came on the same session",
     )
     producer.expect(waiting, "taken", "with room at its queue a message", (ONE_BY_ONE, WAITS))
     producer.waits(waits_on, ONE_BY_ONE, "the other queue is full as before")
@@ -177,17 +179,19 @@ def test_who_asks_for_nothing_is_stalled(target: Bench, pushed: int, size: int) 
         f"behind {pushed} messages to a full queue, for which nothing was asked",
     )
     owner.send(other, body(2, 10), proves=STALLS)
-    found = StompConsumer(target, to).rest(count + 1 + pushed)
+    delivered = StompConsumer(target, to).rest(count + 1 + pushed)
     stalled.expect(behind, "taken", "with room again what stood behind", (STALLS, WAITS))
     owner.expect(waiting, "taken", "with room again a message", WAITS)
-    told = stalled.peer.inbox
+    answers = stalled.peer.inbox
     target.record_finding(
-        ANSWERED, not told, f"who asked for nothing was told: {stalled.instead()}"
+        ANSWERED, not answers, f"who asked for nothing was told: {stalled.instead()}"
     )
-    came = [[number for number in found if (number < 1000) is mine] for mine in (True, False)]
-    wanted = [list(range(count + 1)), list(range(1000, 1000 + pushed))]
+    received = [
+        [number for number in delivered if (number < 1000) is mine] for mine in (True, False)
+    ]
+    expected = [list(range(count + 1)), list(range(1000, 1000 + pushed))]
     target.record_finding(
-        WAITS, came == wanted, f"{count + 1} and {pushed} messages were sent, {came} came"
+        WAITS, received == expected, f"{count + 1} and {pushed} messages were sent, {received} came"
     )
 
 
@@ -214,11 +218,15 @@ def test_a_burst_does_not_get_past_the_limit(target: Bench, producers: int, size
     target.judge_count(
         WAITS, "octets at a full queue", used, (limit, limit - 1 + producers * weight), "octets"
     )
-    found = StompConsumer(target, to).rest(each * producers)
-    came = [[number for number in found if number // 1000 == who] for who in range(producers)]
-    wanted = [list(range(1000 * who, 1000 * who + each)) for who in range(producers)]
+    received = StompConsumer(target, to).rest(each * producers)
+    by_producer = [
+        [number for number in received if number // 1000 == who] for who in range(producers)
+    ]
+    expected = [list(range(1000 * who, 1000 * who + each)) for who in range(producers)]
     target.record_finding(
-        WAITS, came == wanted, f"{each} from each of {producers} were sent, by producer came {came}"
+        WAITS,
+        by_producer == expected,
+        f"{each} from each of {producers} were sent, by producer came {by_producer}",
     )
 
 
@@ -241,9 +249,11 @@ def test_flow_control_can_be_switched_off_for_a_queue(target: Bench, protocol: s
     )
     waiting = producer.offer(on, body(filled(target, producer, statistics, on, size), 20))
     producer.waits(waiting, (SWITCHED_OFF, WAITS), "beside it a queue with flow control is full")
-    found = CONSUMERS[protocol](target, off).rest(count)
+    received = CONSUMERS[protocol](target, off).rest(count)
     target.record_finding(
-        SWITCHED_OFF, found == list(range(count)), f"{count} messages were taken, {found} came"
+        SWITCHED_OFF,
+        received == list(range(count)),
+        f"{count} messages were taken, {received} came",
     )
 
 
@@ -265,10 +275,12 @@ def test_flow_control_can_be_switched_off_for_a_topic(target: Bench) -> None:
     count = filled(target, producer, statistics, on, size)
     waiting = producer.offer(on, body(count, 20))
     producer.waits(waiting, (SWITCHED_OFF, WAITS), "beside it a topic with flow control is full")
-    found = slow.rest(count + 1)
+    received = slow.rest(count + 1)
     producer.expect(waiting, "taken", "with room again a message to the topic", WAITS)
     target.record_finding(
-        WAITS, found == list(range(count + 1)), f"{count + 1} messages were sent, {found} came"
+        WAITS,
+        received == list(range(count + 1)),
+        f"{count + 1} messages were sent, {received} came",
     )
 
 
@@ -293,7 +305,7 @@ def test_a_cursor_in_files_never_reaches_the_limit(target: Bench, protocol: str)
     )
     waiting = producer.offer(memory, body(filled(target, producer, statistics, memory, size), 20))
     producer.waits(waiting, FILES, "beside it a queue whose messages wait in memory is full")
-    found = CONSUMERS[protocol](target, files).rest(count)
+    received = CONSUMERS[protocol](target, files).rest(count)
     target.record_finding(
-        FILES, found == list(range(count)), f"{count} messages were taken, {found} came"
+        FILES, received == list(range(count)), f"{count} messages were taken, {received} came"
     )

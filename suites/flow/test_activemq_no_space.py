@@ -93,11 +93,11 @@ def test_a_send_without_room_fails_at_once(
         since = target.now()
         refused(target, producer, producer.offer(to, again), AT_ONCE, (0, PROMPTLY), since)
     producer.send(place(target, "vm"), body(0, 20), proves=AT_ONCE)
-    found = CONSUMERS[protocol](target, to).rest(len(octets))
+    received = CONSUMERS[protocol](target, to).rest(len(octets))
     target.record_finding(
         AT_ONCE,
-        found == list(range(len(octets))),
-        f"{len(octets)} messages were taken, {found} came",
+        received == list(range(len(octets))),
+        f"{len(octets)} messages were taken, {received} came",
     )
     producer.send(to, again, proves=AT_ONCE)
 
@@ -122,9 +122,11 @@ def test_a_send_without_room_fails_after_the_time(
     target.advance(QUIET)  # by then it is known how late the host was
     for since, offered in waiting:
         refused(target, producer, offered, AFTER_A_WHILE, (wait, wait + slack(target, wait)), since)
-    found = CONSUMERS[protocol](target, to).rest(count)
+    received = CONSUMERS[protocol](target, to).rest(count)
     target.record_finding(
-        AFTER_A_WHILE, found == list(range(count)), f"{count} messages were taken, {found} came"
+        AFTER_A_WHILE,
+        received == list(range(count)),
+        f"{count} messages were taken, {received} came",
     )
     since, late = target.now(), producer.offer(to, body(count, 20))
     producer.expect(late, "taken", "with room again a message", AFTER_A_WHILE)
@@ -172,7 +174,7 @@ def test_room_in_time_saves_a_send(target: Bench, protocol: str, early: Duration
         f"after {(target.now() - since) // ms(1)} ms it still waits",
     )
     consumer, room = CONSUMERS[protocol](target, to), target.now()
-    found = consumer.rest(count + 1)
+    received = consumer.rest(count + 1)
     if not producer.taken_in_time(waiting, AFTER_A_WHILE, early, since):
         return
     target.judge_duration(
@@ -187,8 +189,8 @@ def test_room_in_time_saves_a_send(target: Bench, protocol: str, early: Duration
     target.record_finding(AFTER_A_WHILE, not late, f"after it was taken came {producer.instead()}")
     target.record_finding(
         AFTER_A_WHILE,
-        found == list(range(count + 1)),
-        f"{count + 1} messages were sent, {found} came",
+        received == list(range(count + 1)),
+        f"{count + 1} messages were sent, {received} came",
     )
 
 
@@ -215,7 +217,9 @@ def test_a_stalled_connection_goes_on_after_the_time(target: Bench, pushed: int)
     target.judge_duration(
         AFTER_A_WHILE, "until it was taken", producer.answered_at(behind) - since, bounds, since
     )
-    found = CONSUMERS["stomp"](target, to).rest(count)
+    received = CONSUMERS["stomp"](target, to).rest(count)
     target.record_finding(
-        AFTER_A_WHILE, found == list(range(count)), f"{count} messages were taken, {found} came"
+        AFTER_A_WHILE,
+        received == list(range(count)),
+        f"{count} messages were taken, {received} came",
     )

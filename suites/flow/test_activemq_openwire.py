@@ -132,7 +132,7 @@ def test_a_window_bounds_what_is_outstanding(target: Bench, window: int, size: i
     producer.send(other, body(0, 20), proves=ONE_BY_ONE)
     used = statistics.destination(to.name).memory.used
     target.judge_count(WAITS, "octets at a full queue", used, (limit, limit - 1 + weight), "octets")
-    found = StompConsumer(target, to).rest(sent)
+    received = StompConsumer(target, to).rest(sent)
     target.record_finding(
         (WINDOW, WAITS),
         books.acknowledged(sent),
@@ -144,7 +144,7 @@ def test_a_window_bounds_what_is_outstanding(target: Bench, window: int, size: i
         f"messages cost {books.costs}, acknowledged is {books.acks}",
     )
     target.record_finding(
-        WAITS, found == list(range(sent)), f"{sent} messages were sent, {found} came"
+        WAITS, received == list(range(sent)), f"{sent} messages were sent, {received} came"
     )
 
 
@@ -176,12 +176,12 @@ def test_producers_of_a_connection_are_slowed_one_by_one(target: Bench, window: 
         producer.waits(later, ANSWERED, "the other queue is full")
     for number in range(3):
         producer.send(other, body(number, 100), proves=ONE_BY_ONE)
-    found = StompConsumer(target, first).rest(counts[0] + 1)
+    received = StompConsumer(target, first).rest(counts[0] + 1)
     producer.expect(waiting, "taken", "with room at its queue a message", (ONE_BY_ONE, ANSWERED))
     target.record_finding(
         ANSWERED,
-        found == list(range(counts[0] + 1)),
-        f"{counts[0] + 1} messages were sent, {found} came",
+        received == list(range(counts[0] + 1)),
+        f"{counts[0] + 1} messages were sent, {received} came",
     )
     still = (
         books.outstanding > 0 if window else later is not None and producer.answer(later) is None
@@ -227,12 +227,12 @@ def test_a_producer_without_window_or_response_stalls_its_connection(
         ANSWERED, not stalled.peer.inbox, f"who asked for nothing was told: {stalled.instead()}"
     )
     owner.send(other, body(2, 20), proves=STALLS)
-    found = StompConsumer(target, to).rest(count + pushed)
+    received = StompConsumer(target, to).rest(count + pushed)
     stalled.expect(behind, "taken", "with room again what stood behind", STALLS)
     target.record_finding(
         STALLS,
-        found == list(range(count + pushed)),
-        f"{count + pushed} messages were sent, {found} came",
+        received == list(range(count + pushed)),
+        f"{count + pushed} messages were sent, {received} came",
     )
 
 
@@ -273,9 +273,9 @@ def test_a_message_without_room_fails_at_once(target: Bench) -> None:
             since,
         )
     producer.send(place(target, "vm"), body(0, 20), proves=AT_ONCE)
-    found = StompConsumer(target, to).rest(count)
+    received = StompConsumer(target, to).rest(count)
     target.record_finding(
-        AT_ONCE, found == list(range(count)), f"{count} messages were taken, {found} came"
+        AT_ONCE, received == list(range(count)), f"{count} messages were taken, {received} came"
     )
     producer.send(to, body(count, 20), proves=AT_ONCE)
 
@@ -296,9 +296,11 @@ def test_a_message_without_room_fails_after_the_time(target: Bench, early: Durat
     producer.send(place(target, "vm"), body(0, 20), proves=AFTER_A_WHILE)
     if early is None:
         refused(target, producer, waiting, AFTER_A_WHILE, (wait, wait + slack(target, wait)), since)
-        found = StompConsumer(target, to).rest(count)
+        received = StompConsumer(target, to).rest(count)
         target.record_finding(
-            AFTER_A_WHILE, found == list(range(count)), f"{count} messages were taken, {found} came"
+            AFTER_A_WHILE,
+            received == list(range(count)),
+            f"{count} messages were taken, {received} came",
         )
         return
     target.advance(max(0, wait - early - (target.now() - since)))
@@ -315,13 +317,13 @@ def test_a_message_without_room_fails_after_the_time(target: Bench, early: Durat
         producer.answer(waiting) is None,
         f"{early // ms(1)} ms before its time a message still waits",
     )
-    found = StompConsumer(target, to).rest(count + 1)
+    received = StompConsumer(target, to).rest(count + 1)
     if not producer.taken_in_time(waiting, AFTER_A_WHILE, early, since):
         return
     target.record_finding(
         AFTER_A_WHILE,
-        found == list(range(count + 1)),
-        f"{count + 1} messages were sent, {found} came",
+        received == list(range(count + 1)),
+        f"{count + 1} messages were sent, {received} came",
     )
     producer.peer.expect_nothing(
         for_=2 * early, of=command("ExceptionResponse"), proves=AFTER_A_WHILE, why="it was taken"

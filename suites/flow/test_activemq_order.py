@@ -57,15 +57,17 @@ def test_who_waits_is_not_overtaken_by_who_stalls(target: Bench, waiting: int, p
         producer.push(to, body(count, 20))
         count += 1
     last = producer.offer(to, body(count, 20))
-    found = StompConsumer(target, to).rest(count + 1)
+    received = StompConsumer(target, to).rest(count + 1)
     producer.expect(last, "taken", "with room again the last message")
     target.control(
-        sorted(found) == list(range(count + 1)), f"{count + 1} messages were sent, {found} came"
+        sorted(received) == list(range(count + 1)),
+        f"{count + 1} messages were sent, {received} came",
     )
     detail = (
-        f"the queue had {count - waiting - pushed} messages when it was full: {out_of_place(found)}"
+        f"the queue had {count - waiting - pushed} messages when it was full:"
+        f" {out_of_place(received)}"
     )
-    target.record_finding(ORDER, found == sorted(found), detail)
+    target.record_finding(ORDER, received == sorted(received), detail)
 
 
 @case(ORDER, needs=NEEDS)
@@ -79,13 +81,15 @@ def test_who_waits_is_not_overtaken_by_who_comes_later(
     count = 150
     detail = f"of {count} messages of {size} octets"
     for kind in ("off", "vm", "off"):
-        found = streamed(target, protocol, place(target, kind), count, size)
+        result = streamed(target, protocol, place(target, kind), count, size)
         if kind == "vm":
-            target.record_finding(ORDER, found == sorted(found), f"{detail}: {out_of_place(found)}")
+            target.record_finding(
+                ORDER, result == sorted(result), f"{detail}: {out_of_place(result)}"
+            )
         else:
             target.control(
-                found == sorted(found),
-                f"{detail} to a queue without flow control: {out_of_place(found)}",
+                result == sorted(result),
+                f"{detail} to a queue without flow control: {out_of_place(result)}",
             )
 
 
@@ -100,9 +104,9 @@ def streamed(target: Bench, protocol: str, to: Place, count: int, size: int) -> 
             wide.push(to, body(number, size))
         else:
             producer.offer(to, body(number, size))
-    found = consumer.rest(count)
+    received = consumer.rest(count)
     target.control(
-        sorted(found) == list(range(count)),
-        f"{count} messages were sent, {len(found)} came; {producer.instead()}",
+        sorted(received) == list(range(count)),
+        f"{count} messages were sent, {len(received)} came; {producer.instead()}",
     )
-    return found
+    return received

@@ -127,9 +127,11 @@ def test_all_of_the_memory_can_be_used_up(target: Bench) -> None:
     for key in waiting:
         producer.expect(key, "taken", "with room again a message", (LIMITS, WAITS, ONE_BY_ONE))
     producer.peer.ack(producer.peer.message(body=body(sent[0], SIZE), proves=WAITS), receipt=True)
-    found = StompConsumer(target, queues[1]).rest(sent[1] + 1)
+    received = StompConsumer(target, queues[1]).rest(sent[1] + 1)
     target.record_finding(
-        WAITS, found == list(range(sent[1] + 1)), f"{sent[1] + 1} messages were sent, {found} came"
+        WAITS,
+        received == list(range(sent[1] + 1)),
+        f"{sent[1] + 1} messages were sent, {received} came",
     )
 
 
@@ -146,10 +148,12 @@ def test_all_of_the_store_can_be_used_up(target: Bench) -> None:
         LIMITS, full.full, f"a persistent message waits while the store uses {full}"
     )
     other.send(beside, body(0, SIZE), proves=LIMITS)
-    found = StompConsumer(target, to).rest(count + 1)
+    received = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "with room in the store a message", (LIMITS, WAITS))
     target.record_finding(
-        WAITS, found == list(range(count + 1)), f"{count + 1} messages were sent, {found} came"
+        WAITS,
+        received == list(range(count + 1)),
+        f"{count + 1} messages were sent, {received} came",
     )
     StompConsumer(target, beside).rest(1)
 
@@ -163,10 +167,12 @@ def test_all_of_the_temporary_store_can_be_used_up(target: Bench) -> None:
     before = empty(target, statistics, "temp")
     count, waiting = on_disk(target, producer, to, "temp", before, (LIMITS, WAITS))
     other.send(beside, body(0, SIZE), persistent=True, proves=LIMITS)
-    found = StompConsumer(target, to).rest(count + 1)
+    received = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "with room in the temporary store a message", (LIMITS, WAITS))
     target.record_finding(
-        WAITS, found == list(range(count + 1)), f"{count + 1} messages were sent, {found} came"
+        WAITS,
+        received == list(range(count + 1)),
+        f"{count + 1} messages were sent, {received} came",
     )
     StompConsumer(target, beside).rest(1)
 
@@ -182,17 +188,19 @@ def test_who_waits_for_disk_does_not_hold_up_its_connection(target: Bench, kind:
     producer.send(beside, body(0, 20), persistent=kind == "temp")
     count, waiting = on_disk(target, producer, to, kind, before, (ONE_BY_ONE,))
     behind = producer.offer(beside, body(1, 20), persistent=kind == "temp")
-    came = producer.heard(behind, 5 * QUIET)
-    said = came or "not answered"
+    received = producer.heard(behind, 5 * QUIET)
+    answer = received or "not answered"
     detail = (
         f"while a message waits for room ({kind}), one of the other kind on its connection was"
-        f" {said}"
+        f" {answer}"
     )
-    target.record_finding(ONE_BY_ONE, came == "taken", detail)
-    found = StompConsumer(target, to).rest(count + 1)
+    target.record_finding(ONE_BY_ONE, received == "taken", detail)
+    delivered = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "with room on disk a message")
     producer.expect(behind, "taken", "with room on disk what stood behind")
-    target.control(found == list(range(count + 1)), f"{count + 1} messages were sent, {found} came")
+    target.control(
+        delivered == list(range(count + 1)), f"{count + 1} messages were sent, {delivered} came"
+    )
     StompConsumer(target, beside).rest(2)
 
 
@@ -209,12 +217,12 @@ def test_without_flow_control_messages_are_taken_until_the_disk_is_full(target: 
         more >= 10,
         f"{count} messages of {SIZE} octets were taken, {more} times its memoryLimit",
     )
-    found = StompConsumer(target, to).rest(count + 1)
+    received = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "with room on disk again a message")
     target.record_finding(
         TO_THE_DISK,
-        found == list(range(count + 1)),
-        f"{count + 1} messages were sent, {found} came",
+        received == list(range(count + 1)),
+        f"{count + 1} messages were sent, {received} came",
     )
 
 
@@ -237,10 +245,10 @@ def test_a_small_disk_is_used_up(target: Bench, where: Where, kind: str) -> None
         more >= 10,
         f"{count} messages of {SIZE} octets were taken, {more} times its memoryLimit",
     )
-    found = StompConsumer(target, to).rest(count + 1)
+    received = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "with room on disk again a message", LIMITS)
     target.record_finding(
         TO_THE_DISK,
-        found == list(range(count + 1)),
-        f"{count + 1} messages were sent, {found} came",
+        received == list(range(count + 1)),
+        f"{count + 1} messages were sent, {received} came",
     )

@@ -61,16 +61,18 @@ def test_fail_refuses_from_the_very_octet(target: Bench, gap: int, sizes: list[i
             address_full.send(target, peer, link, address_full.body(count + more, SMALLEST))
             for more in range(2)
         ]
-        wanted = ["accepted" if gap < 0 else "rejected", "rejected"]
+        expected = ["accepted" if gap < 0 else "rejected", "rejected"]
         target.record_finding(
-            POLICIES, states == wanted, f"with {gap:+d} octets to the limit, two more were {states}"
+            POLICIES,
+            states == expected,
+            f"with {gap:+d} octets to the limit, two more were {states}",
         )
     kept = count + (gap < 0)
-    found = address_full.drain_queue(target, place, kept)
+    received = address_full.drain_queue(target, place, kept)
     target.record_finding(
         POLICIES,
-        found == list(range(kept)),
-        f"{kept} messages were accepted, the queue has {found}",
+        received == list(range(kept)),
+        f"{kept} messages were accepted, the queue has {received}",
     )
     address_full.room_again(target, place.address)
     state = address_full.send(
@@ -95,11 +97,11 @@ def test_drop_loses_from_the_very_octet(target: Bench, gap: int, sizes: list[int
         POLICIES, states == ["accepted"] * 3, f"messages to a full address under DROP were {states}"
     )
     kept = count + (gap < 0)
-    found = address_full.drain_queue(target, place, kept)
+    received = address_full.drain_queue(target, place, kept)
     target.record_finding(
         POLICIES,
-        found == list(range(kept)),
-        f"with {gap:+d} octets to the limit {kept} are kept, the queue has {found}",
+        received == list(range(kept)),
+        f"with {gap:+d} octets to the limit {kept} are kept, the queue has {received}",
     )
     address_full.room_again(target, place.address)
     address_full.send(target, peer, link, address_full.body(kept, SMALLEST))
@@ -124,9 +126,11 @@ def test_settled_messages_to_a_full_address_are_lost(target: Bench, kind: str) -
     for more in range(3):
         peer.publish(link, address_full.body(count + more, SMALLEST), settled=True)
     peer.settle()
-    found = address_full.drain_queue(target, place, count)
+    received = address_full.drain_queue(target, place, count)
     target.record_finding(
-        POLICIES, found == list(range(count)), f"{count} messages were taken, the queue has {found}"
+        POLICIES,
+        received == list(range(count)),
+        f"{count} messages were taken, the queue has {received}",
     )
     address_full.room_again(target, place.address)
     state = address_full.send(
@@ -211,11 +215,11 @@ def test_the_threshold_rejects_above_its_very_octet(
     peer, count = filled(target, place, THRESHOLD + gap, [*sizes, 9000])
     link = peer.session.links[0]
     state = address_full.send(target, peer, link, address_full.body(count, SMALLEST))
-    wanted = "accepted" if gap < 0 else "rejected"
+    expected = "accepted" if gap < 0 else "rejected"
     target.record_finding(
         REFUSED,
-        state == wanted,
-        f"{gap:+d} octets to the threshold, a message was {state}, should be {wanted}",
+        state == expected,
+        f"{gap:+d} octets to the threshold, a message was {state}, should be {expected}",
     )
     kept = count + (gap < 0)
     state = address_full.send(target, peer, link, address_full.body(kept, SMALLEST))
@@ -224,9 +228,11 @@ def test_the_threshold_rejects_above_its_very_octet(
     )
     peer.publish(link, address_full.body(kept, SMALLEST), settled=True)
     peer.settle()
-    found = address_full.drain_queue(target, place, kept)
+    received = address_full.drain_queue(target, place, kept)
     target.record_finding(
-        REFUSED, found == list(range(kept)), f"{kept} messages were accepted, the queue has {found}"
+        REFUSED,
+        received == list(range(kept)),
+        f"{kept} messages were accepted, the queue has {received}",
     )
 
 
@@ -262,16 +268,18 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str, sizes: lis
         address_full.send(target, peer, link, address_full.body(number, size))
         for number, size in enumerate([*sizes, 1])
     ]
-    wanted = ["accepted"] * MESSAGES + ["rejected" if kind == "fail" else "accepted"]
+    expected = ["accepted"] * MESSAGES + ["rejected" if kind == "fail" else "accepted"]
     target.record_finding(
-        THREE, states == wanted, f"with room for {MESSAGES} messages, {len(states)} were {states}"
+        THREE, states == expected, f"with room for {MESSAGES} messages, {len(states)} were {states}"
     )
     consumer = target.amqp()
     taking = consumer.receiver(place, credit=MESSAGES + 1)
     held = collect(target, consumer, taking, MESSAGES)
-    found = [address_full.number_of(delivery.message.body) for delivery in held]
+    delivered = [address_full.number_of(delivery.message.body) for delivery in held]
     target.require(
-        THREE, found == list(range(MESSAGES)), f"{MESSAGES} messages were taken, {found} came"
+        THREE,
+        delivered == list(range(MESSAGES)),
+        f"{MESSAGES} messages were taken, {delivered} came",
     )
     consumer.disposition(held[0])
     consumer.settle()
@@ -283,12 +291,12 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str, sizes: lis
         )
     else:
         address_full.send(target, peer, link, address_full.body(9, 1))
-        came = [
+        received = [
             address_full.number_of(delivery.message.body)
             for delivery in collect(target, consumer, taking, 1)
         ]
         target.record_finding(
-            THREE, came == [9], f"after one was acknowledged another was sent, {came} came"
+            THREE, received == [9], f"after one was acknowledged another was sent, {received} came"
         )
 
 

@@ -7,7 +7,7 @@ address holds before the SEND that is judged.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
@@ -75,11 +75,11 @@ def refused(target: Bench, peer: StompPeer, to: Destination, number: int, *, rec
         "SEND", [*headers, *([("receipt", name)] if receipt else [])], address_full.body(number, 2)
     )
     confirmed = frame("RECEIPT", {"receipt-id": name})
-    came = peer.watch_for(either(confirmed, ERROR))
-    what = peer.instead() if came is None else came.brief()
+    answer = peer.watch_for(either(confirmed, ERROR))
+    what = peer.instead() if answer is None else answer.brief()
     target.record_finding(
         POLICIES,
-        came is not None and came.command == "ERROR",
+        answer is not None and answer.command == "ERROR",
         f"a SEND to a full address got {what}",
     )
 
@@ -99,11 +99,11 @@ def test_fail_refuses_from_the_very_octet(
             peer.publish(to, address_full.body(kept, 2), proves=POLICIES)
             kept += 1
         refused(target, peer, to, kept, receipt=receipt)
-    found = address_full.drain_queue(target, address_full.same(to), kept)
+    received = address_full.drain_queue(target, address_full.same(to), kept)
     target.record_finding(
         POLICIES,
-        found == list(range(kept)),
-        f"{held} octets were there before; the queue has {found}",
+        received == list(range(kept)),
+        f"{held} octets were there before; the queue has {received}",
     )
     address_full.room_again(target, to.name)
     target.stomp().publish(to, address_full.body(0, 2), proves=POLICIES)
@@ -127,11 +127,11 @@ def test_drop_loses_from_the_very_octet(
         peer.settle()
         number += 1
         kept += room
-    found = address_full.drain_queue(target, address_full.same(to), kept)
+    received = address_full.drain_queue(target, address_full.same(to), kept)
     target.record_finding(
         POLICIES,
-        found == list(range(kept)),
-        f"{held} octets were there before; the queue has {found}",
+        received == list(range(kept)),
+        f"{held} octets were there before; the queue has {received}",
     )
 
 
@@ -152,9 +152,11 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str) -> None:
         refused(target, peer, to, MESSAGES, receipt=True)
     else:
         peer.publish(to, address_full.body(MESSAGES, 2), proves=POLICIES)
-    found = address_full.drain_queue(target, address_full.same(to), MESSAGES)
+    received = address_full.drain_queue(target, address_full.same(to), MESSAGES)
     target.record_finding(
-        THREE, found == list(range(MESSAGES)), f"{MESSAGES} SENDs were taken, the queue has {found}"
+        THREE,
+        received == list(range(MESSAGES)),
+        f"{MESSAGES} SENDs were taken, the queue has {received}",
     )
 
 
@@ -172,23 +174,23 @@ def test_a_transaction_does_not_get_past_a_full_address(target: Bench, kind: str
     peer.publish(to, address_full.body(MESSAGES, 10), {"transaction": "t"}, receipt=False)
     receipt = peer.next_receipt()
     peer.send(end, {"transaction": "t", "receipt": receipt})
-    came = peer.watch_for(either(frame("RECEIPT", {"receipt-id": receipt}), ERROR))
-    what = peer.instead() if came is None else came.brief()
+    answer = peer.watch_for(either(frame("RECEIPT", {"receipt-id": receipt}), ERROR))
+    what = peer.instead() if answer is None else answer.brief()
     if kind == "drop":
         target.record_finding(
             POLICIES,
-            came is not None and came.command == "RECEIPT",
+            answer is not None and answer.command == "RECEIPT",
             f"under DROP the {end} got {what}",
         )
     elif end == "COMMIT":
         target.record_finding(
             POLICIES,
-            came is not None and came.command == "ERROR",
+            answer is not None and answer.command == "ERROR",
             f"under FAIL the {end} got {what}",
         )
-    found = address_full.drain_queue(target, address_full.same(to), MESSAGES)
+    received = address_full.drain_queue(target, address_full.same(to), MESSAGES)
     target.record_finding(
-        POLICIES, found == list(range(MESSAGES)), f"the queue has {found} after the {end}"
+        POLICIES, received == list(range(MESSAGES)), f"the queue has {received} after the {end}"
     )
 
 
@@ -233,27 +235,29 @@ def test_nothing_is_lost_under_block_over_stomp(
     target.advance(QUIET)
     consumer = target.stomp()
     consumer.subscribe(to)
-    found = [
+    received = [
         address_full.number_of(octets)
         for octets in bodies(collect(target, consumer, each * producers))
     ]
-    wanted = [list(range(who * 1000, who * 1000 + each)) for who in range(producers)]
+    expected = [list(range(who * 1000, who * 1000 + each)) for who in range(producers)]
     by_producer = [
-        [number for number in found if number // 1000 == who] for who in range(producers)
+        [number for number in received if number // 1000 == who] for who in range(producers)
     ]
     detail = f"{each} from each of {producers} were sent, by producer came {by_producer}"
-    target.record_finding(BLOCKS, by_producer == wanted, detail)
+    target.record_finding(BLOCKS, by_producer == expected, detail)
     if receipts:
         for peer in peers:
-            target.wait_until(
-                lambda peer=peer: _receipts(peer) >= each or peer.ended is not None, PATIENCE
-            )  # type: ignore[misc]
+            target.wait_until(_has_receipts(peer, each), PATIENCE)
         counts = [_receipts(peer) for peer in peers]
         target.record_finding(
             BLOCKS,
             counts == [each] * producers,
             f"{each} receipts were asked for by each, {counts} came",
         )
+
+
+def _has_receipts(peer: StompPeer, count: int) -> Callable[[], bool]:
+    return lambda: _receipts(peer) >= count or peer.ended is not None
 
 
 def _receipts(peer: StompPeer) -> int:

@@ -58,31 +58,32 @@ def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
         link = publisher.sender(node)
         granted(target, publisher, link, 4)
         publisher.confirmed(link.session, publisher.post(link, b"before"))
-        came = collect(target, consumer, inlet, 1)
+        received = collect(target, consumer, inlet, 1)
         target.control(
-            bodies(came) == [b"before"],
-            f"before the alarm {bodies(came)} came, should be what was sent",
+            bodies(received) == [b"before"],
+            f"before the alarm {bodies(received)} came, should be what was sent",
         )
-        wanted, sent = numbered(3), []
+        expected, sent = numbered(3), []
         with short_of(target, resource):
             target.advance(QUIET)
-            for body in wanted:
+            for body in expected:
                 if not _may_send(target, publisher, link):
                     break
                 sent.append(publisher.post(link, body))
             target.advance(QUIET * 2)
-            told = _settled(publisher, link, sent)
+            reported = _settled(publisher, link, sent)
             early = collect(target, consumer, inlet, 1, within=QUIET)
             detail = (
-                f"short of {resource}, {len(sent)} messages were sent: {len(told)} were settled,"
+                f"short of {resource}, {len(sent)} messages were sent:"
+                f" {len(reported)} were settled,"
                 f" {len(early)} came"
             )
             target.record_finding(
                 proves,
-                len(told) <= 1 and len(early) <= 1,
+                len(reported) <= 1 and len(early) <= 1,
                 f"{detail}, should be no more than the first",
             )
-            consumer.disposition(came[0])
+            consumer.disposition(received[0])
             scratch = consumer.receiver(node)
             consumer.detach(scratch, proves=CONNECTION_BLOCKED)
             target.record_finding(
@@ -90,23 +91,23 @@ def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
                 consumer.ended is None,
                 "a connection that only consumes should go on",
             )
-        granted(target, publisher, link, len(wanted) - len(sent))
+        granted(target, publisher, link, len(expected) - len(sent))
         target.record_finding(
             proves,
             _opens(target, link.session, 3),
             f"after the alarm the window is {link.session.remote_incoming_window}",
         )
-        for body in wanted[len(sent) :]:
+        for body in expected[len(sent) :]:
             sent.append(publisher.post(link, body))
         for delivery_id in sent:
             publisher.confirmed(link.session, delivery_id, proves=proves)
-        found = [*early, *collect(target, consumer, inlet, 3 - len(early))]
+        delivered = [*early, *collect(target, consumer, inlet, 3 - len(early))]
         target.record_finding(
             proves,
-            bodies(found) == wanted,
-            f"after the alarm {bodies(found)} have come, should be all, in order",
+            bodies(delivered) == expected,
+            f"after the alarm {bodies(delivered)} have come, should be all, in order",
         )
-        for delivery in found:
+        for delivery in delivered:
             consumer.disposition(delivery)
 
 

@@ -75,10 +75,10 @@ def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
     for resource, proves in RESOURCES.items():
         publisher, idle = client(target, over), client(target, over)
         confirmed(publisher, offered(publisher, to, b"before"), proves)
-        came = collect(target, consumer, 1)
+        received = collect(target, consumer, 1)
         target.control(
-            bodies(came) == [b"before"],
-            f"before the alarm {bodies(came)} came, should be what was sent",
+            bodies(received) == [b"before"],
+            f"before the alarm {bodies(received)} came, should be what was sent",
         )
         with short_of(target, resource):
             first = offered(publisher, to, b"first")
@@ -95,19 +95,19 @@ def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
                 f"short of {resource}: a second SEND should wait, {instead}",
             )
             if not held:
-                for message in (*came, *collect(target, consumer, 3)):
+                for message in (*received, *collect(target, consumer, 3)):
                     consumer.ack(message, receipt=True)
                 continue
-            consumer.ack(came[0], receipt=True)
+            consumer.ack(received[0], receipt=True)
             target.record_finding(
                 CONNECTION_BLOCKED, consumer.ended is None, "who only consumes should go on"
             )
-            came = receive(target, consumer, 2, within=QUIET * 2)
+            received = receive(target, consumer, 2, within=QUIET * 2)
             target.record_finding(
                 proves,
-                bodies(came) in ([], [b"first"]),
-                f"short of {resource}: {bodies(came)} came, should be no more than the first SEND"
-                " of the connection",
+                bodies(received) in ([], [b"first"]),
+                f"short of {resource}: {bodies(received)} came,"
+                " should be no more than the first SEND of the connection",
             )
             idle.settle()
             target.record_finding(
@@ -117,13 +117,13 @@ def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
             confirmed(publisher, first, proves)
         for receipt in receipts:
             confirmed(publisher, receipt, proves)
-        found = bodies(came) + bodies(more := collect(target, consumer, 3 - len(came)))
+        delivered = bodies(received) + bodies(more := collect(target, consumer, 3 - len(received)))
         target.record_finding(
             proves,
-            found == [b"first", b"0", b"1"],
-            f"after the alarm {found} have come, should be all, in order",
+            delivered == [b"first", b"0", b"1"],
+            f"after the alarm {delivered} have come, should be all, in order",
         )
-        for message in (*came, *more):
+        for message in (*received, *more):
             consumer.ack(message, receipt=True)
 
 

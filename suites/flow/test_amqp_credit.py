@@ -8,6 +8,8 @@ certain (ARTEMIS-FLOW-amqp-1).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
@@ -29,8 +31,8 @@ BODY = bytes(5000)
 
 def limits(target: Bench, acceptor: str) -> tuple[int, int]:
     """amqpCredits and amqpLowCredits of an acceptor."""
-    about = target.parameters(acceptor)
-    return int(str(about["amqp_credits"])), int(str(about["amqp_low_credits"]))
+    parameters = target.parameters(acceptor)
+    return int(str(parameters["amqp_credits"])), int(str(parameters["amqp_low_credits"]))
 
 
 def small(target: Target) -> st.SearchStrategy[Where]:
@@ -64,6 +66,10 @@ def producer(target: Bench, acceptor: str, node: Node | None = None) -> tuple[Am
     """A sender on that acceptor, as soon as the broker has answered the attach."""
     peer = target.amqp(acceptor=acceptor)
     return peer, peer.sender(node or target.node())
+
+
+def _has_credit(link: Link) -> Callable[[], bool]:
+    return lambda: link.credit > 0
 
 
 @case(CREDIT, needs={"amqp", "amqp-credit"})
@@ -206,7 +212,7 @@ def test_a_full_address_gives_no_credit_until_there_is_room(target: Bench, late:
         consumer.disposition(delivery)
     consumer.settle()
     for whose, who in ((peer, link), (other, second)):
-        target.wait_until(lambda who=who: who.credit > 0, PATIENCE)  # type: ignore[misc]
+        target.wait_until(_has_credit(who), PATIENCE)
         target.record_finding(
             FULL,
             0 < who.credit <= most,
@@ -223,10 +229,10 @@ def test_messages_are_rejected_above_the_threshold(target: Bench) -> None:
     states: list[str | None] = []
     while len(states) < 12 and "rejected" not in states:
         granted(target, peer, link)
-        found = peer.confirmed(link.session, peer.post(link, BODY), None)
-        states.append(found.kind("state"))
+        result = peer.confirmed(link.session, peer.post(link, BODY), None)
+        states.append(result.kind("state"))
         if states[-1] == "rejected":
-            condition = found.part("state").get("error")
+            condition = result.part("state").get("error")
             target.record_finding(
                 REFUSED, "resource-limit-exceeded" in str(condition), f"rejected with {condition}"
             )

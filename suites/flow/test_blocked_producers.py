@@ -8,6 +8,8 @@ lost and nothing out of place.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
@@ -80,6 +82,10 @@ def by_producer(numbers: list[int], count: int) -> list[list[int]]:
     return [[number for number in numbers if number // 1000 == who] for who in range(count)]
 
 
+def _credit_on_any(links: Sequence[Link]) -> Callable[[], bool]:
+    return lambda: any(link.credit > 0 for link in links)
+
+
 @case(OVERSHOOT, NO_CREDIT, BLOCKS, UNBLOCKS, needs={"amqp", "amqp-credit", "address-full"})
 @over(examples=6, always=lambda target: [{"producers": 3}], producers=st.integers(1, 4))
 def test_producers_overrun_by_their_credit_and_no_more(target: Bench, producers: int) -> None:
@@ -105,10 +111,12 @@ def test_producers_overrun_by_their_credit_and_no_more(target: Bench, producers:
     target.judge_count(
         OVERSHOOT, "messages into a full address", sum(crowd.sent), (given, given), "messages"
     )
-    found = address_full.drain_queue(target, place, sum(crowd.sent) + len(filler))
-    came = by_producer(found, producers)
+    delivered = address_full.drain_queue(target, place, sum(crowd.sent) + len(filler))
+    received = by_producer(delivered, producers)
     target.record_finding(
-        BLOCKS, came == crowd.expected(), f"by producer {crowd.sent} were accepted, {came} came"
+        BLOCKS,
+        received == crowd.expected(),
+        f"by producer {crowd.sent} were accepted, {received} came",
     )
     target.wait_until(lambda: all(crowd.credit()), PATIENCE)
     left = crowd.credit()
@@ -128,34 +136,36 @@ def test_producers_go_on_by_themselves_whenever_there_is_room(target: Bench, rou
     goal = 20 * rounds
     consumer = target.amqp()
     taking = consumer.receiver(crowd.place)
-    found: list[int] = []
+    results: list[int] = []
     deadline = target.now() + 2 * PATIENCE
-    while (min(crowd.sent) < goal or len(found) < sum(crowd.sent)) and target.now() < deadline:
+    while (min(crowd.sent) < goal or len(results) < sum(crowd.sent)) and target.now() < deadline:
         for who in range(2):
             if crowd.sent[who] < goal:
                 crowd.spend(who)
         crowd.answered(BLOCKS)
         consumer.flow(taking, link_credit=7)
-        got = collect(target, consumer, taking, min(7, sum(crowd.sent) - len(found)), quiet=0)
+        got = collect(target, consumer, taking, min(7, sum(crowd.sent) - len(results)), quiet=0)
         for delivery in got:
             consumer.disposition(delivery)
-        found += [address_full.number_of(delivery.message.body) for delivery in got]
+        results += [address_full.number_of(delivery.message.body) for delivery in got]
         if not got:
             waiting = [
                 link
                 for (_, link), sent in zip(crowd.members, crowd.sent, strict=True)
                 if sent < goal
             ]
-            target.wait_until(
-                lambda waiting=waiting: any(link.credit > 0 for link in waiting), PATIENCE
-            )  # type: ignore[misc]
+            target.wait_until(_credit_on_any(waiting), PATIENCE)
     went_on = min(crowd.sent) >= goal
     target.record_finding(
-        UNBLOCKS, went_on, f"the producers got {crowd.sent} messages sent, {len(found)} were taken"
+        UNBLOCKS,
+        went_on,
+        f"the producers got {crowd.sent} messages sent, {len(results)} were taken",
     )
-    came = by_producer(found, 2)
+    received = by_producer(results, 2)
     target.record_finding(
-        BLOCKS, came == crowd.expected(), f"by producer {crowd.sent} were accepted, {came} came"
+        BLOCKS,
+        received == crowd.expected(),
+        f"by producer {crowd.sent} were accepted, {received} came",
     )
 
 
@@ -184,9 +194,9 @@ def test_a_blocked_producer_is_no_blocked_consumer(target: Bench, same_session: 
     taking = peer.receiver(place, session=session)
     peer.flow(taking, link_credit=sent)
     got = collect(target, peer, taking, sent, quiet=0)
-    found = [address_full.number_of(delivery.message.body) for delivery in got]
+    received = [address_full.number_of(delivery.message.body) for delivery in got]
     target.require(
-        BLOCKS, found == list(range(sent)), f"{sent} messages were accepted, {found} came"
+        BLOCKS, received == list(range(sent)), f"{sent} messages were accepted, {received} came"
     )
     for delivery in got:
         peer.disposition(delivery)
@@ -217,11 +227,11 @@ def test_all_queues_of_an_address_share_its_limit_and_one_copy(target: Bench, qu
     for number, (consumer, taking) in enumerate(consumers, 1):
         consumer.flow(taking, link_credit=together)
         got = collect(target, consumer, taking, together, quiet=0)
-        found = [address_full.number_of(delivery.message.body) for delivery in got]
+        received = [address_full.number_of(delivery.message.body) for delivery in got]
         target.require(
             ONE_COPY,
-            found == list(range(together)),
-            f"{together} were accepted, subscription {number} got {found}",
+            received == list(range(together)),
+            f"{together} were accepted, subscription {number} got {received}",
         )
         for delivery in got:
             consumer.disposition(delivery)

@@ -102,13 +102,13 @@ def everything_comes(
     )
     keeps_its_rate(target, consumer.peer.conn, rate)
     took = target.now() - began
-    came = of_stomp(consumer) if isinstance(consumer, StompConsumer) else of_amqp(consumer)
+    received = of_stomp(consumer) if isinstance(consumer, StompConsumer) else of_amqp(consumer)
     detail = (
         f"at {rate} messages a second and a window of {options.consumer_window_size} a consumer got"
-        f" {came[:30]}"
+        f" {received[:30]}"
     )
     target.record_finding(
-        RATE, came == list(sent), f"{detail} of {len(sent)}; {consumer.peer.instead()}"
+        RATE, received == list(sent), f"{detail} of {len(sent)}; {consumer.peer.instead()}"
     )
     target.control(
         took >= takes(len(sent), rate), f"our own consumer took {took} ns for {len(sent)} at {rate}"
@@ -248,9 +248,11 @@ def test_a_producer_with_a_rate_gets_rid_of_everything(
     everything_arrives(target, StompProducer(target.stomp(), queue, options), sent, options)
     taker = target.stomp()
     taker.subscribe(queue)
-    came = bodies_of(receive(target, taker, count))
+    received = bodies_of(receive(target, taker, count))
     target.record_finding(
-        PRODUCES, came == sent, f"of {count} messages sent at {rate} a second came {came[:30]}"
+        PRODUCES,
+        received == sent,
+        f"of {count} messages sent at {rate} a second came {received[:30]}",
     )
 
 
@@ -267,11 +269,13 @@ def test_a_sender_with_a_rate_gets_rid_of_everything(
     options = FlowOptions(producer_window_size=window, producer_max_rate=rate)
     everything_arrives(target, AmqpProducer(target.amqp(), node, options), sent, options)
     taker = target.amqp()
-    came = steps.bodies(
+    received = steps.bodies(
         steps.collect(target, taker, taker.receiver(node, credit=count), count, quiet=0)
     )
     target.record_finding(
-        PRODUCES, came == sent, f"of {count} messages sent at {rate} a second came {came[:30]}"
+        PRODUCES,
+        received == sent,
+        f"of {count} messages sent at {rate} a second came {received[:30]}",
     )
 
 
@@ -292,7 +296,7 @@ def nothing_is_stranded(
     drive(target.world, [slow, fast], lambda: False, ms(100))
     got = {who: len(consumer.consumed) for who, consumer in (("slow", slow), ("fast", fast))}
     waits = slow.flow.octets
-    came = [
+    received = [
         of_stomp(consumer) if isinstance(consumer, StompConsumer) else of_amqp(consumer)
         for consumer in (slow, fast)
     ]
@@ -300,8 +304,8 @@ def nothing_is_stranded(
         f"of {len(sent)} messages the slow consumer took {got['slow']}, the fast one {got['fast']},"
         f" {waits} octets wait"
     )
-    whole = sorted([*came[0], *came[1]]) == sorted(sent) and came[1] == [
-        body for body in sent if body in came[1]
+    whole = sorted([*received[0], *received[1]]) == sorted(sent) and received[1] == [
+        body for body in sent if body in received[1]
     ]
     target.record_finding(NOTHING_WAITS, whole and not waits, detail)
 

@@ -7,18 +7,19 @@ judged: a broker that gives up early is as wrong as one that never does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Where, case, over
 from brokerproof.harness.model.enums import Clock
-from brokerproof.harness.model.time import ms, seconds
+from brokerproof.harness.model.time import Instant, ms, seconds
 from brokerproof.harness.oracles.liveness import negotiate
+from brokerproof.harness.protocols.conversation import Requirements
 from brokerproof.harness.protocols.stomp.raw_peer import ERROR, StompPeer
 from brokerproof.harness.targets.parameters import speaking
-from brokerproof.harness.targets.target import RECONFIGURABLE, Target
+from brokerproof.harness.targets.target import RECONFIGURABLE, Overrides, Target
 from brokerproof.suites.steps.silence import GRACE, judge_close
 from brokerproof.suites.steps.strategies import LONGEST_REAL_TTL_MS, Silence, places, silences
 
@@ -46,12 +47,12 @@ def connect(target: Bench, plan: Silence) -> StompPeer:
 
 def regime(target: Bench, plan: Silence) -> tuple[str, ...]:
     """Which statements of the chapter rule this TTL."""
-    about = target.parameters(plan.where.acceptor)
+    parameters = target.parameters(plan.where.acceptor)
     if plan.version == "1.0" or plan.heart_beat is None or plan.heart_beat[0] == 0:
         return (DEFAULT,)
     ttl = target.negotiated(plan.heart_beat, plan.version, plan.where.acceptor).ttl_ms
-    product = plan.heart_beat[0] * float(about["heart_beat_to_connection_ttl_modifier"] or 0)
-    if product < int(about["connection_ttl_min_ms"] or 0):
+    product = plan.heart_beat[0] * float(parameters["heart_beat_to_connection_ttl_modifier"] or 0)
+    if product < int(parameters["connection_ttl_min_ms"] or 0):
         return (BOUNDS, LOWER)
     if product > ttl + 1:
         return (BOUNDS, UPPER)
@@ -81,11 +82,11 @@ def corners(target: Target) -> Iterator[dict[str, Silence]]:
         where = Where(target.identity.default_acceptor, {"acceptor": bounds})
         yield {"plan": Silence(where, "1.2", (2000, 0))}
     longest = 100_000 if target.clock is Clock.VIRTUAL else LONGEST_REAL_TTL_MS
-    for acceptor, about in speaking(target.acceptors(), "STOMP").items():
+    for acceptor, parameters in speaking(target.acceptors(), "STOMP").items():
         for heart_beat in (None, (0, 0), (1, 1), (1000, 501), (10**6, 0)):
-            if negotiate(about, heart_beat).ttl_ms <= longest:
+            if negotiate(parameters, heart_beat).ttl_ms <= longest:
                 yield {"plan": Silence(Where(acceptor), "1.2", heart_beat)}
-        if negotiate(about, (900, 0), "1.0").ttl_ms <= longest:
+        if negotiate(parameters, (900, 0), "1.0").ttl_ms <= longest:
             yield {"plan": Silence(Where(acceptor), "1.0", (900, 0))}
 
 
@@ -127,7 +128,7 @@ def test_the_examples_of_the_chapter(target: Bench) -> None:
     """CONNECT has the chapter's own numbers. CONNECTED answers with the chapter's results: a TTL of
     2000 ms for 1000,0 and 0,15000 for 20000,0 with a maximum of 30000. One scenario: the sentences
     are one formula."""
-    examples = [
+    examples: list[tuple[str, str, str, Requirements]] = [
         ("stomp", "1000,0", "0,1000", PRODUCT),
         ("stomp", "20000,0", "0,20000", PRODUCT),
         ("stomp", "1,0", "0,500", (BOUNDS, LOWER)),
@@ -172,8 +173,8 @@ def short_ttls(target: Target) -> st.SearchStrategy[Silence]:
 
 
 def _ttl(target: Target, plan: Silence) -> int:
-    about = target.acceptors(plan.where.overrides)[plan.where.acceptor]
-    return negotiate(about, plan.heart_beat, plan.version).ttl_ms
+    parameters = target.acceptors(plan.where.overrides)[plan.where.acceptor]
+    return negotiate(parameters, plan.heart_beat, plan.version).ttl_ms
 
 
 @case(TRICKLE, needs={"connection-ttl"})
@@ -225,7 +226,7 @@ def test_the_acceptor_wins_over_the_broker_wide_override(target: Bench) -> None:
         (3000, 5000, 3000),
         (3000, -1, 3000),
     ]:
-        overrides = {
+        overrides: Overrides = {
             "acceptor": {"connection_ttl_ms": acceptor},
             "broker": {"connection_ttl_override_ms": override},
         }
@@ -242,17 +243,20 @@ def test_the_acceptor_wins_over_the_broker_wide_override(target: Bench) -> None:
             judge_silence(inner, peer, (DEFAULT,), expected)
 
 
+def _heard_since(peer: StompPeer, instant: Instant | None) -> Callable[[], bool]:
+    return lambda: peer.heard_at != instant
+
+
 @case(SERVER_BEATS, needs={"connection-ttl"})
 @over(examples=60, where=places, cy=st.sampled_from([1, 499, 500, 501, 600, 1000]))
 def test_the_server_beats_within_what_it_promised(target: Bench, where: Where, cy: int) -> None:
     """CONNECTED promises a heartbeat every sx ms to a client that asked for one every cy ms. Ends
     of line arrive at least every max(sx, cy) ms, also while the client sends frames."""
-    requirement = SERVER_BEATS
     peer = target.stomp("1.2", acceptor=where.acceptor, heart_beat=f"60000,{cy}")
     assert peer.connected is not None
     sx = int((peer.connected.get("heart-beat") or "0,0").split(",")[0])
     target.require(
-        requirement,
+        SERVER_BEATS,
         sx > 0,
         f"wanted a beat every {cy} ms, and the server promises one every {sx} ms",
     )
@@ -261,17 +265,14 @@ def test_the_server_beats_within_what_it_promised(target: Bench, where: Where, c
     longest = 0
     for _ in range(3):
         heard = peer.heard_at
-        if (
-            not target.wait_until(lambda heard=heard: peer.heard_at != heard, period // 2)
-            and peer.ended is None
-        ):
+        if not target.wait_until(_heard_since(peer, heard), period // 2) and peer.ended is None:
             peer.send("BEGIN", {"transaction": f"t{target.now()}"})
-        target.wait_until(lambda heard=heard: peer.heard_at != heard, period + seconds(2))
+        target.wait_until(_heard_since(peer, heard), period + seconds(2))
         if peer.ended is not None:
             return  # the parameters of this place end the client before the server's beat is due
         longest, last = max(longest, target.now() - last), target.now()
     bounds = (0, period + target.punctuality(period))
-    target.judge_duration(requirement, "longest gap between signs of life", longest, bounds, start)
+    target.judge_duration(SERVER_BEATS, "longest gap between signs of life", longest, bounds, start)
 
 
 @case(PRODUCT, MAY_SEND_ERROR, needs={"connection-ttl"})
@@ -292,10 +293,10 @@ def test_what_is_said_when_the_ttl_ends(target: Bench) -> None:
         silent.ended is not None,
         f"the silent connection was closed under a TTL of {ttl} ms",
     )
-    said = silent.take(ERROR)
+    answer = silent.take(ERROR)
     target.record_finding(
         MAY_SEND_ERROR,
-        said is not None and bool(said.get("message")),
-        "the close was announced: " + ("nothing" if said is None else said.brief()),
+        answer is not None and bool(answer.get("message")),
+        "the close was announced: " + ("nothing" if answer is None else answer.brief()),
     )
     busy.settle()

@@ -265,8 +265,8 @@ def test_both_header_names_are_octets_and_ours_wins(target: Bench) -> None:
 def test_the_default_window_is_the_acceptors(target: Bench) -> None:
     """SUBSCRIBE has no window header. A client or client-individual subscription has the acceptor's
     window, an auto subscription none; a header overrides the acceptor."""
-    for acceptor, about in target.target.acceptors(target.overrides).items():
-        window = about["stomp_consumer_window_size"]
+    for acceptor, parameters in target.target.acceptors(target.overrides).items():
+        window = parameters["stomp_consumer_window_size"]
         if not (
             acceptor == "stomp" or acceptor.startswith(("window", "credits"))
         ) or not isinstance(window, int):

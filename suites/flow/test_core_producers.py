@@ -9,6 +9,8 @@ that silence counts.
 
 from __future__ import annotations
 
+from functools import partial
+
 from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
@@ -62,10 +64,10 @@ def grants(target: Bench, peer: CorePeer, count: int) -> list[int]:
         )
     peer.settle()
     target.wait_until(lambda: here() > count, QUIET)
-    found = []
-    while (came := peer.take(GRANT)) is not None:
-        found.append(int(came["credits"]))
-    return found
+    results = []
+    while (answer := peer.take(GRANT)) is not None:
+        results.append(int(answer["credits"]))
+    return results
 
 
 def until_full(target: Bench, name: str) -> None:
@@ -140,7 +142,7 @@ def test_a_producer_that_keeps_to_its_window_gets_everything_through(
     for number in range(20):
         message = sized(name, number, cost)
         producer.ask(message.cost)
-        target.wait_until(lambda need=message.cost: producer.can_offer(need), PATIENCE)  # type: ignore[misc]
+        target.wait_until(partial(producer.can_offer, message.cost), PATIENCE)
         went = producer.offer(message, wait=number == 19)
         target.record_finding(
             COST,
@@ -240,9 +242,9 @@ def test_a_limit_of_messages_blocks_too(target: Bench) -> None:
         peer.request_credits(name, 100)
         seen.append(grants(target, peer, int(number < MESSAGES)))
         peer.publish(sized(name, number))
-    wanted = [[100]] * MESSAGES + [[]]
+    expected = [[100]] * MESSAGES + [[]]
     target.record_finding(
-        BLOCKS, seen == wanted, f"with 0 to {MESSAGES} messages {seen} were granted"
+        BLOCKS, seen == expected, f"with 0 to {MESSAGES} messages {seen} were granted"
     )
     # the fourth was sent without credit: the address has room when two are gone
     drain(target, name, 2)
@@ -270,13 +272,13 @@ def test_producers_wait_for_room_and_go_on_by_themselves(
     goal = 3 * LIMIT // scale // producers + 2
     most = LIMIT + producers * (window // 1000 + 1) * scale
     consumer.create_consumer(name, 9)
-    found: list[Packet] = []
+    received: list[Packet] = []
     waits = 0
 
     def could_send() -> bool:
         return any(consumer.sent < goal and consumer.can_offer(1000) for consumer in crowd)
 
-    while len(found) < goal * producers:
+    while len(received) < goal * producers:
         for who, subscriber in enumerate(crowd):
             while subscriber.sent < goal and subscriber.offer(
                 sized(name, 1000 * who + subscriber.sent, 1000)
@@ -300,24 +302,26 @@ def test_producers_wait_for_room_and_go_on_by_themselves(
                 break
             waits += 1
             target.judge_count(OVERSHOOT, "octets in the address", size, (0, most), "octets")
-        if sent == len(found):
+        if sent == len(received):
             break
         consumer.credit(1 + 3 * (1000 + 25), 9)
-        got = take(target, consumer, min(4, sent - len(found)), 9)
+        got = take(target, consumer, min(4, sent - len(received)), 9)
         consumer.credit(0, 9)
         for message in got:
             consumer.acknowledge(message, one=True)
-        found += got
+        received += got
         if not got:
             break
     target.control(waits > 0, "the producers had to wait")
-    told = numbers(found)
-    came = [[number for number in told if number // 1000 == who] for who in range(producers)]
-    wanted = [[1000 * who + number for number in range(goal)] for who in range(producers)]
+    reported = numbers(received)
+    by_producer = [
+        [number for number in reported if number // 1000 == who] for who in range(producers)
+    ]
+    expected = [[1000 * who + number for number in range(goal)] for who in range(producers)]
     target.record_finding(
         BLOCKS,
-        came == wanted,
-        f"{producers} producers sent {[consumer.sent for consumer in crowd]}, {came} came",
+        by_producer == expected,
+        f"{producers} producers sent {[consumer.sent for consumer in crowd]}, {by_producer} came",
     )
 
 
@@ -366,10 +370,10 @@ def test_only_block_makes_producers_wait(target: Bench, policy: str) -> None:
         refused = (
             peer.take(packet("producer-credits-refused", address=name, credits=100)) is not None
         )
-    wanted = {"block": ([], False), "fail": ([], True)}.get(policy, ([100], False))
+    expected = {"block": ([], False), "fail": ([], True)}.get(policy, ([100], False))
     detail = f"{got} granted{' and 100 refused' if refused else ''}"
     target.record_finding(
-        ONLY_BLOCK, (got, refused) == wanted, f"a full address under {policy.upper()}: {detail}"
+        ONLY_BLOCK, (got, refused) == expected, f"a full address under {policy.upper()}: {detail}"
     )
 
 
@@ -396,9 +400,9 @@ def test_who_sends_without_credit_is_taken_and_harms_nobody(target: Bench) -> No
         peer.request_credits(name, 700)
         got = grants(target, peer, 0)
         target.record_finding(BLOCKS, not got, f"the address is full, and {got} were granted")
-    found = [number_of(body) for body in drain(target, name, count)]
+    received = [number_of(body) for body in drain(target, name, count)]
     target.record_finding(
-        OVERDRAWN, found == list(range(count)), f"{count} messages were taken, {found} came"
+        OVERDRAWN, received == list(range(count)), f"{count} messages were taken, {received} came"
     )
     got = grants(target, peer, 1)
     target.record_finding(BLOCKS, sum(got) == 700, f"with room again {got} were granted of 700")

@@ -93,29 +93,30 @@ def test_what_is_delivered_is_what_there_is_credit_for(target: Bench, plan: Plan
     target.record_finding(
         BOUND, not peer.all_delivered(), "a consumer without credit was delivered something"
     )
-    balance, came = 0, 0
+    balance, received = 0, 0
     for messages, over_by in plan.steps:
         # As much as it takes for the last of so many to end just there; at least 1, since 0 means
         # something else.
-        octets = sum(cost + HEAD for cost in costs[came : came + messages])
+        octets = sum(cost + HEAD for cost in costs[received : received + messages])
         credit = max(1, octets - balance + over_by)
         balance += credit
         expected = 0
-        while came + expected < len(costs) and balance > 0:
-            balance -= costs[came + expected] + HEAD
+        while received + expected < len(costs) and balance > 0:
+            balance -= costs[received + expected] + HEAD
             expected += 1
         peer.credit(credit)
         got = take(target, peer, expected)
         sizes = [delivery.size for delivery in got]
         target.control(
-            sizes == [cost + HEAD for cost in costs[came : came + len(got)]],
-            f"packets of {sizes} octets carry messages that cost {costs[came : came + len(got)]}",
+            sizes == [cost + HEAD for cost in costs[received : received + len(got)]],
+            f"packets of {sizes} octets carry messages that cost"
+            f" {costs[received : received + len(got)]}",
         )
         detail = f"credit {credit:+d} leads to {balance} octets"
         target.judge_count(
             BOUND, f"messages delivered: {detail}", len(got), (expected, expected), "messages"
         )
-        came += len(got)
+        received += len(got)
         if expected != len(got):
             return
     judge_trace(target, peer, core_credit.consumers)
@@ -188,19 +189,21 @@ def test_a_window_is_never_overrun_and_never_dries_up(
     name = queue(target, producer)
     publish(producer, name, [cost] * 25)
     watched = Window(peer, name, window)
-    found: list[Packet] = []
+    received: list[Packet] = []
     held: list[Packet] = []
-    while len(found) < 25:
+    while len(received) < 25:
         held += take(target, peer, 0 if held else 1)
         if not held:
             break
         buffered = sum(delivery.size for delivery in held)
         most = window + held[-1].size - 1
         target.judge_count(BOUND, "octets in the buffer", buffered, (0, most), "octets")
-        found.append(held.pop(0))
-        watched.consumed(found[-1])
+        received.append(held.pop(0))
+        watched.consumed(received[-1])
     target.record_finding(
-        BOUND, numbers(found) == list(range(25)), f"25 messages were sent, {numbers(found)} came"
+        BOUND,
+        numbers(received) == list(range(25)),
+        f"25 messages were sent, {numbers(received)} came",
     )
     judge_trace(target, peer, core_credit.consumers)
 
@@ -218,15 +221,15 @@ def test_nothing_waits_behind_a_slow_consumer_without_a_buffer(
     publish(fast, name, [cost] * count)
     behind.wants()
     held = numbers(take(target, slow, 1))
-    found: list[int] = []
+    received: list[int] = []
     for _ in range(count - 1):
         ahead.wants()
         got = take(target, fast, 1)
         for delivery in got:
             ahead.consumed(delivery)
-        found += numbers(got)
-    detail = f"the slow consumer holds {held} of {count}, the other got {found}"
-    target.record_finding(NOTHING_WAITS, held == [0] and found == list(range(1, count)), detail)
+        received += numbers(got)
+    detail = f"the slow consumer holds {held} of {count}, the other got {received}"
+    target.record_finding(NOTHING_WAITS, held == [0] and received == list(range(1, count)), detail)
     target.record_finding(
         NOTHING_WAITS, not slow.all_delivered(), "the slow consumer was delivered a second message"
     )
@@ -246,19 +249,19 @@ def test_a_slow_consumer_keeps_a_window_of_messages_from_the_other(
     ahead = Window(fast, name, -1)
     publish(fast, name, [cost] * (4 * each))
     stranded = numbers(take(target, slow, each))
-    found = take(target, fast, 3 * each)
-    for one in found:
+    received = take(target, fast, 3 * each)
+    for one in received:
         ahead.consumed(one)
     more = fast.all_delivered()
     detail = (
         f"of {4 * each} messages {stranded} lie with the slow consumer, the other got"
-        f" {numbers([*found, *more])}"
+        f" {numbers([*received, *more])}"
     )
     in_turn = len(stranded) == each and all(
         right - left == 2 for left, right in itertools.pairwise(stranded)
     )
     rest = [number for number in range(4 * each) if number not in stranded]
-    target.record_finding(IN_TURN, in_turn and numbers(found) == rest and not more, detail)
+    target.record_finding(IN_TURN, in_turn and numbers(received) == rest and not more, detail)
 
 
 def shares(target: Bench, course: list[int]) -> list[list[int]]:
@@ -271,10 +274,10 @@ def shares(target: Bench, course: list[int]) -> list[list[int]]:
     got: list[list[int]] = [[] for _ in peers]
     for who in course:
         windows[who].wants()
-        came = take(target, peers[who], 1)
-        for delivery in came:
+        received = take(target, peers[who], 1)
+        for delivery in received:
             windows[who].consumed(delivery)
-        got[who] += numbers(came)
+        got[who] += numbers(received)
     for peer in peers:
         peer.leave()
     return got
@@ -285,13 +288,13 @@ def shares(target: Bench, course: list[int]) -> list[list[int]]:
 def test_without_a_buffer_who_asks_gets_the_next(target: Bench, course: list[int]) -> None:
     """Three consumers without a buffer ask in some order. Each gets the next message at once, and
     the same order gives the same shares."""
-    wanted: list[list[int]] = [
+    expected: list[list[int]] = [
         [position for position, who in enumerate(course) if who == number] for number in range(3)
     ]
     for _ in range(2):
         got = shares(target, course)
         target.record_finding(
-            SAME_COURSE, got == wanted, f"asked in the order {course} the consumers got {got}"
+            SAME_COURSE, got == expected, f"asked in the order {course} the consumers got {got}"
         )
 
 
@@ -301,20 +304,22 @@ def test_an_address_setting_names_another_window(target: Bench) -> None:
     its address-setting, and a consumer that keeps to it gets that much and no more."""
     peer = target.core()
     plain, small = queue(target, peer), queue(target, peer, "window-2000.")
-    told = [
+    reported = [
         peer.create_consumer(name, number)["default-consumer-window-size"]
         for number, name in enumerate((plain, small))
     ]
     target.record_finding(
-        BOUND, told[0] == DEFAULT, f"the default window is {DEFAULT} octets, {told[0]} were told"
+        BOUND,
+        reported[0] == DEFAULT,
+        f"the default window is {DEFAULT} octets, {reported[0]} were told",
     )
     target.record_finding(
         OVERRIDDEN,
-        told[1] == SMALL,
-        f"the address-setting says {SMALL} octets, {told[1]} were told",
+        reported[1] == SMALL,
+        f"the address-setting says {SMALL} octets, {reported[1]} were told",
     )
     publish(peer, small, [600 - HEAD] * 20)
-    peer.credit(told[1] if told[1] is not None else SMALL, 1)
+    peer.credit(reported[1] if reported[1] is not None else SMALL, 1)
     got = take(target, peer, -(-SMALL // 600), 1)
     sizes = {delivery.size for delivery in got}
     target.control(sizes == {600}, f"packets of 600 octets were made, {sizes} came")

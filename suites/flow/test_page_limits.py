@@ -88,19 +88,19 @@ def limited(
             f"of {len(states)} messages the last was {states[-1]}",
         )
         bounded(target, requirement, "messages taken before one was refused", count, bounds)
-        found = address_full.drain_queue(target, place, count)
+        received = address_full.drain_queue(target, place, count)
     else:
         kinds = sorted(map(str, set(states)))
         target.record_finding(
             requirement, kinds == ["accepted"], f"under DROP messages were {', '.join(kinds)}"
         )
-        found = address_full.drain_queue(target, place, bounds[0])
-        count = len(found)
+        received = address_full.drain_queue(target, place, bounds[0])
+        count = len(received)
         bounded(target, requirement, "messages kept before they were lost", count, bounds)
     target.record_finding(
         requirement,
-        found == list(range(count)),
-        f"{count} messages were taken, {brief(found)} came",
+        received == list(range(count)),
+        f"{count} messages were taken, {brief(received)} came",
     )
     again = taken_again(target, place, policy)
     target.record_finding(

@@ -48,11 +48,11 @@ def test_an_alarm_on_one_node_blocks_publishing_on_all(target: Bench) -> None:
 
     def consumes() -> None:
         consumer.ack(first["delivery-tag"])
-        found = arrive(consumer, 1)
+        received = arrive(consumer, 1)
         target.record_finding(
             OTHERS_GO_ON,
-            bodies(found) == [b"two"],
-            f"under the alarm a consumer at a got {bodies(found)}",
+            bodies(received) == [b"two"],
+            f"under the alarm a consumer at a got {bodies(received)}",
         )
 
     _one_alarm(b, "memory", _node(target, "a", "amqp"), BLOCKED_ON_ALL_NODES, consumes)
@@ -85,11 +85,11 @@ def _held(
     """Its next message does not come through, and it is told so."""
     target = at.target
     publisher.publish(body, at.queue)
-    came = publisher.expect(BLOCKED, proves=proves)
+    answer = publisher.expect(BLOCKED, proves=proves)
     target.record_finding(
         proves,
-        came["reason"] == f"low on {resource}",
-        f"node {at.name} gives the reason {came['reason']!r}",
+        answer["reason"] == f"low on {resource}",
+        f"node {at.name} gives the reason {answer['reason']!r}",
     )
     publisher.expect_nothing(
         for_=QUIET, of=UNBLOCKED, proves=proves, why="the alarm is still raised"
@@ -107,9 +107,11 @@ def _come(publishers: dict[bytes, Amqp091Peer], at: Node, proves: str) -> None:
     for publisher in publishers.values():
         publisher.expect(UNBLOCKED, proves=proves)
     there = eventually(at.owner, lambda: at.owner.count(at.queue) == len(publishers))
-    found = bodies(drained(at.owner, at.queue))
-    came = there and sorted(found) == sorted(publishers)
-    at.target.record_finding(proves, came, f"after the alarm {found} could be had at {at.name}")
+    received = bodies(drained(at.owner, at.queue))
+    complete = there and sorted(received) == sorted(publishers)
+    at.target.record_finding(
+        proves, complete, f"after the alarm {received} could be had at {at.name}"
+    )
     for publisher in publishers.values():
         publisher.leave()
 

@@ -109,7 +109,7 @@ def test_a_connection_that_floods_its_queue_is_in_flow(target: Bench, where: Whe
     calm = queue_of(easy)
     easy.call("confirm.select")
     api = target.management()
-    told: list[str | None] = []
+    reported: list[str | None] = []
 
     def states() -> Iterator[bool]:
         number = 0
@@ -118,7 +118,7 @@ def test_a_connection_that_floods_its_queue_is_in_flow(target: Bench, where: Whe
             easy.publish(b"now and then", calm)
             easy.expect(method("basic.ack", delivery_tag=number), proves=HELD_BACK_BY_QUEUE)
             mine, other = (api.connection(peer) for peer in (flooding, easy))
-            told.append(None if other is None else other.get("state"))
+            reported.append(None if other is None else other.get("state"))
             yield mine is not None and mine.get("state") == FLOW
 
     seen = _until(target, flood, states())
@@ -129,8 +129,8 @@ def test_a_connection_that_floods_its_queue_is_in_flow(target: Bench, where: Whe
     )
     target.record_finding(
         HELD_BACK_BY_QUEUE,
-        FLOW not in told,
-        f"the connection that publishes now and then was {set(told)}, should be running",
+        FLOW not in reported,
+        f"the connection that publishes now and then was {set(reported)}, should be running",
     )
     whole = flood.end()
     target.record_finding(
@@ -174,9 +174,9 @@ def test_how_far_a_connection_may_be_ahead_of_its_queue(
         since,
     )
     target.wait_until(lambda: False, PATIENCE)
-    found = owner.count(queue)
+    depth = owner.count(queue)
     target.record_finding(
-        HELD_BACK_BY_QUEUE, found == count, f"the queue has {found} messages of {count}"
+        HELD_BACK_BY_QUEUE, depth == count, f"the queue has {depth} messages of {count}"
     )
 
 
@@ -196,7 +196,7 @@ def test_silence_in_flow_does_not_count(target: Bench, where: Where) -> None:
         f"silent for 7 s while it is in flow: {peer.instead()}",
     )
     peer.expect_end(within=seconds(5), proves=SILENCE_ALLOWED)
-    found = target.amqp091().count(queue)
+    depth = target.amqp091().count(queue)
     target.record_finding(
-        HELD_BACK_BY_QUEUE, found == 8000, f"the queue has {found} messages of 8000"
+        HELD_BACK_BY_QUEUE, depth == 8000, f"the queue has {depth} messages of 8000"
     )

@@ -59,12 +59,12 @@ def test_intervals_are_the_whole_seconds_of_what_was_asked_for(
     the server's interval first."""
     peer = target.stomp("1.2", heart_beat=f"{promised},{wanted}")
     assert peer.connected is not None
-    found = peer.connected.get("heart-beat")
+    value = peer.connected.get("heart-beat")
     should = agreed(rules(target), promised, wanted)
     target.record_finding(
         AGREED,
-        found == should,
-        f"{promised},{wanted} was answered with {found}, should be {should}",
+        value == should,
+        f"{promised},{wanted} was answered with {value}, should be {should}",
     )
     peer.settle()
 

@@ -72,11 +72,11 @@ def test_the_watermark_throttles_and_caps_nothing(target: Bench) -> None:
             owner.count(queue) == 20,
             f"of 20 messages {owner.count(queue)} are left above the mark",
         )
-        found = bodies(drained(owner, queue))
+        received = bodies(drained(owner, queue))
         target.record_finding(
             NO_CAP,
-            found == [b"%d" % at for at in range(20)],
-            f"above the mark {found} could be had, should be all",
+            received == [b"%d" % at for at in range(20)],
+            f"above the mark {received} could be had, should be all",
         )
         target.record_finding(
             NO_CAP,
@@ -112,11 +112,11 @@ def test_the_disk_limit_may_be_a_multiple_of_the_memory(target: Bench) -> None:
         )
         target.set_limits(disk=1_000_000.0)
         publisher.publish(b"held", queue)
-        came = publisher.expect(BLOCKED, proves=DISK_LIMIT)
+        answer = publisher.expect(BLOCKED, proves=DISK_LIMIT)
         target.record_finding(
             DISK_LIMIT,
-            came["reason"] == "low on disk",
-            f"the reason is {came['reason']!r}, should be the disk",
+            answer["reason"] == "low on disk",
+            f"the reason is {answer['reason']!r}, should be the disk",
         )
     finally:
         target.set_limits(disk=1_000_000)

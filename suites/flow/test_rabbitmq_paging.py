@@ -44,9 +44,9 @@ def in_memory(target: Bench, queue: str) -> tuple[int, int]:
     no more than a hundred questions on a connection, and lets none be silent for long: each of ours
     has its own."""
     api = target.management()
-    told = api.queue(queue)
+    reported = api.queue(queue)
     api.leave()
-    return told.get("messages_ready", 0), told.get("messages_ready_ram", -1)
+    return reported.get("messages_ready", 0), reported.get("messages_ready_ram", -1)
 
 
 @case(PAGED_BEFORE_BLOCKING, NEVER_PAGED, SHORT_OF_DISK, needs=NEEDS | {"readings"})
@@ -84,21 +84,21 @@ def test_where_paging_begins(
     target.readings(ResourcesRead(used, TOTAL, disk_free=free))
     target.advance(2 * LOOKS)
     wait, left = in_memory(target, queue)
-    told = (
+    label = (
         f"watermark {watermark}, ratio {ratio}, {used / limit:.6f} of the mark used: {left} of"
         f" {wait} are in memory"
     )
-    wanted = ratio <= 1.0 and above >= 0
+    expected = ratio <= 1.0 and above >= 0
     if short:
-        if wanted:
+        if expected:
             target.record_finding(
-                SHORT_OF_DISK, left == 20, f"{told} and disk space is short, should be all"
+                SHORT_OF_DISK, left == 20, f"{label} and disk space is short, should be all"
             )
         return
     target.record_finding(
         NEVER_PAGED if ratio > 1.0 else PAGED_BEFORE_BLOCKING,
-        left == (0 if wanted else 20),
-        f"{told}, should be {0 if wanted else 20}",
+        left == (0 if expected else 20),
+        f"{label}, should be {0 if expected else 20}",
     )
     if used <= limit:
         peer.publish(b"more", queue)
@@ -107,18 +107,18 @@ def test_where_paging_begins(
         target.record_finding(
             PAGED_BEFORE_BLOCKING,
             peer.take(BLOCKED) is None,
-            f"{told}: below the mark publishers should go on",
+            f"{label}: below the mark publishers should go on",
         )
     else:
         other = target.amqp091()
         other.publish(b"held", queue)
         other.expect(BLOCKED, proves=NEVER_PAGED if ratio > 1.0 else PAGED_BEFORE_BLOCKING)
     target.advance(LOOKS)
-    found = bodies(drained(peer, queue))
+    received = bodies(drained(peer, queue))
     target.record_finding(
         PAGED_BEFORE_BLOCKING,
-        found == messages,
-        f"{told}: {len(found)} of {len(messages)} came back as they were",
+        received == messages,
+        f"{label}: {len(received)} of {len(messages)} came back as they were",
     )
 
 
@@ -175,17 +175,17 @@ def test_what_was_written_out_comes_back_whole(target: Bench, way: str) -> None:
         for _ in range(5):
             peer.publish(b"more", queue)
         peer.settle()
-        found = bodies(drained(peer, dead))
+        received = bodies(drained(peer, dead))
     elif way == "stomp":
         reader = target.stomp()
         reader.subscribe(Destination(f"/amq/queue/{queue}"))
-        found = [message.body for message in receive(target, reader, 5)]
+        received = [message.body for message in receive(target, reader, 5)]
     elif way == "amqp":
         taker = target.amqp()
         inlet = taker.receiver(
             Node(str(target.profile.parameters["declared_node"]).format(name=queue)), credit=10
         )
-        found = [bytes(delivery.message.body) for delivery in collect(target, taker, inlet, 5)]
+        received = [bytes(delivery.message.body) for delivery in collect(target, taker, inlet, 5)]
     else:
         if way == "reject":
             got = [peer.get(queue) for _ in range(5)]
@@ -196,11 +196,11 @@ def test_what_was_written_out_comes_back_whole(target: Bench, way: str) -> None:
                     channel=1,
                 )
             peer.settle()
-        found = bodies(drained(peer, queue))
+        received = bodies(drained(peer, queue))
     target.record_finding(
         PAGED_BEFORE_BLOCKING,
-        found == sent,
-        f"{way}: {[body[:2] for body in found]} came, should be all five as they were sent",
+        received == sent,
+        f"{way}: {[body[:2] for body in received]} came, should be all five as they were sent",
     )
 
 

@@ -99,13 +99,13 @@ def test_memory_is_short_above_the_mark(
     else:
         target.set_limits(memory=watermark)
         target.readings(machine(used))
-    told = (
+    label = (
         f"mark {watermark}, {total} octets of memory, address space {space}: {used} are used, the"
         f" limit is {limit}"
     )
     held = held_back(peer, queue)
     target.record_finding(
-        proves, held is short, f"{told}: {'held back' if held else 'not held back'}"
+        proves, held is short, f"{label}: {'held back' if held else 'not held back'}"
     )
     if not held or not short:
         return
@@ -154,16 +154,16 @@ def test_disk_space_is_short_below_the_limit(
 ) -> None:
     """The disk limit is a number of bytes or a multiple of the memory. With exactly that much free
     messages pass, with one byte less they wait."""
-    wanted = resources.disk_limit(limit, total)
-    free = max(0, wanted - below)
+    expected = resources.disk_limit(limit, total)
+    free = max(0, expected - below)
     peer, queue = publisher(target)
     target.set_limits(memory=float(10**6), disk=limit)
     target.readings(ResourcesRead(1, total, disk_free=free))
     held = held_back(peer, queue)
     target.record_finding(
         DISK_LIMIT if isinstance(limit, float) else BLOCKED_ON_DISK,
-        held is (free < wanted),
-        f"limit {limit} with {total} octets of memory: {free} are free of {wanted} wanted; held"
+        held is (free < expected),
+        f"limit {limit} with {total} octets of memory: {free} are free of {expected} wanted; held"
         f" back is {held}",
     )
 
@@ -190,12 +190,12 @@ def test_the_disk_is_looked_at_more_often_near_the_limit(target: Bench, spare: i
     since = target.now()
     target.readings(ResourcesRead(1, GIB, disk_free=limit - 1))
     target.wait_until(lambda: False, since + interval - ms(52) - target.now())
-    told = (
+    label = (
         f"{spare} octets above the limit: the next look should come after {interval // MOMENT} ms"
     )
-    target.record_finding(DISK_CHECK_INTERVAL, not held_back(*early), f"{told}, and came before")
+    target.record_finding(DISK_CHECK_INTERVAL, not held_back(*early), f"{label}, and came before")
     target.wait_until(lambda: False, since + interval - target.now())
-    target.record_finding(DISK_CHECK_INTERVAL, held_back(*late), f"{told}, and did not come")
+    target.record_finding(DISK_CHECK_INTERVAL, held_back(*late), f"{label}, and did not come")
     target.readings(ResourcesRead(1, GIB, disk_free=limit))
     again = since + interval + seconds(10)
     peer = late[0]

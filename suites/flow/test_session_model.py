@@ -162,13 +162,15 @@ class Run:
             ALIVE, alive, f"after {after}, with beats in time: {self.consumer.instead()}"
         )
         while self.account.open and self.waiting:
-            came = self.consumer.watch_for(MESSAGE, within=PATIENCE)
+            answer = self.consumer.watch_for(MESSAGE, within=PATIENCE)
             what = f"{len(self.waiting)} wait and the window is open"
             self.target.require(
-                (WINDOW, SENT), came is not None, f"after {after} {what}: {self.consumer.instead()}"
+                (WINDOW, SENT),
+                answer is not None,
+                f"after {after} {what}: {self.consumer.instead()}",
             )
-            assert came is not None
-            self._took(came, after)
+            assert answer is not None
+            self._took(answer, after)
         self.target.wait_until(
             lambda: any(MESSAGE.accepts(received) for received in self.consumer.inbox), QUIET
         )

@@ -34,16 +34,16 @@ def holder(target: Bench, queue: Destination, window: int) -> StompPeer:
 def everything_but(target: Bench, fast: StompPeer, count: int) -> list[bytes]:
     """What a consumer gets that acknowledges whatever comes, until ``count`` messages or none for a
     while."""
-    found: list[bytes] = []
-    while len(found) < count:
+    results: list[bytes] = []
+    while len(results) < count:
         messages: list[Frame] = receive(target, fast, 1)
         if not messages:
             break
         for message in messages:
             fast.ack(message)
-        found += bodies(messages)
+        results += bodies(messages)
     target.wait_until(lambda: any(received.command == "MESSAGE" for received in fast.inbox), QUIET)
-    return found + bodies(fast.take_messages())
+    return results + bodies(fast.take_messages())
 
 
 @case(NOTHING_WAITS, needs={"stomp-1.2", "consumer-window"})
@@ -58,11 +58,13 @@ def test_nothing_waits_behind_a_slow_consumer_without_a_window(
     sent = [body.ljust(size, b".") for body in numbers(count)]
     publish_all(target.stomp(), queue, sent)
     held = bodies(receive(target, slow, 1))
-    found = everything_but(target, fast, count - 1)
-    detail = f"the slow consumer holds {held} of {count}, the other got {len(found)}: {found[:30]}"
+    received = everything_but(target, fast, count - 1)
+    detail = (
+        f"the slow consumer holds {held} of {count}, the other got {len(received)}: {received[:30]}"
+    )
     target.record_finding(
         NOTHING_WAITS,
-        len(held) == 1 and found == [body for body in sent if body not in held],
+        len(held) == 1 and received == [body for body in sent if body not in held],
         detail,
     )
 
@@ -80,13 +82,13 @@ def test_nothing_waits_behind_a_slow_receiver_with_little_credit(
     fill(target, node, numbered(count))
     held = [delivery.message.body for delivery in collect_deliveries(target, slow, taking, credit)]
     other = fast.receiver(node, credit=count)
-    found = [
+    received = [
         delivery.message.body
         for delivery in collect_deliveries(target, fast, other, count - credit)
     ]
-    wanted = [body for body in numbered(count) if body not in held]
-    detail = f"{credit} credit held {held} of {count}, the other receiver got {found}"
-    target.record_finding(NOTHING_WAITS, len(held) == credit and found == wanted, detail)
+    expected = [body for body in numbered(count) if body not in held]
+    detail = f"{credit} credit held {held} of {count}, the other receiver got {received}"
+    target.record_finding(NOTHING_WAITS, len(held) == credit and received == expected, detail)
 
 
 @case(IN_TURN, needs={"stomp-1.2", "consumer-window"})
@@ -101,10 +103,12 @@ def test_a_slow_consumer_keeps_its_window_of_messages_from_the_other(
     sent = numbers(2 * each)
     publish_all(target.stomp(), queue, sent)
     kept = bodies(receive(target, slow, each))
-    found = everything_but(target, fast, each)
-    detail = f"of {len(sent)} messages the slow consumer keeps {kept}, the other got {found}"
-    halves = len(kept) == len(found) == each and sorted([*kept, *found], key=sent.index) == sent
-    turns = kept in (sent[::2], sent[1::2]) and found in (sent[::2], sent[1::2])
+    received = everything_but(target, fast, each)
+    detail = f"of {len(sent)} messages the slow consumer keeps {kept}, the other got {received}"
+    halves = (
+        len(kept) == len(received) == each and sorted([*kept, *received], key=sent.index) == sent
+    )
+    turns = kept in (sent[::2], sent[1::2]) and received in (sent[::2], sent[1::2])
     target.record_finding(IN_TURN, halves and turns, detail)
     slow.request("UNSUBSCRIBE", {"id": "0"})
     back = everything_but(target, fast, each)

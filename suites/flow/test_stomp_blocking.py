@@ -50,13 +50,13 @@ def test_a_producer_waits_from_the_very_octet(target: Bench, gap: int, sizes: li
     peer.expect_nothing(
         for_=QUIET, proves=BLOCKS, why=f"the address holds {held} octets of {LIMIT}"
     )
-    found = [
+    received = [
         address_full.number_of(body)
         for body in bodies(collect(target, consumer(target, to), count + 1))
     ]
     peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=UNBLOCKS)
     target.record_finding(
-        UNBLOCKS, found == list(range(count + 1)), f"{count + 1} were sent, {found} came"
+        UNBLOCKS, received == list(range(count + 1)), f"{count + 1} were sent, {received} came"
     )
 
 
@@ -91,12 +91,14 @@ def test_a_burst_does_not_get_past_the_limit(
         address_full.number_of(octets)
         for octets in bodies(collect(target, consumer(target, to), each * producers))
     ]
-    came = [[number for number in found if number // 1000 == who] for who in range(producers)]
-    wanted = [list(range(1000 * who, 1000 * who + each)) for who in range(producers)]
+    by_producer = [
+        [number for number in found if number // 1000 == who] for who in range(producers)
+    ]
+    expected = [list(range(1000 * who, 1000 * who + each)) for who in range(producers)]
     target.record_finding(
         UNBLOCKS,
-        came == wanted,
-        f"{each} from each of {producers} were sent, by producer came {came}",
+        by_producer == expected,
+        f"{each} from each of {producers} were sent, by producer came {by_producer}",
     )
 
 
@@ -115,14 +117,14 @@ def test_a_producer_that_waits_still_consumes(target: Bench) -> None:
     peer.expect_nothing(for_=QUIET, proves=BLOCKS, why="the address is full")
     target.stomp().publish(other, b"meanwhile")
     peer.message(body=b"meanwhile", proves=BLOCKS)
-    found = [
+    received = [
         address_full.number_of(body)
         for body in bodies(collect(target, consumer(target, to), count + 2))
     ]
     for receipt in (first, second):
         peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=UNBLOCKS)
     target.record_finding(
-        UNBLOCKS, found == list(range(count + 2)), f"{count + 2} were sent, {found} came"
+        UNBLOCKS, received == list(range(count + 2)), f"{count + 2} were sent, {received} came"
     )
 
 

@@ -94,9 +94,9 @@ def send(target: Bench, peer: AmqpPeer, link: Link, octets: bytes) -> str | None
 def overhead(target: Bench) -> int:
     """What an AMQP message is charged above the octets of its body, which are at least
     :data:`SMALLEST`; measured."""
-    found = _asked(target) if ADMIN in target.capabilities else _searched(target)
-    target.note(f"an AMQP message is charged the octets of its body and {found} more")
-    return found
+    result = _asked(target) if ADMIN in target.capabilities else _searched(target)
+    target.note(f"an AMQP message is charged the octets of its body and {result} more")
+    return result
 
 
 def _asked(target: Bench) -> int:
@@ -175,10 +175,10 @@ class Scale:
             rest = left - sum(map(self.weight, before))
             if rest < self.weight(2):
                 continue
-            found = [*before, self.of(rest)]
-            if not best or sum(map(self.weight, found)) > sum(map(self.weight, best)):
-                best = found
-            if sum(map(self.weight, found)) == left:
+            result = [*before, self.of(rest)]
+            if not best or sum(map(self.weight, result)) > sum(map(self.weight, best)):
+                best = result
+            if sum(map(self.weight, result)) == left:
                 break
         return fillers + best
 
@@ -202,17 +202,17 @@ def drain_queue(target: Bench, place: Node, count: int) -> list[int]:
     """
     consumer = target.amqp()
     link = consumer.receiver(place)
-    found: list[int] = []
+    received: list[int] = []
     while True:
         if link.credit < 10:
             consumer.flow(link, link_credit=20)
         got = collect(
-            target, consumer, link, 1, quiet=0, within=PATIENCE if len(found) < count else QUIET
+            target, consumer, link, 1, quiet=0, within=PATIENCE if len(received) < count else QUIET
         )
         for delivery in got:
             consumer.disposition(delivery)
-        found += [number_of(delivery.message.body) for delivery in got]
+        received += [number_of(delivery.message.body) for delivery in got]
         if not got:
             consumer.flow(link, link_credit=0)
             consumer.settle()
-            return found
+            return received

@@ -142,9 +142,9 @@ class Producer:
     def look(self) -> None:
         """Takes what has been granted or refused."""
         for name in ("producer-credits", "producer-credits-refused"):
-            while (came := self.peer.take(packet(name, address=self.address))) is not None:
-                self.balance += came["credits"]
-                self.arriving -= came["credits"]
+            while (answer := self.peer.take(packet(name, address=self.address))) is not None:
+                self.balance += answer["credits"]
+                self.arriving -= answer["credits"]
                 self.refused = self.refused or name != "producer-credits"
 
     def ask(self, cost: int) -> None:

@@ -8,13 +8,13 @@ Then limits can be aimed at to the octet.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.clients.activemq_statistics import Statistics
+from brokerproof.harness.clients.activemq_statistics import Held, Statistics
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.model.time import Duration, Instant, ms
 from brokerproof.harness.protocols.amqp10.endpoint_state import Link
@@ -69,11 +69,11 @@ def place(target: Bench, kind: str, routing: RoutingType = RoutingType.ANYCAST) 
             f"target {target.target.identity.name} has no configuration file, so its limits are"
             " unknown"
         )
-    about = activemq_config.policy(config, routing, name)
+    settings = activemq_config.policy(config, routing, name)
     return Place(
         name,
         routing,
-        about,
+        settings,
         target.destination(routing, name=name),
         target.node(routing, name=name),
     )
@@ -95,8 +95,8 @@ def slack(target: Bench, wait: Duration) -> Duration:
 def broker_limit(target: Bench, kind: str) -> int:
     """How much of its memory, store or temp store all of the broker may use; of a small disk no
     more than there is. Octets."""
-    about = target.parameters()
-    limit, disk = about[f"{kind}_usage_limit"], about.get("disk_space")
+    parameters = target.parameters()
+    limit, disk = parameters[f"{kind}_usage_limit"], parameters.get("disk_space")
     assert isinstance(limit, int)
     return min(limit, disk) if isinstance(disk, int) and kind != "memory" else limit
 
@@ -171,37 +171,37 @@ class Producer:
         self, offered: Any, wanted: Answer, what: str, proves: Requirements | None = None
     ) -> None:
         """The answer has to be ``wanted``."""
-        came = self.heard(offered)
+        received = self.heard(offered)
         detail = (
-            f"{what} was {came}"
-            if came is not None
+            f"{what} was {received}"
+            if received is not None
             else f"{what} was not answered; {self.instead()}"
         )
         if proves is None:
-            self.target.control(came == wanted, f"{detail}, should be {wanted}")
+            self.target.control(received == wanted, f"{detail}, should be {wanted}")
         else:
-            self.target.require(proves, came == wanted, f"{detail}, should be {wanted}")
+            self.target.require(proves, received == wanted, f"{detail}, should be {wanted}")
 
     def taken_in_time(
         self, offered: Any, proves: Requirements, early: Duration, since: Instant
     ) -> bool:
         """It has to be taken, because there was room ``early`` before its time was up; it was sent
         at ``since``. A host that was late by a good part of that proves nothing."""
-        came = self.heard(offered)
+        received = self.heard(offered)
         busy = self.target.world.lateness(since) > early // 4
         detail = (
-            f"a message for which there was room {early // ms(1)} ms before its time was {came};"
-            f" {self.instead()}"
+            f"a message for which there was room {early // ms(1)} ms before its time"
+            f" was {received}; {self.instead()}"
         )
         return self.target.record_finding(
-            proves, came == "taken", detail, uncertain="the host was late" if busy else None
+            proves, received == "taken", detail, uncertain="the host was late" if busy else None
         )
 
     def waits(self, offered: Any, proves: Requirements, why: str) -> bool:
         """No answer has to come, and the connection has to stay."""
-        came = self.heard(offered, QUIET)
-        held = came is None and not self.ended()
-        what = "was not answered" if came is None else f"was {came}"
+        received = self.heard(offered, QUIET)
+        held = received is None and not self.ended()
+        what = "was not answered" if received is None else f"was {received}"
         return self.target.record_finding(
             proves, held, f"{why}: a message {what}; {self.instead()}"
         )
@@ -307,10 +307,13 @@ class OpenWireProducer(Producer):
         self.peer.publish(self.message(to, octets))
 
     def answer(self, offered: int) -> Answer | None:
-        if offered not in self._answers and (came := self.peer.take(answer(offered))) is not None:
-            self._answers[offered] = came
-        found = self._answers.get(offered)
-        return None if found is None else "taken" if found.name == "Response" else "refused"
+        if (
+            offered not in self._answers
+            and (frame_received := self.peer.take(answer(offered))) is not None
+        ):
+            self._answers[offered] = frame_received
+        result = self._answers.get(offered)
+        return None if result is None else "taken" if result.name == "Response" else "refused"
 
     def answers(self, offered: int, command: str, fields: Mapping[str, str]) -> bool:
         return fields.get("correlationId") == str(offered)
@@ -342,11 +345,11 @@ class Consumer:
 
     def take(self, count: int, within: Duration = PATIENCE) -> list[int]:
         """The next ``count`` messages, fewer where they do not come."""
-        found: list[int] = []
-        while len(found) < count and (number := self.next(within)) is not None:
-            found.append(number)
-        self.numbers += found
-        return found
+        received: list[int] = []
+        while len(received) < count and (number := self.next(within)) is not None:
+            received.append(number)
+        self.numbers += received
+        return received
 
     def rest(self, count: int) -> list[int]:
         """All that came, when ``count`` messages should, and what comes a little later besides."""
@@ -391,10 +394,10 @@ class AmqpConsumer(Consumer):
             ),
             within,
         )
-        found = self.peer.take_deliveries(self.link)
-        for delivery in found:
+        received = self.peer.take_deliveries(self.link)
+        for delivery in received:
             self.peer.disposition(delivery)
-        return number_of(found[0].message.body) if found else None
+        return number_of(received[0].message.body) if received else None
 
 
 CONSUMERS: dict[str, type[StompConsumer | AmqpConsumer]] = {
@@ -402,6 +405,10 @@ CONSUMERS: dict[str, type[StompConsumer | AmqpConsumer]] = {
     "amqp": AmqpConsumer,
 }
 """By the name of their protocol: what came by one is only read by the same here."""
+
+
+def _uses_at_least(octets: int) -> Callable[[Held], bool]:
+    return lambda queue: queue.memory.used >= octets
 
 
 class Scale:
@@ -413,22 +420,20 @@ class Scale:
     def __init__(
         self, target: Bench, producer: Producer, statistics: Statistics, kind: str = "vm"
     ) -> None:
-        scratch, found, before = place(target, kind), set(), 0
+        scratch, result, before = place(target, kind), set(), 0
         for size in self.SIZES:
             producer.send(scratch, body(0, size))
-            held, fine = statistics.until(
-                scratch.name, lambda each, least=before + size: each.memory.used >= least
-            )  # type: ignore[misc]
+            held, fine = statistics.until(scratch.name, _uses_at_least(before + size))
             target.control(
                 fine, f"a message of {size} octets is charged {held.memory.used - before} octets"
             )
-            found.add(held.memory.used - before - size)
+            result.add(held.memory.used - before - size)
             before = held.memory.used
         target.control(
-            len(found) == 1,
-            f"messages of {self.SIZES} octets are charged {sorted(found)} octets more",
+            len(result) == 1,
+            f"messages of {self.SIZES} octets are charged {sorted(result)} octets more",
         )
-        self.extra = found.pop()
+        self.extra = result.pop()
         target.note(
             f"a message over {producer.protocol} is charged the octets of its body and {self.extra}"
             " more"

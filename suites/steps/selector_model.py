@@ -45,8 +45,8 @@ class Text:
         return f"{_name(self.name)} {self.sign} {_quoted(self.text)}"
 
     def value(self, headers: Headers) -> Truth:
-        found = headers.get(self.name)
-        return None if found is None else (found == self.text) == (self.sign == "=")
+        actual = headers.get(self.name)
+        return None if actual is None else (actual == self.text) == (self.sign == "=")
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class Listed:
         )
 
     def value(self, headers: Headers) -> Truth:
-        found = headers.get(self.name)
-        return None if found is None else (found in self.texts) != self.negated
+        actual = headers.get(self.name)
+        return None if actual is None else (actual in self.texts) != self.negated
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ class Like:
         return "!" + character if character in ("%", "_", "!") else character
 
     def value(self, headers: Headers) -> Truth:
-        found = headers.get(self.name)
-        return None if found is None else self._fits(found, self.parts) != self.negated
+        actual = headers.get(self.name)
+        return None if actual is None else self._fits(actual, self.parts) != self.negated
 
     def _fits(self, text: str, parts: tuple[str | tuple[str], ...]) -> bool:
         if not parts:
@@ -147,9 +147,10 @@ class Number:
             case "p":
                 return int(headers.get("priority", "4"))
             case "neg":
-                return -self.of[0].number(headers)
+                return -int(self.of[0].number(headers))
         left, right = (operand.number(headers) for operand in self.of)
-        return {"+": left + right, "-": left - right, "*": left * right}[self.sign]  # type: ignore[no-any-return]
+        results: dict[str, int] = {"+": left + right, "-": left - right, "*": left * right}
+        return results[self.sign]
 
 
 _RANK = {"+": 1, "-": 1, "*": 2, "neg": 3, "": 4, "p": 4}
@@ -233,8 +234,8 @@ class Not:
         return f"NOT {self.of}" if self.bare else f"NOT ({self.of})"
 
     def value(self, headers: Headers) -> Truth:
-        found = self.of.value(headers)
-        return None if found is None else not found
+        actual = self.of.value(headers)
+        return None if actual is None else not actual
 
 
 @dataclass(frozen=True)
@@ -249,8 +250,8 @@ class All:
         )
 
     def value(self, headers: Headers) -> Truth:
-        found = [operand.value(headers) for operand in self.of]
-        return False if False in found else None if None in found else True
+        actual = [operand.value(headers) for operand in self.of]
+        return False if False in actual else None if None in actual else True
 
 
 @dataclass(frozen=True)
@@ -263,8 +264,8 @@ class Any_:
         return " OR ".join(map(str, self.of))
 
     def value(self, headers: Headers) -> Truth:
-        found = [operand.value(headers) for operand in self.of]
-        return True if True in found else None if None in found else False
+        actual = [operand.value(headers) for operand in self.of]
+        return True if True in actual else None if None in actual else False
 
 
 def headers() -> st.SearchStrategy[dict[str, str]]:
@@ -337,7 +338,7 @@ def spelled(text: str, choice: int) -> str:
     spell = (str, str.lower, str.title)[choice % 3]
     pieces = []
     for quote, run in itertools.groupby(_outside(text), key=lambda each: each[1]):
-        piece = "".join(each[0] for each in run)
+        piece = "".join(pair[0] for pair in run)
         pieces.append(
             piece
             if quote
@@ -348,14 +349,14 @@ def spelled(text: str, choice: int) -> str:
 
 def _outside(text: str) -> list[tuple[str, bool]]:
     """Each character, and whether it is within quotes of either kind."""
-    found, within = [], ""
+    result, within = [], ""
     for character in text:
         if not within and character in "'\"":
             within = character
-            found.append((character, True))
+            result.append((character, True))
         elif character == within:
             within = ""
-            found.append((character, True))
+            result.append((character, True))
         else:
-            found.append((character, bool(within)))
-    return found
+            result.append((character, bool(within)))
+    return result

@@ -45,9 +45,12 @@ def silences(target: Target) -> st.SearchStrategy[Silence]:
     @st.composite
     def draw_silence(draw: st.DrawFn) -> Silence:
         where = draw(places(target))
-        about = target.acceptors(where.overrides)[where.acceptor]
-        low, high = _int(about["connection_ttl_min_ms"]), _int(about["connection_ttl_max_ms"])
-        modifier = float(about["heart_beat_to_connection_ttl_modifier"] or 1)
+        parameters = target.acceptors(where.overrides)[where.acceptor]
+        low, high = (
+            _int(parameters["connection_ttl_min_ms"]),
+            _int(parameters["connection_ttl_max_ms"]),
+        )
+        modifier = float(parameters["heart_beat_to_connection_ttl_modifier"] or 1)
         corners = [1, 250, 500, 1000, int(low / modifier), int(min(high, 10**9) / modifier)]
         cx = st.one_of(near(corners), st.integers(0, 60_000))
         cy = st.one_of(near([1, 500, 1000]), st.integers(0, 60_000))
@@ -56,7 +59,7 @@ def silences(target: Target) -> st.SearchStrategy[Silence]:
         if heart_beat is not None and heart_beat[1]:
             # A server that beats twice a second through a TTL of days would fill the trace with
             # nothing but beats.
-            ttl = liveness.negotiate(about, heart_beat, version).ttl_ms
+            ttl = liveness.negotiate(parameters, heart_beat, version).ttl_ms
             heart_beat = (heart_beat[0], max(heart_beat[1], min(ttl, 2**31) // 50))
         return Silence(where, version, heart_beat)
 

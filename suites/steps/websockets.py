@@ -83,8 +83,8 @@ class Victim:
         target.record_finding(failed, ended is not None, f"{what}: {how}; last came {seen}")
         if code is not None and "RFC6455-CLOSE-05" in target.cited:
             codes = [ws_frame.code for ws_frame in socket.frames if ws_frame.op == Op.CLOSE]
-            said = f"{what}: Close came with {codes or 'nothing'}, {code} is fitting"
-            target.record_finding("RFC6455-CLOSE-05", codes[:1] == [code], said)
+            answer = f"{what}: Close came with {codes or 'nothing'}, {code} is fitting"
+            target.record_finding("RFC6455-CLOSE-05", codes[:1] == [code], answer)
         self._witness.settle()
         target.stomp().publish(self.to, b"after")
         first = b""

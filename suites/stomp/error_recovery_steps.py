@@ -37,14 +37,14 @@ class Fate:
         return self.error is not None
 
     def __str__(self) -> str:
-        said = [] if self.error is None else [f"the broker said {self.error.brief()}"]
-        said += [] if self.ended is None else [f"the connection ended ({self.ended})"]
-        said += (
+        answer = [] if self.error is None else [f"the broker said {self.error.brief()}"]
+        answer += [] if self.ended is None else [f"the connection ended ({self.ended})"]
+        answer += (
             ["the connection stayed open"] if self.error is not None and self.ended is None else []
         )
-        if not said:
-            said = ["the broker went on" if self.answered else "the broker fell silent"]
-        return " and ".join(said)
+        if not answer:
+            answer = ["the broker went on" if self.answered else "the broker fell silent"]
+        return " and ".join(answer)
 
 
 def fate(
@@ -83,8 +83,8 @@ def fates(
 
     target.wait_until(lambda: all(refused(peer) or answered(peer) for peer in peers), within)
     errors = {peer.conn: peer.take(ERROR) for peer in peers}
-    told = [peer for peer in peers if errors[peer.conn] is not None]
-    target.wait_until(lambda: all(peer.ended is not None for peer in told), end_within)
+    reported = [peer for peer in peers if errors[peer.conn] is not None]
+    target.wait_until(lambda: all(peer.ended is not None for peer in reported), end_within)
     return [
         Fate(errors[peer.conn], None if peer.ended is None else peer.ended.how, answered(peer))
         for peer in peers

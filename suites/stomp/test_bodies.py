@@ -81,10 +81,10 @@ def test_content_length_counts_octets_whatever_they_are(
     body = b"\x00" + b"".join(pieces) + b"\x00\xfe" * (large // 2)
     consumer, to = subscribed(target, version)
     producer = target.stomp(version)
-    said = octets(to, version, (("content-length", len(body)),), body) + octets(
+    data = octets(to, version, (("content-length", len(body)),), body) + octets(
         to, version, (), b"next"
     )
-    write_in_pieces(target, producer, said, where)
+    write_in_pieces(target, producer, data, where)
     message = consumer.message(proves=target.cited)
     target.record_finding(
         target.cited, message.body == body, f"{_brief(body)} came back as {_brief(message.body)}"
@@ -160,10 +160,10 @@ def test_a_body_longer_than_content_length_is_no_frame(
     producer = target.stomp(version)
     producer.publish(to, body)
     consumer.message(body=body)
-    said = octets(
+    data = octets(
         to, version, (("content-length", len(body) - missing), ("receipt", "wrong")), body
     )
-    write_in_pieces(target, producer, said, where)
+    write_in_pieces(target, producer, data, where)
     seen = fate(target, producer, within=seconds(2))
     after = target.stomp(version)
     after.publish(to, b"after")
@@ -221,8 +221,8 @@ def test_frames_without_a_body_may_say_so_with_content_length(target: Bench) -> 
     requirements = (LENGTH_ALLOWED, RECEIPT_OF_FRAME)
     peer, to = target.stomp("1.2"), target.destination()
     zero = ("content-length", "0")
-    about = (("destination", to.name), *to.subscribe_headers, ("id", "0"), ("ack", "client"))
-    peer.request("SUBSCRIBE", (*about, zero), proves=requirements)
+    headers = (("destination", to.name), *to.subscribe_headers, ("id", "0"), ("ack", "client"))
+    peer.request("SUBSCRIBE", (*headers, zero), proves=requirements)
     peer.request(
         "SEND",
         (("destination", to.name), *to.send_headers, zero),
@@ -295,11 +295,11 @@ def test_content_type_describes_the_body(target: Bench, version: str, media: str
     producer = target.stomp(version)
     producer.publish(to, b"body", {"content-type": media}, receipt=False)
     message = consumer.message(body=b"body", proves=(CONTENT_TYPE[version], MIME_TYPE[version]))
-    came = message.get("content-type")
+    received = message.get("content-type")
     target.record_finding(
         (CONTENT_TYPE[version], MIME_TYPE[version]),
-        came == media,
-        f"SEND said content-type:{media}, MESSAGE says {came}",
+        received == media,
+        f"SEND said content-type:{media}, MESSAGE says {received}",
     )
     stranger = target.peer(version)
     stranger.send("CONNECT", target.connect_headers(version, {"accept-version": "0.1"}))
@@ -329,9 +329,9 @@ def test_a_message_with_a_body_has_its_content_length(
     consumer, to = subscribed(target, version)
     target.stomp(version).write(octets(to, version, (), body))
     message = consumer.message(body=body, proves=CONTENT_LENGTH[version])
-    came = message.get("content-length")
+    received = message.get("content-length")
     target.record_finding(
         CONTENT_LENGTH[version],
-        came == str(len(body)),
-        f"content-length of a body of {len(body)} octets: {came}",
+        received == str(len(body)),
+        f"content-length of a body of {len(body)} octets: {received}",
     )

@@ -40,11 +40,11 @@ def test_connect_is_answered_with_connected(target: Bench, version: str) -> None
     peer = target.peer(version)
     connected = peer.connect(target.connect_headers(version), proves=ADMITTED[version])
     if version != "1.0":
-        said = connected.get("version")
+        value = connected.get("version")
         target.record_finding(
             VERSION_NAMED[version],
-            said == version,
-            f"the client has {version}, CONNECTED says version:{said}",
+            value == version,
+            f"the client has {version}, CONNECTED says version:{value}",
         )
     peer.settle()
     target.record_finding(ADMITTED[version], peer.take(CONNECTED) is None, "CONNECTED came once")
@@ -85,11 +85,11 @@ def test_stomp_without_accept_version_is_answered_as_connect_is(target: Bench) -
     for command in ("CONNECT", "STOMP"):
         peer = target.peer("1.0")
         peer.send(command, headers)
-        came = peer.watch_for(CONNECTED)
-        answers[command] = came is not None
+        answer = peer.watch_for(CONNECTED)
+        answers[command] = answer is not None
         target.note(
             f"{command} without accept-version:"
-            f" {came.brief() if came is not None else peer.instead()}"
+            f" {answer.brief() if answer is not None else peer.instead()}"
         )
     target.record_finding(
         tuple(STOMP_COMMAND.values()),

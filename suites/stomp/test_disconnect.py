@@ -37,11 +37,11 @@ def test_disconnect_is_confirmed_before_the_connection_ends(target: Bench, versi
         f"an orderly DISCONNECT got {error.brief() if error else 'no ERROR'}",
     )
     peer.leave()
-    came = left_in(target, queue, version, 10)
+    received = left_in(target, queue, version, 10)
     target.record_finding(
         ORDERLY_DISCONNECT[version],
-        sorted(came) == sorted(numbered(10)),
-        f"10 messages before DISCONNECT, {len(came)} came",
+        sorted(received) == sorted(numbered(10)),
+        f"10 messages before DISCONNECT, {len(received)} came",
     )
 
 

@@ -79,11 +79,11 @@ def kept(
     peer = client(target, client_id, version)
     subscribe(peer, topic, named)
     peer.publish(topic, SENTINEL)
-    found: list[bytes] = []
-    while SENTINEL not in found:
-        found.append(peer.message().body)
+    received: list[bytes] = []
+    while SENTINEL not in received:
+        received.append(peer.message().body)
     goes(target, peer)
-    return found[:-1]
+    return received[:-1]
 
 
 def delete(target: Bench, client_id: str, names: Iterable[str]) -> None:
@@ -114,21 +114,22 @@ def test_a_durable_subscription_outlives_its_connection(
     subscribe(peer, topic, {header: "s"}, INDIVIDUAL[version])
     first, second = numbered(before, "a"), numbered(after, "b")
     publish_all(producer, topic, first)
-    came = receive(target, peer, before)
+    received = receive(target, peer, before)
     target.control(
-        bodies(came) == first, f"the subscriber should get {first!r}, it got {bodies(came)!r}"
+        bodies(received) == first,
+        f"the subscriber should get {first!r}, it got {bodies(received)!r}",
     )
     done = min(settled, before)
-    for message in came[:done]:
+    for message in received[:done]:
         peer.ack(message, receipt=True)
     goes(target, peer, how)
     publish_all(producer, topic, second)
-    found = kept(target, who, topic, {header: "s"}, version)
+    delivered = kept(target, who, topic, {header: "s"}, version)
     expected = first[done:] + second
     target.record_finding(
         OUTLIVES_BY_VERSION[version],
-        found == expected,
-        f"after {how} the subscription kept {found!r}, should {expected!r}",
+        delivered == expected,
+        f"after {how} the subscription kept {delivered!r}, should {expected!r}",
     )
     delete(target, who, ["s"])
 
@@ -152,18 +153,18 @@ def test_client_and_name_together_are_the_subscription(target: Bench) -> None:
     again = client(target, one)
     subscribe(again, topic, {})
     producer.publish(topic, b"now")
-    came = bodies(collect(target, again, 1))
+    received = bodies(collect(target, again, 1))
     target.record_finding(
         OUTLIVES,
-        came == [b"now"],
-        f"a subscription without a name got {came!r} when it came back",
+        received == [b"now"],
+        f"a subscription without a name got {received!r} when it came back",
     )
     for who, name in subscriptions:
-        found = [body for body in kept(target, who, topic, {NAME: name}) if body in numbered(3)]
+        delivered = [body for body in kept(target, who, topic, {NAME: name}) if body in numbered(3)]
         target.record_finding(
             OUTLIVES,
-            found == numbered(3),
-            f"client-id:{who} {NAME}:{name} kept {found!r} of three messages",
+            delivered == numbered(3),
+            f"client-id:{who} {NAME}:{name} kept {delivered!r} of three messages",
         )
     delete(target, one, ["s", "t"])
     delete(target, other, ["s"])
@@ -212,8 +213,10 @@ def test_unsubscribe_with_the_name_deletes_it(
         peer = client(target, who, spoken)
     peer.request("UNSUBSCRIBE", {"id": "0", header: "s"}, proves=DELETED)
     publish_all(producer, topic, numbered(2, "between"))
-    found = kept(target, who, topic, {header: "s"}, spoken)
-    target.record_finding(DELETED, not found, f"a subscription that was deleted kept {found!r}")
+    received = kept(target, who, topic, {header: "s"}, spoken)
+    target.record_finding(
+        DELETED, not received, f"a subscription that was deleted kept {received!r}"
+    )
     delete(target, who, ["s"])
 
 
@@ -229,16 +232,18 @@ def test_unsubscribe_without_the_name_keeps_it(target: Bench) -> None:
     publish_all(producer, topic, numbered(3))
     peer.expect_nothing(for_=QUIET, of=frame("MESSAGE"), proves=OUTLIVES, why="it unsubscribed")
     goes(target, peer)
-    found = kept(target, who, topic, {NAME: "s"})
+    received = kept(target, who, topic, {NAME: "s"})
     target.record_finding(
         OUTLIVES,
-        found == numbered(3),
-        f"after UNSUBSCRIBE without the name it kept {found!r} of three messages",
+        received == numbered(3),
+        f"after UNSUBSCRIBE without the name it kept {received!r} of three messages",
     )
     delete(target, who, ["s"])
     publish_all(producer, topic, numbered(3))
-    found = kept(target, who, topic, {NAME: "s"})
-    target.record_finding(DELETED, not found, f"after UNSUBSCRIBE with the name it kept {found!r}")
+    received = kept(target, who, topic, {NAME: "s"})
+    target.record_finding(
+        DELETED, not received, f"after UNSUBSCRIBE with the name it kept {received!r}"
+    )
     delete(target, who, ["s"])
 
 
@@ -260,8 +265,8 @@ def test_of_two_names_on_subscribe_the_first_in_precedence_counts(
     subscribe(peer, topic, named[::-1] if turned else named)
     goes(target, peer)
     producer.publish(topic, b"m")
-    found = {name: kept(target, who, topic, {NAME: name}) for name in ("first", "second")}
-    made = [name for name, kept_bodies in found.items() if b"m" in kept_bodies]
+    received = {name: kept(target, who, topic, {NAME: name}) for name in ("first", "second")}
+    made = [name for name, kept_bodies in received.items() if b"m" in kept_bodies]
     target.record_finding(
         PRECEDENCE,
         made == ["first"],
@@ -289,8 +294,8 @@ def test_of_two_names_on_unsubscribe_the_first_in_precedence_counts(
     peer = client(target, who)
     peer.request("UNSUBSCRIBE", (("id", "0"), *header_list(named[::-1] if turned else named)))
     goes(target, peer)
-    found = {name: kept(target, who, topic, {NAME: name}) for name in ("first", "second")}
-    left = [name for name, kept_bodies in found.items() if b"m" in kept_bodies]
+    received = {name: kept(target, who, topic, {NAME: name}) for name in ("first", "second")}
+    left = [name for name, kept_bodies in received.items() if b"m" in kept_bodies]
     target.record_finding(
         PRECEDENCE,
         left == ["second"],
@@ -312,15 +317,15 @@ def test_a_subscription_can_be_configured_beforehand(target: Bench) -> None:
     mark = target.destination().name.encode()
     sent = [mark + body for body in numbered(3)]
     publish_all(target.stomp("1.2"), topic, sent)
-    found = [
+    received = [
         body
         for body in kept(target, "configured-client", topic, {NAME: "configured-name"})
         if body in sent
     ]
     target.record_finding(
         QUEUE,
-        found == sent,
-        f"{sent!r} were sent before anybody subscribed; the subscription kept {found!r}",
+        received == sent,
+        f"{sent!r} were sent before anybody subscribed; the subscription kept {received!r}",
     )
 
 
@@ -344,12 +349,12 @@ def test_two_consumers_of_one_subscription_get_no_message_twice(target: Bench) -
     shared = second.watch_for(frame("RECEIPT", {"receipt-id": receipt})) is not None
     publish_all(producer, topic, numbered(6))
     target.wait_until(lambda: first.messages_seen + second.messages_seen >= 6, QUIET)
-    came = bodies(collect(target, first, 1)) + bodies(second.take_messages())
+    received = bodies(collect(target, first, 1)) + bodies(second.take_messages())
     target.record_finding(
         OUTLIVES,
-        sorted(came) == numbered(6),
+        sorted(received) == numbered(6),
         f"a second consumer was {'accepted' if shared else 'refused'}; six messages came as"
-        f" {sorted(came)!r}",
+        f" {sorted(received)!r}",
     )
 
 
@@ -378,25 +383,29 @@ def test_one_name_for_two_topics_is_refused_or_serves_the_second(target: Bench) 
     confirmed = again.watch_for(frame("RECEIPT", {"receipt-id": receipt})) is not None
     if confirmed:
         producer.publish(other, b"m")
-        came = bodies(collect(target, again, 1))
+        received = bodies(collect(target, again, 1))
         words = (
             f"SUBSCRIBE to {other.name} under the name of a subscription to {one.name} was"
             " confirmed"
         )
         target.record_finding(
-            SERVED, came == [b"m"], f"{words}; what was sent to {other.name} came as {came!r}"
+            SERVED,
+            received == [b"m"],
+            f"{words}; what was sent to {other.name} came as {received!r}",
         )
         target.record_finding(
             REFUSED_WITH_ERROR,
-            came == [b"m"],
-            f"{words}; what was sent to {other.name} came as {came!r}",
+            received == [b"m"],
+            f"{words}; what was sent to {other.name} came as {received!r}",
         )
         goes(target, again)
     else:
-        said = again.take(frame("ERROR"))
+        answer = again.take(frame("ERROR"))
         closed = target.wait_until(lambda: again.ended is not None, QUIET)
         target.record_finding(
-            REFUSED_WITH_ERROR, closed, f"refused with {said and said.brief()}, closed: {closed}"
+            REFUSED_WITH_ERROR,
+            closed,
+            f"refused with {answer and answer.brief()}, closed: {closed}",
         )
         target.record_finding(
             SERVED, True, "a subscription that is refused has no messages to hand over"
@@ -418,11 +427,11 @@ def test_disconnect_frees_a_durable_subscription_at_once(
     subscribe(peer, topic, {NAME: "s"}, "client-individual")
     publish_all(producer, topic, numbered(held))
     for turn in range(rounds):
-        came = bodies(receive(target, peer, held))
+        received = bodies(receive(target, peer, held))
         target.record_finding(
             (FREED_BY_DISCONNECT, OUTLIVES),
-            came == numbered(held),
-            f"on connection {turn + 1} came {came!r}, held were {held}",
+            received == numbered(held),
+            f"on connection {turn + 1} came {received!r}, held were {held}",
         )
         peer.request("DISCONNECT")
         again = client(target, who)

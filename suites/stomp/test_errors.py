@@ -60,16 +60,20 @@ MISTAKES = (
 
 @dataclass(frozen=True)
 class Answer:
-    """An ERROR that came, what caused it, and the connection it came on."""
+    """An ERROR, the mistake that caused it, and its connection."""
 
     mistake: Mistake
     receipt: str | None
     error: Frame
     peer: StompPeer
 
+    def has_ended(self) -> bool:
+        """True if the connection has ended."""
+        return self.peer.ended is not None
+
 
 def answers(target: Bench, version: str, *, receipts: bool) -> Iterator[Answer]:
-    """Makes every mistake, each on a new connection, and gives the ERRORs that came."""
+    """Make every mistake on a connection of its own and yield the ERRORs that answer."""
     for mistake in MISTAKES:
         peer = target.stomp(version)
         receipt = peer.next_receipt() if receipts else None
@@ -93,11 +97,11 @@ def test_mistakes_are_answered_with_error(target: Bench, version: str) -> None:
     """Frames that cannot be processed may be answered with ERROR. Other connections are served as
     before."""
     with bystander(target, version):
-        came = [answer.mistake.words for answer in answers(target, version, receipts=True)]
+        received = [answer.mistake.words for answer in answers(target, version, receipts=True)]
     target.record_finding(
         MAY_SEND_ERROR[version],
-        bool(came),
-        f"of {len(MISTAKES) + 1} mistakes {len(came)} got an ERROR: {', '.join(came)}",
+        bool(received),
+        f"of {len(MISTAKES) + 1} mistakes {len(received)} got an ERROR: {', '.join(received)}",
     )
 
 
@@ -107,7 +111,7 @@ def test_the_connection_ends_right_after_error(target: Bench) -> None:
     connection."""
     with bystander(target, "1.2"):
         for answer in answers(target, "1.2", receipts=False):
-            closed = target.wait_until(lambda peer=answer.peer: peer.ended is not None, PATIENCE)
+            closed = target.wait_until(answer.has_ended, PATIENCE)
             later = [
                 received.brief() for received in answer.peer.inbox if received.command != "ERROR"
             ]
@@ -139,12 +143,12 @@ def test_an_error_points_to_the_frame_that_caused_it(target: Bench, version: str
     for answer in answers(target, version, receipts=True):
         if answer.receipt is None:
             continue
-        said = answer.error.get("receipt-id")
+        answered_value = answer.error.get("receipt-id")
         words = (
             f"the ERROR for {answer.mistake.words} (receipt:{answer.receipt}) is"
             f" {answer.error.brief()}"
         )
-        target.record_finding(RECEIPT_ID[version], said == answer.receipt, words)
+        target.record_finding(RECEIPT_ID[version], answered_value == answer.receipt, words)
         telling = {
             answer.receipt,
             answer.mistake.command,
@@ -161,14 +165,14 @@ def test_an_error_with_a_body_has_a_content_length(target: Bench, version: str) 
     """Frames that cannot be processed get an ERROR with or without a body. An ERROR with a body has
     a content-length that counts its bytes."""
     for answer in answers(target, version, receipts=True):
-        said, size = answer.error.get("content-length"), len(answer.error.body)
+        value, size = answer.error.get("content-length"), len(answer.error.body)
         words = (
             f"the ERROR for {answer.mistake.words} has {size} octets of body and content-length"
-            f" {said!r}"
+            f" {value!r}"
         )
         target.record_finding(BODY_OPTIONAL[version], True, words)
-        if size or said is not None:
-            target.record_finding(BODY_LENGTH[version], said == str(size), words)
+        if size or value is not None:
+            target.record_finding(BODY_LENGTH[version], value == str(size), words)
 
 
 @case(CONTENT_TYPE)
@@ -176,11 +180,11 @@ def test_an_error_with_a_body_has_a_content_type(target: Bench, version: str) ->
     """Frames that cannot be processed get an ERROR. An ERROR with a body has a content-type."""
     for answer in answers(target, version, receipts=True):
         if answer.error.body:
-            said = answer.error.get("content-type")
+            value = answer.error.get("content-type")
             target.record_finding(
                 CONTENT_TYPE[version],
-                bool(said),
-                f"the ERROR for {answer.mistake.words} has content-type {said!r}",
+                bool(value),
+                f"the ERROR for {answer.mistake.words} has content-type {value!r}",
             )
 
 
@@ -188,12 +192,12 @@ def test_an_error_with_a_body_has_a_content_type(target: Bench, version: str) ->
 def test_the_content_type_of_an_error_is_a_mime_type(target: Bench, version: str) -> None:
     """Frames that cannot be processed get an ERROR. Its content-type, if any, is a MIME type."""
     for answer in answers(target, version, receipts=True):
-        said = answer.error.get("content-type")
-        if said is not None:
+        value = answer.error.get("content-type")
+        if value is not None:
             target.record_finding(
                 MIME_TYPE[version],
-                re.match(MIME + r"\s*(;|$)", said) is not None,
-                f"the ERROR for {answer.mistake.words} has content-type {said!r}",
+                re.match(MIME + r"\s*(;|$)", value) is not None,
+                f"the ERROR for {answer.mistake.words} has content-type {value!r}",
             )
 
 

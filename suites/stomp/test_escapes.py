@@ -86,11 +86,11 @@ def exchange(target: Bench, version: str, name: str, value: str) -> tuple[str | 
     consumer.expect(frame("MESSAGE", {"x-word": "value"}, body=b"control"))
     producer.publish(to, b"body", {name: value}, receipt=False)
     message = consumer.watch_for(frame("MESSAGE", body=b"body"))
-    came = None if message is None else message.get(name)
+    received = None if message is None else message.get(name)
     if message is None:
         fate(target, producer)
         target.note(f"no MESSAGE came: {consumer.instead()}; the sender: {producer.instead()}")
-    return came, bytes(heard)
+    return received, bytes(heard)
 
 
 @case(UNESCAPED, ESCAPED, HEADER_ENCODING)
@@ -102,8 +102,8 @@ def test_any_header_text_survives_from_send_to_message(
     MESSAGE unchanged, and on the wire each such character is written as the version's escape. One
     scenario: one header takes every escape."""
     key, text = f"x-{for_version(name, version)}", for_version(value, version)
-    came, heard = exchange(target, version, key, text)
-    target.require(target.cited, came == text, f"{key!r}: {text!r} came back as {came!r}")
+    received, heard = exchange(target, version, key, text)
+    target.require(target.cited, received == text, f"{key!r}: {text!r} came back as {received!r}")
     line = raw_line(key, text, version)
     written = b"\n" + line + b"\n" in heard.replace(b"\r\n", b"\n")
     target.record_finding(ESCAPED[version], written, f"MESSAGE should have the line {line!r}")
@@ -130,11 +130,11 @@ def test_header_text_survives_between_versions(
     producer.publish(to, b"control")
     consumer.message(body=b"control")
     producer.publish(to, b"body", {"x-word": f"<{text}>"}, receipt=False)
-    came = consumer.message(body=b"body", proves=BETWEEN[version]).get("x-word")
+    received = consumer.message(body=b"body", proves=BETWEEN[version]).get("x-word")
     target.record_finding(
         BETWEEN[version],
-        came == f"<{text}>",
-        f"from {sender} to {version}: '<{text!r}>' came back as {came!r}",
+        received == f"<{text}>",
+        f"from {sender} to {version}: '<{text!r}>' came back as {received!r}",
     )
 
 
@@ -153,9 +153,13 @@ def test_each_subscriber_gets_header_text_in_its_own_writing(target: Bench) -> N
         (VALUE_1_0, ESCAPED_1_1, ESCAPED_1_2), ("1.0", "1.1", "1.2"), strict=True
     ):
         for number in range(2):
-            came = consumers[version].message(body=b"%d" % number, proves=requirement).get("x-word")
+            received = (
+                consumers[version].message(body=b"%d" % number, proves=requirement).get("x-word")
+            )
             target.record_finding(
-                requirement, came == text, f"a subscriber of {version} got {came!r} for {text!r}"
+                requirement,
+                received == text,
+                f"a subscriber of {version} got {received!r} for {text!r}",
             )
 
 
@@ -168,13 +172,13 @@ def test_an_end_of_line_in_a_header_makes_no_second_header_in_1_0(target: Bench)
     producer = target.stomp("1.2")
     producer.publish(to, b"body", {"x-word": "one\nx-forged:two"})
     producer.publish(to, b"behind")
-    came = [*collect(target, consumer, 2)]
-    forged = [message.brief() for message in came if message.get("x-forged") is not None]
-    whole = b"behind" in [message.body for message in came]
+    received = [*collect(target, consumer, 2)]
+    forged = [message.brief() for message in received if message.get("x-forged") is not None]
+    whole = b"behind" in [message.body for message in received]
     target.record_finding(
         VALUE_1_0,
         not forged and whole,
-        f"{len(came)} messages came; with a forged header: {forged}",
+        f"{len(received)} messages came; with a forged header: {forged}",
     )
 
 
@@ -191,9 +195,11 @@ def test_1_0_takes_header_text_as_it_is(target: Bench, name: str, value: str) ->
         f"x{name}x",
         f"<a:b\\c{value}>",
     )  # both begin and end with no blank: 1.0 leaves trimming open
-    came, _ = exchange(target, "1.0", key, text)
+    received, _ = exchange(target, "1.0", key, text)
     target.record_finding(
-        (NAME_1_0, VALUE_1_0, ASCII_1_0), came == text, f"{key!r}: {text!r} came back as {came!r}"
+        (NAME_1_0, VALUE_1_0, ASCII_1_0),
+        received == text,
+        f"{key!r}: {text!r} came back as {received!r}",
     )
 
 

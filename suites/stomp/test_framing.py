@@ -101,8 +101,8 @@ def speak(target: Bench, version: str, where: tuple[Cut, ...] | None) -> StompPe
     peer = target.peer(version)
     to = target.destination()
     connect = codec.encode("CONNECT", target.connect_headers(version), version=version)
-    said = conversation(version, to)
-    last = said.rindex(b"UNSUBSCRIBE")
+    sent_bytes = conversation(version, to)
+    last = sent_bytes.rindex(b"UNSUBSCRIBE")
 
     def write(data: bytes) -> None:
         if where is None:
@@ -112,9 +112,9 @@ def speak(target: Bench, version: str, where: tuple[Cut, ...] | None) -> StompPe
 
     write(connect)
     peer.expect(frame("CONNECTED"), proves=GRAMMAR[version])
-    write(said[:last])
+    write(sent_bytes[:last])
     judge_answers(peer, GRAMMAR[version])
-    write(said[last:])
+    write(sent_bytes[last:])
     peer.expect(frame("RECEIPT", {"receipt-id": "unsubscribed"}), proves=GRAMMAR[version])
     return peer
 
@@ -152,13 +152,13 @@ def test_frames_may_follow_each_other_at_once_or_after_ends_of_line(
     consumer, to = target.stomp(version), target.destination()
     consumer.subscribe(to)
     ends = LINE_ENDS[version]
-    said = b""
+    data = b""
     for number in range(count):
         headers = (("destination", to.name), *to.send_headers, ("receipt", f"n{number}"))
-        said += codec.encode("SEND", headers, b"body %d" % number, version=version)
-        said += b"".join(ends[(number + i) % len(ends)] for i in range(gaps[number % len(gaps)]))
+        data += codec.encode("SEND", headers, b"body %d" % number, version=version)
+        data += b"".join(ends[(number + i) % len(ends)] for i in range(gaps[number % len(gaps)]))
     producer = target.stomp(version)
-    producer.write(said)
+    producer.write(data)
     for number in range(count):
         producer.expect(frame("RECEIPT", {"receipt-id": f"n{number}"}), proves=FRAME_ENDS[version])
     for number in range(count):
@@ -206,10 +206,16 @@ def test_connect_may_mix_its_line_ends(target: Bench) -> None:
         peers[first] = target.peer("1.2")
         peers[first].write(mixed("CONNECT", headers, [first, *[not first] * (len(headers) + 1)]))
     for first, peer in peers.items():
-        came = peer.watch_for(frame("CONNECTED", {"version": "1.2"})) is not None
+        answered = peer.watch_for(frame("CONNECTED", {"version": "1.2"})) is not None
         ends = "CR LF, the others LF" if first else "LF, the others CR LF"
-        said = "was answered CONNECTED" if came else f"was not answered CONNECTED: {peer.instead()}"
-        target.record_finding(CR_LF, came, f"CONNECT whose first line ends with {ends} {said}")
+        answer = (
+            "was answered CONNECTED"
+            if answered
+            else f"was not answered CONNECTED: {peer.instead()}"
+        )
+        target.record_finding(
+            CR_LF, answered, f"CONNECT whose first line ends with {ends} {answer}"
+        )
 
 
 def mixed(
@@ -237,17 +243,17 @@ def test_a_cr_before_lf_belongs_to_the_line_in_1_1(target: Bench) -> None:
     consumer.message(body=b"control")
     lines = [raw_line(*header, "1.1") for header in (("destination", to.name), *to.send_headers)]
     producer.write(raw_frame("SEND", [*lines, b"x-word:value\r", b"receipt:sent"], b"with a CR"))
-    came = producer.watch_for(frame("RECEIPT", {"receipt-id": "sent"}))
+    answer = producer.watch_for(frame("RECEIPT", {"receipt-id": "sent"}))
     target.require(
-        CR_IN_LINE, came is not None, f"a CR at the end of a value: {producer.instead()}"
+        CR_IN_LINE, answer is not None, f"a CR at the end of a value: {producer.instead()}"
     )
     # The case looks at the octets themselves: what a broker makes of the CR may be no frame of 1.1
     # at all.
     target.wait_until(lambda: b"with a CR\x00" in heard, MOMENT * 10)
-    found = re.findall(rb"\nx-word:([^\n]*)\n", bytes(heard))
-    target.control(len(found) >= 1, "the control message has its header")
+    received = re.findall(rb"\nx-word:([^\n]*)\n", bytes(heard))
+    target.control(len(received) >= 1, "the control message has its header")
     target.record_finding(
-        CR_IN_LINE, found[1:] == [b"value\r"], f"x-word:value CR came back as {found[1:]!r}"
+        CR_IN_LINE, received[1:] == [b"value\r"], f"x-word:value CR came back as {received[1:]!r}"
     )
 
 

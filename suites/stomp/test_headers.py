@@ -120,8 +120,8 @@ def test_blanks_at_the_ends_of_headers_stay(
 
 
 def _like(headers: tuple[tuple[str, str], ...], name: str) -> str:
-    found = [header for header in headers if name in header[0]]
-    return ", ".join(f"{name!r}: {value!r}" for name, value in found) or "missing"
+    result = [header for header in headers if name in header[0]]
+    return ", ".join(f"{name!r}: {value!r}" for name, value in result) or "missing"
 
 
 @case(BLANKS_1_0)
@@ -134,9 +134,9 @@ def test_blanks_around_a_value_of_1_0_are_kept_or_trimmed(
     producer, consumer, to = connected(target, "1.0")
     value = f"{before}in between{behind}"
     producer.publish(to, b"body", {"x-blank": value}, receipt=False)
-    came = consumer.message(body=b"body").get("x-blank")
+    received = consumer.message(body=b"body").get("x-blank")
     possible = {value, value.lstrip(), value.rstrip(), value.strip()}
-    target.record_finding(BLANKS_1_0, came in possible, f"{value!r} came back as {came!r}")
+    target.record_finding(BLANKS_1_0, received in possible, f"{value!r} came back as {received!r}")
 
 
 @case(NAMES_HAVE_CASE)
@@ -231,11 +231,11 @@ def test_the_first_of_several_accept_versions_counts(target: Bench) -> None:
     connected = peer.connect(
         (*target.connect_headers("1.2"), ("accept-version", "1.1")), proves=FIRST_COUNTS
     )
-    said = connected.get("version")
+    value = connected.get("version")
     target.record_finding(
         FIRST_COUNTS,
-        said == "1.2",
-        f"accept-version was 1.2, then 1.1; CONNECTED says version:{said}",
+        value == "1.2",
+        f"accept-version was 1.2, then 1.1; CONNECTED says version:{value}",
     )
 
 
@@ -248,11 +248,11 @@ def test_the_first_of_several_content_lengths_counts(target: Bench) -> None:
     headers = (("destination", to.name), *to.send_headers, *lengths)
     producer.send("SEND", headers, body)
     message = consumer.watch_for(frame("MESSAGE"), within=seconds(5))
-    came = "nothing" if message is None else f"{message.body!r}"
+    received = "nothing" if message is None else f"{message.body!r}"
     target.record_finding(
         FIRST_COUNTS,
         message is not None and message.body == body,
-        f"content-length 11, then 3: {came} was delivered",
+        f"content-length 11, then 3: {received} was delivered",
     )
 
 
@@ -287,7 +287,7 @@ def test_text_in_utf_8_is_understood(target: Bench, version: str, text: str) -> 
         message.body == mixed.encode(),
         f"the body {mixed!r} came back as {message.body!r}",
     )
-    came = message.get(f"x-{mixed}")
+    received = message.get(f"x-{mixed}")
     target.record_finding(
-        requirements, came == mixed, f"the header {mixed!r} came back as {came!r}"
+        requirements, received == mixed, f"the header {mixed!r} came back as {received!r}"
     )

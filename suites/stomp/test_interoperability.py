@@ -51,14 +51,14 @@ def test_content_length_tells_a_client_whether_it_was_text(
     consumer.subscribe(queue)
     for text, counted in sends:
         send(producer, queue, text.encode(), counted=counted)
-    came = [
+    answered = [
         (message.body.decode(), message.get("content-length") is not None)
         for message in collect(target, consumer, len(sends))
     ]
     target.record_finding(
         TEXT_OR_BYTES,
-        came == sends,
-        f"sent by {spoken} with and without content-length: {sends!r} came as {came!r}",
+        answered == sends,
+        f"sent by {spoken} with and without content-length: {sends!r} came as {answered!r}",
     )
 
 
@@ -106,7 +106,7 @@ def test_by_default_a_message_has_no_number(target: Bench) -> None:
     consumer.subscribe(queue)
     producer.publish(queue, b"m")
     message = consumer.message(body=b"m")
-    found = message.get(NUMBERED)
+    value = message.get(NUMBERED)
     target.record_finding(
-        AMQ_MESSAGE_ID, found is None, f"the message came with {NUMBERED} {found!r}"
+        AMQ_MESSAGE_ID, value is None, f"the message came with {NUMBERED} {value!r}"
     )

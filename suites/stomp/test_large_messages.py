@@ -29,24 +29,22 @@ MEBIBYTE = 1024 * 1024
 def limits(target: Target) -> dict[int, str]:
     """An acceptor for each limit that the target's acceptors have."""
     known = speaking(target.acceptors(), "STOMP")
-    found = {about[LIMIT]: name for name, about in sorted(known.items(), reverse=True)}
-    return {limit: name for limit, name in found.items() if isinstance(limit, int) and limit > 0}
+    by_limit = {acceptor[LIMIT]: name for name, acceptor in sorted(known.items(), reverse=True)}
+    return {limit: name for limit, name in by_limit.items() if isinstance(limit, int) and limit > 0}
 
 
 def sizes(target: Target) -> st.SearchStrategy[tuple[str, int]]:
     """An acceptor and a size near its limit, or far above."""
     return st.one_of(
-        *(
-            st.tuples(
-                st.just(name),
-                st.one_of(
-                    st.integers(-2, 2).map(lambda by, limit=limit: limit + by),
-                    st.integers(-40, 40).map(lambda by, limit=limit: max(1, limit // 2 + by)),
-                    st.integers(-2, 2).map(lambda by, limit=limit: 2 * limit + by),
-                ),
-            )
-            for limit, name in limits(target).items()
-        )
+        *(st.tuples(st.just(name), _around(limit)) for limit, name in limits(target).items())
+    )
+
+
+def _around(limit: int) -> st.SearchStrategy[int]:
+    return st.one_of(
+        st.integers(-2, 2).map(lambda by: limit + by),
+        st.integers(-40, 40).map(lambda by: max(1, limit // 2 + by)),
+        st.integers(-2, 2).map(lambda by: 2 * limit + by),
     )
 
 
@@ -110,17 +108,17 @@ def test_a_large_body_comes_whole(
     producer.publish(queue, b"small")
     if waits:
         consumer.subscribe(queue)
-    came = bodies(receive(target, consumer, 2))
+    received = bodies(receive(target, consumer, 2))
     what = f"{size} octets sent by {acceptor} as {'octets' if octets else 'text'}"
     target.record_finding(
         LARGE,
-        came[:1] == [body],
-        f"{what}: {difference(body, came[0]) if came else 'nothing came'}",
+        received[:1] == [body],
+        f"{what}: {difference(body, received[0]) if received else 'nothing came'}",
     )
     target.record_finding(
         LARGE,
-        came[1:] == [b"small"],
-        f"{what}: behind it came {[body[:20] for body in came[1:]]!r}",
+        received[1:] == [b"small"],
+        f"{what}: behind it came {[body[:20] for body in received[1:]]!r}",
     )
 
 
@@ -140,13 +138,15 @@ def test_every_subscriber_gets_a_large_body_whole(
     target.stomp("1.2", acceptor=acceptor).publish(topic, body, {"color": "red"})
     for number, consumer in enumerate(consumers):
         messages = receive(target, consumer, 1)
-        came = [(message.body, message.get("color")) for message in messages]
+        received = [(message.body, message.get("color")) for message in messages]
         words = (
-            difference(body, came[0][0]) + f", color is {came[0][1]}" if came else "nothing came"
+            difference(body, received[0][0]) + f", color is {received[0][1]}"
+            if received
+            else "nothing came"
         )
         target.record_finding(
             LARGE,
-            came == [(body, "red")],
+            received == [(body, "red")],
             f"subscriber {number} of {size} octets by {acceptor}: {words}",
         )
 
@@ -232,27 +232,27 @@ def test_a_body_far_larger_than_any_buffer_comes_whole(
     queue = target.destination()
     producer, consumer = target.stomp(), target.stomp()
     body = body_of(MEBIBYTE if target.virtual else 5 * MEBIBYTE, octets=octets)
-    mode = {"ack": "client", "headers": {"consumer-window-size": "-1"}}
+    unlimited = {"consumer-window-size": "-1"}
     if not waits:
-        consumer.subscribe(queue, **mode)
+        consumer.subscribe(queue, ack="client", headers=unlimited)
     producer.publish(queue, b"before")
     send(producer, queue, body, octets=octets)
     producer.publish(queue, b"behind")
     if waits:
-        consumer.subscribe(queue, **mode)
+        consumer.subscribe(queue, ack="client", headers=unlimited)
     messages = receive(target, consumer, 3, within=2 * PATIENCE)
-    came = bodies(messages)
+    received = bodies(messages)
     what = f"{len(body)} octets sent as {'octets' if octets else 'text'}"
     words = (
-        difference(body, came[1])
-        if len(came) > 1
-        else f"{len(came)} messages came; {consumer.instead()}"
+        difference(body, received[1])
+        if len(received) > 1
+        else f"{len(received)} messages came; {consumer.instead()}"
     )
-    target.require(LARGE, came[1:2] == [body], f"{what}: {words}")
+    target.require(LARGE, received[1:2] == [body], f"{what}: {words}")
     target.record_finding(
         LARGE,
-        came[::2] == [b"before", b"behind"],
-        f"{what}: around it {[body[:9] for body in came[::2]]}",
+        received[::2] == [b"before", b"behind"],
+        f"{what}: around it {[body[:9] for body in received[::2]]}",
     )
     consumer.ack(messages[-1], receipt=True)
     consumer.request("DISCONNECT")

@@ -67,9 +67,9 @@ def test_the_destination_is_the_one_that_was_sent_to(target: Bench) -> None:
         place = replace(place, name=f"{place.name}.MiXeD-007 x")
         peer.subscribe(place)
         peer.publish(place, b"body")
-        said = peer.message(proves=SAME_DESTINATION).get("destination")
+        value = peer.message(proves=SAME_DESTINATION).get("destination")
         target.record_finding(
-            SAME_DESTINATION, said == place.name, f"sent to {place.name!r}, MESSAGE says {said!r}"
+            SAME_DESTINATION, value == place.name, f"sent to {place.name!r}, MESSAGE says {value!r}"
         )
 
 
@@ -82,9 +82,9 @@ def test_the_prefix_that_the_sender_wrote_is_in_the_destination(target: Bench, p
     place = Destination(f"{prefix}{target.destination().name}")
     peer.subscribe(place)
     peer.publish(place, b"body")
-    said = peer.message(proves=SAME_DESTINATION).get("destination")
+    value = peer.message(proves=SAME_DESTINATION).get("destination")
     target.record_finding(
-        SAME_DESTINATION, said == place.name, f"sent to {place.name!r}, MESSAGE says {said!r}"
+        SAME_DESTINATION, value == place.name, f"sent to {place.name!r}, MESSAGE says {value!r}"
     )
 
 
@@ -200,11 +200,11 @@ def test_a_message_has_the_content_type_of_its_send(target: Bench, version: str)
         queue, peer = target.destination(), target.stomp(version)
         peer.subscribe(queue)
         peer.publish(queue, b"{}", {"content-type": kind})
-        said = peer.message(proves=CONTENT_TYPE[version]).get("content-type")
+        value = peer.message(proves=CONTENT_TYPE[version]).get("content-type")
         target.record_finding(
             CONTENT_TYPE[version],
-            said == kind,
-            f"sent with content-type:{kind}, MESSAGE says {said!r}",
+            value == kind,
+            f"sent with content-type:{kind}, MESSAGE says {value!r}",
         )
 
 
@@ -220,14 +220,14 @@ def test_a_server_speaks_in_messages_receipts_and_errors(target: Bench, version:
     peer.request("UNSUBSCRIBE", {"id": "0"}, proves=SERVER_FRAMES[version])
     offend(peer, "SEND", {}, b"no destination")
     target.wait_until(lambda: bool(peer.inbox) or peer.ended is not None, within=PATIENCE)
-    said = [
+    answer = [
         event.command
         for event in target.events
         if isinstance(event, FrameReceived) and event.conn == peer.conn
     ]
-    strange = sorted(set(said[1:]) - {"MESSAGE", "RECEIPT", "ERROR"})
+    strange = sorted(set(answer[1:]) - {"MESSAGE", "RECEIPT", "ERROR"})
     target.record_finding(
         SERVER_FRAMES[version],
         not strange,
-        f"behind {said[0]} the server sent {', '.join(sorted(set(said[1:])))}",
+        f"behind {answer[0]} the server sent {', '.join(sorted(set(answer[1:])))}",
     )

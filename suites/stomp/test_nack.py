@@ -25,7 +25,7 @@ INDIVIDUAL_NACK = {
 }
 CUMULATIVE_NACK = {"1.1": "STOMP11-NACK-04", "1.2": "STOMP12-NACK-04"}
 
-NAMELESS = {
+NAMELESS: dict[str, dict[str, tuple[str, ...]]] = {
     "1.1": {"no message-id": ("subscription",), "no subscription": ("message-id",)},
     "1.2": {"no id": (), "no id, but what 1.1 had": ("message-id", "subscription")},
 }

@@ -36,13 +36,13 @@ def opened(target: Bench, accept: str | None, version: str = "1.2") -> StompPeer
 
 def spoken(target: Bench) -> list[str]:
     """The versions that this server has, in ascending order: each is asked for alone."""
-    found = []
+    received = []
     for version in KNOWN:
         connected = opened(target, version, version).watch_for(CONNECTED)
         if connected is not None and connected.get("version", "1.0") == version:
-            found.append(version)
-    target.control(bool(found), "no version of STOMP is accepted")
-    return found
+            received.append(version)
+    target.control(bool(received), "no version of STOMP is accepted")
+    return received
 
 
 @st.composite
@@ -74,9 +74,9 @@ def test_the_highest_common_version_is_used(target: Bench, offered: list[str]) -
     highest = common[-1]
     peer = opened(target, ",".join(offered), highest)
     connected = peer.expect(CONNECTED, proves=HIGHEST_COMMON)
-    said = connected.get("version", "1.0")
+    value = connected.get("version", "1.0")
     target.record_finding(
-        HIGHEST_COMMON, said == highest, f"accept-version:{','.join(offered)} gave version:{said}"
+        HIGHEST_COMMON, value == highest, f"accept-version:{','.join(offered)} gave version:{value}"
     )
     judge_dialect(peer, highest, HIGHEST_COMMON)
 
@@ -94,9 +94,9 @@ def test_without_accept_version_the_session_is_1_0(target: Bench) -> None:
     backslash in a header is a backslash."""
     peer = opened(target, None, "1.0")
     connected = peer.expect(CONNECTED, proves=DEFAULT)
-    said = connected.get("version", "1.0")
+    value = connected.get("version", "1.0")
     target.record_finding(
-        DEFAULT, said == "1.0", f"CONNECT without accept-version gave version:{said}"
+        DEFAULT, value == "1.0", f"CONNECT without accept-version gave version:{value}"
     )
     judge_dialect(peer, "1.0", DEFAULT)
 
@@ -129,12 +129,12 @@ def test_without_a_common_version_there_is_no_session(
             LISTS_VERSIONS[version], seen.explained and seen.ended is not None, f"{asked}: {seen}"
         )
     else:
-        said = (
+        value = (
             ""
             if seen.error is None
             else f"{seen.error.get('version', '')} {seen.error.body.decode(errors='replace')}"
         )
-        missing = [version for version in have if version not in said]
+        missing = [version for version in have if version not in value]
         target.record_finding(
             LISTS_VERSIONS[version],
             seen.error is not None and not missing,

@@ -140,17 +140,17 @@ def test_any_value_comes_back_as_receipt_id(target: Bench, version: str, asked: 
     """BEGINs and SENDs are written in one go and ask for receipts under any values. Each value is
     returned once, unchanged."""
     queue, peer = target.destination(), target.stomp(version)
-    said = b""
+    data = b""
     for number, receipt in enumerate(asked):
         if number % 3:
-            said += encode(
+            data += encode(
                 "SEND", (*_sending(queue), ("receipt", receipt)), b"body", version=version
             )
         else:
-            said += encode(
+            data += encode(
                 "BEGIN", {"transaction": f"t{number}", "receipt": receipt}, version=version
             )
-    peer.write(said)
+    peer.write(data)
     for receipt in asked:
         peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=RECEIPT_ID[version])
     peer.settle()
@@ -253,11 +253,11 @@ def test_a_receipt_confirms_all_frames_before_it(target: Bench, count: int, size
     for body in sent:
         producer.publish(queue, body, receipt=False)
     producer.publish(queue, b"last", proves=CONFIRMS_EARLIER)
-    came = bodies(collect(target, consumer, count + 1, quiet=0))
+    received = bodies(collect(target, consumer, count + 1, quiet=0))
     target.record_finding(
         CONFIRMS_EARLIER,
-        sorted(came) == sorted([*sent, b"last"]),
-        f"{count} messages before the receipt, {len(came) - 1} came",
+        sorted(received) == sorted([*sent, b"last"]),
+        f"{count} messages before the receipt, {len(received) - 1} came",
     )
 
 
@@ -269,16 +269,16 @@ def test_frames_that_were_received_are_processed_although_the_client_left(target
     client.publish(other, b"acknowledged at last")
     message = held(target, client, other, 1, "client-individual")[0]
     sent = numbered(50)
-    said = b"".join(encode("SEND", _sending(queue), body, version="1.2") for body in sent)
-    said += encode("ACK", client.naming(message), version="1.2")
-    client.write(said + encode("DISCONNECT", {"receipt": "gone"}, version="1.2"))
+    data = b"".join(encode("SEND", _sending(queue), body, version="1.2") for body in sent)
+    data += encode("ACK", client.naming(message), version="1.2")
+    client.write(data + encode("DISCONNECT", {"receipt": "gone"}, version="1.2"))
     client.expect(frame("RECEIPT", {"receipt-id": "gone"}))
     client.leave()
-    came = left_in(target, queue, "1.2", len(sent))
+    received = left_in(target, queue, "1.2", len(sent))
     target.record_finding(
         PROCESSED_TO_THE_END,
-        sorted(came) == sorted(sent),
-        f"{len(sent)} messages were sent before DISCONNECT, {len(came)} came",
+        sorted(received) == sorted(sent),
+        f"{len(sent)} messages were sent before DISCONNECT, {len(received)} came",
     )
     left = left_in(target, other, "1.2", 0)
     target.record_finding(

@@ -90,13 +90,13 @@ def test_an_error_ends_the_connection_in_1_2(
 def test_malformed_frames_may_be_answered_with_error(target: Bench, version: str) -> None:
     """Each kind of malformed frame, on a connection of its own, may be answered with ERROR."""
     bystander = Bystander(target, version)
-    told: list[str] = []
+    reported: list[str] = []
     ended: list[str] = []
     silent: list[str] = []
     passed: list[str] = []
     for name, seen in misbehave(target, version, KINDS):
         if seen.error is not None:
-            told.append(name)
+            reported.append(name)
         else:
             (ended if seen.ended is not None else passed if seen.answered else silent).append(name)
     bystander.check()
@@ -105,7 +105,7 @@ def test_malformed_frames_may_be_answered_with_error(target: Bench, version: str
     target.record_finding(
         MAY_SEND_ERROR[version],
         not detail,
-        f"told by ERROR: {len(told)} kinds; {detail or 'no others'}",
+        f"told by ERROR: {len(reported)} kinds; {detail or 'no others'}",
     )
 
 
@@ -164,9 +164,9 @@ def test_a_session_does_not_begin_without_connect(target: Bench, version: str) -
     target.stomp(version).publish(to, b"after")
     consumer.message(body=b"after")
     published = [message.brief() for message in consumer.take_messages()]
-    came = f"; receipted: {receipted}, published: {published or 'nothing'}"
+    received = f"; receipted: {receipted}, published: {published or 'nothing'}"
     target.record_finding(
         MAY_REFUSE[version],
         seen.refused and not receipted and not published,
-        f"SEND without CONNECT: {seen}{came}",
+        f"SEND without CONNECT: {seen}{received}",
     )

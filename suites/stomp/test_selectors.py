@@ -86,16 +86,16 @@ def judge_selected(
             f" 'yes' selected for another subscriber; {consumer.instead()}",
         )
         return
-    came = sorted(
+    received = sorted(
         bodies(consumer.take_messages())
     )  # a broker may let those of higher priority overtake
-    wrong = sorted({*came} ^ {*expected})
+    wrong = sorted({*received} ^ {*expected})
     first = f"; {wrong[0].decode()} has {sent[int(wrong[0][1:])]!r}" if wrong else ""
     target.record_finding(
         proves,
-        came == expected,
+        received == expected,
         f"{kind}: {selector} selects {[body.decode() for body in expected]},"
-        f" {[body.decode() for body in came]} came{first}",
+        f" {[body.decode() for body in received]} came{first}",
     )
 
 
@@ -145,8 +145,8 @@ def test_not_speaks_of_the_whole_comparison_behind_it(
     receipt = consumer.next_receipt()
     fields = {"id": "0", "destination": topic.name, "selector": f"{expression}", "receipt": receipt}
     consumer.send("SUBSCRIBE", (*fields.items(), *topic.subscribe_headers))
-    came = consumer.watch_for(frame("RECEIPT", {"receipt-id": receipt}))
-    if came is None:
+    answer = consumer.watch_for(frame("RECEIPT", {"receipt-id": receipt}))
+    if answer is None:
         target.record_finding(
             SELECTOR,
             False,
@@ -210,14 +210,14 @@ def test_each_subscription_selects_for_itself(
     target.control(len(frames) == len(conditions), "each subscription gets the last message")
     messages = consumer.take_messages()
     for number, condition in enumerate(conditions):
-        came = sorted(
+        answered = sorted(
             message.body for message in messages if message["subscription"] == f"s{number}"
         )
         expected = selected(condition, sent)
         target.record_finding(
             SELECTOR,
-            came == expected,
-            f"drawn: s{number}, {condition}, selects {expected!r}, {came!r} came",
+            answered == expected,
+            f"drawn: s{number}, {condition}, selects {expected!r}, {answered!r} came",
         )
 
 
@@ -268,11 +268,11 @@ def test_the_size_of_a_message_is_known(target: Bench, size: int) -> None:
     end(producer, topic)
     for name in ("fits", "larger"):
         consumer.expect(frame("MESSAGE", {"subscription": name}, body=LAST))
-    came = [message["subscription"] for message in consumer.take_messages()]
+    received = [message["subscription"] for message in consumer.take_messages()]
     target.record_finding(
         SELECTOR,
-        came == ["fits"],
-        f"a body of {size} octets was selected by {came!r}, should be by 'fits'",
+        received == ["fits"],
+        f"a body of {size} octets was selected by {received!r}, should be by 'fits'",
     )
 
 
@@ -287,9 +287,9 @@ def test_the_address_is_known(target: Bench) -> None:
     end(producer, topic)
     for name in ("this", "another"):
         consumer.expect(frame("MESSAGE", {"subscription": name}, body=LAST))
-    came = [message["subscription"] for message in consumer.take_messages()]
+    received = [message["subscription"] for message in consumer.take_messages()]
     target.record_finding(
-        SELECTOR, came == ["this"], f"a message to {topic.name} was selected by {came!r}"
+        SELECTOR, received == ["this"], f"a message to {topic.name} was selected by {received!r}"
     )
 
 
@@ -382,11 +382,11 @@ def test_xpath_looks_into_the_body(target: Bench) -> None:
             "SEND", (("destination", topic.name), *topic.send_headers), body
         )  # no content-length: text
     end(producer, topic)
-    came = until_last(consumer)
+    received = until_last(consumer)
     target.record_finding(
         SELECTOR,
-        came == [b"<order><item price='3'/></order>"],
-        f"of three bodies came {came!r}",
+        received == [b"<order><item price='3'/></order>"],
+        f"of three bodies came {received!r}",
     )
 
 
@@ -426,15 +426,15 @@ def test_a_queue_keeps_what_nobody_selects(
         lambda: sum(consumer.messages_seen for consumer in consumers) >= len(meant), within=PATIENCE
     )
     shares = [bodies(consumer.take_messages()) for consumer in consumers]
-    for some, came in zip(wanted, shares, strict=True):
-        foreign = [body for body in came if sent.get(body, "?") not in some]
+    for some, received in zip(wanted, shares, strict=True):
+        foreign = [body for body in received if sent.get(body, "?") not in some]
         target.record_finding(SELECTOR, not foreign, f"a consumer of {some} got {foreign!r}")
         target.record_finding(
             SELECTOR,
-            came == sorted(came, key=list(sent).index),
-            f"a consumer of {some} got {came!r}, not in order",
+            received == sorted(received, key=list(sent).index),
+            f"a consumer of {some} got {received!r}, not in order",
         )
-    together = [body for came in shares for body in came]
+    together = [body for received in shares for body in received]
     target.record_finding(
         SELECTOR,
         sorted(together) == sorted(meant),
@@ -444,11 +444,11 @@ def test_a_queue_keeps_what_nobody_selects(
     heir = target.stomp("1.2")
     heir.subscribe(queue)
     producer.publish(queue, LAST, {"color": "z"})
-    came = bodies(collect(target, heir, len(left) + 1))
+    received = bodies(collect(target, heir, len(left) + 1))
     target.record_finding(
         SELECTOR,
-        came == [*left, LAST],
-        f"{left!r} was selected by nobody; a consumer of all found {came!r}",
+        received == [*left, LAST],
+        f"{left!r} was selected by nobody; a consumer of all found {received!r}",
     )
 
 
@@ -465,11 +465,12 @@ def test_what_a_selective_consumer_held_comes_back_to_its_place(
     for red, blue in zip(reds, blues, strict=True):
         producer.publish(queue, blue, {"color": "blue"}, receipt=False)
         producer.publish(queue, red, {"color": "red"})
-    came = receive(target, first, count)
+    received = receive(target, first, count)
     target.control(
-        bodies(came) == reds, f"the first consumer should get {reds!r}, it got {bodies(came)!r}"
+        bodies(received) == reds,
+        f"the first consumer should get {reds!r}, it got {bodies(received)!r}",
     )
-    for message in came[held:]:
+    for message in received[held:]:
         first.ack(message, receipt=True)
     expected = reds[:held]
     if lost:

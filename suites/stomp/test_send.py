@@ -131,8 +131,8 @@ def test_headers_of_the_application_come_out_in_the_message(
         (USER_HEADERS[version], *ALL_HEADERS[version]),
         not wrong,
         "; ".join(
-            f"{name} was sent as {was!r} and came as {came!r}"
-            for name, (was, came) in wrong.items()
+            f"{name} was sent as {was!r} and came as {received!r}"
+            for name, (was, received) in wrong.items()
         )
         or f"all {len(headers)} headers came as they were sent",
     )
@@ -188,8 +188,10 @@ def test_the_nul_behind_a_counted_body_belongs_to_the_frame(target: Bench, versi
         for body in sent
     ]
     peer.write(b"".join(frames))
-    came = [peer.message(proves=NUL_AFTER_BODY[version]).body for _ in sent]
-    target.record_finding(NUL_AFTER_BODY[version], came == sent, f"sent {sent!r}, came {came!r}")
+    received = [peer.message(proves=NUL_AFTER_BODY[version]).body for _ in sent]
+    target.record_finding(
+        NUL_AFTER_BODY[version], received == sent, f"sent {sent!r}, came {received!r}"
+    )
 
 
 @case(NUL_ENDS_BODY)
@@ -200,7 +202,9 @@ def test_without_content_length_the_first_nul_ends_the_frame(target: Bench) -> N
     peer.subscribe(queue)
     head = f"SEND\ndestination:{queue.name}\n{''.join(f'{k}:{v}{chr(10)}' for k, v in queue.send_headers)}\n".encode()  # noqa: E501
     peer.write(head + b"first\x00" + head + b"second\x00")
-    came = [peer.message(proves=NUL_ENDS_BODY).body for _ in range(2)]
+    received = [peer.message(proves=NUL_ENDS_BODY).body for _ in range(2)]
     target.record_finding(
-        NUL_ENDS_BODY, came == [b"first", b"second"], f"sent b'first' and b'second', came {came!r}"
+        NUL_ENDS_BODY,
+        received == [b"first", b"second"],
+        f"sent b'first' and b'second', came {received!r}",
     )

@@ -157,11 +157,11 @@ def test_it_leaves_in_order(target: Bench, version: str) -> None:
     target.control(
         not peer.connection.is_connected(), "stomp.py leaves once its DISCONNECT is answered"
     )
-    came = left_in(target, queue, version, 10)
+    received = left_in(target, queue, version, 10)
     target.record_finding(
         ORDERLY_DISCONNECT[version],
-        came == numbered(10),
-        f"10 messages were sent before DISCONNECT, {came!r} came",
+        received == numbered(10),
+        f"10 messages were sent before DISCONNECT, {received!r} came",
     )
 
 
@@ -304,12 +304,12 @@ def test_bodies_of_any_octets_survive(
     consumer.subscribe(queue)
     producer.publish(queue, body, receipt=False)
     producer.publish(queue, "text: é𝄞", receipt=False)
-    came = bodies(collect(target, consumer, 2))
-    wanted = [body, "text: é𝄞".encode()]
-    short = [received if len(received) < 80 else received[:80] + b"..." for received in came]
+    arrived = bodies(collect(target, consumer, 2))
+    expected = [body, "text: é𝄞".encode()]
+    short = [received if len(received) < 80 else received[:80] + b"..." for received in arrived]
     target.record_finding(
         BODY[version],
-        came == wanted,
+        arrived == expected,
         f"a body of {len(body)} octets and a text were sent; {short!r} came",
     )
 
@@ -431,20 +431,22 @@ def test_a_transaction_takes_effect_whole_or_not_at_all(target: Bench, version: 
         for_=QUIET, of=MESSAGE, proves=ATOMIC[version], why="COMMIT has not been sent"
     )
     producer.commit("kept")
-    came = bodies(collect(target, consumer, 3))
+    received = bodies(collect(target, consumer, 3))
     target.record_finding(
-        ATOMIC[version], came == numbered(3), f"after COMMIT of three messages came {came!r}"
+        ATOMIC[version],
+        received == numbered(3),
+        f"after COMMIT of three messages came {received!r}",
     )
     producer.begin("dropped")
     for body in numbered(3, "dropped"):
         producer.publish(queue, body, {"transaction": "dropped"}, receipt=False)
     producer.abort("dropped")
     producer.publish(queue, b"outside")
-    came = bodies(collect(target, consumer, 1))
+    received = bodies(collect(target, consumer, 1))
     target.record_finding(
         ATOMIC[version],
-        came == [b"outside"],
-        f"after ABORT of three messages and one outside came {came!r}",
+        received == [b"outside"],
+        f"after ABORT of three messages and one outside came {received!r}",
     )
 
 
@@ -587,17 +589,17 @@ def test_beats_and_messages_share_a_connection(target: Bench, version: str) -> N
     assert peer.connected is not None
     promised = int((peer.connected.get("heart-beat") or "0,0").partition(",")[0])
     peer.subscribe(queue)
-    rounds, since, came = 30 if target.virtual else 5, target.now(), 0
+    rounds, since, received = 30 if target.virtual else 5, target.now(), 0
     for body in numbered(rounds):
         target.advance(ms(1300))
         if peer.left is not None or peer.ended is not None:
             break
         peer.publish(queue, body, receipt=False)
-        came += peer.watch_for(frame("MESSAGE", body=body), within=seconds(2)) is not None
+        received += peer.watch_for(frame("MESSAGE", body=body), within=seconds(2)) is not None
     if peer.left is None and peer.ended is None:
         target.control(
-            came == rounds if target.virtual else came > 0,
-            f"{came} of {rounds} messages came to stomp.py",
+            received == rounds if target.virtual else received > 0,
+            f"{received} of {rounds} messages came to stomp.py",
         )
     on_time = promised == 0 or judge_beats(
         target, peer, tuple(BEATS_ARRIVE[version]), ms(max(promised, 500)), since

@@ -64,12 +64,12 @@ def test_messages_of_the_destination_arrive(target: Bench, version: str) -> None
     producer.publish(elsewhere, b"not for us")
     producer.publish(queue, b"from another connection")
     consumer.publish(queue, b"from our own")
-    came = bodies(collect(target, consumer, 2))
+    received = bodies(collect(target, consumer, 2))
     target.record_finding(
         DELIVERED[version],
-        sorted(came) == [b"from another connection", b"from our own"],
+        sorted(received) == [b"from another connection", b"from our own"],
         "two messages were sent to the destination and one to another; the subscription got"
-        f" {came!r}",
+        f" {received!r}",
     )
 
 
@@ -186,8 +186,8 @@ def test_without_an_ack_header_a_message_counts_as_received_when_it_was_sent(
     )
     sent = numbered(3)
     publish_all(target.stomp(version), queue, sent)
-    came = bodies(receive(target, consumer, 3))
-    target.control(came == sent, f"{sent!r} was sent and {came!r} came")
+    received = bodies(receive(target, consumer, 3))
+    target.control(received == sent, f"{sent!r} was sent and {received!r} came")
     consumer.settle()
     consumer.request("DISCONNECT")
     consumer.leave()
@@ -205,9 +205,11 @@ def test_in_mode_auto_messages_keep_coming_without_any_ack(target: Bench, versio
     consumer.subscribe(queue, ack="auto")
     sent = [body.ljust(200, b".") for body in numbered(200)]
     publish_all(target.stomp(version), queue, sent)
-    came = bodies(receive(target, consumer, len(sent)))
+    received = bodies(receive(target, consumer, len(sent)))
     target.record_finding(
-        MODE_AUTO[version], came == sent, f"{len(sent)} messages were sent, {len(came)} came"
+        MODE_AUTO[version],
+        received == sent,
+        f"{len(sent)} messages were sent, {len(received)} came",
     )
 
 
@@ -248,11 +250,11 @@ def test_what_a_lost_client_did_not_acknowledge_goes_to_another(
     holder, other = (first, second) if first.inbox else (second, first)
     holder.message(body=b"one")
     holder.leave(CloseHow.RESET)
-    came = bodies(receive(target, other, 1))
+    arrived = bodies(receive(target, other, 1))
     target.record_finding(
         MAY_GO_TO_ANOTHER[version],
-        came == [b"one"],
-        f"the other consumer got {came!r} after the holder was lost",
+        arrived == [b"one"],
+        f"the other consumer got {arrived!r} after the holder was lost",
     )
 
 
@@ -294,15 +296,15 @@ def test_a_message_says_which_subscription_it_comes_by(target: Bench, version: s
         peer.subscribe(queue, name)
     for name, queue in queues.items():
         peer.publish(queue, name.encode())
-    came = {
+    received = {
         message.body.decode(): message.get("subscription") for message in collect(target, peer, 2)
     }
     target.control(
-        came.keys() == queues.keys(),
-        f"one message was sent to each of two subscriptions; {len(came)} came",
+        received.keys() == queues.keys(),
+        f"one message was sent to each of two subscriptions; {len(received)} came",
     )
     target.record_finding(
         NAMES_SUBSCRIPTION[version],
-        all(name == said for name, said in came.items()),
-        f"id and header subscription: {came!r}",
+        all(name == answer for name, answer in received.items()),
+        f"id and header subscription: {received!r}",
     )

@@ -63,9 +63,11 @@ def test_what_was_sent_in_a_transaction_appears_with_its_commit(
         for_=QUIET, of=MESSAGE, proves=SENDS[version], why="COMMIT has not been sent"
     )
     producer.request("COMMIT", {"transaction": "t"})
-    came = bodies(collect(target, consumer, 3))
+    received = bodies(collect(target, consumer, 3))
     target.record_finding(
-        SENDS[version], sorted(came) == numbered(3), f"after COMMIT of three messages came {came!r}"
+        SENDS[version],
+        sorted(received) == numbered(3),
+        f"after COMMIT of three messages came {received!r}",
     )
 
 
@@ -78,11 +80,11 @@ def test_a_large_transaction_appears_whole(target: Bench, version: str) -> None:
     for body in numbered(200):
         producer.publish(queue, body, {"transaction": "t"}, receipt=False)
     producer.request("COMMIT", {"transaction": "t"}, proves=SENDS[version])
-    came = bodies(collect(target, consumer, 200))
+    received = bodies(collect(target, consumer, 200))
     target.record_finding(
         SENDS[version],
-        sorted(came) == sorted(numbered(200)),
-        f"of 200 messages of a transaction {len(came)} came",
+        sorted(received) == sorted(numbered(200)),
+        f"of 200 messages of a transaction {len(received)} came",
     )
 
 
@@ -98,11 +100,11 @@ def test_what_was_sent_in_an_aborted_transaction_never_appears(target: Bench, ve
         producer.publish(queue, body, {"transaction": "t"}, receipt=False)
     producer.request("ABORT", {"transaction": "t"})
     producer.publish(queue, b"afterwards")
-    came = bodies(collect(target, consumer, 2))
+    received = bodies(collect(target, consumer, 2))
     target.record_finding(
         (*SENDS[version], ABORT_NAMES[version]),
-        came == [b"outside", b"afterwards"],
-        f"after the ABORT of three messages the consumer got {came!r}",
+        received == [b"outside", b"afterwards"],
+        f"after the ABORT of three messages the consumer got {received!r}",
     )
 
 
@@ -129,11 +131,11 @@ def test_a_transaction_that_is_open_at_the_end_is_aborted(
         producer.leave(CloseHow(how))
     consumer.message(body=b"committed")
     target.stomp(version).publish(queue, b"afterwards")
-    came = bodies(collect(target, consumer, 1))
+    received = bodies(collect(target, consumer, 1))
     target.record_finding(
         IMPLICIT_ABORT[version],
-        came == [b"afterwards"],
-        f"the connection ended with an open transaction; {came!r} came",
+        received == [b"afterwards"],
+        f"the connection ended with an open transaction; {received!r} came",
     )
 
 
@@ -186,11 +188,11 @@ def test_transactions_side_by_side_keep_apart(
         if step.act == "commit":
             visible += pending.pop(step.transaction)
     producer.publish(queue, b"end")
-    came = bodies(collect(target, consumer, len(visible) + 1))
+    received = bodies(collect(target, consumer, len(visible) + 1))
     target.record_finding(
         requirements,
-        sorted(came) == sorted([*visible, b"end"]),
-        f"visible should be {visible!r}, the consumer got {came!r}",
+        sorted(received) == sorted([*visible, b"end"]),
+        f"visible should be {visible!r}, the consumer got {received!r}",
     )
 
 

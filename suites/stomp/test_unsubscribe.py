@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case
@@ -29,6 +30,10 @@ ID_ENDS_IT = "STOMP10-SUBSCRIBE-08"
 NAMED_IN_1_0 = "STOMP10-UNSUBSCRIBE-01"
 
 
+def _more_than(peer: StompPeer, seen: int) -> Callable[[], bool]:
+    return lambda: peer.messages_seen > seen
+
+
 @case(UNSUBSCRIBED)
 def test_nothing_comes_after_unsubscribe(target: Bench, version: str) -> None:
     """One connection listens to two queues and unsubscribes from one. Messages sent to that queue
@@ -42,9 +47,11 @@ def test_nothing_comes_after_unsubscribe(target: Bench, version: str) -> None:
     peer.request("UNSUBSCRIBE", {"id": "gone"}, proves=UNSUBSCRIBED[version])
     producer.publish(gone, b"after")
     producer.publish(kept, b"still")
-    came = bodies(collect(target, peer, 1))
+    received = bodies(collect(target, peer, 1))
     target.record_finding(
-        UNSUBSCRIBED[version], came == [b"still"], f"after UNSUBSCRIBE the connection got {came!r}"
+        UNSUBSCRIBED[version],
+        received == [b"still"],
+        f"after UNSUBSCRIBE the connection got {received!r}",
     )
 
 
@@ -58,8 +65,8 @@ def test_the_receipt_of_unsubscribe_ends_a_stream_of_messages(target: Bench, ver
         peer.subscribe(queue, f"s{turn}")
         for body in numbered(200):
             producer.publish(queue, body, receipt=False)
-        came = target.wait_until(lambda seen=seen: peer.messages_seen > seen, PATIENCE)
-        target.control(came, f"of 200 messages the first should come; {peer.instead()}")
+        arrived = target.wait_until(_more_than(peer, seen), PATIENCE)
+        target.control(arrived, f"of 200 messages the first should come; {peer.instead()}")
         receipt = peer.next_receipt()
         peer.send("UNSUBSCRIBE", {"id": f"s{turn}", "receipt": receipt})
         producer.settle()
@@ -107,8 +114,8 @@ def test_what_another_subscription_gets_behind_an_unsubscribe_comes_once(
         queue, seen = target.destination(), peer.messages_seen
         peer.subscribe(queue, "gone", receipt=False)
         publish_all(producer, queue, [b"before"] * 20)
-        came = target.wait_until(lambda seen=seen: peer.messages_seen > seen, PATIENCE)
-        target.control(came, f"of 20 messages the first should come; {peer.instead()}")
+        received = target.wait_until(_more_than(peer, seen), PATIENCE)
+        target.control(received, f"of 20 messages the first should come; {peer.instead()}")
         receipt = peer.next_receipt()
         peer.send("UNSUBSCRIBE", {"id": "gone", "receipt": receipt})
         _arrives(target, peer, frame("RECEIPT", {"receipt-id": receipt}))
@@ -137,12 +144,12 @@ def test_another_subscription_to_the_same_queue_goes_on(target: Bench, version: 
     peer.request("UNSUBSCRIBE", {"id": "a"})
     sent = numbered(4)
     publish_all(target.stomp(version), queue, sent)
-    came = collect(target, peer, len(sent))
-    by = {message.get("subscription") for message in came}
+    received = collect(target, peer, len(sent))
+    by = {message.get("subscription") for message in received}
     target.record_finding(
         UNSUBSCRIBED_FROM_1_1[version],
-        bodies(came) == sent and by == {"b"},
-        f"sent {sent!r}; came {bodies(came)!r} by {by}",
+        bodies(received) == sent and by == {"b"},
+        f"sent {sent!r}; came {bodies(received)!r} by {by}",
     )
 
 
@@ -183,8 +190,8 @@ def test_a_subscription_of_1_0_ends_by_its_id(target: Bench) -> None:
     peer.message(body=b"before")
     peer.request("UNSUBSCRIBE", {"id": "mine"}, proves=requirements)
     peer.publish(queue, b"after")
-    came = bodies(collect(target, peer, 0))
-    target.record_finding(requirements, not came, f"after UNSUBSCRIBE by id came {came!r}")
+    received = bodies(collect(target, peer, 0))
+    target.record_finding(requirements, not received, f"after UNSUBSCRIBE by id came {received!r}")
 
 
 @case(NAMED_IN_1_0)
@@ -196,5 +203,7 @@ def test_a_subscription_of_1_0_ends_by_its_destination(target: Bench) -> None:
     peer.message(body=b"before")
     peer.request("UNSUBSCRIBE", {"destination": queue.name}, proves=NAMED_IN_1_0)
     peer.publish(queue, b"after")
-    came = bodies(collect(target, peer, 0))
-    target.record_finding(NAMED_IN_1_0, not came, f"after UNSUBSCRIBE by destination came {came!r}")
+    received = bodies(collect(target, peer, 0))
+    target.record_finding(
+        NAMED_IN_1_0, not received, f"after UNSUBSCRIBE by destination came {received!r}"
+    )

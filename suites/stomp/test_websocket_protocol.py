@@ -92,8 +92,10 @@ def test_a_handshake_is_answered_as_the_client_must_demand(
     )
     held = [value.lower() for value in upgrade] == ["websocket"] and "upgrade" in connection
     target.record_finding(FIELDS, held, f"Upgrade: {upgrade}, Connection: {connection}")
-    said = reply.values("sec-websocket-accept")
-    target.record_finding(ACCEPT_KEY, said == [codec.accept(key)], f"key {key}: accept is {said}")
+    answered_value = reply.values("sec-websocket-accept")
+    target.record_finding(
+        ACCEPT_KEY, answered_value == [codec.accept(key)], f"key {key}: accept is {answered_value}"
+    )
     agreed = reply.values("sec-websocket-protocol")
     if not set(offered) & set(SUB_PROTOCOLS):
         target.record_finding(NO_PROTOCOL, not agreed, f"offered {offered}, agreed {agreed}")
@@ -221,11 +223,11 @@ def test_a_pong_that_nobody_asked_for_changes_nothing(target: Bench) -> None:
     for payload in (b"", b"p" * 125):
         socket.send(Op.PONG, payload)
     peer.settle()
-    said = [ws_frame.name for ws_frame in socket.frames[before:] if ws_frame.is_control]
+    answer = [ws_frame.name for ws_frame in socket.frames[before:] if ws_frame.is_control]
     target.record_finding(
         UNASKED_PONG,
-        not said,
-        f"to Pongs that nobody asked for the server said {said or 'nothing'}",
+        not answer,
+        f"to Pongs that nobody asked for the server said {answer or 'nothing'}",
     )
 
 
@@ -342,7 +344,7 @@ def test_a_close_is_answered_and_is_the_end(target: Bench, code: int | None, rea
 
 
 def _said(socket: WebSocketPeer, reply: object) -> str:
-    said = reply.brief() if isinstance(reply, Reply) else "no HTTP response came"
-    return said + (
+    answer = reply.brief() if isinstance(reply, Reply) else "no HTTP response came"
+    return answer + (
         "" if socket.ended is None else f", and the connection ended ({socket.ended.how})"
     )
