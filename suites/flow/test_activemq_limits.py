@@ -1,5 +1,5 @@
 """Producers at the limit of a destination of an ActiveMQ: who waits, who does not, and from which
-octet on.
+byte on.
 
 (ActiveMQ documentation, producer flow control; the targets are configured with
 fixtures/brokers/activemq/flow.xml.)

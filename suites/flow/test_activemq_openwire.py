@@ -46,7 +46,7 @@ RESOURCE = "ResourceAllocationException"
 
 
 class Window:
-    """A producer with a window, as its client has to keep its books: octets sent, and octets
+    """A producer with a window, as its client has to keep its books: bytes sent, and bytes
     acknowledged."""
 
     def __init__(self, target: Bench, producer: OpenWireProducer, to: Place) -> None:

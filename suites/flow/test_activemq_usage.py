@@ -36,14 +36,14 @@ LIMITS = "ACTIVEMQ-PFC-11"
 TO_THE_DISK = "ACTIVEMQ-PFC-12"
 NEEDS = {"stomp-1.2", "amqp", "system-usage", "statistics"}
 SIZE = 10_000
-"""Octets of a body: few of them fill what there is."""
+"""Bytes of a body: few of them fill what there is."""
 FULL: Duration = seconds(4)
 """An answer that has not come by then waits for room: writing to a disk takes less, on a busy host
 too."""
 MOST_BESIDES = 1500
-"""What a message may take on disk besides its body: its headers, its place in an index. Octets."""
+"""What a message may take on disk besides its body: its headers, its place in an index. Bytes."""
 SPARE = 250_000
-"""What a store may hold besides messages: an index, a file that is not full. Octets."""
+"""What a store may hold besides messages: an index, a file that is not full. Bytes."""
 
 
 def used(statistics: Statistics, kind: str) -> int:
@@ -70,8 +70,8 @@ def on_disk(
     proves: tuple[str, ...],
 ) -> tuple[int, str]:
     """Sends messages until one is not answered. Returns how many were taken, and that one. It has
-    to be at the limit of ``kind``, of which ``before`` octets were in use: not before, and with no
-    more octets than it."""
+    to be at the limit of ``kind``, of which ``before`` bytes were in use: not before, and with no
+    more bytes than it."""
     limit, count = broker_limit(target, kind), 0
     least = (limit - before - SPARE) // (SIZE + MOST_BESIDES)
     while True:

@@ -1,7 +1,7 @@
-"""What happens at the very octet at which an address is full, over AMQP: refused, lost, or no
+"""What happens at the very byte at which an address is full, over AMQP: refused, lost, or no
 credit (ARTEMIS-PAGING-8).
 
-A message's charge is measured first. Then an address is filled to one octet below its limit, to it,
+A message's charge is measured first. Then an address is filled to one byte below its limit, to it,
 and to one above, message by message, each after the answer to the one before it: in a burst only
 bounds are certain.
 """
@@ -25,7 +25,7 @@ NO_CREDIT = "ARTEMIS-FLOW-amqp-2"
 REFUSED = "ARTEMIS-FLOW-amqp-4"
 UNBLOCK = "ARTEMIS-PAGING-12"
 GAPS = (-1, 0, 1)
-"""Octets that an address holds above its limit."""
+"""Bytes that an address holds above its limit."""
 
 fillings = st.lists(st.sampled_from([SMALLEST, 300, 1000, 1001, 4000]), max_size=3)
 
@@ -35,7 +35,7 @@ def corners(target: Target) -> list[dict[str, object]]:
 
 
 def filled(target: Bench, place: Node, total: int, sizes: list[int]) -> tuple[AmqpPeer, int]:
-    """``place`` is charged ``total`` octets by messages, each of which has to be accepted; how many
+    """``place`` is charged ``total`` bytes by messages, each of which has to be accepted; how many
     they are."""
     bodies = address_full.filling(total, address_full.overhead(target), sizes)
     peer, link = address_full.producer(target, place)

@@ -1,4 +1,4 @@
-"""What happens at the very octet at which an address is full, over STOMP (ARTEMIS-PAGING-8).
+"""What happens at the very byte at which an address is full, over STOMP (ARTEMIS-PAGING-8).
 
 What a SEND is charged depends on its headers and on the broker's own book-keeping, so the body that
 weighs what is left is looked for on other addresses first. The broker's management says what the
@@ -48,14 +48,14 @@ def filled(
     *,
     proves: str = POLICIES,
 ) -> tuple[StompPeer, int, int]:
-    """An address that holds ``total`` octets, or as nearly as its broker's accounting lets it: the
-    producer, how many messages, and how many octets there are."""
+    """An address that holds ``total`` bytes, or as nearly as its broker's accounting lets it: the
+    producer, how many messages, and how many bytes there are."""
     peer = target.stomp()
     for number, size in enumerate(sizes):
         peer.publish(to, address_full.body(number, size), proves=proves)
     scale, count = address_full.Scale(target, admin, to), len(sizes)
     while (left := total - (admin.size(to.name) if count else 0)) >= scale.weight(2):
-        # One after the other: a message may weigh a few octets more or less than it did elsewhere.
+        # One after the other: a message may weigh a few bytes more or less than it did elsewhere.
         peer.publish(to, address_full.body(count, scale.sizes(left)[0]), proves=proves)
         count += 1
     held = admin.size(to.name)

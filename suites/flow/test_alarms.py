@@ -175,8 +175,8 @@ def _mixed(target: Bench, both: Amqp091Peer, queue: str, tag: int, proves: str) 
 
 
 def _silent(target: Bench, queue: str, proves: str) -> Amqp091Peer:
-    """A connection with heart-beats publishes and says nothing more, for longer than it may be
-    silent: it stays, and hears the server's heart-beats."""
+    """A connection with heartbeats publishes and says nothing more, for longer than it may be
+    silent: it stays, and hears the server's heartbeats."""
     peer = target.amqp091(heartbeat=HEART_BEAT // seconds(1))
     peer.publish(b"silent", queue)
     peer.expect(BLOCKED, proves=proves)

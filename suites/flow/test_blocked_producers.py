@@ -33,7 +33,7 @@ ONE_COPY = "ARTEMIS-PAGING-9"
 TEN = "amqp-credits-10"
 """An acceptor that gives ten credits and more when three are left."""
 BODY = 5000
-"""Octets; five such messages are more than a full address holds."""
+"""Bytes; five such messages are more than a full address holds."""
 
 
 def number(who: int, count: int) -> int:
@@ -215,7 +215,7 @@ def test_all_queues_of_an_address_share_its_limit_and_one_copy(target: Bench, qu
     alone = _taken(target, single, its_link)
     place, consumers, peer, link = _with_consumers(target, queues)
     together = _taken(target, peer, link)
-    # 72 octets for a reference are little beside 5000 of a body; a copy for each queue would halve
+    # 72 bytes for a reference are little beside 5000 of a body; a copy for each queue would halve
     # the number at least.
     target.judge_count(
         ONE_COPY,

@@ -48,7 +48,7 @@ SPARE = PATIENCE // NS_PER_S + 4
 
 
 def sized(count: int, size: int) -> list[bytes]:
-    """Bodies that tell their number, of ``size`` octets or a little more."""
+    """Bodies that tell their number, of ``size`` bytes or a little more."""
     return [message.ljust(size, b".") for message in numbered(count)]
 
 

@@ -96,7 +96,7 @@ def test_the_answer_is_the_arithmetic_and_silence_ends_inside_its_interval(
     target: Bench, plan: Silence
 ) -> None:
     """CONNECT has any version, heart-beat header and acceptor parameters. CONNECTED has the
-    heart-beat of the arithmetic, and the silent connection is closed inside its interval. One
+    heartbeat of the arithmetic, and the silent connection is closed inside its interval. One
     scenario: the sentences are one formula."""
     peer = connect(target, plan)
     assert peer.connected is not None

@@ -1,4 +1,4 @@
-"""Consumer windows of the Artemis family, in octets: consumer-window-size, activemq.prefetchSize,
+"""Consumer windows of the Artemis family, in bytes: consumer-window-size, activemq.prefetchSize,
 acceptor defaults.
 
 What a subscription may hold is worked out from the sizes of the frames that arrived
@@ -150,7 +150,7 @@ def plans(target: Target) -> st.SearchStrategy[Plan]:
             if mixed
             else [body] * count
         )
-        # A frame weighs its body and one to three hundred octets of headers: aim around whole
+        # A frame weighs its body and one to three hundred bytes of headers: aim around whole
         # numbers of frames.
         window = draw(st.integers(1, 4)) * (body + draw(st.integers(100, 320))) + draw(
             st.integers(-1, 1)
@@ -170,7 +170,7 @@ def settlements(target: Target) -> Iterator[dict[str, Plan]]:
     """An ACK that covers several messages, and ACKs of messages that weigh more and less than their
     neighbours."""
     yield {"plan": Plan((300,) * 12, 1600, "client", (2, 1, 0))}
-    yield {"plan": Plan((8000,) * 12, 70_000, "client", (3,))}  # more octets than 16 bits count
+    yield {"plan": Plan((8000,) * 12, 70_000, "client", (3,))}  # more bytes than 16 bits count
     yield {"plan": Plan((2000, 10, 10, 10, 2000, 10, 10, 10), 3000, "client-individual", (0, 1, 0))}
     yield {
         "plan": Plan(

@@ -1,4 +1,4 @@
-"""Credit of producers in octets, over CORE: what is asked for and granted, and what a full address
+"""Credit of producers in bytes, over CORE: what is asked for and granted, and what a full address
 does with who asks.
 
 That a producer keeps to its credit is the client's part (ARTEMIS-FLOW-block-5), so the cases are
@@ -52,7 +52,7 @@ AMOUNTS = [1, 2, 1000, 65_535, 65_536, MOST]
 
 def grants(target: Bench, peer: CorePeer, count: int) -> list[int]:
     """The next ``count`` grants, fewer when they do not come, and what comes a little longer
-    besides; in octets."""
+    besides; in bytes."""
 
     def here() -> int:
         return sum(GRANT.accepts(received) for received in peer.inbox)
@@ -82,7 +82,7 @@ def until_full(target: Bench, name: str) -> None:
 
 def full_queue(target: Bench, peer: CorePeer, kind: str) -> str:
     """A queue at an address of that kind (block, fail, three.block …) with as many messages as make
-    it full, and one more where that is taken. They cost 1000 octets each."""
+    it full, and one more where that is taken. They cost 1000 bytes each."""
     name = queue(target, peer, f"full.{kind}.")
     for number in range(-(-LIMIT // 1000) + 1):
         peer.send("send", {"message": sized(name, number, 1000), "sender": 0})
@@ -189,7 +189,7 @@ def test_no_producer_is_given_more_than_the_room(target: Bench) -> None:
 
 def weight(target: Bench, admin: Admin, peer: CorePeer, name: str, cost: int) -> int:
     """What a message of that cost is charged at an address with a name as long as ``name``, in
-    octets."""
+    bytes."""
     scratch = f"full.page.x{target.fresh_name()}"
     target.control(len(scratch) == len(name), f"{scratch} is as long as {name}")
     peer.create_queue(scratch)

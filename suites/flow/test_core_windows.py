@@ -1,4 +1,4 @@
-"""Windows of consumers in octets, over CORE: the protocol that the manual's chapter on flow control
+"""Windows of consumers in bytes, over CORE: the protocol that the manual's chapter on flow control
 speaks of.
 
 The buffer is the client's, so the cases are the client: what the broker does is to deliver no more
@@ -37,16 +37,16 @@ IN_TURN = "ARTEMIS-FLOW-consumer-3"
 SAME_COURSE = "ARTEMIS-FLOW-consumer-4"
 OVERRIDDEN = "ARTEMIS-FLOW-consumer-5"
 HEAD = 25
-"""Octets of a delivery's packet that are no part of the message: its head, consumer and delivery
+"""Bytes of a delivery's packet that are no part of the message: its head, consumer and delivery
 count."""
 DEFAULT, SMALL = 1024 * 1024, 2000
 """default-consumer-window-size where nothing is said, and of the addresses window-2000.#;
-octets."""
+bytes."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The costs of the messages of a backlog, and what credit is given at each stop: octets above
+    """The costs of the messages of a backlog, and what credit is given at each stop: bytes above
     or below what would be needed to have exactly so many more messages begin."""
 
     costs: tuple[int, ...]

@@ -32,7 +32,7 @@ PACE = ms(25)
 def fill(
     target: Bench, place: Node, size: int, bounds: tuple[int, int], policy: str
 ) -> list[str | None]:
-    """What became of messages of ``size`` octets, each sent after the answer to the one before it,
+    """What became of messages of ``size`` bytes, each sent after the answer to the one before it,
     until one is refused; or of a few more than should fit, where none is. Near the limit they are
     sent slowly, so that pages can be written."""
     peer, link = address_full.producer(target, place)
@@ -122,7 +122,7 @@ def test_pages_fill_up_to_their_limit(target: Bench, policy: str, size: int) -> 
     then refuses or drops messages as page-full-policy says; the accepted ones arrive in order."""
     charged = size + address_full.overhead(target)
     # In memory a message weighs more than its body, and on a page a little more; a page is not
-    # filled to its last octet.
+    # filled to its last byte.
     least = LIMIT // charged + PAGE_LIMIT * (PAGE // charged)
     most = LIMIT // size + 1 + (PAGE_LIMIT + SLACK) * (PAGE // size + 1)
     limited(

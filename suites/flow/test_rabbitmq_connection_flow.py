@@ -33,7 +33,7 @@ FLOOD: Duration = seconds(60)
 """For how long a broker is flooded at most, in real time. In virtual time the API tells what is so
 now."""
 SLOW = 500
-"""Octets of bodies: enough to make a queue work."""
+"""Bytes of bodies: enough to make a queue work."""
 
 
 def place(target: Target) -> Where:
@@ -51,7 +51,7 @@ def places(target: Target) -> st.SearchStrategy[Where]:
 
 
 def batch(peer: Amqp091Peer, queue: str, count: int) -> bytes:
-    """``count`` messages as octets."""
+    """``count`` messages as bytes."""
     return peer.publication(bytes(SLOW), queue) * count
 
 

@@ -1,4 +1,4 @@
-"""STOMP heart-beats of RabbitMQ: whole seconds, two of them missed, every half of an interval.
+"""STOMP heartbeats of RabbitMQ: whole seconds, two of them missed, every half of an interval.
 
 (RabbitMQ documentation, "Heartbeats"; how intervals are counted is in the profile.)
 """

@@ -20,7 +20,7 @@ BLOCKED, UNBLOCKED = (
     method("connection.unblocked", channel=0),
 )
 LITTLE = 30_000_000
-"""Octets of memory that a running broker uses in any case."""
+"""Bytes of memory that a running broker uses in any case."""
 MACHINE = ResourcesRead(100_000_000, 8_000_000_000, disk_free=100_000_000_000)
 """What targets that are told know of their machine."""
 

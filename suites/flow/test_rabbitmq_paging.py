@@ -209,7 +209,7 @@ def test_what_was_written_out_comes_back_whole(target: Bench, way: str) -> None:
 HELD = 1000
 """Messages of the queue that should be written out, in real time; in virtual time fewer do."""
 BODY = bytes(5000)
-"""More than the 4096 octets up to which RabbitMQ keeps bodies in the index of their queue, and with
+"""More than the 4096 bytes up to which RabbitMQ keeps bodies in the index of their queue, and with
 it in memory."""
 ALONGSIDE = 12
 """Queues through which messages pass: RabbitMQ shares memory by how long queues would last, and
@@ -249,7 +249,7 @@ class Traffic:
 
 
 def in_use(target: Bench) -> int:
-    """How much memory the broker uses, in octets."""
+    """How much memory the broker uses, in bytes."""
     api = target.management()
     used, _ = api.until(lambda: int(api.node().get("mem_used", 0)), bool)
     target.control(used > 0, "the API should tell how much memory is used")

@@ -1,4 +1,4 @@
-"""The marks for memory and disk space, octet by octet, and when they are looked at (RabbitMQ: flow
+"""The marks for memory and disk space, byte by byte, and when they are looked at (RabbitMQ: flow
 control).
 
 What a machine has cannot be chosen on a real one, so this is asked of targets that are told
@@ -33,7 +33,7 @@ BLOCKED, UNBLOCKED = (
     method("connection.unblocked", channel=0),
 )
 PLENTY = 10**15
-"""Octets of memory or disk space that are more than any mark here."""
+"""Bytes of memory or disk space that are more than any mark here."""
 MOMENT: Duration = ms(1)
 
 

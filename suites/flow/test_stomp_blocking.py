@@ -1,4 +1,4 @@
-"""Brokers that make STOMP producers wait under BLOCK: at which octet they do, and who wakes whom.
+"""Brokers that make STOMP producers wait under BLOCK: at which byte they do, and who wakes whom.
 
 The Artemis manual promises flow control of producers for its own protocol and for AMQP alone, so
 this is asked of targets with the capability ``stomp-blocking``.

@@ -3,7 +3,7 @@ there.
 
 What a broker charges for a message is its own affair, so it is measured first: by asking the
 broker's management, or, where there is none, by looking for the largest message after which another
-one is still taken. Then thresholds can be aimed at to the octet.
+one is still taken. Then thresholds can be aimed at to the byte.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from brokerproof.suites.amqp.steps import QUIET, collect, granted
 ANYCAST, MULTICAST = RoutingType.ANYCAST, RoutingType.MULTICAST
 
 LIMIT = 20_480
-"""max-size-bytes of the addresses full.KIND.#, in octets, unless KIND says otherwise."""
+"""max-size-bytes of the addresses full.KIND.#, in bytes, unless KIND says otherwise."""
 THRESHOLD = 40_960
-"""max-size-bytes-reject-threshold of full.reject.#, in octets."""
+"""max-size-bytes-reject-threshold of full.reject.#, in bytes."""
 MESSAGES = 3
 """max-size-messages of full.three.KIND.#."""
 PAGE = 10_240
-"""page-size-bytes of full.#, in octets."""
+"""page-size-bytes of full.#, in bytes."""
 READ_AHEAD = 2 * PAGE
-"""max-read-page-bytes of full.#, in octets: its default of two pages (ARTEMIS-PAGING-16)."""
+"""max-read-page-bytes of full.#, in bytes: its default of two pages (ARTEMIS-PAGING-16)."""
 PAGE_LIMIT = 5
 """page-limit-bytes of full.pages.# in whole pages."""
 PAGED_MESSAGES = 20
 """page-limit-messages of full.paged-messages.#."""
 
 SMALLEST = 256
-"""Octets of a body from which on it costs one octet more to send one more: below, its length takes
-fewer octets."""
+"""Bytes of a body from which on it costs one byte more to send one more: below, its length takes
+fewer bytes."""
 
 
 def node(target: Bench, kind: str, routing: RoutingType = ANYCAST) -> Node:
@@ -69,7 +69,7 @@ def source(fields: dict[str, Any]) -> Any:
 
 
 def body(number: int, size: int) -> bytes:
-    """A body of ``size`` octets that tells its number."""
+    """A body of ``size`` bytes that tells its number."""
     return (b"%d." % number).ljust(size, b".")[: max(size, len(b"%d." % number))]
 
 
@@ -92,7 +92,7 @@ def send(target: Bench, peer: AmqpPeer, link: Link, octets: bytes) -> str | None
 
 
 def overhead(target: Bench) -> int:
-    """What an AMQP message is charged above the octets of its body, which are at least
+    """What an AMQP message is charged above the bytes of its body, which are at least
     :data:`SMALLEST`; measured."""
     result = _asked(target) if ADMIN in target.capabilities else _searched(target)
     target.note(f"an AMQP message is charged the octets of its body and {result} more")
@@ -129,7 +129,7 @@ def _searched(target: Bench) -> int:
 
 
 def filling(total: int, extra: int, sizes: Sequence[int]) -> list[bytes]:
-    """Bodies of these sizes and one more, which together are charged ``total`` octets at ``extra``
+    """Bodies of these sizes and one more, which together are charged ``total`` bytes at ``extra``
     each besides."""
     last = total - extra - sum(size + extra for size in sizes)
     if last < SMALLEST:
@@ -146,7 +146,7 @@ class Scale:
         self._known: dict[int, int] = {}
 
     def weight(self, size: int) -> int:
-        """What a body of ``size`` octets is charged, headers and all."""
+        """What a body of ``size`` bytes is charged, headers and all."""
         if size not in self._known:
             suffix = f"~{len(self._known)}"
             name = self._to.name[: -len(suffix)] + suffix
@@ -160,11 +160,11 @@ class Scale:
         return self._known[size]
 
     def of(self, goal: int) -> int:
-        """The largest body that weighs ``goal`` octets or less; 2 octets at least."""
+        """The largest body that weighs ``goal`` bytes or less; 2 bytes at least."""
         return 2 + bisect_right(range(3, goal), goal, key=self.weight)
 
     def sizes(self, goal: int) -> list[int]:
-        """Bodies that weigh ``goal`` octets together, or as nearly as the broker's accounting lets
+        """Bodies that weigh ``goal`` bytes together, or as nearly as the broker's accounting lets
         them: some brokers charge for whole buffers, so that not every weight exists. What is
         nearest below is taken then."""
         filler = self.weight(300)

@@ -42,7 +42,7 @@ def queue(
 
 
 def sized(address: str, number: int, cost: int = 0) -> Message:
-    """A message that tells its number and costs ``cost`` octets, or as few as it can."""
+    """A message that tells its number and costs ``cost`` bytes, or as few as it can."""
     label = b"%d." % number
     least = Message(address, label).cost
     return Message(address, label + b"." * max(0, cost - least))
@@ -97,7 +97,7 @@ def bystander(target: Bench) -> AbstractContextManager[CorePeer]:
 
 
 class Window:
-    """A consumer with a window of ``size`` octets, as the manual's client keeps it; -1 and 0 as
+    """A consumer with a window of ``size`` bytes, as the manual's client keeps it; -1 and 0 as
     there.
 
     Above 0 what was consumed is given back when it comes to half a window. At 0 each :meth:`wants`
@@ -117,10 +117,10 @@ class Window:
             self.peer.credit(1, self.consumer)
 
     def consumed(self, delivered: Packet) -> None:
-        """A message was taken out of the buffer; it is acknowledged, and its octets given back in
+        """A message was taken out of the buffer; it is acknowledged, and its bytes given back in
         time.
 
-        Without a buffer the octets are given back too, so that the next 1 is not eaten up by what
+        Without a buffer the bytes are given back too, so that the next 1 is not eaten up by what
         this one cost.
         """
         self.peer.acknowledge(delivered, one=True)
@@ -131,7 +131,7 @@ class Window:
 
 
 class Producer:
-    """A producer with a window of ``size`` octets at one address, as the manual's client keeps
+    """A producer with a window of ``size`` bytes at one address, as the manual's client keeps
     it."""
 
     def __init__(self, peer: CorePeer, address: str, size: int) -> None:

@@ -18,7 +18,7 @@ from brokerproof.suites.steps import address_full
 from brokerproof.suites.steps.queues import QUIET
 
 SIZE = 1000
-"""Octets of a body: a full address holds about ten or fifteen of them, a page about as many."""
+"""Bytes of a body: a full address holds about ten or fifteen of them, a page about as many."""
 
 
 def send(

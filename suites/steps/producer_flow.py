@@ -2,7 +2,7 @@
 over any protocol.
 
 What a message is charged is the broker's own affair, so it is weighed first, by asking the broker.
-Then limits can be aimed at to the octet.
+Then limits can be aimed at to the byte.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def slack(target: Bench, wait: Duration) -> Duration:
 
 def broker_limit(target: Bench, kind: str) -> int:
     """How much of its memory, store or temp store all of the broker may use; of a small disk no
-    more than there is. Octets."""
+    more than there is. Bytes."""
     parameters = target.parameters()
     limit, disk = parameters[f"{kind}_usage_limit"], parameters.get("disk_space")
     assert isinstance(limit, int)
@@ -412,7 +412,7 @@ def _uses_at_least(octets: int) -> Callable[[Held], bool]:
 
 
 class Scale:
-    """What a producer's message is charged above the octets of its body: weighed with two sizes at
+    """What a producer's message is charged above the bytes of its body: weighed with two sizes at
     a fresh place."""
 
     SIZES = (300, 1000)
@@ -440,12 +440,12 @@ class Scale:
         )
 
     def weight(self, size: int) -> int:
-        """What a body of ``size`` octets is charged."""
+        """What a body of ``size`` bytes is charged."""
         return size + self.extra
 
     def bodies(self, total: int, sizes: Sequence[int]) -> list[bytes]:
         """Bodies of these sizes, none below ``SMALLEST``, and one more, which together are charged
-        ``total`` octets."""
+        ``total`` bytes."""
         last = total - self.extra - sum(map(self.weight, sizes))
         if last < SMALLEST:
             raise ValueError(f"{list(sizes)} leave no room for a last body within {total} octets")
@@ -453,7 +453,7 @@ class Scale:
 
 
 def filled(target: Bench, producer: Producer, statistics: Statistics, to: Place, size: int) -> int:
-    """Sends messages of ``size`` octets, each of which has to be taken, until the broker says that
+    """Sends messages of ``size`` bytes, each of which has to be taken, until the broker says that
     the place is full. Returns how many there were; that it gets full is a control."""
     count, most = 0, 2 + to.policy.memory_limit // size
     while count == 0 or not statistics.destination(to.name, to.routing).memory.full:

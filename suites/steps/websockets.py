@@ -29,19 +29,19 @@ SERVER_RULES = (
 
 
 def connect_frame(target: Bench, version: str = "1.2") -> bytes:
-    """The octets of a CONNECT that this target accepts."""
+    """The bytes of a CONNECT that this target accepts."""
     return codec.encode("CONNECT", target.connect_headers(version), version=version)
 
 
 def send_frame(to: Destination, body: bytes, receipt: str | None = None) -> bytes:
-    """The octets of a SEND, with content-length."""
+    """The bytes of a SEND, with content-length."""
     asked = () if receipt is None else (("receipt", receipt),)
     headers = (("destination", to.name), *to.send_headers, ("content-length", len(body)), *asked)
     return codec.encode("SEND", headers, body)
 
 
 def padded_send(to: Destination, size: int) -> bytes:
-    """A SEND whose octets are exactly ``size``, with the receipt ``padded``."""
+    """A SEND whose bytes are exactly ``size``, with the receipt ``padded``."""
     body = b"x" * (size - len(send_frame(to, b"", "padded")))
     return send_frame(
         to, body[: size - (len(send_frame(to, body, "padded")) - len(body))], "padded"
@@ -182,7 +182,7 @@ def limited_places(target: Target) -> st.SearchStrategy[Where]:
 
 
 def limit_of(target: Bench, acceptor: str) -> int:
-    """The octets of payload that one frame may have on this acceptor."""
+    """The bytes of payload that one frame may have on this acceptor."""
     limit = target.parameters(acceptor)["web_socket_max_frame_payload_length"]
     assert isinstance(limit, int)
     return limit

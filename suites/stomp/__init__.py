@@ -1,1 +1,1 @@
-"""Conformance: STOMP framing, commands and heart-beats."""
+"""Conformance: STOMP framing, commands and heartbeats."""

@@ -41,7 +41,7 @@ def send(
 
 
 def literally(octets: bytes) -> Callable[[Destination, str], bytes]:
-    """These octets, whatever the destination."""
+    """These bytes, whatever the destination."""
     return lambda to, version: octets
 
 

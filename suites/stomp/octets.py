@@ -1,4 +1,4 @@
-"""Octets under the frames: what arrived exactly as it came, and writing in pieces of any size."""
+"""Bytes under the frames: what arrived exactly as it came, and writing in pieces of any size."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from brokerproof.harness.protocols.stomp.raw_peer import StompPeer
 
 
 def tap(peer: StompPeer) -> bytearray:
-    """Everything that arrives on ``peer`` from now on, octet for octet; it grows as the connection
+    """Everything that arrives on ``peer`` from now on, byte for byte; it grows as the connection
     speaks."""
     heard = bytearray()
     decode = peer.decode
@@ -72,7 +72,7 @@ def raw_frame(
 
 @dataclass(frozen=True)
 class Cut:
-    """Where a stream is cut: near the ``nth`` octet of a kind (modulo how many there are), or
+    """Where a stream is cut: near the ``nth`` byte of a kind (modulo how many there are), or
     anywhere."""
 
     near: int | None
@@ -92,12 +92,12 @@ class Cut:
 
 
 _DELIMITERS = (0x00, 0x0A, 0x0D, ord(":"), ord("\\"), 0xC3, None)
-"""Cuts fall near these octets, where parsers keep their state; 0xC3 begins a character of two
-octets."""
+"""Cuts fall near these bytes, where parsers keep their state; 0xC3 begins a character of two
+bytes."""
 
 
 def cuts(most: int = 8) -> st.SearchStrategy[tuple[Cut, ...]]:
-    """Some cuts, most of them one octet before, at or behind a delimiter."""
+    """Some cuts, most of them one byte before, at or behind a delimiter."""
     one = st.builds(Cut, st.sampled_from(_DELIMITERS), st.integers(0, 2000), st.integers(-1, 2))
     return st.lists(one, max_size=most).map(tuple)
 
@@ -112,7 +112,7 @@ def write_in_pieces(target: Bench, peer: StompPeer, data: bytes, where: Iterable
 
 
 def write_octet_by_octet(target: Bench, peer: StompPeer, data: bytes) -> None:
-    """Write ``data`` in as many pieces as it has octets."""
+    """Write ``data`` in as many pieces as it has bytes."""
     for octet in data:
         peer.write(bytes([octet]))
         target.advance(ms(1))

@@ -57,7 +57,7 @@ NEIGHBOURS = (
     '"',
 )
 """What stands beside the escaped characters: what an escape could be mistaken for, and characters
-of 2 to 4 octets."""
+of 2 to 4 bytes."""
 
 
 @st.composite

@@ -1,7 +1,7 @@
 """The grammar of frames: where a frame begins and ends, how its lines end, and that TCP's pieces
 mean nothing.
 
-A stream may reach a broker in any pieces. Whatever they are, the same octets must get the same
+A stream may reach a broker in any pieces. Whatever they are, the same bytes must get the same
 answers.
 """
 
@@ -77,7 +77,7 @@ def conversation(version: str, to: Destination) -> bytes:
         octets("UNSUBSCRIBE", {"id": "0", "receipt": "unsubscribed"}),
     ]
     ends = LINE_ENDS[version]
-    # Nothing follows the sixth frame, so that its last octet has to be enough.
+    # Nothing follows the sixth frame, so that its last byte has to be enough.
     return b"".join(
         part + ends[number % len(ends)] * ((number + 1) % 3) for number, part in enumerate(frames)
     )
@@ -96,7 +96,7 @@ def judge_answers(peer: StompPeer, proves: str) -> None:
 
 
 def speak(target: Bench, version: str, where: tuple[Cut, ...] | None) -> StompPeer:
-    """Connects and has the conversation, cut ``where`` (None: after every octet). UNSUBSCRIBE waits
+    """Connects and has the conversation, cut ``where`` (None: after every byte). UNSUBSCRIBE waits
     for the messages."""
     peer = target.peer(version)
     to = target.destination()
@@ -247,7 +247,7 @@ def test_a_cr_before_lf_belongs_to_the_line_in_1_1(target: Bench) -> None:
     target.require(
         CR_IN_LINE, answer is not None, f"a CR at the end of a value: {producer.instead()}"
     )
-    # The case looks at the octets themselves: what a broker makes of the CR may be no frame of 1.1
+    # The case looks at the bytes themselves: what a broker makes of the CR may be no frame of 1.1
     # at all.
     target.wait_until(lambda: b"with a CR\x00" in heard, MOMENT * 10)
     received = re.findall(rb"\nx-word:([^\n]*)\n", bytes(heard))

@@ -1,4 +1,4 @@
-"""Heart-beating as the specifications 1.1 and 1.2 word it, without any vendor's arithmetic.
+"""Heartbeating as the specifications 1.1 and 1.2 word it, without any vendor's arithmetic.
 
 With cx,cy from the client and sx,sy from the server: the client beats every max(cx, sy), the server
 every max(sx, cy), and a zero on either side of a pair means that nobody beats in that direction.
@@ -157,7 +157,7 @@ def test_the_server_beats_as_agreed(target: Bench, version: str, cy: int) -> Non
 
 @case(HEADER_OPTIONAL, SAME_AS_ZERO, needs={"heart-beat"})
 def test_no_header_means_no_beats(target: Bench, version: str) -> None:
-    """CONNECT without heart-beat is accepted, and the server sends no heartbeats."""
+    """CONNECT without heartbeat is accepted, and the server sends no heartbeats."""
     control = target.stomp(version, heart_beat="0,500")
     peer = target.peer(version)
     peer.connect(target.connect_headers(version), proves=HEADER_OPTIONAL[version])

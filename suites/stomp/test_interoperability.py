@@ -1,5 +1,5 @@
 """What a STOMP message is to clients of other protocols, as far as STOMP itself can see it: text or
-octets, and its number."""
+bytes, and its number."""
 
 from __future__ import annotations
 

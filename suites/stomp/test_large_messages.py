@@ -1,8 +1,8 @@
 """Large messages: bodies that a broker stores in another way arrive as others do.
 
 What counts is the acceptor by which a message comes in: bodies of ``stompMinLargeMessageSize``
-octets and more are large. A broker may count a little differently (text takes more room than its
-octets), so sizes are drawn around the limit, half of it and twice it.
+bytes and more are large. A broker may count a little differently (text takes more room than its
+bytes), so sizes are drawn around the limit, half of it and twice it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def largest(target: Target) -> list[dict[str, Any]]:
 
 
 def body_of(size: int, *, octets: bool) -> bytes:
-    """A body of that size in which every part differs from its neighbours; octets have NUL and what
+    """A body of that size in which every part differs from its neighbours; bytes have NUL and what
     is no UTF-8."""
     pattern = bytes(range(256)) if octets else b"The quick brown fox jumps over the lazy dog. "
     counted = b"".join(b"%d:" % number + pattern for number in range(size // len(pattern) + 1))
@@ -67,14 +67,14 @@ def body_of(size: int, *, octets: bool) -> bytes:
 
 
 def send(peer: StompPeer, to: Destination, body: bytes, *, octets: bool) -> None:
-    """SEND, with content-length if the body is octets."""
+    """SEND, with content-length if the body is bytes."""
     length = (("content-length", str(len(body))),) if octets else ()
     peer.request("SEND", (("destination", to.name), *to.send_headers, *length), body)
 
 
 def difference(sent: bytes, came: bytes) -> str:
     """Where two bodies differ, in words."""
-    if sent == came:  # looked at octet by octet only where it is worth the time
+    if sent == came:  # looked at byte by byte only where it is worth the time
         return f"all {len(came)} octets came"
     at = next(
         (at for at, (one, other) in enumerate(zip(sent, came, strict=False)) if one != other), None

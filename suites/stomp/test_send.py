@@ -44,7 +44,7 @@ values = st.one_of(
 
 
 def longest_name(target: Target) -> str:
-    """A name of 1002 octets, or as long as this family documents: a server may have limits
+    """A name of 1002 bytes, or as long as this family documents: a server may have limits
     (STOMP12-LIMIT-01)."""
     return f"x-{'n' * 1000}"[
         : int(target.identity.profile.parameters.get("stomp_header_name_limit", 1002))

@@ -3,7 +3,7 @@ settle, beat, leave.
 
 Here the client is the library itself: over sockets with its own threads, in virtual time without,
 the same cases. What it puts on the wire is its own choice (STOMP instead of CONNECT, sorted
-headers, content-length on every body, a heart-beat whenever it has been silent for the agreed
+headers, content-length on every body, a heartbeat whenever it has been silent for the agreed
 time), so these cases judge whether the broker serves a real client. An expectation sees a frame
 only when the library has handed it out as it crossed the wire.
 """
@@ -97,7 +97,7 @@ BEATS_ARRIVE = {
 }
 
 NEIGHBOURS = ("n", "c", "r", "t", "\\n", "\\c", "\\\\", " ", "é", "€", "𝄞", "a", "0", "/", "=")
-"""What an escape could be mistaken for, and characters of one to four octets."""
+"""What an escape could be mistaken for, and characters of one to four bytes."""
 OCTETS = (b"\x00", b"\n", b"\r\n", b"\x00\n", b"\n\n", b"\xff", b"SEND\n\n\x00", "é𝄞".encode())
 
 
@@ -450,11 +450,11 @@ def test_a_transaction_takes_effect_whole_or_not_at_all(target: Bench, version: 
     )
 
 
-# --- heart-beats ----------------------------------------------------------------------------------
+# --- heartbeats ----------------------------------------------------------------------------------
 
 
 def signs_of_life(target: Bench, peer: StompPyPeer) -> list[Instant]:
-    """When octets of the server arrived, from CONNECTED on. stomp.py counts fewer things as life
+    """When bytes of the server arrived, from CONNECTED on. stomp.py counts fewer things as life
     than the wire has."""
     return [
         event.at_ns

@@ -1,7 +1,7 @@
 """STOMP over WebSocket: an acceptor for STOMP takes both, and what STOMP asks for holds over
 either.
 
-Where a message begins and ends, and how it is cut into frames, means nothing to STOMP: the octets
+Where a message begins and ends, and how it is cut into frames, means nothing to STOMP: the bytes
 do.
 """
 
@@ -140,7 +140,7 @@ def test_frames_up_to_the_limit_are_taken_and_no_larger_ones(
         victim.socket.message(padded_send(victim.to, total), op=op, sizes=sizes)
         victim.stomp.expect(frame("RECEIPT", {"receipt-id": "padded"}), proves=LIMIT)
     victim.drain(2)
-    # The announcement comes alone, so that no octet is left unread and a Close cannot be lost to a
+    # The announcement comes alone, so that no byte is left unread and a Close cannot be lost to a
     # reset.
     whole = padded_send(victim.to, limit + over_by)
     unmasked = bytes(4)
