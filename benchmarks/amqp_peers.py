@@ -14,26 +14,35 @@ last can be subtracted.
 from __future__ import annotations
 
 import socket
-import struct
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any
 
 from brokerproof.harness.protocols.amqp10 import codec, types
 from brokerproof.harness.protocols.amqp10 import messages as amqp10_messages
-from brokerproof.harness.protocols.amqp10.load_client import numbers
+from brokerproof.harness.protocols.amqp10.endpoint_state import WIDE, WRAP
+from brokerproof.harness.protocols.amqp10.hot_path import (
+    ACCEPTED,
+    ATTACH,
+    BEGIN,
+    DISPOSITION,
+    FLOW,
+    TRANSFER,
+    accepted,
+    code_of,
+    numbers,
+    performative,
+    split,
+    transfer_fields,
+    transfers,
+)
 
 READ = 1 << 20
 """Octets asked of the socket at once."""
 BURST = 64
 """Messages written at once at most."""
-WIDE = 2**31 - 1
 
-_BEGIN, _ATTACH, _FLOW, _TRANSFER, _DISPOSITION = 0x11, 0x12, 0x13, 0x14, 0x15
 _ENDS = (0x16, 0x17, 0x18)
-_ACCEPTED = b"\x00\x53\x24\x45"
 
 
 @dataclass(frozen=True)
@@ -70,35 +79,20 @@ class _Cut(Exception):
         self.messages = messages
 
 
-def _performative(name: str, fields: Mapping[str, Any], /) -> bytes:
-    return codec.encode_frame(types.encode(codec.composite(name, fields)))
+Coded = tuple[int, bytes, int]
+"""A frame: the performative's code, its bytes, and where its list begins."""
 
 
-Found = tuple[int, bytes, int]
-"""A frame: the performative's code, its octets, and where its list begins."""
-
-
-def _cut(data: bytes) -> tuple[list[Found], int]:
-    """The frames that are whole, and where the next one begins."""
-    found: list[Found] = []
-    at = 0
-    while len(data) - at >= codec.HEADER_SIZE:
-        if data[at : at + 4] == codec.PREFIX:
-            at += codec.HEADER_SIZE
-            continue
-        size = int.from_bytes(data[at : at + 4])
-        if len(data) - at < size:
-            break
-        body = data[at + data[at + 4] * 4 : at + size]
-        at += size
-        if body:
-            code, where = (body[2], 3) if body[1] == 0x53 else (body[9], 10)
-            if code in _ENDS:
-                raise Failed(
-                    f"the broker sent {next(codec.Reader().feed(data[at - size : at]))}"[:300]
-                )
-            found.append((code, body, where))
-    return found, at
+def _coded(frames: list[bytes]) -> list[Coded]:
+    """The performatives among ``frames``. Raises :class:`Failed` for a detach, end or close."""
+    coded: list[Coded] = []
+    for frame in frames:
+        code, fields_at = code_of(frame)
+        if code in _ENDS:
+            raise Failed(f"the broker sent {next(codec.Reader().feed(frame))}"[:300])
+        if code >= 0:
+            coded.append((code, frame, fields_at))
+    return coded
 
 
 class _Wire:
@@ -109,7 +103,7 @@ class _Wire:
         self.socket = socket.create_connection(("127.0.0.1", job.port), timeout=job.patience_s)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._pending = b""
-        self._kept: list[Found] = []
+        self._kept: list[Coded] = []
         self._authenticate()
         terminus = {
             "address": job.address,
@@ -126,14 +120,14 @@ class _Wire:
         }
         self.write(
             codec.protocol_header()
-            + _performative(
+            + performative(
                 "open",
                 {"container-id": f"bench-{'send' if sender else 'take'}", "hostname": "localhost"},
             )
-            + _performative(
+            + performative(
                 "begin", {"next-outgoing-id": 0, "incoming-window": WIDE, "outgoing-window": WIDE}
             )
-            + _performative("attach", attach)
+            + performative("attach", attach)
         )
 
     def _authenticate(self) -> None:
@@ -175,34 +169,34 @@ class _Wire:
         except TimeoutError:
             raise Failed(f"the broker took nothing for {self.job.patience_s:g} s") from None
 
-    def frames(self) -> list[Found]:
+    def frames(self) -> list[Coded]:
         """Frames that have arrived whole, at least one.
 
         Raises :class:`Failed` for a detach, an end or a close.
         """
-        found, self._kept = self._kept, []
-        while not found:
-            found, end = _cut(self._pending)
-            self._pending = self._pending[end:]
-            if not found:
+        coded, self._kept = self._kept, []
+        while not coded:
+            frames, self._pending = split(self._pending)
+            coded = _coded(frames)
+            if not coded:
                 self._pending += self.read()
-        return found
+        return coded
 
     def answered(self, code: int) -> tuple[bytes, int]:
         """The next frame with that performative; others before it are passed over."""
         while True:
-            came = self.frames()
-            for number, (found, body, where) in enumerate(came):
-                if found == code:
-                    self._kept = came[number + 1 :]
+            frames = self.frames()
+            for number, (performed, body, where) in enumerate(frames):
+                if performed == code:
+                    self._kept = frames[number + 1 :]
                     return body, where
 
     def leave(self) -> None:
         """Close, and wait for the broker's; what comes before it must be no delivery."""
-        self.write(_performative("close", {}))
+        self.write(performative("close", {}))
         data = self._pending
         reader = codec.Reader()
-        if any(code == _TRANSFER for code, _, _ in self._kept):
+        if any(code == TRANSFER for code, _, _ in self._kept):
             raise Failed("a delivery came behind the last one")
         while True:
             for each in reader.feed(data):
@@ -227,20 +221,11 @@ def _meet(pipe: Connection) -> None:
 def _transfers(job: Job) -> list[bytes]:
     """Every transfer, encoded: message-format 0, a tag of four octets, one data section."""
     message = amqp10_messages.message(b"x" * job.size)
-    settled = b"\x41" if job.settled else b"\x42"
-    frames = []
-    for number in range(job.messages):
-        fields = (
-            b"\x43"
-            + struct.pack(">BI", 0x70, number)
-            + b"\xa0\x04"
-            + number.to_bytes(4)
-            + b"\x43"
-            + settled
-        )
-        body = b"\x00\x53\x14\xc0" + bytes((len(fields) + 1, 5)) + fields + message
-        frames.append(codec.encode_frame(body))
-    return frames
+    return [
+        frame
+        for number in range(job.messages)
+        for frame in transfers(0, number, message, job.settled, 2**31)
+    ]
 
 
 def produce(job: Job, pipe: Connection) -> dict[str, int]:
@@ -249,9 +234,9 @@ def produce(job: Job, pipe: Connection) -> dict[str, int]:
     wire = _Wire(job, sender=True)
     frames = _transfers(job)
     sent = settled = credit = window = 0
-    begin, where = wire.answered(_BEGIN)
+    begin, where = wire.answered(BEGIN)
     window = numbers(begin, where, 3)[2]
-    wire.answered(_ATTACH)
+    wire.answered(ATTACH)
     _meet(pipe)
     first = time.monotonic_ns()
     try:
@@ -263,14 +248,14 @@ def produce(job: Job, pipe: Connection) -> dict[str, int]:
                 if job.settled or sent < min(job.messages, credit, window):
                     continue
             for code, body, where in wire.frames():
-                if code == _FLOW:
+                if code == FLOW:
                     seen, room, _, _, handle, count, given = numbers(body, where, 7)
                     window = max(0, seen) + room
                     if handle >= 0:  # else it is about the session alone
                         credit = max(0, count) + given
-                elif code == _DISPOSITION:
+                elif code == DISPOSITION:
                     _, low, high, done = numbers(body, where, 4)
-                    if not done or _ACCEPTED not in body:
+                    if not done or ACCEPTED not in body:
                         raise Failed(f"a message was not accepted but {body.hex()}")
                     settled += max(0, high - low) + 1
     except (Failed, OSError) as problem:
@@ -287,9 +272,9 @@ def consume(job: Job, pipe: Connection) -> dict[str, int]:
     if job.backlog:
         _meet(pipe)
     wire = _Wire(job, sender=False)
-    begin, where = wire.answered(_BEGIN)
+    begin, where = wire.answered(BEGIN)
     base = numbers(begin, where, 2)[1]
-    attach, _ = wire.answered(_ATTACH)
+    attach, _ = wire.answered(ATTACH)
     count = _initial_delivery_count(attach)
     wire.write(_flow(base, count, job.window))
     if not job.backlog:
@@ -307,52 +292,47 @@ def consume(job: Job, pipe: Connection) -> dict[str, int]:
 
 
 def _initial_delivery_count(attach: bytes) -> int:
-    what, _ = types.decode(attach, 0)
+    what, _ = types.decode(attach, attach[4] * 4)
     found = codec.fields_of(what).get("initial-delivery-count")
     return 0 if found is None else int(types.plain(found))
 
 
 def _flow(incoming: int, count: int, credit: int) -> bytes:
     fields = {
-        "next-incoming-id": incoming % 2**32,
+        "next-incoming-id": incoming % WRAP,
         "incoming-window": WIDE,
         "next-outgoing-id": 0,
         "outgoing-window": WIDE,
         "handle": 0,
-        "delivery-count": count % 2**32,
+        "delivery-count": count % WRAP,
         "link-credit": credit,
     }
-    return _performative("flow", fields)
-
-
-def _accepted(low: int, high: int) -> bytes:
-    fields = b"\x41" + struct.pack(">BIBI", 0x70, low, 0x70, high) + b"\x41" + _ACCEPTED
-    return codec.encode_frame(b"\x00\x53\x15\xc0" + bytes((len(fields) + 1, 5)) + fields)
+    return performative("flow", fields)
 
 
 def _taken(wire: _Wire, base: int, count: int) -> tuple[int, int]:
     """The instant of the last message, and the octets of all."""
     job = wire.job
     taken = transfers = octets = asked = last = 0
-    accepted: int | None = None
+    oldest: int | None = None
     try:
         while taken < job.messages:
             newest, unsettled = None, False
             for code, body, where in wire.frames():
-                if code != _TRANSFER:
+                if code != TRANSFER:
                     continue
                 transfers += 1
-                octets += len(body)
-                fields = _fields(body, where)
-                if fields.id is not None:
-                    newest = fields.id
-                    accepted = newest if accepted is None else accepted
-                unsettled = unsettled or not fields.settled
-                taken += not fields.more
+                octets += len(body) - codec.HEADER_SIZE
+                fields, _ = transfer_fields(body, where)
+                if fields[1] >= 0:
+                    newest = fields[1]
+                    oldest = newest if oldest is None else oldest
+                unsettled = unsettled or fields[4] != 1
+                taken += fields[5] != 1
             last = time.monotonic_ns()
-            if unsettled and newest is not None and accepted is not None:
-                wire.write(_accepted(accepted, newest))
-            accepted = None if newest is None else (newest + 1) % 2**32
+            if unsettled and newest is not None and oldest is not None:
+                wire.write(accepted(oldest, newest))
+            oldest = None if newest is None else (newest + 1) % WRAP
             if taken - asked >= job.window // 2:
                 asked = taken
                 wire.write(_flow(base + transfers, count + taken, job.window))
@@ -362,41 +342,6 @@ def _taken(wire: _Wire, base: int, count: int) -> tuple[int, int]:
         raise Failed(f"{taken} messages came where {job.messages} were due")
     wire.leave()
     return last, octets
-
-
-@dataclass(slots=True)
-class _Fields:
-    id: int | None
-    settled: bool
-    more: bool
-
-
-def _fields(body: bytes, at: int) -> _Fields:
-    """What matters of a transfer: delivery-id, settled, more."""
-    if body[at] == 0xC0:
-        count, at = body[at + 2], at + 3
-    else:
-        count, at = int.from_bytes(body[at + 5 : at + 9]), at + 9
-    found: list[int | None] = []
-    for _ in range(min(count, 6)):
-        kind = body[at]
-        if kind in (0x52, 0x53, 0x50):
-            found.append(body[at + 1])
-            at += 2
-        elif kind == 0x70:
-            found.append(int.from_bytes(body[at + 1 : at + 5]))
-            at += 5
-        elif kind == 0xA0:
-            found.append(None)
-            at += 2 + body[at + 1]
-        elif kind == 0x43:
-            found.append(0)
-            at += 1
-        else:  # null, true or false
-            found.append({0x41: 1, 0x42: 0}.get(kind))
-            at += 1
-    found += [None] * (6 - len(found))
-    return _Fields(found[1], bool(found[4]), bool(found[5]))
 
 
 def work(pipe: Connection) -> None:

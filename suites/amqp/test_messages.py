@@ -162,7 +162,7 @@ def sent(target: Bench, peer: AmqpPeer, link: Link, payload: bytes, **fields: An
     """Send these bytes as one message, in as many frames as needed; that it is accepted is a
     control."""
     granted(target, peer, link)
-    most = peer.most_payload
+    most = peer.endpoint.most_payload
     pieces = [payload[at : at + most] for at in range(0, len(payload), most)] or [b""]
     number = 0
     for at, piece in enumerate(pieces):

@@ -51,7 +51,7 @@ def post(target: Bench, to: Queue, payload: bytes) -> None:
     peer = target.amqp()
     link = peer.sender(to.node)
     granted(target, peer, link)
-    most = peer.most_payload
+    most = peer.endpoint.most_payload
     pieces = [payload[at : at + most] for at in range(0, len(payload), most)] or [b""]
     number = 0
     for at, piece in enumerate(pieces):

@@ -1,8 +1,11 @@
-"""What a raw AMQP peer keeps about its sessions and links: ids, windows and credit, as sent and as
-received.
+"""State of the harness's end of an AMQP connection: sessions, links, ids, windows and credit.
 
-Arithmetic of part 2, 2.5.6 and 2.6.7, modulo 2**32. Nothing is refused here: what was sent is
-entered as it was sent.
+:class:`Endpoint` is sans-I/O. Callers hand in every frame the broker sends, and write what they
+send with the fields it computes. The raw peer and the load client share it; only the load client's
+transfers bypass its methods, for speed, and update the same attributes.
+
+Arithmetic of part 2, 2.5.6 and 2.6.7, modulo 2**32. Nothing is refused here: a field that
+contradicts the state is recorded as it was sent.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ def plus(number: int, step: int) -> int:
 
 @dataclass(eq=False)
 class Delivery:
-    """One delivery that arrived completely."""
+    """A delivery whose last frame has arrived."""
 
     link: Link
     id: int
@@ -39,18 +42,17 @@ class Delivery:
 
     @property
     def payload(self) -> bytes:
-        """What its frames carried, joined."""
-        return b"".join(each.payload for each in self.frames)
+        """Payload of all its frames."""
+        return b"".join(frame.payload for frame in self.frames)
 
     @property
     def size(self) -> int:
-        """Octets of all its frames."""
-        return sum(each.size for each in self.frames)
+        """Bytes of all its frames."""
+        return sum(frame.size for frame in self.frames)
 
     @cached_property
     def message(self) -> Message:
-        """The message; raises :class:`brokerproof.harness.protocols.amqp10.types.Malformed` for
-        what is none."""
+        """The message. Raises :class:`brokerproof.harness.protocols.amqp10.types.Malformed`."""
         return messages.read(self.payload)
 
 
@@ -59,14 +61,17 @@ class Link:
     receiver as we see them."""
 
     def __init__(self, session: Session, name: str, handle: int, role: bool, initial: int) -> None:
-        self.session, self.name, self.handle, self.role = session, name, handle, role
+        self.session = session
+        self.name = name
+        self.handle = handle
+        self.role = role
         self.delivery_count = initial
         self.initial_delivery_count = initial
         self.credit = 0
         """Deliveries that may still be sent: granted to us (sender), or by us (receiver). Below 0
         if overdrawn."""
         self.available: int | None = None
-        """What the other side said it has."""
+        """Number of messages the broker reports as available."""
         self.drain = False
         self.their_handle: int | None = None
         self.answer: Frame | None = None
@@ -74,16 +79,16 @@ class Link:
         self.detached: Frame | None = None
         """The broker's detach."""
         self.open_delivery: int | None = None
-        """The delivery-id of a delivery of which more is to be sent."""
+        """The delivery-id of an unfinished delivery of ours."""
         self._arriving: Delivery | None = None
 
     @property
     def attached(self) -> bool:
-        """Whether the broker's attach came."""
+        """True if the broker has answered the attach."""
         return self.answer is not None
 
     def is_of(self, frame: Frame) -> bool:
-        """Whether the broker sent ``frame`` on this link."""
+        """True if the broker sent ``frame`` on this link."""
         return (
             frame.channel == self.session.theirs
             and self.their_handle is not None
@@ -99,11 +104,13 @@ class Link:
                 self.credit = _signed(plus(at, credit) - self.delivery_count)
             self.drain = bool(_plain(fields.get("drain")))
 
-    def heard(self, frame: Frame) -> Delivery | None:
-        """The broker's frame on this link; a delivery when it completes one."""
+    def on_frame(self, frame: Frame) -> Delivery | None:
+        """Take in the broker's frame on this link; return the delivery it completes."""
         match frame.name:
             case "flow":
-                self._flow(frame)
+                self.available = frame.get("available", self.available)
+                self.drain = frame.get("drain", False) if self.role is SENDER else self.drain
+                self.on_flow(frame.get("delivery-count"), frame.get("link-credit", 0))
             case "detach":
                 self.detached = frame
                 self.session.theirs_released(self)
@@ -111,16 +118,14 @@ class Link:
                 return self._transfer(frame)
         return None
 
-    def _flow(self, frame: Frame) -> None:
-        self.available = frame.get("available", self.available)
+    def on_flow(self, delivery_count: int | None, credit: int) -> None:
+        """Take in the broker's flow state of this link."""
         if self.role is SENDER:
-            at = frame.get("delivery-count", self.initial_delivery_count)
-            self.credit = _signed(plus(at, frame.get("link-credit", 0)) - self.delivery_count)
-            self.drain = frame.get("drain", False)
-        elif frame.get("delivery-count") is not None:
-            advanced = _signed(frame["delivery-count"] - self.delivery_count)
-            self.delivery_count = frame["delivery-count"]
-            self.credit -= advanced
+            at = self.initial_delivery_count if delivery_count is None else delivery_count
+            self.credit = _signed(plus(at, credit) - self.delivery_count)
+        elif delivery_count is not None:
+            self.credit -= _signed(delivery_count - self.delivery_count)
+            self.delivery_count = delivery_count
 
     def _transfer(self, frame: Frame) -> Delivery | None:
         arriving = self._arriving
@@ -139,7 +144,7 @@ class Link:
 
 
 class Session:
-    """One session: what we said and counted, and what the broker said."""
+    """One session: what we sent and counted, and what the broker sent."""
 
     def __init__(self, channel: int) -> None:
         self.channel = channel
@@ -160,12 +165,12 @@ class Session:
         self.remote_outgoing_window = 0
         self.next_delivery_id = 0
         self.outcomes: dict[int, Frame | None] = {}
-        """By the ids of what we sent: the disposition that settled it, None while there is none."""
+        """Dispositions that settled our deliveries, by delivery-id; None while unsettled."""
         self.links: dict[int, Link] = {}
         """By our handle."""
-        self._by_their_handle: dict[int, Link] = {}
+        self.by_their_handle: dict[int, Link] = {}
 
-    def said(self, fields: Mapping[str, Any]) -> None:
+    def beginning(self, fields: Mapping[str, Any]) -> None:
         """We are about to send these begin fields."""
         self.next_outgoing_id = self.initial_outgoing_id = _int(fields.get("next-outgoing-id")) or 0
         self.next_delivery_id = self.next_outgoing_id
@@ -186,8 +191,8 @@ class Session:
             plus(self.initial_outgoing_id, frame.get("incoming-window", 0)) - self.next_outgoing_id
         )
 
-    def heard(self, frame: Frame) -> Delivery | None:
-        """The broker's frame on this session; a delivery when it completes one."""
+    def on_frame(self, frame: Frame) -> Delivery | None:
+        """Take in the broker's frame on this session; return the delivery it completes."""
         match frame.name:
             case "end":
                 self.ended = frame
@@ -199,10 +204,7 @@ class Session:
                 self._settled(frame)
                 return None
             case "flow":
-                at = frame.get("next-incoming-id", self.initial_outgoing_id)
-                self.remote_incoming_window = _signed(
-                    plus(at, frame.get("incoming-window", 0)) - self.next_outgoing_id
-                )
+                self.on_flow(frame.get("next-incoming-id"), frame.get("incoming-window", 0))
                 self.next_incoming_id = frame.get("next-outgoing-id", self.next_incoming_id)
                 self.remote_outgoing_window = frame.get(
                     "outgoing-window", self.remote_outgoing_window
@@ -211,8 +213,13 @@ class Session:
                 self.next_incoming_id = plus(self.next_incoming_id or 0, 1)
                 self.incoming_window = max(0, self.incoming_window - 1)
                 self.remote_outgoing_window -= 1
-        link = self._by_their_handle.get(frame.get("handle", -1))
-        return None if link is None else link.heard(frame)
+        link = self.by_their_handle.get(frame.get("handle", -1))
+        return None if link is None else link.on_frame(frame)
+
+    def on_flow(self, next_incoming_id: int | None, incoming_window: int) -> None:
+        """Take in the broker's incoming window, which limits what we may send."""
+        at = self.initial_outgoing_id if next_incoming_id is None else next_incoming_id
+        self.remote_incoming_window = _signed(plus(at, incoming_window) - self.next_outgoing_id)
 
     def _settled(self, frame: Frame) -> None:
         if frame.get("role") is not RECEIVER or frame.get("settled") is not True:
@@ -226,8 +233,8 @@ class Session:
     # links
 
     def free_handle(self) -> int:
-        """The lowest handle that we do not use."""
-        return next(each for each in range(WRAP) if each not in self.links)
+        """Return the lowest handle that we do not use."""
+        return next(handle for handle in range(WRAP) if handle not in self.links)
 
     def attaching(self, fields: Mapping[str, Any]) -> Link:
         """We are about to send these attach fields."""
@@ -251,7 +258,7 @@ class Session:
                     link.delivery_count = link.initial_delivery_count = frame.get(
                         "initial-delivery-count", 0
                     )
-                self._by_their_handle[frame.get("handle", -1)] = link
+                self.by_their_handle[frame.get("handle", -1)] = link
 
     def released(self, link: Link) -> None:
         """We sent detach: the handle is free again."""
@@ -261,7 +268,7 @@ class Session:
     def theirs_released(self, link: Link) -> None:
         """The broker sent detach."""
         if link.their_handle is not None:
-            self._by_their_handle.pop(link.their_handle, None)
+            self.by_their_handle.pop(link.their_handle, None)
 
     def sending(self, link: Link, fields: Mapping[str, Any], *, first: bool) -> int:
         """We are about to send these transfer fields; returns the delivery-id."""
@@ -277,6 +284,97 @@ class Session:
         going_on = bool(_plain(fields.get("more"))) and not _plain(fields.get("aborted"))
         link.open_delivery = delivery if going_on else None
         return delivery
+
+
+class Endpoint:
+    """Our end of one connection."""
+
+    def __init__(self) -> None:
+        self.opened: Frame | None = None
+        """The broker's open."""
+        self.sessions: dict[int, Session] = {}
+        """By the channel that we use."""
+        self.deliveries: list[Delivery] = []
+        """Complete deliveries that no caller took, oldest first."""
+        self._by_their_channel: dict[int, Session] = {}
+
+    def on_frame(self, frame: Frame) -> None:
+        """Take in a frame the broker sent."""
+        if frame.name == "open":
+            self.opened = frame
+        elif frame.name == "begin":
+            session = self.sessions.get(frame.get("remote-channel"))
+            if session is not None:
+                self._by_their_channel[frame.channel] = session
+                session.begun(frame)
+        elif (session := self._by_their_channel.get(frame.channel)) is not None:
+            delivery = session.on_frame(frame)
+            if delivery is not None:
+                self.deliveries.append(delivery)
+            if frame.name == "end":
+                del self._by_their_channel[frame.channel]
+
+    @property
+    def most_payload(self) -> int:
+        """Payload bytes that fit into one transfer; 64 bytes are reserved for the performative."""
+        limit = 512 if self.opened is None else self.opened.get("max-frame-size", WRAP - 1)
+        return int(min(limit, 2**20)) - 64 - 8
+
+    # fields of what we are about to send: as the state has them, unless given otherwise
+
+    def begin(self, channel: int, given: Mapping[str, Any]) -> tuple[Session, dict[str, Any]]:
+        """Begin a session; return it and the fields of the begin."""
+        session = self.sessions[channel] = Session(channel)
+        fields = {
+            "next-outgoing-id": session.next_outgoing_id,
+            "incoming-window": session.incoming_window,
+            "outgoing-window": session.outgoing_window,
+            **given,
+        }
+        session.beginning(fields)
+        return session, fields
+
+    def flow(self, session: Session, link: Link | None, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields of a flow of ``session``, or of ``link``."""
+        fields: dict[str, Any] = {
+            "next-incoming-id": session.next_incoming_id,
+            "incoming-window": session.incoming_window,
+            "next-outgoing-id": session.next_outgoing_id,
+            "outgoing-window": session.outgoing_window,
+        }
+        if link is not None:
+            fields |= {
+                "handle": link.handle,
+                "delivery-count": link.delivery_count,
+                "link-credit": link.credit,
+            }
+            if link.role is RECEIVER and not link.attached:
+                del fields["delivery-count"]
+        fields |= given
+        session.granting(fields)
+        if link is not None:
+            link.granting(fields)
+        return fields
+
+    def transfer(self, link: Link, given: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+        """Return the delivery-id and the fields of the next transfer of ``link``."""
+        session = link.session
+        first = link.open_delivery is None
+        fields: dict[str, Any] = {"handle": link.handle}
+        if first:
+            fields |= {
+                "delivery-id": session.next_delivery_id,
+                "delivery-tag": b"%d-%d" % (link.handle, session.next_delivery_id),
+                "message-format": 0,
+            }
+        fields |= given
+        return session.sending(link, fields, first=first), fields
+
+    def take_deliveries(self, link: Link | None) -> list[Delivery]:
+        """Take every complete delivery (of ``link``), in order."""
+        taken = [delivery for delivery in self.deliveries if link is None or delivery.link is link]
+        self.deliveries = [delivery for delivery in self.deliveries if delivery not in taken]
+        return taken
 
 
 def _plain(value: Any) -> Any:

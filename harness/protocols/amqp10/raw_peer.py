@@ -16,7 +16,7 @@ from typing import Any
 from brokerproof.harness.model.time import Duration, Instant
 from brokerproof.harness.protocols.amqp10 import codec, messages, types
 from brokerproof.harness.protocols.amqp10.codec import RECEIVER, SENDER, Frame
-from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link, Session
+from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Endpoint, Link, Session
 from brokerproof.harness.protocols.amqp10.trace_recorder import (
     PROTOCOL,
     UNREADABLE,
@@ -104,15 +104,9 @@ class AmqpPeer(Conversation[Frame]):
         self.container = container
         """Who we are; link names are unique between two containers, so every peer should be another
         one."""
-        self.opened: Frame | None = None
-        """The broker's open, once it came."""
+        self.endpoint = Endpoint()
         self.said: dict[str, Any] = {}
         """The fields of our own open."""
-        self.sessions: dict[int, Session] = {}
-        """By the channel that we use."""
-        self.deliveries: list[Delivery] = []
-        """Deliveries that are complete and that nobody took, oldest first."""
-        self._by_their_channel: dict[int, Session] = {}
         self._recorder = AmqpTraceRecorder(judge, conn)
         self._names = 0
         self._barriers = count()
@@ -121,23 +115,23 @@ class AmqpPeer(Conversation[Frame]):
 
     def decode(self, at: Instant, data: bytes) -> None:
         for item in self._recorder.on_bytes_received(at, data):
-            self._arrived(item)
+            self.inbox.append(item)
+            self.endpoint.on_frame(item)
 
-    def _arrived(self, item: Frame) -> None:
-        self.inbox.append(item)
-        if item.name == "open":
-            self.opened = item
-        elif item.name == "begin":
-            ours = item.get("remote-channel")
-            if ours in self.sessions:
-                self._by_their_channel[item.channel] = self.sessions[ours]
-                self.sessions[ours].begun(item)
-        elif (session := self._by_their_channel.get(item.channel)) is not None:
-            delivery = session.heard(item)
-            if delivery is not None:
-                self.deliveries.append(delivery)
-            if item.name == "end":
-                del self._by_their_channel[item.channel]
+    @property
+    def opened(self) -> Frame | None:
+        """The broker's open."""
+        return self.endpoint.opened
+
+    @property
+    def sessions(self) -> dict[int, Session]:
+        """Sessions by the channel that we use."""
+        return self.endpoint.sessions
+
+    @property
+    def deliveries(self) -> list[Delivery]:
+        """Complete deliveries that no expectation took, oldest first."""
+        return self.endpoint.deliveries
 
     def fatal(self, frame: Frame) -> bool:
         return (
@@ -268,14 +262,7 @@ class AmqpPeer(Conversation[Frame]):
         **fields: Any,
     ) -> Session:
         """Begin a session; by default waits for the broker's begin. Windows start wide open."""
-        session = self.sessions[channel] = Session(channel)
-        filled = {
-            "next-outgoing-id": session.next_outgoing_id,
-            "incoming-window": session.incoming_window,
-            "outgoing-window": session.outgoing_window,
-            **_hyphens(fields),
-        }
-        session.said(filled)
+        session, filled = self.endpoint.begin(channel, _hyphens(fields))
         self.send("begin", filled, channel=channel)
         if answered:
             self.expect(frame("begin", remote_channel=channel), proves=proves)
@@ -395,24 +382,7 @@ class AmqpPeer(Conversation[Frame]):
         """Flow state of a session, or of a link with it: as the books have it, unless given
         otherwise."""
         session = link.session if link is not None else session or self.session
-        filled: dict[str, Any] = {
-            "next-incoming-id": session.next_incoming_id,
-            "incoming-window": session.incoming_window,
-            "next-outgoing-id": session.next_outgoing_id,
-            "outgoing-window": session.outgoing_window,
-        }
-        if link is not None:
-            filled |= {
-                "handle": link.handle,
-                "delivery-count": link.delivery_count,
-                "link-credit": link.credit,
-            }
-            if link.role is RECEIVER and not link.attached:
-                del filled["delivery-count"]
-        filled |= _hyphens(fields)
-        session.granting(filled)
-        if link is not None:
-            link.granting(filled)
+        filled = self.endpoint.flow(session, link, _hyphens(fields))
         self.send("flow", filled, channel=session.channel)
 
     # transfers
@@ -422,20 +392,8 @@ class AmqpPeer(Conversation[Frame]):
 
         Begins a new delivery, or goes on with the one whose last frame said ``more``.
         """
-        given = _hyphens(fields)
-        session = link.session
-        first = link.open_delivery is None
-        filled: dict[str, Any] = {"handle": link.handle}
-        if first:
-            tag = b"%d-%d" % (link.handle, session.next_delivery_id)
-            filled |= {
-                "delivery-id": session.next_delivery_id,
-                "delivery-tag": tag,
-                "message-format": 0,
-            }
-        filled |= given
-        delivery_id = session.sending(link, filled, first=first)
-        self.send("transfer", filled, payload, channel=session.channel)
+        delivery_id, filled = self.endpoint.transfer(link, _hyphens(fields))
+        self.send("transfer", filled, payload, channel=link.session.channel)
         return delivery_id
 
     def publish(
@@ -465,7 +423,7 @@ class AmqpPeer(Conversation[Frame]):
     ) -> int:
         """Like :meth:`publish`, without waiting for anything; returns the delivery-id."""
         payload = messages.message(body, **dict(sections or {}))
-        most = self.most_payload
+        most = self.endpoint.most_payload
         pieces = [payload[at : at + most] for at in range(0, len(payload), most)] or [b""]
         delivery = 0
         for number, piece in enumerate(pieces):
@@ -473,12 +431,6 @@ class AmqpPeer(Conversation[Frame]):
                 link, piece, settled=settled or None, more=number < len(pieces) - 1 or None
             )
         return delivery
-
-    @property
-    def most_payload(self) -> int:
-        """How much payload one transfer may carry; 64 octets are kept for the performative."""
-        limit = 512 if self.opened is None else self.opened.get("max-frame-size", 2**32 - 1)
-        return int(min(limit, 2**20)) - 64 - 8
 
     def settled(self, session: Session, delivery: int, state: str | None = None) -> Match[Frame]:
         """Matches a receiver's disposition that settles ``delivery``, among others perhaps, with
@@ -579,8 +531,7 @@ class AmqpPeer(Conversation[Frame]):
 
     def take_deliveries(self, link: Link | None = None) -> list[Delivery]:
         """Every complete delivery (of ``link``) that nobody took, in order."""
-        taken = [each for each in self.deliveries if link is None or each.link is link]
-        self.deliveries = [each for each in self.deliveries if each not in taken]
+        taken = self.endpoint.take_deliveries(link)
         mine = {id(each) for delivery in taken for each in delivery.frames}
         self.inbox = [each for each in self.inbox if id(each) not in mine]
         return taken

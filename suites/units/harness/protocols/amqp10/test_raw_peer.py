@@ -76,7 +76,7 @@ def received(name: str, channel: int = 0, /, **fields: object) -> Frame:
 
 def session_of(start: int = 0, window: int = 10) -> Session:
     session = Session(0)
-    session.said({"next-outgoing-id": start, "incoming-window": window, "outgoing-window": 5})
+    session.beginning({"next-outgoing-id": start, "incoming-window": window, "outgoing-window": 5})
     session.begun(
         received(
             "begin", 4, remote_channel=0, next_outgoing_id=7, incoming_window=3, outgoing_window=9
@@ -89,7 +89,7 @@ def link_of(session: Session, role: bool, initial: int = 0) -> Link:
     ours = {"initial-delivery-count": initial} if role is SENDER else {}
     link = session.attaching({"name": "l", "handle": 0, "role": role, **ours})
     theirs = {"initial_delivery_count": initial} if role is RECEIVER else {}
-    session.heard(received("attach", 4, name="l", handle=6, role=not role, **theirs))
+    session.on_frame(received("attach", 4, name="l", handle=6, role=not role, **theirs))
     return link
 
 
@@ -106,13 +106,13 @@ def test_windows_follow_begin_transfers_and_flows() -> None:
     link = link_of(session, SENDER)
     session.sending(link, {}, first=True)
     assert (session.next_outgoing_id, session.remote_incoming_window) == (0, 2)
-    session.heard(
+    session.on_frame(
         received(
             "flow", 4, next_incoming_id=0, incoming_window=8, next_outgoing_id=7, outgoing_window=1
         )
     )
     assert session.remote_incoming_window == 8
-    session.heard(received("flow", 4, incoming_window=8, next_outgoing_id=7, outgoing_window=1))
+    session.on_frame(received("flow", 4, incoming_window=8, next_outgoing_id=7, outgoing_window=1))
     assert session.remote_incoming_window == 7  # counted from the start
 
 
@@ -126,12 +126,12 @@ def test_credit_to_send_follows_flows_over_the_end() -> None:
         "next_incoming_id": 0,
         "handle": 6,
     }
-    session.heard(received("flow", 4, **flow, delivery_count=WRAP - 1, link_credit=3))
+    session.on_frame(received("flow", 4, **flow, delivery_count=WRAP - 1, link_credit=3))
     assert link.credit == 3
     for _ in range(2):
         session.sending(link, {}, first=True)
     assert (link.delivery_count, link.credit) == (1, 1)
-    session.heard(received("flow", 4, **flow, delivery_count=0, link_credit=5, drain=True))
+    session.on_frame(received("flow", 4, **flow, delivery_count=0, link_credit=5, drain=True))
     assert (link.credit, link.drain) == (4, True)
 
 
@@ -140,8 +140,8 @@ def test_credit_to_receive_follows_grants_transfers_and_drains() -> None:
     link = link_of(session, RECEIVER, WRAP - 1)
     link.granting({"delivery-count": WRAP - 1, "link-credit": 3})
     first = {"handle": 6, "delivery_tag": b"t", "message_format": 0}
-    assert session.heard(received("transfer", 4, delivery_id=0, more=True, **first)) is None
-    delivery = session.heard(received("transfer", 4, handle=6, settled=True))
+    assert session.on_frame(received("transfer", 4, delivery_id=0, more=True, **first)) is None
+    delivery = session.on_frame(received("transfer", 4, handle=6, settled=True))
     assert delivery is not None
     assert (delivery.id, delivery.tag, delivery.settled, len(delivery.frames)) == (0, b"t", True, 2)
     assert (
@@ -150,7 +150,7 @@ def test_credit_to_receive_follows_grants_transfers_and_drains() -> None:
         session.next_incoming_id,
         session.incoming_window,
     ) == (0, 2, 9, 8)
-    session.heard(
+    session.on_frame(
         received(
             "flow",
             4,
@@ -169,9 +169,9 @@ def test_an_aborted_delivery_is_none() -> None:
     session = session_of()
     link = link_of(session, RECEIVER)
     first = {"handle": 6, "delivery_tag": b"t", "message_format": 0, "delivery_id": 0}
-    assert session.heard(received("transfer", 4, more=True, **first)) is None
-    assert session.heard(received("transfer", 4, handle=6, aborted=True)) is None
-    assert session.heard(received("transfer", 4, **{**first, "delivery_id": 1})) is not None
+    assert session.on_frame(received("transfer", 4, more=True, **first)) is None
+    assert session.on_frame(received("transfer", 4, handle=6, aborted=True)) is None
+    assert session.on_frame(received("transfer", 4, **{**first, "delivery_id": 1})) is not None
     assert link.delivery_count == 2
 
 
@@ -180,9 +180,9 @@ def test_one_disposition_settles_many() -> None:
     link = link_of(session, SENDER)
     ids = [session.sending(link, {}, first=True) for _ in range(3)]
     assert ids == [WRAP - 1, 0, 1]
-    session.heard(received("disposition", 4, role=True, first=WRAP - 1, last=0, settled=True))
+    session.on_frame(received("disposition", 4, role=True, first=WRAP - 1, last=0, settled=True))
     assert [bool(session.outcomes[each]) for each in ids] == [True, True, False]
-    session.heard(received("disposition", 4, role=True, first=1))
+    session.on_frame(received("disposition", 4, role=True, first=1))
     assert session.outcomes[1] is None  # not settled
 
 
