@@ -1,4 +1,5 @@
-"""What AMQP consumers give back goes to its place in the queue, and says how often it failed."""
+"""Messages that AMQP consumers give back return to their place in the queue, with their number of
+failed attempts."""
 
 from __future__ import annotations
 
@@ -84,7 +85,7 @@ def test_what_is_given_back_goes_to_its_place(
 
 
 def _fits(fate: str | None, count: int) -> bool:
-    """Whether a delivery-count fits what became of a message; a lost connection may count as an
+    """True if a delivery-count fits the fate of a message. A lost connection may count as an
     attempt or not."""
     if fate == "kept":
         return count in (0, 1)

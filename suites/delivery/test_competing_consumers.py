@@ -1,4 +1,4 @@
-"""Who gets a message: one consumer of a queue, every subscription of a topic."""
+"""Distribution of messages: one consumer of a queue, every subscription of a topic."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ ENDS_WITH_CONNECTION = "ARTEMIS-CONCEPTS-topic-2"
 
 
 def all_of(target: Bench, peers: list[StompPeer], count: int) -> list[list[bytes]]:
-    """What each of ``peers`` got, once ``count`` messages came to all of them together, and what
-    came QUIET longer."""
+    """Return the bodies that each of ``peers`` gets: until ``count`` messages have arrived in
+    total, and QUIET longer."""
     before = sum(peer.messages_seen for peer in peers)
     target.wait_until(lambda: sum(peer.messages_seen for peer in peers) - before >= count, PATIENCE)
     target.advance(QUIET)

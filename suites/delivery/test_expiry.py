@@ -1,4 +1,4 @@
-"""How long a message lives: not a moment less than its sender said."""
+"""Expiry of messages: none expires before its TTL."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What comes back after a failure: all of it, in its order, at the head of the queue, and
-marked."""
+"""Redelivery after a failure: complete, in order, at the head of the queue, and marked."""
 
 from __future__ import annotations
 

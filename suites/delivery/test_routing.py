@@ -1,4 +1,4 @@
-"""How a destination comes to be a queue or a topic: by headers, by prefixes of the acceptor, by
+"""Routing types of destinations: set by headers, by prefixes of the acceptor, or by
 address-settings."""
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ def place(name: str, kind: str | None) -> Destination:
 
 
 def fresh(target: Bench, kind: str | None, prefix: str = "") -> Destination:
-    """A destination that nobody has used, with ``prefix`` before its name."""
+    """Return an unused destination, with ``prefix`` before its name."""
     return place(prefix + target.destination().name, kind)
 
 
 def copies(
     target: Bench, producer: StompPeer, to: Destination, listeners: list[StompPeer], expected: int
 ) -> int:
-    """How many copies two subscriptions get of ten messages together: ten from a queue, twenty from
-    a topic."""
+    """Return the number of copies of ten messages that two subscriptions get: ten from a queue,
+    twenty from a topic."""
     before = sum(listener.messages_seen for listener in listeners)
     publish_all(producer, to, numbered(10))
     target.wait_until(

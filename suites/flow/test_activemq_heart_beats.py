@@ -44,8 +44,8 @@ def each_acceptor(target: Target) -> list[dict[str, Any]]:
 
 
 def allowed(target: Bench, acceptor: str, promised: int) -> Duration:
-    """How long a client that promised a beat every so many ms may be silent, as the documentation
-    computes it."""
+    """Return the silence that the documentation allows a client that promised a heartbeat every so
+    many ms."""
     return ms(int(promised * multiplier(target.parameters(acceptor))))
 
 

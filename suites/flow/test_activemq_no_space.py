@@ -140,8 +140,8 @@ def test_a_send_without_room_fails_after_the_time(
 
 
 def earlier(target: Target) -> st.SearchStrategy[Duration]:
-    """How long before the time is up there is room. A host may be slow, so real brokers get more of
-    it."""
+    """Return how long before the time is up there is room. A host may be slow, so real brokers get
+    more of it."""
     return st.sampled_from(
         [ms(50), ms(500), ms(2900)]
         if target.clock is Clock.VIRTUAL

@@ -51,7 +51,7 @@ def used(statistics: Statistics, kind: str) -> int:
 
 
 def empty(target: Bench, statistics: Statistics, kind: str) -> int:
-    """What is used before: little, or else the case cannot say anything."""
+    """Control that little is used before the case begins."""
     limit, deadline = broker_limit(target, kind), target.now() + PATIENCE
     while (before := used(statistics, kind)) > limit // 2 and target.now() < deadline:
         target.advance(QUIET)

@@ -26,14 +26,14 @@ CONNECTION_BLOCKED = "RABBITMQ-FLOW-conn-1"
 
 
 def _may_send(target: Bench, peer: AmqpPeer, link: Link) -> bool:
-    """Whether the broker's windows and credit let a message go, as they stand or soon."""
+    """True if the broker's windows and credit allow a transfer, now or soon."""
     return target.wait_until(
         lambda: link.credit > 0 and link.session.remote_incoming_window > 0, QUIET
     )
 
 
 def _opens(target: Bench, session: Session, most: int) -> bool:
-    """Whether the session's window lets ``most`` transfers go, soon."""
+    """True if the session's window soon allows ``most`` transfers."""
     return target.wait_until(lambda: session.remote_incoming_window >= most, PATIENCE)
 
 

@@ -266,7 +266,7 @@ def _with_consumers(target: Bench, queues: int) -> Subscribed:
 
 
 def _taken(target: Bench, peer: AmqpPeer, link: Link) -> int:
-    """How many messages an address under FAIL takes before it refuses one."""
+    """Return the number of messages that an address under FAIL accepts before it refuses one."""
     for count in range(20):
         if address_full.send(target, peer, link, address_full.body(count, BODY)) != "accepted":
             return count

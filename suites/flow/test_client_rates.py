@@ -53,7 +53,8 @@ def sized(count: int, size: int) -> list[bytes]:
 
 
 def takes(count: int, rate: int) -> Duration:
-    """How long ``count`` messages take at that rate at least, the first of them at once."""
+    """Return the least time that ``count`` messages take at that rate, the first of them at
+    once."""
     return (count - 1) * NS_PER_S // rate
 
 

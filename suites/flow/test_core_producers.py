@@ -188,8 +188,8 @@ def test_no_producer_is_given_more_than_the_room(target: Bench) -> None:
 
 
 def weight(target: Bench, admin: Admin, peer: CorePeer, name: str, cost: int) -> int:
-    """What a message of that cost is charged at an address with a name as long as ``name``, in
-    bytes."""
+    """Return the charge in bytes of a message of that cost at an address with a name as long as
+    ``name``."""
     scratch = f"full.page.x{target.fresh_name()}"
     target.control(len(scratch) == len(name), f"{scratch} is as long as {name}")
     peer.create_queue(scratch)

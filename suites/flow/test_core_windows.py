@@ -265,8 +265,7 @@ def test_a_slow_consumer_keeps_a_window_of_messages_from_the_other(
 
 
 def shares(target: Bench, course: list[int]) -> list[list[int]]:
-    """Who of three consumers without a buffer got what, when they ask in the order of
-    ``course``."""
+    """Return the shares of three consumers without a buffer that ask in the order of ``course``."""
     peers: list[CorePeer] = [target.core() for _ in range(3)]
     name = queue(target, peers[0])
     windows = [Window(peer, name, 0) for peer in peers]

@@ -46,7 +46,7 @@ def fill(
 
 
 def taken_again(target: Bench, place: Node, policy: str) -> bool:
-    """Whether a message is taken, now or soon: brokers tidy up on their own time."""
+    """True if a message is accepted, now or soon: brokers clean up in the background."""
     peer, link = address_full.producer(target, place)
     deadline = target.now() + 3 * PATIENCE
     while target.now() < deadline:
@@ -60,8 +60,8 @@ def taken_again(target: Bench, place: Node, policy: str) -> bool:
 def bounded(
     target: Bench, requirement: str, label: str, count: int, bounds: tuple[int, int]
 ) -> None:
-    """Judges a count. Too many cannot be held against a broker that writes its pages later than it
-    answers."""
+    """Judge a count. Too many are no violation by a broker that writes its pages after its
+    answer."""
     if count <= bounds[1]:
         target.judge_count(requirement, label, count, bounds, "messages")
     else:

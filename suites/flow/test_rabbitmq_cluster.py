@@ -136,7 +136,7 @@ def _one_alarm(
 
 
 def _two_alarms(a: Node, b: Node, proves: str) -> None:
-    """Whoever is blocked by two nodes waits for both."""
+    """A publisher blocked by alarms on two nodes waits until both are cleared."""
     target, publisher = a.target, _publisher(a)
     target.raise_alarm("memory", node="b")
     try:

@@ -46,7 +46,7 @@ def place(target: Target) -> Where:
 
 
 def places(target: Target) -> st.SearchStrategy[Where]:
-    """The same, drawn."""
+    """Draw a place."""
     return st.just(place(target))
 
 
@@ -79,7 +79,7 @@ class Flood:
             self.confirmed = max(self.confirmed, ack["delivery-tag"])
 
     def end(self) -> bool:
-        """Whether all is confirmed, soon."""
+        """True if all messages are confirmed soon."""
 
         def all_of_it() -> bool:
             self.count()

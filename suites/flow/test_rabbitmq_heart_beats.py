@@ -28,8 +28,7 @@ VIRTUAL_MS = [*REAL_MS, 1, 999, 2000, 2700, 60_000, 61_999]
 
 
 def intervals(target: Target) -> st.SearchStrategy[int]:
-    """What a client may promise or ask for, in milliseconds; in real time only what does not take
-    long."""
+    """Draw an interval in milliseconds to promise or to ask for; in real time only short ones."""
     return st.sampled_from(REAL_MS if target.clock is Clock.REAL else VIRTUAL_MS)
 
 

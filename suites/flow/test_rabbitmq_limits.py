@@ -32,7 +32,7 @@ def machine(target: Bench) -> None:
 
 
 def memory_of(api: ManagementPeer) -> tuple[bool, int, int]:
-    """Whether memory is short, how much is used, and the mark."""
+    """Return the memory alarm, the memory in use, and the mark."""
     node = api.node()
     return bool(node.get("mem_alarm")), node.get("mem_used", 0), node.get("mem_limit", 0)
 

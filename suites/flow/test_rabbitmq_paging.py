@@ -228,8 +228,8 @@ class Traffic:
         self._queues = [queue_of(peer) for _ in range(ALONGSIDE)]
 
     def _step(self, publishes: bool) -> None:
-        """A message through each queue; one out of the held one, and one into it unless nobody may
-        publish."""
+        """Send a message through each queue, and one out of the held queue; send one into it unless
+        publishers are blocked."""
         everywhere = (*self._queues, self._held)
         for queue in everywhere if publishes else ():
             self._peer.publish(BODY, queue)
@@ -249,7 +249,7 @@ class Traffic:
 
 
 def in_use(target: Bench) -> int:
-    """How much memory the broker uses, in bytes."""
+    """Return the memory in use, in bytes."""
     api = target.management()
     used, _ = api.until(lambda: int(api.node().get("mem_used", 0)), bool)
     target.control(used > 0, "the API should tell how much memory is used")
@@ -258,7 +258,7 @@ def in_use(target: Bench) -> int:
 
 
 def outside(target: Bench, queue: str) -> Iterator[bool]:
-    """Whether less than half of a queue is in memory, as often as it is asked."""
+    """Yield, at each request, True if less than half of a queue is in memory."""
     while True:
         wait, left = in_memory(target, queue)
         yield 0 <= left < wait // 2

@@ -156,7 +156,7 @@ class Run:
         del self.account.held[first : position + 1]
 
     def watch(self, after: str) -> None:
-        """What must come does, what may not come does not."""
+        """Judge that the messages of the model arrive and no others."""
         alive = self.consumer.ended is None
         self.target.require(
             ALIVE, alive, f"after {after}, with beats in time: {self.consumer.instead()}"

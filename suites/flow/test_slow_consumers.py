@@ -32,8 +32,8 @@ def holder(target: Bench, queue: Destination, window: int) -> StompPeer:
 
 
 def everything_but(target: Bench, fast: StompPeer, count: int) -> list[bytes]:
-    """What a consumer gets that acknowledges whatever comes, until ``count`` messages or none for a
-    while."""
+    """Return the messages of a consumer that acknowledges each, until ``count`` have arrived or
+    none for a while."""
     results: list[bytes] = []
     while len(results) < count:
         messages: list[Frame] = receive(target, fast, 1)

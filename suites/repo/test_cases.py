@@ -30,24 +30,10 @@ ONE_SCENARIO = "one scenario"
 """A case may judge more requirements of one version if its docstring says why it is one, with these
 words."""
 
-UNREVISED: frozenset[str] = frozenset(
-    {
-        "suites/amqp/test_credit_model.py",
-        "suites/amqp/test_framing.py",
-        "suites/amqp/test_idle_timeout.py",
-        "suites/amqp/test_links.py",
-        "suites/amqp/test_open_close.py",
-        "suites/amqp/test_outcomes.py",
-        "suites/amqp/test_proton.py",
-        "suites/amqp/test_security.py",
-        "suites/amqp/test_sessions.py",
-        "suites/amqp/test_tls.py",
-        "suites/crossing/test_settlement.py",
-    }
-)
+UNREVISED: frozenset[str] = frozenset({"suites/amqp/test_credit_model.py"})
 """Files that still break a rule. This list only shrinks."""
 
-RIDDLE = re.compile(r"(What|Whether|Who)\b")
+RIDDLE = re.compile(r"(What|Whether|Who|The same)\b")
 
 
 def conformance_files() -> list[str]:

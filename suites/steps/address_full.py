@@ -52,7 +52,7 @@ def node(target: Bench, kind: str, routing: RoutingType = ANYCAST) -> Node:
 
 
 def destination(target: Bench, kind: str, routing: RoutingType = ANYCAST) -> Destination:
-    """The same for STOMP."""
+    """Return the STOMP destination of that address."""
     fresh = target.destination(routing)
     return Destination(f"full.{kind}.{fresh.name}", fresh.send_headers, fresh.subscribe_headers)
 
@@ -92,8 +92,8 @@ def send(target: Bench, peer: AmqpPeer, link: Link, octets: bytes) -> str | None
 
 
 def overhead(target: Bench) -> int:
-    """What an AMQP message is charged above the bytes of its body, which are at least
-    :data:`SMALLEST`; measured."""
+    """Measure the charge of an AMQP message above the bytes of its body, which are at least
+    :data:`SMALLEST`."""
     result = _asked(target) if ADMIN in target.capabilities else _searched(target)
     target.note(f"an AMQP message is charged the octets of its body and {result} more")
     return result
@@ -146,7 +146,7 @@ class Scale:
         self._known: dict[int, int] = {}
 
     def weight(self, size: int) -> int:
-        """What a body of ``size`` bytes is charged, headers and all."""
+        """Return the charge of a body of ``size`` bytes, headers included."""
         if size not in self._known:
             suffix = f"~{len(self._known)}"
             name = self._to.name[: -len(suffix)] + suffix
@@ -184,7 +184,8 @@ class Scale:
 
 
 def room_again(target: Bench, address: str) -> None:
-    """What was acknowledged before is free again: brokers may do that on their own time."""
+    """Wait until acknowledged messages are no longer charged: brokers may free them in the
+    background."""
     if ADMIN in target.capabilities:
         state, free = target.admin().until(address, lambda each: each.size == 0)
         target.control(free, f"everything is acknowledged and the address still holds {state}")

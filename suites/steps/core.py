@@ -34,8 +34,7 @@ Oracle = Callable[[Sequence[Event], int], list[Finding]]
 def queue(
     target: Bench, peer: CorePeer, prefix: str = "", routing: RoutingType = RoutingType.ANYCAST
 ) -> str:
-    """A queue nobody has used before, at an address of its own whose name begins with
-    ``prefix``."""
+    """Create an unused queue at an address of its own whose name begins with ``prefix``."""
     name = prefix + target.fresh_name()
     peer.create_queue(name, routing=routing)
     return name
@@ -112,7 +111,7 @@ class Window:
             peer.credit(size, consumer)
 
     def wants(self) -> None:
-        """Somebody waits for a message: without a buffer that is what asks for one."""
+        """Ask for a message: without a buffer a waiting caller asks for one."""
         if self.size == 0:
             self.peer.credit(1, self.consumer)
 
@@ -169,6 +168,6 @@ class Producer:
         return True
 
     def can_offer(self, cost: int) -> bool:
-        """Whether there is credit for a message of that cost now."""
+        """True if there is credit for a message of that cost."""
         self.look()
         return self.balance >= cost

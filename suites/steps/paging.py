@@ -37,7 +37,8 @@ def send(
 
 
 def paged(target: Bench, admin: Admin, name: str) -> bool:
-    """Whether the address went into page mode and has pages: what is behind that may be judged."""
+    """True if the address went into page mode and has pages, so that the rest of the case can be
+    judged."""
     state, reached = admin.until(name, lambda found: found.paging and found.pages > 0)
     if not reached:
         target.note(f"nothing to judge: {name} wrote no page ({state})")
@@ -45,8 +46,8 @@ def paged(target: Bench, admin: Admin, name: str) -> bool:
 
 
 def left(target: Bench, admin: Admin, name: str) -> bool:
-    """Whether the address has left page mode, all being acknowledged; brokers tidy up on their own
-    time."""
+    """True if the address has left page mode with everything acknowledged; brokers clean up in the
+    background."""
     state, reached = admin.until(name, lambda found: not found.paging)
     target.note(f"{name} {'left' if reached else 'did not leave'} page mode: {state}")
     return reached
@@ -79,13 +80,13 @@ class Taker:
         return self.found
 
     def rest(self) -> list[int]:
-        """What comes besides, for a while behind the last one that should."""
+        """Return the messages that arrive for a while after the last expected one."""
         while self._some(QUIET):
             self._acknowledge(10**6)
         return self.found
 
     def waiting(self) -> list[Frame]:
-        """What has come and is not acknowledged, when nothing more comes for a while."""
+        """Return the unacknowledged messages, once no more arrive for a while."""
         self._some(PATIENCE)
         count = 0
         while count != len(self._messages()):

@@ -20,7 +20,7 @@ P = TypeVar("P", bound=Settles)
 
 @contextmanager
 def beside(connect: Callable[[], P]) -> Iterator[P]:
-    """What ``connect`` makes works, at the beginning and at the end."""
+    """Control that a connection made by ``connect`` works at the beginning and at the end."""
     other = connect()
     other.settle()
     yield other

@@ -50,8 +50,7 @@ Answer = Literal["taken", "refused"]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A queue or topic nobody has used before, by its name, and what the configuration says of
-    it."""
+    """An unused queue or topic: its name and its configuration."""
 
     name: str
     routing: RoutingType
@@ -87,14 +86,14 @@ def waits_for(target: Bench) -> Duration:
 
 
 def slack(target: Bench, wait: Duration) -> Duration:
-    """How much later than a time of that length is up a broker may say so: in virtual time it
-    cannot be late."""
+    """Return how late a broker may report the end of that duration; in virtual time it cannot be
+    late."""
     return 0 if target.virtual else POLLING + target.punctuality(wait)
 
 
 def broker_limit(target: Bench, kind: str) -> int:
-    """How much of its memory, store or temp store all of the broker may use; of a small disk no
-    more than there is. Bytes."""
+    """Return the bytes of memory, store or temp store that the whole broker may use; of a small
+    disk at most its size."""
     parameters = target.parameters()
     limit, disk = parameters[f"{kind}_usage_limit"], parameters.get("disk_space")
     assert isinstance(limit, int)
@@ -117,11 +116,11 @@ class Producer:
 
     @abstractmethod
     def answer(self, offered: Any) -> Answer | None:
-        """What became of it; None: nothing yet."""
+        """Return the answer to a send, None while there is none."""
 
     @abstractmethod
     def answers(self, offered: Any, command: str, fields: Mapping[str, str]) -> bool:
-        """Whether a frame of the trace, which came to this connection, is what answered it."""
+        """True if a frame of the trace, received by this connection, answers that send."""
 
     @property
     def conn(self) -> int:
@@ -139,11 +138,11 @@ class Producer:
         )
 
     def instead(self) -> str:
-        """What came otherwise, in words."""
+        """Describe what arrived instead."""
         return self.peer.instead()
 
     def ended(self) -> bool:
-        """Whether the connection is gone."""
+        """True if the connection has ended."""
         return self.peer.ended is not None
 
     def heard(self, offered: Any, within: Duration = PATIENCE) -> Answer | None:
@@ -412,8 +411,8 @@ def _uses_at_least(octets: int) -> Callable[[Held], bool]:
 
 
 class Scale:
-    """What a producer's message is charged above the bytes of its body: weighed with two sizes at
-    a fresh place."""
+    """The charge of a producer's message above the bytes of its body, measured with two sizes at a
+    fresh place."""
 
     SIZES = (300, 1000)
 
@@ -440,7 +439,7 @@ class Scale:
         )
 
     def weight(self, size: int) -> int:
-        """What a body of ``size`` bytes is charged."""
+        """Return the charge of a body of ``size`` bytes."""
         return size + self.extra
 
     def bodies(self, total: int, sizes: Sequence[int]) -> list[bytes]:

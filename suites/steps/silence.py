@@ -1,4 +1,4 @@
-"""How a silent connection ends: waited for a little longer than the interval, and judged on both
+"""The close of a silent connection: awaited a little longer than its interval, and judged on both
 sides of it."""
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""What the WebSocket suites share: who else must not notice, how a connection was failed, what the
-server sent."""
+"""Steps of the WebSocket suites: bystanders, failed connections, and the server's frames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of a connection that misbehaved, and whether anybody else noticed."""
+"""Fates of connections that broke a rule, and the service that others get meanwhile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOMENT: Duration = ms(300)
 
 @dataclass(frozen=True)
 class Fate:
-    """What a broker did with a connection: said ERROR, ended it, or went on with it."""
+    """The broker's reaction on a connection: an ERROR, an end, or neither."""
 
     error: Frame | None
     ended: CloseHow | None
@@ -27,7 +27,7 @@ class Fate:
 
     @property
     def refused(self) -> bool:
-        """Whether the broker showed that something was wrong."""
+        """True if the broker sent ERROR or ended the connection."""
         return self.error is not None or self.ended is not None
 
     @property
@@ -50,7 +50,7 @@ class Fate:
 def fate(
     target: Bench, peer: StompPeer, *, within: Duration = PATIENCE, end_within: Duration = PATIENCE
 ) -> Fate:
-    """What became of one connection: see :func:`fates`."""
+    """Return the fate of one connection: see :func:`fates`."""
     return fates(target, [peer], within=within, end_within=end_within)[0]
 
 

@@ -46,7 +46,7 @@ def literally(octets: bytes) -> Callable[[Destination, str], bytes]:
 
 
 def command(text: str) -> Callable[[Destination, str], bytes]:
-    """What is a proper SEND but for its command."""
+    """A proper SEND but for its command."""
     return lambda to, version: send()(to, version).replace(b"SEND", text.encode(), 1)
 
 

@@ -52,7 +52,7 @@ def test_connect_is_answered_with_connected(target: Bench, version: str) -> None
 
 @case(STOMP_COMMAND)
 def test_stomp_opens_a_session_as_connect_does(target: Bench, version: str) -> None:
-    """The same headers sent with CONNECT and with STOMP get CONNECTED with the same headers,
+    """CONNECT and STOMP with the same headers are answered with CONNECTED with the same headers,
     session id apart. Both sessions work."""
     first = target.peer(version)
     plain = first.connect(target.connect_headers(version))

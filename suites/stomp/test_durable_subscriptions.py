@@ -74,8 +74,8 @@ def goes(target: Bench, peer: StompPeer, how: str = "DISCONNECT") -> None:
 def kept(
     target: Bench, client_id: str, topic: Destination, named: HeadersLike, version: str = "1.2"
 ) -> list[bytes]:
-    """What waits in a subscription for its client, who takes it and goes. A sentinel shows that it
-    is served."""
+    """Return the messages that wait in a subscription, consumed by its client, who then leaves. A
+    sentinel shows that the client is served."""
     peer = client(target, client_id, version)
     subscribe(peer, topic, named)
     peer.publish(topic, SENTINEL)

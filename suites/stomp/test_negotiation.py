@@ -47,7 +47,7 @@ def spoken(target: Bench) -> list[str]:
 
 @st.composite
 def offers(draw: st.DrawFn) -> list[str]:
-    """What accept-version may list: known versions and strangers, in ascending order or in none."""
+    """Draw a value of accept-version: known and unknown versions, in ascending or in any order."""
     listed = draw(st.lists(st.sampled_from(KNOWN), min_size=1, max_size=4))
     listed += draw(st.lists(st.sampled_from(STRANGE), max_size=3))
     return sorted(listed) if draw(st.booleans()) else list(draw(st.permutations(listed)))

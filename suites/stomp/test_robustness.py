@@ -53,7 +53,7 @@ def misbehave(
 
 
 def judge_service(target: Bench, version: str, bystander: Bystander) -> None:
-    """Whoever was connected is served, and whoever comes is admitted and served."""
+    """Judge that connected clients are served, and that a new one is admitted and served."""
     served, admitted = SERVED[version]
     bystander.check(proves=served)
     peer = target.peer(version)

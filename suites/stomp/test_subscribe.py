@@ -1,5 +1,5 @@
-"""SUBSCRIBE: what it needs, which acknowledgement modes there are, and what they mean for messages
-nobody settled."""
+"""SUBSCRIBE: its required headers, its acknowledgement modes, and the fate of unsettled
+messages."""
 
 from __future__ import annotations
 
