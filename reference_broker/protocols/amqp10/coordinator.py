@@ -38,7 +38,7 @@ from brokerproof.reference_broker.protocols.amqp10.decoder import DEPTH, DecodeE
 from brokerproof.reference_broker.protocols.amqp10.delivery import Arrival, Delivery
 from brokerproof.reference_broker.protocols.amqp10.incoming import ACCEPTED, IncomingLink
 from brokerproof.reference_broker.protocols.amqp10.link import LinkState
-from brokerproof.reference_broker.protocols.amqp10.message import AmqpMessage, BadMessage, sections
+from brokerproof.reference_broker.protocols.amqp10.message import AmqpMessage
 from brokerproof.reference_broker.protocols.amqp10.messaging import (
     AMQP_VALUE,
     Coordinator,
@@ -49,6 +49,7 @@ from brokerproof.reference_broker.protocols.amqp10.messaging import (
 )
 from brokerproof.reference_broker.protocols.amqp10.performatives import Attach
 from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
+from brokerproof.reference_broker.protocols.amqp10.sections import BadMessage, sections
 from brokerproof.reference_broker.protocols.amqp10.types import Symbol
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from brokerproof.reference_broker.persistence.large import Spool
     from brokerproof.reference_broker.protocols.amqp10.coordinator import LiveTransaction
     from brokerproof.reference_broker.protocols.amqp10.large import BodyScan
-    from brokerproof.reference_broker.protocols.amqp10.message import BadMessage
     from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
+    from brokerproof.reference_broker.protocols.amqp10.sections import BadMessage
 
 
 class Delivery:

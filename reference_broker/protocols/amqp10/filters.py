@@ -25,10 +25,13 @@ from typing import Any
 from brokerproof.harness.model.time import NS_PER_MS
 from brokerproof.reference_broker.kernel.properties import PRIORITY
 from brokerproof.reference_broker.protocols.amqp10 import refusal
-from brokerproof.reference_broker.protocols.amqp10.message import AmqpMessage
 from brokerproof.reference_broker.protocols.amqp10.messaging import Properties
 from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
-from brokerproof.reference_broker.protocols.amqp10.stomp_conversion import identity, sections_of
+from brokerproof.reference_broker.protocols.amqp10.stomp_conversion import (
+    Source,
+    identity,
+    sections_of,
+)
 from brokerproof.reference_broker.protocols.amqp10.types import Described, Timestamp
 from brokerproof.reference_broker.selector.selector import Selector, SelectorError, parse
 from brokerproof.reference_broker.selector.values import Value
@@ -66,7 +69,7 @@ def selector_of(filters: dict[Any, Any] | None) -> Selector | None:
     return selector
 
 
-def names(message: AmqpMessage) -> dict[str, Value]:
+def names(message: Source) -> dict[str, Value]:
     """Everything that a selector can ask ``message`` for. Never raises for what a producer sent."""
     properties, application = sections_of(message.described)
     if properties is None:

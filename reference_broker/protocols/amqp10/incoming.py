@@ -31,7 +31,6 @@ from brokerproof.reference_broker.protocols.amqp10.large import (
 from brokerproof.reference_broker.protocols.amqp10.link import Link
 from brokerproof.reference_broker.protocols.amqp10.message import (
     AmqpMessage,
-    BadMessage,
     properties_of,
     read,
     rejected,
@@ -52,6 +51,7 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import (
     Transfer,
 )
 from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
+from brokerproof.reference_broker.protocols.amqp10.sections import BadMessage
 
 if TYPE_CHECKING:
     from brokerproof.reference_broker.protocols.amqp10.coordinator import LiveTransaction

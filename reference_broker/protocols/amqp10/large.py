@@ -20,18 +20,14 @@ from brokerproof.reference_broker.protocols.amqp10.delivery import (
     opening_transfer,
     room,
 )
-from brokerproof.reference_broker.protocols.amqp10.message import (
-    AmqpMessage,
-    BadMessage,
-    section_code,
-    skip,
-)
+from brokerproof.reference_broker.protocols.amqp10.message import AmqpMessage
 from brokerproof.reference_broker.protocols.amqp10.messaging import (
     AMQP_SEQUENCE,
     AMQP_VALUE,
     DATA,
     FOOTER,
 )
+from brokerproof.reference_broker.protocols.amqp10.sections import BadMessage, section_code, skip
 
 EMPTY_DATA = b"\0\x53\x75\xa0\0"
 """A body that stands for the one that is elsewhere."""
@@ -74,6 +70,20 @@ class LargeAmqpMessage(AmqpMessage):
     @property
     def described(self) -> bytes:
         return self.bare + EMPTY_DATA
+
+    def stomp_body(self) -> tuple[bool, Extract, str]:
+        bodies = [each for each in self.sections if each[0] != FOOTER]
+        ranges: list[tuple[int, int]] = []
+        for _, constructor, begin, end in bodies:
+            plain = constructor in _BINARY | _STRING | _SYMBOL
+            ranges.append((begin + 1 + _wide(constructor) if plain else begin, end))
+        kind = ""
+        if bodies[0][0] == AMQP_SEQUENCE:
+            kind = "sequence"
+        elif not plain:
+            kind = "value"
+        text = bodies[0][0] == AMQP_VALUE and bodies[0][1] in _STRING
+        return text, Extract(self.large, tuple(ranges)), kind
 
     @property
     def octets(self) -> int:
@@ -191,23 +201,6 @@ def _descriptor_end(head: bytes) -> int | None:
 
 
 # --- what STOMP sees ------------------------------------------------------------------------------
-
-
-def inner(message: LargeAmqpMessage) -> tuple[bool, Extract, str]:
-    """As ``crossing`` has it of others: whether the body is text, what it is, and what the header
-    amqp-body says of it."""
-    bodies = [each for each in message.sections if each[0] != FOOTER]
-    ranges: list[tuple[int, int]] = []
-    for _, constructor, begin, end in bodies:
-        plain = constructor in _BINARY | _STRING | _SYMBOL
-        ranges.append((begin + 1 + _wide(constructor) if plain else begin, end))
-    kind = ""
-    if bodies[0][0] == AMQP_SEQUENCE:
-        kind = "sequence"
-    elif not plain:
-        kind = "value"
-    text = bodies[0][0] == AMQP_VALUE and bodies[0][1] in _STRING
-    return text, Extract(message.large, tuple(ranges)), kind
 
 
 # --- out ------------------------------------------------------------------------------------------

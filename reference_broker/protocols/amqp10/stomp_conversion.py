@@ -33,7 +33,7 @@ from __future__ import annotations
 import contextlib
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from brokerproof.harness.model.time import NS_PER_MS, Instant
 from brokerproof.reference_broker.kernel.large_body import Extract
@@ -41,8 +41,6 @@ from brokerproof.reference_broker.kernel.message import Envelope, Message
 from brokerproof.reference_broker.protocols.amqp10 import encoder
 from brokerproof.reference_broker.protocols.amqp10.composite import InvalidField
 from brokerproof.reference_broker.protocols.amqp10.decoder import DEPTH, DecodeError, decode
-from brokerproof.reference_broker.protocols.amqp10.large import LargeAmqpMessage, inner
-from brokerproof.reference_broker.protocols.amqp10.message import PROPERTIES, AmqpMessage, sections
 from brokerproof.reference_broker.protocols.amqp10.messaging import (
     AMQP_SEQUENCE,
     AMQP_VALUE,
@@ -51,6 +49,7 @@ from brokerproof.reference_broker.protocols.amqp10.messaging import (
     Properties,
 )
 from brokerproof.reference_broker.protocols.amqp10.performatives import UINT_MAX
+from brokerproof.reference_broker.protocols.amqp10.sections import PROPERTIES, sections
 from brokerproof.reference_broker.protocols.amqp10.types import (
     Array,
     Described,
@@ -78,6 +77,26 @@ _OURS = frozenset(
 on."""
 
 _PREFIX, _HEAD, _EXPIRES = "amqp prefix", "amqp head", "amqp expires"
+
+
+class Source(Protocol):
+    """An AMQP message, as it is converted."""
+
+    route: Envelope
+    prefix: bytes
+    ttl: int | None
+    arrived: Instant
+
+    @property
+    def described(self) -> bytes:
+        """Return the sections that tell more than the body."""
+
+    @property
+    def octets(self) -> int:
+        """Return the size of the bare message."""
+
+    def stomp_body(self) -> tuple[bool, bytes | Extract, str]:
+        """Return whether the body is text, the body, and the value of the header amqp-body."""
 
 
 # --- STOMP to AMQP --------------------------------------------------------------------------------
@@ -183,7 +202,7 @@ def _octets(text: str) -> bytes:
 # --- AMQP to STOMP --------------------------------------------------------------------------------
 
 
-def to_stomp(message: AmqpMessage) -> tuple[Envelope, bytes | Extract]:
+def to_stomp(message: Source) -> tuple[Envelope, bytes | Extract]:
     """Envelope and body as a STOMP subscription gets them. Never raises for what a producer
     sent."""
     route = message.route
@@ -201,11 +220,7 @@ def to_stomp(message: AmqpMessage) -> tuple[Envelope, bytes | Extract]:
         written = identity(value) if isinstance(value, bytes) else _written(value)
         if isinstance(key, str) and written is not None:
             headers.append((key, written))
-    body: bytes | Extract
-    if isinstance(message, LargeAmqpMessage):
-        text, body, kind = inner(message)
-    else:
-        text, body, kind = _body(message.bare)
+    text, body, kind = message.stomp_body()
     if kind:
         headers.append(("amqp-body", kind))
     first = {name: value for name, value in reversed(headers) if name and name not in _OURS}
@@ -235,8 +250,8 @@ def sections_of(bare: bytes) -> tuple[Properties | None, Sequence[tuple[Any, Any
     return properties, application
 
 
-def _body(bare: bytes) -> tuple[bool, bytes, str]:
-    """Whether the body is text, its octets, and what the header amqp-body says, if anything."""
+def body(bare: bytes) -> tuple[bool, bytes, str]:
+    """Return whether the body is text, its bytes, and the value of the header amqp-body, if any."""
     parts: list[bytes] = []
     for code, _, inside, end in sections(bare):
         if code == DATA:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from brokerproof.reference_broker.kernel import large_body
 from brokerproof.reference_broker.protocols.amqp10.large import EMPTY_DATA, BodyScan, body_at
-from brokerproof.reference_broker.protocols.amqp10.message import BadMessage, sections
 from brokerproof.reference_broker.protocols.amqp10.messaging import Header
 from brokerproof.reference_broker.protocols.amqp10.performatives import Disposition, Transfer
+from brokerproof.reference_broker.protocols.amqp10.sections import BadMessage, sections
 from brokerproof.reference_broker.settings.settings import Acceptor
 from brokerproof.suites.units.drivers.amqp10 import Frame, Peer
 from brokerproof.suites.units.drivers.persistence import paging

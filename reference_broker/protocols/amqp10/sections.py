@@ -1,0 +1,129 @@
+"""Sections of a message: where each begins and ends (3.2). Only their frame is looked at."""
+
+from __future__ import annotations
+
+import struct
+
+from brokerproof.reference_broker.protocols.amqp10 import messaging
+from brokerproof.reference_broker.protocols.amqp10.composite import descriptor
+from brokerproof.reference_broker.protocols.amqp10.decoder import (
+    READERS,
+    DecodeError,
+    decode,
+    value,
+)
+from brokerproof.reference_broker.protocols.amqp10.messaging import (
+    AMQP_SEQUENCE,
+    AMQP_VALUE,
+    APPLICATION_PROPERTIES,
+    DATA,
+    DELIVERY_ANNOTATIONS,
+    FOOTER,
+    MESSAGE_ANNOTATIONS,
+    Header,
+    Properties,
+)
+from brokerproof.reference_broker.protocols.amqp10.types import Symbol
+
+HEADER, PROPERTIES = Header.CODE, Properties.CODE
+
+_LIST, _MAP = frozenset({0x45, 0xC0, 0xD0}), frozenset({0xC1, 0xD1})
+_CONSTRUCTORS = {
+    HEADER: _LIST,
+    PROPERTIES: _LIST,
+    AMQP_SEQUENCE: _LIST,
+    DATA: frozenset({0xA0, 0xB0}),
+}
+_CONSTRUCTORS |= dict.fromkeys(
+    (DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, APPLICATION_PROPERTIES, FOOTER), _MAP
+)
+"""How the value of a section is constructed; a value section has any."""
+_SYMBOLIC = {f"amqp:{name}": code for name, (code, _) in messaging.SECTIONS.items()}
+
+
+class BadMessage(Exception):
+    """Octets that are no AMQP message; one sentence."""
+
+
+def sections(octets: bytes) -> list[tuple[int, int, int, int]]:
+    """Of each section its code, where it begins, where its value begins, and where it ends. Raises
+    :class:`BadMessage`.
+
+    The order is that of the specification; a body of one kind must be there: data sections,
+    sequence sections, or one value.
+    """
+    found: list[tuple[int, int, int, int]] = []
+    at, size, last = 0, len(octets), 0
+    body = False
+    try:
+        while at < size:
+            start = at
+            if octets[at] != 0:
+                raise BadMessage(f"a section begins with a descriptor, not with 0x{octets[at]:02x}")
+            if octets[at + 1] == 0x53:
+                code, at = octets[at + 2], at + 3
+            else:
+                code, at = _descriptor(octets, at + 1)
+            if not HEADER <= code <= FOOTER:
+                raise BadMessage(f"descriptor 0x{code:02x} is none of a section")
+            if (
+                code < last
+                or (code == last and code not in (DATA, AMQP_SEQUENCE))
+                or (last >= DATA and last != code < FOOTER)
+            ):
+                raise BadMessage(f"section 0x{code:02x} comes after section 0x{last:02x}")
+            if octets[at] not in _CONSTRUCTORS.get(code, READERS):
+                raise BadMessage(
+                    f"section 0x{code:02x} has a value of another type, 0x{octets[at]:02x}"
+                )
+            body = body or DATA <= code <= AMQP_VALUE
+            last, inside = code, at
+            at = skip(octets, at)
+            found.append((code, start, inside, at))
+    except (IndexError, struct.error):
+        raise BadMessage("the message ends within a section") from None
+    except DecodeError as problem:
+        raise BadMessage(str(problem)) from None
+    if at != size:
+        raise BadMessage("the message ends within a section")
+    if not body:
+        raise BadMessage("the message has no body")
+    return found
+
+
+def _descriptor(octets: bytes, at: int) -> tuple[int, int]:
+    code, after = descriptor(octets, at)
+    if code is None:
+        name, after = value(octets, at, 4)
+        code = _SYMBOLIC.get(name, 0) if isinstance(name, Symbol) else 0
+    return code, after
+
+
+_WIDTHS = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
+
+
+def section_code(octets: bytes, at: int) -> tuple[int, int]:
+    """The code of the section that begins ``at``, and where its value begins. Raises
+    :class:`BadMessage`, ``IndexError``."""
+    if octets[at] != 0:
+        raise BadMessage(f"a section begins with a descriptor, not with 0x{octets[at]:02x}")
+    code, at = _descriptor(octets, at + 1)
+    if not HEADER <= code <= FOOTER:
+        raise BadMessage(f"descriptor 0x{code:02x} is none of a section")
+    return code, at
+
+
+def skip(octets: bytes, at: int) -> int:
+    """The end of the value whose constructor is at ``at``; the upper half of a constructor says how
+    long its data is."""
+    code = octets[at]
+    if code not in READERS:
+        raise DecodeError(f"no type has the constructor 0x{code:02x}")
+    if code == 0:
+        return decode(octets, at)[1]
+    group = code >> 4
+    if group in _WIDTHS:
+        return at + 1 + _WIDTHS[group]
+    if group in (0xA, 0xC, 0xE):
+        return at + 2 + octets[at + 1]
+    return at + 5 + int.from_bytes(octets[at + 1 : at + 5])
