@@ -23,9 +23,9 @@ from brokerproof.reference_broker.protocols.amqp10.message import AmqpMessage
 from brokerproof.reference_broker.protocols.amqp10.performatives import Attach
 
 if TYPE_CHECKING:
-    from brokerproof.reference_broker.protocols.amqp10.coordinator import LiveTransaction
     from brokerproof.reference_broker.protocols.amqp10.delivery import Arrival
     from brokerproof.reference_broker.protocols.amqp10.session import Session
+    from brokerproof.reference_broker.protocols.amqp10.transaction import LiveTransaction
 
 
 class WaitingLink(IncomingLink):

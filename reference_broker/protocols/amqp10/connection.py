@@ -73,9 +73,8 @@ from brokerproof.reference_broker.protocols.amqp10.composite import (
     InvalidField,
     descriptor,
 )
-from brokerproof.reference_broker.protocols.amqp10.coordinator import LiveTransaction
 from brokerproof.reference_broker.protocols.amqp10.decoder import DEPTH, DecodeError
-from brokerproof.reference_broker.protocols.amqp10.delivery import Delivery
+from brokerproof.reference_broker.protocols.amqp10.delivery import Delivery, SendingLink
 from brokerproof.reference_broker.protocols.amqp10.framing import (
     AMQP,
     EMPTY,
@@ -84,6 +83,7 @@ from brokerproof.reference_broker.protocols.amqp10.framing import (
     frame,
 )
 from brokerproof.reference_broker.protocols.amqp10.incoming import IncomingLink
+from brokerproof.reference_broker.protocols.amqp10.link import Session as TouchedSession
 from brokerproof.reference_broker.protocols.amqp10.link import part
 from brokerproof.reference_broker.protocols.amqp10.messaging import TransactionalState
 from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
@@ -108,6 +108,7 @@ from brokerproof.reference_broker.protocols.amqp10.sasl import (
     SaslServer,
 )
 from brokerproof.reference_broker.protocols.amqp10.session import Session
+from brokerproof.reference_broker.protocols.amqp10.transaction import LiveTransaction
 from brokerproof.reference_broker.protocols.amqp10.types import Symbol
 from brokerproof.reference_broker.settings.settings import Acceptor
 
@@ -160,7 +161,7 @@ class AmqpConnection:
         self._parser = FrameParser(MIN_MAX_FRAME_SIZE)
         self._sessions: dict[int, Session] = {}  # by the peer's channel
         self._channels: set[int] = set()  # ours
-        self._touched: dict[Session, None] = {}
+        self._touched: dict[TouchedSession, None] = {}
         ttl_ms = self._ttl_ms()
         self._ttl = ms(ttl_ms)
         self._sasl: SaslServer | None = None
@@ -297,7 +298,7 @@ class AmqpConnection:
         """A branch was taken that exists because of ``requirement``."""
         self.shared.outbox.observe(self.conn, requirement, detail)
 
-    def touch(self, session: Session) -> None:
+    def touch(self, session: TouchedSession) -> None:
         """``session`` has something to say at the end of this call."""
         self._touched[session] = None
 
@@ -504,7 +505,7 @@ class AmqpConnection:
 
     def retire(
         self,
-        link: OutgoingLink,
+        link: SendingLink,
         deliveries: list[Delivery],
         state: TransactionalState,
         settled: bool,

@@ -24,7 +24,7 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.kernel.router import NoRoute
@@ -35,10 +35,8 @@ from brokerproof.reference_broker.protocols.amqp10.composite import (
     descriptor,
 )
 from brokerproof.reference_broker.protocols.amqp10.decoder import DEPTH, DecodeError
-from brokerproof.reference_broker.protocols.amqp10.delivery import Arrival, Delivery
+from brokerproof.reference_broker.protocols.amqp10.delivery import Arrival, Delivery, SendingLink
 from brokerproof.reference_broker.protocols.amqp10.incoming import ACCEPTED, IncomingLink
-from brokerproof.reference_broker.protocols.amqp10.link import LinkState
-from brokerproof.reference_broker.protocols.amqp10.message import AmqpMessage
 from brokerproof.reference_broker.protocols.amqp10.messaging import (
     AMQP_VALUE,
     Coordinator,
@@ -50,10 +48,8 @@ from brokerproof.reference_broker.protocols.amqp10.messaging import (
 from brokerproof.reference_broker.protocols.amqp10.performatives import Attach
 from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
 from brokerproof.reference_broker.protocols.amqp10.sections import BadMessage, sections
+from brokerproof.reference_broker.protocols.amqp10.transaction import LiveTransaction
 from brokerproof.reference_broker.protocols.amqp10.types import Symbol
-
-if TYPE_CHECKING:
-    from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
 
 CAPABILITIES = (
     Symbol("amqp:local-transactions"),
@@ -64,66 +60,6 @@ CREDIT = 100
 """Declares and discharges that a controller may have under way."""
 MOST_TRANSACTIONS = 1000
 """Transactions that one connection may have open."""
-
-
-class LiveTransaction:
-    """A transaction between its declare and its discharge."""
-
-    def __init__(self, id: bytes, coordinator: CoordinatorLink) -> None:
-        self.id = id
-        self.coordinator = coordinator
-        self.doomed: str | None = None
-        self._core = coordinator.session.shared.parts.transaction()
-        self._outcomes: dict[Delivery, tuple[Any, bool]] = {}
-
-    def send(self, message: AmqpMessage) -> None:
-        """Holds ``message`` until the discharge."""
-        self._core.send(message, self.coordinator.session.shared.router.hold(message))
-
-    def doom(self, reason: str) -> None:
-        """The transaction can only be rolled back."""
-        self.doomed = self.doomed or reason
-
-    def retire(self, delivery: Delivery, outcome: Any, settled: bool) -> None:
-        """The peer's outcome for a delivery; ``settled`` if the peer is done with it."""
-        delivery.transaction = self
-        self._outcomes[delivery] = outcome, settled
-
-    def settled_meanwhile(self, delivery: Delivery, settled: bool) -> None:
-        """The peer settled a delivery whose outcome waits for the discharge, or its link has
-        gone."""
-        outcome, before = self._outcomes[delivery]
-        self._outcomes[delivery] = outcome, before or settled
-        if settled:
-            delivery.link.forget([delivery])
-
-    def commit(self) -> list[Queue]:
-        """Everything happens, outcomes before messages; returns the queues to dispatch. Raises
-        ``NoRoute``."""
-        router = self.coordinator.session.shared.router
-        router.together()
-        queues: dict[Queue, None] = {}
-        for delivery, (outcome, settled) in self._outcomes.items():
-            link = delivery.link
-            delivery.transaction = None
-            link.forget([delivery])
-            link.apply([delivery], outcome)
-            if not settled and link.state is LinkState.ATTACHED:
-                link.session.settled_by_us([delivery], outcome)
-            queues[link.queue] = None
-        self._core.commit(router.publish)
-        return list(queues)
-
-    def roll_back(self) -> list[Queue]:
-        """Nothing happens; returns the queues to dispatch."""
-        self._core.undo()
-        queues: dict[Queue, None] = {}
-        for delivery, (_, settled) in self._outcomes.items():
-            delivery.transaction = None
-            if settled:
-                delivery.link.apply([delivery], delivery.link.default_outcome)
-                queues[delivery.link.queue] = None
-        return list(queues)
 
 
 class CoordinatorLink(IncomingLink):
@@ -222,7 +158,7 @@ class CoordinatorLink(IncomingLink):
 
 def retire(
     transactions: dict[bytes, LiveTransaction],
-    link: OutgoingLink,
+    link: SendingLink,
     deliveries: list[Delivery],
     state: TransactionalState,
     settled: bool,

@@ -5,20 +5,74 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from brokerproof.reference_broker.kernel import serial_numbers
 from brokerproof.reference_broker.kernel.message import Entry, Section
+from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.protocols.amqp10.framing import HEADER, frame, pieces
 from brokerproof.reference_broker.protocols.amqp10.performatives import Disposition, Transfer
 
 if TYPE_CHECKING:
     from brokerproof.reference_broker.kernel.large_body import LargeBody
     from brokerproof.reference_broker.persistence.large import Spool
-    from brokerproof.reference_broker.protocols.amqp10.coordinator import LiveTransaction
-    from brokerproof.reference_broker.protocols.amqp10.large import BodyScan
-    from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
     from brokerproof.reference_broker.protocols.amqp10.sections import BadMessage
+
+
+class Session(Protocol):
+    """The session of a link that sends."""
+
+    def settled_by_us(self, deliveries: list[Delivery], state: Any) -> None:
+        """Report that we settle ``deliveries``."""
+
+
+class SendingLink(Protocol):
+    """The link that a delivery was sent on."""
+
+    queue: Queue
+    default_outcome: Any
+
+    @property
+    def session(self) -> Session:
+        """Return the link's session."""
+
+    @property
+    def is_attached(self) -> bool:
+        """True if the link lives."""
+
+    def disposed(self, deliveries: list[Delivery], state: Any, settled: bool) -> None:
+        """Apply what the peer reports about ``deliveries``."""
+
+    def forget(self, deliveries: list[Delivery]) -> None:
+        """Remove ``deliveries`` from what is unsettled."""
+
+    def apply(self, deliveries: list[Delivery], state: Any) -> None:
+        """Settle ``deliveries`` in their queue."""
+
+    def offer(self) -> None:
+        """Send what waits, as far as possible."""
+
+    def resume(self) -> None:
+        """Go on: the session may send again."""
+
+
+class Transaction(Protocol):
+    """A live transaction with an outcome of the peer."""
+
+    def settled_meanwhile(self, delivery: Delivery, settled: bool) -> None:
+        """Note that the peer settled ``delivery``, or that its link has gone."""
+
+
+class Scan(Protocol):
+    """Finds the sections of a large body."""
+
+    footer: bytearray
+
+    def feed(self, data: bytes) -> None:
+        """Look at the next bytes."""
+
+    def finish(self) -> tuple[Section, ...]:
+        """Return all sections."""
 
 
 class Delivery:
@@ -29,11 +83,15 @@ class Delivery:
 
     __slots__ = ("entry", "id", "link", "transaction")
 
-    def __init__(self, id: int, link: OutgoingLink, entry: Entry) -> None:
+    def __init__(self, id: int, link: SendingLink, entry: Entry) -> None:
         self.id = id
         self.link = link
         self.entry = entry
-        self.transaction: LiveTransaction | None = None
+        self.transaction: Transaction | None = None
+
+    def belongs_to(self, link: object) -> bool:
+        """True if it was sent on ``link``."""
+        return self.link is link
 
 
 class Arrival:
@@ -66,7 +124,7 @@ class Arrival:
         """The least size at which it is worth looking for the start of the body."""
         self._parts: list[bytes] = []
         self._spool: Spool | None = None
-        self._scan: BodyScan | None = None
+        self._scan: Scan | None = None
         self._problem: BadMessage | None = None
 
     @property
@@ -81,7 +139,7 @@ class Arrival:
         self.abandon()
         self._spool = None
 
-    def spool_from(self, body_at: int, spool: Spool, scan: BodyScan) -> None:
+    def spool_from(self, body_at: int, spool: Spool, scan: Scan) -> None:
         """The body begins at octet ``body_at`` of :meth:`payload`: it goes to ``spool``, and so
         does what still comes. Raises ``BadMessage`` for what is no body."""
         octets = self.payload()
@@ -90,7 +148,7 @@ class Arrival:
         self._pour(spool, scan, octets[body_at:])
 
     @staticmethod
-    def _pour(spool: Spool, scan: BodyScan, octets: bytes) -> None:
+    def _pour(spool: Spool, scan: Scan, octets: bytes) -> None:
         scan.feed(octets)
         spool.write(octets)
 

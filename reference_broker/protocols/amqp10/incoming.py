@@ -11,7 +11,7 @@ settlement against the link's mode, the message's sections, annotations, the add
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.reference_broker.kernel.admission import Verdict
@@ -28,7 +28,7 @@ from brokerproof.reference_broker.protocols.amqp10.large import (
     LargeAmqpMessage,
     body_at,
 )
-from brokerproof.reference_broker.protocols.amqp10.link import Link
+from brokerproof.reference_broker.protocols.amqp10.link import Link, Session
 from brokerproof.reference_broker.protocols.amqp10.message import (
     AmqpMessage,
     properties_of,
@@ -52,10 +52,7 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import (
 )
 from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
 from brokerproof.reference_broker.protocols.amqp10.sections import BadMessage
-
-if TYPE_CHECKING:
-    from brokerproof.reference_broker.protocols.amqp10.coordinator import LiveTransaction
-    from brokerproof.reference_broker.protocols.amqp10.session import Session
+from brokerproof.reference_broker.protocols.amqp10.transaction import LiveTransaction
 
 ACCEPTED = Accepted()
 LONGEST_TAG = 32

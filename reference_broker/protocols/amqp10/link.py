@@ -41,10 +41,15 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
+from brokerproof.harness.model.time import Instant
+from brokerproof.reference_broker.kernel.context import Shared
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.kernel.router import Router
+from brokerproof.reference_broker.protocols.amqp10.composite import Composite
+from brokerproof.reference_broker.protocols.amqp10.delivery import Delivery, SendingLink
+from brokerproof.reference_broker.protocols.amqp10.messaging import TransactionalState
 from brokerproof.reference_broker.protocols.amqp10.performatives import (
     FIRST,
     RECEIVER,
@@ -54,9 +59,9 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import (
     Flow,
     Transfer,
 )
-
-if TYPE_CHECKING:
-    from brokerproof.reference_broker.protocols.amqp10.session import Session
+from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
+from brokerproof.reference_broker.protocols.amqp10.transaction import LiveTransaction
+from brokerproof.reference_broker.settings.settings import Acceptor
 
 
 class LinkState(enum.Enum):
@@ -66,6 +71,104 @@ class LinkState(enum.Enum):
     REFUSED = enum.auto()
     BROKEN = enum.auto()
     GONE = enum.auto()
+
+
+class Frames(Protocol):
+    """Frames of one delivery, made when they can leave; an empty one has to wait."""
+
+    def __next__(self) -> bytes: ...
+
+    def close(self) -> None:
+        """Forget the rest."""
+
+
+class Connection(Protocol):
+    """What sessions and links need of their connection. ``held`` while the peer does not read."""
+
+    conn: int
+    acceptor: Acceptor
+    shared: Shared
+    container: str
+    peer_max_frame_size: int
+    held: bool
+    stalled: bool
+    transactions: dict[bytes, LiveTransaction]
+
+    def receive(self, now: Instant, data: bytes) -> None:
+        """Read ``data``, and what waited while the connection was stalled."""
+
+    def send(self, octets: bytes) -> None:
+        """Send bytes behind all others."""
+
+    def observe(self, requirement: str, detail: str) -> None:
+        """Record that a branch was taken because of ``requirement``."""
+
+    def touch(self, session: Session) -> None:
+        """Flush ``session`` at the end of this input."""
+
+    def broken(self) -> None:
+        """Report that something on its way out cannot be sent to its end."""
+
+    def on_store_failed(self, reason: str) -> None:
+        """Close: what the peer asked for cannot be stored."""
+
+    def is_posting(self, txn_id: bytes) -> bool:
+        """True if a delivery under that transaction has begun to arrive and has not ended."""
+
+    def retire(
+        self,
+        link: SendingLink,
+        deliveries: list[Delivery],
+        state: TransactionalState,
+        settled: bool,
+    ) -> None:
+        """Apply outcomes under a transaction."""
+
+
+class Session(Protocol):
+    """What links need of their session."""
+
+    shared: Shared
+    our_channel: int
+    next_delivery_id: int
+    unsettled: dict[int, Delivery]
+
+    @property
+    def connection(self) -> Connection:
+        """Return the session's connection."""
+
+    def can_send(self) -> bool:
+        """True if the window and the peer allow another transfer."""
+
+    def send(self, performative: Composite) -> None:
+        """Send one frame without payload."""
+
+    def flush(self) -> None:
+        """Send what was collected about deliveries that arrived."""
+
+    def flow(self, link: Link | None = None) -> None:
+        """Send the flow state of the session, or of ``link``."""
+
+    def settle_incoming(self, delivery_id: int, state: Any) -> None:
+        """Settle a delivery that arrived."""
+
+    def settled_by_us(self, deliveries: list[Delivery], state: Any) -> None:
+        """Report that we settle ``deliveries``."""
+
+    def transmit(self, octets: bytes) -> None:
+        """Send one transfer."""
+
+    def transmit_all(self, link: Link, frames: Frames) -> None:
+        """Send transfers as the window allows."""
+
+    def resume(self) -> None:
+        """Send what waits, as far as the window allows."""
+
+    def break_link(self, link: Link, problem: Refusal) -> None:
+        """Close ``link`` with an error."""
+
+    def stolen(self, link: Link) -> None:
+        """Close ``link``: its name was attached elsewhere."""
 
 
 class Link:
@@ -84,6 +187,11 @@ class Link:
         self.snd_settle_mode = attach.snd_settle_mode
         self.rcv_settle_mode = FIRST
         self.state = LinkState.ATTACHED
+
+    @property
+    def is_attached(self) -> bool:
+        """True if the link lives."""
+        return self.state is LinkState.ATTACHED
 
     # --- what a kind of link does -----------------------------------------------------------------
 

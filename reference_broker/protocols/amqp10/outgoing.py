@@ -27,7 +27,7 @@ nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from brokerproof.harness.model.enums import Outcome, RoutingType
 from brokerproof.reference_broker.kernel import serial_numbers
@@ -44,7 +44,7 @@ from brokerproof.reference_broker.protocols.amqp10.delivery import (
 )
 from brokerproof.reference_broker.protocols.amqp10.filters import selector_of
 from brokerproof.reference_broker.protocols.amqp10.large import LargeTransfers
-from brokerproof.reference_broker.protocols.amqp10.link import Link
+from brokerproof.reference_broker.protocols.amqp10.link import Link, Session
 from brokerproof.reference_broker.protocols.amqp10.message import notes_of
 from brokerproof.reference_broker.protocols.amqp10.messaging import (
     COPY,
@@ -71,9 +71,6 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import (
 from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
 from brokerproof.reference_broker.protocols.amqp10.types import Symbol
 from brokerproof.reference_broker.selector.selector import Selector
-
-if TYPE_CHECKING:
-    from brokerproof.reference_broker.protocols.amqp10.session import Session
 
 _SYMBOLS = tuple(Symbol(f"amqp:{each.NAME}:list") for each in OUTCOMES)
 

@@ -46,14 +46,20 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from brokerproof.reference_broker.kernel import serial_numbers
 from brokerproof.reference_broker.protocols.amqp10 import refusal
 from brokerproof.reference_broker.protocols.amqp10.composite import Composite
-from brokerproof.reference_broker.protocols.amqp10.delivery import Batch, Delivery
+from brokerproof.reference_broker.protocols.amqp10.delivery import Batch, Delivery, SendingLink
 from brokerproof.reference_broker.protocols.amqp10.framing import frame
-from brokerproof.reference_broker.protocols.amqp10.link import Link, LinkState, part
+from brokerproof.reference_broker.protocols.amqp10.link import (
+    Connection,
+    Frames,
+    Link,
+    LinkState,
+    part,
+)
 from brokerproof.reference_broker.protocols.amqp10.messaging import Coordinator
 from brokerproof.reference_broker.protocols.amqp10.performatives import (
     RECEIVER,
@@ -68,28 +74,15 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import (
 )
 from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal, Scope
 
-if TYPE_CHECKING:
-    from brokerproof.reference_broker.protocols.amqp10.connection import AmqpConnection
-    from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
-
 OUTGOING_WINDOW = 2**31 - 1
 """What we say of our own sending: no limit but the peer's."""
-
-
-class Frames(Protocol):
-    """The transfer frames of one delivery."""
-
-    def __next__(self) -> bytes: ...
-
-    def close(self) -> None:
-        """The rest is not wanted."""
 
 
 class Session:
     """Begun by the peer on ``channel``, answered on ``our_channel``."""
 
     def __init__(
-        self, connection: AmqpConnection, begun: Begin, channel: int, our_channel: int
+        self, connection: Connection, begun: Begin, channel: int, our_channel: int
     ) -> None:
         acceptor = connection.acceptor
         self.connection = connection
@@ -114,7 +107,7 @@ class Session:
         self._handle_max = min(begun.handle_max, acceptor.amqp_handle_max)
         self._expected_delivery_id: int | None = None
         self._errant: dict[int, Link] = {}  # by delivery-id
-        self._pending: deque[tuple[OutgoingLink, Frames]] = deque()
+        self._pending: deque[tuple[Link, Frames]] = deque()
         self._batch = Batch(RECEIVER)
         self._discarding = False
         self.shared.alarms.watchers[self.alarmed] = None
@@ -180,7 +173,7 @@ class Session:
         self.remote_incoming_window -= 1
         self.connection.send(octets)
 
-    def transmit_all(self, link: OutgoingLink, frames: Frames) -> None:
+    def transmit_all(self, link: Link, frames: Frames) -> None:
         """The transfer frames of one delivery, as many as the window takes; the rest when it opens.
         An empty one says that it is not there yet: then :meth:`resume` is called when it is."""
         self._pending.append((link, frames))
@@ -356,13 +349,14 @@ class Session:
             deliveries = [
                 each for each in unsettled.values() if serial_numbers.between(first, each.id, last)
             ]
-        links: dict[OutgoingLink, list[Delivery]] = {}
+        links: dict[SendingLink, list[Delivery]] = {}
         for each in deliveries:
             links.setdefault(each.link, []).append(each)
         for link, mine in links.items():
             try:
                 link.disposed(mine, disposition.state, disposition.settled)
             except Refusal as problem:
+                assert isinstance(link, Link)
                 self._link_failed(link, problem)
         for link in links:
             link.offer()
@@ -438,7 +432,7 @@ class Session:
     def break_link(self, link: Link, problem: Refusal) -> None:
         """Ends ``link`` from our side; what it held goes back."""
         for each in self.unsettled.values():
-            if each.link is link:
+            if each.belongs_to(link):
                 self._errant[each.id] = link
         link.state = LinkState.BROKEN
         self._leave(link)

@@ -15,7 +15,6 @@ from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.protocols.amqp10 import refusal
 from brokerproof.reference_broker.protocols.amqp10.coordinator import (
     CoordinatorLink,
-    LiveTransaction,
 )
 from brokerproof.reference_broker.protocols.amqp10.delivery import Arrival, Delivery
 from brokerproof.reference_broker.protocols.amqp10.incoming import ACCEPTED, IncomingLink
@@ -32,6 +31,7 @@ from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
 from brokerproof.reference_broker.protocols.amqp10.performatives import RECEIVER, Disposition
 from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
 from brokerproof.reference_broker.protocols.amqp10.session import Session
+from brokerproof.reference_broker.protocols.amqp10.transaction import LiveTransaction
 from brokerproof.suites.mutation.amqp.frames import saying
 from brokerproof.suites.mutation.mutant import Group, Reached
 

@@ -1,0 +1,88 @@
+"""What is done under a transaction's id, until its discharge (part 4)."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.protocols.amqp10.delivery import Delivery
+from brokerproof.reference_broker.protocols.amqp10.message import AmqpMessage
+from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
+
+
+class Session(Protocol):
+    """The session of a controller."""
+
+    shared: Shared
+
+    def break_link(self, link: Any, problem: Refusal) -> None:
+        """Close ``link`` with an error."""
+
+
+class Controller(Protocol):
+    """The link that declared a transaction."""
+
+    @property
+    def session(self) -> Session:
+        """Return the link's session."""
+
+
+class LiveTransaction:
+    """A transaction between its declare and its discharge."""
+
+    def __init__(self, id: bytes, coordinator: Controller) -> None:
+        self.id = id
+        self.coordinator = coordinator
+        self.doomed: str | None = None
+        self._core = coordinator.session.shared.parts.transaction()
+        self._outcomes: dict[Delivery, tuple[Any, bool]] = {}
+
+    def send(self, message: AmqpMessage) -> None:
+        """Holds ``message`` until the discharge."""
+        self._core.send(message, self.coordinator.session.shared.router.hold(message))
+
+    def doom(self, reason: str) -> None:
+        """The transaction can only be rolled back."""
+        self.doomed = self.doomed or reason
+
+    def retire(self, delivery: Delivery, outcome: Any, settled: bool) -> None:
+        """The peer's outcome for a delivery; ``settled`` if the peer is done with it."""
+        delivery.transaction = self
+        self._outcomes[delivery] = outcome, settled
+
+    def settled_meanwhile(self, delivery: Delivery, settled: bool) -> None:
+        """The peer settled a delivery whose outcome waits for the discharge, or its link has
+        gone."""
+        outcome, before = self._outcomes[delivery]
+        self._outcomes[delivery] = outcome, before or settled
+        if settled:
+            delivery.link.forget([delivery])
+
+    def commit(self) -> list[Queue]:
+        """Everything happens, outcomes before messages; returns the queues to dispatch. Raises
+        ``NoRoute``."""
+        router = self.coordinator.session.shared.router
+        router.together()
+        queues: dict[Queue, None] = {}
+        for delivery, (outcome, settled) in self._outcomes.items():
+            link = delivery.link
+            delivery.transaction = None
+            link.forget([delivery])
+            link.apply([delivery], outcome)
+            if not settled and link.is_attached:
+                link.session.settled_by_us([delivery], outcome)
+            queues[link.queue] = None
+        self._core.commit(router.publish)
+        return list(queues)
+
+    def roll_back(self) -> list[Queue]:
+        """Nothing happens; returns the queues to dispatch."""
+        self._core.undo()
+        queues: dict[Queue, None] = {}
+        for delivery, (_, settled) in self._outcomes.items():
+            delivery.transaction = None
+            if settled:
+                delivery.link.apply([delivery], delivery.link.default_outcome)
+                queues[delivery.link.queue] = None
+        return list(queues)
