@@ -28,7 +28,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-SUITES = ("stomp", "amqp", "flow", "delivery", "crossing")
+SUITES = ("stomp", "amqp10", "flow", "delivery", "conversion")
 DOUBTS = (
     ("FAIL", 0.002),
     ("INCONCLUSIVE", 0.002),

@@ -12,8 +12,38 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-CONFORMANCE = ("stomp", "amqp", "amqp091", "openwire", "flow", "delivery", "crossing")
+CONFORMANCE = (
+    "stomp",
+    "amqp10",
+    "amqp091",
+    "openwire",
+    "flow",
+    "delivery",
+    "conversion",
+    "clients",
+)
 """The packages of ``suites`` that hold conformance cases."""
+
+SUITE_ALIASES: Mapping[str, str] = {"amqp": "amqp10", "crossing": "conversion"}
+"""Former names of suites, still accepted."""
+
+_RENAMED = (
+    ("stomp.stomppy.", "clients.stomppy."),
+    ("amqp.proton.", "clients.proton."),
+    ("amqp.proton_sockets.", "clients.proton_sockets."),
+    ("amqp091.pika.", "clients.pika."),
+    ("amqp.", "amqp10."),
+    ("crossing.", "conversion."),
+)
+"""Former beginnings of case names, the first that fits counts."""
+
+
+def current_name(case: str) -> str:
+    """The name that a case has today, for one recorded under a former suite."""
+    for former, current in _RENAMED:
+        if case.startswith(former):
+            return current + case.removeprefix(former)
+    return case
 
 
 class Registered(Protocol):

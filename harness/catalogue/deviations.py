@@ -28,6 +28,7 @@ from pathlib import Path
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
+from brokerproof.harness.catalogue.cases import current_name
 from brokerproof.harness.catalogue.tables import BadData, Entry, Key, entries, only, read
 from brokerproof.harness.model.finding import ListedDeviation
 
@@ -159,6 +160,7 @@ def not_shown(
 
 def _deviation(entry: Entry) -> Deviation:
     texts = {key: entry.text(key) for key, rule in _DEVIATION.items() if rule.kind is str}
+    texts["case"] = current_name(texts["case"])  # lists of users may have a former name
     sometimes, control = (bool(entry.values.get(key)) for key in ("sometimes", "control"))
     found = Deviation(**texts, where=entry.where, sometimes=sometimes, control=control)
     if not found.name:

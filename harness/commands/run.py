@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.table import Table
 
 from brokerproof.harness.catalogue import deviations
-from brokerproof.harness.catalogue.cases import CONFORMANCE
+from brokerproof.harness.catalogue.cases import CONFORMANCE, SUITE_ALIASES
 from brokerproof.harness.commands import errors, progress
 from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.model.verdicts import Seen, Verdict
@@ -62,8 +62,9 @@ _NO_ROOM = 2**20
     "--suite",
     "suites",
     multiple=True,
-    type=click.Choice(CONFORMANCE),
-    help="Repeat for several; default: all.",
+    type=click.Choice((*CONFORMANCE, *SUITE_ALIASES)),
+    help="Repeat for several; default: all. amqp and crossing are former names of amqp10 and"
+    " conversion.",
 )
 @click.option(
     "--case", "pattern", metavar="TEXT", help="Only cases whose name contains TEXT (pytest's -k)."
@@ -230,7 +231,7 @@ def _arguments(
         *([] if at_once is None else ["--brokerproof-cases-in-parallel", str(at_once)]),
         *(["--brokerproof-resume"] if resume else []),
         *(["-k", asked.case] if asked.case else []),
-        *(str(home / each) for each in asked.suites or CONFORMANCE),
+        *(str(home / SUITE_ALIASES.get(suite, suite)) for suite in asked.suites or CONFORMANCE),
     ]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from brokerproof.harness.cases import case as cases
 from brokerproof.harness.cases import reproduction
 from brokerproof.harness.cases.examples import Call, Run
-from brokerproof.harness.catalogue.cases import CONFORMANCE
+from brokerproof.harness.catalogue.cases import CONFORMANCE, current_name
 from brokerproof.harness.counterexamples import case_file, octets, plans
 from brokerproof.harness.counterexamples.case_file import CaseFile
 from brokerproof.harness.model.enums import Clock
@@ -60,7 +60,7 @@ def import_home(name: str) -> None:
 
     Raises :class:`Changed` when there is none, or when it cannot be imported.
     """
-    suite, *middle = name.split(".")[:-1]
+    suite, *middle = current_name(name).split(".")[:-1]
     module = f"brokerproof.suites.{suite}.test_{'.'.join(middle)}"
     if suite not in CONFORMANCE or len(middle) != 1 or not middle[0].isidentifier():
         raise Changed(f"{name!r} is no name of a conformance case")
@@ -74,7 +74,7 @@ def restored(file: CaseFile) -> tuple[Call, Mapping[str, Any]]:
     """The call and the drawn arguments of ``file``, from the suites imported so far. Raises
     :class:`Changed`."""
     header = file.header
-    found = cases.registry().get(str(header.get("name")))
+    found = cases.registry().get(current_name(str(header.get("name"))))
     version = header.get("case_version")
     if found is None or version not in found.by_version:
         raise Changed(f"there is no case {header['case']} any more")

@@ -19,8 +19,8 @@ from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.stomp.raw_peer import ERROR, Destination, frame
 from brokerproof.harness.targets.target import Target
-from brokerproof.suites.amqp.steps import granted
 from brokerproof.suites.amqp091.steps import QUIET, bodies, drained, eventually
+from brokerproof.suites.amqp10.steps import granted
 
 REJECT_PUBLISH = "RABBITMQ-AMQP091-LEN-02"
 QUEUE_LENGTH_LIMIT = "RABBITMQ-AMQP091-LEN-01"

@@ -9,7 +9,7 @@ from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.protocols.amqp10 import codec
-from brokerproof.suites.amqp.steps import bodies, collect, fill, numbered
+from brokerproof.suites.amqp10.steps import bodies, collect, fill, numbered
 
 FAILED_ATTEMPTS = "AMQP10-MSG-09"
 

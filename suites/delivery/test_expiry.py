@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.protocols.amqp10.messages import message
-from brokerproof.suites.amqp.steps import collect, granted
+from brokerproof.suites.amqp10.steps import collect, granted
 
 ONE_CONSUMER = "ARTEMIS-CONCEPTS-queue-1"
 

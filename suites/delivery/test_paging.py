@@ -10,7 +10,7 @@ from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.stomp.raw_peer import Destination
-from brokerproof.suites.amqp.steps import collect
+from brokerproof.suites.amqp10.steps import collect
 from brokerproof.suites.steps import address_full, paging
 from brokerproof.suites.steps.address_full import LIMIT, MULTICAST, PAGE, READ_AHEAD, SMALLEST
 from brokerproof.suites.steps.paging import SIZE, Taker, brief

@@ -15,7 +15,7 @@ from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, frame
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.targets.target import Target
-from brokerproof.suites.amqp.steps import QUIET, bystander, collect
+from brokerproof.suites.amqp10.steps import QUIET, bystander, collect
 from brokerproof.suites.steps import address_full
 from brokerproof.suites.steps.address_full import LIMIT, MESSAGES, SMALLEST, THRESHOLD
 

@@ -19,7 +19,7 @@ from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, frame
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.targets.target import RECONFIGURABLE, Target
 from brokerproof.harness.trace.events import FrameReceived
-from brokerproof.suites.amqp.steps import QUIET, collect, granted
+from brokerproof.suites.amqp10.steps import QUIET, collect, granted
 
 CREDIT = "ARTEMIS-FLOW-amqp-1"
 FULL = "ARTEMIS-FLOW-amqp-2"

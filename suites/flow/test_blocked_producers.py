@@ -18,7 +18,7 @@ from brokerproof.harness.protocols.amqp10.codec import Frame
 from brokerproof.harness.protocols.amqp10.endpoint_state import Link
 from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, either, ending, frame
 from brokerproof.harness.protocols.conversation import PATIENCE, Match
-from brokerproof.suites.amqp.steps import QUIET, bystander, collect, granted
+from brokerproof.suites.amqp10.steps import QUIET, bystander, collect, granted
 from brokerproof.suites.steps import address_full
 from brokerproof.suites.steps.address_full import LIMIT, MULTICAST, SMALLEST
 

@@ -29,7 +29,7 @@ from brokerproof.harness.oracles import rates
 from brokerproof.harness.protocols.amqp10.raw_peer import Node
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.stomp.raw_peer import Destination
-from brokerproof.suites.amqp import steps
+from brokerproof.suites.amqp10 import steps
 from brokerproof.suites.steps.queues import bodies as bodies_of
 from brokerproof.suites.steps.queues import numbered, publish_all, receive
 

@@ -20,8 +20,8 @@ from brokerproof.harness.oracles import resources
 from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, method
 from brokerproof.harness.protocols.amqp10.raw_peer import Node
 from brokerproof.harness.protocols.stomp.raw_peer import Destination
-from brokerproof.suites.amqp.steps import collect
 from brokerproof.suites.amqp091.steps import bodies, drained, fill, queue_of
+from brokerproof.suites.amqp10.steps import collect
 from brokerproof.suites.steps.queues import receive
 
 PAGED_BEFORE_BLOCKING = "RABBITMQ-FLOW-page-1"

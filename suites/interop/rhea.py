@@ -17,7 +17,7 @@ from brokerproof.harness.clients.callback_events import said
 from brokerproof.harness.clients.rhea import RheaPeer
 from brokerproof.harness.model.time import seconds
 from brokerproof.harness.protocols.amqp10.raw_peer import Node
-from brokerproof.suites.amqp.steps import QUIET, bodies, collect, fill, granted, numbered
+from brokerproof.suites.amqp10.steps import QUIET, bodies, collect, fill, granted, numbered
 
 OPEN_BEFORE_OTHER_FRAMES = "AMQP10-OPEN-01"
 HEADERS_AFTER_SASL = "AMQP10-SASL-12"

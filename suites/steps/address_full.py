@@ -20,7 +20,7 @@ from brokerproof.harness.protocols.amqp10.endpoint_state import Link
 from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.stomp.raw_peer import Destination
-from brokerproof.suites.amqp.steps import QUIET, collect, granted
+from brokerproof.suites.amqp10.steps import QUIET, collect, granted
 
 ANYCAST, MULTICAST = RoutingType.ANYCAST, RoutingType.MULTICAST
 

@@ -10,7 +10,7 @@ from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.model.time import NS_PER_MS
 from brokerproof.harness.protocols.amqp10.types import Value, uint
-from brokerproof.suites.crossing.protocol_pairs import message, to_amqp, to_stomp
+from brokerproof.suites.conversion.protocol_pairs import message, to_amqp, to_stomp
 
 HEADER_DEFAULTS = "AMQP10-MSG-01"
 TTL_REMAINING = "AMQP10-MSG-08"

@@ -14,8 +14,8 @@ from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
 from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, frame
 from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.suites.amqp.places import wrapping
-from brokerproof.suites.amqp.steps import (
+from brokerproof.suites.amqp10.places import wrapping
+from brokerproof.suites.amqp10.steps import (
     QUIET,
     bodies,
     collect,

@@ -12,7 +12,14 @@ from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery
 from brokerproof.harness.protocols.amqp10.types import Value, symbol, uint
 from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE
-from brokerproof.suites.crossing.protocol_pairs import message, post, queue, send, to_amqp, to_stomp
+from brokerproof.suites.conversion.protocol_pairs import (
+    message,
+    post,
+    queue,
+    send,
+    to_amqp,
+    to_stomp,
+)
 
 STOMP_SUBSCRIPTION = "STOMP12-SUB-02"
 BARE_MESSAGE = "AMQP10-MSG-02"

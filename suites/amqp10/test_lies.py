@@ -24,8 +24,8 @@ from brokerproof.harness.protocols.amqp10.tables import COMPOSITES
 from brokerproof.harness.protocols.amqp10.types import Raw
 from brokerproof.harness.protocols.conversation import Match
 from brokerproof.harness.targets.target import RECONFIGURABLE, Target
-from brokerproof.suites.amqp.places import NEAR_WRAP
-from brokerproof.suites.amqp.steps import (
+from brokerproof.suites.amqp10.places import NEAR_WRAP
+from brokerproof.suites.amqp10.steps import (
     QUIET,
     bodies,
     bystander,

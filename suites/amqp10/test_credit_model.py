@@ -14,8 +14,8 @@ from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
 from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, frame
 from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.suites.amqp.places import wrapping
-from brokerproof.suites.amqp.steps import QUIET, granted, judge_trace
+from brokerproof.suites.amqp10.places import wrapping
+from brokerproof.suites.amqp10.steps import QUIET, granted, judge_trace
 
 CREDIT_FORMULA = "AMQP10-CREDIT-03"
 NO_TRANSFER_WITHOUT_CREDIT = "AMQP10-CREDIT-09"
@@ -284,7 +284,10 @@ def test_credit_and_window_do_what_the_model_says(
     """Two links of a session take messages of two queues while credit, window and settlement change
     as drawn. After each step as many messages have come as the model says: what waits, within the
     credit of each link and the window of both. A drain uses the credit up. In the end nothing is
-    lost, and nothing came twice."""
+    lost or duplicated.
+
+    One scenario: the six requirements are the model.
+    """
     nodes = target.node(), target.node()
     peer, producer = target.amqp(begin=False), target.amqp()
     peer.begin(incoming_window=window)

@@ -13,7 +13,7 @@ from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.harness.protocols.amqp10.codec import RECEIVER, SENDER
 from brokerproof.harness.protocols.amqp10.endpoint_state import Link
 from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node
-from brokerproof.suites.amqp.steps import bodies, collect, fill, granted, numbered
+from brokerproof.suites.amqp10.steps import bodies, collect, fill, granted, numbered
 
 DISTRIBUTION_MODE = "AMQP10-TERM-04"
 TERMINUS_PROPERTIES = "AMQP10-LINK-05"

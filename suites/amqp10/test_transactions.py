@@ -16,7 +16,15 @@ from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
 from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, either, frame
 from brokerproof.harness.protocols.amqp10.types import Described
 from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.suites.amqp.steps import QUIET, bodies, bystander, collect, fill, granted, numbered
+from brokerproof.suites.amqp10.steps import (
+    QUIET,
+    bodies,
+    bystander,
+    collect,
+    fill,
+    granted,
+    numbered,
+)
 
 DECLARE_ANSWERED = "AMQP10-TXN-01"
 ROLLBACK_SUCCEEDS = "AMQP10-TXN-05"

@@ -27,7 +27,7 @@ from brokerproof.harness.protocols.amqp10.types import (
     uint,
     ulong,
 )
-from brokerproof.suites.amqp.steps import QUIET, bodies, bystander, collect, granted
+from brokerproof.suites.amqp10.steps import QUIET, bodies, bystander, collect, granted
 
 BARE_MESSAGE = "AMQP10-MSG-02"
 HEADER_DEFAULTS = "AMQP10-MSG-01"

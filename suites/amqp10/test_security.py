@@ -13,7 +13,7 @@ from brokerproof.harness.protocols.amqp10.raw_peer import HEADER, SASL_ID, AmqpP
 from brokerproof.harness.protocols.amqp10.trace_recorder import UNREADABLE
 from brokerproof.harness.protocols.amqp10.types import Array, Value
 from brokerproof.harness.protocols.conversation import Match
-from brokerproof.suites.amqp.steps import bystander
+from brokerproof.suites.amqp10.steps import bystander
 
 SASL_HEADER = "AMQP10-SASL-01"
 SASL_FRAME_TYPE = "AMQP10-SASL-02"

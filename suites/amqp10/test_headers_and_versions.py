@@ -10,7 +10,7 @@ from brokerproof.harness.model.time import ms
 from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.harness.protocols.amqp10.codec import Frame
 from brokerproof.harness.protocols.amqp10.raw_peer import HEADER, SASL_ID, AmqpPeer, frame
-from brokerproof.suites.amqp.steps import bystander
+from brokerproof.suites.amqp10.steps import bystander
 
 PROTOCOL_HEADER = "AMQP10-VER-01"
 VERSION_OF_HEADER = "AMQP10-VER-02"

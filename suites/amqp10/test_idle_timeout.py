@@ -15,7 +15,7 @@ from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, frame
 from brokerproof.harness.targets.parameters import speaking
 from brokerproof.harness.targets.target import Parameters, Target
 from brokerproof.harness.trace.events import HeartBeatReceived
-from brokerproof.suites.amqp.steps import give_cause_to_close, judge_trace
+from brokerproof.suites.amqp10.steps import give_cause_to_close, judge_trace
 
 PEERS_TIMEOUT_KEPT = "AMQP10-IDLE-20"
 TIMEOUTS_INDEPENDENT = "AMQP10-IDLE-02"

@@ -15,7 +15,7 @@ from brokerproof.harness.protocols.amqp10 import codec, types
 from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, frame
 from brokerproof.harness.protocols.amqp10.types import NULL, Described, Item, Value
 from brokerproof.harness.worlds.link import LinkFaults
-from brokerproof.suites.amqp.steps import (
+from brokerproof.suites.amqp10.steps import (
     bodies,
     bystander,
     collect,

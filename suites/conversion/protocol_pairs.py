@@ -11,7 +11,7 @@ from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery
 from brokerproof.harness.protocols.amqp10.raw_peer import Node
 from brokerproof.harness.protocols.stomp.codec import Frame
 from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
-from brokerproof.suites.amqp.steps import granted
+from brokerproof.suites.amqp10.steps import granted
 
 
 @dataclass(frozen=True)

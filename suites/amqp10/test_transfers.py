@@ -18,7 +18,7 @@ from brokerproof.harness.protocols.amqp10.types import Malformed
 from brokerproof.harness.protocols.conversation import PATIENCE, Match
 from brokerproof.harness.targets.target import Target
 from brokerproof.harness.trace.events import FrameReceived
-from brokerproof.suites.amqp.steps import (
+from brokerproof.suites.amqp10.steps import (
     QUIET,
     bodies,
     bystander,

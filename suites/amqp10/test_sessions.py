@@ -16,8 +16,8 @@ from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, either, endi
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.targets.target import RECONFIGURABLE, Target
 from brokerproof.harness.trace.events import FrameReceived
-from brokerproof.suites.amqp.places import NEAR_WRAP, wrapping
-from brokerproof.suites.amqp.steps import (
+from brokerproof.suites.amqp10.places import NEAR_WRAP, wrapping
+from brokerproof.suites.amqp10.steps import (
     QUIET,
     bodies,
     bystander,

@@ -23,7 +23,7 @@ from brokerproof.harness.protocols.amqp10.raw_peer import (
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.targets.target import RECONFIGURABLE, Target
 from brokerproof.harness.trace.events import FrameReceived
-from brokerproof.suites.amqp.steps import (
+from brokerproof.suites.amqp10.steps import (
     QUIET,
     bodies,
     bystander,

@@ -13,7 +13,7 @@ from brokerproof.harness.clients.proton_blocking import ContainerPeer
 from brokerproof.harness.clients.proton_engine import Arrived, Told, told
 from brokerproof.harness.protocols.amqp10.raw_peer import Node
 from brokerproof.harness.protocols.conversation import Match
-from brokerproof.suites.amqp.steps import QUIET, bodies, collect, fill, numbered
+from brokerproof.suites.amqp10.steps import QUIET, bodies, collect, fill, numbered
 
 BARE_MESSAGE = "AMQP10-MSG-02"
 DISPOSITION_ROLE = "AMQP10-DISP-01"

@@ -16,7 +16,7 @@ from brokerproof.harness.protocols.amqp10.endpoint_state import Link
 from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, frame
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.targets.target import RECONFIGURABLE, Target
-from brokerproof.suites.amqp.steps import (
+from brokerproof.suites.amqp10.steps import (
     QUIET,
     bystander,
     connection_refused,

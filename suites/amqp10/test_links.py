@@ -12,8 +12,8 @@ from brokerproof.harness.oracles import amqp_credit, amqp_deliveries
 from brokerproof.harness.protocols.amqp10.codec import RECEIVER, SENDER
 from brokerproof.harness.protocols.amqp10.raw_peer import frame
 from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.suites.amqp.places import NEAR_WRAP, WRAP, wrapping
-from brokerproof.suites.amqp.steps import (
+from brokerproof.suites.amqp10.places import NEAR_WRAP, WRAP, wrapping
+from brokerproof.suites.amqp10.steps import (
     QUIET,
     bodies,
     collect,

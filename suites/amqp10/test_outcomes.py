@@ -13,7 +13,7 @@ from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
 from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, frame
 from brokerproof.harness.protocols.amqp10.types import Array, Described, Item, Value, plain
 from brokerproof.harness.protocols.conversation import Match
-from brokerproof.suites.amqp.steps import (
+from brokerproof.suites.amqp10.steps import (
     QUIET,
     bodies,
     bystander,
@@ -85,6 +85,13 @@ def again(
     got = collect(target, peer, link, count)
     peer.flow(link, link_credit=0)
     return peer, link, got
+
+
+def source(node: Node, **fields: object) -> Described:
+    """Return a source with the node's address and these fields."""
+    named = {name.replace("_", "-"): value for name, value in fields.items()}
+    named |= {"address": node.address, "capabilities": node.capabilities or None}
+    return codec.composite("source", named)
 
 
 def settled_by_broker(link: Link, delivery: Delivery) -> Match[codec.Frame]:
@@ -303,13 +310,8 @@ def test_the_default_outcome_applies_where_no_state_is_known(
     node = target.node()
     fill(target, node, [b"undecided"])
     peer = target.amqp()
-    source = {
-        "address": node.address,
-        "capabilities": node.capabilities or None,
-        "default-outcome": STATES[asked],
-        "outcomes": sorted(SYMBOLS),
-    }
-    link = peer.receiver(node, source=codec.composite("source", source), credit=1)
+    requested = source(node, default_outcome=STATES[asked], outcomes=sorted(SYMBOLS))
+    link = peer.receiver(node, source=requested, credit=1)
     default = _default_outcome(link)
     kind = codec.name_of(default)
     target.record_finding(
@@ -379,12 +381,8 @@ def test_a_source_names_outcomes_by_their_symbols(
     target.record_finding(
         TERMINAL_STATES, state in OUTCOMES, f"the broker settled a message with {state}"
     )
-    source = {
-        "address": node.address,
-        "capabilities": node.capabilities or None,
-        "outcomes": sorted(asked) or None,
-    }
-    link = peer.receiver(node, source=codec.composite("source", source), credit=1)
+    requested = source(node, outcomes=sorted(asked) or None)
+    link = peer.receiver(node, source=requested, credit=1)
     assert link.answer is not None
     inside = codec.fields_of(link.answer.fields.get("source"))
     names = inside.get("outcomes")
@@ -589,15 +587,12 @@ def test_a_rejected_message_is_kept_with_its_error(target: Bench, error: bool) -
     )
     peer.disposition(got[0], state)
     peer.settle()
-    dead = Node(str(target.profile.parameters["dead_letter_node"]), node.capabilities)
-    grave = target.amqp()
-    source = {
-        "address": dead.address,
-        "capabilities": dead.capabilities or None,
-        "distribution-mode": "copy",
-    }
-    look = grave.receiver(dead, source=codec.composite("source", source), credit=100_000)
-    delivery = grave.delivery(look, body=body)
+    dead_letters = Node(str(target.profile.parameters["dead_letter_node"]), node.capabilities)
+    consumer = target.amqp()
+    browser = consumer.receiver(
+        dead_letters, source=source(dead_letters, distribution_mode="copy"), credit=100_000
+    )
+    delivery = consumer.delivery(browser, body=body)
     count = failures(delivery)
     target.record_finding(
         REJECTED_COUNTED,
@@ -631,12 +626,7 @@ def test_an_accepted_copy_is_not_sent_again_and_not_counted(target: Bench, count
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
     peer = target.amqp()
-    source = {
-        "address": node.address,
-        "capabilities": node.capabilities or None,
-        "distribution-mode": "copy",
-    }
-    link = peer.receiver(node, source=codec.composite("source", source), credit=count)
+    link = peer.receiver(node, source=source(node, distribution_mode="copy"), credit=count)
     got = collect(target, peer, link, count, quiet=0)
     target.control(bodies(got) == sent, f"copies of {bodies(got)} came, of {sent}")
     for delivery in got:

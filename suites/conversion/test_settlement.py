@@ -10,8 +10,8 @@ from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.suites.amqp.steps import bodies, collect, numbered
-from brokerproof.suites.crossing.protocol_pairs import message, post, queue, send
+from brokerproof.suites.amqp10.steps import bodies, collect, numbered
+from brokerproof.suites.conversion.protocol_pairs import message, post, queue, send
 
 STOMP_CUMULATIVE_ACK = "STOMP12-SUB-11"
 STOMP_INDIVIDUAL_ACK = "STOMP12-SUB-13"

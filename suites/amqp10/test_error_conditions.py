@@ -12,7 +12,7 @@ from brokerproof.harness.protocols.amqp10 import codec, messages
 from brokerproof.harness.protocols.amqp10.codec import Frame
 from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, either, ending
 from brokerproof.harness.protocols.conversation import Match
-from brokerproof.suites.amqp.steps import bystander, granted, judge_trace
+from brokerproof.suites.amqp10.steps import bystander, granted, judge_trace
 
 SHARED_CONDITIONS = "AMQP10-ERR-01"
 CONNECTION_CONDITIONS = "AMQP10-ERR-02"

@@ -1,0 +1,1 @@
+"""Conformance as real client libraries see it: stomp.py, Proton, pika."""
