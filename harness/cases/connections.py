@@ -1,0 +1,136 @@
+"""Connections of a case to its target, and fresh addresses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from brokerproof.harness.cases.findings import CaseRecord
+from brokerproof.harness.catalogue.profiles import Profile
+from brokerproof.harness.model.enums import RoutingType
+from brokerproof.harness.protocols.byte_log import LoggedChannel
+from brokerproof.harness.protocols.conversation import ControlFailed, Conversation
+from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
+from brokerproof.harness.targets.target import Overrides, Parameters
+from brokerproof.harness.trace.events import ConnectionOpened, Noted
+from brokerproof.harness.worlds.tls import Certificate
+from brokerproof.harness.worlds.world import Channel, Unreachable
+
+if TYPE_CHECKING:
+    from brokerproof.harness.protocols.amqp10.raw_peer import Node
+
+
+class Connections(CaseRecord):
+    """The part of a bench that opens connections and names addresses.
+
+    ``label`` and ``seed`` are in the names of both.
+    """
+
+    overrides: Overrides | None
+    label: str
+    seed: int
+    _connections: int = 0
+    _names: int = 0
+
+    @property
+    def profile(self) -> Profile:
+        """The parameters and semantics expected of this family of brokers."""
+        return self.target.identity.profile
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """The capabilities of this target."""
+        return self.target.identity.capabilities
+
+    def parameters(self, acceptor: str | None = None) -> Parameters:
+        """The effective parameters of an acceptor (default: the one that cases use by default)."""
+        name = acceptor or self.target.identity.default_acceptor
+        known = self.target.acceptors(self.overrides)
+        if name not in known:
+            raise ControlFailed(
+                f"the target has no acceptor {name!r}; it has {', '.join(sorted(known))}"
+            )
+        return known[name]
+
+    def next_connection(self) -> int:
+        """The number of the connection that is being made."""
+        self._connections += 1
+        return self._connections
+
+    def _connect(
+        self, peer: Conversation[Any], certificate: Certificate | None = None, plain: bool = False
+    ) -> None:
+        wire = self.example_record.wire
+        channel: Channel
+        try:
+            if isinstance(peer, StompPeer):
+                wire.versions[peer.conn] = peer.version
+                channel = LoggedChannel(
+                    self.world, wire, peer.conn, peer.acceptor, peer, certificate, plain=plain
+                )
+            else:
+                wire.unkept = f"a connection speaks {peer.protocol}, of which no octets are kept"
+                channel = self.world.open(peer.acceptor, peer, certificate, plain=plain)
+        except Unreachable as problem:
+            raise ControlFailed(str(problem)) from None
+        self.record(
+            ConnectionOpened(
+                at_ns=self.now(),
+                conn=peer.conn,
+                protocol=peer.protocol,
+                acceptor=peer.acceptor,
+                remote=channel.remote,
+            )
+        )
+        if channel.security:
+            wire.unkept = "a connection was over TLS"
+            self.record(Noted(at_ns=self.now(), conn=peer.conn, detail=channel.security))
+        peer.use(channel)
+
+    def _container(self) -> str:
+        """A container-id for the connection that is being made."""
+        return f"{self.label}-{self.seed:x}-{self._connections}"
+
+    def node(self, routing: RoutingType = RoutingType.ANYCAST, *, name: str | None = None) -> Node:
+        """A fresh AMQP address, with the capabilities by which this family of brokers chooses its
+        routing.
+
+        The same ``name`` given to :meth:`destination` yields the same address.
+        """
+        from brokerproof.harness.protocols.amqp10.raw_peer import Node
+
+        kind = routing.value.lower()
+        parameters = self.profile.parameters
+        capabilities = str(parameters.get(f"{kind}_node_capabilities", "")).split()
+        name = name or self.fresh_name()
+        self.target.provide(name, routing)
+        return Node(
+            str(parameters.get(f"{kind}_node", "{name}")).format(name=name), tuple(capabilities)
+        )
+
+    def fresh_name(self) -> str:
+        """A fresh name for an address."""
+        self._names += 1
+        return f"{self.label}-{self.seed:x}-{self._names}"
+
+    def destination(
+        self, routing: RoutingType = RoutingType.ANYCAST, *, name: str | None = None
+    ) -> Destination:
+        """A fresh destination, with the headers by which this family of brokers chooses its
+        routing."""
+        name = name or self.fresh_name()
+        kind = routing.value.lower()
+        parameters = self.profile.parameters
+        template = str(parameters.get(f"{kind}_destination", "/queue/{name}"))
+        return Destination(
+            template.format(name=name),
+            _headers(str(parameters.get(f"{kind}_send_headers", ""))),
+            _headers(str(parameters.get(f"{kind}_subscribe_headers", ""))),
+        )
+
+
+def _headers(text: str) -> tuple[tuple[str, str], ...]:
+    """``name:value`` pairs separated by semicolons, as profiles write them."""
+    return tuple(
+        (name, value)
+        for name, _, value in (pair.partition(":") for pair in text.split(";") if pair)
+    )

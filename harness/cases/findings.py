@@ -1,0 +1,249 @@
+"""The trace, the findings and the measurements of one case.
+
+The findings are given their verdicts when the case ends (``execution.py``).
+"""
+
+from __future__ import annotations
+
+from brokerproof.harness.cases.example_record import ExampleRecord
+from brokerproof.harness.model.enums import Clock
+from brokerproof.harness.model.finding import Finding, Measurement
+from brokerproof.harness.model.time import Duration, Instant, ms
+from brokerproof.harness.model.verdicts import Seen
+from brokerproof.harness.protocols.byte_log import Expectation, Violation
+from brokerproof.harness.protocols.conversation import (
+    ControlFailed,
+    Judge,
+    Requirements,
+    Violated,
+)
+from brokerproof.harness.targets.target import Target
+from brokerproof.harness.trace.events import (
+    Event,
+    IntervalExpected,
+    JitterMeasured,
+    Judged,
+    Measured,
+    Noted,
+)
+from brokerproof.harness.worlds.world import World
+
+MARGIN_FLOOR: Duration = ms(30)
+"""Real time: an interval is widened by at least this much on either side …"""
+MARGIN_SHARE = 50
+"""… or by one part in this many of its bound, whichever is more; the host's measured lateness is
+added to either."""
+
+
+class CaseRecord(Judge):
+    """The trace and the findings of one case, in the order in which they were made.
+
+    ``cited`` are the requirements of the case, for the version it runs in, in the order in which
+    the case names them.
+    """
+
+    target: Target
+    cited: tuple[str, ...]
+    example_record: ExampleRecord
+    world: World
+    _inconclusive: str | None = None
+
+    def now(self) -> Instant:
+        """The current instant of this case's world."""
+        return self.world.now()
+
+    @property
+    def virtual(self) -> bool:
+        """True if time jumps. A case may choose sizes by this, never what it expects."""
+        return self.world.clock is Clock.VIRTUAL
+
+    @property
+    def events(self) -> list[Event]:
+        """The trace so far."""
+        return self.example_record.events
+
+    def record(self, event: Event) -> None:
+        """Add an event to the case's trace."""
+        self.example_record.events.append(event)
+
+    def note(self, detail: str) -> None:
+        """Add a step in words, for the reader of the report."""
+        self.record(Noted(at_ns=self.now(), detail=detail))
+
+    def mark_inconclusive(self, reason: str) -> None:
+        """Record every later violation as uncertain: a connection closed in a way that may have
+        lost the proof of the contrary.
+
+        This is the one place for the rule: all expectations of all protocols pass through
+        :meth:`record_finding`.
+        """
+        self._inconclusive = reason
+
+    def record_finding(
+        self,
+        requirements: Requirements,
+        held: bool,
+        detail: str,
+        *,
+        uncertain: str | None = None,
+        expectation: Expectation | None = None,
+    ) -> bool:
+        """Record a finding for each of ``requirements`` and return ``held``; the case goes on.
+
+        ``uncertain`` is why a violation is no evidence against the broker. Raises ``ValueError``
+        for a requirement that the case does not cite.
+        """
+        seen = Seen.HELD if held else Seen.VIOLATED
+        named = _ids(requirements)
+        reason = None if held else uncertain or self._inconclusive
+        for requirement in named:
+            if requirement not in self.cited:
+                raise ValueError(
+                    f"the case judges {requirement} but does not cite it; add it to @case"
+                )
+            self.example_record.findings.append(Finding(requirement, seen, detail, reason))
+            self.record(
+                Judged(at_ns=self.now(), requirement=requirement, seen=seen.value, detail=detail)
+            )
+        if not held:
+            wire = self.example_record.wire
+            wire.violations.append(
+                Violation(named, detail, expectation, len(wire.steps), self.now())
+            )
+        return held
+
+    def require(self, requirements: Requirements, held: bool, detail: str) -> None:
+        """Like :meth:`record_finding`, but a violation ends the case."""
+        if not self.record_finding(requirements, held, detail):
+            raise Violated(detail)
+
+    def control(self, held: bool, detail: str) -> None:
+        """Check something the case relies on; raise :class:`ControlFailed` if it does not hold."""
+        if not held:
+            raise ControlFailed(detail)
+
+
+def _ids(requirements: Requirements) -> tuple[str, ...]:
+    return (requirements,) if isinstance(requirements, str) else requirements
+
+
+class MeasurementJudge(CaseRecord):
+    """Judges measured durations and counts by intervals."""
+
+    def expect_interval(
+        self,
+        requirements: Requirements,
+        label: str,
+        since: Instant,
+        bounds: tuple[Duration, Duration | None],
+    ) -> None:
+        """Draw on the time axis when something should happen, counted from ``since``."""
+        low, high = bounds
+        for requirement in _ids(requirements):
+            self.record(
+                IntervalExpected(
+                    at_ns=self.now(),
+                    label=label,
+                    requirement=requirement,
+                    lo_ns=since + low,
+                    hi_ns=None if high is None else since + high,
+                )
+            )
+
+    def punctuality(self, period: Duration) -> Duration:
+        """How late a correct periodic sender may be: timers fire late on real hosts, never in
+        virtual time.
+
+        A tenth of the period, at least 50 ms (STOMP11-HB-12, STOMP12-HB-12 ask receivers to allow
+        for as much).
+        """
+        return 0 if self.virtual else max(ms(50), period // 10)
+
+    def margin(self, bounds: tuple[Duration, Duration | None], since: Instant) -> Duration:
+        """How far an interval is widened: not at all in virtual time; see :data:`MARGIN_FLOOR` for
+        real time."""
+        if self.virtual:
+            return 0
+        late = self.world.lateness(since)
+        self.record(JitterMeasured(at_ns=self.now(), late_ns=late))
+        return max(MARGIN_FLOOR, (bounds[1] or bounds[0]) // MARGIN_SHARE) + late
+
+    def judge_duration(
+        self,
+        requirements: Requirements,
+        label: str,
+        value: Duration,
+        bounds: tuple[Duration, Duration | None],
+        since: Instant,
+    ) -> bool:
+        """Judge a duration that began at ``since`` against [lo, hi], both sides.
+
+        Inside: HELD. Outside, but within the margin: a violation that is uncertain. Beyond: a
+        violation.
+        """
+        low, high = bounds
+        margin = self.margin(bounds, since)
+        held = low <= value and (high is None or value <= high)
+        beyond = value < low - margin or (high is not None and value > high + margin)
+        upper = "" if high is None else f" and {high / ms(1):g} ms"
+        detail = (
+            f"{label}: {value / ms(1):g} ms, should be between"
+            f" {low / ms(1):g}{upper or ' ms and any time'}"
+        )
+        self._measured(requirements, label, value, low, high, margin, "ns")
+        uncertain = None if beyond else f"within the margin of {margin / ms(1):g} ms"
+        expectation = Expectation(
+            kind="duration", words=label, since=since, value=value, bounds=bounds
+        )
+        return self.record_finding(
+            requirements, held, detail, uncertain=uncertain, expectation=expectation
+        )
+
+    def judge_count(
+        self,
+        requirements: Requirements,
+        label: str,
+        value: int,
+        bounds: tuple[int, int | None],
+        unit: str,
+    ) -> bool:
+        """Judge a count against [lo, hi]; counts have no margin."""
+        low, high = bounds
+        self._measured(requirements, label, value, low, high, 0, unit)
+        should = (
+            f"{low}" if high == low else f"at least {low}" if high is None else f"{low} to {high}"
+        )
+        held = low <= value and (high is None or value <= high)
+        expectation = Expectation(
+            kind="count", words=f"{label} ({unit})", value=value, bounds=bounds
+        )
+        return self.record_finding(
+            requirements,
+            held,
+            f"{label}: {value} {unit}, should be {should}",
+            expectation=expectation,
+        )
+
+    def _measured(
+        self,
+        requirements: Requirements,
+        label: str,
+        value: int,
+        low: int,
+        high: int | None,
+        margin: int,
+        unit: str,
+    ) -> None:
+        self.record(
+            Measured(
+                at_ns=self.now(),
+                label=label,
+                requirement=_ids(requirements)[0],
+                value=value,
+                lo=low,
+                hi=high,
+                margin=margin,
+                unit=unit,
+            )
+        )
+        self.example_record.measure(label, Measurement(value, unit, low, high, margin))

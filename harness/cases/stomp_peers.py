@@ -1,0 +1,135 @@
+"""STOMP peers of a bench."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from brokerproof.harness.cases.connections import Connections
+from brokerproof.harness.protocols.conversation import Requirements
+from brokerproof.harness.protocols.stomp.codec import HeadersLike, header_list
+from brokerproof.harness.protocols.stomp.raw_peer import StompPeer
+from brokerproof.harness.worlds.tls import Certificate
+
+if TYPE_CHECKING:
+    from brokerproof.harness.clients.stompjs import StompJsPeer
+    from brokerproof.harness.clients.stomppy_peer import StompPyPeer
+    from brokerproof.harness.protocols.websocket.raw_peer import WebSocketPeer
+
+
+class StompPeers(Connections):
+    """Makes STOMP peers: raw ones, over WebSocket, and real clients."""
+
+    def peer(
+        self,
+        version: str = "1.2",
+        *,
+        acceptor: str | None = None,
+        over: WebSocketPeer | None = None,
+        certificate: Certificate | None = None,
+        plain: bool = False,
+    ) -> StompPeer:
+        """An open connection on which nothing was sent. Raises :class:`ControlFailed` when it is
+        refused.
+
+        ``over`` is an open WebSocket that carries STOMP. ``certificate`` is the client's for TLS;
+        ``plain`` leaves TLS out.
+        """
+        name = acceptor or self.target.identity.default_acceptor
+        if over is not None:
+            peer = StompPeer(self, over.conn, over.acceptor, version)
+            peer.use(over.carry(peer))
+            return peer
+        peer = StompPeer(self, self.next_connection(), name, version)
+        self._connect(peer, certificate, plain)
+        return peer
+
+    def connect_headers(self, version: str, extra: HeadersLike = ()) -> tuple[tuple[str, str], ...]:
+        """The headers of a well-behaved CONNECT to this target; ``extra`` headers are added, or
+        replace those of the same name."""
+        identity = self.target.identity
+        headers: dict[str, str] = {}
+        if version != "1.0":
+            headers |= {
+                "accept-version": version,
+                "host": str(self.profile.parameters.get("stomp_host", "localhost")),
+            }
+        if identity.login is not None:
+            headers |= {"login": identity.login, "passcode": identity.passcode or ""}
+        return tuple((headers | dict(header_list(extra))).items())
+
+    def stomp(
+        self,
+        version: str = "1.2",
+        *,
+        acceptor: str | None = None,
+        heart_beat: str | None = None,
+        headers: HeadersLike = (),
+        over: WebSocketPeer | None = None,
+        certificate: Certificate | None = None,
+    ) -> StompPeer:
+        """A connected STOMP peer. That it connects is a control, not a finding."""
+        extra = header_list(headers)
+        if heart_beat is not None:
+            extra = (*extra, ("heart-beat", heart_beat))
+        peer = self.peer(version, acceptor=acceptor, over=over, certificate=certificate)
+        peer.connect(self.connect_headers(version, extra))
+        return peer
+
+    def websocket(self, *, acceptor: str | None = None, upgrade: bool = True) -> WebSocketPeer:
+        """A WebSocket, open unless ``upgrade`` is False. That it is accepted is a control, not a
+        finding."""
+        from brokerproof.harness.protocols.websocket.raw_peer import WebSocketPeer
+
+        about = self.profile.parameters
+        usual = str(about.get("websocket_acceptor", self.target.identity.default_acceptor))
+        peer = WebSocketPeer(
+            self, self.next_connection(), acceptor or usual, str(about.get("websocket_path", "/"))
+        )
+        self._connect(peer)
+        if upgrade:
+            peer.upgrade()
+        return peer
+
+    def stomppy(
+        self,
+        version: str = "1.2",
+        *,
+        acceptor: str | None = None,
+        heart_beat: tuple[int, int] = (0, 0),
+        threads: bool | None = None,
+        proves: Requirements | None = None,
+    ) -> StompPyPeer:
+        """stomp.py, connected: with its own threads and socket in real time, without in virtual
+        time.
+
+        ``heart_beat`` is in milliseconds; ``threads`` chooses otherwise where both forms are
+        possible.
+        """
+        from brokerproof.harness.clients import stomppy  # only runs that use it pay for the library
+
+        identity = self.target.identity
+        self.example_record.wire.unkept = "stomp.py has sockets of its own"
+        make = (
+            stomppy.over_sockets
+            if (not self.virtual if threads is None else threads)
+            else stomppy.in_memory
+        )
+        peer = make(
+            self,
+            self.next_connection(),
+            acceptor or identity.default_acceptor,
+            version,
+            heart_beat,
+            str(self.profile.parameters.get("stomp_host", "localhost")),
+        )
+        peer.connect(login=identity.login, passcode=identity.passcode, proves=proves)
+        return peer
+
+    def stompjs(self, *, acceptor: str | None = None) -> StompJsPeer:
+        """@stomp/stompjs in a browser of its own, not yet connected. Raises :class:`ControlFailed`
+        without Chromium."""
+        from brokerproof.harness.clients.stompjs import StompJsPeer
+
+        return StompJsPeer(
+            self, self.next_connection(), acceptor or self.target.identity.default_acceptor
+        )
