@@ -98,8 +98,7 @@ def measurements_of(values: Any) -> dict[str, Measurement]:
 
 @dataclass(frozen=True, slots=True)
 class LatestResult:
-    """What a run says of one case and target: its last result, and the verdicts of earlier ones, in
-    order.
+    """The last result of one case and target in a run, and the verdicts of earlier ones, in order.
 
     A resumed run may have judged a case more than once. The last counts; an earlier verdict that
     differs shows that the outcome is not steady.
@@ -110,14 +109,14 @@ class LatestResult:
 
     @property
     def steady(self) -> bool:
-        """Whether it took one attempt and was said the same whenever it was said."""
+        """True if it took one attempt and every result has the same verdict."""
         return self.result.attempts <= 1 and all(
             each is self.result.verdict for each in self.earlier
         )
 
 
 def last_of_each(found: Iterable[Result]) -> Iterable[LatestResult]:
-    """The last result of each target and case, in the order in which they first came."""
+    """The last result of each target and case, in order of their first result."""
     kept: dict[tuple[str, str], LatestResult] = {}
     for result in found:
         before = kept.get((result.target, result.case))
@@ -127,8 +126,7 @@ def last_of_each(found: Iterable[Result]) -> Iterable[LatestResult]:
 
 
 def append(folder: Path, result: Result) -> None:
-    """Adds one line and makes sure that it is on disk. One write call, so parallel writers do not
-    mix lines."""
+    """Add one line and sync it to disk. One write call, so parallel writers do not mix lines."""
     handle = os.open(folder / NAME, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         os.write(handle, (result.line() + "\n").encode())
@@ -138,8 +136,7 @@ def append(folder: Path, result: Result) -> None:
 
 
 def mend(folder: Path) -> None:
-    """Cuts off a last line that a kill tore, so that what is appended next stands on a line of its
-    own."""
+    """Cut off a last line that a kill tore, so that the next result starts a line of its own."""
     path = folder / NAME
     if path.exists():
         data = path.read_bytes()
@@ -168,7 +165,7 @@ def read(folder: Path, *, forgive_torn_tail: bool = True) -> Iterator[Result]:
 
 
 class Tail:
-    """Follows the results of a run folder while they are written: each is read once."""
+    """A reader that follows the results of a run folder while they are written."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / NAME
@@ -176,9 +173,11 @@ class Tail:
         self._lines = 0
 
     def new(self) -> list[Result]:
-        """The results that were added since the last call, in the order written; a line that is not
-        whole yet is left for the next. Raises :class:`UnreadableResults` for a line that is no
-        result."""
+        """The results added since the last call, in the order written.
+
+        An incomplete last line is left for the next call. Raises :class:`UnreadableResults` for a
+        line that is no result.
+        """
         if not self._path.exists():
             return []
         with self._path.open("rb") as file:
