@@ -10,22 +10,77 @@ through all pages.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, cast
+from collections.abc import Mapping
+from typing import Protocol, cast
 
 from brokerproof.reference_broker.kernel.message import Entry, Message
 from brokerproof.reference_broker.kernel.queue import Browser, Queue
 from brokerproof.reference_broker.persistence import page as layout
-from brokerproof.reference_broker.persistence.codec import BadOctets
-from brokerproof.reference_broker.persistence.page import DURABLE, Page
-
-if TYPE_CHECKING:
-    from brokerproof.reference_broker.persistence.pages import PagingStore
+from brokerproof.reference_broker.persistence.codec import BadOctets, Decoder
+from brokerproof.reference_broker.persistence.page import DURABLE, Loaded, Page
 
 READ_AT_ONCE = 1024 * 1024
 """Octets that are read from pages for one input. The rest comes a moment later: a peer that is slow
 shows itself between."""
 AT_ONCE = 128
 """Messages that are read before consumers are looked at again."""
+
+
+class Limits(Protocol):
+    """What a queue may have read and not be done with."""
+
+    @property
+    def read_octets(self) -> int: ...
+
+    @property
+    def read_messages(self) -> int: ...
+
+
+class Store(Protocol):
+    """What cursors need of the store. ``read_now`` counts the bytes that were read for this input,
+    ``unfinished`` has the queues that would read on."""
+
+    read_now: int
+    unfinished: dict[Queue, None]
+    decoder: Decoder
+
+    def history(self, queue: Queue, page: Page, index: int) -> tuple[int, int]:
+        """Return failures and deliveries that an earlier broker noted."""
+
+    def report(self, sentence: str) -> None:
+        """Report a problem to the operator."""
+
+    def page_gone(self, queue: int, page: Page, index: int) -> None:
+        """Note that a queue is done with a record."""
+
+    def page_failed(self, queue: int, page: Page, index: int, failures: int) -> None:
+        """Note a failed delivery."""
+
+
+class Pages(Protocol):
+    """What cursors need of the pages of an address."""
+
+    last: Page | None
+    next_number: int
+    shared: dict[tuple[int, int], list[object]]
+
+    @property
+    def pages(self) -> Mapping[int, Page]: ...
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def limits(self) -> Limits: ...
+
+    def content(self, page: Page) -> list[bytes] | Loaded | None:
+        """Return the records of ``page``; None if they have to be loaded first."""
+
+    def ahead(self, number: int) -> None:
+        """Load the page ``number`` soon."""
+
+    def clean(self) -> None:
+        """Remove pages that are done with."""
 
 
 class Place:
@@ -69,7 +124,7 @@ class _Glance:
 class PageCursor:
     """``left`` counts what is on pages and not read yet."""
 
-    def __init__(self, pages: PagingStore, queue: Queue) -> None:
+    def __init__(self, pages: Pages, queue: Queue) -> None:
         self.pages = pages
         self.queue = queue
         self.left = 0

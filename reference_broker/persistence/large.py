@@ -15,15 +15,25 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from brokerproof.harness.model.broker_io import FileLoaded, LoadFile, Write
+from brokerproof.harness.model.broker_io import Effect, FileLoaded, LoadFile, Write
 from brokerproof.reference_broker.kernel.large_body import LargeBody
 
-if TYPE_CHECKING:
-    from brokerproof.reference_broker.persistence.store import Store
-
 _Then = Callable[[bytes | None], None]
+
+
+class Store(Protocol):
+    """What large bodies need of their store."""
+
+    def next_ticket(self) -> int:
+        """Return the number of a new request."""
+
+    def say(self, effect: Effect) -> None:
+        """Add an effect to the answer to this input."""
+
+    def report(self, sentence: str) -> None:
+        """Report a problem to the operator."""
 
 
 class Spool:

@@ -14,17 +14,16 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from brokerproof.reference_broker.kernel.message import Entry, Message
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.persistence import page as layout
 from brokerproof.reference_broker.persistence import records
 from brokerproof.reference_broker.persistence.cursor import PageCursor
+from brokerproof.reference_broker.persistence.cursor import Store as CursorStore
+from brokerproof.reference_broker.persistence.large import LargeFiles
 from brokerproof.reference_broker.persistence.page import Loaded, Page
-
-if TYPE_CHECKING:
-    from brokerproof.reference_broker.persistence.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +41,26 @@ class PageLimits:
     limit_octets: int = -1
     limit_messages: int = -1
     fails: bool = True
+
+
+class Store(CursorStore, Protocol):
+    """What pages need of the store. ``unit`` numbers what of this input belongs together."""
+
+    journaled: bool
+    unit: int
+    large: LargeFiles
+
+    def page_grew(self, store: PagingStore, page: Page, octets: int, durable: bool) -> None:
+        """Note that a page has to be written."""
+
+    def load(self, store: PagingStore, page: Page) -> None:
+        """Have the file of ``page`` read."""
+
+    def together(self) -> None:
+        """Begin an atomic unit: all that follows in this input is stored, or nothing."""
+
+    def page_over(self, page: Page) -> None:
+        """Have the file of ``page`` removed."""
 
 
 class PagingStore:
