@@ -20,6 +20,7 @@ import sys
 import time
 
 from brokerproof.harness.model.broker_io import BytesReceived, Connected, Effect, SendBytes
+from brokerproof.reference_broker.assembly import create_broker
 from brokerproof.reference_broker.kernel.broker import Broker
 from brokerproof.reference_broker.settings.settings import Settings
 
@@ -30,7 +31,7 @@ ACK_ID = re.compile(rb"\nack:([^\n]+)\n")
 
 
 def _broker(subscribe: bytes) -> Broker:
-    broker = Broker(Settings())
+    broker = create_broker(Settings())
     for conn in (1, 2):
         broker.handle(0, Connected(conn, "stomp", "bench"))
         broker.handle(0, BytesReceived(conn, b"CONNECT\naccept-version:1.2\nhost:h\n\n\0"))

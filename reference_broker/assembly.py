@@ -1,4 +1,6 @@
-"""The parts a broker is built from, each replaceable by a subclass: ``replace(STANDARD,
+"""The composition root: the only module that knows every protocol and every family.
+
+The parts a broker is built from, each replaceable by a subclass: ``replace(STANDARD,
 window=MyWindow)``.
 
 This is how seeded faults are made: a mutant overrides one method of one part and is handed in here.
@@ -9,21 +11,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
-from brokerproof.harness.model.time import Duration, Instant
+from brokerproof.harness.model.time import Duration, Instant, ms
 from brokerproof.reference_broker.families.activemq.cursor import CURSORS, Cursor
 from brokerproof.reference_broker.families.activemq.cursor_queue import CursorQueue
+from brokerproof.reference_broker.families.activemq.family import ActiveMqFamily
 from brokerproof.reference_broker.families.activemq.inactivity import InactivityMonitor
 from brokerproof.reference_broker.families.activemq.producer_flow import ProducerFlow
+from brokerproof.reference_broker.families.activemq.router_store import SpoolingStored
 from brokerproof.reference_broker.families.activemq.usage_accounting import UsageAccounting
 from brokerproof.reference_broker.families.artemis.accounting import Accounting
 from brokerproof.reference_broker.families.artemis.admission import Admission
+from brokerproof.reference_broker.families.artemis.family import ArtemisFamily
 from brokerproof.reference_broker.families.artemis.ttl_liveness import Beats, LivenessMonitor
+from brokerproof.reference_broker.families.rabbitmq.family import RabbitMqFamily
 from brokerproof.reference_broker.families.rabbitmq.resources import Resources
 from brokerproof.reference_broker.families.rabbitmq.topology import Topology
-from brokerproof.reference_broker.kernel.accounting import MemoryAccounting
+from brokerproof.reference_broker.kernel.accounting import MemoryAccounting, UnlimitedAccounting
 from brokerproof.reference_broker.kernel.admission import AdmissionControl
 from brokerproof.reference_broker.kernel.alarms import Alarms
+from brokerproof.reference_broker.kernel.broker import Broker
+from brokerproof.reference_broker.kernel.connection import Connection
 from brokerproof.reference_broker.kernel.context import Shared
 from brokerproof.reference_broker.kernel.credit import (
     ByteWindow,
@@ -31,12 +40,22 @@ from brokerproof.reference_broker.kernel.credit import (
     ReceiverCredit,
     SenderCredit,
 )
+from brokerproof.reference_broker.kernel.deadlines import Deadlines
+from brokerproof.reference_broker.kernel.family import BrokerFamily
 from brokerproof.reference_broker.kernel.liveness import SilenceMonitor
 from brokerproof.reference_broker.kernel.message import Message
+from brokerproof.reference_broker.kernel.outbox import Outbox
+from brokerproof.reference_broker.kernel.protocol_detection import (
+    Become,
+    Detectable,
+    ProtocolDetector,
+)
 from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin
 from brokerproof.reference_broker.kernel.router import Router
 from brokerproof.reference_broker.kernel.transactions import Transaction
 from brokerproof.reference_broker.persistence.codec import RECORDS
+from brokerproof.reference_broker.persistence.router_store import Stored
+from brokerproof.reference_broker.persistence.store import Store
 from brokerproof.reference_broker.protocols.amqp091 import dead_letters
 from brokerproof.reference_broker.protocols.amqp091.channel import Channel
 from brokerproof.reference_broker.protocols.amqp091.connection import Amqp091Connection
@@ -44,8 +63,8 @@ from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer, Pr
 from brokerproof.reference_broker.protocols.amqp091.heartbeat import HeartBeats
 from brokerproof.reference_broker.protocols.amqp091.paging import PagingOut
 from brokerproof.reference_broker.protocols.amqp091.throttle import Throttle
-from brokerproof.reference_broker.protocols.amqp091.version_detection import WhichAmqp
-from brokerproof.reference_broker.protocols.amqp10 import records
+from brokerproof.reference_broker.protocols.amqp091.version_detection import AmqpVersionDetector
+from brokerproof.reference_broker.protocols.amqp10 import records, statistics
 from brokerproof.reference_broker.protocols.amqp10.blocking_link import WaitingLink
 from brokerproof.reference_broker.protocols.amqp10.connection import AmqpConnection
 from brokerproof.reference_broker.protocols.amqp10.coordinator import CoordinatorLink
@@ -82,9 +101,13 @@ from brokerproof.reference_broker.protocols.stomp.parser import FrameParser
 from brokerproof.reference_broker.protocols.stomp.rabbitmq import TwoLooks, WholeSecondBeats
 from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
 from brokerproof.reference_broker.protocols.websocket.connection import WebSocketConnection
+from brokerproof.reference_broker.protocols.websocket.upgrade import METHODS
 from brokerproof.reference_broker.settings.activemq import Cursor as Kind
 from brokerproof.reference_broker.settings.address_rules import AddressRules
 from brokerproof.reference_broker.settings.settings import (
+    AMQP091,
+    HTTP,
+    OPENWIRE,
     Acceptor,
     HeartBeatRules,
     Settings,
@@ -136,7 +159,7 @@ class Parts:
     resources: Callable[..., Resources] = Resources
     topology: Callable[..., Topology] = Topology
     dead_letters: Callable[[Shared, Queue, Message, str], None] = dead_letters.bury
-    which_amqp: Callable[[int, Acceptor, Shared, Instant], WhichAmqp] = WhichAmqp
+    which_amqp: Callable[..., AmqpVersionDetector] = AmqpVersionDetector
     amqp091: Callable[[int, Acceptor, Shared, Instant], Amqp091Connection] = Amqp091Connection
     channel091: Callable[[Amqp091Connection, int], Channel] = Channel
     consumer091: Callable[..., Consumer] = Consumer
@@ -186,3 +209,133 @@ STANDARD = Parts()
 records.register()
 RECORDS.register(CoreMessage.record_kind, CoreRecords())
 RECORDS.register(OpenWireMessage.record_kind, OpenWireRecords())
+
+
+def create_broker(
+    settings: Settings,
+    parts: Parts = STANDARD,
+    *,
+    start: Instant = 0,
+    session_seed: str = "",
+    epoch: Duration = 0,
+    store: Store | None = None,
+    linked: bool = False,
+) -> Broker:
+    """Return a broker of the family that ``settings`` are for.
+
+    ``start`` is the instant of its birth: the connection-TTL check passes are counted from it.
+    ``session_seed`` goes into the session identifiers; a driver that restarts brokers gives each
+    another one, so that sessions stay unique. ``epoch`` and an instant together are the nanoseconds
+    since 1970, which only selectors ask for. ``store`` is where messages go that do not fit into
+    memory or have to survive a restart; what it found of an earlier broker is there again at once.
+    Without it everything is kept in memory. ``linked``: other brokers must know of its alarms.
+    """
+    rules = AddressRules.for_(settings)
+    deadlines = Deadlines()
+    outbox = Outbox()
+
+    def now() -> Instant:
+        return context.now
+
+    accounting: MemoryAccounting
+    family: BrokerFamily
+    storage: Stored | None = None
+    if settings.activemq is not None:
+        accounting = parts.usage_accounting(settings, rules, parts.cursors)
+        router = parts.router(settings, rules, parts.cursor_queue, parts.dispatcher, accounting)
+        flow = parts.producer_flow(accounting, deadlines, now, settings.stalls_at_the_store)
+        family = ActiveMqFamily(accounting, AdmissionControl(), flow)
+        if settings.activemq.statistics:
+            statistics.answered_by(router, accounting)
+        if store is not None:
+            storage = SpoolingStored(store)
+            flow.storing = storage.judge
+    elif linked or _is_rabbitmq(settings):  # only RabbitMQ's brokers are linked
+        accounting = UnlimitedAccounting(rules)
+        router = parts.router(settings, rules, parts.queue, parts.dispatcher, accounting)
+        alarms = parts.alarms()
+        family = RabbitMqFamily(
+            accounting,
+            AdmissionControl(),
+            alarms,
+            parts.resources(
+                alarms, deadlines, settings.memory_high_watermark, settings.disk_free_limit
+            ),
+            parts.topology(router, deadlines, now, settings.queue_rate),
+        )
+        if store is not None:
+            storage = Stored(store)
+            ratio = settings.memory_paging_ratio
+            if ratio is not None:
+                family.paging = parts.paging_out(
+                    family.topology, family.resources, alarms, deadlines, store.large, ratio
+                )
+    else:
+        accounting = parts.accounting(settings, rules)
+        router = parts.router(settings, rules, parts.queue, parts.dispatcher, accounting)
+        family = ArtemisFamily(accounting, parts.admission(accounting))
+        family.add_management_address(router)
+        if store is not None:
+            storage = family.storage(store, settings, rules)
+    context = Shared(
+        settings=settings,
+        parts=parts,
+        family=family,
+        router=router,
+        deadlines=deadlines,
+        outbox=outbox,
+        start=start,
+        check_interval=ms(max(1, settings.connection_ttl_check_interval_ms)),
+        session_seed=session_seed,
+        accounting=accounting,
+        admission=family.admission,
+        alarms=family.alarms,
+        epoch=epoch,
+        large=None if store is None or family.stalls_producers else store.large,
+    )
+    if isinstance(family, RabbitMqFamily):
+        family.topology.dead = partial(parts.dead_letters, context)
+    if linked:
+        family.alarms.tell = outbox.alarm
+    if storage is not None:
+        router.store_in(storage)
+        family.admission.storing = storage.judge
+    return Broker(context, _connector(parts, family), store)
+
+
+def _is_rabbitmq(settings: Settings) -> bool:
+    return any(
+        AMQP091 in acceptor.protocols
+        or HTTP in acceptor.protocols
+        or acceptor.manners.heart_beats is HeartBeatRules.WHOLE_SECONDS
+        for acceptor in settings.acceptors
+    )
+
+
+def _connector(parts: Parts, family: BrokerFamily) -> Become:
+    """Return what makes a connection, by the protocols that its acceptor speaks."""
+    stomp: Become = parts.activemq_stomp if family.stalls_producers else parts.stomp
+    first_bytes: dict[str, tuple[bytes, Become]] = {
+        "AMQP": (b"AMQP", parts.amqp),
+        "CORE": (b"ARTEMIS", parts.core),
+    }
+
+    def connect(conn: int, acceptor: Acceptor, context: Shared, now: Instant) -> Connection:
+        spoken = acceptor.protocols
+        if HTTP in spoken:
+            return parts.management_api(conn, acceptor, context, now)
+        if OPENWIRE in spoken and family.stalls_producers:
+            return parts.openwire(conn, acceptor, context, now)
+        if AMQP091 in spoken:
+            amqp10 = parts.amqp if "AMQP" in spoken else None
+            return parts.which_amqp(conn, acceptor, context, now, parts.amqp091, amqp10)
+        detected = dict(first_bytes[name] for name in first_bytes if name in spoken)
+        if "STOMP" in spoken:
+            protocols = Detectable(detected, stomp, METHODS, parts.web_socket)
+        elif len(detected) == 1:
+            return next(iter(detected.values()))(conn, acceptor, context, now)
+        else:
+            protocols = Detectable(detected, parts.amqp)
+        return ProtocolDetector(conn, acceptor, context, now, protocols)
+
+    return connect

@@ -7,7 +7,6 @@ therefore a recording.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 from brokerproof.harness.model.broker_io import (
@@ -25,19 +24,12 @@ from brokerproof.harness.model.broker_io import (
     WritePaused,
     WriteResumed,
 )
-from brokerproof.harness.model.time import NS_PER_S, Duration, Instant, ms
-from brokerproof.reference_broker.assembly import STANDARD, Parts
+from brokerproof.harness.model.time import NS_PER_S, Instant
 from brokerproof.reference_broker.kernel.connection_info import Arrival
 from brokerproof.reference_broker.kernel.context import Shared
-from brokerproof.reference_broker.kernel.deadlines import Deadlines
-from brokerproof.reference_broker.kernel.outbox import Outbox, PauseReason
-from brokerproof.reference_broker.kernel.protocol_detection import AMQP091, Connection, connect
-from brokerproof.reference_broker.persistence.router_store import Stored
-from brokerproof.reference_broker.persistence.store import Store
-from brokerproof.reference_broker.protocols.amqp091.paging import PagingOut
-from brokerproof.reference_broker.protocols.amqp10 import statistics
-from brokerproof.reference_broker.settings.address_rules import AddressRules
-from brokerproof.reference_broker.settings.settings import Settings
+from brokerproof.reference_broker.kernel.outbox import PauseReason
+from brokerproof.reference_broker.kernel.protocol_detection import Become
+from brokerproof.reference_broker.kernel.storage import BrokerStorage
 
 RETRY_INTERVAL = NS_PER_S
 """How long the store waits before it tries again to write what could not be written."""
@@ -45,100 +37,22 @@ FLUSH_WITHIN = 30 * NS_PER_S
 """How long the peer of a connection that has ended may take nothing of what is still to be sent."""
 
 
-def _limited(rules: AddressRules, settings: Settings, name: str) -> bool:
-    """Whether the address ``name`` can get full."""
-    rule = rules.of(name)
-    limits = (
-        *(rule.max_size_bytes, rule.max_size_messages),
-        *(settings.global_max_size_bytes, settings.global_max_messages),
-    )
-    return any(each >= 0 for each in limits)
-
-
 class Broker:
-    """One broker.
+    """One broker. ``connect`` makes a connection that has just arrived, ``store`` is where messages
+    are kept that do not fit into memory or must survive a restart (None: nothing does)."""
 
-    ``start`` is the instant of its birth: the connection-TTL check passes are counted from it.
-    ``session_seed`` goes into the session identifiers; a driver that restarts brokers gives each
-    another one, so that sessions stay unique. ``epoch`` and an instant together are the nanoseconds
-    since 1970, which only selectors ask for. ``store`` is where messages go that do not fit into
-    memory or have to survive a restart; what it found of an earlier broker is there again at once.
-    Without it everything is kept in memory. ``linked`` says that others are to know of its alarms.
-    """
-
-    def __init__(
-        self,
-        settings: Settings,
-        parts: Parts = STANDARD,
-        *,
-        start: Instant = 0,
-        session_seed: str = "",
-        epoch: Duration = 0,
-        store: Store | None = None,
-        linked: bool = False,
-    ) -> None:
-        self._settings = settings
-        self._parts = parts
-        self._deadlines = Deadlines()
-        self._outbox = Outbox()
-        self._connections: dict[int, Connection] = {}
+    def __init__(self, context: Shared, connect: Become, store: BrokerStorage | None) -> None:
+        self._shared = context
+        self._settings = context.settings
+        self._family = context.family
+        self._deadlines = context.deadlines
+        self._outbox = context.outbox
+        self._connections = context.connections
+        self._connect = connect
+        self._store = store
         self._choked: set[int] = set()
         self._retry = self._deadlines.timer(lambda now: self._try_files_again())
         self._reading = self._deadlines.timer(lambda now: self._read_pages())
-        rules = AddressRules.for_(settings)
-        usages = (
-            None
-            if settings.activemq is None
-            else parts.usage_accounting(settings, rules, parts.cursors)
-        )
-        accounting = usages or parts.accounting(settings, rules)
-        queue = parts.queue if usages is None else parts.cursor_queue
-        self._shared = Shared(
-            settings=settings,
-            parts=parts,
-            router=parts.router(settings, rules, queue, parts.dispatcher, accounting),
-            deadlines=self._deadlines,
-            outbox=self._outbox,
-            start=start,
-            check_interval=ms(max(1, settings.connection_ttl_check_interval_ms)),
-            session_seed=session_seed,
-            epoch=epoch,
-            accounting=accounting,
-            admission=parts.admission(accounting),
-            alarms=parts.alarms(),
-        )
-        if usages is not None:
-            self._shared.flow = parts.producer_flow(
-                usages, self._deadlines, lambda: self._shared.now, settings.stalls_at_the_store
-            )
-            if usages.activemq.statistics:
-                statistics.answered_by(self._shared.router, usages)
-        if any(AMQP091 in each.protocols for each in settings.acceptors):
-            self._shared.topology = parts.topology(
-                self._shared.router, self._deadlines, lambda: self._shared.now, settings.queue_rate
-            )
-            self._shared.topology.dead = partial(parts.dead_letters, self._shared)
-        short = settings.memory_high_watermark, settings.disk_free_limit
-        self._resources = parts.resources(self._shared.alarms, self._deadlines, *short)
-        self._shared.resources, self._shared.connections = self._resources, self._connections
-        if linked:
-            self._shared.alarms.tell = self._outbox.alarm
-        self._store = store
-        self._paging: PagingOut | None = None
-        if store is not None:
-            stored = Stored(store, partial(_limited, rules, settings))
-            self._shared.router.store_in(stored)
-            self._shared.admission.storing = stored.judge
-            if self._shared.flow is None:
-                self._shared.large = store.large
-            else:
-                self._shared.flow.storing = stored.judge
-            ratio, topology = settings.memory_paging_ratio, self._shared.topology
-            if ratio is not None and topology is not None:
-                alarms = self._shared.alarms
-                self._paging = parts.paging_out(
-                    topology, self._resources, alarms, self._deadlines, store.large, ratio
-                )
 
     def handle(self, now: Instant, event: Input) -> list[Effect]:
         """What to do about ``event`` at ``now``, which never goes backwards.
@@ -175,29 +89,19 @@ class Broker:
             case FilesStored() | FileLoaded():
                 self._files(now, event)
             case ResourcesRead():
-                first = self._resources.reading is None
-                self._resources.read(now, event)
-                if first and self._paging is not None:
-                    self._paging.look(now)
-            case LimitsSet(memory, disk, paging):
-                self._resources.set(now, memory, disk)
-                if paging is not None and self._paging is not None:
-                    self._paging.ratio = paging
+                self._family.on_resources_read(now, event)
+            case LimitsSet():
+                self._family.on_limits_set(now, event)
             case AlarmElsewhere(node, resource, short):
                 shared.alarms.set(resource, short, node)
         while self._outbox.streams.broken:
             self._cut(self._outbox.streams.broken.pop())
-        while (go_on := self._next()) is not None:
+        while (go_on := self._family.next_producer()) is not None:
             go_on()
         for conn in self._outbox.closed:
             if conn in self._connections and not self._connections[conn].is_open:
                 self._forget(conn)
         return self._outbox.drain() if self._store is None else self._with_files(now, self._store)
-
-    def _next(self) -> Callable[[], None] | None:
-        """One of the producers that waited and may go on now."""
-        flow = self._shared.flow
-        return self._shared.admission.next() or (None if flow is None else flow.next())
 
     def end(self) -> list[Effect]:
         """The broker ends in order: everybody is parted from, and the last of what is durable is to
@@ -221,7 +125,7 @@ class Broker:
 
     # --- files ------------------------------------------------------------------------------------
 
-    def _with_files(self, now: Instant, store: Store) -> list[Effect]:
+    def _with_files(self, now: Instant, store: BrokerStorage) -> list[Effect]:
         """What comes out of an input, and what is to be done with files."""
         conn = self._shared.conn
         if conn is not None and store.much_waits and conn in self._connections:
@@ -300,7 +204,7 @@ class Broker:
             self._shared.certificates[event.conn] = event.certificate
         local = event.local or f"{acceptor.host}:{acceptor.port}"
         self._shared.arrivals[event.conn] = Arrival(event.remote, local, now)
-        self._connections[event.conn] = connect(event.conn, acceptor, self._shared, now)
+        self._connections[event.conn] = self._connect(event.conn, acceptor, self._shared, now)
 
     def _forget(self, conn: int) -> None:
         del self._connections[conn]

@@ -121,3 +121,29 @@ def _pieces(ranges: Ranges) -> Iterator[tuple[int, int]]:
     for begin, end in ranges:
         for at in range(begin, end, PIECE):
             yield at, min(PIECE, end - at)
+
+
+class ArrivingBody(Protocol):
+    """A large body that is arriving."""
+
+    @property
+    def octets(self) -> int:
+        """How many bytes have arrived."""
+
+    def write(self, data: bytes) -> None:
+        """Add the next bytes."""
+
+    def finish(self) -> LargeBody:
+        """Return the body, which is complete. It is removed again unless it is held at the end of
+        this input."""
+
+    def abandon(self) -> None:
+        """The rest will not arrive. May be called again, and after the end."""
+
+
+class LargeBodies(Protocol):
+    """Where large bodies are stored."""
+
+    def begin(self, *, text: bool, failed: Callable[[str], None]) -> ArrivingBody:
+        """Return a new body; with ``text`` it is noted whether it is UTF-8. ``failed`` is called
+        with a sentence if it cannot be stored."""

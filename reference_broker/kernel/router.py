@@ -21,21 +21,18 @@ same name and something else is refused, not given something else than was asked
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.model.time import Instant
-from brokerproof.reference_broker.families.artemis.management import ManagementAddress
 from brokerproof.reference_broker.kernel.accounting import MemoryAccount, MemoryAccounting
 from brokerproof.reference_broker.kernel.address import Address
 from brokerproof.reference_broker.kernel.message import Claim, Entry, Envelope, Message
 from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin
-from brokerproof.reference_broker.persistence.router_store import Stored
+from brokerproof.reference_broker.kernel.storage import RouterStorage
 from brokerproof.reference_broker.selector.selector import Selector, parse
 from brokerproof.reference_broker.settings.address_rules import AddressRules, Rule
 from brokerproof.reference_broker.settings.settings import Settings
-
-MANAGEMENT = "activemq.management"
 
 
 class NoRoute(Exception):
@@ -62,7 +59,7 @@ class Router:
         self._durable: dict[str, tuple[Address, Queue]] = {}
         self._messages = 0
         self._subscriptions = 0
-        self._stored: Stored | None = None
+        self._stored: RouterStorage | None = None
         self.special: Callable[[str, MemoryAccount], Address | None] = lambda name, account: None
         """Makes the address of a name that stands for something else than queues; None for all
         others."""
@@ -77,14 +74,17 @@ class Router:
                 made.durable = configured.durable
                 if made.routing is RoutingType.MULTICAST:
                     self._durable[made.name] = address, made
-        self._addresses[MANAGEMENT] = ManagementAddress(
-            MANAGEMENT,
-            accounting.open(MANAGEMENT),
-            self._addresses,
-            lambda to, body: self.publish(self.message(to, body)),
-        )
 
-    def store_in(self, stored: Stored) -> None:
+    @property
+    def addresses(self) -> Mapping[str, Address]:
+        """All addresses by name, as they are now and become."""
+        return self._addresses
+
+    def add_address(self, address: Address) -> None:
+        """Let ``address`` answer for its name."""
+        self._addresses[address.name] = address
+
+    def store_in(self, stored: RouterStorage) -> None:
         """From here on what has to survive a restart is ``stored``; what is there already is put
         back. Called once, first."""
         self._stored = stored
@@ -113,7 +113,7 @@ class Router:
                 if made.subscription:
                     self._durable[made.name] = address, queue
             address.routing.add(made.routing)
-            stored.back(queue, made, address)
+            stored.back(queue, made.id, address)
         stored.fill()
         for address in self._addresses.values():
             for queue in address.queues:

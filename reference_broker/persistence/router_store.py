@@ -7,12 +7,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from brokerproof.harness.model.enums import FullPolicy
-from brokerproof.reference_broker.families.activemq.cursor_queue import CursorQueue
-from brokerproof.reference_broker.families.activemq.spool import Spool
-from brokerproof.reference_broker.families.activemq.usage_accounting import UsageAccount
-from brokerproof.reference_broker.kernel.address import Address
+from brokerproof.reference_broker.kernel.address import Address, Pages
 from brokerproof.reference_broker.kernel.admission import Verdict
-from brokerproof.reference_broker.kernel.destinations import is_topic
 from brokerproof.reference_broker.kernel.message import Claim, Message
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.persistence.operations import QueueMade
@@ -20,9 +16,9 @@ from brokerproof.reference_broker.persistence.store import Store
 
 
 class Stored:
-    """``limited`` says whether an address of a name may get full at all."""
+    """``limited`` returns True for the name of an address that may get full at all."""
 
-    def __init__(self, store: Store, limited: Callable[[str], bool]) -> None:
+    def __init__(self, store: Store, limited: Callable[[str], bool] = lambda name: False) -> None:
         self.store = store
         self.together = store.together
         self._limited = limited
@@ -42,13 +38,13 @@ class Stored:
         """``address`` exists now."""
         if self.store.journaled:
             address.keeper = self.store
-        if isinstance(address.account, UsageAccount):
-            if not is_topic(address.name):
-                address.pages = Spool(self.store.pages(address.name), address.account)
-        elif address.account.policy is FullPolicy.PAGE and self._limited(address.name):
-            address.pages = self.store.pages(address.name)
-        else:
-            address.pages = self.store.find(address.name)
+        address.pages = self.pages_of(address)
+
+    def pages_of(self, address: Address) -> Pages | None:
+        """Return the pages of an address that can get full, or had some before a restart."""
+        if address.account.policy is FullPolicy.PAGE and self._limited(address.name):
+            return self.store.pages(address.name)
+        return self.store.find(address.name)
 
     def closed(self, address: Address) -> None:
         """``address`` does not exist any more."""
@@ -57,8 +53,6 @@ class Stored:
     def made(self, queue: Queue, address: Address, on_demand: bool, subscription: bool) -> None:
         """``queue`` exists now."""
         self.store.name(queue, address.name, on_demand, subscription)
-        if isinstance(queue, CursorQueue) and isinstance(address.pages, Spool):
-            queue.spool = address.pages
         if self.store.journaled and queue.durable:
             queue.on_consumer = partial(self.store.consumed, queue)
 
@@ -77,13 +71,11 @@ class Stored:
 
     # --- after a restart --------------------------------------------------------------------------
 
-    def back(self, queue: Queue, made: QueueMade, address: Address) -> None:
-        """``queue`` is the one that was ``made`` by an earlier broker."""
-        queue.id = made.id
-        self._back[made.id] = queue, address
+    def back(self, queue: Queue, id: int, address: Address) -> None:
+        """``queue`` is the one that an earlier broker had under this number."""
+        queue.id = id
+        self._back[id] = queue, address
         self.store.restored(queue, address.name)
-        if isinstance(address.pages, Spool):
-            address.pages.restored(queue)
 
     def fill(self) -> None:
         """All queues are back: what was in them too."""

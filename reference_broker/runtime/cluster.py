@@ -22,7 +22,7 @@ from brokerproof.harness.model.broker_io import (
     TimerFired,
 )
 from brokerproof.harness.model.time import Instant
-from brokerproof.reference_broker.assembly import STANDARD, Parts
+from brokerproof.reference_broker.assembly import STANDARD, Parts, create_broker
 from brokerproof.reference_broker.kernel.broker import Broker
 from brokerproof.reference_broker.runtime.virtual import Made, made_of, settled
 
@@ -80,7 +80,7 @@ def make(
     :func:`brokerproof.reference_broker.runtime.virtual.make`."""
     settings = settled(config, overrides)
     nodes = {
-        name: Broker(
+        name: create_broker(
             replace(settings, node=f"{name}@localhost"),
             parts,
             start=start,

@@ -295,7 +295,7 @@ def _serve(
 ) -> None:
     from importlib.metadata import version
 
-    from brokerproof.reference_broker.kernel.broker import Broker
+    from brokerproof.reference_broker.assembly import create_broker
     from brokerproof.reference_broker.persistence import factory
     from brokerproof.reference_broker.runtime import asyncio_server, listening
     from brokerproof.reference_broker.runtime.resource_sampler import Readings
@@ -333,7 +333,7 @@ def _serve(
             store = factory.store(settings, disk)
     except OSError as problem:
         raise SetUpFailed(f"{data}: what is stored there cannot be read ({problem})") from None
-    broker = Broker(
+    broker = create_broker(
         settings,
         start=asyncio_server.now(),
         session_seed=os.urandom(8).hex(),

@@ -16,11 +16,10 @@ from typing import Any, Protocol, TypeVar
 
 from brokerproof.harness.model.broker_io import Effect, Input
 from brokerproof.harness.model.time import NS_PER_MS, Instant
-from brokerproof.reference_broker.assembly import STANDARD, Parts
+from brokerproof.reference_broker.assembly import STANDARD, Parts, create_broker
 from brokerproof.reference_broker.config.artemis import users_properties
 from brokerproof.reference_broker.config.rabbitmq import rabbitmq_conf, rabbitmq_config
 from brokerproof.reference_broker.config.values import nearest
-from brokerproof.reference_broker.kernel.broker import Broker
 from brokerproof.reference_broker.persistence.factory import store
 from brokerproof.reference_broker.persistence.memory import DiskFaults, MemoryDisk
 from brokerproof.reference_broker.settings.settings import (
@@ -121,7 +120,9 @@ def make(
         or any(_is_limited(each) for each in settings.address_settings)
     )
     disk = MemoryDisk(faults=DiskFaults(write=NS_PER_MS, read=NS_PER_MS)) if limited else None
-    broker = Broker(settings, parts, start=start, store=None if disk is None else store(settings))
+    broker = create_broker(
+        settings, parts, start=start, store=None if disk is None else store(settings)
+    )
     return made_of(broker, settings, disk)
 
 

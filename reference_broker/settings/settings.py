@@ -16,6 +16,13 @@ from brokerproof.harness.model.enums import FullPolicy, RoutingType
 from brokerproof.reference_broker.settings.activemq import GIB, ActiveMq
 
 LONG_MAX = 2**63 - 1
+AMQP091 = "AMQP091"
+"""How an acceptor's protocols name AMQP 0-9-1; ``AMQP`` alone is AMQP 1.0."""
+OPENWIRE = "OPENWIRE"
+"""How an acceptor's protocols name OpenWire, which is spoken in the profile of ActiveMQ, by an
+acceptor of its own."""
+HTTP = "HTTP"
+"""How an acceptor's protocols name the management API."""
 
 
 class BadSetting(Exception):

@@ -25,8 +25,9 @@ from brokerproof.reference_broker.config.values import (
     one_of,
     whole,
 )
-from brokerproof.reference_broker.kernel.protocol_detection import AMQP091, HTTP
 from brokerproof.reference_broker.settings.settings import (
+    AMQP091,
+    HTTP,
     QUEUES_STAY,
     Acceptor,
     BadSetting,

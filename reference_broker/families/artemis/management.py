@@ -25,6 +25,8 @@ from brokerproof.reference_broker.kernel.address import Address
 from brokerproof.reference_broker.kernel.message import Entry, Envelope, Message
 from brokerproof.reference_broker.kernel.queue import Queue
 
+MANAGEMENT = "activemq.management"
+
 _Value: TypeAlias = int | bool
 
 

@@ -41,6 +41,7 @@ from typing import Any
 from pamqp import base, commands
 
 from brokerproof.harness.model.time import Instant, ms, seconds
+from brokerproof.reference_broker.families.rabbitmq.family import RabbitMqFamily
 from brokerproof.reference_broker.families.rabbitmq.topology import Topology
 from brokerproof.reference_broker.kernel.connection_info import Described
 from brokerproof.reference_broker.kernel.context import Shared
@@ -105,11 +106,10 @@ class Amqp091Connection:
     """``shared``, ``acceptor`` and what stands beside them in the constructor is for channels."""
 
     def __init__(self, conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> None:
-        assert shared.topology is not None
         self.conn = conn
         self.acceptor = acceptor
         self.shared = shared
-        self.topology: Topology = shared.topology
+        self.topology: Topology = RabbitMqFamily.of(shared).topology
         self.user = ""
         self.frame_max = LEAST_MAX
         self.capabilities: dict[str, Any] = {}

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from brokerproof.harness.model.time import NS_PER_S
+from brokerproof.reference_broker.families.rabbitmq.family import RabbitMqFamily
 from brokerproof.reference_broker.families.rabbitmq.limited_queue import EXPIRED, REJECTED
 from brokerproof.reference_broker.kernel.context import Shared
 from brokerproof.reference_broker.kernel.message import Message
@@ -28,9 +29,9 @@ from brokerproof.reference_broker.protocols.amqp091.paging import PagedMessage
 
 def bury(shared: Shared, queue: Queue, message: Message, why: str) -> None:
     """``message`` leaves ``queue``, because of ``why``."""
-    topology = shared.topology
-    declared = None if topology is None else topology.of(queue)
-    if topology is None or declared is None:
+    topology = RabbitMqFamily.of(shared).topology
+    declared = topology.of(queue)
+    if declared is None:
         return
     name = declared.arguments.get(arguments.DLX)
     exchange = None if not isinstance(name, str) else topology.exchanges.find(name)

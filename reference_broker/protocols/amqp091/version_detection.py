@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from brokerproof.harness.model.time import Instant
 from brokerproof.reference_broker.kernel.context import Shared
-from brokerproof.reference_broker.kernel.protocol_detection import Connection, HandsOn
+from brokerproof.reference_broker.kernel.protocol_detection import Become, DelegatingConnection
 from brokerproof.reference_broker.settings.settings import Acceptor
 
 SIZE = 8
@@ -30,11 +30,22 @@ _SILENT_MS = 10_000
 """For how long a connection may say nothing at all where no handshake timeout is set."""
 
 
-class WhichAmqp(HandsOn):
-    """A connection whose protocol header is still to come."""
+class AmqpVersionDetector(DelegatingConnection):
+    """A connection whose protocol header is still to arrive. ``amqp10`` is None where that is not
+    spoken."""
 
-    def __init__(self, conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> None:
+    def __init__(
+        self,
+        conn: int,
+        acceptor: Acceptor,
+        shared: Shared,
+        now: Instant,
+        amqp091: Become,
+        amqp10: Become | None,
+    ) -> None:
         super().__init__(conn, acceptor, shared, now)
+        self._amqp091 = amqp091
+        self._amqp10 = amqp10
         self._wait_for_words(_SILENT_MS)
 
     def receive(self, now: Instant, data: bytes) -> None:
@@ -46,26 +57,20 @@ class WhichAmqp(HandsOn):
             return
         header, rest = first[:SIZE], first[SIZE:]
         self._has_spoken()
-        parts = self._shared.parts
         if header in (V0_9_1, V0_9):
-            became: Connection = parts.amqp091(
-                self._conn, self._acceptor, self._shared, self._opened
-            )
-        elif header in (V1_0_SASL, V1_0) and "AMQP" in self._acceptor.protocols:
-            became, rest = parts.amqp(self._conn, self._acceptor, self._shared, self._opened), first
+            become = self._amqp091
+        elif header in (V1_0_SASL, V1_0) and self._amqp10 is not None:
+            become, rest = self._amqp10, first
         else:
             self._refuse(header)
             return
-        self._became = became
-        if self._held:
-            became.pause_delivery(True)
-        if rest:
-            became.receive(now, rest)
+        became = become(self._conn, self._acceptor, self._shared, self._opened)
+        self._become(became, now, rest)
 
     def _refuse(self, header: bytes) -> None:
         self._closed = True
         later = header.startswith(PREFIX + b"\0\0") and header[6] >= 9
-        ours = V0_9_1 if later or "AMQP" not in self._acceptor.protocols else V1_0_SASL
+        ours = V0_9_1 if later or self._amqp10 is None else V1_0_SASL
         self._shared.outbox.observe(
             self._conn, "AMQP091-VER-02", f"{header!r} is no protocol header that is spoken here"
         )

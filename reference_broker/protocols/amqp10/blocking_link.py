@@ -13,6 +13,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from brokerproof.reference_broker.families.activemq.family import ActiveMqFamily
 from brokerproof.reference_broker.families.activemq.producer_flow import Fate, NoSpace, Sending
 from brokerproof.reference_broker.kernel.outbox import PauseReason
 from brokerproof.reference_broker.kernel.router import NoRoute
@@ -44,7 +45,6 @@ class WaitingLink(IncomingLink):
         self, message: AmqpMessage, arrival: Arrival, transaction: LiveTransaction | None
     ) -> Any:
         shared, connection = self.session.shared, self.session.connection
-        assert shared.flow is not None
         address = message.route.address
         sending = Sending(
             message,
@@ -60,7 +60,7 @@ class WaitingLink(IncomingLink):
             ),
         )
         try:
-            fate = shared.flow.send(sending)
+            fate = ActiveMqFamily.of(shared).flow.send(sending)
         except NoSpace as problem:
             return self._not_taken(conditions.RESOURCE_LIMIT_EXCEEDED, str(problem))
         except NoRoute as problem:
@@ -105,5 +105,5 @@ class WaitingLink(IncomingLink):
     def stop(self) -> None:
         super().stop()
         stalled, self._stalled = self._stalled, None
-        if stalled is not None and self.session.shared.flow is not None:
-            self.session.shared.flow.left(stalled[1])
+        if stalled is not None:
+            ActiveMqFamily.of(self.session.shared).flow.left(stalled[1])

@@ -14,8 +14,7 @@ from brokerproof.reference_broker.protocols.amqp10.framing import HEADER, frame,
 from brokerproof.reference_broker.protocols.amqp10.performatives import Disposition, Transfer
 
 if TYPE_CHECKING:
-    from brokerproof.reference_broker.kernel.large_body import LargeBody
-    from brokerproof.reference_broker.persistence.large import Spool
+    from brokerproof.reference_broker.kernel.large_body import ArrivingBody, LargeBody
     from brokerproof.reference_broker.protocols.amqp10.sections import BadMessage
 
 
@@ -123,7 +122,7 @@ class Arrival:
         self.next_look = 0
         """The least size at which it is worth looking for the start of the body."""
         self._parts: list[bytes] = []
-        self._spool: Spool | None = None
+        self._spool: ArrivingBody | None = None
         self._scan: Scan | None = None
         self._problem: BadMessage | None = None
 
@@ -139,7 +138,7 @@ class Arrival:
         self.abandon()
         self._spool = None
 
-    def spool_from(self, body_at: int, spool: Spool, scan: Scan) -> None:
+    def spool_from(self, body_at: int, spool: ArrivingBody, scan: Scan) -> None:
         """The body begins at octet ``body_at`` of :meth:`payload`: it goes to ``spool``, and so
         does what still comes. Raises ``BadMessage`` for what is no body."""
         octets = self.payload()
@@ -148,7 +147,7 @@ class Arrival:
         self._pour(spool, scan, octets[body_at:])
 
     @staticmethod
-    def _pour(spool: Spool, scan: Scan, octets: bytes) -> None:
+    def _pour(spool: ArrivingBody, scan: Scan, octets: bytes) -> None:
         scan.feed(octets)
         spool.write(octets)
 

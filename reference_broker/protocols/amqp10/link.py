@@ -269,3 +269,8 @@ def part(links: Sequence[Link], router: Router) -> None:
     for queue in queues:
         queue.dispatch()
         router.tidy(queue)
+
+
+class AttachedLinks(dict[tuple[str, str, bool], Link]):
+    """The attached links of a broker by their identity: the peer's container, the name, the peer's
+    role."""

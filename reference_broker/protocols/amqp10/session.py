@@ -54,6 +54,7 @@ from brokerproof.reference_broker.protocols.amqp10.composite import Composite
 from brokerproof.reference_broker.protocols.amqp10.delivery import Batch, Delivery, SendingLink
 from brokerproof.reference_broker.protocols.amqp10.framing import frame
 from brokerproof.reference_broker.protocols.amqp10.link import (
+    AttachedLinks,
     Connection,
     Frames,
     Link,
@@ -393,16 +394,16 @@ class Session:
             )
         self._handles = max(self._handles, ours + 1)
         identity = (self.connection.container, attach.name, attach.role)
-        other = self.shared.links.get(identity)
+        other = self.shared.state(AttachedLinks).get(identity)
         parts = self.shared.parts
         if attach.role is RECEIVER:
             link: Link = parts.outgoing(self, attach, ours)
         elif isinstance(attach.target, Coordinator):
             link = parts.coordinator(self, attach, ours)
         else:
-            link = (parts.incoming if self.shared.flow is None else parts.waiting_incoming)(
-                self, attach, ours
-            )
+            link = (
+                parts.waiting_incoming if self.shared.family.stalls_producers else parts.incoming
+            )(self, attach, ours)
         self.links[attach.handle] = link
         try:
             link.attach(attach)
@@ -412,7 +413,7 @@ class Session:
             self.connection.observe(problem.fault.requirement, problem.detail)
             link.refuse(attach, problem.error)
             return
-        self.shared.links[identity] = link
+        self.shared.state(AttachedLinks)[identity] = link
         if other is not None:
             other.session.stolen(other)
 
@@ -477,8 +478,8 @@ class Session:
 
     def _forget(self, link: Link) -> None:
         identity = (self.connection.container, link.name, link.role)
-        if self.shared.links.get(identity) is link:
-            del self.shared.links[identity]
+        if self.shared.state(AttachedLinks).get(identity) is link:
+            del self.shared.state(AttachedLinks)[identity]
 
     # --- the end ----------------------------------------------------------------------------------
 

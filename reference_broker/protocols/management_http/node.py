@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from brokerproof.harness.model.time import NS_PER_MS
+from brokerproof.reference_broker.families.rabbitmq.family import RabbitMqFamily
 from brokerproof.reference_broker.kernel.alarms import DISK, MEMORY
 from brokerproof.reference_broker.kernel.context import Shared
 
@@ -28,7 +29,8 @@ def entry(shared: Shared) -> dict[str, Any]:
         "mem_alarm": MEMORY in shared.alarms.own,
         "disk_free_alarm": DISK in shared.alarms.own,
     }
-    if (resources := shared.resources) is None or resources.reading is None:
+    resources = RabbitMqFamily.of(shared).resources
+    if resources.reading is None:
         return found
     reading = resources.reading
     return found | {

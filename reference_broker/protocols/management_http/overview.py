@@ -6,6 +6,7 @@ import functools
 from importlib.metadata import version
 from typing import Any
 
+from brokerproof.reference_broker.families.rabbitmq.family import RabbitMqFamily
 from brokerproof.reference_broker.kernel.context import Shared
 from brokerproof.reference_broker.protocols.management_http import connections, node, queues
 
@@ -19,7 +20,7 @@ def entry(shared: Shared) -> dict[str, Any]:
     """``/api/overview``. What it says of its release is our own: we are no RabbitMQ."""
     opened = [about for _, _, about in connections.described(shared)]
     found = queues.entries(shared)
-    topology = shared.topology
+    topology = RabbitMqFamily.of(shared).topology
     return {
         "management_version": _version(),
         "rates_mode": "none",
@@ -35,7 +36,7 @@ def entry(shared: Shared) -> dict[str, Any]:
             "connections": len(opened),
             "channels": sum(each.channels for each in opened),
             "consumers": sum(each["consumers"] for each in found),
-            "exchanges": 0 if topology is None else len(topology.exchanges),
+            "exchanges": len(topology.exchanges),
             "queues": len(found),
         },
     }

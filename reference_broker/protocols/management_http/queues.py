@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from brokerproof.reference_broker.families.rabbitmq.family import RabbitMqFamily
 from brokerproof.reference_broker.families.rabbitmq.limited_queue import LimitedQueue
 from brokerproof.reference_broker.families.rabbitmq.topology import Declared
 from brokerproof.reference_broker.kernel.connection_info import Describes
@@ -16,9 +17,7 @@ VHOST = "/"
 
 def entries(shared: Shared) -> list[dict[str, Any]]:
     """``/api/queues``: those that clients declared, or that were made for them, by name."""
-    topology = shared.topology
-    if topology is None:
-        return []
+    topology = RabbitMqFamily.of(shared).topology
     out: dict[Queue, int] = {}
     for connection in shared.connections.values():
         for queue, entry in connection.out() if isinstance(connection, Describes) else ():

@@ -15,6 +15,7 @@ from typing import Protocol, TypeAlias
 
 from brokerproof.harness.model.enums import Outcome, RoutingType
 from brokerproof.harness.model.time import NS_PER_MS, Instant
+from brokerproof.reference_broker.families.activemq.family import ActiveMqFamily
 from brokerproof.reference_broker.families.activemq.producer_flow import Fate, NoSpace, Sending
 from brokerproof.reference_broker.kernel.context import Shared
 from brokerproof.reference_broker.kernel.deadlines import Deadline
@@ -399,8 +400,7 @@ class Client:
         said.user = self._user
         transaction = None if said.transaction is None else self._transaction(said.transaction)
         message = OpenWireMessage(shared.router.next_number(), self._route(place), now, said)
-        flow = shared.flow
-        assert flow is not None  # there is no OpenWire where nobody decides over space
+        flow = ActiveMqFamily.of(shared).flow
         octets = flow.cost(message)
         connection = self.connection
 
@@ -490,8 +490,7 @@ class Client:
 
     def forget(self, sending: Sending) -> None:
         """The connection ends while ``sending`` stalls it."""
-        if self.shared.flow is not None:
-            self.shared.flow.left(sending)
+        ActiveMqFamily.of(self.shared).flow.left(sending)
 
     def resume(self) -> None:
         """The peer reads again."""

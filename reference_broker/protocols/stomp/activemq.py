@@ -17,6 +17,7 @@ from __future__ import annotations
 from functools import partial
 
 from brokerproof.harness.model.time import Instant
+from brokerproof.reference_broker.families.activemq.family import ActiveMqFamily
 from brokerproof.reference_broker.families.activemq.producer_flow import Fate, NoSpace, Sending
 from brokerproof.reference_broker.kernel.context import Shared
 from brokerproof.reference_broker.kernel.message import Message
@@ -76,8 +77,8 @@ class ActiveMqStompConnection(StompConnection):
     def submit(self, frame: Frame, message: Message, transaction: Transaction | None) -> After:
         """Carries out a SEND of ``message``, now or when there is space. Raises
         :class:`Refusal`."""
-        flow, observe = self.shared.flow, self.shared.outbox.observe
-        assert flow is not None
+        flow = ActiveMqFamily.of(self.shared).flow
+        observe = self.shared.outbox.observe
         address = message.route.address
         sending = Sending(
             message,
@@ -173,6 +174,6 @@ class ActiveMqStompConnection(StompConnection):
 
     def _end(self) -> None:
         stalled, self._stalled = self._stalled, None
-        if stalled is not None and self.shared.flow is not None:
-            self.shared.flow.left(stalled[1])
+        if stalled is not None:
+            ActiveMqFamily.of(self.shared).flow.left(stalled[1])
         super()._end()

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Protocol, TypeAlias
 
 from brokerproof.harness.model.enums import AckMode, Outcome, RoutingType
+from brokerproof.reference_broker.families.activemq.family import ActiveMqFamily
 from brokerproof.reference_broker.kernel.admission import Verdict
 from brokerproof.reference_broker.kernel.context import Shared
 from brokerproof.reference_broker.kernel.credit import UNLIMITED, ByteWindow
@@ -108,7 +109,7 @@ def send(session: Session, frame: Frame) -> After:
     )
     shared = session.shared
     router = shared.router
-    if shared.flow is not None:
+    if shared.family.stalls_producers:
         return session.submit(frame, _message(session, envelope, frame.body), opened)
     address = envelope.address
     verdict = shared.admission.judge(address, by_credit=False)
@@ -301,8 +302,8 @@ def _ack_mode(text: str | None, version: Version) -> AckMode:
 def _window_of(session: Session, frame: Frame, mode: AckMode) -> ByteWindow:
     """The window of a new subscription, in octets or in messages, as the acceptor counts. What is
     received as soon as it is sent needs none of messages."""
-    parts, flow = session.shared.parts, session.shared.flow
-    if flow is None or not session.acceptor.manners.prefetch_in_messages:
+    parts = session.shared.parts
+    if not session.acceptor.manners.prefetch_in_messages:
         return parts.window(_window(session, frame, mode))
     if mode is AckMode.AUTO:
         return parts.prefetch(UNLIMITED)
@@ -312,7 +313,7 @@ def _window_of(session: Session, frame: Frame, mode: AckMode) -> ByteWindow:
         address, _ = _where(
             session, frame.head, destination, "subscription-type", refusal.SUB_NO_DESTINATION
         )
-        entry = flow.policy(address)
+        entry = ActiveMqFamily.of(session.shared).flow.policy(address)
         if not is_topic(address):
             return parts.prefetch(entry.queue_prefetch)
         return parts.prefetch(

@@ -10,7 +10,7 @@ from brokerproof.reference_broker.assembly import Parts
 from brokerproof.reference_broker.kernel import serial_numbers
 from brokerproof.reference_broker.protocols.amqp10 import refusal
 from brokerproof.reference_broker.protocols.amqp10.incoming import IncomingLink
-from brokerproof.reference_broker.protocols.amqp10.link import Link, LinkState
+from brokerproof.reference_broker.protocols.amqp10.link import AttachedLinks, Link, LinkState
 from brokerproof.reference_broker.protocols.amqp10.messaging import Accepted, Source
 from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
 from brokerproof.reference_broker.protocols.amqp10.performatives import (
@@ -399,7 +399,9 @@ def a_name_is_for_one_direction(parts: Parts, reached: Reached) -> Parts:
     class Faulty(Session):
         def _attach(self, attach: Attach) -> None:
             super()._attach(attach)
-            other = self.shared.links.get((self.connection.container, attach.name, not attach.role))
+            other = self.shared.state(AttachedLinks).get(
+                (self.connection.container, attach.name, not attach.role)
+            )
             if other is not None:
                 reached()
                 other.session.stolen(other)

@@ -13,9 +13,9 @@ from brokerproof.harness.model.broker_io import (
     StopReading,
     StoreFiles,
 )
+from brokerproof.reference_broker.assembly import create_broker
 from brokerproof.reference_broker.config.activemq import activemq_xml, connector
 from brokerproof.reference_broker.families.activemq.usage_accounting import UsageAccount
-from brokerproof.reference_broker.kernel.broker import Broker
 from brokerproof.reference_broker.persistence.factory import store
 from brokerproof.reference_broker.persistence.memory import MemoryDisk
 from brokerproof.reference_broker.settings.activemq import ActiveMq, DestinationPolicy, SystemUsage
@@ -51,7 +51,7 @@ class SpoolingDriver(Driver):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self.disk = MemoryDisk()
-        self.broker = Broker(settings, start=self.now, store=store(settings))
+        self.broker = create_broker(settings, start=self.now, store=store(settings))
 
     def note(self, effects: list[Effect]) -> list[Effect]:
         every = list(effects)

@@ -21,8 +21,8 @@ from brokerproof.harness.model.time import Instant
 from brokerproof.harness.protocols.amqp091 import codec
 from brokerproof.harness.protocols.amqp091.codec import Method
 from brokerproof.harness.protocols.amqp091.trace_recorder import Stream
+from brokerproof.reference_broker.assembly import create_broker
 from brokerproof.reference_broker.config.rabbitmq import rabbitmq_conf
-from brokerproof.reference_broker.kernel.broker import Broker
 from brokerproof.reference_broker.settings.settings import Settings
 
 CAPABILITIES = {"connection.blocked": True, "consumer_cancel_notify": True}
@@ -32,7 +32,7 @@ class Driver:
     """One broker of RabbitMQ's kind, and what it sent to whom."""
 
     def __init__(self, settings: Settings | None = None) -> None:
-        self.broker = Broker(settings or rabbitmq_conf.default())
+        self.broker = create_broker(settings or rabbitmq_conf.default())
         self.now: Instant = 0
         self.unread: set[int] = set()
         """Connections that are not read."""

@@ -23,8 +23,7 @@ from brokerproof.harness.model.broker_io import (
 )
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import NS_PER_S, Instant
-from brokerproof.reference_broker.assembly import STANDARD, Parts
-from brokerproof.reference_broker.kernel.broker import Broker
+from brokerproof.reference_broker.assembly import STANDARD, Parts, create_broker
 from brokerproof.reference_broker.protocols.amqp10 import headers
 from brokerproof.reference_broker.protocols.amqp10.composite import Composite, descriptor
 from brokerproof.reference_broker.protocols.amqp10.decoder import DEPTH
@@ -62,7 +61,7 @@ class Desk:
     def __init__(
         self, settings: Settings = AMQP, parts: Parts = STANDARD, start: Instant = 0
     ) -> None:
-        self.broker = Broker(settings, parts, start=start)
+        self.broker = create_broker(settings, parts, start=start)
         self.now: Instant = start
         self.out: dict[int, bytes] = {}
         self.closed: list[int] = []

@@ -17,8 +17,7 @@ from brokerproof.harness.model.broker_io import (
 )
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import Instant
-from brokerproof.reference_broker.assembly import STANDARD, Parts
-from brokerproof.reference_broker.kernel.broker import Broker
+from brokerproof.reference_broker.assembly import STANDARD, Parts, create_broker
 from brokerproof.reference_broker.settings.settings import Settings
 
 SERVER = "server:brokerproof/0.1.0\n"
@@ -53,7 +52,7 @@ class Driver:
     def __init__(
         self, settings: Settings | None = None, parts: Parts = STANDARD, start: Instant = 0
     ) -> None:
-        self.broker = Broker(settings or Settings(), parts, start=start)
+        self.broker = create_broker(settings or Settings(), parts, start=start)
         self.now: Instant = start
         self.closed: list[int] = []
         self.observed: list[str] = []

@@ -22,8 +22,7 @@ from brokerproof.harness.model.broker_io import (
 )
 from brokerproof.harness.model.enums import FullPolicy, RoutingType
 from brokerproof.harness.model.time import NS_PER_MS, Instant, seconds
-from brokerproof.reference_broker.assembly import STANDARD, Parts
-from brokerproof.reference_broker.kernel.broker import Broker
+from brokerproof.reference_broker.assembly import STANDARD, Parts, create_broker
 from brokerproof.reference_broker.persistence.factory import store
 from brokerproof.reference_broker.persistence.memory import DiskFaults, MemoryDisk
 from brokerproof.reference_broker.persistence.store import StoreOptions
@@ -83,7 +82,7 @@ class StoringDriver:
         self.closed: list[int] = []
         self.unread: set[int] = set()
         found = None if self.options is None else self.disk
-        self.broker = Broker(
+        self.broker = create_broker(
             self.settings,
             self.parts,
             start=self.now,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from brokerproof.harness.model.broker_io import Effect, LoadFile, StoreFiles
 from brokerproof.harness.model.time import NS_PER_MS
-from brokerproof.reference_broker.kernel.broker import Broker
+from brokerproof.reference_broker.assembly import create_broker
 from brokerproof.reference_broker.persistence.factory import store
 from brokerproof.reference_broker.persistence.memory import DiskFaults, MemoryDisk
 from brokerproof.reference_broker.settings.settings import Settings
@@ -26,7 +26,7 @@ class StoringDesk(Desk):
         """A broker on what the disk has."""
         self.asked.clear()
         self.out.clear()
-        self.broker = Broker(
+        self.broker = create_broker(
             self.settings, start=self.now, store=store(self.settings, self.disk, SMALL)
         )
         self.answer()

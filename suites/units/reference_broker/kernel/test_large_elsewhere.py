@@ -16,6 +16,7 @@ from brokerproof.harness.model.broker_io import (
     LoadFile,
     StoreFiles,
 )
+from brokerproof.reference_broker.assembly import create_broker
 from brokerproof.reference_broker.kernel import large_body
 from brokerproof.reference_broker.kernel.broker import Broker
 from brokerproof.reference_broker.persistence.factory import store
@@ -36,7 +37,8 @@ class Stored(Broker):
     """A broker whose disk answers at once."""
 
     def __init__(self, settings: Settings) -> None:
-        super().__init__(settings, store=store(settings))
+        made = create_broker(settings, store=store(settings))
+        super().__init__(made._shared, made._connect, made._store)
         self.disk = MemoryDisk()
 
     def handle(self, now: int, event: Any) -> list[Effect]:

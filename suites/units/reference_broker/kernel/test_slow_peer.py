@@ -12,7 +12,7 @@ from brokerproof.harness.model.broker_io import (
     WriteResumed,
 )
 from brokerproof.harness.model.enums import CloseHow
-from brokerproof.reference_broker.kernel.broker import Broker
+from brokerproof.reference_broker.assembly import create_broker
 from brokerproof.reference_broker.settings.settings import Acceptor, Settings
 
 
@@ -20,7 +20,7 @@ class Driven:
     """A broker with connections by number, at instant 0 for ever."""
 
     def __init__(self, *conns: int) -> None:
-        self._broker = Broker(Settings(acceptors=(Acceptor("stomp"),)))
+        self._broker = create_broker(Settings(acceptors=(Acceptor("stomp"),)))
         for conn in conns:
             self.feed(Connected(conn, "stomp", "peer"))
             self.say(conn, b"CONNECT\naccept-version:1.2\nhost:h\n\n\0")

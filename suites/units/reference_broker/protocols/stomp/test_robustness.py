@@ -19,8 +19,7 @@ from brokerproof.harness.model.broker_io import (
 )
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import seconds
-from brokerproof.reference_broker.assembly import STANDARD
-from brokerproof.reference_broker.kernel.broker import Broker
+from brokerproof.reference_broker.assembly import STANDARD, create_broker
 from brokerproof.reference_broker.kernel.credit import ByteWindow
 from brokerproof.reference_broker.settings.settings import Acceptor, Settings, StompLimits
 from brokerproof.suites.units.drivers.broker import Driver, bodies, frames, patient, send, subscribe
@@ -116,7 +115,7 @@ def test_the_same_inputs_give_the_same_effects(
 
 
 def test_input_for_connections_that_are_not_there() -> None:
-    broker = Broker(Settings())
+    broker = create_broker(Settings())
     assert broker.handle(0, BytesReceived(5, b"x")) == []
     assert broker.handle(0, PeerGone(5, CloseHow.RESET)) == []
     assert broker.handle(0, TimerFired()) == []

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from brokerproof.harness.model.broker_io import BytesReceived, Close, Connected, SendBytes
+from brokerproof.reference_broker.assembly import create_broker
 from brokerproof.reference_broker.config.artemis import users_properties
-from brokerproof.reference_broker.kernel.broker import Broker
 from brokerproof.reference_broker.kernel.passwords import admitted, is_hash
 from brokerproof.reference_broker.settings.settings import Acceptor, BadSetting, Settings
 
@@ -87,7 +87,7 @@ def test_bad_certificate_users_are_refused(tmp_path: Path, text: str, sentence: 
 
 def stomp_says(certificate: str | None, headers: str, settings: Settings = SETTINGS) -> str:
     """The command that answers CONNECT."""
-    broker = Broker(settings)
+    broker = create_broker(settings)
     broker.handle(0, Connected(1, "stomp", "x", certificate))
     effects = broker.handle(
         0, BytesReceived(1, f"CONNECT\naccept-version:1.2\nhost:h\n{headers}\n\0".encode())
@@ -117,7 +117,7 @@ def test_stomp_admits_by_certificate_or_login(
 
 
 def test_a_certificate_counts_for_its_connection_alone() -> None:
-    broker = Broker(SETTINGS)
+    broker = create_broker(SETTINGS)
     broker.handle(0, Connected(1, "stomp", "x", ANN))
     broker.handle(0, Connected(2, "stomp", "y"))
     effects = broker.handle(0, BytesReceived(2, b"CONNECT\naccept-version:1.2\nhost:h\n\n\0"))
@@ -128,7 +128,7 @@ def amqp_says(
     certificate: str | None, response: bytes = b"", settings: Settings = SETTINGS
 ) -> tuple[bool, int | None]:
     """Whether EXTERNAL is offered, and the outcome's code when it is asked for."""
-    broker = Broker(settings)
+    broker = create_broker(settings)
     broker.handle(0, Connected(1, "amqp", "x", certificate))
     offered = broker.handle(0, BytesReceived(1, b"AMQP\x03\x01\x00\x00"))
     init = (

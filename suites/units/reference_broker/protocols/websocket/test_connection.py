@@ -24,6 +24,7 @@ from brokerproof.harness.model.time import NS_PER_S, Instant
 from brokerproof.harness.protocols.stomp import codec as stomp_codec
 from brokerproof.harness.protocols.websocket import codec as websocket_codec
 from brokerproof.harness.protocols.websocket.codec import UPGRADE, Item, Op, Reader, Reply, WsFrame
+from brokerproof.reference_broker.assembly import create_broker
 from brokerproof.reference_broker.kernel.broker import Broker
 from brokerproof.reference_broker.protocols.websocket.connection import CLOSING_MS
 from brokerproof.reference_broker.protocols.websocket.upgrade import HEAD_MOST
@@ -48,7 +49,7 @@ class Wire:
     def __init__(
         self, acceptor: Acceptor = ACCEPTOR, broker: Broker | None = None, conn: int = 1
     ) -> None:
-        self.broker = broker or Broker(Settings(acceptors=(acceptor,)))
+        self.broker = broker or create_broker(Settings(acceptors=(acceptor,)))
         self.conn, self.now, self.closed = conn, 0, False
         self.heard: list[Item] = []
         self.observed: list[str] = []

@@ -1,0 +1,30 @@
+"""The store of an ActiveMQ's queues: what their cursors put aside is stored on pages."""
+
+from __future__ import annotations
+
+from brokerproof.reference_broker.families.activemq.cursor_queue import CursorQueue
+from brokerproof.reference_broker.families.activemq.spool import Spool
+from brokerproof.reference_broker.families.activemq.usage_accounting import UsageAccount
+from brokerproof.reference_broker.kernel.address import Address, Pages
+from brokerproof.reference_broker.kernel.destinations import is_topic
+from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.persistence.router_store import Stored
+
+
+class SpoolingStored(Stored):
+    """Gives each queue's address a :class:`Spool`; topics have none."""
+
+    def pages_of(self, address: Address) -> Pages | None:
+        if is_topic(address.name) or not isinstance(address.account, UsageAccount):
+            return None
+        return Spool(self.store.pages(address.name), address.account)
+
+    def made(self, queue: Queue, address: Address, on_demand: bool, subscription: bool) -> None:
+        super().made(queue, address, on_demand, subscription)
+        if isinstance(queue, CursorQueue) and isinstance(address.pages, Spool):
+            queue.spool = address.pages
+
+    def back(self, queue: Queue, id: int, address: Address) -> None:
+        super().back(queue, id, address)
+        if isinstance(address.pages, Spool):
+            address.pages.restored(queue)
