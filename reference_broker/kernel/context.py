@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any, TypeVar
 
 from brokerproof.harness.model.time import Duration, Instant
 from brokerproof.reference_broker.kernel.accounting import MemoryAccounting
@@ -17,9 +17,6 @@ from brokerproof.reference_broker.kernel.large_body import LargeBodies
 from brokerproof.reference_broker.kernel.outbox import Outbox
 from brokerproof.reference_broker.kernel.router import Router
 from brokerproof.reference_broker.settings.settings import Settings
-
-if TYPE_CHECKING:
-    from brokerproof.reference_broker.assembly import Parts
 
 State = TypeVar("State")
 
@@ -37,7 +34,7 @@ class Shared:
     """
 
     settings: Settings
-    parts: Parts
+    parts: Any
     family: BrokerFamily
     router: Router
     deadlines: Deadlines

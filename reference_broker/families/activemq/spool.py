@@ -13,18 +13,34 @@ once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from brokerproof.reference_broker.families.activemq.cursor import QueueClaim
+from brokerproof.reference_broker.families.activemq.usage_accounting import UsageAccount
 from brokerproof.reference_broker.kernel.message import Claim, Entry, Message
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.persistence import records
 from brokerproof.reference_broker.persistence.cursor import Place
 from brokerproof.reference_broker.persistence.pages import PagingStore
 
-if TYPE_CHECKING:
-    from brokerproof.reference_broker.families.activemq.cursor_queue import CursorQueue
-    from brokerproof.reference_broker.families.activemq.usage_accounting import UsageAccount
+
+class SpooledQueue(Protocol):
+    """What a spool asks of its queue."""
+
+    durable: bool
+
+    @property
+    def is_served(self) -> bool:
+        """True if a message that arrives now goes straight to a consumer."""
+
+    def clear(self) -> None:
+        """Lay on disk what waits in memory and may be cleared away."""
+
+    def bring_back(self, most: int = 1) -> bool:
+        """Bring up to so many messages back from disk; return False if none can be had now."""
+
+    def dispatch(self) -> None:
+        """Serve consumers."""
 
 
 class Spool:
@@ -50,7 +66,7 @@ class Spool:
     ) -> bool:
         """Whether ``message`` is put aside; if not it is to be put into its queue, which is one of
         ``queues``."""
-        queue: CursorQueue = queues[0]  # type: ignore[assignment]
+        queue: SpooledQueue = queues[0]  # type: ignore[assignment]
         persistent = message.durable
         lies = self.cursor.on_disk.messages > 0
         aside = (lies or not queue.is_served) and self.cursor.puts_aside(persistent)
@@ -59,7 +75,7 @@ class Spool:
             return False
         if aside and not lies:
             queue.clear()
-        octets = self._pages.append(message, [queue], given_up)
+        octets = self._pages.append(message, queues[:1], given_up)
         self._account.added()
         self.cursor.put_aside(persistent, self._account.cost(message), octets)
         if not aside:
@@ -67,7 +83,7 @@ class Spool:
         queue.dispatch()
         return True
 
-    def lay(self, queue: CursorQueue, entry: Entry, claim: QueueClaim) -> None:
+    def lay(self, queue: Queue, entry: Entry, claim: QueueClaim) -> None:
         """``entry``, which waited in memory, lies here from now on."""
         known = entry.earlier or entry.notes is not None
         octets = self._pages.append(entry.message, [queue], entry if known else None)

@@ -303,10 +303,12 @@ def _window_of(session: Session, frame: Frame, mode: AckMode) -> ByteWindow:
     """The window of a new subscription, in octets or in messages, as the acceptor counts. What is
     received as soon as it is sent needs none of messages."""
     parts = session.shared.parts
+    prefetch: Callable[[int], ByteWindow] = parts.prefetch
     if not session.acceptor.manners.prefetch_in_messages:
-        return parts.window(_window(session, frame, mode))
+        window: ByteWindow = parts.window(_window(session, frame, mode))
+        return window
     if mode is AckMode.AUTO:
-        return parts.prefetch(UNLIMITED)
+        return prefetch(UNLIMITED)
     text = frame.get("activemq.prefetchSize")
     if text is None:
         destination = frame.get("destination") or ""
@@ -315,14 +317,14 @@ def _window_of(session: Session, frame: Frame, mode: AckMode) -> ByteWindow:
         )
         entry = ActiveMqFamily.of(session.shared).flow.policy(address)
         if not is_topic(address):
-            return parts.prefetch(entry.queue_prefetch)
-        return parts.prefetch(
+            return prefetch(entry.queue_prefetch)
+        return prefetch(
             entry.topic_prefetch
             if _durable(session, frame) is None
             else entry.durable_topic_prefetch
         )
     if text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= INT_MAX:
-        return parts.prefetch(int(text))
+        return prefetch(int(text))
     detail = f"activemq.prefetchSize {shown(text)} is no number of messages from 0 to {INT_MAX}"
     raise Refusal(refusal.BAD_WINDOW, session.version, detail)
 
