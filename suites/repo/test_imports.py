@@ -20,9 +20,6 @@ HOMES = {"stomp": 1, "proton": 2, "pika": 1, "testcontainers": 1}
 """Client libraries, and behind how many modules of the harness each is. Proton has two clients: its
 engine, and what it does with sockets."""
 
-BROKEN = frozenset({"broker-layers", "protocols-independent", "families-independent"})
-"""Contracts that do not hold yet. This set only shrinks."""
-
 
 def contracts() -> list[str]:
     """The ids of the contracts in ``.importlinter``."""
@@ -41,13 +38,8 @@ def lint(*ids: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_contracts_hold() -> None:
-    ran = lint(*(contract for contract in contracts() if contract not in BROKEN))
+    ran = lint(*contracts())
     assert ran.returncode == 0, ran.stdout + ran.stderr
-
-
-@pytest.mark.parametrize("contract", sorted(BROKEN))
-def test_a_contract_that_holds_is_no_longer_excused(contract: str) -> None:
-    assert lint(contract).returncode != 0, f"{contract} holds: remove it from BROKEN in {__file__}"
 
 
 def cycle_in(imports: dict[str, set[str]]) -> list[str]:
