@@ -31,7 +31,7 @@ def test_what_is_given_back_goes_to_its_place(
 ) -> None:
     """A consumer accepts, releases or fails some of its messages, keeps the others and leaves. The
     next consumer gets all but the accepted ones, in the order of sending, each with its number of
-    failed attempts."""
+    failed attempts. One scenario: place, order and count belong to the same deliveries."""
     node, count = target.node(), len(fates)
     sent = numbered(count + waiting)
     fill(target, node, sent)

@@ -154,7 +154,7 @@ def earlier(target: Target) -> st.SearchStrategy[Duration]:
 @over(examples=6, always=lambda target: [{"early": ms(1500)}], early=earlier)
 def test_room_in_time_saves_a_send(target: Bench, protocol: str, early: Duration) -> None:
     """A consumer makes room at a full queue shortly before the time of a waiting message is up. The
-    message is accepted at once and arrives."""
+    message is accepted at once and arrives. One scenario: the wait is needed to reach the room."""
     _, producer, to, count = full_of(target, protocol)
     since = target.now()
     waiting = producer.offer(to, body(count, 20))

@@ -97,7 +97,7 @@ def corners(target: Target) -> list[dict[str, Any]]:
 def test_a_window_bounds_what_is_outstanding(target: Bench, window: int, size: int) -> None:
     """A producer with a window sends without waiting for Responses. Each accepted message gets a
     ProducerAck with its size, from the queue's limit on none; with room all messages are
-    acknowledged and arrive in order."""
+    acknowledged and arrive in order. One scenario: it takes a full window to see room reopen it."""
     statistics, producer = target.statistics(), OpenWireProducer(target, window=window)
     to, other = place(target, "vm"), place(target, "off")
     weight = Scale(target, producer, statistics).weight(size)
@@ -288,7 +288,8 @@ def test_a_message_without_room_fails_at_once(target: Bench) -> None:
 )
 def test_a_message_without_room_fails_after_the_time(target: Bench, early: Duration | None) -> None:
     """A message to a full queue gets its ExceptionResponse when its time is up, or its Response as
-    soon as there is room. Another producer of the connection goes on."""
+    soon as there is room. Another producer of the connection goes on. One scenario: both ends of
+    the wait begin with the same full queue."""
     statistics, producer, to = target.statistics(), OpenWireProducer(target), place(target, "vm")
     count = filled(target, producer, statistics, to, 1000)
     wait, since = waits_for(target), target.now()

@@ -214,7 +214,8 @@ def test_nothing_is_lost_under_block_over_stomp(
     target: Bench, producers: int, receipts: bool
 ) -> None:
     """Producers send twice what an address under BLOCK holds while a consumer takes everything.
-    Every message arrives once, each producer's in order."""
+    Every message arrives once, each producer's in order. One scenario: producers and consumer act
+    on one address at the same time."""
     to = address_full.destination(target, "block")
     peers = [target.stomp() for _ in range(producers)]
     each = 2 * LIMIT // 2000 // producers

@@ -49,7 +49,7 @@ def _settled(peer: AmqpPeer, link: Link, deliveries: list[int]) -> list[int]:
 def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
     """Under a memory alarm and then a disk alarm a client sends what its windows allow. At most one
     message is settled and delivered, another connection consumes, and after the alarm the rest
-    arrives once, in order."""
+    arrives once, in order. One scenario: an alarm blocks the whole broker."""
     node = target.node()
     consumer = target.amqp()
     inlet = consumer.receiver(node, credit=100)
@@ -114,7 +114,8 @@ def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
 @case(CONNECTION_BLOCKED, BLOCKED_ON_MEMORY, needs={"alarms", "amqp-alarm-window"})
 def test_sessions_are_told_of_an_alarm_by_their_window(target: Bench) -> None:
     """Under an alarm every session gets an incoming-window of 0, a new one in its begin, and links
-    keep their credit. When the last of two alarms is cleared, and not before, the windows open."""
+    keep their credit. When the last of two alarms is cleared, and not before, the windows open. One
+    scenario: it takes two overlapping alarms."""
     node = target.node()
     peer = target.amqp()
     link = peer.sender(node)

@@ -68,7 +68,7 @@ def confirmed(peer: StompPeer, receipt: str, proves: str) -> None:
 def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
     """Under a memory alarm and then a disk alarm at most the first SEND of a client is confirmed
     and delivered, and others consume. After the alarm the rest is confirmed and arrives once, in
-    order."""
+    order. One scenario: an alarm blocks the whole broker."""
     to = target.destination()
     consumer = client(target, over)
     consumer.subscribe(to, ack="client-individual")

@@ -210,7 +210,8 @@ def test_a_blocked_producer_is_no_blocked_consumer(target: Bench, same_session: 
 @over(examples=3, always=lambda target: [{"queues": 3}], queues=st.integers(2, 5))
 def test_all_queues_of_an_address_share_its_limit_and_one_copy(target: Bench, queues: int) -> None:
     """An address under FAIL with several subscriptions accepts nearly as many messages as with one.
-    It stays full until the last subscription has acknowledged."""
+    It stays full until the last subscription has acknowledged. One scenario: each step depends on
+    how full the one before left the address."""
     _, _, single, its_link = _with_consumers(target, 1)
     alone = _taken(target, single, its_link)
     place, consumers, peer, link = _with_consumers(target, queues)

@@ -169,7 +169,7 @@ def test_the_examples_of_the_chapter(target: Bench) -> None:
 
 def short_ttls(target: Target) -> st.SearchStrategy[Silence]:
     """Silences of at most four seconds, so that several fit into one example."""
-    return silences(target).filter(lambda each: 4 <= _ttl(target, each) <= 4000)
+    return silences(target).filter(lambda plan: 4 <= _ttl(target, plan) <= 4000)
 
 
 def _ttl(target: Target, plan: Silence) -> int:

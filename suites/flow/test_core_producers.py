@@ -74,7 +74,7 @@ def until_full(target: Bench, name: str) -> None:
     """Brokers may charge for what they have taken in on their own time: waits until the address
     ``name`` is full."""
     if ADMIN in target.capabilities:
-        state, there = target.admin().until(name, lambda each: each.size >= LIMIT)
+        state, there = target.admin().until(name, lambda state: state.size >= LIMIT)
         target.control(there, f"what was sent makes the address full, it holds {state}")
     else:
         target.advance(QUIET)
@@ -217,7 +217,7 @@ def test_a_full_address_grants_nothing_until_it_has_room(target: Bench, gap: int
     costs.append(LIMIT + gap - len(costs) * weights[0] - extra)
     for number, cost in enumerate(costs):
         peer.publish(sized(name, number, cost))
-    state, there = admin.until(name, lambda each: each.size == LIMIT + gap)
+    state, there = admin.until(name, lambda state: state.size == LIMIT + gap)
     target.control(there, f"the address should have {LIMIT + gap} octets: {state}")
     peer.request_credits(name, 1)
     got = grants(target, peer, int(gap < 0))
@@ -264,7 +264,7 @@ def test_producers_wait_for_room_and_go_on_by_themselves(
 ) -> None:
     """Producers with windows send several times what the address holds while a consumer takes a few
     messages at a time. They wait at the limit and go on without asking again, and every message
-    arrives once, in order."""
+    arrives once, in order. One scenario: blocking and going on alternate on one address."""
     admin, consumer = target.admin(), target.core()
     name = queue(target, consumer, "full.block.")
     scale = weight(target, admin, consumer, name, 1000)

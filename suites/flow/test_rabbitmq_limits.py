@@ -40,7 +40,8 @@ def memory_of(api: ManagementPeer) -> tuple[bool, int, int]:
 @case(NO_CAP, SET_AT_RUNTIME, needs={"alarms", MANAGEMENT_API})
 def test_the_watermark_throttles_and_caps_nothing(target: Bench) -> None:
     """The watermark is set far below the memory in use. Only publishing is blocked: connections,
-    channels, queues, bindings and deliveries go on, and no message is lost."""
+    channels, queues, bindings and deliveries go on, and no message is lost. One scenario: an alarm
+    blocks the whole broker."""
     machine(target)
     owner, publisher = target.amqp091(), target.amqp091()
     queue = queue_of(owner)

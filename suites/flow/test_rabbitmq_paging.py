@@ -70,7 +70,7 @@ def test_where_paging_begins(
 ) -> None:
     """Memory in use approaches the paging ratio of the watermark. One byte below it a queue stays
     in memory, at it all messages are written out; with a ratio above 1.0, or while disk space is
-    short, none are."""
+    short, none are. One scenario: the pages of the first step are what the last one reads."""
     limit = resources.memory_limit(watermark, TOTAL)
     at = min(-(-int(ratio * 1000) * limit // 1000), 2 * limit)
     used = at + above
@@ -158,7 +158,8 @@ def test_nothing_is_paged_while_the_disk_is_short(target: Bench) -> None:
 )
 def test_what_was_written_out_comes_back_whole(target: Bench, way: str) -> None:
     """Messages written to disk leave their queue by get, dead-lettering, STOMP, AMQP 1.0 or
-    redelivery. Each is unchanged, and they arrive in order."""
+    redelivery. Each is unchanged, and they arrive in order. One scenario: each way out begins with
+    the same paged queue."""
     peer = target.amqp091()
     queue, dead = target.fresh_name(), target.fresh_name()
     letters = {"x-max-length": 5, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead}
@@ -268,7 +269,7 @@ def outside(target: Bench, queue: str) -> Iterator[bool]:
 def test_the_order_of_events_as_memory_is_needed(target: Bench) -> None:
     """The memory ratio is raised step by step past the watermark. With a paging ratio above the
     use, or above 1.0, the queue stays in memory; with 0.5 most of it is written out, and publishers
-    go on."""
+    go on. One scenario: the order of the steps is what is judged."""
     if "readings" in target.target.identity.capabilities:
         target.readings(ResourcesRead(100_000_000, TOTAL, disk_free=PLENTY))
     owner, publisher = target.amqp091(), target.amqp091()

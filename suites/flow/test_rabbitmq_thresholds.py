@@ -71,8 +71,8 @@ def test_memory_is_short_above_the_mark(
     at_runtime: bool,
 ) -> None:
     """The watermark is a fraction of the memory or the address space, or a number of bytes. At the
-    mark messages pass, one byte above it they wait until less is used; a new mark applies at
-    once."""
+    mark messages pass, one byte above it they wait until less is used; a new mark applies at once.
+    One scenario: each mark replaces the one before it."""
     limit = resources.memory_limit(watermark, total, space)
     used = max(0, limit + above)
     short = used > limit

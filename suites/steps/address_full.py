@@ -187,7 +187,7 @@ def room_again(target: Bench, address: str) -> None:
     """Wait until acknowledged messages are no longer charged: brokers may free them in the
     background."""
     if ADMIN in target.capabilities:
-        state, free = target.admin().until(address, lambda each: each.size == 0)
+        state, free = target.admin().until(address, lambda state: state.size == 0)
         target.control(free, f"everything is acknowledged and the address still holds {state}")
     else:
         target.advance(QUIET)

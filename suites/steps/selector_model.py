@@ -337,7 +337,7 @@ def spelled(text: str, choice: int) -> str:
     words = {"AND", "OR", "NOT", "IN", "IS", "LIKE", "NULL", "BETWEEN", "ESCAPE", "TRUE", "FALSE"}
     spell = (str, str.lower, str.title)[choice % 3]
     pieces = []
-    for quote, run in itertools.groupby(_outside(text), key=lambda each: each[1]):
+    for quote, run in itertools.groupby(_outside(text), key=lambda pair: pair[1]):
         piece = "".join(pair[0] for pair in run)
         pieces.append(
             piece

@@ -116,5 +116,8 @@ KINDS = (
 def some_kinds() -> st.SearchStrategy[list[Malformation]]:
     """A few of all kinds; those that the version allows are left out by who writes them."""
     return st.lists(
-        st.sampled_from(KINDS), min_size=3, max_size=6, unique_by=lambda each: each.name
+        st.sampled_from(KINDS),
+        min_size=3,
+        max_size=6,
+        unique_by=lambda malformation: malformation.name,
     )

@@ -320,7 +320,7 @@ def test_content_type_describes_the_body(target: Bench, version: str, media: str
 
 
 @case(CONTENT_LENGTH)
-@over(examples=20, body=st.binary(min_size=1, max_size=50).map(lambda each: each.hex().encode()))
+@over(examples=20, body=st.binary(min_size=1, max_size=50).map(lambda data: data.hex().encode()))
 def test_a_message_with_a_body_has_its_content_length(
     target: Bench, version: str, body: bytes
 ) -> None:

@@ -53,7 +53,7 @@ def connected(target: Bench, version: str) -> tuple[StompPeer, StompPeer, Destin
 @over(
     examples=20,
     headers=st.lists(
-        st.tuples(WORDS, VALUES), min_size=1, max_size=12, unique_by=lambda each: each[0]
+        st.tuples(WORDS, VALUES), min_size=1, max_size=12, unique_by=lambda header: header[0]
     ),
 )
 def test_headers_of_the_user_pass_through(target: Bench, version: str, headers: Pairs) -> None:

@@ -104,7 +104,8 @@ def _connected_at(target: Bench, peer: StompPeer) -> Instant:
 @over(examples=60, cy=near([500, 1000, 1500], low=1))
 def test_the_server_beats_as_agreed(target: Bench, version: str, cy: int) -> None:
     """CONNECT asks for a heartbeat every cy ms. While no frame is sent, ends of line arrive at
-    least every max(sx, cy) ms from CONNECTED on."""
+    least every max(sx, cy) ms from CONNECTED on. One scenario: the sentences describe the same
+    heartbeats."""
     peer = target.stomp(version, heart_beat=f"0,{cy}")
     sx, _ = answered(peer)
     if sx == 0:

@@ -404,7 +404,8 @@ def test_a_queue_keeps_what_nobody_selects(
     target: Bench, colors: str, wanted: list[str], early: bool
 ) -> None:
     """Consumers with selectors share a queue. Each gets the messages it selects, in order and once;
-    the others remain, in order, for a consumer without a selector."""
+    the others remain, in order, for a consumer without a selector. One scenario: the rest can be
+    checked only after the selective consumers."""
     queue, producer = target.destination(), target.stomp("1.2")
     consumers = [target.stomp("1.2") for _ in wanted]
     selectors = [f"color IN ({', '.join(repr(color) for color in some)})" for some in wanted]
