@@ -1,4 +1,4 @@
-"""A batch of recorded events as arrays: who said what, when, about which queue, subscription and
+"""A batch of recorded events as arrays: sender, kind of frame, instant, queue, subscription and
 message.
 
 Everything is done for whole columns; only frames that are rare (CONNECT, SUBSCRIBE, ERROR …) are
@@ -51,7 +51,7 @@ WHERE = [
     *((name, pa.string()) for name in ("run", "target", "case")),
     *((name, pa.int64()) for name in ("example", "conn", "place", "row", "at_ns", "seq")),
 ]
-"""The columns by which an event that is read again is found; ``place`` and ``row`` give the order
+"""The columns that locate an event that is read again; ``place`` and ``row`` give the order
 on a connection."""
 
 DICTIONARIES = (
@@ -88,7 +88,7 @@ DICTIONARIES = (
     UNSEEN,
     ENDS,
 ) = range(20)
-"""What an event is to a judge. SEND is whatever carries a message to the broker, MESSAGE from it;
+"""The kinds of event that judges tell apart. SEND carries a message to the broker, MESSAGE from it;
 ANSWER is ACK, NACK or what settles in other protocols, RECEIPT whatever confirms; the rare ones
 have their headers in :attr:`Columns.rare`; FOREIGN is a connection that speaks a protocol without
 books (:data:`brokerproof.harness.oracles.connection_reader.READABLE`); UNSEEN are octets that the
@@ -115,7 +115,7 @@ _RARE_IN = ("CONNECTED", "ERROR")
 
 @dataclass
 class Names:
-    """What the numbers of a segment of batches mean."""
+    """The names of the dense numbers in the batches of one piece."""
 
     scopes: Codes[tuple[str, str, str, int]]
     """Run, target, case, and which example of a property."""
@@ -127,11 +127,11 @@ class Names:
 
     @classmethod
     def none(cls) -> Names:
-        """No names yet."""
+        """Return no names yet."""
         return cls(Codes(), Pairs(), Codes(), Codes(), Counter())
 
     def connection(self, number: int) -> tuple[tuple[str, str, str, int], int]:
-        """Scope and connection of a connection."""
+        """Return scope and connection of a number."""
         scope, conn = self.connections.parts(number)
         return self.scopes.values[scope], conn
 
@@ -172,9 +172,9 @@ class Columns:
     answer_tokens: pa.Array
     rare: list[tuple[int, str, Mapping[str, str]]]
     spoken: npt.NDArray[np.int8]
-    """Which protocol each row is of (:mod:`brokerproof.reports.judging.protocol_columns`)."""
+    """The protocol of each row (:mod:`brokerproof.reports.judging.protocol_columns`)."""
     tagged: Tagged | None = None
-    """What AMQP 0-9-1 says of delivery-tags; None where nobody speaks it."""
+    """The delivery-tags of AMQP 0-9-1; None where nobody speaks it."""
 
     def __len__(self) -> int:
         return len(self.what)
@@ -186,7 +186,7 @@ class Columns:
         if not foreign.any():
             return self
         got, answers = ~foreign[self.got.rows], ~foreign[self.answers]
-        messages = Messages(*(getattr(self.got, each.name)[got] for each in fields(Messages)))
+        messages = Messages(*(getattr(self.got, column.name)[got] for column in fields(Messages)))
         return replace(
             self,
             got=messages,
@@ -200,7 +200,7 @@ class Columns:
 
 @dataclass
 class RowOrigins:
-    """What each row of a batch is, and where it belongs."""
+    """The kind, scope, connection and protocol of each row of a batch."""
 
     what: npt.NDArray[np.int8]
     scope: Ints
@@ -208,7 +208,7 @@ class RowOrigins:
     spoken: npt.NDArray[np.int8]
 
     def of(self, rows: Ints) -> RowOrigins:
-        """Of some rows only."""
+        """Return those of some rows."""
         return RowOrigins(
             self.what[rows], self.scope[rows], self.connection[rows], self.spoken[rows]
         )
@@ -266,16 +266,16 @@ def columns(batch: pa.RecordBatch, names: Names, known: RowOrigins | None = None
 
 
 def _spoken(protocol: pa.Array) -> npt.NDArray[np.int8]:
-    """Which protocol each row is of."""
+    """Return the protocol of each row."""
     words = _encoded(protocol)
     codes = [
-        protocol_columns.CODES.get(each, OF_OTHERS)
-        for each in (*words.dictionary.to_pylist(), None)
+        protocol_columns.CODES.get(name, OF_OTHERS)
+        for name in (*words.dictionary.to_pylist(), None)
     ]
-    found: npt.NDArray[np.int8] = np.array(codes, np.int8)[
+    protocols: npt.NDArray[np.int8] = np.array(codes, np.int8)[
         words.indices.fill_null(len(codes) - 1).to_numpy()
     ]
-    return found
+    return protocols
 
 
 def _what(batch: pa.RecordBatch) -> npt.NDArray[np.int8]:
@@ -290,13 +290,13 @@ def _what(batch: pa.RecordBatch) -> npt.NDArray[np.int8]:
     seen = np.unique(place) if np.prod(sizes) > 2**16 else np.arange(int(np.prod(sizes)))
     values = [[*part.dictionary.to_pylist(), None] for part in parts]
     table = np.zeros(int(np.prod(sizes)), np.int8)
-    for each in seen.tolist():
-        rest, words = each, []
+    for combination in seen.tolist():
+        rest, words = combination, []
         for size, value in zip(reversed(sizes), reversed(values), strict=True):
             rest, index = divmod(rest, size)
             words.append(value[index])
         vantage, protocol, command, kind = words
-        table[each] = _meaning(kind, command, protocol, vantage)
+        table[combination] = _meaning(kind, command, protocol, vantage)
     return table[place]
 
 
@@ -402,32 +402,32 @@ class Headers:
             slot[where] = at
         where, at = self._found(name)
         slot[where] = at
-        wanted = slot[rows]
-        return self._values.take(pa.array(wanted, mask=wanted < 0)).fill_null("")
+        slots = slot[rows]
+        return self._values.take(pa.array(slots, mask=slots < 0)).fill_null("")
 
     def equals(self, name: str, value: str, rows: Ints) -> Bools:
-        """Whether a header has that value, for ``rows``."""
+        """Return for ``rows`` if a header has that value."""
         where, at = self._found(name)
-        told = np.zeros(self._rows, np.bool_)
+        matches = np.zeros(self._rows, np.bool_)
         if len(at):
-            told[where] = np.asarray(
+            matches[where] = np.asarray(
                 self._values.take(pa.array(at)).to_numpy(zero_copy_only=False) == value
             )
-        return told[rows]
+        return matches[rows]
 
     def has(self, name: str, rows: Ints) -> Bools:
-        """Whether a header is there, for ``rows``."""
-        told = np.zeros(self._rows, np.bool_)
-        told[self._found(name)[0]] = True
-        return told[rows]
+        """Return for ``rows`` if a header is present."""
+        matches = np.zeros(self._rows, np.bool_)
+        matches[self._found(name)[0]] = True
+        return matches[rows]
 
     def has_any(self, beginnings: tuple[str, ...], rows: Ints, but: str = "") -> Bools:
-        """Whether a header's name begins with one of these and is not ``but``, for ``rows``."""
-        told = np.zeros(self._rows, np.bool_)
+        """Return for ``rows`` if a header's name begins with one of these and is not ``but``."""
+        matches = np.zeros(self._rows, np.bool_)
         for name in set(self._names):
             if name.startswith(beginnings) and name != but:
-                told[self._found(name)[0]] = True
-        return told[rows]
+                matches[self._found(name)[0]] = True
+        return matches[rows]
 
     def all(self, row: int) -> dict[str, str]:
         """All headers of one row."""

@@ -1,5 +1,5 @@
-"""Dense numbers for names, so that state can lie in arrays and whole batches can be entered at
-once."""
+"""Dense numbers for names (dictionary encoding), so that state can be kept in arrays and whole
+batches can be added at once."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ class Codes(Generic[T]):
         return len(self.values)
 
     def one(self, value: T) -> int:
-        """The number of one value."""
-        found = self._of.get(value)
-        if found is None:
-            found = self._of[value] = len(self.values)
+        """Return the number of one value."""
+        number = self._of.get(value)
+        if number is None:
+            number = self._of[value] = len(self.values)
             self.values.append(value)
-        return found
+        return number
 
     def of(self, values: pa.Array) -> Ints:
-        """The numbers of an array of strings or integers without nulls, encoded by a hash table and
-        not by sorting."""
+        """Return the numbers of an array of strings or integers without nulls, encoded by a hash
+        table and not by sorting."""
         encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
         table = np.fromiter(
-            (self.one(each) for each in encoded.dictionary.to_pylist()),
+            (self.one(value) for value in encoded.dictionary.to_pylist()),
             np.int64,
             len(encoded.dictionary),
         )
@@ -47,7 +47,7 @@ class Codes(Generic[T]):
 
 
 class Pairs:
-    """Dense numbers of pairs of dense numbers; ``first`` and ``second`` give the parts back."""
+    """Dense numbers of pairs of dense numbers."""
 
     def __init__(self) -> None:
         self._codes: Codes[int] = Codes()
@@ -56,29 +56,28 @@ class Pairs:
         return len(self._codes)
 
     def one(self, first: int, second: int) -> int:
-        """The number of one pair."""
+        """Return the number of one pair."""
         return self._codes.one((first << 32) | second)
 
     def of(self, first: Ints, second: Ints) -> Ints:
-        """The numbers of the pairs of two arrays of the same length."""
+        """Return the numbers of the pairs of two arrays of the same length."""
         return self._codes.of(pa.array((first << 32) | second))
 
     def parts(self, number: int) -> tuple[int, int]:
-        """The pair that has this number."""
+        """Return the pair that has this number."""
         packed = self._codes.values[number]
         return packed >> 32, packed & 0xFFFFFFFF
 
 
 def in_common(*columns: pa.Array) -> list[Ints]:
-    """Numbers for the values of several arrays of one type, the same for the same value; they mean
-    nothing elsewhere."""
+    """Return numbers for the values of several arrays of one type, equal for equal values."""
     indices: Ints = (
         pa.concat_arrays(columns)
         .dictionary_encode()
         .indices.to_numpy(zero_copy_only=False)
         .astype(np.int64)
     )
-    return np.split(indices, np.cumsum([len(each) for each in columns])[:-1])
+    return np.split(indices, np.cumsum([len(column) for column in columns])[:-1])
 
 
 class Cells:
@@ -96,7 +95,7 @@ class Cells:
         return self._begin.keys()
 
     def grow(self, size: int) -> None:
-        """Makes room for ``size`` elements."""
+        """Make room for ``size`` elements."""
         have = len(next(iter(self._arrays.values())))
         if size > have:
             more = max(size, 2 * have) - have
@@ -110,17 +109,16 @@ class Cells:
 
 
 def in_groups(groups: Ints, size: int) -> Ints:
-    """The order that puts rows of one group together and keeps their order within it. ``size``: how
-    many groups there are."""
+    """Return the order that puts the rows of one group together and keeps their order within it.
+    ``size``: the number of groups."""
     narrow = np.uint16 if size <= 2**16 else np.uint32
-    order: Ints = np.argsort(
-        groups.astype(narrow), kind="stable"
-    )  # 16 bits are sorted by counting, not comparing
+    # 16 bits are sorted by counting, not comparing.
+    order: Ints = np.argsort(groups.astype(narrow), kind="stable")
     return order
 
 
 def starts(groups: Ints) -> Bools:
-    """Where a new group begins in rows that are sorted by group."""
+    """Return for each row if a new group begins there, in rows that are sorted by group."""
     first = np.ones(len(groups), np.bool_)
     first[1:] = groups[1:] != groups[:-1]
     return first

@@ -1,5 +1,5 @@
-"""What AMQP 0-9-1 and CORE call what STOMP has as destination, subscription and message-id, for
-whole columns.
+"""Protocol columns: the names that AMQP 0-9-1 and CORE have for STOMP's destination, subscription
+and message-id, for whole columns.
 
 The names are those of :mod:`brokerproof.harness.protocols.amqp091.fact_reader` and
 :mod:`brokerproof.harness.protocols.core.fact_reader`.
@@ -24,7 +24,7 @@ from brokerproof.harness.protocols.core.fact_reader import FORCED
 from brokerproof.reports.judging.dense_ids import Bools, Ints
 
 SILENT, OF_STOMP, OF_AMQP091, OF_CORE, OF_AMQP, OF_OTHERS = range(6)
-"""What a row speaks; SILENT says nothing of it."""
+"""The protocol of a row; SILENT where it does not show."""
 CODES: Mapping[str | None, int] = {
     None: SILENT,
     "": SILENT,
@@ -43,7 +43,7 @@ _ALONE = frozenset({0, *(1 << code for code in (OF_STOMP, OF_AMQP091, OF_CORE))}
 
 
 def all_known(spoken: int) -> bool:
-    """Whether all that was sent in a scope is known, by what is spoken there."""
+    """True if everything sent in a scope could be read, by the protocols spoken there."""
     return spoken in _ALONE
 
 
@@ -51,15 +51,15 @@ class Headers(Protocol):
     """The headers of a batch (:class:`brokerproof.reports.judging.columns.Headers`)."""
 
     def of(self, name: str, rows: Ints, otherwise: str | None = None) -> pa.Array:
-        """Values of one name."""
+        """Return the values of one name."""
         ...
 
     def equals(self, name: str, value: str, rows: Ints) -> Bools:
-        """Whether it has that value."""
+        """Return for each row if the header has that value."""
         ...
 
     def has(self, name: str, rows: Ints) -> Bools:
-        """Whether it is there."""
+        """Return for each row if the header is present."""
         ...
 
 
@@ -71,39 +71,40 @@ class Words:
     headers: Headers
     spoken: npt.NDArray[np.int8]
     mixed: bool
-    """Whether anything but STOMP is among them."""
+    """True if there are other protocols than STOMP."""
 
     def queue(self, rows: Ints) -> pa.Array:
-        """What messages are for."""
-        found = self.headers.of("destination", rows)
-        return self._of(rows, found, self._routed, lambda some: self.headers.of("address", some))
+        """Return the queues of messages."""
+        destinations = self.headers.of("destination", rows)
+        return self._of(
+            rows, destinations, self._routed, lambda some: self.headers.of("address", some)
+        )
 
     def subscription(self, rows: Ints) -> pa.Array:
-        """By which consumer they came."""
-        found = self.headers.of("subscription", rows)
+        """Return the consumers of deliveries."""
+        names = self.headers.of("subscription", rows)
         return self._of(
             rows,
-            found,
+            names,
             lambda some: self._of_channel("consumer-tag", some),
             lambda some: self._of_channel("consumer", some),
         )
 
     def token(self, rows: Ints) -> pa.Array:
-        """By which name a delivery is acknowledged."""
-        found = self.headers.of("ack", rows, "message-id")
-        return self._tagged(rows, found)
+        """Return the names by which deliveries are acknowledged."""
+        return self._tagged(rows, self.headers.of("ack", rows, "message-id"))
 
     def answered(self, rows: Ints) -> pa.Array:
-        """Which delivery an answer names."""
+        """Return the names of the deliveries that are answered."""
         return self._tagged(rows, self.headers.of("id", rows, "message-id"))
 
     def marked(self, rows: Ints) -> Bools:
-        """Whether deliveries call themselves repeated."""
-        found = self.headers.equals("redelivered", "true", rows)
+        """Return for each delivery if it is marked as repeated."""
+        marked = self.headers.equals("redelivered", "true", rows)
         core = np.flatnonzero(self.spoken[rows] == OF_CORE) if self.mixed else ()
         if len(core):
-            found[core] |= _numbers(self.headers.of("delivery-count", rows[core])) > 1
-        return found
+            marked[core] |= _numbers(self.headers.of("delivery-count", rows[core])) > 1
+        return marked
 
     def no_message(self, rows: Ints) -> Bools:
         """Of what was delivered: what nobody sent there (0-9-1: given up by another queue; CORE: an
@@ -133,26 +134,25 @@ class Words:
             self.headers.of("channel", rows), self.headers.of(name, rows), ":"
         )
 
-    def _tagged(self, rows: Ints, found: pa.Array) -> pa.Array:
+    def _tagged(self, rows: Ints, names: pa.Array) -> pa.Array:
         return self._of(
             rows,
-            found,
+            names,
             lambda some: self._of_channel("delivery-tag", some),
             lambda some: pc.binary_join_element_wise(
                 self._of_channel("consumer", some), self.headers.of("message", some), ":"
             ),
         )
 
-    def _of(self, rows: Ints, found: pa.Array, old: _Naming, core: _Naming) -> pa.Array:
+    def _of(self, rows: Ints, names: pa.Array, old: _Naming, core: _Naming) -> pa.Array:
         if not self.mixed:
-            return found
+            return names
         for code, naming in ((OF_AMQP091, old), (OF_CORE, core)):
             mine = self.spoken[rows] == code
             if mine.any():
-                found = pc.replace_with_mask(
-                    found, pa.array(mine), naming(rows[mine]).cast(found.type)
-                )
-        return found
+                own = naming(rows[mine]).cast(names.type)
+                names = pc.replace_with_mask(names, pa.array(mine), own)
+        return names
 
 
 class _Naming(Protocol):
@@ -172,7 +172,7 @@ class Tagged:
 
 
 def tagged(headers: Headers, spoken: npt.NDArray[np.int8], got: Ints, answers: Ints) -> Tagged:
-    """What delivery-tags are said in a batch."""
+    """Return the delivery-tags of a batch."""
     rows = np.concatenate([got[spoken[got] == OF_AMQP091], answers[spoken[answers] == OF_AMQP091]])
     rows.sort()
     return Tagged(
@@ -185,22 +185,24 @@ def tagged(headers: Headers, spoken: npt.NDArray[np.int8], got: Ints, answers: I
 
 
 def _numbers(texts: pa.Array) -> Ints:
-    """Numbers that are written out; 0 for what is none."""
+    """Return numbers that are written out, and 0 for any other text."""
     plain = pc.match_substring_regex(texts, "^[0-9]{1,18}$")
-    found: Ints = pc.cast(pc.if_else(plain, texts, "0"), pa.int64()).to_numpy(zero_copy_only=False)
-    return found.copy()
+    numbers: Ints = pc.cast(pc.if_else(plain, texts, "0"), pa.int64()).to_numpy(
+        zero_copy_only=False
+    )
+    return numbers.copy()
 
 
 SENT = {
     AMQP091: (frozenset({"basic.publish"}), amqp091_fact_reader.ANSWERS),
     CORE: (frozenset({"send"}), frozenset({"acknowledge", "acknowledge-one"})),
 }
-"""By protocol: what carries a message, and what settles one."""
+"""By protocol: the frames that carry a message, and those that settle one."""
 RECEIVED = {
     AMQP091: (amqp091_fact_reader.DELIVERIES, frozenset({"basic.ack", "basic.nack"})),
     CORE: (frozenset({"receive"}), frozenset({"null-response"})),
 }
-"""By protocol: what carries a message, and what confirms one."""
+"""By protocol: the frames that carry a message, and those that confirm one."""
 USUAL = frozenset(
     {
         "protocol-header",
@@ -210,6 +212,6 @@ USUAL = frozenset(
         "producer-credits",
     }
 )
-"""Frames that come often and say nothing of what was agreed."""
+"""Frequent frames that agree on nothing."""
 STRANGE = (*amqp091_fact_reader.STRANGE, *core_fact_reader.STRANGE)
 ROUTING = core_fact_reader.ROUTING

@@ -1,5 +1,5 @@
-"""Which statement of which document each kind of irregularity breaks, by profile; none where the
-family promises nothing."""
+"""The requirement that each kind of anomaly breaks, by profile; none where the family promises
+nothing."""
 
 from __future__ import annotations
 
@@ -22,23 +22,25 @@ _ARTEMIS = {
     connection_lifetimes.LATE: "ARTEMIS-STOMP-ttl-3",
 }
 STATEMENTS: Mapping[str, Mapping[str, str]] = {"artemis": _ARTEMIS}
-"""By profile and kind. Of other profiles only what the protocol itself says counts."""
+"""By profile and kind. For other profiles only the protocol's own requirements count."""
 
 _CORE = {
-    kind: said for kind, said in _ARTEMIS.items() if not said.startswith(("ARTEMIS-STOMP", "STOMP"))
+    kind: requirement
+    for kind, requirement in _ARTEMIS.items()
+    if not requirement.startswith(("ARTEMIS-STOMP", "STOMP"))
 }
 _AMQP091 = {
     "disordered": "AMQP091-PUB-04",
     "mismarked": "AMQP091-RED-01",
     "unmarked": "AMQP091-RED-01",
 }
-"""What the protocol says, whoever speaks it."""
+"""Promises of the protocol, for brokers of any family."""
 
 KINDS = (*recording.KINDS, *connection_lifetimes.KINDS)
 
 
 def statement(profile: str, kind: str, protocol: str = STOMP) -> str:
-    """The requirement that an irregularity on a connection of that protocol breaks, or an empty
+    """Return the requirement that an anomaly on a connection of that protocol breaks, or an empty
     string."""
     if protocol == AMQP091:
         return _AMQP091.get(kind, "")

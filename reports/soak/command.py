@@ -50,7 +50,7 @@ SEGMENT_S = 2
 @click.option(
     "--for", "lasts", metavar="TIME", default="1h", show_default=True, help="How long to send."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print what came of it as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def soak(lasts: str, as_json: bool, **options: Any) -> int:
     """Drive a target for long and judge it meanwhile; stop at the first violation and show its
     witness.
@@ -70,9 +70,8 @@ def soak(lasts: str, as_json: bool, **options: Any) -> int:
     with report_sentences(), session(master, brief=True, heap=HEAP) as spark:
         who = LocalDrivers() if master is None else SparkCrew(master, spark, spare=1)
         load = Session(target, wished, who, folder, backlog=0, segment_s=SEGMENT_S)
-        judged = ground_of(
-            profile.name, guessed=True
-        )  # what the broker was configured to is not in the trace
+        # The broker's configuration is not in the trace.
+        judged = ground_of(profile.name, guessed=True)
         stream = Stream(spark, folder, judged, wished.drivers, level_of, world.now)
         try:
             stream.start()
@@ -88,23 +87,23 @@ def soak(lasts: str, as_json: bool, **options: Any) -> int:
 
             outcome = in_one_sentence(lambda: load.run(time, watch), folder)
         stream.stop()
-        found = stream.seen.conclusion or stream.look()
-    code = exit_code([found.verdict])
-    told = _keep(load, outcome, found, profile.name, code)
-    told["judges"] = {
+        conclusion = stream.seen.conclusion or stream.look()
+    code = exit_code([conclusion.verdict])
+    results = _keep(load, outcome, conclusion, profile.name, code)
+    results["judges"] = {
         **{name: getattr(stream.seen, name) for name in ("segments", "batches", "looks")},
         "longest_batch_s": stream.seen.longest / NS_PER_S,
     }
     if as_json:
         click.echo(
             json.dumps(
-                {"run": str(folder), **told, "judged": as_data(found, profile.name)},
+                {"run": str(folder), **results, "judged": as_data(conclusion, profile.name)},
                 ensure_ascii=False,
             )
         )
         return code
-    console.print(summary.table(target.identity.name, told))
-    click.echo(text(found, profile.name))
+    console.print(summary.table(target.identity.name, results))
+    click.echo(text(conclusion, profile.name))
     if code == 1:
         click.echo(f"witness: {folder / VIOLATION}; brokerproof judge {folder} looks again")
     click.echo(str(folder))
@@ -112,42 +111,42 @@ def soak(lasts: str, as_json: bool, **options: Any) -> int:
 
 
 def _keep(
-    load: Session, outcome: LoadOutcome, found: Conclusion, profile: str, code: int
+    load: Session, outcome: LoadOutcome, conclusion: Conclusion, profile: str, code: int
 ) -> dict[str, Any]:
-    """Writes what came of it: the header, the result, and the witness of a violation."""
-    told = summary.data(load, outcome)
+    """Write the header, the result, and the witness of a violation."""
+    results = summary.data(load, outcome)
     folder = load.folder
     if code == 1:
         (folder / VIOLATION).write_text(
-            json.dumps(as_data(found, profile), indent=1) + "\n", "utf-8"
+            json.dumps(as_data(conclusion, profile), indent=1) + "\n", "utf-8"
         )
     findings = tuple(
         JudgedFinding(
-            each.requirement,
+            wrong.requirement,
             Seen.VIOLATED,
-            f"{each.kind}: {each.first['what']}",
-            verdict=each.verdict,
+            f"{wrong.kind}: {wrong.first['what']}",
+            verdict=wrong.verdict,
         )
-        for each in found.wrong
-        if each.requirement
+        for wrong in conclusion.wrong
+        if wrong.requirement
     )
-    summary.note(load, outcome, told, dataclasses.asdict(load.wishes))
-    detail = summary.sentence(told)
-    if found.wrong:
+    summary.note(load, outcome, results, dataclasses.asdict(load.wishes))
+    detail = summary.sentence(results)
+    if conclusion.wrong:
         detail += "; " + "; ".join(
-            f"{each.kind} ×{each.count}: {each.first['what']}" for each in found.wrong
+            f"{wrong.kind} ×{wrong.count}: {wrong.first['what']}" for wrong in conclusion.wrong
         )
     result = Result(
         CASE,
         load.target.identity.name,
-        tuple(each.requirement for each in findings),
-        found.verdict,
+        tuple(finding.requirement for finding in findings),
+        conclusion.verdict,
         detail,
         findings,
-        measurements=summary.measurements(told),
-        duration_s=told["seconds"],
+        measurements=summary.measurements(results),
+        duration_s=results["seconds"],
         trace_ref=f"trace/target={load.target.identity.name}#case={CASE}",
     )
     records.append(folder, result)
     run_folder.finish(folder, records.read(folder), code, [])
-    return told
+    return results

@@ -22,7 +22,8 @@ class Dashboard:
     """A context manager. :meth:`show` is called a few times a second."""
 
     def __init__(self, console: Console, title: str) -> None:
-        self._console, self._title = console, title
+        self._console = console
+        self._title = title
         self._live = (
             Live(console=console, auto_refresh=False, transient=True)
             if console.is_terminal
@@ -46,7 +47,7 @@ class Dashboard:
             self._live.stop()
 
     def show(self, progress: Progress, seen: Seen) -> None:
-        """Shows it, if something came since."""
+        """Show the progress, if there is any since the last call."""
         numbers = progress.numbers
         if not self._history or self._history[-1][0] != progress.at:
             self._history.append((progress.at, numbers["sent"], numbers["received"]))
@@ -59,13 +60,13 @@ class Dashboard:
             )
 
     def rates(self) -> tuple[float, float]:
-        """Messages sent and received a second, lately."""
+        """Return the messages sent and received a second, lately."""
         first, last = self._history[0], self._history[-1]
         span = max(1, last[0] - first[0]) / NS_PER_S
         return (last[1] - first[1]) / span, (last[2] - first[2]) / span
 
     def line(self, progress: Progress, seen: Seen) -> str:
-        """Everything in one line."""
+        """Return everything in one line."""
         numbers, (sent, received) = progress.numbers, self.rates()
         return (
             f"{_lasts(progress)}: {sent:,.0f} sent/s, {received:,.0f} received/s,"
@@ -75,9 +76,9 @@ class Dashboard:
         )
 
     def table(self, progress: Progress, seen: Seen) -> Table:
-        """Everything as a table."""
+        """Return everything as a table."""
         numbers, (sent, received) = progress.numbers, self.rates()
-        found = Table(title=self._title, title_justify="left", show_header=False)
+        table = Table(title=self._title, title_justify="left", show_header=False)
         rows = [
             ("time", _lasts(progress) + ("" if progress.producing else ", draining")),
             ("sent", f"{numbers['sent']:,}  {sent:,.0f}/s"),
@@ -97,17 +98,17 @@ class Dashboard:
             ("violations", _violations(seen)),
         ]
         for row in rows:
-            found.add_row(*row)
-        return found
+            table.add_row(*row)
+        return table
 
 
 def _latency(progress: Progress) -> str:
-    told = [
+    quantiles = [
         (name, progress.delivery.quantile(share)) for name, share in (("p50", 0.5), ("p99", 0.99))
     ]
     return (
         ", ".join(
-            f"{name} {value / NS_PER_MS:,.1f} ms" for name, value in told if value is not None
+            f"{name} {value / NS_PER_MS:,.1f} ms" for name, value in quantiles if value is not None
         )
         or "no latency yet"
     )
@@ -123,9 +124,9 @@ def _judged(seen: Seen) -> str:
 def _violations(seen: Seen) -> str:
     if seen.conclusion is None:
         return "0 violations"
-    return f"{sum(each.count for each in seen.conclusion.wrong)} violations"
+    return f"{sum(wrong.count for wrong in seen.conclusion.wrong)} violations"
 
 
 def _lasts(progress: Progress) -> str:
-    """How long it has been sending; drivers begin a moment after the first look."""
+    """Return how long it has been sending; drivers begin a moment after the first look."""
     return f"{max(0, progress.at - progress.since) / NS_PER_S:.0f} s"

@@ -1,9 +1,8 @@
-"""A rehearsal before a soak: the judges judge a recording of a few events, in which two messages
-came twice.
+"""The preflight of a soak: the judges judge a recording of a few events, in which two messages were
+delivered twice.
 
-They are looked at with it, and everything that they need is loaded: the first judgement of a
-session takes ten times as long as the next ones, and a soak should not find that out when it has a
-suspicion.
+It tries the judges, and loads everything that they need. The first judgement of a session takes ten
+times as long as the next ones, and a soak should not find that out when it has a suspicion.
 """
 
 from __future__ import annotations
@@ -40,13 +39,13 @@ def rehearse(spark: SparkSession, level_of: Callable[[str], Level | None]) -> No
         recorder.flush()
         judgement = find_anomalies(spark, local([temporary]), NOTHING)
         try:
-            found = conclude(judgement, level_of, 1)
+            conclusion = conclude(judgement, level_of, 1)
         finally:
             judgement.release()
-    kinds = [(each.kind, each.count) for each in found.wrong]
+    kinds = [(wrong.kind, wrong.count) for wrong in conclusion.wrong]
     if kinds != WRONG:
         raise NotFound(
-            f"the judges were to find two messages that came twice ({WRONG}), and found"
+            f"the judges had to find two messages that came twice ({WRONG}), and found"
             f" {kinds or 'nothing'}"
         )
 
@@ -54,16 +53,16 @@ def rehearse(spark: SparkSession, level_of: Callable[[str], Level | None]) -> No
 def events() -> list[Event]:
     """Three messages; the second came again after it had been acknowledged, the third while it was
     held, under the same name. And an AMQP connection, which is read as a whole."""
-    found: list[Event] = [ConnectionOpened(at_ns=0, conn=1, protocol="STOMP", acceptor="stomp")]
+    recorded: list[Event] = [ConnectionOpened(at_ns=0, conn=1, protocol="STOMP", acceptor="stomp")]
 
     def frame(
         kind: type[FrameSent] | type[FrameReceived], command: str, body: bytes = b"", **headers: str
     ) -> None:
         listed = tuple((name.replace("_", "-"), value) for name, value in headers.items())
         size = len(body)
-        found.append(
+        recorded.append(
             kind(
-                at_ns=len(found),
+                at_ns=len(recorded),
                 conn=1,
                 protocol="STOMP",
                 command=command,
@@ -100,10 +99,10 @@ def events() -> list[Event]:
             ack="d",
         )
     frame(FrameSent, "ACK", id="d")
-    found.append(ConnectionOpened(at_ns=len(found), conn=2, protocol="AMQP", acceptor="amqp"))
-    found.append(
+    recorded.append(ConnectionOpened(at_ns=len(recorded), conn=2, protocol="AMQP", acceptor="amqp"))
+    recorded.append(
         FrameSent(
-            at_ns=len(found),
+            at_ns=len(recorded),
             conn=2,
             protocol="AMQP",
             command="open",
@@ -111,4 +110,4 @@ def events() -> list[Event]:
             size=40,
         )
     )
-    return found
+    return recorded

@@ -33,7 +33,7 @@ AMQP_EVERY = 10
 
 @dataclass
 class Seen:
-    """What the judges know by now; read by the thread that shows it."""
+    """The state of the judges; read by the thread that shows it."""
 
     segments: int = 0
     batches: int = 0
@@ -45,7 +45,7 @@ class Seen:
     suspicion: str = ""
     """The last one."""
     conclusion: Conclusion | None = None
-    """Of the last look at everything that found something."""
+    """Of the last look at everything that found a violation."""
     problem: BaseException | None = None
     judged_until: Instant = 0
 
@@ -74,7 +74,7 @@ class Stream:
         self._query: StreamingQuery | None = None
 
     def start(self) -> None:
-        """Begin to judge what there is, and what comes; returns when workers are there to do so,
+        """Begin to judge all present and future segments. Returns when workers are ready,
         and the judges have been tried (:mod:`brokerproof.reports.soak.preflight`), which takes ten
         seconds of the processor. Raises :class:`NotFound`."""
         rehearse(self.spark, self.level_of)
@@ -106,24 +106,24 @@ class Stream:
             self._query.stop()
 
     def look(self) -> Conclusion:
-        """The judgement on everything that was recorded so far."""
+        """Judge everything that was recorded so far."""
         with self._lock:
             begun = self.now()
             source = local([str(self.folder / "trace")], self.spark.sparkContext.defaultParallelism)
             judgement = find_anomalies(self.spark, source, self.ground)
             try:
-                found = conclude(judgement, self.level_of, LISTED)
+                conclusion = conclude(judgement, self.level_of, LISTED)
             finally:
                 judgement.release()
             self._took, self._looked = self.now() - begun, self.now()
             self.seen.looks += 1
-            return found
+            return conclusion
 
     def _batch(self, files: DataFrame, number: int) -> None:
         begun = self.now()
         try:
             self._judge(sorted((row.path for row in files.collect()), key=_order))
-        # whoever watches has to know, and Spark would only say that a thread of ours failed
+        # the caller has to know the cause; Spark would only report that a thread of ours failed
         except BaseException as problem:
             self.seen.problem = problem
             raise
@@ -153,25 +153,25 @@ class Stream:
             self._waiting.append("AMQP connections are read as a whole now and then")
         if self._waiting and self.now() - self._looked >= self.pause * self._took:
             seen.suspicion, self._waiting = self._waiting[0], []
-            found = self.look()
-            if late(found, self._suspicions.grace, self.now()):
-                seen.conclusion = found
+            conclusion = self.look()
+            if is_certain(conclusion, self._suspicions.grace, self.now()):
+                seen.conclusion = conclusion
 
 
-def late(found: Conclusion, grace: Duration, now: Instant) -> bool:
-    """Whether something is surely wrong: a violation, and of a loss that it is no message still
-    under way."""
-    for wrong in found.wrong:
+def is_certain(conclusion: Conclusion, grace: Duration, now: Instant) -> bool:
+    """True if there is a violation that is no loss of a message still in flight."""
+    for wrong in conclusion.wrong:
         if wrong.verdict is not Verdict.FAIL:
             continue
         if wrong.kind != "lost" or any(
-            each["kind"] == "lost" and max(at["at_ns"] for at in each["witness"]) <= now - grace
-            for each in found.listed
+            anomaly["kind"] == "lost"
+            and max(place["at_ns"] for place in anomaly["witness"]) <= now - grace
+            for anomaly in conclusion.listed
         ):
             return True
     return False
 
 
 def _order(path: str) -> tuple[str, int]:
-    found = _ORDER.search(path)
-    return (found["tag"], int(found["number"])) if found else (path, 0)
+    match = _ORDER.search(path)
+    return (match["tag"], int(match["number"])) if match else (path, 0)

@@ -1,5 +1,5 @@
-"""Where recordings come from. A source says which pieces there are, and how a worker reads one
-piece as trace batches."""
+"""Sources of recordings: the pieces of a recording, and how a worker reads one piece as trace
+batches."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Source:
     open: Opener
     profile: str = ""
     unseen: Sequence[str] = field(default_factory=tuple)
-    """What could not be read, in sentences."""
+    """Sentences about files that could not be read."""
     whole: bool = True
-    """Whether every connection of the broker is known to be in the recording."""
+    """True if every connection of the broker is known to be in the recording."""
     load: Callable[[SparkSession, Sequence[Piece]], DataFrame] | None = None
-    """Fetches what workers cannot: gives the pieces as rows with ``place`` and whatever else
-    ``open`` takes."""
+    """Fetches what workers cannot: returns the pieces as rows with ``place`` and the other keys
+    that ``open`` needs."""
 
     def each(
         self,
@@ -47,8 +47,8 @@ class Source:
         schema: StructType,
         places: Container[int] | None = None,
     ) -> DataFrame:
-        """What ``work`` makes of each piece, or of those with ``places``: each is a task of its
-        own, and nothing is moved."""
+        """Return the batches that ``work`` yields for each piece, or for those with ``places``.
+        Every piece is a task of its own, and nothing is moved."""
         chosen = [piece for piece in self.pieces if places is None or piece["place"] in places]
         if self.load is not None:
 
@@ -67,7 +67,7 @@ class Source:
         return spark.range(0, len(chosen), 1, max(1, len(chosen))).mapInArrow(run, schema)
 
     def events(self, spark: SparkSession) -> DataFrame:
-        """Every event of the recording, as a DataFrame of the trace's columns."""
+        """Return every event of the recording, with the trace's columns."""
         open_piece = self.open
 
         def read(piece: Piece) -> Iterator[pa.RecordBatch]:
@@ -78,7 +78,7 @@ class Source:
 
 
 def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with strings where it has dictionaries of strings, also inside of headers."""
+    """Return the batch with strings instead of dictionaries of strings, also inside of headers."""
     return pa.RecordBatch.from_arrays(
         [batch.column(field.name).cast(field.type) for field in SCHEMA], schema=SCHEMA
     )

@@ -39,7 +39,7 @@ RUN, CASE = "capture", "capture"
 ONE_BROKER = "broker"
 """The target of everything, where all that was captured belongs to one broker."""
 UNDIVIDED = 8 << 20
-"""Captures of fewer octets are one task."""
+"""Captures of fewer bytes are one task."""
 TASKS_EACH = 2
 """Tasks for each that can run at once: connections are of unequal size."""
 
@@ -54,17 +54,17 @@ class Opening:
     whole: bool
 
     def __call__(self, piece: Piece, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The batches of the part that has the piece's place."""
-        for each in self.batches(piece["place"]):
-            yield each.select(list(columns))
+        """Yield the batches of the part that has the piece's place."""
+        for recorded in self.batches(piece["place"]):
+            yield recorded.select(list(columns))
 
     def batches(self, part: int) -> Iterator[pa.RecordBatch]:
-        """The batches of a part, with all columns of the trace."""
+        """Yield the batches of a part, with all columns of the trace."""
         recorded = self._recorded(part)
         first = part
-        while some := list(islice(recorded, ROWS)):
-            yield self._batch(some, first)
-            first += len(some) * self.parts
+        while chunk := list(islice(recorded, ROWS)):
+            yield self._batch(chunk, first)
+            first += len(chunk) * self.parts
 
     def _recorded(self, part: int) -> Iterator[Recorded]:
         series = Series([Path(path) for path in self.paths], part, self.parts)
@@ -76,9 +76,9 @@ class Opening:
                 "", Noted(at_ns=series.last or 0, vantage=Vantage.CAPTURE, detail=damage)
             )
 
-    def _batch(self, some: Sequence[Recorded], first: int) -> pa.RecordBatch:
-        size = len(some)
-        brokers = [ONE_BROKER] * size if self.whole else [each.broker for each in some]
+    def _batch(self, chunk: Sequence[Recorded], first: int) -> pa.RecordBatch:
+        size = len(chunk)
+        brokers = [ONE_BROKER] * size if self.whole else [record.broker for record in chunk]
         same = {"run": RUN, "case": CASE, "clock": Clock.REAL.value}
         envelope = {
             name: pa.repeat(pa.scalar(value, pa.string()), size) for name, value in same.items()
@@ -86,12 +86,12 @@ class Opening:
         envelope["target"] = pa.array(brokers, pa.string())
         # Numbers are given once in the whole recording, and rise within each part.
         envelope["seq"] = pa.array(range(first, first + size * self.parts, self.parts), pa.int64())
-        return batch([each.event for each in some], envelope)
+        return batch([record.event for record in chunk], envelope)
 
 
 def local(names: Iterable[str], parallel: int = 1, *, whole: bool = False) -> Source:
-    """The captures under these paths (files, folders, patterns), in pieces for ``parallel`` tasks
-    at once.
+    """Return the captures under these paths (files, folders, patterns), in pieces for ``parallel``
+    tasks at once.
 
     ``whole`` says that they hold every connection of one broker. Raises
     :class:`brokerproof.harness.trace.read.UnreadableTrace` where there is none.
@@ -103,31 +103,30 @@ def local(names: Iterable[str], parallel: int = 1, *, whole: bool = False) -> So
 
 
 def divided(paths: Iterable[str], parallel: int) -> int:
-    """Into how many parts captures are divided for ``parallel`` tasks at once."""
+    """Return the number of parts of captures for ``parallel`` tasks at once."""
     octets = sum(Path(path).stat().st_size for path in paths)
     return 1 if octets < UNDIVIDED else parallel * TASKS_EACH
 
 
 def files(names: Iterable[str]) -> list[Path]:
-    """The captures that paths, folders and patterns name. Raises :class:`UnreadableTrace` for a
-    name without any."""
-    found: set[Path] = set()
+    """Return the captures that paths, folders and patterns name. Raises :class:`UnreadableTrace`
+    for a name without any."""
+    captures: set[Path] = set()
     for name in names:
         path = Path(name.removeprefix("file://"))
-        some = [path] if path.exists() else _matching(path)
+        paths = [path] if path.exists() else _matching(path)
         own = {
-            each
-            for one in some
-            for each in ([one] if one.is_file() else one.rglob("*"))
-            if each.is_file()
+            file
+            for path in paths
+            for file in ([path] if path.is_file() else path.rglob("*"))
+            if file.is_file() and is_capture(file)
         }
-        captures = {each for each in own if is_capture(each)}
-        if not captures:
+        if not own:
             raise UnreadableTrace(
                 f"{name}: no capture; give pcap or pcapng files (gzip too), or a folder of them"
             )
-        found |= captures
-    return sorted(found)
+        captures |= own
+    return sorted(captures)
 
 
 def _matching(pattern: Path) -> list[Path]:
@@ -135,14 +134,14 @@ def _matching(pattern: Path) -> list[Path]:
 
 
 def holds_captures(name: str) -> bool:
-    """Whether a name stands for captures rather than for recorded segments."""
+    """True if a name stands for captures rather than for recorded segments."""
     path = Path(name.removeprefix("file://"))
     if not path.exists():
-        return any(is_capture(each) for each in _matching(path))
+        return any(is_capture(file) for file in _matching(path))
     if path.is_file():
         return is_capture(path)
     return not any(path.rglob("part-*.parquet")) and any(
-        is_capture(each) for each in path.rglob("*") if each.is_file()
+        is_capture(file) for file in path.rglob("*") if file.is_file()
     )
 
 
@@ -156,15 +155,15 @@ class Captures(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the format's name."""
         return "brokerproof.pcap"
 
     def schema(self) -> StructType:
-        """The trace's columns."""
+        """Return the trace's columns."""
         return TRACE
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Who reads them."""
+        """Return the reader of the captures."""
         listed = self.options.get("paths")
         names = (
             json.loads(listed)
@@ -189,5 +188,5 @@ class _Reader(DataSourceReader):
         return [InputPartition(part) for part in range(self._opening.parts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        for each in self._opening.batches(partition.value):
-            yield pa.RecordBatch.from_arrays(each.columns, schema=SCHEMA)
+        for recorded in self._opening.batches(partition.value):
+            yield pa.RecordBatch.from_arrays(recorded.columns, schema=SCHEMA)

@@ -25,7 +25,7 @@ from brokerproof.reports.sources import Piece, Source
 BATCH_ROWS = 2**18
 """Rows read at once: some tens of megabytes."""
 PIECE_ROWS = 4_000_000
-"""A piece has about as many rows, or is a single segment."""
+"""A piece has about so many rows, or is a single segment."""
 
 _PLACES = pa.schema([("path", pa.string()), ("place", pa.int64())])
 _TAG = re.compile(r"(?P<tag>.*)-(?P<number>\d+)\.parquet")
@@ -40,45 +40,43 @@ class _Segment:
     @property
     def order(self) -> tuple[str, str, int]:
         """Folder, recorder, number."""
-        found = _TAG.fullmatch(self.path.name)
-        return (
-            (str(self.path.parent), found["tag"], int(found["number"]))
-            if found
-            else (str(self.path), "", 0)
-        )
+        match = _TAG.fullmatch(self.path.name)
+        if match is None:
+            return str(self.path), "", 0
+        return str(self.path.parent), match["tag"], int(match["number"])
 
 
 def is_elsewhere(name: str) -> bool:
-    """Whether a name is a URI that Spark has to read, and no path of this machine."""
+    """True if a name is a URI that Spark has to read, and no path of this machine."""
     return bool(_ELSEWHERE.match(name)) and not name.startswith("file://")
 
 
 def local(names: Iterable[str], parallel: int = 1) -> Source:
-    """The segments under these paths, in pieces for about ``parallel`` tasks at once.
+    """Return the segments under these paths, in pieces for about ``parallel`` tasks at once.
 
     Raises :class:`brokerproof.harness.trace.read.UnreadableTrace` for a path that holds none or a
     file with other columns.
     """
-    found = sorted({each for name in names for each in _under(Path(name.removeprefix("file://")))})
-    segments = sorted((_Segment(path, _rows(path)) for path in found), key=lambda each: each.order)
-    total = sum(each.rows for each in segments)
+    files = sorted({file for name in names for file in _under(Path(name.removeprefix("file://")))})
+    segments = sorted((_Segment(file, _rows(file)) for file in files), key=lambda file: file.order)
+    total = sum(segment.rows for segment in segments)
     most = max(1, min(PIECE_ROWS, -(-total // (parallel * 3))))
     pieces: list[Piece] = []
-    for _, of_recorder in groupby(segments, key=lambda each: each.order[:2]):
+    for _, of_recorder in groupby(segments, key=lambda segment: segment.order[:2]):
         paths: list[str] = []
         rows = 0
-        for each in of_recorder:
-            if paths and rows + each.rows > most:
+        for segment in of_recorder:
+            if paths and rows + segment.rows > most:
                 pieces.append({"place": len(pieces), "paths": paths})
                 paths, rows = [], 0
-            paths.append(str(each.path.resolve()))
-            rows += each.rows
+            paths.append(str(segment.path.resolve()))
+            rows += segment.rows
         pieces.append({"place": len(pieces), "paths": paths})
     return Source(pieces, read_files, _profile(names))
 
 
 def elsewhere(spark: SparkSession, uris: Sequence[str]) -> Source:
-    """The segments under URIs, listed and later read by Spark's own file systems."""
+    """Return the segments under URIs, listed and later read by Spark's own file systems."""
     files = (
         spark.read.format("binaryFile")
         .option("recursiveFileLookup", True)
@@ -93,11 +91,11 @@ def elsewhere(spark: SparkSession, uris: Sequence[str]) -> Source:
         raise UnreadableTrace(f"{', '.join(uris)}: holds no segments part-*.parquet")
 
     def load(spark: SparkSession, chosen: Sequence[Piece]) -> DataFrame:
-        # Files come where they are read; only the list of their places travels.
+        # Spark reads each file where it is needed; only the list of places travels.
         table = pa.table(
             {
-                "path": [each["paths"][0] for each in chosen],
-                "place": [each["place"] for each in chosen],
+                "path": [piece["paths"][0] for piece in chosen],
+                "place": [piece["place"] for piece in chosen],
             }
         )
         named = F.broadcast(arrow(spark, table.cast(_PLACES)))
@@ -111,17 +109,17 @@ def elsewhere(spark: SparkSession, uris: Sequence[str]) -> Source:
 
 
 def read_files(piece: Piece, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The batches of a piece's files, in order."""
+    """Yield the batches of a piece's files, in order."""
     content = piece.get("content")
     for path in piece["paths"]:
         yield from read_file(path if content is None else bytes(content), columns)
 
 
 def read_file(source: str | bytes, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The batches of one file, given by its path, by a URI, or by its octets."""
-    wanted = [name for name in DICTIONARIES if name.partition(".")[0] in columns]
+    """Yield the batches of one file, given by its path, by a URI, or by its bytes."""
+    dictionaries = [name for name in DICTIONARIES if name.partition(".")[0] in columns]
     where: str | io.BytesIO = io.BytesIO(source) if isinstance(source, bytes) else source
-    with pq.ParquetFile(where, read_dictionary=wanted) as file:
+    with pq.ParquetFile(where, read_dictionary=dictionaries) as file:
         yield from file.iter_batches(batch_size=BATCH_ROWS, columns=list(columns))
 
 
@@ -134,14 +132,17 @@ def _under(path: Path) -> Iterator[Path]:
             )
         yield path
         return
-    found = sorted(path.rglob("part-*.parquet"))
-    found = [each for each in found if "report" not in each.relative_to(path).parts]
-    if not found:
+    segments = [
+        file
+        for file in sorted(path.rglob("part-*.parquet"))
+        if "report" not in file.relative_to(path).parts
+    ]
+    if not segments:
         raise UnreadableTrace(
             f"{path}: holds no segments (part-*.parquet); give a run folder, its trace, or a"
             " segment"
         )
-    yield from found
+    yield from segments
 
 
 def _rows(path: Path) -> int:
@@ -160,8 +161,8 @@ def _rows(path: Path) -> int:
 
 
 def _profile(names: Iterable[str]) -> str:
-    """The profile that the run folders name, if all name one."""
-    found = set()
+    """Return the profile that the run folders name, if all name one."""
+    profiles = set()
     for name in names:
         for folder in (Path(name), *Path(name).parents):
             header = folder / "run.json"
@@ -170,8 +171,8 @@ def _profile(names: Iterable[str]) -> str:
                     targets = json.loads(header.read_text("utf-8")).get("targets", [])
                 except ValueError:
                     break
-                found |= {
-                    str(each.get("profile", "")) for each in targets if isinstance(each, dict)
+                profiles |= {
+                    str(target.get("profile", "")) for target in targets if isinstance(target, dict)
                 }
                 break
-    return found.pop() if len(found) == 1 else ""
+    return profiles.pop() if len(profiles) == 1 else ""
