@@ -1,5 +1,5 @@
-"""What the report says of each target: its verdicts, what is documented and measured of it, where
-it is known to deviate."""
+"""The targets of a report: verdicts, documented and measured parameters, and known deviations of
+each."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ from brokerproof.reports.runs import Run, UnreadableRun
 SKIPPED = 40
 """Reasons for skips that are listed."""
 INFERRED = "inferred"
-"""A run's folder may hold what was measured of a target in ``inferred/TARGET.json``."""
+"""The folder in a run's folder for the measured parameters of its targets, ``TARGET.json``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter: as documented, and as measured if it was; ``agrees`` is None where that cannot
-    be said."""
+    """One parameter, as documented and as measured; ``agrees`` is None where nothing decides."""
 
     name: str
     documented: str = ""
@@ -39,7 +38,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Deviating:
-    """A listed deviation, and in how many findings of the last run it showed."""
+    """A listed deviation, and the number of findings of the last run that matched it."""
 
     name: str
     versions: str
@@ -50,8 +49,8 @@ class Deviating:
 
 @dataclass(frozen=True)
 class Broker:
-    """One target over all runs; ``about`` is what the header of its last run says, capabilities
-    included."""
+    """One target over all runs; ``about`` is its entry in the header of the last run, with
+    capabilities."""
 
     target: str
     about: Mapping[str, Any]
@@ -66,14 +65,16 @@ class Broker:
 
     @property
     def of_sources(self) -> list[str]:
-        """Every verdict on a requirement, worst first."""
+        """Return every verdict on a requirement, worst first."""
         return [
-            each for each in VERDICTS if any(each in counts for counts in self.sources.values())
+            verdict
+            for verdict in VERDICTS
+            if any(verdict in counts for counts in self.sources.values())
         ]
 
 
 Measured = Mapping[str, Sequence[Mapping[str, Any]]]
-"""What ``brokerproof infer --json`` printed, by target; of ``*`` for whatever target there is."""
+"""Output of ``brokerproof infer --json`` by target; ``*`` stands for any target."""
 
 
 def brokers(
@@ -85,19 +86,19 @@ def brokers(
     findings: DataFrame,
     measured: Measured,
 ) -> list[Broker]:
-    """One per target, in the order of the bars."""
+    """Return one broker per target, in the order of the bars."""
     by_name = {run.name: run for run in runs}
     skips = _skips(cases)
     known = _known(findings)
-    found = []
-    for bar in (each for each in bars if each.column.latest):
+    brokers_of_targets = []
+    for bar in (bar for bar in bars if bar.column.latest):
         target = bar.column.target
-        own = tuple(each for each in bars if each.column.target == target)
+        own = tuple(other for other in bars if other.column.target == target)
         run = by_name[bar.column.run]
-        about = next((each for each in run.targets if each["name"] == target), {"name": target})
-        told = measured.get(target) or measured.get("*") or _kept(run, target)
-        described, parameters = _parameters(str(about.get("profile", "")), told)
-        found.append(
+        about = next((facts for facts in run.targets if facts["name"] == target), {"name": target})
+        inferred = measured.get(target) or measured.get("*") or _kept(run, target)
+        described, parameters = _parameters(str(about.get("profile", "")), inferred)
+        brokers_of_targets.append(
             Broker(
                 target=target,
                 about=about,
@@ -105,39 +106,41 @@ def brokers(
                 sources=_sources(groups, columns, bar.column),
                 described=described,
                 parameters=parameters,
-                inferred=bool(told),
+                inferred=bool(inferred),
                 deviations=_deviations(about, known.get((run.name, target), {})),
                 skipped=tuple(skips.get((run.name, target), ())),
                 verdicts=tuple(
-                    each for each in VERDICTS if any(each in dict(one.counts) for one in own)
+                    verdict
+                    for verdict in VERDICTS
+                    if any(verdict in dict(row.counts) for row in own)
                 ),
             )
         )
-    return found
+    return brokers_of_targets
 
 
 def read_measured(given: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
-    """``[TARGET=]FILE`` as ``--infer`` takes it. Raises :class:`UnreadableRun` in a sentence."""
-    found = {}
-    for each in given:
-        target, equals, path = each.rpartition("=")
-        found[target if equals else "*"] = _read(Path(path))
-    return found
+    """Read the files of ``--infer``, each ``[TARGET=]FILE``. Raises :class:`UnreadableRun`."""
+    measured = {}
+    for argument in given:
+        target, equals, path = argument.rpartition("=")
+        measured[target if equals else "*"] = _read(Path(path))
+    return measured
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
     right = "what `brokerproof infer --json` prints"
     try:
-        told = json.loads(path.read_text("utf-8"))
+        parameters = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as problem:
         raise UnreadableRun(
             f"{path}: is no readable JSON ({problem}); it should be {right}"
         ) from None
-    if not isinstance(told, list) or not all(
-        isinstance(each, dict) and "parameter" in each for each in told
+    if not isinstance(parameters, list) or not all(
+        isinstance(parameter, dict) and "parameter" in parameter for parameter in parameters
     ):
         raise UnreadableRun(f"{path}: is no list of parameters; it should be {right}")
-    return told
+    return parameters
 
 
 def _kept(run: Run, target: str) -> list[dict[str, Any]]:
@@ -146,46 +149,47 @@ def _kept(run: Run, target: str) -> list[dict[str, Any]]:
 
 
 def _parameters(
-    profile: str, told: Sequence[Mapping[str, Any]]
+    profile: str, inferred: Sequence[Mapping[str, Any]]
 ) -> tuple[str, tuple[Parameter, ...]]:
     described, documented = "", {}
     if profile in profiles.names():
         known = profiles.load(profile)
         described, documented = f"{known.description.rstrip('.')}.", dict(known.parameters)
-    rows = {name: Parameter(name, _said(value)) for name, value in documented.items()}
-    for each in told:
-        name = str(each["parameter"])
-        stated = each.get("documented")
-        unit = str(each.get("unit") or "")
+    rows = {name: Parameter(name, _in_words(value)) for name, value in documented.items()}
+    for measured in inferred:
+        name = str(measured["parameter"])
+        stated = measured.get("documented")
+        unit = str(measured.get("unit") or "")
         rows[name] = Parameter(
             name,
-            _said(stated) if stated is not None else rows.get(name, Parameter(name)).documented,
-            f"{_bounds(each)} {unit}".strip(),
-            each.get("agrees") if isinstance(each.get("agrees"), bool) else None,
-            str(each.get("how") or ""),
+            _in_words(stated) if stated is not None else rows.get(name, Parameter(name)).documented,
+            f"{_bounds(measured)} {unit}".strip(),
+            measured.get("agrees") if isinstance(measured.get("agrees"), bool) else None,
+            str(measured.get("how") or ""),
         )
 
-    # What was measured first, then quantities, then words: how a client names things is no promise.
+    # Measured parameters first, then quantities, then words: names that a client uses are no
+    # promise.
     def place(row: Parameter) -> tuple[bool, bool]:
         return not row.measured, isinstance(documented.get(row.name), str)
 
     return described, tuple(sorted(rows.values(), key=place))
 
 
-def _bounds(each: Mapping[str, Any]) -> str:
-    if each.get("choice") is not None:
-        return str(each["choice"])
-    low, high = each.get("low"), each.get("high")
+def _bounds(measured: Mapping[str, Any]) -> str:
+    if measured.get("choice") is not None:
+        return str(measured["choice"])
+    low, high = measured.get("low"), measured.get("high")
     if low is None and high is None:
         return "not found out"
     if low == high:
-        return _said(low)
+        return _in_words(low)
     if high is None:
-        return f"{_said(low)} or more"
-    return f"at most {_said(high)}" if low is None else f"{_said(low)} … {_said(high)}"
+        return f"{_in_words(low)} or more"
+    return f"at most {_in_words(high)}" if low is None else f"{_in_words(low)} … {_in_words(high)}"
 
 
-def _said(value: object) -> str:
+def _in_words(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:.9g}" if isinstance(value, float) else str(value)
@@ -194,7 +198,8 @@ def _said(value: object) -> str:
 def _deviations(
     about: Mapping[str, Any], shown: Mapping[ListedDeviation, int]
 ) -> tuple[Deviating, ...]:
-    """The family's deviations that cover this target and version, those that showed first."""
+    """Return the family's deviations that cover this target and version, those that showed
+    first."""
     path = (
         Path(str(files("brokerproof.fixtures")))
         / "brokers"
@@ -205,54 +210,54 @@ def _deviations(
         return ()
     version = str(about.get("version", ""))
     listed = [
-        each
-        for each in deviations.load(path, str(about["name"]))
-        if deviations.covers(replace(each, case=""), "", each.requirement, version)
+        entry
+        for entry in deviations.load(path, str(about["name"]))
+        if deviations.covers(replace(entry, case=""), "", entry.requirement, version)
     ]
-    found = [
-        Deviating(each.name, each.versions, each.reason, each.link, shown.get(each.listed, 0))
-        for each in listed
+    deviating = [
+        Deviating(entry.name, entry.versions, entry.reason, entry.link, shown.get(entry.listed, 0))
+        for entry in listed
     ]
-    return tuple(sorted(found, key=lambda each: each.shown == 0))
+    return tuple(sorted(deviating, key=lambda entry: entry.shown == 0))
 
 
 def _sources(
     groups: Sequence[Group], columns: Sequence[Column], of: Column
 ) -> dict[str, dict[str, int]]:
     place = next((at for at, column in enumerate(columns) if column is of or column == of), None)
-    found: dict[str, Counter[str]] = {}
+    by_source: dict[str, Counter[str]] = {}
     for group in groups if place is not None else ():
         for row in group.rows:
             cell = row.cells[place] if place is not None else None
             if cell is not None:
-                found.setdefault(group.source, Counter())[cell.verdict] += 1
+                by_source.setdefault(group.source, Counter())[cell.verdict] += 1
     return {
-        source: {each: counts[each] for each in VERDICTS if each in counts}
-        for source, counts in found.items()
+        source: {verdict: counts[verdict] for verdict in VERDICTS if verdict in counts}
+        for source, counts in by_source.items()
     }
 
 
 def _skips(cases: DataFrame) -> dict[tuple[str, str], list[tuple[str, int]]]:
-    """The reasons for skips, the most frequent first, by run and target."""
+    """Return the reasons for skips, the most frequent first, by run and target."""
     counted = (
         cases.where(F.col("verdict") == "SKIP")
         .groupBy("run", "target", "detail")
         .agg(F.count("*").alias("cases"))
     )
-    found: dict[tuple[str, str], list[tuple[str, int]]] = {}
+    skips: dict[tuple[str, str], list[tuple[str, int]]] = {}
     for row in counted.orderBy(F.desc("cases"), "detail").limit(2000).collect():
-        reasons = found.setdefault((row.run, row.target), [])
+        reasons = skips.setdefault((row.run, row.target), [])
         if len(reasons) < SKIPPED:
             reasons.append((row.detail, row.cases))
-    return found
+    return skips
 
 
 def _known(findings: DataFrame) -> dict[tuple[str, str], dict[ListedDeviation, int]]:
-    """By run and target: the listed deviations that findings matched, and how many findings."""
+    """Return by run and target the listed deviations that findings matched, with their number."""
     entry = [f"deviation_{name}" for name in ("case", "requirement", "reason", "link")]
     counted = findings.where(F.col("verdict") == "KNOWN").groupBy("run", "target", *entry).count()
-    found: dict[tuple[str, str], dict[ListedDeviation, int]] = {}
+    known: dict[tuple[str, str], dict[ListedDeviation, int]] = {}
     for row in counted.limit(20_000).collect():
         deviation = ListedDeviation(*(row[name] or "" for name in entry))
-        found.setdefault((row.run, row.target), {})[deviation] = row["count"]
-    return found
+        known.setdefault((row.run, row.target), {})[deviation] = row["count"]
+    return known

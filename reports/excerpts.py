@@ -69,9 +69,9 @@ def excerpts(trace: DataFrame, examples: DataFrame) -> DataFrame:
             "headers",
             F.transform(
                 F.slice("headers", 1, HEADERS),
-                lambda each: F.struct(
-                    F.substring(each["name"], 1, HEADER_LENGTH).alias("name"),
-                    F.substring(blanked(each["name"], each["value"]), 1, HEADER_LENGTH).alias(
+                lambda header: F.struct(
+                    F.substring(header["name"], 1, HEADER_LENGTH).alias("name"),
+                    F.substring(blanked(header["name"], header["value"]), 1, HEADER_LENGTH).alias(
                         "value"
                     ),
                 ),

@@ -62,29 +62,30 @@ def judge(
         source = source_of(spark, traces, whole=whole)
         named = profile or source.profile or "stomp"
         judgement = find_anomalies(spark, source, ground_of(named, guessed=profile is None))
-        found = conclude(judgement, Requirements(load().values()).level)
+        conclusion = conclude(judgement, Requirements(load().values()).level)
         missing = missing_in(judgement.merged)
-        doubt = not source.whole and any(each.kind in OF_ALL for each in found.wrong)
+        doubt = not source.whole and any(wrong.kind in OF_ALL for wrong in conclusion.wrong)
     if as_json:
         click.echo(
             json.dumps(
-                {**as_data(found, named), "unseen": [each.as_data() for each in missing]}, indent=1
+                {**as_data(conclusion, named), "unseen": [gap.as_data() for gap in missing]},
+                indent=1,
             )
         )
-        return exit_code([found.verdict])
-    click.echo(text(found, named))
-    for each in missing:
-        click.echo(f"not seen  {each}")
+        return exit_code([conclusion.verdict])
+    click.echo(text(conclusion, named))
+    for gap in missing:
+        click.echo(f"not seen  {gap}")
     if doubt:
         click.echo(
             "A connection that was not captured may explain it; --complete says that all of one"
             " broker's are there."
         )
-    return exit_code([found.verdict])
+    return exit_code([conclusion.verdict])
 
 
 def source_of(spark: SparkSession, traces: Sequence[str], *, whole: bool = False) -> Source:
-    """Where the traces are read from; ``whole`` is about captures. Raises
+    """Return the source of the traces; ``whole`` concerns captures. Raises
     :class:`brokerproof.harness.trace.read.UnreadableTrace`."""
     captured = [
         name for name in traces if not segments.is_elsewhere(name) and captures.holds_captures(name)
@@ -106,21 +107,21 @@ def source_of(spark: SparkSession, traces: Sequence[str], *, whole: bool = False
 
 
 def ground_of(profile: str, *, guessed: bool) -> Expectations:
-    """What a profile promises. ``guessed``: nobody said that the broker had the profile's defaults,
-    so only what every configuration has in common counts. Raises
+    """Return the promises of a profile. ``guessed``: it is not known that the broker had its
+    defaults, so only what every configuration has in common counts. Raises
     :class:`brokerproof.harness.catalogue.profiles.UnknownProfile`."""
     if profile == "stomp":
         return NOTHING
     return expectations_of(profile, profiles.load(profile).parameters, defaults=not guessed)
 
 
-def text(found: Conclusion, profile: str) -> str:
-    """The judgement for people."""
-    lines = [f"{found.verdict.value}  judged as {profile}"]
-    for what, (groups, again) in sorted(found.groups.items()):
-        looked = f", {again} looked at again" if again else ""
+def text(conclusion: Conclusion, profile: str) -> str:
+    """Return the judgement for people."""
+    lines = [f"{conclusion.verdict.value}  judged as {profile}"]
+    for what, (groups, again) in sorted(conclusion.groups.items()):
+        looked = f", {again} rechecked" if again else ""
         lines.append(f"  {groups} {JUDGED_GROUPS[what]}{looked}")
-    for wrong in found.wrong:
+    for wrong in conclusion.wrong:
         first = wrong.first
         where = ", ".join(
             [
@@ -137,25 +138,25 @@ def text(found: Conclusion, profile: str) -> str:
     return "\n".join(lines)
 
 
-def as_data(found: Conclusion, profile: str) -> dict[str, object]:
-    """The judgement for machines."""
+def as_data(conclusion: Conclusion, profile: str) -> dict[str, object]:
+    """Return the judgement for machines."""
     return {
-        "verdict": found.verdict.value,
+        "verdict": conclusion.verdict.value,
         "profile": profile,
         "looked_at": {
             what: {"groups": groups, "again": again}
-            for what, (groups, again) in found.groups.items()
+            for what, (groups, again) in conclusion.groups.items()
         },
         "wrong": [
             {
-                "kind": each.kind,
-                "requirement": each.requirement,
-                "verdict": each.verdict.value,
-                "count": each.count,
+                "kind": wrong.kind,
+                "requirement": wrong.requirement,
+                "verdict": wrong.verdict.value,
+                "count": wrong.count,
             }
-            for each in found.wrong
+            for wrong in conclusion.wrong
         ],
-        "irregularities": list(found.listed),
+        "irregularities": list(conclusion.listed),
     }
 
 

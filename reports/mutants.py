@@ -37,7 +37,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Matrix:
-    """What a run folder says about the judging power of the suites."""
+    """The judging power of the suites, as a run folder has it."""
 
     killed: int
     mutants: int
@@ -78,9 +78,9 @@ def read(folder: Path) -> Matrix | None:
 
 def _matrix(data: Mapping[str, Any]) -> Matrix:
     mutants: list[Mapping[str, Any]] = data["mutants"]
-    faults = {each["name"]: str(each["fault"]) for each in mutants}
-    every = Counter(each["group"] for each in mutants)
-    killed = Counter(each["group"] for each in mutants if each["status"] == KILLED)
+    faults = {mutant["name"]: str(mutant["fault"]) for mutant in mutants}
+    every = Counter(mutant["group"] for mutant in mutants)
+    killed = Counter(mutant["group"] for mutant in mutants if mutant["status"] == KILLED)
     return Matrix(
         killed=int(data["killed"]),
         mutants=len(mutants),
@@ -95,6 +95,6 @@ def _matrix(data: Mapping[str, Any]) -> Matrix:
             )
             for requirement, marks in data["requirements"].items()
         ),
-        left=tuple(each for each in mutants if each["status"] != KILLED),
+        left=tuple(mutant for mutant in mutants if mutant["status"] != KILLED),
         controls=data["controls"],
     )

@@ -55,8 +55,7 @@ SHOWN_OF_A_FINDING = (
 )
 """Columns of the table of findings that a case page shows, in order of ``number``."""
 KEPT = "<!--kept-->"
-"""Where the driver puts the counterexample of a case: the files lie in its folder, not on the
-workers."""
+"""Replaced by the counterexample of a case, which only the driver can read."""
 
 _OURS = re.compile(r".*-[0-9a-f]{10}\.html|more\.html")
 _CHUNK = re.compile(r"\d{5}\.js")
@@ -84,17 +83,16 @@ def write(
     pages: CasePages,
     folder: Path,
 ) -> int:
-    """Writes the page of every case of ``cases`` below ``folder``, over older ones; how many there
-    are."""
+    """Write the page of every case below ``folder``, over older ones; return their number."""
     _clear(folder)
     if not cases:
         return 0
     alone = sum(row.place is None for row in cases)
     by_name = {run.name: run for run in runs}
     settings = {
-        (run.name, str(each["name"])): each.get("addresses") or ()
+        (run.name, str(target["name"])): target.get("addresses") or ()
         for run in runs
-        for each in run.targets
+        for target in run.targets
     }
     for group, page, octets in _rendered(spark, cases, alone, events, findings, pages, settings):
         if group < alone:
@@ -129,8 +127,8 @@ def _rendered(
     pages: CasePages,
     settings: Mapping[tuple[str, str], Settings],
 ) -> Iterator[tuple[int, int, bytes]]:
-    """Group, page and octets: of a page alone its HTML (zlib), of a chunk the JSON of its pages
-    (gzip)."""
+    """Yield group, page and bytes: of a page alone its HTML (zlib), of a chunk the JSON of its
+    pages (gzip)."""
     chosen = arrow(spark, _chosen(cases, alone)).persist(StorageLevel.MEMORY_AND_DISK)
     keys = chosen.select("page", *CASE, "examples")
     parts = chosen_examples(events, keys).persist(StorageLevel.MEMORY_AND_DISK)
@@ -182,8 +180,8 @@ def _worker(pages: CasePages, alone: int) -> Any:
 
 
 def packed(texts: Iterable[str]) -> str:
-    """Pages as JSON: every different line once, and the numbers of the lines of each page. Pages
-    are much alike, and longer than what gzip looks back."""
+    """Return pages as JSON: every different line once, and the numbers of the lines of each page.
+    Pages are much alike, and longer than what gzip looks back."""
     numbers: dict[str, int] = {}
     pages = [
         [numbers.setdefault(line, len(numbers)) for line in text.split("\n")] for text in texts
@@ -192,17 +190,16 @@ def packed(texts: Iterable[str]) -> str:
 
 
 def _page(pages: CasePages, row: dict[str, Any], *, alone: bool) -> str:
-    case = CaseRow(
-        **{**(told := json.loads(row["row"])), "requirements": tuple(told["requirements"])}
-    )
-    curves = {each["part"]: each["curves"] for each in row["curves"] or ()}
+    columns = json.loads(row["row"])
+    case = CaseRow(**{**columns, "requirements": tuple(columns["requirements"])})
+    curves = {part["part"]: part["curves"] for part in row["curves"] or ()}
     return pages.case(
         case, row["findings"] or (), list(of_page(row["events"] or ())), curves, alone=alone
     )
 
 
 def _together(events: DataFrame) -> DataFrame:
-    """One row a page; what a page shows is bounded."""
+    """Return one row a page; the events of a page are bounded."""
     return events.groupBy("page").agg(
         F.collect_list(F.struct(*[name for name in events.columns if name != "page"])).alias(
             "events"
@@ -213,12 +210,12 @@ def _together(events: DataFrame) -> DataFrame:
 def _curves(
     events: DataFrame, parts: DataFrame, settings: Mapping[tuple[str, str], Settings]
 ) -> DataFrame:
-    found = series(events, parts.select("page", "part", *CASE), settings)
-    return found.groupBy("page").agg(F.collect_list(F.struct("part", "curves")).alias("curves"))
+    curves = series(events, parts.select("page", "part", *CASE), settings)
+    return curves.groupBy("page").agg(F.collect_list(F.struct("part", "curves")).alias("curves"))
 
 
 def _chosen(cases: Sequence[CaseRow], alone: int) -> pa.Table:
-    names = [each.name for each in fields(CaseRow)]
+    names = [column.name for column in fields(CaseRow)]
     return pa.table(
         {
             "page": pa.array(range(len(cases)), pa.int64()),

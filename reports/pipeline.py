@@ -73,7 +73,7 @@ Step = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Report:
-    """What was written."""
+    """The files of a written report."""
 
     folder: Path
     model: Model
@@ -169,8 +169,8 @@ def tables_of(
 
 
 def _grounds(runs: Sequence[Run]) -> Mapping[tuple[str, str], Expectations]:
-    """What each target's recordings are held against: what its profile has in common for every
-    acceptor."""
+    """Return the expectations of each target's recordings: those that hold for every acceptor of
+    its profile."""
     known = profiles.names()
     return {
         (run.name, str(target["name"])): expectations_of(
@@ -183,7 +183,7 @@ def _grounds(runs: Sequence[Run]) -> Mapping[tuple[str, str], Expectations]:
 
 
 def _write_tables(tables: Tables, folder: Path, at_once: int) -> None:
-    """Each as a folder ``NAME.parquet`` of part files."""
+    """Write each table as a folder ``NAME.parquet`` of part files."""
 
     def write(name: str) -> None:
         frame = gathered(name, getattr(tables, name))
@@ -202,10 +202,11 @@ def gathered(name: str, table: DataFrame) -> DataFrame:
     return table.repartition(1) if name in _FEW else table
 
 
-def _write_brokers(folder: Path, found: Sequence[Broker], pages: Pages) -> None:
+def _write_brokers(folder: Path, brokers_of_targets: Sequence[Broker], pages: Pages) -> None:
     emptied(folder)
-    for each in found:
-        (folder / f"{plain_slug(each.target)}.html").write_text(pages.target(each), "utf-8")
+    for broker in brokers_of_targets:
+        page = folder / f"{plain_slug(broker.target)}.html"
+        page.write_text(pages.target(broker), "utf-8")
 
 
 def _write_requirements(folder: Path, known: Mapping[str, Sequence[Keeper]], pages: Pages) -> None:

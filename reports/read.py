@@ -17,9 +17,9 @@ from brokerproof.reports.runs import Run
 from brokerproof.reports.schema import TRACE, spark_schema
 
 CASE = ("run", "target", "case")
-"""What names one case of one run against one target."""
+"""The columns that name one case of one run against one target."""
 LOAD = "load"
-"""What the header of a load's run has, and no other's."""
+"""The key that only the header of a load's run has."""
 
 
 def arrow(spark: SparkSession, table: pa.Table) -> DataFrame:

@@ -1,5 +1,5 @@
-"""Reports are published: what opens a door is blanked before it leaves Spark. The trace itself
-keeps what was sent."""
+"""Redaction: reports are published, so credentials are blanked before they leave Spark. The trace
+itself keeps them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 NAMES = ("passcode", "password", "authorization", "initial-response", "response")
-"""Headers whose value is blanked, in any case of letters; the last two are what SASL says in AMQP
+"""Headers whose value is blanked, in any case of letters; the last two are those of SASL in AMQP
 1.0 and 0-9-1."""
 BLANK = "(blanked)"
 
@@ -18,15 +18,15 @@ NUL, passcode."""
 
 
 def blanked(name: Column, value: Column) -> Column:
-    """The value of a header, or :data:`BLANK`."""
+    """Return the value of a header, or :data:`BLANK`."""
     return F.when(F.lower(name).isin(*NAMES), F.lit(BLANK)).otherwise(value)
 
 
 def blanked_octets(octets: Column, most: int) -> Column:
-    """The first ``most`` octets as text, one character an octet, with every header line that holds
-    a secret blanked, and all that stands behind a PLAIN of SASL.
+    """Return the first ``most`` bytes as text, one character a byte. Header lines with a secret are
+    blanked, and everything behind a PLAIN of SASL.
 
-    Octets that are no well-formed frame may hold one all the same.
+    Bytes that are no well-formed frame may hold a secret too.
     """
     text = F.decode(octets, "ISO-8859-1")
     cleaned = F.regexp_replace(F.regexp_replace(text, _LINE, f"$1$2{BLANK}"), _PLAIN, f"$1{BLANK}")

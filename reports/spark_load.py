@@ -80,7 +80,7 @@ class SparkCrew:
 
 
 def _drive(spark: SparkSession, address: str, token: str, drivers: int) -> None:
-    """One task for each driver; returns when all have ended."""
+    """Run one task for each driver; return when all have ended."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -93,7 +93,8 @@ def _drive(spark: SparkSession, address: str, token: str, drivers: int) -> None:
 
 
 def _address_towards(master: str) -> str:
-    """The address by which a cluster's machines reach this one: that which reaches its master."""
+    """Return the address by which the cluster's machines reach this one: the one that reaches its
+    master."""
     host, _, port = master.removeprefix("spark://").partition(",")[0].rpartition(":")
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

@@ -1,5 +1,5 @@
-"""Files of this machine as Spark wants to be told of them: its file systems decode no URI, and what
-they read is a pattern."""
+"""Local paths in the form that Spark needs: its file systems decode no URI, and read every path as
+a pattern."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 
 def written(path: Path) -> str:
-    """``path`` for what Spark writes, whatever its default file system is."""
+    """Return ``path`` for writing, independent of Spark's default file system."""
     return f"file://{path.resolve()}"
 
 
 def read(path: Path) -> str:
-    """``path`` for what Spark reads: characters that it would take for a pattern are escaped."""
+    """Return ``path`` for reading, with the characters of patterns escaped."""
     return re.sub(r"([\\*?\[\]{}])", r"\\\1", written(path))

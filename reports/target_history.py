@@ -17,7 +17,7 @@ WORDS: Mapping[str, str] = {
     "BETTER": "better",
     "SAME": "there and back",
 }
-"""What became of a case between the first and the last run that judged it, by course."""
+"""How a case changed between the first and the last run that judged it, by course."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Stage:
 
     @property
     def cases(self) -> int:
-        """All of them."""
+        """Return the number of cases."""
         return sum(self.counts.values())
 
 
@@ -66,33 +66,28 @@ class Past:
 
     @property
     def changed_total(self) -> int:
-        """How many cases changed."""
+        """Return the number of cases that changed."""
         return sum(self.ways.values())
 
     @property
     def verdicts(self) -> list[str]:
-        """Every verdict of any stage, worst first."""
-        found: dict[str, None] = {}
-        for stage in self.stages:
-            found |= dict.fromkeys(stage.counts)
-        return sorted(found, key=lambda each: WORST_FIRST.index(Verdict(each)))
+        """Return every verdict of any stage, worst first."""
+        verdicts = {verdict for stage in self.stages for verdict in stage.counts}
+        return sorted(verdicts, key=lambda verdict: WORST_FIRST.index(Verdict(verdict)))
 
 
 def in_order(runs: Sequence[Run]) -> list[Run]:
-    """The runs in order of start; runs that began in the same second, or do not say, in the order
-    given."""
+    """Return the runs in order of start; runs that began in the same second, or without a start, in
+    the order given."""
     return sorted(runs, key=lambda run: str(run.header.get("started", "")))
 
 
 def facts_of(run: Run, target: str) -> str:
-    """Version and profile of a target in a run, as the header says them."""
-    about = next((each for each in run.targets if each["name"] == target), {})
-    profile = about.get("profile")
-    return " · ".join(
-        str(each)
-        for each in (about.get("version"), f"profile {profile}" if profile else "")
-        if each
-    )
+    """Return version and profile of a target in the header of a run."""
+    header = next((known for known in run.targets if known["name"] == target), {})
+    profile = header.get("profile")
+    facts = (header.get("version"), f"profile {profile}" if profile else "")
+    return " · ".join(str(fact) for fact in facts if fact)
 
 
 def pasts(
@@ -102,10 +97,10 @@ def pasts(
     ways: Iterable[Mapping[str, Any]],
     pages: Mapping[tuple[str, str, str], str],
 ) -> list[Past]:
-    """The targets that more than one run judged, in order of first mention.
+    """Return the targets that more than one run judged, in order of first mention.
 
     ``counts`` are cases by verdict, by run and target; ``changes`` rows of the table of history;
-    ``ways`` how many cases changed, by target and course.
+    ``ways`` the number of cases that changed, by target and course.
     """
     stages: dict[str, list[Stage]] = {}
     for run in in_order(runs):
@@ -123,12 +118,12 @@ def pasts(
     listed: dict[str, list[Changed]] = {}
     for row in changes:
         target = row["target"]
-        said = {each["run"]: each["verdict"] for each in row["runs"]}
+        verdicts = {run["run"]: run["verdict"] for run in row["runs"]}
         steps = tuple(
-            Step(each.run, said[each.run], pages.get((each.run, target, row["case"])))
-            if each.run in said
+            Step(stage.run, verdicts[stage.run], pages.get((stage.run, target, row["case"])))
+            if stage.run in verdicts
             else None
-            for each in stages.get(target, [])
+            for stage in stages.get(target, [])
         )
         listed.setdefault(target, []).append(Changed(row["case"], row["course"], steps))
     by_way: dict[str, dict[str, int]] = {}
@@ -137,10 +132,10 @@ def pasts(
     return [
         Past(
             target,
-            tuple(each),
+            tuple(of_target),
             tuple(listed.get(target, ())),
             {way: by_way.get(target, {})[way] for way in WORDS if way in by_way.get(target, {})},
         )
-        for target, each in stages.items()
-        if len(each) > 1
+        for target, of_target in stages.items()
+        if len(of_target) > 1
     ]
