@@ -1,7 +1,7 @@
 """How many small faults of the judges their own tests notice: mutation testing of
 ``reports/judging``.
 
-``python benchmarks/judge_faults.py books wanted --faults 6 --seed 1``: for each module so many
+``python benchmarks/judge_faults.py delivery_bitmaps recheck_plan --faults 6 --seed 1``: for each module so many
 faults, drawn by the seed, each in a copy of the packages in a folder of its own, in which the tests
 of the judges that need no Spark run until one fails. A fault is a comparison that is turned or made
 to include its bound, ``and`` for ``or``, a sign, a number one more, a condition that is negated, a
@@ -27,8 +27,14 @@ from copy import deepcopy
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("harness", "reference_broker", "reports", "suites", "fixtures")
-TESTS = ("test_judges_parts", "test_judges_protocols", "test_judges_choice", "test_judges_agree")
+PACKAGES = ("brokerproof", "harness", "reference_broker", "reports", "suites", "fixtures")
+TESTS = (
+    "test_summaries",
+    "test_recheck",
+    "test_protocols",
+    "test_event_filter",
+    "test_judges_agree",
+)
 LONGEST_S = 900
 """A fault that makes the tests take longer than that counts as noticed: they would hang."""
 
@@ -127,7 +133,7 @@ class _Swapped(ast.NodeTransformer):
 
 
 def noticed(module: str, source: str) -> bool:
-    """Whether a test fails on a copy in which ``reports/judging/MODULE.py`` has that source."""
+    """True if a test fails on a copy in which ``reports/judging/MODULE.py`` has that source."""
     with tempfile.TemporaryDirectory(prefix="brokerproof-faults-") as folder:
         for each in PACKAGES:
             shutil.copytree(
@@ -138,7 +144,7 @@ def noticed(module: str, source: str) -> bool:
             )
         shutil.copy(ROOT / "pyproject.toml", folder)
         Path(folder, "reports", "judging", f"{module}.py").write_text(source)
-        tests = [f"suites/units/{each}.py" for each in TESTS]
+        tests = [f"brokerproof/suites/units/reports/judging/{name}.py" for name in TESTS]
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
         try:
             ran = subprocess.run(
