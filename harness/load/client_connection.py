@@ -1,8 +1,7 @@
-"""A line: one connection of a load, with the producers and consumers that share it. What all
-protocols have in common.
+"""One connection of a load, with the producers and consumers that share it: the common part.
 
-A protocol's own class (``stomp_line.py``, ``amqp_line.py``) says what to write and reads what
-comes. It is told of octets by the world, of time by its driver, and keeps count in :class:`Tally`.
+Each protocol's subclass (``harness/protocols/PROTOCOL/load_client.py``) writes and reads its
+frames. The world hands it bytes, its driver the time. It counts in :class:`Counters`.
 """
 
 from __future__ import annotations
@@ -28,15 +27,17 @@ from brokerproof.harness.trace.stamp import stamp
 from brokerproof.harness.worlds.real import RealWorld
 
 BURST = 64
-"""Messages of one producer that are written at once at most, so that nobody else waits long."""
+"""Most messages of one producer written at once, so that other producers do not wait long."""
 UNSENT = 256 * 1024
-"""Octets that may wait for the socket where nothing else limits what is in flight."""
+"""Bytes that may wait for the socket where nothing else limits messages in flight."""
 
 
 @dataclass
 class Counters:
-    """What happened so far. ``left``: connections that ended without us. Instants are of the clock
-    in which bodies tell when they were sent; 0: never."""
+    """Totals so far.
+
+    ``left``: connections the broker closed. Instants are of the clock that stamps bodies; 0: never.
+    """
 
     sent: int = 0
     sent_octets: int = 0
@@ -58,8 +59,7 @@ class Counters:
 
 @dataclass
 class ProducerState:
-    """A producer at work: it goes on where it was when its connection is another one. ``waiting``:
-    without confirmation."""
+    """Progress of a producer, kept when it reconnects. ``waiting``: unconfirmed messages."""
 
     about: Producer
     next: int = 0
@@ -69,7 +69,7 @@ class ProducerState:
 
 @dataclass
 class DriverContext:
-    """What a driver has for its lines."""
+    """What the connections of one driver share."""
 
     world: RealWorld
     plan: Plan
@@ -78,17 +78,17 @@ class DriverContext:
     filler: bytes
     tally: Counters = field(default_factory=Counters)
     offset: Duration = 0
-    """By how much the clock in which bodies tell when they were sent is ahead of ours."""
+    """Lead of the clock that stamps bodies over ours."""
     producing: bool = False
     conns: int = 0
 
     def record(self, event: Event) -> None:
-        """Keeps a fact that is no frame."""
+        """Record an event that is no frame."""
         if self.tape is not None:
             self.tape.event(event)
 
     def body(self, producer: int, number: int, at: Instant) -> bytes:
-        """The body of one message."""
+        """Return the body of one message."""
         size = self.plan.sizes.draw(self.dice)
         return b"%b%019d;%b" % (
             stamp(producer, number),
@@ -98,8 +98,7 @@ class DriverContext:
 
 
 class ClientConnection:
-    """One connection. ``number`` is that of the plan; ``conn`` is another one for each connection
-    that is made."""
+    """One connection of the plan, ``number``. ``conn`` changes each time it connects."""
 
     def __init__(
         self,
@@ -108,19 +107,22 @@ class ClientConnection:
         senders: list[ProducerState],
         consumers: list[Consumer],
     ) -> None:
-        self.host, self.number, self.senders, self.consumers = host, number, senders, consumers
+        self.host = host
+        self.number = number
+        self.senders = senders
+        self.consumers = consumers
         self._number = NUMBERS[self.protocol]
         self.conn = 0
         self.up = False
-        """Whether everything is agreed on, so that messages can pass."""
+        """True once messages can pass."""
         self.over = True
-        """Whether there is no connection."""
+        """True while there is no connection."""
         self.leaving = False
         self.failed = ""
-        """Why the broker would not have us, in a sentence."""
+        """Why the broker refused the connection: a sentence."""
         self.spoken: Instant = 0
         self.silence: Duration = 0
-        """How long we may say nothing; 0: as long as we like."""
+        """Longest time we may send nothing; 0: unlimited."""
 
     # what a protocol does
 
@@ -128,29 +130,29 @@ class ClientConnection:
     acronym = ""
 
     def greet(self) -> None:
-        """Begin to speak."""
+        """Send the first frames."""
         raise NotImplementedError
 
     def heard(self, at: Instant, data: bytes) -> None:
-        """Octets came."""
+        """``data`` arrived."""
         raise NotImplementedError
 
     def post(self, sender: ProducerState, count: int, now: Instant) -> int:
-        """Write up to ``count`` messages; returns how many there was room for."""
+        """Write up to ``count`` messages; return how many there was room for."""
         raise NotImplementedError
 
     def leave(self) -> None:
-        """Say goodbye; the connection is over when the broker answered."""
+        """Send the closing frame; the connection is over once the broker has answered."""
         raise NotImplementedError
 
     def beat(self, now: Instant) -> None:
-        """Write something that says that we live."""
+        """Write a heartbeat."""
         raise NotImplementedError
 
     # what is common
 
     def open(self) -> None:
-        """Connect and begin to speak. Raises
+        """Connect and send the first frames. Raises
         :class:`brokerproof.harness.worlds.world.Unreachable`."""
         host = self.host
         host.conns += 1
@@ -173,7 +175,7 @@ class ClientConnection:
         self.greet()
 
     def write(self, data: bytes, now: Instant) -> None:
-        """Hand octets to the connection."""
+        """Hand bytes to the connection."""
         self.spoken = now
         self.channel.write(data)
 
@@ -192,7 +194,7 @@ class ClientConnection:
         self.ended()
 
     def end(self) -> None:
-        """Close what is over as far as we are concerned."""
+        """Close the connection in order, unless it is over."""
         if not self.over:
             self.host.record(
                 ConnectionAbandoned(at_ns=self.host.world.now(), conn=self.conn, how=CloseHow.EOF)
@@ -220,13 +222,13 @@ class ClientConnection:
         self.host.world.at(now + lasts, lambda: channel.hold_reading(False))
 
     def ended(self) -> None:
-        """The connection is gone; nobody will confirm what was not confirmed."""
+        """The connection is gone: its unconfirmed messages stay unconfirmed."""
         self.over, self.up = True, False
-        for each in self.senders:
-            each.waiting = 0
+        for sender in self.senders:
+            sender.waiting = 0
 
     def pump(self, now: Instant) -> None:
-        """Write what is due and may be written."""
+        """Write the messages that are due and allowed."""
         plan = self.host.plan
         if not (self.up and self.host.producing) or self.leaving:
             return
@@ -245,16 +247,17 @@ class ClientConnection:
 
     @property
     def hungry(self) -> bool:
-        """Whether somebody could send if only there were room."""
+        """True if some producer has messages left to send."""
         return (
             self.up
             and not self.leaving
             and any(
-                not each.about.messages or each.next < each.about.messages for each in self.senders
+                not sender.about.messages or sender.next < sender.about.messages
+                for sender in self.senders
             )
         )
 
     @property
     def credit(self) -> int:
-        """How many more messages the broker would take now; 0 in protocols without credit."""
+        """Messages the broker would accept now; 0 in protocols without credit."""
         return 0

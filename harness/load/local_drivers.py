@@ -7,8 +7,8 @@ import sys
 
 
 class LocalDrivers:
-    """One process for each driver, in a session of its own: who interrupts us interrupts nobody
-    else."""
+    """One process for each driver, in a session of its own: an interrupt from the terminal does not
+    reach it."""
 
     def __init__(self) -> None:
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -29,15 +29,15 @@ class LocalDrivers:
 
     def problem(self) -> str:
         """See :class:`brokerproof.harness.load.conductor.Drivers`."""
-        codes = [each.poll() for each in self._processes]
+        codes = [process.poll() for process in self._processes]
         failed = [code for code in codes if code not in (None, 0, 3)]  # with 3 it says why itself
         return f"a driver ended with exit code {failed[0]}" if failed else ""
 
     def stop(self) -> None:
         """See :class:`brokerproof.harness.load.conductor.Drivers`."""
-        for each in self._processes:
+        for process in self._processes:
             try:
-                each.wait(30)
+                process.wait(30)
             except subprocess.TimeoutExpired:
-                each.kill()
-                each.wait()
+                process.kill()
+                process.wait()

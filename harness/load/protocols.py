@@ -1,10 +1,7 @@
-"""The protocols that a load can speak: one module for who speaks it, one for how its octets become
+"""Protocols of a load: the class of its connections, and the function that turns its bytes into
 columns of the trace.
 
-A module of sessions has a class ``Lines(plan, host)``
-(:class:`brokerproof.harness.load.client_connection.ClientConnection`); a module of columns has
-``columns(stretch)`` (:class:`brokerproof.harness.load.wire_log.LogSlice`). They are imported when
-they are needed: a recorder needs no sessions.
+Both are imported when they are needed: a recorder needs no connections.
 """
 
 from __future__ import annotations
@@ -27,18 +24,18 @@ PROTOCOLS = {
         "brokerproof.harness.protocols.amqp091.load_columns:columns",
     ),
 }
-"""By name: who speaks it, and how it is recorded."""
+"""Connection class and column function by protocol."""
 NUMBERS = {name: number for number, name in enumerate(PROTOCOLS)}
-"""What stands for a protocol on the tape."""
+"""Number of a protocol in the wire log."""
 
 
 def line(protocol: str) -> Callable[..., Any]:
-    """The class of a connection that speaks it."""
+    """Return the connection class of a protocol."""
     return _found(PROTOCOLS[protocol][0])
 
 
 def columns(protocol: str) -> Callable[..., Any]:
-    """How its octets become columns."""
+    """Return the column function of a protocol."""
     return _found(PROTOCOLS[protocol][1])
 
 

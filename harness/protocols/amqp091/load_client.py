@@ -80,7 +80,7 @@ class _Confirms:
 
 
 class Amqp091LoadConnection(ClientConnection):
-    """See :class:`Line`. Channels: the senders', in order from 1 on, then the consumers'."""
+    """See :class:`ClientConnection`. Channels: the senders' from 1 on, then the consumers'."""
 
     protocol = "amqp091"
     acronym = "AMQP091"

@@ -34,7 +34,7 @@ class _Took(NamedTuple):
 
 
 class StompLoadConnection(ClientConnection):
-    """See :class:`Line`."""
+    """See :class:`ClientConnection`."""
 
     protocol = "stomp"
     acronym = "STOMP"
