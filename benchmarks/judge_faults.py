@@ -1,8 +1,8 @@
 """How many small faults of the judges their own tests notice: mutation testing of
 ``reports/judging``.
 
-``python benchmarks/judge_faults.py delivery_bitmaps recheck_plan --faults 6 --seed 1``: for each module so many
-faults, drawn by the seed, each in a copy of the packages in a folder of its own, in which the tests
+``python benchmarks/judge_faults.py delivery_bitmaps recheck_plan --faults 6 --seed 1``: for
+each module so many faults, drawn by the seed, each in a copy of the packages in a folder of its own, in which the tests
 of the judges that need no Spark run until one fails. A fault is a comparison that is turned or made
 to include its bound, ``and`` for ``or``, a sign, a number one more, a condition that is negated, a
 statement that is left out. Printed is a line for each fault: noticed or not, where, and what it
