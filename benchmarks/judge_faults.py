@@ -1,12 +1,13 @@
 """How many small faults of the judges their own tests notice: mutation testing of
 ``reports/judging``.
 
-``python benchmarks/judge_faults.py delivery_bitmaps recheck_plan --faults 6 --seed 1``: for
-each module so many faults, drawn by the seed, each in a copy of the packages in a folder of its own, in which the tests
-of the judges that need no Spark run until one fails. A fault is a comparison that is turned or made
-to include its bound, ``and`` for ``or``, a sign, a number one more, a condition that is negated, a
-statement that is left out. Printed is a line for each fault: noticed or not, where, and what it
-was. With ``--control`` the tests run on a copy without a fault first.
+``python benchmarks/judge_faults.py delivery_bitmaps recheck_plan --faults 6 --seed 1``: that many
+faults for each module, drawn by the seed. Each fault is made in a copy of the packages in a folder
+of its own, where the tests of the judges that need no Spark run until one fails. A fault turns a
+comparison or makes it include its bound, swaps ``and`` and ``or``, turns a sign, adds one to a
+number, negates a condition or leaves out a statement. One line is printed for each fault: noticed
+or not, where, and the fault itself.
+With ``--control`` the tests run on a copy without a fault first.
 
 A fault that is not noticed may be none: one that only makes more be read again than is needed, say.
 Look at each.
