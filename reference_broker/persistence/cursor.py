@@ -83,7 +83,7 @@ class Pages(Protocol):
         """Remove pages that are done with."""
 
 
-class Place:
+class PageRef:
     """Where an entry of a queue lies on a page, in so many ``octets``: what it is charged to.
     ``several`` says that other queues have it too."""
 
@@ -197,7 +197,7 @@ class PageCursor:
         octets = len(payload)
         self.pages.store.read_now += octets
         entry = self.queue.append(
-            message, given_up, Place(self, page, index, octets, durable, several)
+            message, given_up, PageRef(self, page, index, octets, durable, several)
         )
         if page.recovered:
             entry.failures, entry.deliveries = self.pages.store.history(self.queue, page, index)

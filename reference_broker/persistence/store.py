@@ -93,7 +93,7 @@ class StoreOptions:
     ballast: int = 16 * 1024 * 1024
 
 
-class KeptPlace:
+class JournalRef:
     """Where an entry of a queue is in the journal: what it is charged to, besides ``charge``."""
 
     __slots__ = ("_journal", "_place", "_queue", "charge")
@@ -243,7 +243,7 @@ class Store:
             message, tuple(each.id for each in queues if each.durable), given_up
         )
         for each in queues:
-            yield each, KeptPlace(self.journal, each.id, place, charge) if each.durable else charge
+            yield each, JournalRef(self.journal, each.id, place, charge) if each.durable else charge
 
     def together(self) -> None:
         """All that this input has brought and will bring belongs together: it is stored as a whole
@@ -549,7 +549,7 @@ class Store:
             charged = charge(live.ids[0], live.message, len(live.ids))
             for id in live.ids:
                 entry = queues[id].append(
-                    live.message, live.given_up, KeptPlace(self.journal, id, place, charged)
+                    live.message, live.given_up, JournalRef(self.journal, id, place, charged)
                 )
                 entry.failures = (live.failures or {}).get(id, 0)
                 entry.deliveries = max(entry.failures, 1 if id in self._consumed_before else 0)

@@ -13,13 +13,13 @@ from brokerproof.reference_broker.families.activemq.spool import Spool
 from brokerproof.reference_broker.families.activemq.usage_accounting import TopicClaim
 from brokerproof.reference_broker.kernel.message import Claim, Entry, Message
 from brokerproof.reference_broker.kernel.queue import Consumer, Queue
-from brokerproof.reference_broker.persistence.cursor import Place
-from brokerproof.reference_broker.persistence.store import KeptPlace
+from brokerproof.reference_broker.persistence.cursor import PageRef
+from brokerproof.reference_broker.persistence.store import JournalRef
 
 
 def claim_of(charge: Claim | None) -> Claim | None:
     """What an entry is charged, whether or not it is in the journal besides."""
-    return charge.charge if isinstance(charge, KeptPlace) else charge
+    return charge.charge if isinstance(charge, JournalRef) else charge
 
 
 class CursorQueue(Queue):
@@ -52,7 +52,7 @@ class CursorQueue(Queue):
                 self.clear()
 
     def append(self, message: Message, given_up: Entry | None, charge: Claim) -> Entry:
-        if isinstance(charge, Place) and self.spool is not None:
+        if isinstance(charge, PageRef) and self.spool is not None:
             charge = self.spool.claim(message, charge)
         return super().append(message, given_up, charge)
 
@@ -123,7 +123,7 @@ class CursorQueue(Queue):
             self.gone(entry)
             return False
         spool.lay(self, entry, claim)
-        if isinstance(charge, KeptPlace):
+        if isinstance(charge, JournalRef):
             charge.leave()
         if claim.lies is not None:
             claim.lies.release()
@@ -145,7 +145,7 @@ class CursorQueue(Queue):
     @staticmethod
     def _is_stored(entry: Entry) -> bool:
         claim = claim_of(entry.charge)
-        return isinstance(entry.charge, KeptPlace) or (
+        return isinstance(entry.charge, JournalRef) or (
             isinstance(claim, QueueClaim) and claim.lies is not None
         )
 

@@ -20,7 +20,7 @@ from brokerproof.reference_broker.families.activemq.usage_accounting import Usag
 from brokerproof.reference_broker.kernel.message import Claim, Entry, Message
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.persistence import records
-from brokerproof.reference_broker.persistence.cursor import Place
+from brokerproof.reference_broker.persistence.cursor import PageRef
 from brokerproof.reference_broker.persistence.pages import PagingStore
 
 
@@ -94,7 +94,7 @@ class Spool:
         all."""
         self._pages.store.together()
 
-    def claim(self, message: Message, place: Place) -> Claim:
+    def claim(self, message: Message, place: PageRef) -> Claim:
         """``message`` was read from ``place``: what it is charged from now on."""
         persistent = message.durable
         claim = QueueClaim(

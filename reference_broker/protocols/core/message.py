@@ -53,7 +53,13 @@ class CoreMessage(Message):
     record_kind = 4
 
     def __init__(
-        self, number: int, route: Envelope, arrived: Instant, octets: bytes, tail: bytes, said: Said
+        self,
+        number: int,
+        route: Envelope,
+        arrived: Instant,
+        octets: bytes,
+        tail: bytes,
+        said: MessageFields,
     ) -> None:
         # The base class's __init__ is left out on purpose: envelope and body stay empty, see
         # __getattr__.
@@ -103,7 +109,7 @@ class CoreMessage(Message):
         return None if isinstance(found, bytes) else found
 
 
-class Said:
+class MessageFields:
     """What stands in the head of a message. ``expiration`` and ``timestamp`` in milliseconds since
     1970, 0 for none."""
 
@@ -169,7 +175,7 @@ class CoreRecords:
         fields = Fields(octets)
         body = fields.take(fields.int32())
         tail = octets[fields.at :]
-        return CoreMessage(head.number, head.route, head.arrived, body, tail, Said(fields))
+        return CoreMessage(head.number, head.route, head.arrived, body, tail, MessageFields(fields))
 
 
 # --- in -------------------------------------------------------------------------------------------
@@ -189,7 +195,7 @@ class Arrival:
         self.octets = fields.take(end - OFFSET)
         fields.int64()
         tail = fields.at
-        self.said = Said(fields)
+        self.said = MessageFields(fields)
         self.tail = fields.octets[tail : fields.at]
         self.cost = fields.at - begin
 
@@ -281,7 +287,7 @@ def _tail_of(envelope: Envelope, type: int) -> bytes:
     )
 
 
-def _to_stomp(route: Envelope, said: Said, octets: bytes) -> tuple[Envelope, bytes]:
+def _to_stomp(route: Envelope, said: MessageFields, octets: bytes) -> tuple[Envelope, bytes]:
     headers: list[tuple[str, str]] = []
     if said.durable:
         headers.append(("persistent", "true"))

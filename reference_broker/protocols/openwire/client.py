@@ -26,7 +26,7 @@ from brokerproof.reference_broker.kernel.router import NoRoute
 from brokerproof.reference_broker.protocols.openwire import codes
 from brokerproof.reference_broker.protocols.openwire.consumer import OpenWireConsumer
 from brokerproof.reference_broker.protocols.openwire.encoding import Fields
-from brokerproof.reference_broker.protocols.openwire.message import OpenWireMessage, Said
+from brokerproof.reference_broker.protocols.openwire.message import MessageFields, OpenWireMessage
 from brokerproof.reference_broker.protocols.openwire.producer import Producer
 from brokerproof.reference_broker.protocols.openwire.refusal import (
     BAD_CLIENT_ID,
@@ -384,7 +384,7 @@ class Client:
     def publish(self, type: int, fields: Fields, wanted: Wanted) -> None:
         """A message. Whether there is space for it is not ours to know
         (:mod:`brokerproof.reference_broker.families.activemq.producer_flow`)."""
-        said = Said.read(type, fields, self.version)
+        said = MessageFields.read(type, fields, self.version)
         producer = (
             self._producers.get(said.producer) if isinstance(said.producer, ProducerId) else None
         )

@@ -54,7 +54,7 @@ _WORDS = {"correlation-id": "correlation_id", "type": "jms_type", "JMSXGroupID":
 _NUMBERS = {"expires": "expiration", "timestamp": "timestamp", "priority": "priority"}
 
 
-class Said:
+class MessageFields:
     """The fields of a message, from ``producerId`` on. Milliseconds since 1970, 0 for none."""
 
     __slots__ = (
@@ -122,9 +122,9 @@ class Said:
         self.first_of_group = False
 
     @staticmethod
-    def read(type: int, fields: Fields, version: int) -> Said:
+    def read(type: int, fields: Fields, version: int) -> MessageFields:
         """What stands behind the head of a command. Raises :class:`Malformed`."""
-        said = Said(type)
+        said = MessageFields(type)
         said.producer = structure(fields, version)
         destination = structure(fields, version)
         said.transaction = structure(fields, version)
@@ -217,7 +217,7 @@ class OpenWireMessage(Message):
 
     record_kind = 8
 
-    def __init__(self, number: int, route: Envelope, arrived: Instant, said: Said) -> None:
+    def __init__(self, number: int, route: Envelope, arrived: Instant, said: MessageFields) -> None:
         # The base class's __init__ is left out on purpose: envelope and body stay empty, see
         # __getattr__.
         self.number = number
@@ -294,19 +294,19 @@ class OpenWireRecords:
 
     def decode(self, head: RecordHead, octets: bytes) -> OpenWireMessage:
         fields = Fields(octets, 1 + 4 + 1)
-        said = Said.read(octets[0], fields, codes.NEWEST)
+        said = MessageFields.read(octets[0], fields, codes.NEWEST)
         return OpenWireMessage(head.number, head.route, head.arrived, said)
 
 
 # --- from and to others ---------------------------------------------------------------------------
 
 
-def said_of(message: Message) -> Said:
+def said_of(message: Message) -> MessageFields:
     """``message`` as an OpenWire consumer gets it, whatever protocol it came by."""
     if isinstance(message, OpenWireMessage):
         return message.said
     envelope, body = message.envelope, bytes(message.body)
-    said = Said(codes.OCTETS_MESSAGE)
+    said = MessageFields(codes.OCTETS_MESSAGE)
     said.content = body
     if envelope.text:
         try:
@@ -338,7 +338,9 @@ def said_of(message: Message) -> Said:
     return said
 
 
-def _to_others(route: Envelope, said: Said, found: dict[str, Any]) -> tuple[Envelope, bytes]:
+def _to_others(
+    route: Envelope, said: MessageFields, found: dict[str, Any]
+) -> tuple[Envelope, bytes]:
     headers: list[tuple[str, str]] = []
     if said.persistent:
         headers.append(("persistent", "true"))

@@ -22,7 +22,7 @@ from brokerproof.reference_broker.persistence import codec as persistence_codec
 from brokerproof.reference_broker.protocols.openwire import maps
 from brokerproof.reference_broker.protocols.openwire.connection import least
 from brokerproof.reference_broker.protocols.openwire.encoding import Fields, decoded, encoded
-from brokerproof.reference_broker.protocols.openwire.message import OpenWireMessage, Said
+from brokerproof.reference_broker.protocols.openwire.message import MessageFields, OpenWireMessage
 from brokerproof.reference_broker.settings.activemq import Cursor
 from brokerproof.suites.units.drivers.activemq import (
     configured,
@@ -69,7 +69,7 @@ def test_messages_of_the_library_are_read_and_written_by_the_broker(vector: dict
     """As the harness's codec reads them; what the broker writes anew (number, head, bridges) set
     aside."""
     octets, version = bytes.fromhex(vector["octets"]), vector["version"]
-    said = Said.read(octets[4], Fields(octets, 10), version)
+    said = MessageFields.read(octets[4], Fields(octets, 10), version)
     again = said.octets(version, 77, said.redeliveries)
     ours, theirs = (
         read_command(openwire_codec.frame(again[0], again[1:]), version),
@@ -113,7 +113,7 @@ def test_stored_messages_come_back() -> None:
             each["octets"] for each in VECTORS["commands"] if each["name"] == "ActiveMQTextMessage"
         )
     )
-    said = Said.read(octets[4], Fields(octets, 10), 12)
+    said = MessageFields.read(octets[4], Fields(octets, 10), 12)
     message = OpenWireMessage(
         5, Envelope("queue://Q", "queue://Q", RoutingType.ANYCAST, (), text=False), 99, said
     )
