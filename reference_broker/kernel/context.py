@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from brokerproof.harness.model.time import Duration, Instant
 from brokerproof.reference_broker.kernel.accounting import MemoryAccounting
@@ -34,7 +34,6 @@ class Shared:
     """
 
     settings: Settings
-    parts: Any
     family: BrokerFamily
     router: Router
     deadlines: Deadlines

@@ -22,7 +22,7 @@ from brokerproof.harness.model.broker_io import (
     TimerFired,
 )
 from brokerproof.harness.model.time import Instant
-from brokerproof.reference_broker.assembly import STANDARD, Parts, create_broker
+from brokerproof.reference_broker.assembly import create_broker
 from brokerproof.reference_broker.kernel.broker import Broker
 from brokerproof.reference_broker.runtime.virtual import Made, made_of, settled
 
@@ -73,16 +73,13 @@ class Cluster:
         )
 
 
-def make(
-    config: str | None, overrides: Mapping[str, object], *, start: Instant, parts: Parts = STANDARD
-) -> Made:
+def make(config: str | None, overrides: Mapping[str, object], *, start: Instant) -> Made:
     """Two linked brokers with the same configuration; see
     :func:`brokerproof.reference_broker.runtime.virtual.make`."""
     settings = settled(config, overrides)
     nodes = {
         name: create_broker(
             replace(settings, node=f"{name}@localhost"),
-            parts,
             start=start,
             session_seed=name,
             linked=True,

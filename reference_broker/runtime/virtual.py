@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 from brokerproof.harness.model.broker_io import Effect, Input
 from brokerproof.harness.model.time import NS_PER_MS, Instant
-from brokerproof.reference_broker.assembly import STANDARD, Parts, create_broker
+from brokerproof.reference_broker.assembly import create_broker
 from brokerproof.reference_broker.config.artemis import users_properties
 from brokerproof.reference_broker.config.rabbitmq import rabbitmq_conf, rabbitmq_config
 from brokerproof.reference_broker.config.values import nearest
@@ -99,10 +99,8 @@ class Made:
     """Its files; None where everything is kept in memory."""
 
 
-def make(
-    config: str | None, overrides: Mapping[str, object], *, start: Instant, parts: Parts = STANDARD
-) -> Made:
-    """A broker whose clock begins at ``start`` (ns), made of ``parts``.
+def make(config: str | None, overrides: Mapping[str, object], *, start: Instant) -> Made:
+    """A broker whose clock begins at ``start`` (ns).
 
     ``config`` is the path of a broker.xml, an activemq.xml or a rabbitmq.conf; None means one
     acceptor ``stomp`` with the defaults. ``overrides`` has, all optional, ``{"acceptor": {field:
@@ -120,9 +118,7 @@ def make(
         or any(_is_limited(each) for each in settings.address_settings)
     )
     disk = MemoryDisk(faults=DiskFaults(write=NS_PER_MS, read=NS_PER_MS)) if limited else None
-    broker = create_broker(
-        settings, parts, start=start, store=None if disk is None else store(settings)
-    )
+    broker = create_broker(settings, start=start, store=None if disk is None else store(settings))
     return made_of(broker, settings, disk)
 
 

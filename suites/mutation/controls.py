@@ -4,15 +4,10 @@ nothing."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
-from brokerproof.harness.model.time import Instant
-from brokerproof.reference_broker.assembly import Parts
-from brokerproof.reference_broker.kernel.message import Message
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
-from brokerproof.reference_broker.protocols.stomp.frame import Frame, Headers
-from brokerproof.suites.mutation.mutant import Group, Reached
+from brokerproof.suites.mutation.mutant import Group
 
 controls = Group("control")
 
@@ -20,55 +15,43 @@ IDENTITY, ALWAYS_WRONG, MUTE = "control.identity", "control.always-wrong", "cont
 
 
 @controls.mutant("")
-def identity(parts: Parts, reached: Reached) -> Parts:
+def identity(patch, reached):
     """The reference broker without a fault."""
-    return parts
 
 
 @controls.mutant("")
-def always_wrong(parts: Parts, reached: Reached) -> Parts:
+def always_wrong(patch, reached):
     """Sessions open as they should, and then every answer is wrong: ids, bodies, closes and
-    beats."""
+    heartbeats."""
 
-    class Faulty(FrameEncoder):
-        def receipt(self, receipt: str) -> bytes:
+    @patch.override(FrameEncoder)
+    def receipt(original, self, receipt):
+        reached()
+        return original(self, f"not {receipt}")
+
+    @patch.override(FrameEncoder)
+    def message(original, self, opening, message, ack, redelivered):
+        reached()
+        return self.frame("MESSAGE", (("message-id", "1"),), b"not " + message.body)
+
+    @patch.override(FrameEncoder)
+    def frame(original, self, command, headers, body=b""):
+        if command == "ERROR":
             reached()
-            return super().receipt(f"not {receipt}")
-
-        def message(self, opening: bytes, message: Message, ack: bytes, redelivered: bool) -> bytes:
-            reached()
-            return self.frame("MESSAGE", (("message-id", "1"),), b"not " + message.body)
-
-        def frame(self, command: str, headers: Headers, body: bytes = b"") -> bytes:
-            if command == "ERROR":
-                reached()
-                return super().frame("RECEIPT", (("receipt-id", "not an error"),))
-            return super().frame(command, headers, body)
-
-    return replace(parts, encoder=Faulty)
+            return original(self, "RECEIPT", (("receipt-id", "not an error"),))
+        return original(self, command, headers, body)
 
 
 @controls.mutant("")
-def mute(parts: Parts, reached: Reached) -> Parts:
-    """Connections are accepted and nothing is ever said on them."""
+def mute(patch, reached):
+    """Connections are accepted and nothing is ever sent on them."""
 
-    class Faulty(StompConnection):
-        def receive(self, now: Instant, data: bytes) -> None:
-            reached()
+    def ignore(original, self, *arguments):
+        reached()
 
-        def _on_beat(self, now: Instant) -> None:
-            reached()
-
-        def _on_handshake_timeout(self, now: Instant) -> None:
-            reached()
-
-        def _on_silence_check(self, now: Instant) -> None:
-            reached()
-
-        def _command(self, frame: Frame) -> None:
-            reached()
-
-    return replace(parts, stomp=Faulty)
+    timers = ("_on_beat", "_on_handshake_timeout", "_on_silence_check")
+    for name in ("receive", *timers, "_command"):
+        patch.override(StompConnection, name)(ignore)
 
 
 ACCEPTABLE = ("PASS", "NOTE", "SKIP", "WARN")

@@ -32,7 +32,7 @@ from brokerproof.suites.mutation import groups
 from brokerproof.suites.mutation.calls import all_calls
 from brokerproof.suites.mutation.controls import IDENTITY
 from brokerproof.suites.mutation.judging import Kill, Status, beside_the_point, kills
-from brokerproof.suites.mutation.mutant import Fault, Mutant
+from brokerproof.suites.mutation.mutant import Fault, Mutant, restore
 from brokerproof.suites.mutation.target import MutantTarget
 
 LONGEST_CASE_S = 30.0
@@ -131,6 +131,7 @@ def results(mutant: Mutant, calls: Sequence[Call], plan: Plan) -> Iterator[tuple
                     detail=detail,
                     findings=never_reached(call.cited, Verdict.ERROR, detail),
                 )
+        restore()
         yield result, target.reached.count - before
     target.stop()
 

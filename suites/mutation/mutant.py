@@ -1,29 +1,44 @@
-"""What a mutant is: the reference broker with one fault, which it declares.
+"""A mutant is the reference broker with one fault, which it declares.
 
-A mutant is a small function in the module of its group. It gets the standard parts of the broker
-and returns parts of which one is wrong; its docstring is the fault in one sentence, its decorator
-names the requirements that the fault breaks::
+Most mutants replace one method. The function takes the place of the method and gets the original
+first; its docstring is the fault in one sentence, and the decorator names the requirements that the
+fault breaks::
 
-    @ttl.mutant("ARTEMIS-STOMP-ttl-3")
-    def modifier_forgotten(parts, reached):
-        \"\"\"The TTL is the client's own interval, without the modifier.\"\"\"
+    @acks.override(Subscription, "take", breaks="STOMP12-SUB-11")
+    def client_is_individual(original, reached, self, delivery):
+        \"\"\"In mode client an ACK settles only the message that it names.\"\"\"
 
-The function is called once per broker, so what it closes over is the state of one broker. Where the
-mutated code does something else than the original would have done it calls ``reached``: a mutant
-that no case reaches proves nothing.
+The owner may also be a table (``@acks.override(COMMANDS, "ACK", breaks=…)``) or a module. A fault
+in several places, or with state of its own, is a function that declares its replacements. It is
+called once per broker, so its local variables are the state of one broker::
+
+    @acks.mutant("STOMP12-ACK-01")
+    def acknowledged_comes_back(patch, reached):
+        \"\"\"A acknowledged message returns to its queue when its connection is lost.\"\"\"
+
+        @patch.override(Subscription)
+        def take(original, self, delivery): ...
+
+Where the mutated code does something else than the original would have done it calls ``reached``: a
+mutant that no case reaches proves nothing.
+
+The replacements are in the broker's classes only while a mutated broker handles an input, and are
+taken out again before ``handle`` returns. Other brokers in the same process never see them.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, TypeVar
+from types import ModuleType
+from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
-from brokerproof.reference_broker.assembly import Parts
 from brokerproof.reference_broker.protocols.stomp.frame import Frame, Head, Headers
 
 Value = TypeVar("Value")
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Reached:
@@ -37,14 +52,138 @@ class Reached:
         self.count += 1
 
     def instead(self, right: Any, wrong: Value) -> Value:
-        """``wrong``, counted if it is not what the original would have answered."""
+        """Return ``wrong``, counted if the original would have answered something else."""
         if right != wrong:
             self.count += 1
         return wrong
 
 
+Owner: TypeAlias = type | ModuleType | MutableMapping[Any, Any]
+"""A class, a module, or a table such as STOMP's COMMANDS."""
+
+_ABSENT = object()
+
+
+@dataclass(frozen=True, slots=True)
+class _Replacement:
+    """One entry of an owner. ``before`` is its own value without the mutant, or ``_ABSENT`` where
+    it has none or inherits one."""
+
+    owner: Owner
+    name: Any
+    value: Any
+    before: Any
+
+    def install(self) -> None:
+        _set(self.owner, self.name, self.value)
+
+    def restore(self) -> None:
+        _set(self.owner, self.name, self.before)
+
+
+_in_force: list[Patch] = []
+
+
+def restore() -> None:
+    """Take out all that is in force: for a case that was given up, which may have cut an exit
+    short."""
+    while _in_force:
+        _in_force.pop().restore()
+
+
+class Patch:
+    """The replacements of one mutated broker, in force only inside ``with patch:``.
+
+    They are declared while nothing is in force, so what they replace is the original.
+    """
+
+    def __init__(self) -> None:
+        self._replacements: list[_Replacement] = []
+
+    def override(self, owner: Owner, name: Any = None) -> Callable[[Function], Function]:
+        """Replace a method, a property's getter, or a function in a module or table.
+
+        The replacement gets the original as its first argument. Without ``name`` it replaces the
+        entry of its own name.
+        """
+
+        def declare(function: Function) -> Function:
+            entry = function.__name__ if name is None else name
+            self.set(owner, entry, _overriding(self._current(owner, entry), function))
+            return function
+
+        return declare
+
+    def set(self, owner: Owner, name: Any, value: Any) -> None:
+        """Replace an attribute or an entry by ``value``; a class may get an attribute it lacked."""
+        before = _own(owner).get(name, _ABSENT)
+        self._replacements.append(_Replacement(owner, name, value, before))
+
+    def restore(self) -> None:
+        """Take every replacement out. May be called again, and after an interrupted exit."""
+        for replacement in reversed(self._replacements):
+            replacement.restore()
+
+    @property
+    def owners(self) -> list[Owner]:
+        return [replacement.owner for replacement in self._replacements]
+
+    def __enter__(self) -> Self:
+        _in_force.append(self)
+        try:
+            for replacement in self._replacements:
+                replacement.install()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.restore()
+        _in_force.remove(self)
+
+    def _current(self, owner: Owner, name: Any) -> Any:
+        """The value that is in force when those declared so far are."""
+        for replacement in reversed(self._replacements):
+            if replacement.owner is owner and replacement.name == name:
+                return replacement.value
+        return inspect.getattr_static(owner, name) if isinstance(owner, type) else _own(owner)[name]
+
+
+def _own(owner: Owner) -> Any:
+    return owner if isinstance(owner, MutableMapping) else vars(owner)
+
+
+def _set(owner: Owner, name: Any, value: Any) -> None:
+    if isinstance(owner, MutableMapping):
+        if value is _ABSENT:
+            owner.pop(name, None)
+        else:
+            owner[name] = value
+    elif value is not _ABSENT:
+        setattr(owner, name, value)
+    elif name in vars(owner):
+        delattr(owner, name)
+
+
+def _overriding(original: Any, function: Callable[..., Any]) -> Any:
+    """``function`` in the shape of ``original``, which becomes its first argument."""
+    if isinstance(original, property):
+        return property(functools.partial(function, original.fget), original.fset)
+    if isinstance(original, staticmethod | classmethod):
+        return type(original)(_overriding(original.__func__, function))
+    if not inspect.isroutine(original) and not callable(original):
+        raise TypeError(f"{original!r} is no method; replace it with set()")
+
+    @functools.wraps(original)
+    def replacement(*arguments: Any, **options: Any) -> Any:
+        return function(original, *arguments, **options)
+
+    return replacement
+
+
 class Fault(Protocol):
-    """Anything that breaks requirements and says which."""
+    """Anything that breaks requirements and names them."""
 
     @property
     def breaks(self) -> tuple[str, ...]: ...
@@ -52,7 +191,7 @@ class Fault(Protocol):
 
 REFERENCE = "reference"
 
-Build: TypeAlias = Callable[[Parts, Reached], Parts]
+Declare: TypeAlias = Callable[[Patch, Reached], None]
 
 
 @dataclass(frozen=True)
@@ -65,9 +204,15 @@ class Mutant:
     fault: str
     breaks: tuple[str, ...]
     recreates: str
-    build: Build
+    declare: Declare
     original: str = REFERENCE
     """The shipped target, in virtual time, whose broker is mutated."""
+
+    def patch(self, reached: Reached) -> Patch:
+        """The replacements for one more broker."""
+        patch = Patch()
+        self.declare(patch, reached)
+        return patch
 
 
 @dataclass
@@ -76,24 +221,45 @@ class Group:
 
     name: str
     original: str = REFERENCE
-    """The shipped target whose broker is mutated; whether the controls behave is known of the usual
-    one."""
+    """The shipped target whose broker is mutated. The controls are run on the usual one only."""
     mutants: list[Mutant] = field(default_factory=list)
 
-    def mutant(self, breaks: str, recreates: str = "") -> Callable[[Build], Build]:
-        """Makes a mutant of a function. ``breaks`` has requirement ids between blanks."""
+    def override(
+        self, owner: Owner, name: Any, *, breaks: str, recreates: str = ""
+    ) -> Callable[[Function], Function]:
+        """Make a mutant of a function that replaces one method, or one entry of a table or module.
 
-        def register(build: Build) -> Build:
-            fault = " ".join((inspect.getdoc(build) or "").split())
-            name = f"{self.name}.{build.__name__.replace('_', '-')}"
-            self.mutants.append(
-                Mutant(
-                    name, self.name, fault, tuple(breaks.split()), recreates, build, self.original
-                )
-            )
-            return build
+        The function gets the original, ``reached``, and the arguments of the call. ``breaks`` has
+        requirement ids between blanks.
+        """
+
+        def register(function: Function) -> Function:
+            def declare(patch: Patch, reached: Reached) -> None:
+                @patch.override(owner, name)
+                def replacement(original: Any, /, *arguments: Any, **options: Any) -> Any:
+                    return function(original, reached, *arguments, **options)
+
+            self._add(function, declare, breaks, recreates)
+            return function
 
         return register
+
+    def mutant(self, breaks: str, recreates: str = "") -> Callable[[Function], Function]:
+        """Make a mutant of a function that declares several replacements, or keeps state."""
+
+        def register(function: Function) -> Function:
+            self._add(function, function, breaks, recreates)
+            return function
+
+        return register
+
+    def _add(
+        self, function: Callable[..., Any], declare: Declare, breaks: str, recreates: str
+    ) -> None:
+        fault = " ".join((inspect.getdoc(function) or "").split())
+        name = f"{self.name}.{function.__name__.replace('_', '-')}"
+        ids = tuple(breaks.split())
+        self.mutants.append(Mutant(name, self.name, fault, ids, recreates, declare, self.original))
 
 
 def rewritten(frame: Frame, headers: Headers) -> Frame:
@@ -103,4 +269,6 @@ def rewritten(frame: Frame, headers: Headers) -> Frame:
 
 def without(frame: Frame, *names: str) -> Frame:
     """``frame`` without the headers of these names."""
-    return rewritten(frame, tuple(each for each in frame.head.headers if each[0] not in names))
+    return rewritten(
+        frame, tuple(header for header in frame.head.headers if header[0] not in names)
+    )

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from brokerproof.harness.model.broker_io import Effect, Input
 from brokerproof.harness.model.time import Instant
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.reference.target import Made, VirtualTarget
-from brokerproof.reference_broker.assembly import STANDARD
-from brokerproof.suites.mutation.mutant import Mutant, Reached
+from brokerproof.harness.worlds.virtual import SansIoBroker
+from brokerproof.suites.mutation.mutant import Mutant, Patch, Reached
+
+
+@dataclass(frozen=True, slots=True)
+class MutatedBroker:
+    """A broker in whose code ``patch`` is in force while it works, and only then."""
+
+    broker: SansIoBroker
+    patch: Patch
+
+    def handle(self, now: Instant, event: Input) -> Sequence[Effect]:
+        with self.patch:
+            return self.broker.handle(now, event)
+
+    def next_deadline(self) -> Instant | None:
+        with self.patch:
+            return self.broker.next_deadline()
 
 
 class MutantTarget(VirtualTarget):
@@ -20,7 +37,8 @@ class MutantTarget(VirtualTarget):
     def __init__(self, mutant: Mutant) -> None:
         original = target_file.load(mutant.original)
         assert isinstance(original, VirtualTarget)
-        self.mutant, self.reached = mutant, Reached()
+        self.mutant = mutant
+        self.reached = Reached()
         self._original = original.maker()
         identity = replace(
             original.identity, name=f"mutant-{mutant.name}", kind="mutant", deviations=None
@@ -28,9 +46,10 @@ class MutantTarget(VirtualTarget):
         super().__init__(identity, self._made, original.config)
 
     def _made(self, config: str, overrides: Mapping[str, Any], *, start: Instant) -> Made:
-        return self._original(
-            config, overrides, start=start, parts=self.mutant.build(STANDARD, self.reached)
-        )
+        patch = self.mutant.patch(self.reached)
+        with patch:
+            made: Any = self._original(config, overrides, start=start)
+        return replace(made, broker=MutatedBroker(made.broker, patch))  # type: ignore[no-any-return]
 
 
 def load(name: str) -> MutantTarget:

@@ -19,12 +19,13 @@ from brokerproof.harness.model.verdicts import Level, Seen, Verdict
 from brokerproof.harness.results.records import Result
 from brokerproof.harness.results.verdict import verdict_for, with_verdict
 from brokerproof.harness.targets import target_file
+from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
 from brokerproof.suites.mutation import controls, groups, matrix, survivors
 from brokerproof.suites.mutation.calls import all_calls
 from brokerproof.suites.mutation.command import mutants
 from brokerproof.suites.mutation.judging import Status, beside_the_point, kills
 from brokerproof.suites.mutation.matrix import Extent, Fate, Plan
-from brokerproof.suites.mutation.mutant import Mutant
+from brokerproof.suites.mutation.mutant import Mutant, Patch, Reached
 
 CATALOGUE = requirements.load()
 QUICK = Plan(extent=Extent.FIRST)
@@ -75,20 +76,18 @@ def test_a_fault_in_a_mutant_itself_is_an_error_and_no_kill(
     assert "the mutant itself" in fate.errors[0]
 
 
-def _crash(parts, reached):  # type: ignore[no-untyped-def]
-    from dataclasses import replace
-
-    def encoder(version):  # type: ignore[no-untyped-def]
+def _crash(patch: Patch, reached: Reached) -> None:
+    def encode(original: object, *arguments: object) -> None:
         reached()
         raise RuntimeError("the mutant itself")
 
-    return replace(parts, encoder=encoder)
+    patch.override(FrameEncoder, "__init__")(encode)
 
 
 # --- the rule by which a mutant counts as killed --------------------------------------------------
 
 MUST, SHOULD, MAY = "STOMP12-HDR-17", "STOMP12-ERR-03", "STOMP12-ERR-04"
-BREAKS_ALL = Mutant("m", "g", "A fault.", (MUST, SHOULD, MAY), "", lambda parts, reached: parts)
+BREAKS_ALL = Mutant("m", "g", "A fault.", (MUST, SHOULD, MAY), "", lambda patch, reached: None)
 
 
 def result_of(verdict: Verdict, *findings: Finding) -> Result:

@@ -65,7 +65,7 @@ class Channel:
         self.consumers: dict[str, Consumer] = {}
         self.unacked: dict[int, Unacked] = {}
         self.prefetch = 0
-        self.limit: Prefetch = connection.shared.parts.prefetch091(0)
+        self.limit: Prefetch = Prefetch(0)
         self.last_queue = ""
         self.confirms: Confirms | None = None
         self.transaction: Transaction | None = None

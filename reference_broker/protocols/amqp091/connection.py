@@ -68,6 +68,7 @@ from brokerproof.reference_broker.protocols.amqp091.framing import (
     FrameParser,
 )
 from brokerproof.reference_broker.protocols.amqp091.heartbeat import HeartBeats
+from brokerproof.reference_broker.protocols.amqp091.throttle import Throttle
 from brokerproof.reference_broker.settings.settings import Acceptor
 
 CAPABILITIES = {
@@ -125,7 +126,7 @@ class Amqp091Connection:
         self._heartbeat = 0
         self._properties: dict[str, Any] = {}
         self._deaf = False
-        self.throttle = shared.parts.throttle091(self)
+        self.throttle = Throttle(self)
         self._handshake = shared.deadlines.timer(lambda now: self.end(), conn)
         self._next_beat = shared.deadlines.timer(self._on_beat, conn)
         self._silence_check = shared.deadlines.timer(self._on_silence_check, conn)
@@ -312,7 +313,7 @@ class Amqp091Connection:
             raise Refusal(
                 NOT_ALLOWED, f"channel {number} is beyond the channel-max of {self._channel_max}"
             )
-        self.channels[number] = self.shared.parts.channel091(self, number)
+        self.channels[number] = Channel(self, number)
         self.tell(commands.Channel.OpenOk(), number)
 
     def _command(self, now: Instant, method: base.Frame) -> None:
@@ -396,7 +397,7 @@ class Amqp091Connection:
         self._heartbeat = method.heartbeat
         if method.heartbeat:
             self._patience = min(PATIENCE, seconds(method.heartbeat))
-            beats = self._beats = self.shared.parts.heart_beats091(method.heartbeat, now)
+            beats = self._beats = HeartBeats(method.heartbeat, now)
             self._next_beat.move(beats.send_at)
             self._silence_check.move(beats.look_at)
         self._state = State.OPENING

@@ -10,7 +10,12 @@ from pamqp import base, commands
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.protocols.amqp091 import message as messages
 from brokerproof.reference_broker.protocols.amqp091 import methods
-from brokerproof.reference_broker.protocols.amqp091.consumer import Getter, Unacked
+from brokerproof.reference_broker.protocols.amqp091.consumer import (
+    Consumer,
+    Getter,
+    Prefetch,
+    Unacked,
+)
 from brokerproof.reference_broker.protocols.amqp091.declaring import queue_of
 from brokerproof.reference_broker.protocols.amqp091.errors import (
     ACCESS_REFUSED,
@@ -32,8 +37,8 @@ def consume(channel: Channel, method: Any) -> None:
     if found.sole or (method.exclusive and found.queue.has_consumers):
         raise Refusal(ACCESS_REFUSED, f"queue {shown(found.name)} in vhost '/' in exclusive use")
     found.sole = bool(method.exclusive)
-    prefetch = shared.parts.prefetch091(channel.prefetch)
-    consumer = shared.parts.consumer091(channel, tag, found, bool(method.no_ack), prefetch)
+    prefetch = Prefetch(channel.prefetch)
+    consumer = Consumer(channel, tag, found, bool(method.no_ack), prefetch)
     channel.consumers[tag] = consumer
     if not method.nowait:
         channel.tell(commands.Basic.ConsumeOk(tag))

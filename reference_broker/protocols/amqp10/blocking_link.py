@@ -25,7 +25,7 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import Attach
 
 if TYPE_CHECKING:
     from brokerproof.reference_broker.protocols.amqp10.delivery import Arrival
-    from brokerproof.reference_broker.protocols.amqp10.session import Session
+    from brokerproof.reference_broker.protocols.amqp10.link import Session
     from brokerproof.reference_broker.protocols.amqp10.transaction import LiveTransaction
 
 

@@ -335,9 +335,7 @@ class AmqpConnection:
                 useless.add(EXTERNAL)
             offered = tuple(each for each in acceptor.sasl_mechanisms if each not in useless)
             external = self.shared.certified(self.conn)
-            self._sasl = self.shared.parts.sasl(
-                offered, settings.users, settings.security_enabled, external
-            )
+            self._sasl = SaslServer(offered, settings.users, settings.security_enabled, external)
             self._state = State.SASL
             mechanisms = SaslMechanisms(sasl_server_mechanisms=tuple(map(Symbol, offered)))
             self.send(frame(0, mechanisms.encode(), SASL))
@@ -498,7 +496,7 @@ class AmqpConnection:
             )
             raise Refusal(refusal.NO_CHANNEL_LEFT, detail)
         self._channels.add(ours)
-        session = self.shared.parts.session(self, begun, channel, ours)
+        session = Session(self, begun, channel, ours)
         self._sessions[channel] = session
 
     # --- transactions -----------------------------------------------------------------------------

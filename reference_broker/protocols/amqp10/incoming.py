@@ -50,6 +50,7 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import (
     Flow,
     Transfer,
 )
+from brokerproof.reference_broker.protocols.amqp10.producer_credit import ProducerCredit
 from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
 from brokerproof.reference_broker.protocols.amqp10.sections import BadMessage
 from brokerproof.reference_broker.protocols.amqp10.transaction import LiveTransaction
@@ -102,7 +103,7 @@ class IncomingLink(Link):
         )
         self.session.send(answer)
         shared, acceptor = self.session.shared, self.session.connection.acceptor
-        self._rule = shared.parts.producer_credit(
+        self._rule = ProducerCredit(
             acceptor.amqp_credits, acceptor.amqp_low_credits, shared.admission, address
         )
         self.refill()
@@ -113,7 +114,7 @@ class IncomingLink(Link):
             raise Refusal(
                 refusal.NO_INITIAL_COUNT, "attach of a sender has no initial-delivery-count"
             )
-        self.credit = self.session.shared.parts.receiver_credit(attach.initial_delivery_count)
+        self.credit = ReceiverCredit(attach.initial_delivery_count)
         if attach.source is not None:
             self._default_outcome = attach.source.default_outcome
             self._knows_rejected = not attach.source.outcomes or _REJECTED in attach.source.outcomes

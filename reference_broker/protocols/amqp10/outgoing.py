@@ -31,6 +31,7 @@ from typing import Any
 
 from brokerproof.harness.model.enums import Outcome, RoutingType
 from brokerproof.reference_broker.kernel import serial_numbers
+from brokerproof.reference_broker.kernel.credit import SenderCredit
 from brokerproof.reference_broker.kernel.large_body import LargeBody
 from brokerproof.reference_broker.kernel.message import Entry
 from brokerproof.reference_broker.kernel.queue import Queue
@@ -84,9 +85,7 @@ class OutgoingLink(Link):
     def __init__(self, session: Session, attach: Attach, our_handle: int) -> None:
         super().__init__(session, attach, our_handle)
         self.rcv_settle_mode = attach.rcv_settle_mode
-        self.credit = session.shared.parts.sender_credit(
-            session.connection.acceptor.amqp_first_delivery_count
-        )
+        self.credit = SenderCredit(session.connection.acceptor.amqp_first_delivery_count)
         self.copies = False
         self.cursor = 0
         self.default_outcome: Any = Released()

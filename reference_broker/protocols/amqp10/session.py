@@ -50,9 +50,12 @@ from typing import Any
 
 from brokerproof.reference_broker.kernel import serial_numbers
 from brokerproof.reference_broker.protocols.amqp10 import refusal
+from brokerproof.reference_broker.protocols.amqp10.blocking_link import WaitingLink
 from brokerproof.reference_broker.protocols.amqp10.composite import Composite
+from brokerproof.reference_broker.protocols.amqp10.coordinator import CoordinatorLink
 from brokerproof.reference_broker.protocols.amqp10.delivery import Batch, Delivery, SendingLink
 from brokerproof.reference_broker.protocols.amqp10.framing import frame
+from brokerproof.reference_broker.protocols.amqp10.incoming import IncomingLink
 from brokerproof.reference_broker.protocols.amqp10.link import (
     AttachedLinks,
     Connection,
@@ -62,6 +65,7 @@ from brokerproof.reference_broker.protocols.amqp10.link import (
     part,
 )
 from brokerproof.reference_broker.protocols.amqp10.messaging import Coordinator
+from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
 from brokerproof.reference_broker.protocols.amqp10.performatives import (
     RECEIVER,
     SENDER,
@@ -395,15 +399,14 @@ class Session:
         self._handles = max(self._handles, ours + 1)
         identity = (self.connection.container, attach.name, attach.role)
         other = self.shared.state(AttachedLinks).get(identity)
-        parts = self.shared.parts
         if attach.role is RECEIVER:
-            link: Link = parts.outgoing(self, attach, ours)
+            link: Link = OutgoingLink(self, attach, ours)
         elif isinstance(attach.target, Coordinator):
-            link = parts.coordinator(self, attach, ours)
+            link = CoordinatorLink(self, attach, ours)
         else:
-            link = (
-                parts.waiting_incoming if self.shared.family.stalls_producers else parts.incoming
-            )(self, attach, ours)
+            link = (WaitingLink if self.shared.family.stalls_producers else IncomingLink)(
+                self, attach, ours
+            )
         self.links[attach.handle] = link
         try:
             link.attach(attach)

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from brokerproof.reference_broker.kernel.context import Shared
 from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.kernel.transactions import Transaction
 from brokerproof.reference_broker.protocols.amqp10.delivery import Delivery
 from brokerproof.reference_broker.protocols.amqp10.message import AmqpMessage
 from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
@@ -35,7 +36,7 @@ class LiveTransaction:
         self.id = id
         self.coordinator = coordinator
         self.doomed: str | None = None
-        self._core = coordinator.session.shared.parts.transaction()
+        self._core = Transaction()
         self._outcomes: dict[Delivery, tuple[Any, bool]] = {}
 
     def send(self, message: AmqpMessage) -> None:

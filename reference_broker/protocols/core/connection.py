@@ -26,6 +26,7 @@ from collections.abc import Callable
 
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.harness.model.time import NS_PER_MS, Instant, ms
+from brokerproof.reference_broker.families.artemis.ttl_liveness import LivenessMonitor
 from brokerproof.reference_broker.kernel.context import Shared
 from brokerproof.reference_broker.kernel.java_fields import Malformed, int32
 from brokerproof.reference_broker.kernel.passwords import admitted
@@ -68,9 +69,7 @@ class CoreConnection:
         override = shared.settings.connection_ttl_override_ms
         self._ttl_is_ours = override != -1
         self._ttl_ms = override if self._ttl_is_ours else TTL_MS
-        self._liveness = shared.parts.liveness(
-            shared.start, shared.check_interval, ms(self._ttl_ms), now
-        )
+        self._liveness = LivenessMonitor(shared.start, shared.check_interval, ms(self._ttl_ms), now)
         self._silence_check = shared.deadlines.timer(self._on_silence_check, conn)
         self._silence_check.move(self._liveness.deadline())
         self._handshake = shared.deadlines.timer(lambda now: self._close(), conn)
@@ -172,7 +171,7 @@ class CoreConnection:
             )
         if not self.version:
             self.version = version
-        self._sessions[channel] = self.shared.parts.core_session(
+        self._sessions[channel] = Session(
             self,
             channel,
             sends_at_once=sends_at_once,

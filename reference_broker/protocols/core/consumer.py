@@ -82,7 +82,7 @@ class CoreConsumer:
         self.queue = queue
         self.browses = browses
         self.cursor = 0
-        self.credit = session.shared.parts.consumer_credit()
+        self.credit = ConsumerCredit()
         self._session = session
         self._selector = selector
         self._acknowledged = acknowledged

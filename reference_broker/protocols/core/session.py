@@ -79,7 +79,7 @@ class Session:
         self._consumers: dict[int, CoreConsumer] = {}
         self._grants: dict[str, Grants] = {}
         self._routes: dict[tuple[str, RoutingType | None], Envelope] = {}
-        self._transaction: Transaction = self.shared.parts.transaction()
+        self._transaction: Transaction = Transaction()
 
     @property
     def may_deliver(self) -> bool:
@@ -314,9 +314,7 @@ class Session:
         if id in self._consumers:
             raise Refusal(codes.ILLEGAL_STATE, f"there is a consumer {id} in this session already")
         _, queue = self._queue(name)
-        consumer = self.shared.parts.core_consumer(
-            self, id, queue, _selector(filter), browses, self._acknowledged
-        )
+        consumer = CoreConsumer(self, id, queue, _selector(filter), browses, self._acknowledged)
         self._consumers[id] = consumer
         consumer.attach()
         if wanted.answer:
@@ -390,7 +388,7 @@ class Session:
         grants = self._grants.get(address)
         if grants is None:
             shared, channel = self.shared, self.channel
-            grants = self._grants[address] = shared.parts.grants(
+            grants = self._grants[address] = Grants(
                 address,
                 shared.accounting,
                 shared.admission,
@@ -474,7 +472,7 @@ class Session:
         if self.connection.version >= codes.COMMIT_IDS and fields.left:
             wanted.correlation = fields.int64()
         shared, transaction = self.shared, self._transaction
-        self._transaction = shared.parts.transaction()
+        self._transaction = Transaction()
         shared.router.together()
         try:
             queues = transaction.commit(shared.router.publish)
@@ -488,7 +486,7 @@ class Session:
         only delivered."""
         wanted.answer = True
         queues = self._transaction.undo()
-        self._transaction = self.shared.parts.transaction()
+        self._transaction = Transaction()
         consumers = list(self._consumers.values())
         for consumer in consumers:
             consumer.rolled_back(Outcome.RELEASED)

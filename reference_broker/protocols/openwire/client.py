@@ -263,9 +263,7 @@ class Client:
             raise Refusal(FAILED, "this broker knows neither composite destinations nor noLocal")
         chosen = _selector(selector)
         queue = self._queue(place, durable, chosen)
-        consumer = self.shared.parts.openwire_consumer(
-            self, id, place, queue, chosen, limit, browses
-        )
+        consumer = OpenWireConsumer(self, id, place, queue, chosen, limit, browses)
         self._consumers[id] = consumer
         consumer.attach()
 
@@ -377,9 +375,7 @@ class Client:
         self._session("producer", id.parent)
         if id not in self._producers:
             destination = place if isinstance(place, Destination) else None
-            self._producers[id] = self.shared.parts.openwire_producer(
-                id, destination, window, self.send
-            )
+            self._producers[id] = Producer(id, destination, window, self.send)
 
     def publish(self, type: int, fields: Fields, wanted: Wanted) -> None:
         """A message. Whether there is space for it is not ours to know

@@ -23,12 +23,13 @@ import enum
 from typing import Any
 
 from brokerproof.harness.model.time import Instant, ms
+from brokerproof.reference_broker.families.activemq.inactivity import InactivityMonitor
 from brokerproof.reference_broker.families.activemq.producer_flow import Sending
 from brokerproof.reference_broker.kernel.context import Shared
 from brokerproof.reference_broker.kernel.java_fields import Malformed, int32, int64
 from brokerproof.reference_broker.kernel.outbox import PauseReason
 from brokerproof.reference_broker.protocols.openwire import codes, maps
-from brokerproof.reference_broker.protocols.openwire.client import HANDLERS, Wanted
+from brokerproof.reference_broker.protocols.openwire.client import HANDLERS, Client, Wanted
 from brokerproof.reference_broker.protocols.openwire.encoding import (
     NO,
     Command,
@@ -77,8 +78,8 @@ class OpenWireConnection:
         self._acceptor = acceptor
         self._state = State.NEGOTIATING
         self._parser = CommandParser(least(MOST, acceptor.openwire_max_frame_size))
-        self._client = shared.parts.openwire_client(self)
-        self._liveness = shared.parts.inactivity(shared.start, shared.check_interval, 0, now)
+        self._client = Client(self)
+        self._liveness = InactivityMonitor(shared.start, shared.check_interval, 0, now)
         self._signs: Signs | None = None
         self._stalled: Sending | None = None
         self._closing = False
@@ -161,7 +162,7 @@ class OpenWireConnection:
         if duration > 0:
             first = ms(max(0, min(self._acceptor.openwire_initial_delay_ms, delay)))
             self._liveness.agreed(now, ms(duration), first)
-            self._signs = self.shared.parts.openwire_signs(ms(duration), now + first)
+            self._signs = Signs(ms(duration), now + first)
             self._silence_check.move(self._liveness.deadline())
             self._next_sign.move(self._signs.deadline)
 

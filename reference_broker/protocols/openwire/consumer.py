@@ -88,7 +88,7 @@ class OpenWireConsumer:
         self.queue = queue
         self.browses = browses
         self.cursor = 0
-        self.prefetch = client.shared.parts.openwire_prefetch(limit)
+        self.prefetch = Prefetch(limit)
         self._client = client
         self._selector = selector
         self._out: dict[object, Entry] = {}

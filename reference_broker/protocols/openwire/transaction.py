@@ -10,6 +10,7 @@ from __future__ import annotations
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.kernel.context import Shared
 from brokerproof.reference_broker.kernel.message import Claim, Message
+from brokerproof.reference_broker.kernel.transactions import Transaction
 from brokerproof.reference_broker.protocols.openwire.consumer import OpenWireConsumer
 
 
@@ -18,7 +19,7 @@ class OpenWireTransaction:
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
-        self._sends = shared.parts.transaction()
+        self._sends = Transaction()
         self._acknowledged: list[tuple[OpenWireConsumer, list[object]]] = []
         self.is_live = True
 

@@ -16,7 +16,7 @@ from brokerproof.harness.model.enums import AckMode, Outcome, RoutingType
 from brokerproof.reference_broker.families.activemq.family import ActiveMqFamily
 from brokerproof.reference_broker.kernel.admission import Verdict
 from brokerproof.reference_broker.kernel.context import Shared
-from brokerproof.reference_broker.kernel.credit import UNLIMITED, ByteWindow
+from brokerproof.reference_broker.kernel.credit import UNLIMITED, ByteWindow, MessageWindow
 from brokerproof.reference_broker.kernel.destinations import is_topic, qualified
 from brokerproof.reference_broker.kernel.large_body import Extract
 from brokerproof.reference_broker.kernel.message import Envelope, LargeMessage, Message
@@ -242,7 +242,7 @@ def subscribe(session: Session, frame: Frame) -> After:
             queue = shared.router.durable(address, routing, durable, selector)
     except NoRoute as problem:
         raise Refusal(refusal.SUB_FAILED, version, str(problem)) from None
-    subscription = shared.parts.subscription(
+    subscription = Subscription(
         session.conn,
         shared.next_consumer(),
         name,
@@ -302,13 +302,10 @@ def _ack_mode(text: str | None, version: Version) -> AckMode:
 def _window_of(session: Session, frame: Frame, mode: AckMode) -> ByteWindow:
     """The window of a new subscription, in octets or in messages, as the acceptor counts. What is
     received as soon as it is sent needs none of messages."""
-    parts = session.shared.parts
-    prefetch: Callable[[int], ByteWindow] = parts.prefetch
     if not session.acceptor.manners.prefetch_in_messages:
-        window: ByteWindow = parts.window(_window(session, frame, mode))
-        return window
+        return ByteWindow(_window(session, frame, mode))
     if mode is AckMode.AUTO:
-        return prefetch(UNLIMITED)
+        return MessageWindow(UNLIMITED)
     text = frame.get("activemq.prefetchSize")
     if text is None:
         destination = frame.get("destination") or ""
@@ -317,14 +314,14 @@ def _window_of(session: Session, frame: Frame, mode: AckMode) -> ByteWindow:
         )
         entry = ActiveMqFamily.of(session.shared).flow.policy(address)
         if not is_topic(address):
-            return prefetch(entry.queue_prefetch)
-        return prefetch(
+            return MessageWindow(entry.queue_prefetch)
+        return MessageWindow(
             entry.topic_prefetch
             if _durable(session, frame) is None
             else entry.durable_topic_prefetch
         )
     if text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= INT_MAX:
-        return prefetch(int(text))
+        return MessageWindow(int(text))
     detail = f"activemq.prefetchSize {shown(text)} is no number of messages from 0 to {INT_MAX}"
     raise Refusal(refusal.BAD_WINDOW, session.version, detail)
 
@@ -449,7 +446,7 @@ def begin(session: Session, frame: Frame) -> After:
     if name in session.transactions:
         detail = f"transaction {shown(name)} has begun and not ended on this connection"
         raise Refusal(refusal.BEGIN_AGAIN, session.version, detail)
-    session.transactions[name] = session.shared.parts.transaction()
+    session.transactions[name] = Transaction()
     return None
 
 

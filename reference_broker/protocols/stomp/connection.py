@@ -59,11 +59,13 @@ Warts
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias
 
 from brokerproof.harness.model.enums import Outcome
-from brokerproof.harness.model.time import Instant, ms
-from brokerproof.reference_broker.families.artemis.ttl_liveness import Beats
+from brokerproof.harness.model.time import Duration, Instant, ms
+from brokerproof.reference_broker.families.activemq.inactivity import InactivityMonitor
+from brokerproof.reference_broker.families.artemis.ttl_liveness import Beats, LivenessMonitor
 from brokerproof.reference_broker.kernel.connection_info import (
     BLOCKED,
     BLOCKING,
@@ -72,16 +74,22 @@ from brokerproof.reference_broker.kernel.connection_info import (
 )
 from brokerproof.reference_broker.kernel.context import Shared
 from brokerproof.reference_broker.kernel.large_body import Extract
-from brokerproof.reference_broker.kernel.liveness import NEVER
+from brokerproof.reference_broker.kernel.liveness import NEVER, SilenceMonitor
 from brokerproof.reference_broker.kernel.message import Entry, Message
 from brokerproof.reference_broker.kernel.outbox import PauseReason
 from brokerproof.reference_broker.kernel.passwords import admitted
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.kernel.transactions import Transaction
-from brokerproof.reference_broker.protocols.stomp import refusal
-from brokerproof.reference_broker.protocols.stomp.commands import After, NoRoom, withheld
+from brokerproof.reference_broker.protocols.stomp import grammar, refusal
+from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS, After, NoRoom, withheld
+from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
 from brokerproof.reference_broker.protocols.stomp.frame import SUPPORTED, Frame, Headers, Version
-from brokerproof.reference_broker.protocols.stomp.parser import Sink
+from brokerproof.reference_broker.protocols.stomp.heartbeat import (
+    HeartBeatNegotiator,
+    MirroredHeartBeats,
+)
+from brokerproof.reference_broker.protocols.stomp.parser import FrameParser, Sink
+from brokerproof.reference_broker.protocols.stomp.rabbitmq import TwoLooks, WholeSecondBeats
 from brokerproof.reference_broker.protocols.stomp.refusal import Fault, Refusal, shown
 from brokerproof.reference_broker.protocols.stomp.subscription import Delivery, Subscription
 from brokerproof.reference_broker.settings.settings import Acceptor, HeartBeatRules
@@ -97,26 +105,35 @@ class State(enum.Enum):
     CLOSED = enum.auto()
 
 
+_NewMonitor: TypeAlias = Callable[[Instant, Duration, Duration, Instant], SilenceMonitor]
+
+_HEARTBEATS: dict[HeartBeatRules, tuple[type[HeartBeatNegotiator], _NewMonitor]] = {
+    HeartBeatRules.TTL: (HeartBeatNegotiator, LivenessMonitor),
+    HeartBeatRules.MIRRORED: (MirroredHeartBeats, InactivityMonitor),
+    HeartBeatRules.WHOLE_SECONDS: (WholeSecondBeats, TwoLooks),
+}
+"""How heartbeats are agreed on, and silence is noticed, by the rules of a family."""
+
+
 class StompConnection:
     """``version``, ``encoder`` and what follows it in the constructor are for ``commands.py``."""
 
     def __init__(self, conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> None:
-        parts = shared.parts
         self.conn = conn
         self.acceptor = acceptor
         self.shared = shared
         self.version = Version.V1_2
         self.client_id: str | None = None
         self.user = ""
-        self.encoder = parts.encoder(None)
+        self.encoder = FrameEncoder(None)
         self.subscriptions: dict[tuple[str | None, str | None], Subscription] = {}
         self.deliveries: dict[str, Delivery] = {}
         self.transactions: dict[str, Transaction] = {}
         self.held = False
         self._paused = self._streams = False
         self._state = State.OPENING
-        self._parser = parts.parser(parts.opening, acceptor.limits)
-        negotiator, liveness = parts.stomp_heart_beats(acceptor.manners.heart_beats)
+        self._parser = FrameParser(grammar.OPENING, acceptor.limits)
+        negotiator, liveness = _HEARTBEATS[acceptor.manners.heart_beats]
         self._negotiator = negotiator(acceptor, shared.settings)
         self._silence: Fault = refusal.SILENT
         self._ttl_ms = self._negotiator.initial_ttl_ms()
@@ -343,7 +360,6 @@ class StompConnection:
 
     def _connect(self, now: Instant, frame: Frame) -> None:
         """CONNECT or STOMP, handled alike (STOMP11-CONNECT-06, STOMP12-CONNECT-04)."""
-        parts = self.shared.parts
         first = frame.head.first
         version = self.version = self._choose(first.get("accept-version"))
         if version is Version.V1_0:
@@ -368,12 +384,12 @@ class StompConnection:
             headers.append(("heart-beat", agreement.header))
         self._state = State.SESSION
         rest = self._parser.rest()
-        self._parser = parts.parser(parts.grammars[version], self.acceptor.limits)
+        self._parser = FrameParser(grammar.GRAMMARS[version], self.acceptor.limits)
         smallest = self.acceptor.stomp_min_large_message_size
         if self.shared.large is not None and smallest >= 0:
             self._parser.spool_from(smallest, self.spool)
         self._parser.feed(rest)
-        self.encoder = parts.encoder(version)
+        self.encoder = FrameEncoder(version)
         self.shared.outbox.send(self.conn, self.encoder.frame("CONNECTED", tuple(headers)))
         self._handshake.cancel()
         self._ttl_ms = agreement.ttl_ms
@@ -381,7 +397,7 @@ class StompConnection:
         self._silence = refusal.SILENT_WITH_BEATS if agreement.client_beats else refusal.SILENT
         self._watch()
         if agreement.beat_ms:
-            self._beats = parts.beats(ms(agreement.beat_ms), now)
+            self._beats = Beats(ms(agreement.beat_ms), now)
             self._next_beat.move(self._beats.deadline)
 
     def _choose(self, accepted: str | None) -> Version:
@@ -391,7 +407,7 @@ class StompConnection:
             return Version.V1_0
         offered = accepted.split(",")
         for version in reversed(Version):
-            if version.wire in offered and version in self.shared.parts.grammars:
+            if version.wire in offered and version in grammar.GRAMMARS:
                 return version
         detail = f"the client accepts {shown(accepted)}, and this broker speaks {SUPPORTED}"
         raise Refusal(
@@ -421,7 +437,7 @@ class StompConnection:
 
     def _command(self, frame: Frame) -> None:
         head = frame.head
-        after = self.shared.parts.commands[head.command](self, frame)
+        after = COMMANDS[head.command](self, frame)
         receipt = head.first.get("receipt")
         if receipt is not None and after is not withheld:
             self.shared.outbox.send(self.conn, self.encoder.receipt(receipt))

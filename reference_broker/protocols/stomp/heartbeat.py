@@ -134,3 +134,31 @@ class HeartBeatNegotiator:
     def _without_modifier(self, ttl: int) -> int:
         modifier = self.acceptor.heart_beat_to_connection_ttl_modifier
         return to_long(float(ttl) / modifier) if modifier else LONG_MAX
+
+
+class MirroredHeartBeats(HeartBeatNegotiator):
+    """The client's two numbers come back the other way round, whatever they are, and 0,0 without
+    the header; in 1.0 too.
+
+    With cx,cy from the client we send every cy, and look for silence every trunc(cx * grace), from
+    min(cx, cy) on. A negative number is an interval to nobody: then neither side is held to
+    anything.
+    """
+
+    def initial_ttl_ms(self) -> int:
+        return 0
+
+    def negotiate(self, header: str | None, version: Version) -> Agreement:
+        cx, cy = (0, 0) if header is None else self.parse(header.strip(), version)
+        answer = f"{cy},{cx}"
+        if min(cx, cy) < 0:
+            return Agreement(answer, 0, 0, client_beats=False)
+        every = int(cx * self.acceptor.heart_beat_grace)
+        return Agreement(answer, cy, every, client_beats=cx != 0, first_look_ms=min(cx, cy))
+
+    def parse(self, header: str, version: Version) -> tuple[int, int]:
+        signs = [-1 if each.startswith("-") else 1 for each in header.split(",")]
+        cx, cy = super().parse(
+            ",".join(each.removeprefix("-") for each in header.split(",")), version
+        )
+        return signs[0] * cx, signs[-1] * cy

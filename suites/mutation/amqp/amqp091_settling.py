@@ -3,17 +3,12 @@ getting, consumers that end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
-
-from pamqp import base, commands
+from pamqp import commands
 
 from brokerproof.harness.model.enums import Outcome
-from brokerproof.reference_broker.assembly import Parts
-from brokerproof.reference_broker.kernel.message import Message
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.protocols.amqp091.channel import Channel
-from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer, Unacked
+from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer
 from brokerproof.suites.mutation.mutant import Group, Reached
 
 amqp091_settling = Group("amqp091-settling", "reference-rabbitmq")
@@ -22,231 +17,166 @@ amqp091_settling = Group("amqp091-settling", "reference-rabbitmq")
 # --- confirms -------------------------------------------------------------------------------------
 
 
-@amqp091_settling.mutant("RABBITMQ-AMQP091-CONF-01")
-def several_confirms_are_one(parts: Parts, reached: Reached) -> Parts:
+@amqp091_settling.override(Channel, "tell", breaks="RABBITMQ-AMQP091-CONF-01")
+def several_confirms_are_one(original, reached, self, method):
     """Where one confirm is for several messages it does not say so."""
-
-    class Faulty(Channel):
-        def tell(self, method: base.Frame) -> None:
-            if isinstance(method, commands.Basic.Ack) and method.multiple:
-                reached()
-                method.multiple = False
-            super().tell(method)
-
-    return replace(parts, channel091=Faulty)
+    if isinstance(method, commands.Basic.Ack) and method.multiple:
+        reached()
+        method.multiple = False
+    original(self, method)
 
 
-@amqp091_settling.mutant("RABBITMQ-AMQP091-LEN-02 RABBITMQ-AMQP091-CONF-01")
-def refusals_are_not_confirmed(parts: Parts, reached: Reached) -> Parts:
+@amqp091_settling.override(
+    Channel, "tell", breaks="RABBITMQ-AMQP091-LEN-02 RABBITMQ-AMQP091-CONF-01"
+)
+def refusals_are_not_confirmed(original, reached, self, method):
     """A producer does not learn of a message that was refused."""
-
-    class Faulty(Channel):
-        def tell(self, method: base.Frame) -> None:
-            if isinstance(method, commands.Basic.Nack):
-                reached()
-            else:
-                super().tell(method)
-
-    return replace(parts, channel091=Faulty)
+    if isinstance(method, commands.Basic.Nack):
+        reached()
+    else:
+        original(self, method)
 
 
 @amqp091_settling.mutant("RABBITMQ-AMQP091-CONF-02")
-def a_return_comes_behind_its_confirm(parts: Parts, reached: Reached) -> Parts:
+def a_return_comes_behind_its_confirm(patch, reached):
     """A message that goes nowhere is confirmed, and returned then."""
+    send = Channel.send_content
+    returned = {}
 
-    class Faulty(Channel):
-        returned: tuple[commands.Basic.Return, Message] | None = None
+    @patch.override(Channel)
+    def send_content(original, self, method, what):
+        if isinstance(method, commands.Basic.Return) and self.confirms is not None:
+            reached()
+            returned[self] = method, what
+        else:
+            original(self, method, what)
 
-        def send_content(self, method: base.Frame, what: Message) -> None:
-            if isinstance(method, commands.Basic.Return) and self.confirms is not None:
-                reached()
-                self.returned = method, what
-            else:
-                super().send_content(method, what)
-
-        def flush(self) -> None:
-            super().flush()
-            if self.returned is not None:
-                returned, self.returned = self.returned, None
-                super().send_content(*returned)
-
-    return replace(parts, channel091=Faulty)
+    @patch.override(Channel)
+    def flush(original, self):
+        original(self)
+        if self in returned:
+            send(self, *returned.pop(self))
 
 
 # --- transactions ---------------------------------------------------------------------------------
 
 
-@amqp091_settling.mutant("AMQP091-TX-01")
-def a_transaction_hides_nothing(parts: Parts, reached: Reached) -> Parts:
+@amqp091_settling.override(Channel, "frame", breaks="AMQP091-TX-01")
+def a_transaction_hides_nothing(original, reached, self, type, payload, method):
     """What is published in a transaction is in its queues at once."""
-
-    class Faulty(Channel):
-        def frame(self, type: int, payload: bytes, method: base.Frame | None) -> None:
-            super().frame(type, payload, method)
-            if self.transaction is not None and self.transaction.sends:
-                reached()
-                sends, self.transaction.sends = self.transaction.sends, []
-                for message, queues, _ in sends:
-                    self.topology.route(message, queues)
-
-    return replace(parts, channel091=Faulty)
+    original(self, type, payload, method)
+    if self.transaction is not None and self.transaction.sends:
+        reached()
+        sends, self.transaction.sends = self.transaction.sends, []
+        for message, queues, _ in sends:
+            self.topology.route(message, queues)
 
 
-@amqp091_settling.mutant("AMQP091-TX-01")
-def a_rollback_publishes(parts: Parts, reached: Reached) -> Parts:
+@amqp091_settling.override(Channel, "frame", breaks="AMQP091-TX-01")
+def a_rollback_publishes(original, reached, self, type, payload, method):
     """What was published in a transaction that is rolled back is in its queues with the next
     commit."""
-
-    class Faulty(Channel):
-        def frame(self, type: int, payload: bytes, method: base.Frame | None) -> None:
-            kept = []
-            if isinstance(method, commands.Tx.Rollback) and self.transaction is not None:
-                kept = self.transaction.sends
-            super().frame(type, payload, method)
-            if kept and self.transaction is not None:
-                reached()
-                self.transaction.sends = kept
-
-    return replace(parts, channel091=Faulty)
+    kept = []
+    if isinstance(method, commands.Tx.Rollback) and self.transaction is not None:
+        kept = self.transaction.sends
+    original(self, type, payload, method)
+    if kept and self.transaction is not None:
+        reached()
+        self.transaction.sends = kept
 
 
-@amqp091_settling.mutant("AMQP091-TX-02")
-def acknowledgements_know_no_transaction(parts: Parts, reached: Reached) -> Parts:
+@amqp091_settling.override(Channel, "frame", breaks="AMQP091-TX-02")
+def acknowledgements_know_no_transaction(original, reached, self, type, payload, method):
     """What is acknowledged in a transaction is acknowledged at once."""
-
-    class Faulty(Channel):
-        def frame(self, type: int, payload: bytes, method: base.Frame | None) -> None:
-            super().frame(type, payload, method)
-            if self.transaction is not None and self.transaction.settlements:
-                reached()
-                settlements, self.transaction.settlements = self.transaction.settlements, []
-                for settled, outcome in settlements:
-                    self.settle(settled, outcome)
-
-    return replace(parts, channel091=Faulty)
+    original(self, type, payload, method)
+    if self.transaction is not None and self.transaction.settlements:
+        reached()
+        settlements, self.transaction.settlements = self.transaction.settlements, []
+        for settled, outcome in settlements:
+            self.settle(settled, outcome)
 
 
 # --- prefetch -------------------------------------------------------------------------------------
 
 
-@amqp091_settling.mutant("RABBITMQ-AMQP091-QOS-01")
-def consumers_share_no_limit(parts: Parts, reached: Reached) -> Parts:
+@amqp091_settling.override(Channel, "frame", breaks="RABBITMQ-AMQP091-QOS-01")
+def consumers_share_no_limit(original, reached, self, type, payload, method):
     """A prefetch with global limits each consumer, and not all of the channel together."""
-
-    class Faulty(Channel):
-        def frame(self, type: int, payload: bytes, method: base.Frame | None) -> None:
-            if isinstance(method, commands.Basic.Qos) and method.global_:
-                reached()
-                method.global_ = False
-            super().frame(type, payload, method)
-
-    return replace(parts, channel091=Faulty)
+    if isinstance(method, commands.Basic.Qos) and method.global_:
+        reached()
+        method.global_ = False
+    original(self, type, payload, method)
 
 
-@amqp091_settling.mutant("RABBITMQ-AMQP091-QOS-01")
-def a_prefetch_is_for_who_was_there_before(parts: Parts, reached: Reached) -> Parts:
+@amqp091_settling.override(Channel, "frame", breaks="RABBITMQ-AMQP091-QOS-01")
+def a_prefetch_is_for_who_was_there_before(original, reached, self, type, payload, method):
     """A prefetch without global is for the consumers that have begun already, too."""
-
-    class Faulty(Channel):
-        def frame(self, type: int, payload: bytes, method: base.Frame | None) -> None:
-            if isinstance(method, commands.Basic.Qos) and not method.global_:
-                for each in self.consumers.values():
-                    reached()
-                    each.prefetch.limit = method.prefetch_count
-            super().frame(type, payload, method)
-
-    return replace(parts, channel091=Faulty)
+    if isinstance(method, commands.Basic.Qos) and not method.global_:
+        for each in self.consumers.values():
+            reached()
+            each.prefetch.limit = method.prefetch_count
+    original(self, type, payload, method)
 
 
 # --- what comes back ------------------------------------------------------------------------------
 
 
-@amqp091_settling.mutant("RABBITMQ-AMQP091-NACK-01")
-def nack_knows_no_multiple(parts: Parts, reached: Reached) -> Parts:
+@amqp091_settling.override(Channel, "frame", breaks="RABBITMQ-AMQP091-NACK-01")
+def nack_knows_no_multiple(original, reached, self, type, payload, method):
     """basic.nack is about the delivery of its tag alone, multiple or not."""
-
-    class Faulty(Channel):
-        def frame(self, type: int, payload: bytes, method: base.Frame | None) -> None:
-            if isinstance(method, commands.Basic.Nack) and method.multiple:
-                reached()
-                method.multiple = False
-            super().frame(type, payload, method)
-
-    return replace(parts, channel091=Faulty)
+    if isinstance(method, commands.Basic.Nack) and method.multiple:
+        reached()
+        method.multiple = False
+    original(self, type, payload, method)
 
 
-@amqp091_settling.mutant("RABBITMQ-AMQP091-NACK-02")
-def what_is_requeued_comes_last(parts: Parts, reached: Reached) -> Parts:
+@amqp091_settling.override(Channel, "settle", breaks="RABBITMQ-AMQP091-NACK-02")
+def what_is_requeued_comes_last(original, reached, self, settled, outcome):
     """What is requeued goes to the end of its queue."""
-
-    class Faulty(Channel):
-        def settle(self, settled: Iterable[Unacked], outcome: Outcome) -> None:
-            back = list(settled) if outcome is Outcome.RELEASED else []
-            super().settle(back or settled, Outcome.ACCEPTED if back else outcome)
-            for each in back:
-                reached()
-                each.declared.queue.put(each.entry.message, each.entry)
-
-    return replace(parts, channel091=Faulty)
+    back = list(settled) if outcome is Outcome.RELEASED else []
+    original(self, back or settled, Outcome.ACCEPTED if back else outcome)
+    for each in back:
+        reached()
+        each.declared.queue.put(each.entry.message, each.entry)
 
 
-@amqp091_settling.mutant("AMQP091-REJ-01")
-def what_is_rejected_comes_again(parts: Parts, reached: Reached) -> Parts:
+@amqp091_settling.override(Channel, "settle", breaks="AMQP091-REJ-01")
+def what_is_rejected_comes_again(original, reached, self, settled, outcome):
     """A message that is rejected without requeue is delivered again."""
-
-    class Faulty(Channel):
-        def settle(self, settled: Iterable[Unacked], outcome: Outcome) -> None:
-            if outcome is Outcome.REJECTED:
-                reached()
-                outcome = Outcome.RELEASED
-            super().settle(settled, outcome)
-
-    return replace(parts, channel091=Faulty)
+    if outcome is Outcome.REJECTED:
+        reached()
+        outcome = Outcome.RELEASED
+    original(self, settled, outcome)
 
 
-@amqp091_settling.mutant("AMQP091-GET-01")
-def the_one_got_counts_as_left(parts: Parts, reached: Reached) -> Parts:
+@amqp091_settling.override(Channel, "send_content", breaks="AMQP091-GET-01")
+def the_one_got_counts_as_left(original, reached, self, method, what):
     """get-ok counts the message that it brings among those that are left."""
-
-    class Faulty(Channel):
-        def send_content(self, method: base.Frame, what: Message) -> None:
-            if isinstance(method, commands.Basic.GetOk):
-                reached()
-                method.message_count += 1
-            super().send_content(method, what)
-
-    return replace(parts, channel091=Faulty)
+    if isinstance(method, commands.Basic.GetOk):
+        reached()
+        method.message_count += 1
+    original(self, method, what)
 
 
 # --- order ----------------------------------------------------------------------------------------
 
 
-@amqp091_settling.mutant("AMQP091-PUB-04")
-def two_change_places(parts: Parts, reached: Reached) -> Parts:
+@amqp091_settling.override(Consumer, "attach", breaks="AMQP091-PUB-04")
+def two_change_places(original, reached, self):
     """Of what waits in a queue when its consumer begins the first two change places."""
-
-    class Faulty(Consumer):
-        def attach(self) -> None:
-            ready = self.declared.queue._ready
-            if len(ready) > 1:
-                reached()
-                ready[0].message, ready[1].message = ready[1].message, ready[0].message
-            super().attach()
-
-    return replace(parts, consumer091=Faulty)
+    ready = self.declared.queue._ready
+    if len(ready) > 1:
+        reached()
+        ready[0].message, ready[1].message = ready[1].message, ready[0].message
+    original(self)
 
 
-@amqp091_settling.mutant("AMQP091-PUB-04")
-def a_message_overtakes_those_that_wait(parts: Parts, reached: Reached) -> Parts:
+@amqp091_settling.override(Channel, "settle", breaks="AMQP091-PUB-04")
+def a_message_overtakes_those_that_wait(original, reached, self, settled, outcome):
     """A consumer that has room gets a new message before those that wait in the queue."""
-
-    class Faulty(Channel):
-        def settle(self, settled: Iterable[Unacked], outcome: Outcome) -> None:
-            super().settle(settled, outcome)
-            for each in self.consumers.values():
-                _turn(each.declared.queue, reached)
-
-    return replace(parts, channel091=Faulty)
+    original(self, settled, outcome)
+    for each in self.consumers.values():
+        _turn(each.declared.queue, reached)
 
 
 def _turn(queue: Queue, reached: Reached) -> None:
@@ -263,46 +193,35 @@ def _turn(queue: Queue, reached: Reached) -> None:
 # --- consumers that end ---------------------------------------------------------------------------
 
 
-@amqp091_settling.mutant("AMQP091-CONS-03")
-def who_has_cancelled_gets_more(parts: Parts, reached: Reached) -> Parts:
+@amqp091_settling.override(Channel, "leave", breaks="AMQP091-CONS-03")
+def who_has_cancelled_gets_more(original, reached, self, consumer):
     """A consumer that was cancelled gets messages as before."""
-
-    class Faulty(Channel):
-        def leave(self, consumer: Consumer) -> None:
-            reached()
-            self.consumers.pop(consumer.tag, None)
-
-    return replace(parts, channel091=Faulty)
+    reached()
+    self.consumers.pop(consumer.tag, None)
 
 
-@amqp091_settling.mutant("RABBITMQ-AMQP091-CANCEL-01")
-def the_end_of_a_queue_is_not_told(parts: Parts, reached: Reached) -> Parts:
+@amqp091_settling.override(Channel, "cancelled", breaks="RABBITMQ-AMQP091-CANCEL-01")
+def the_end_of_a_queue_is_not_told(original, reached, self, consumer):
     """A consumer whose queue is deleted waits for ever."""
-
-    class Faulty(Channel):
-        def cancelled(self, consumer: Consumer) -> None:
-            reached()
-            self.consumers.pop(consumer.tag, None)
-
-    return replace(parts, channel091=Faulty)
+    reached()
+    self.consumers.pop(consumer.tag, None)
 
 
 @amqp091_settling.mutant("AMQP091-CONS-04")
-def without_acknowledgement_a_message_stays(parts: Parts, reached: Reached) -> Parts:
+def without_acknowledgement_a_message_stays(patch, reached):
     """What a consumer without acknowledgement has got comes again when its channel is closed."""
 
-    class Faulty(Channel):
-        def send_delivery(self, consumer: str, tag: int, redelivered: bool, what: Message) -> None:
-            super().send_delivery(consumer, tag, redelivered, what)
-            found = self.consumers.get(consumer)
-            if found is not None and found.no_ack:
-                reached()
-                self.kept = [*getattr(self, "kept", []), (found.declared, what)]
+    @patch.override(Channel)
+    def send_delivery(original, self, consumer, tag, redelivered, what):
+        original(self, consumer, tag, redelivered, what)
+        found = self.consumers.get(consumer)
+        if found is not None and found.no_ack:
+            reached()
+            self.kept = [*getattr(self, "kept", []), (found.declared, what)]
 
-        def stop(self) -> None:
-            super().stop()
-            for declared, message in getattr(self, "kept", []):
-                self.topology.route(message, [declared.queue])
-            self.kept = []
-
-    return replace(parts, channel091=Faulty)
+    @patch.override(Channel)
+    def stop(original, self):
+        original(self)
+        for declared, message in getattr(self, "kept", []):
+            self.topology.route(message, [declared.queue])
+        self.kept = []

@@ -3,18 +3,14 @@ over."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
-from brokerproof.reference_broker.assembly import Parts
 from brokerproof.reference_broker.protocols.amqp10 import performatives
 from brokerproof.reference_broker.protocols.amqp10.composite import Composite, descriptor
 from brokerproof.reference_broker.protocols.amqp10.connection import AmqpConnection
 from brokerproof.reference_broker.protocols.amqp10.decoder import DEPTH
 from brokerproof.reference_broker.protocols.amqp10.framing import AMQP, HEADER, frame
-from brokerproof.reference_broker.protocols.amqp10.refusal import Fault, Refusal
-from brokerproof.suites.mutation.mutant import Reached
+from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
 
 KINDS: dict[int, type[Composite]] = {
     each.CODE: each
@@ -25,32 +21,30 @@ KINDS: dict[int, type[Composite]] = {
 }
 
 
-def saying(parts: Parts, reached: Reached, change: Callable[[Any], Any]) -> Parts:
+def saying(patch, reached, change):
     """Every frame with a performative is sent as ``change`` makes it; None drops it."""
 
-    class Faulty(AmqpConnection):
-        def send(self, octets: bytes) -> None:
-            if len(octets) <= HEADER.size or octets[:4] == b"AMQP" or octets[5] != AMQP:
-                super().send(octets)
-                return
-            channel, start = HEADER.unpack_from(octets)[3], octets[4] * 4
-            code, at = descriptor(octets, start + 1)
-            right, end = KINDS[code or 0].read(octets, at, DEPTH)
-            before = right.encode()
-            wrong = change(right)
-            if wrong is None:
-                reached()
-                return
-            changed = wrong.encode()
-            if changed != before:
-                reached()
-                octets = frame(channel, changed + octets[end:])
-            super().send(octets)
-
-    return replace(parts, amqp=Faulty)
+    @patch.override(AmqpConnection)
+    def send(original, self, octets):
+        if len(octets) <= HEADER.size or octets[:4] == b"AMQP" or octets[5] != AMQP:
+            original(self, octets)
+            return
+        channel, start = HEADER.unpack_from(octets)[3], octets[4] * 4
+        code, at = descriptor(octets, start + 1)
+        right, end = KINDS[code or 0].read(octets, at, DEPTH)
+        before = right.encode()
+        wrong = change(right)
+        if wrong is None:
+            reached()
+            return
+        changed = wrong.encode()
+        if changed != before:
+            reached()
+            octets = frame(channel, changed + octets[end:])
+        original(self, octets)
 
 
-def with_fields(parts: Parts, reached: Reached, kind: type[Composite], **fields: Any) -> Parts:
+def with_fields(patch, reached, kind, **fields):
     """Frames of ``kind`` have these fields."""
 
     def change(performative: Any) -> Any:
@@ -59,19 +53,17 @@ def with_fields(parts: Parts, reached: Reached, kind: type[Composite], **fields:
                 setattr(performative, name, value)
         return performative
 
-    return saying(parts, reached, change)
+    saying(patch, reached, change)
 
 
-def passing_over(parts: Parts, reached: Reached, *faults: Fault) -> Parts:
+def passing_over(patch, reached, *faults):
     """Frames with one of these mistakes are taken for nothing at all, on the whole connection."""
 
-    class Faulty(AmqpConnection):
-        def _frame(self, type: int, channel: int, body: bytes) -> None:
-            try:
-                super()._frame(type, channel, body)
-            except Refusal as problem:
-                if problem.fault not in faults:
-                    raise
-                reached()
-
-    return replace(parts, amqp=Faulty)
+    @patch.override(AmqpConnection)
+    def _frame(original, self, type, channel, body):
+        try:
+            original(self, type, channel, body)
+        except Refusal as problem:
+            if problem.fault not in faults:
+                raise
+            reached()

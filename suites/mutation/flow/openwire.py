@@ -3,23 +3,17 @@ life, what is no command."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from brokerproof.harness.model.time import Duration, Instant
-from brokerproof.reference_broker.assembly import Parts
 from brokerproof.reference_broker.families.activemq.inactivity import NEVER, InactivityMonitor
 from brokerproof.reference_broker.kernel.java_fields import Malformed, int32
-from brokerproof.reference_broker.kernel.message import Entry
 from brokerproof.reference_broker.protocols.openwire import codes
-from brokerproof.reference_broker.protocols.openwire.client import Client, Wanted
+from brokerproof.reference_broker.protocols.openwire.client import Client
 from brokerproof.reference_broker.protocols.openwire.connection import OpenWireConnection
 from brokerproof.reference_broker.protocols.openwire.consumer import OpenWireConsumer, Prefetch
-from brokerproof.reference_broker.protocols.openwire.encoding import Command, CommandParser, Fields
+from brokerproof.reference_broker.protocols.openwire.encoding import CommandParser
 from brokerproof.reference_broker.protocols.openwire.keepalive import Signs
 from brokerproof.reference_broker.protocols.openwire.message import said_of
 from brokerproof.reference_broker.protocols.openwire.producer import Producer
-from brokerproof.reference_broker.protocols.openwire.refusal import Refusal
-from brokerproof.suites.mutation.mutant import Group, Reached
+from brokerproof.suites.mutation.mutant import Group
 
 openwire = Group("openwire", "reference-activemq")
 
@@ -27,499 +21,334 @@ BEGINS, SPOKEN = "OPENWIRE-NEG-1", "OPENWIRE-NEG-2"
 SAME, PLAIN = "OPENWIRE-ENC-1", "OPENWIRE-ENC-2"
 ANSWERED, REFUSED = "OPENWIRE-RESP-1", "OPENWIRE-RESP-2"
 TAKEN, ONLY = "OPENWIRE-ACK-1", "OPENWIRE-ACK-2"
-BOUND, MORE, PULL = (f"OPENWIRE-PREFETCH-{each}" for each in (1, 2, 3))
-CLOSED, SIGNS, LEAST, OFF, KEPT = (f"OPENWIRE-INACT-{each}" for each in (1, 2, 3, 4, 5))
+BOUND = "OPENWIRE-PREFETCH-1"
+MORE = "OPENWIRE-PREFETCH-2"
+PULL = "OPENWIRE-PREFETCH-3"
+CLOSED = "OPENWIRE-INACT-1"
+SIGNS = "OPENWIRE-INACT-2"
+LEAST = "OPENWIRE-INACT-3"
+OFF = "OPENWIRE-INACT-4"
+KEPT = "OPENWIRE-INACT-5"
 SIZES, TYPES, LIMIT = "OPENWIRE-CMD-1", "OPENWIRE-CMD-2", "OPENWIRE-SIZE-1"
 
 
 # --- negotiation ----------------------------------------------------------------------------------
 
 
-@openwire.mutant(BEGINS)
-def it_begins_with_other_letters(parts: Parts, reached: Reached) -> Parts:
+@openwire.override(OpenWireConnection, "send", breaks=BEGINS)
+def it_begins_with_other_letters(original, reached, self, octets):
     """The broker's WireFormatInfo has other letters than ActiveMQ."""
-
-    class Faulty(OpenWireConnection):
-        def send(self, octets: bytes) -> None:
-            if octets[4] == codes.WIRE_FORMAT:
-                reached()
-            super().send(octets.replace(b"ActiveMQ", b"ActivemQ", 1))
-
-    return replace(parts, openwire=Faulty)
+    if octets[4] == codes.WIRE_FORMAT:
+        reached()
+    original(self, octets.replace(b"ActiveMQ", b"ActivemQ", 1))
 
 
-@openwire.mutant(SPOKEN)
-def the_newest_version_is_spoken(parts: Parts, reached: Reached) -> Parts:
+@openwire.override(OpenWireConsumer, "_send", breaks=SPOKEN)
+def the_newest_version_is_spoken(original, reached, self, entry):
     """What the broker sends has the fields of its own version, whatever the client said."""
-
-    class Faulty(OpenWireConsumer):
-        def _send(self, entry: Entry) -> None:
-            client = self._client
-            said = client.connection.version
-            client.connection.version = reached.instead(said, codes.NEWEST)
-            super()._send(entry)
-            client.connection.version = said
-
-    return replace(parts, openwire_consumer=Faulty)
+    client = self._client
+    said = client.connection.version
+    client.connection.version = reached.instead(said, codes.NEWEST)
+    original(self, entry)
+    client.connection.version = said
 
 
 # --- the encoding ---------------------------------------------------------------------------------
 
 
-@openwire.mutant(SAME)
-def properties_are_lost(parts: Parts, reached: Reached) -> Parts:
+@openwire.override(OpenWireConsumer, "deliver", breaks=SAME)
+def properties_are_lost(original, reached, self, entry):
     """A message is dispatched without its properties."""
-
-    class Faulty(OpenWireConsumer):
-        def deliver(self, entry: Entry) -> None:
-            said = said_of(entry.message)
-            if said.properties:
-                reached()
-                said.properties = None
-            super().deliver(entry)
-
-    return replace(parts, openwire_consumer=Faulty)
+    said = said_of(entry.message)
+    if said.properties:
+        reached()
+        said.properties = None
+    original(self, entry)
 
 
-@openwire.mutant(SAME)
-def groups_begin_anew(parts: Parts, reached: Reached) -> Parts:
+@openwire.override(OpenWireConsumer, "deliver", breaks=SAME)
+def groups_begin_anew(original, reached, self, entry):
     """A message is dispatched as the first of its group."""
-
-    class Faulty(OpenWireConsumer):
-        def deliver(self, entry: Entry) -> None:
-            said = said_of(entry.message)
-            said.group_sequence = reached.instead(said.group_sequence, 1)
-            super().deliver(entry)
-
-    return replace(parts, openwire_consumer=Faulty)
+    said = said_of(entry.message)
+    said.group_sequence = reached.instead(said.group_sequence, 1)
+    original(self, entry)
 
 
-@openwire.mutant(f"{PLAIN} {REFUSED}")
-def exceptions_have_their_stack(parts: Parts, reached: Reached) -> Parts:
+@openwire.override(OpenWireConnection, "send", breaks="OPENWIRE-ENC-2 OPENWIRE-RESP-2")
+def exceptions_have_their_stack(original, reached, self, octets):
     """An exception is followed by a stack trace, if an empty one, that nobody asked for."""
-
-    class Faulty(OpenWireConnection):
-        def send(self, octets: bytes) -> None:
-            if octets[4] == codes.EXCEPTION_RESPONSE:
-                reached()
-                octets = int32(len(octets) - 4 + 3) + octets[4:] + bytes(3)
-            super().send(octets)
-
-    return replace(parts, openwire=Faulty)
+    if octets[4] == codes.EXCEPTION_RESPONSE:
+        reached()
+        octets = int32(len(octets) - 4 + 3) + octets[4:] + bytes(3)
+    original(self, octets)
 
 
 # --- responses ------------------------------------------------------------------------------------
 
 
-@openwire.mutant(ANSWERED)
-def answers_whoever_asks_for_nothing(parts: Parts, reached: Reached) -> Parts:
+@openwire.override(OpenWireConnection, "answer", breaks=ANSWERED)
+def answers_whoever_asks_for_nothing(original, reached, self, wanted):
     """A command that wants no response gets one."""
-
-    class Faulty(OpenWireConnection):
-        def answer(self, wanted: Wanted) -> None:
-            wanted.response = reached.instead(wanted.response, True)
-            super().answer(wanted)
-
-    return replace(parts, openwire=Faulty)
+    wanted.response = reached.instead(wanted.response, True)
+    original(self, wanted)
 
 
 @openwire.mutant(ANSWERED)
-def the_first_response_is_forgotten(parts: Parts, reached: Reached) -> Parts:
+def the_first_response_is_forgotten(patch, reached):
     """The message that asks for a response first on a connection never gets one."""
+    patch.set(Client, "forgot", False)
 
-    class Faulty(Client):
-        forgot = False
-
-        def publish(self, type: int, fields: Fields, wanted: Wanted) -> None:
-            super().publish(type, fields, wanted)
-            if wanted.response and not self.forgot:
-                reached()
-                self.forgot = wanted.withheld = True
-
-    return replace(parts, openwire_client=Faulty)
+    @patch.override(Client)
+    def publish(original, self, type, fields, wanted):
+        original(self, type, fields, wanted)
+        if wanted.response and not self.forgot:
+            reached()
+            self.forgot = wanted.withheld = True
 
 
-@openwire.mutant(ANSWERED)
-def responses_name_the_command_before(parts: Parts, reached: Reached) -> Parts:
+@openwire.override(Client, "flush", breaks=ANSWERED)
+def responses_name_the_command_before(original, reached, self, fields, wanted):
     """A response to a flush names the number before."""
-
-    class Faulty(Client):
-        def flush(self, fields: Fields, wanted: Wanted) -> None:
-            if wanted.number > 10:
-                reached()
-                wanted.number -= 1
-
-    return replace(parts, openwire_client=Faulty)
+    if wanted.number > 10:
+        reached()
+        wanted.number -= 1
 
 
-@openwire.mutant(REFUSED)
-def what_cannot_be_done_is_answered_well(parts: Parts, reached: Reached) -> Parts:
+@openwire.override(OpenWireConnection, "refuse", breaks=REFUSED)
+def what_cannot_be_done_is_answered_well(original, reached, self, wanted, problem):
     """A refusal is answered like what was done."""
-
-    class Faulty(OpenWireConnection):
-        def refuse(self, wanted: Wanted, problem: Refusal) -> None:
-            reached()
-            self.answer(wanted)
-
-    return replace(parts, openwire=Faulty)
+    reached()
+    self.answer(wanted)
 
 
-@openwire.mutant(REFUSED)
-def nobody_is_told_without_a_response(parts: Parts, reached: Reached) -> Parts:
+@openwire.override(OpenWireConnection, "refuse", breaks=REFUSED)
+def nobody_is_told_without_a_response(original, reached, self, wanted, problem):
     """What fails without asking for a response fails in silence."""
-
-    class Faulty(OpenWireConnection):
-        def refuse(self, wanted: Wanted, problem: Refusal) -> None:
-            if wanted.response:
-                super().refuse(wanted, problem)
-            else:
-                reached()
-
-    return replace(parts, openwire=Faulty)
+    if wanted.response:
+        original(self, wanted, problem)
+    else:
+        reached()
 
 
-@openwire.mutant(REFUSED)
-def a_refusal_ends_the_connection(parts: Parts, reached: Reached) -> Parts:
+@openwire.override(OpenWireConnection, "refuse", breaks=REFUSED)
+def a_refusal_ends_the_connection(original, reached, self, wanted, problem):
     """Behind an exception the connection is closed."""
-
-    class Faulty(OpenWireConnection):
-        def refuse(self, wanted: Wanted, problem: Refusal) -> None:
-            super().refuse(wanted, problem)
-            reached()
-            self.close_behind()
-
-    return replace(parts, openwire=Faulty)
+    original(self, wanted, problem)
+    reached()
+    self.close_behind()
 
 
 # --- windows of producers -------------------------------------------------------------------------
 
 
-@openwire.mutant(ONLY)
-def everybody_has_a_window(parts: Parts, reached: Reached) -> Parts:
+@openwire.override(Producer, "windowed", breaks=ONLY)
+def everybody_has_a_window(original, reached, self):
     """A producer without a window is told of what was taken."""
-
-    class Faulty(Producer):
-        @property
-        def windowed(self) -> bool:
-            return bool(reached.instead(self.window > 0, True))
-
-    return replace(parts, openwire_producer=Faulty)
+    return bool(reached.instead(self.window > 0, True))
 
 
-@openwire.mutant(TAKEN)
-def messages_without_their_head(parts: Parts, reached: Reached) -> Parts:
+@openwire.override(Producer, "acknowledge", breaks=TAKEN)
+def messages_without_their_head(original, reached, self, octets):
     """A ProducerAck counts the content and the properties alone."""
-
-    class Faulty(Producer):
-        def acknowledge(self, octets: int) -> None:
-            reached()
-            super().acknowledge(octets - 1024)
-
-    return replace(parts, openwire_producer=Faulty)
+    reached()
+    original(self, octets - 1024)
 
 
-@openwire.mutant(f"{TAKEN} {ONLY}")
-def told_twice(parts: Parts, reached: Reached) -> Parts:
+@openwire.override(Producer, "acknowledge", breaks="OPENWIRE-ACK-1 OPENWIRE-ACK-2")
+def told_twice(original, reached, self, octets):
     """Each message is told of twice."""
-
-    class Faulty(Producer):
-        def acknowledge(self, octets: int) -> None:
-            reached()
-            super().acknowledge(octets)
-            super().acknowledge(octets)
-
-    return replace(parts, openwire_producer=Faulty)
+    reached()
+    original(self, octets)
+    original(self, octets)
 
 
-@openwire.mutant(ONLY)
-def told_of_what_was_answered(parts: Parts, reached: Reached) -> Parts:
+@openwire.override(Producer, "taken", breaks=ONLY)
+def told_of_what_was_answered(original, reached, self, octets, *, answered):
     """A message that has a response is in a ProducerAck too."""
-
-    class Faulty(Producer):
-        def taken(self, octets: int, *, answered: bool) -> None:
-            super().taken(octets, answered=bool(reached.instead(answered, False)))
-
-    return replace(parts, openwire_producer=Faulty)
+    original(self, octets, answered=bool(reached.instead(answered, False)))
 
 
 @openwire.mutant(TAKEN)
-def only_what_fills_the_window_is_told(parts: Parts, reached: Reached) -> Parts:
+def only_what_fills_the_window_is_told(patch, reached):
     """ProducerAcks are put together until they make a window, and what does not is never told."""
+    patch.set(Producer, "kept", 0)
 
-    class Faulty(Producer):
-        kept = 0
-
-        def acknowledge(self, octets: int) -> None:
-            self.kept += octets
-            if self.kept >= self.window:
-                super().acknowledge(self.kept)
-                self.kept = 0
-            else:
-                reached()
-
-    return replace(parts, openwire_producer=Faulty)
+    @patch.override(Producer)
+    def acknowledge(original, self, octets):
+        self.kept += octets
+        if self.kept >= self.window:
+            original(self, self.kept)
+            self.kept = 0
+        else:
+            reached()
 
 
 # --- prefetch -------------------------------------------------------------------------------------
 
 
-@openwire.mutant(BOUND)
-def one_more_than_the_limit(parts: Parts, reached: Reached) -> Parts:
+@openwire.override(Prefetch, "has_room", breaks=BOUND)
+def one_more_than_the_limit(original, reached, self, out):
     """A consumer may have one message more than its limit."""
-
-    class Faulty(Prefetch):
-        def has_room(self, out: int) -> bool:
-            room = super().has_room(out)
-            return room or (
-                self.limit > 0 and bool(reached.instead(room, out == self.limit + self.extension))
-            )
-
-    return replace(parts, openwire_prefetch=Faulty)
+    room = original(self, out)
+    return room or (
+        self.limit > 0 and bool(reached.instead(room, out == self.limit + self.extension))
+    )
 
 
-@openwire.mutant(MORE)
-def one_less_than_the_limit(parts: Parts, reached: Reached) -> Parts:
+@openwire.override(Prefetch, "has_room", breaks=MORE)
+def one_less_than_the_limit(original, reached, self, out):
     """A consumer with a limit above 1 never has as many messages as that."""
-
-    class Faulty(Prefetch):
-        def has_room(self, out: int) -> bool:
-            room = super().has_room(out)
-            return bool(reached.instead(room, room and (self.limit < 2 or out + 1 < self.limit)))
-
-    return replace(parts, openwire_prefetch=Faulty)
+    room = original(self, out)
+    return bool(reached.instead(room, room and (self.limit < 2 or out + 1 < self.limit)))
 
 
-@openwire.mutant(BOUND)
-def acknowledgements_widen_the_limit(parts: Parts, reached: Reached) -> Parts:
+@openwire.override(Prefetch, "acknowledged", breaks=BOUND)
+def acknowledgements_widen_the_limit(original, reached, self, count):
     """What is acknowledged counts as if it had only been seen: the limit grows by it."""
-
-    class Faulty(Prefetch):
-        def acknowledged(self, count: int) -> None:
-            if count:
-                reached()
-                self.seen(count)
-
-    return replace(parts, openwire_prefetch=Faulty)
+    if count:
+        reached()
+        self.seen(count)
 
 
 @openwire.mutant(MORE)
-def nothing_more_until_all_is_acknowledged(parts: Parts, reached: Reached) -> Parts:
+def nothing_more_until_all_is_acknowledged(patch, reached):
     """A consumer gets more only when it has acknowledged all that it has."""
+    patch.set(Prefetch, "draining", False)
 
-    class Faulty(Prefetch):
-        draining = False
-
-        def has_room(self, out: int) -> bool:
-            self.draining = out > 0 and (self.draining or out >= self.limit)
-            room = super().has_room(out)
-            return bool(reached.instead(room, room and not self.draining))
-
-    return replace(parts, openwire_prefetch=Faulty)
+    @patch.override(Prefetch)
+    def has_room(original, self, out):
+        self.draining = out > 0 and (self.draining or out >= self.limit)
+        room = original(self, out)
+        return bool(reached.instead(room, room and not self.draining))
 
 
-@openwire.mutant(PULL)
-def without_a_limit_everything_is_pushed(parts: Parts, reached: Reached) -> Parts:
+@openwire.override(Prefetch, "has_room", breaks=PULL)
+def without_a_limit_everything_is_pushed(original, reached, self, out):
     """A limit of 0 is taken for none."""
-
-    class Faulty(Prefetch):
-        def has_room(self, out: int) -> bool:
-            room = super().has_room(out)
-            return bool(reached.instead(room, room or self.limit == 0))
-
-    return replace(parts, openwire_prefetch=Faulty)
+    room = original(self, out)
+    return bool(reached.instead(room, room or self.limit == 0))
 
 
-@openwire.mutant(PULL)
-def a_pull_brings_all(parts: Parts, reached: Reached) -> Parts:
+@openwire.override(Prefetch, "dispatched", breaks=PULL)
+def a_pull_brings_all(original, reached, self):
     """Who has pulled once is pushed everything."""
-
-    class Faulty(Prefetch):
-        def dispatched(self) -> None:
-            if self.pulled:
-                reached()
-
-    return replace(parts, openwire_prefetch=Faulty)
+    if self.pulled:
+        reached()
 
 
 # --- silence --------------------------------------------------------------------------------------
 
 
-@openwire.mutant(CLOSED)
-def the_silent_live_for_ever(parts: Parts, reached: Reached) -> Parts:
+@openwire.override(InactivityMonitor, "deadline", breaks=CLOSED)
+def the_silent_live_for_ever(original, reached, self):
     """Nobody is closed for being silent."""
-
-    class Faulty(InactivityMonitor):
-        def deadline(self) -> Instant:
-            return int(reached.instead(super().deadline(), NEVER))
-
-    return replace(parts, inactivity=Faulty)
+    return int(reached.instead(original(self), NEVER))
 
 
-@openwire.mutant(CLOSED)
-def the_first_look_closes(parts: Parts, reached: Reached) -> Parts:
+@openwire.override(InactivityMonitor, "deadline", breaks=CLOSED)
+def the_first_look_closes(original, reached, self):
     """Who has said nothing for a tenth of the duration is closed."""
-
-    class Faulty(InactivityMonitor):
-        def deadline(self) -> Instant:
-            right = super().deadline()
-            return int(
-                reached.instead(
-                    right,
-                    right if self.ttl <= 0 else max(self._first, self.last_heard) + self.ttl // 10,
-                )
-            )
-
-    return replace(parts, inactivity=Faulty)
+    right = original(self)
+    return int(
+        reached.instead(
+            right,
+            right if self.ttl <= 0 else max(self._first, self.last_heard) + self.ttl // 10,
+        )
+    )
 
 
-@openwire.mutant(f"{CLOSED} {LEAST}")
-def a_look_too_many(parts: Parts, reached: Reached) -> Parts:
+@openwire.override(InactivityMonitor, "deadline", breaks="OPENWIRE-INACT-1 OPENWIRE-INACT-3")
+def a_look_too_many(original, reached, self):
     """The peer is given up one look later."""
-
-    class Faulty(InactivityMonitor):
-        def deadline(self) -> Instant:
-            right = super().deadline()
-            return int(reached.instead(right, right + 2 * self.ttl if self.ttl > 0 else right))
-
-    return replace(parts, inactivity=Faulty)
+    right = original(self)
+    return int(reached.instead(right, right + 2 * self.ttl if self.ttl > 0 else right))
 
 
-@openwire.mutant(LEAST)
-def the_broker_s_duration_counts(parts: Parts, reached: Reached) -> Parts:
+@openwire.override(InactivityMonitor, "agreed", breaks=LEAST)
+def the_broker_s_duration_counts(original, reached, self, now, ttl, first):
     """What the client says of its duration is taken no notice of, unless it is 0."""
-
-    class Faulty(InactivityMonitor):
-        def agreed(self, now: Instant, ttl: Duration, first: Duration) -> None:
-            super().agreed(now, int(reached.instead(ttl, 30_000_000_000)), first)
-
-    return replace(parts, inactivity=Faulty)
+    original(self, now, int(reached.instead(ttl, 30_000_000_000)), first)
 
 
-@openwire.mutant(KEPT)
-def signs_of_life_do_not_count(parts: Parts, reached: Reached) -> Parts:
+@openwire.override(OpenWireConnection, "receive", breaks=KEPT)
+def signs_of_life_do_not_count(original, reached, self, now, data):
     """KeepAliveInfo does not keep a connection."""
-
-    class Faulty(OpenWireConnection):
-        def receive(self, now: Instant, data: bytes) -> None:
-            before = self._liveness.last_heard
-            super().receive(now, data)
-            if data[4:5] == bytes((codes.KEEP_ALIVE,)):
-                reached()
-                self._liveness.last_heard = before
-
-    return replace(parts, openwire=Faulty)
+    before = self._liveness.last_heard
+    original(self, now, data)
+    if data[4:5] == bytes((codes.KEEP_ALIVE,)):
+        reached()
+        self._liveness.last_heard = before
 
 
-@openwire.mutant(KEPT)
-def signs_of_life_are_not_answered(parts: Parts, reached: Reached) -> Parts:
+@openwire.override(OpenWireConnection, "send", breaks=KEPT)
+def signs_of_life_are_not_answered(original, reached, self, octets):
     """KeepAliveInfo that asks for an answer gets none."""
-
-    class Faulty(OpenWireConnection):
-        def send(self, octets: bytes) -> None:
-            if octets[4] == codes.KEEP_ALIVE:
-                reached()
-            else:
-                super().send(octets)
-
-    return replace(parts, openwire=Faulty)
+    if octets[4] == codes.KEEP_ALIVE:
+        reached()
+    else:
+        original(self, octets)
 
 
-@openwire.mutant(SIGNS)
-def no_signs_of_life(parts: Parts, reached: Reached) -> Parts:
+@openwire.override(Signs, "wanted", breaks=SIGNS)
+def no_signs_of_life(original, reached, self, now):
     """The broker sends no KeepAliveInfo."""
-
-    class Faulty(Signs):
-        def wanted(self, now: Instant) -> bool:
-            return bool(reached.instead(super().wanted(now), False))
-
-    return replace(parts, openwire_signs=Faulty)
+    return bool(reached.instead(original(self, now), False))
 
 
-@openwire.mutant(SIGNS)
-def signs_of_life_are_too_rare(parts: Parts, reached: Reached) -> Parts:
+@openwire.override(Signs, "rhythm", breaks=SIGNS)
+def signs_of_life_are_too_rare(original, reached, self):
     """The broker looks for its own silence once a duration, and so may be silent for nearly two."""
-
-    class Faulty(Signs):
-        @property
-        def rhythm(self) -> Duration:
-            return int(reached.instead(super().rhythm, self.duration))
-
-    return replace(parts, openwire_signs=Faulty)
+    return int(reached.instead(original(self), self.duration))
 
 
-@openwire.mutant(OFF)
-def a_duration_of_zero_is_the_broker_s(parts: Parts, reached: Reached) -> Parts:
+@openwire.override(OpenWireConnection, "_watch", breaks=OFF)
+def a_duration_of_zero_is_the_broker_s(original, reached, self, now, said):
     """A client that says 0 is looked after with the broker's own duration."""
-
-    class Faulty(OpenWireConnection):
-        def _watch(self, now: Instant, said: dict[str, object]) -> None:
-            duration = said.get("MaxInactivityDuration")
-            if isinstance(duration, int) and duration <= 0:
-                reached()
-                said = {**said, "MaxInactivityDuration": 30_000}
-            super()._watch(now, said)
-
-    return replace(parts, openwire=Faulty)
+    duration = said.get("MaxInactivityDuration")
+    if isinstance(duration, int) and duration <= 0:
+        reached()
+        said = {**said, "MaxInactivityDuration": 30_000}
+    original(self, now, said)
 
 
 # --- what is no command ---------------------------------------------------------------------------
 
 
-@openwire.mutant(TYPES)
-def unknown_types_are_passed_over(parts: Parts, reached: Reached) -> Parts:
+@openwire.override(OpenWireConnection, "_command", breaks=TYPES)
+def unknown_types_are_passed_over(original, reached, self, came):
     """A command of an unknown type is as if it had not come."""
-
-    class Faulty(OpenWireConnection):
-        def _command(self, came: Command) -> None:
-            try:
-                super()._command(came)
-            except Malformed:
-                reached()
-
-    return replace(parts, openwire=Faulty)
+    try:
+        original(self, came)
+    except Malformed:
+        reached()
 
 
-@openwire.mutant(SIZES)
-def negative_sizes_are_passed_over(parts: Parts, reached: Reached) -> Parts:
+@openwire.override(CommandParser, "next", breaks=SIZES)
+def negative_sizes_are_passed_over(original, reached, self):
     """The four octets of a negative size are taken away, and reading goes on."""
-
-    class Parser(CommandParser):
-        def next(self) -> Command | None:
-            while len(self._waiting) >= 4 and self._waiting[0] > 127:
-                reached()
-                del self._waiting[:]
-            return super().next()
-
-    class Faulty(OpenWireConnection):
-        def receive(self, now: Instant, data: bytes) -> None:
-            if type(self._parser) is CommandParser:
-                self._parser = Parser(self._parser.most)
-            super().receive(now, data)
-
-    return replace(parts, openwire=Faulty)
+    while len(self._waiting) >= 4 and self._waiting[0] > 127:
+        reached()
+        del self._waiting[:]
+    return original(self)
 
 
 @openwire.mutant(LIMIT)
-def the_largest_frame_is_too_large(parts: Parts, reached: Reached) -> Parts:
+def the_largest_frame_is_too_large(patch, reached):
     """maxFrameSize itself is too much."""
-
-    return _with_limit(parts, reached, -1)
+    _with_limit(patch, reached, -1)
 
 
 @openwire.mutant(LIMIT)
-def a_frame_may_be_larger_by_one(parts: Parts, reached: Reached) -> Parts:
+def a_frame_may_be_larger_by_one(patch, reached):
     """maxFrameSize is exceeded by an octet before anybody minds."""
+    _with_limit(patch, reached, 1)
 
-    return _with_limit(parts, reached, 1)
 
-
-def _with_limit(parts: Parts, reached: Reached, more: int) -> Parts:
-    class Faulty(OpenWireConnection):
-        def _negotiate(self, now: Instant, came: Command) -> None:
-            before = self._parser.most
-            super()._negotiate(now, came)
-            if self._parser.most < before:
-                reached()
-                self._parser.most += more
-
-    return replace(parts, openwire=Faulty)
+def _with_limit(patch, reached, more):
+    @patch.override(OpenWireConnection)
+    def _negotiate(original, self, now, came):
+        before = self._parser.most
+        original(self, now, came)
+        if self._parser.most < before:
+            reached()
+            self._parser.most += more

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-from brokerproof.reference_broker.assembly import Parts
 from brokerproof.reference_broker.kernel.large_body import Extract
-from brokerproof.reference_broker.kernel.message import Entry, LargeMessage, Message
-from brokerproof.reference_broker.kernel.queue import Consumer, Queue, RoundRobin
+from brokerproof.reference_broker.kernel.message import LargeMessage, Message
+from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin
 from brokerproof.reference_broker.kernel.router import Router
 from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
-from brokerproof.suites.mutation.mutant import Group, Reached
+from brokerproof.suites.mutation.mutant import Group
 
 queues = Group("queues")
 
@@ -21,206 +19,174 @@ COPIES = "ARTEMIS-CONCEPTS-topic-1"
 KEPT = "STOMP11-RCPT-01 STOMP12-RCPT-01 STOMP12-RCPT-03"
 
 
-@queues.mutant(ORDER)
-def last_in_first_out(parts: Parts, reached: Reached) -> Parts:
+@queues.override(Queue, "put", breaks=ORDER)
+def last_in_first_out(original, reached, self, message, *rest):
     """The newest message is handed out first."""
-
-    class Faulty(Queue):
-        def put(self, message: Message, *rest: Any) -> None:
-            waiting = len(self._ready)
-            super().put(message, *rest)
-            if waiting and len(self._ready) > waiting:
-                reached()
-                self._ready.appendleft(self._ready.pop())
-
-    return replace(parts, queue=Faulty)
+    waiting = len(self._ready)
+    original(self, message, *rest)
+    if waiting and len(self._ready) > waiting:
+        reached()
+        self._ready.appendleft(self._ready.pop())
 
 
-@queues.mutant(ORDER)
-def short_ones_first(parts: Parts, reached: Reached) -> Parts:
+@queues.override(Queue, "put", breaks=ORDER)
+def short_ones_first(original, reached, self, message, *rest):
     """A short message overtakes long ones that wait."""
-
-    class Faulty(Queue):
-        def put(self, message: Message, *rest: Any) -> None:
-            waiting = len(self._ready)
-            super().put(message, *rest)
-            if (
-                waiting
-                and len(self._ready) > waiting
-                and len(self._ready[-2].message.body) > 500 > len(message.body)
-            ):
-                reached()
-                self._ready.insert(waiting - 1, self._ready.pop())
-
-    return replace(parts, queue=Faulty)
+    waiting = len(self._ready)
+    original(self, message, *rest)
+    if (
+        waiting
+        and len(self._ready) > waiting
+        and len(self._ready[-2].message.body) > 500 > len(message.body)
+    ):
+        reached()
+        self._ready.insert(waiting - 1, self._ready.pop())
 
 
-@queues.mutant(ORDER)
-def overtaken_by_what_arrives(parts: Parts, reached: Reached) -> Parts:
+@queues.override(Queue, "put", breaks=ORDER)
+def overtaken_by_what_arrives(original, reached, self, message, *rest):
     """A message that arrives while others wait goes second in the queue, not last."""
-
-    class Faulty(Queue):
-        def put(self, message: Message, *rest: Any) -> None:
-            waiting = len(self._ready)
-            super().put(message, *rest)
-            if waiting > 1 and len(self._ready) > waiting:
-                reached()
-                self._ready.insert(1, self._ready.pop())
-
-    return replace(parts, queue=Faulty)
+    waiting = len(self._ready)
+    original(self, message, *rest)
+    if waiting > 1 and len(self._ready) > waiting:
+        reached()
+        self._ready.insert(1, self._ready.pop())
 
 
-@queues.mutant(ONE)
-def two_consumers_get_it(parts: Parts, reached: Reached) -> Parts:
+@queues.override(Queue, "put", breaks=ONE)
+def two_consumers_get_it(original, reached, self, message, *rest):
     """Where a queue has several consumers a message goes to two of them."""
-
-    class Faulty(Queue):
-        def put(self, message: Message, *rest: Any) -> None:
-            super().put(message, *rest)
-            if len(self._dispatcher) > 1:
-                reached()
-                super().put(message, *rest)
-
-    return replace(parts, queue=Faulty)
+    original(self, message, *rest)
+    if len(self._dispatcher) > 1:
+        reached()
+        original(self, message, *rest)
 
 
-@queues.mutant(f"{ONE} {KEPT}")
-def every_eighth_lost(parts: Parts, reached: Reached) -> Parts:
+@queues.override(
+    Queue, "put", breaks="ARTEMIS-CONCEPTS-queue-1 STOMP11-RCPT-01 STOMP12-RCPT-01 STOMP12-RCPT-03"
+)
+def every_eighth_lost(original, reached, self, message, *rest):
     """Every eighth message to a queue is lost."""
-
-    class Faulty(Queue):
-        def put(self, message: Message, *rest: Any) -> None:
-            if self._order % 8 == 7:
-                self._order += 1
-                reached()
-                return
-            super().put(message, *rest)
-
-    return replace(parts, queue=Faulty)
+    if self._order % 8 == 7:
+        self._order += 1
+        reached()
+        return
+    original(self, message, *rest)
 
 
-@queues.mutant(f"{ONE} STOMP11-RCPT-01 STOMP12-RCPT-01 ARTEMIS-STOMP-routing-5")
-def lost_without_consumers(parts: Parts, reached: Reached) -> Parts:
+@queues.override(
+    Queue,
+    "put",
+    breaks="ARTEMIS-CONCEPTS-queue-1 STOMP11-RCPT-01 STOMP12-RCPT-01 ARTEMIS-STOMP-routing-5",
+)
+def lost_without_consumers(original, reached, self, message, *rest):
     """A message to a queue that nobody consumes is lost."""
-
-    class Faulty(Queue):
-        def put(self, message: Message, *rest: Any) -> None:
-            if self.routing.value == "ANYCAST" and not len(self._dispatcher):
-                reached()
-                return
-            super().put(message, *rest)
-
-    return replace(parts, queue=Faulty)
+    if self.routing.value == "ANYCAST" and not len(self._dispatcher):
+        reached()
+        return
+    original(self, message, *rest)
 
 
-@queues.mutant(ONE)
-def a_full_consumer_stops_all(parts: Parts, reached: Reached) -> Parts:
+@queues.override(RoundRobin, "pick", breaks=ONE)
+def a_full_consumer_stops_all(original, reached, self):
     """The consumer whose turn it is blocks the queue while it has no room, though others have."""
-
-    class Faulty(RoundRobin):
-        def pick(self) -> Consumer | None:
-            if not self._consumers:
-                return None
-            consumer = self._consumers[self._next % len(self._consumers)]
-            if consumer.has_room():
-                return super().pick()
-            if any(each.has_room() for each in self._consumers):
-                reached()
-            return None
-
-    return replace(parts, dispatcher=Faulty)
+    if not self._consumers:
+        return None
+    consumer = self._consumers[self._next % len(self._consumers)]
+    if consumer.has_room():
+        return original(self)
+    if any(each.has_room() for each in self._consumers):
+        reached()
+    return None
 
 
-@queues.mutant(f"{ONE} ARTEMIS-REDELIVERY-back-1")
-def deleted_with_its_last_consumer(parts: Parts, reached: Reached) -> Parts:
+@queues.override(Router, "tidy", breaks="ARTEMIS-CONCEPTS-queue-1 ARTEMIS-REDELIVERY-back-1")
+def deleted_with_its_last_consumer(original, reached, self, queue):
     """A queue made on demand is deleted with its last consumer, whatever is still in it."""
-
-    class Faulty(Router):
-        def tidy(self, queue: Queue) -> None:
-            if not len(queue._dispatcher) and queue in self._on_demand and queue.in_use:
-                reached()
-                queue._ready.clear()
-                queue.unsettled = 0
-            super().tidy(queue)
-
-    return replace(parts, router=Faulty)
+    if not len(queue._dispatcher) and queue in self._on_demand and queue.in_use:
+        reached()
+        queue._ready.clear()
+        queue.unsettled = 0
+    original(self, queue)
 
 
-@queues.mutant(f"{COPIES} ARTEMIS-STOMP-routing-1 ARTEMIS-STOMP-routing-4 ARTEMIS-STOMP-routing-2")
-def topics_share(parts: Parts, reached: Reached) -> Parts:
+@queues.override(
+    Router,
+    "publish",
+    breaks=(
+        "ARTEMIS-CONCEPTS-topic-1 ARTEMIS-STOMP-routing-1 ARTEMIS-STOMP-routing-4"
+        " ARTEMIS-STOMP-routing-2"
+    ),
+)
+def topics_share(original, reached, self, message):
     """A topic's message goes to one of its subscriptions, in turn."""
-
-    class Faulty(Router):
-        def publish(self, message: Message) -> bool:
-            envelope = message.envelope
-            address = self._addresses.get(envelope.address)
-            if address is not None and len(address.multicast) > 1:
-                reached()
-                address.multicast.append(address.multicast.pop(0))
-                rest, address.multicast = address.multicast, address.multicast[:1]
-                try:
-                    return super().publish(message)
-                finally:
-                    address.multicast = rest
-            return super().publish(message)
-
-    return replace(parts, router=Faulty)
+    envelope = message.envelope
+    address = self._addresses.get(envelope.address)
+    if address is not None and len(address.multicast) > 1:
+        reached()
+        address.multicast.append(address.multicast.pop(0))
+        rest, address.multicast = address.multicast, address.multicast[:1]
+        try:
+            return original(self, message)
+        finally:
+            address.multicast = rest
+    return original(self, message)
 
 
-@queues.mutant(f"{ONE} ARTEMIS-STOMP-routing-1 ARTEMIS-STOMP-routing-2 ARTEMIS-STOMP-routing-4")
-def every_consumer_gets_a_copy(parts: Parts, reached: Reached) -> Parts:
+@queues.override(
+    Queue,
+    "put",
+    breaks=(
+        "ARTEMIS-CONCEPTS-queue-1 ARTEMIS-STOMP-routing-1 ARTEMIS-STOMP-routing-2"
+        " ARTEMIS-STOMP-routing-4"
+    ),
+)
+def every_consumer_gets_a_copy(original, reached, self, message, *rest):
     """Every consumer of a queue gets each message."""
-
-    class Faulty(Queue):
-        def put(self, message: Message, *rest: Any) -> None:
-            super().put(message, *rest)
-            for _ in range(len(self._dispatcher) - 1):
-                reached()
-                super().put(message, *rest)
-
-    return replace(parts, queue=Faulty)
+    original(self, message, *rest)
+    for _ in range(len(self._dispatcher) - 1):
+        reached()
+        original(self, message, *rest)
 
 
 @queues.mutant("ARTEMIS-CONCEPTS-topic-2 ARTEMIS-STOMP-routing-5 ARTEMIS-CONCEPTS-topic-1")
-def topics_remember(parts: Parts, reached: Reached) -> Parts:
+def topics_remember(patch, reached):
     """A new subscription of a topic gets the last message that was sent before it came."""
     last: dict[str, Message] = {}
 
-    class Faulty(Router):
-        def publish(self, message: Message) -> bool:
-            taken = super().publish(message)
-            last[message.envelope.address] = message
-            return taken
+    @patch.override(Router)
+    def publish(original, self, message):
+        taken = original(self, message)
+        last[message.envelope.address] = message
+        return taken
 
-        def subscription(self, name: str, *rest: Any) -> Queue:
-            queue = super().subscription(name, *rest)
-            if queue.routing.value == "MULTICAST" and name in last:
-                reached()
-                queue.put(last[name])
-            return queue
-
-    return replace(parts, router=Faulty)
+    @patch.override(Router)
+    def subscription(original, self, name, *rest):
+        queue = original(self, name, *rest)
+        if queue.routing.value == "MULTICAST" and name in last:
+            reached()
+            queue.put(last[name])
+        return queue
 
 
 @queues.mutant("ARTEMIS-CONCEPTS-topic-2")
-def subscriptions_outlive_connections(parts: Parts, reached: Reached) -> Parts:
+def subscriptions_outlive_connections(patch, reached):
     """The next subscription of a topic takes over what was sent while its predecessor was gone."""
     orphans: dict[str, list[Queue]] = {}
 
-    class Faulty(Router):
-        def tidy(self, queue: Queue) -> None:
-            if queue.routing.value == "MULTICAST" and not len(queue._dispatcher):
-                reached()
-                orphans.setdefault(self._on_demand[queue].name, []).append(queue)
-            else:
-                super().tidy(queue)
+    @patch.override(Router)
+    def tidy(original, self, queue):
+        if queue.routing.value == "MULTICAST" and not len(queue._dispatcher):
+            reached()
+            orphans.setdefault(self._on_demand[queue].name, []).append(queue)
+        else:
+            original(self, queue)
 
-        def subscription(self, name: str, *rest: Any) -> Queue:
-            if orphans.get(name):
-                return orphans[name].pop()
-            return super().subscription(name, *rest)
-
-    return replace(parts, router=Faulty)
+    @patch.override(Router)
+    def subscription(original, self, name, *rest):
+        if orphans.get(name):
+            return orphans[name].pop()
+        return original(self, name, *rest)
 
 
 def _spoilt(message: Message) -> Message:
@@ -240,72 +206,62 @@ def _spoilt(message: Message) -> Message:
 
 
 @queues.mutant(COPIES, recreates="ARTEMIS-5054")
-def large_copies_spoilt(parts: Parts, reached: Reached) -> Parts:
+def large_copies_spoilt(patch, reached):
     """A body of 100 KiB and more that several subscriptions read is spoilt in all copies but the
     first."""
     read: set[int] = set()
 
-    class Faulty(Subscription):
-        def deliver(self, entry: Entry) -> None:
-            message = entry.message
-            if len(message.body) >= 102_400:
-                if message.number in read:
-                    reached()
-                    entry.message = _spoilt(message)
-                read.add(message.number)
-            super().deliver(entry)
-
-    return replace(parts, subscription=Faulty)
+    @patch.override(Subscription)
+    def deliver(original, self, entry):
+        message = entry.message
+        if len(message.body) >= 102_400:
+            if message.number in read:
+                reached()
+                entry.message = _spoilt(message)
+            read.add(message.number)
+        original(self, entry)
 
 
-@queues.mutant("ARTEMIS-STOMP-routing-3", recreates="ARTEMIS-5717")
-def lost_where_both_kinds_meet(parts: Parts, reached: Reached) -> Parts:
+@queues.override(Router, "publish", breaks="ARTEMIS-STOMP-routing-3", recreates="ARTEMIS-5717")
+def lost_where_both_kinds_meet(original, reached, self, message):
     """Where an address is used in both ways, what is sent to it as MULTICAST is lost."""
-
-    class Faulty(Router):
-        def publish(self, message: Message) -> bool:
-            envelope = message.envelope
-            address = self._addresses.get(envelope.address)
-            routing = envelope.routing
-            if (
-                address is not None
-                and address.anycast
-                and routing is not None
-                and routing.value == "MULTICAST"
-            ):
-                reached()
-                return True
-            return super().publish(message)
-
-    return replace(parts, router=Faulty)
+    envelope = message.envelope
+    address = self._addresses.get(envelope.address)
+    routing = envelope.routing
+    if (
+        address is not None
+        and address.anycast
+        and routing is not None
+        and routing.value == "MULTICAST"
+    ):
+        reached()
+        return True
+    return original(self, message)
 
 
-@queues.mutant(f"{ONE} {KEPT} ARTEMIS-GROUPING-fifo-1 STOMP11-SUB-07 STOMP12-SUB-08")
-def every_hundredth_lost(parts: Parts, reached: Reached) -> Parts:
+@queues.override(
+    Queue,
+    "put",
+    breaks=(
+        "ARTEMIS-CONCEPTS-queue-1 STOMP11-RCPT-01 STOMP12-RCPT-01 STOMP12-RCPT-03"
+        " ARTEMIS-GROUPING-fifo-1 STOMP11-SUB-07 STOMP12-SUB-08"
+    ),
+)
+def every_hundredth_lost(original, reached, self, message, *rest):
     """Every hundredth message to a queue is lost."""
-
-    class Faulty(Queue):
-        def put(self, message: Message, *rest: Any) -> None:
-            if self._order % 100 == 99:
-                self._order += 1
-                reached()
-                return
-            super().put(message, *rest)
-
-    return replace(parts, queue=Faulty)
+    if self._order % 100 == 99:
+        self._order += 1
+        reached()
+        return
+    original(self, message, *rest)
 
 
-@queues.mutant(ORDER)
-def order_lost_when_many_wait(parts: Parts, reached: Reached) -> Parts:
+@queues.override(Queue, "put", breaks=ORDER)
+def order_lost_when_many_wait(original, reached, self, message, *rest):
     """Beyond thirty-two waiting messages the last two change places."""
-
-    class Faulty(Queue):
-        def put(self, message: Message, *rest: Any) -> None:
-            waiting = len(self._ready)
-            super().put(message, *rest)
-            if len(self._ready) > waiting >= 32:
-                reached()
-                last = self._ready.pop()
-                self._ready.insert(len(self._ready) - 1, last)
-
-    return replace(parts, queue=Faulty)
+    waiting = len(self._ready)
+    original(self, message, *rest)
+    if len(self._ready) > waiting >= 32:
+        reached()
+        last = self._ready.pop()
+        self._ready.insert(len(self._ready) - 1, last)

@@ -3,44 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.model.time import Instant
-from brokerproof.reference_broker.assembly import Parts
 from brokerproof.reference_broker.kernel.context import Shared
-from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.kernel.router import Router
-from brokerproof.reference_broker.protocols.stomp.commands import After
+from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.stomp.frame import Frame
 from brokerproof.reference_broker.settings.settings import Acceptor
-from brokerproof.suites.mutation.mutant import Group, Reached, rewritten, without
-from brokerproof.suites.mutation.stomp.acks import commanded
+from brokerproof.suites.mutation.mutant import Group, rewritten, without
 
 routing = Group("routing")
 
-HEADERS, DEFAULTS, NAME, PREFIX, NEW, MATCH = (
-    f"ARTEMIS-STOMP-routing-{number}" for number in range(1, 7)
-)
+HEADERS = "ARTEMIS-STOMP-routing-1"
+DEFAULTS = "ARTEMIS-STOMP-routing-2"
+NAME = "ARTEMIS-STOMP-routing-3"
+PREFIX = "ARTEMIS-STOMP-routing-4"
+NEW = "ARTEMIS-STOMP-routing-5"
+MATCH = "ARTEMIS-STOMP-routing-6"
 TYPES = {"SEND": "destination-type", "SUBSCRIBE": "subscription-type"}
 
 
-def _typed(parts: Parts, change: Any) -> Parts:
+def _typed(patch, change):
     """SEND and SUBSCRIBE whose frame ``change`` has seen first, with the name of its type
     header."""
+    for command in ("SEND", "SUBSCRIBE"):
 
-    def handler(command: str) -> Any:
-        def handle(session: StompConnection, frame: Frame) -> After:
-            return parts.commands[command](session, change(frame, TYPES[command]))
-
-        return handle
-
-    return commanded(parts, SEND=handler("SEND"), SUBSCRIBE=handler("SUBSCRIBE"))
+        @patch.override(COMMANDS, command)
+        def handle(original, session, frame, header=TYPES[command]):
+            return original(session, change(frame, header))
 
 
-@routing.mutant(f"{HEADERS} {NAME}")
-def type_headers_ignored(parts: Parts, reached: Reached) -> Parts:
+@routing.mutant("ARTEMIS-STOMP-routing-1 ARTEMIS-STOMP-routing-3")
+def type_headers_ignored(patch, reached):
     """destination-type and subscription-type have no effect."""
 
     def change(frame: Frame, name: str) -> Frame:
@@ -48,11 +44,11 @@ def type_headers_ignored(parts: Parts, reached: Reached) -> Parts:
             reached()
         return without(frame, name)
 
-    return _typed(parts, change)
+    _typed(patch, change)
 
 
 @routing.mutant(HEADERS)
-def types_in_any_case(parts: Parts, reached: Reached) -> Parts:
+def types_in_any_case(patch, reached):
     """The types are understood in small letters too."""
 
     def change(frame: Frame, name: str) -> Frame:
@@ -62,11 +58,11 @@ def types_in_any_case(parts: Parts, reached: Reached) -> Parts:
         reached()
         return rewritten(frame, ((name, value.upper()), *without(frame, name).head.headers))
 
-    return _typed(parts, change)
+    _typed(patch, change)
 
 
 @routing.mutant(HEADERS)
-def unknown_types_ignored(parts: Parts, reached: Reached) -> Parts:
+def unknown_types_ignored(patch, reached):
     """A type that does not exist is ignored."""
 
     def change(frame: Frame, name: str) -> Frame:
@@ -76,11 +72,11 @@ def unknown_types_ignored(parts: Parts, reached: Reached) -> Parts:
         reached()
         return without(frame, name)
 
-    return _typed(parts, change)
+    _typed(patch, change)
 
 
-@routing.mutant(f"{HEADERS} {NEW}")
-def send_type_ignored(parts: Parts, reached: Reached) -> Parts:
+@routing.mutant("ARTEMIS-STOMP-routing-1 ARTEMIS-STOMP-routing-5")
+def send_type_ignored(patch, reached):
     """destination-type of SEND has no effect: a new destination is always a topic."""
 
     def change(frame: Frame, name: str) -> Frame:
@@ -89,67 +85,52 @@ def send_type_ignored(parts: Parts, reached: Reached) -> Parts:
         reached()
         return without(frame, name)
 
-    return _typed(parts, change)
+    _typed(patch, change)
 
 
-@routing.mutant(f"{DEFAULTS} {MATCH}")
-def address_settings_ignored(parts: Parts, reached: Reached) -> Parts:
+@routing.mutant("ARTEMIS-STOMP-routing-2 ARTEMIS-STOMP-routing-6")
+def address_settings_ignored(patch, reached):
     """The default routing types of address-settings have no effect."""
 
-    class Faulty(Router):
-        def ensure(self, name: str, routing: RoutingType | None) -> Any:
-            if routing is None and name not in self._addresses:
-                right = self._rules.of(name).default_address_routing_type
-                routing = reached.instead(right, RoutingType.MULTICAST)
-            return super().ensure(name, routing)
+    @patch.override(Router)
+    def ensure(original, self, name, routing):
+        if routing is None and name not in self._addresses:
+            right = self._rules.of(name).default_address_routing_type
+            routing = reached.instead(right, RoutingType.MULTICAST)
+        return original(self, name, routing)
 
-        def subscription(self, name: str, routing: RoutingType | None, *rest: Any) -> Queue:
-            if routing is None:
-                self.ensure(name, None)
-            return super().subscription(name, routing, *rest)
+    @patch.override(Router)
+    def subscription(original, self, name, routing, *rest):
+        if routing is None:
+            self.ensure(name, None)
+        return original(self, name, routing, *rest)
 
-    return replace(parts, router=Faulty)
 
-
-@routing.mutant(DEFAULTS)
-def anycast_by_default(parts: Parts, reached: Reached) -> Parts:
+@routing.override(Router, "ensure", breaks=DEFAULTS)
+def anycast_by_default(original, reached, self, name, routing):
     """Where nobody says anything a new destination is a queue, whatever its address-setting
     says."""
-
-    class Faulty(Router):
-        def ensure(self, name: str, routing: RoutingType | None) -> Any:
-            if routing is None and name not in self._addresses:
-                right = self._rules.of(name).default_address_routing_type
-                routing = reached.instead(right, RoutingType.ANYCAST)
-            return super().ensure(name, routing)
-
-    return replace(parts, router=Faulty)
+    if routing is None and name not in self._addresses:
+        right = self._rules.of(name).default_address_routing_type
+        routing = reached.instead(right, RoutingType.ANYCAST)
+    return original(self, name, routing)
 
 
-@routing.mutant(MATCH)
-def wildcards_match_parts_of_words(parts: Parts, reached: Reached) -> Parts:
+@routing.override(Router, "ensure", breaks=MATCH)
+def wildcards_match_parts_of_words(original, reached, self, name, routing):
     """The wildcard of an address-setting matches the rest of a word: anycast.# is found for
     anycastx."""
-
-    class Faulty(Router):
-        def _found(self, name: str) -> Any:
-            first = name.partition(self._rules._delimiter)[0]
-            for known in ("anycast", "multicast"):
-                if first.startswith(known) and first != known:
-                    reached()
-                    return RoutingType[known.upper()]
-            return None
-
-        def ensure(self, name: str, routing: RoutingType | None) -> Any:
-            return super().ensure(
-                name, routing if name in self._addresses else routing or self._found(name)
-            )
-
-    return replace(parts, router=Faulty)
+    if routing is None and name not in self._addresses:
+        first = name.partition(self._rules._delimiter)[0]
+        for known in ("anycast", "multicast"):
+            if first.startswith(known) and first != known:
+                reached()
+                return original(self, name, RoutingType[known.upper()])
+    return original(self, name, routing)
 
 
 @routing.mutant(NAME)
-def names_in_any_case(parts: Parts, reached: Reached) -> Parts:
+def names_in_any_case(patch, reached):
     """Names that differ in case only are one address."""
 
     def change(frame: Frame, name: str) -> Frame:
@@ -162,7 +143,7 @@ def names_in_any_case(parts: Parts, reached: Reached) -> Parts:
             (("destination", destination.lower()), *without(frame, "destination").head.headers),
         )
 
-    return _typed(parts, change)
+    _typed(patch, change)
 
 
 class _OtherPrefixes(StompConnection):
@@ -179,91 +160,67 @@ class _OtherPrefixes(StompConnection):
         super().__init__(conn, replace(acceptor, **prefixes), shared, now)
 
 
-@routing.mutant(PREFIX)
-def prefixes_ignored(parts: Parts, reached: Reached) -> Parts:
+@routing.override(_OtherPrefixes, "__init__", breaks=PREFIX)
+def prefixes_ignored(original, reached, self, conn, acceptor, shared, now):
     """anycastPrefix and multicastPrefix have no effect."""
-
-    class Faulty(_OtherPrefixes):
-        def __init__(self, conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> None:
-            reached.instead(acceptor.anycast_prefix + acceptor.multicast_prefix, ())
-            super().__init__(conn, acceptor, shared, now, anycast_prefix=(), multicast_prefix=())
-
-    return replace(parts, stomp=Faulty)
+    reached.instead(acceptor.anycast_prefix + acceptor.multicast_prefix, ())
+    original(self, conn, acceptor, shared, now, anycast_prefix=(), multicast_prefix=())
 
 
-@routing.mutant(PREFIX)
-def prefixes_everywhere(parts: Parts, reached: Reached) -> Parts:
+@routing.override(_OtherPrefixes, "__init__", breaks=PREFIX)
+def prefixes_everywhere(original, reached, self, conn, acceptor, shared, now):
     """The prefixes queue/ and topic/ are known on every acceptor."""
-
-    class Faulty(_OtherPrefixes):
-        def __init__(self, conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> None:
-            if not acceptor.anycast_prefix:
-                reached()
-            super().__init__(
-                conn,
-                acceptor,
-                shared,
-                now,
-                anycast_prefix=("queue/",),
-                multicast_prefix=("topic/",),
-            )
-
-    return replace(parts, stomp=Faulty)
+    if not acceptor.anycast_prefix:
+        reached()
+    original(
+        self,
+        conn,
+        acceptor,
+        shared,
+        now,
+        anycast_prefix=("queue/",),
+        multicast_prefix=("topic/",),
+    )
 
 
-@routing.mutant(PREFIX)
-def prefixes_stay_in_the_name(parts: Parts, reached: Reached) -> Parts:
+@routing.override(StompConnection, "_command", breaks=PREFIX)
+def prefixes_stay_in_the_name(original, reached, self, frame):
     """A prefix decides the kind of a destination and stays part of its name."""
-
-    class Faulty(StompConnection):
-        def _command(self, frame: Frame) -> None:
-            header = TYPES.get(frame.head.command)
-            destination = frame.get("destination")
-            if header is not None and destination and frame.get(header) is None:
-                for prefixes, kind in (
-                    (self.acceptor.anycast_prefix, "ANYCAST"),
-                    (self.acceptor.multicast_prefix, "MULTICAST"),
-                ):
-                    if prefixes and destination.startswith(prefixes):
-                        reached()
-                        frame = rewritten(frame, (*frame.head.headers, (header, kind)))
-                        whole = self.acceptor
-                        self.acceptor = replace(whole, anycast_prefix=(), multicast_prefix=())
-                        super()._command(frame)
-                        self.acceptor = whole
-                        return
-            super()._command(frame)
-
-    return replace(parts, stomp=Faulty)
+    header = TYPES.get(frame.head.command)
+    destination = frame.get("destination")
+    if header is not None and destination and frame.get(header) is None:
+        for prefixes, kind in (
+            (self.acceptor.anycast_prefix, "ANYCAST"),
+            (self.acceptor.multicast_prefix, "MULTICAST"),
+        ):
+            if prefixes and destination.startswith(prefixes):
+                reached()
+                frame = rewritten(frame, (*frame.head.headers, (header, kind)))
+                whole = self.acceptor
+                self.acceptor = replace(whole, anycast_prefix=(), multicast_prefix=())
+                original(self, frame)
+                self.acceptor = whole
+                return
+    original(self, frame)
 
 
-@routing.mutant(PREFIX)
-def prefixes_turned_round(parts: Parts, reached: Reached) -> Parts:
+@routing.override(_OtherPrefixes, "__init__", breaks=PREFIX)
+def prefixes_turned_round(original, reached, self, conn, acceptor, shared, now):
     """The prefix of queues makes a topic and that of topics a queue."""
-
-    class Faulty(_OtherPrefixes):
-        def __init__(self, conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> None:
-            queues, topics = acceptor.anycast_prefix, acceptor.multicast_prefix
-            if queues or topics:
-                reached()
-            super().__init__(
-                conn, acceptor, shared, now, anycast_prefix=topics, multicast_prefix=queues
-            )
-
-    return replace(parts, stomp=Faulty)
+    queues, topics = acceptor.anycast_prefix, acceptor.multicast_prefix
+    if queues or topics:
+        reached()
+    original(self, conn, acceptor, shared, now, anycast_prefix=topics, multicast_prefix=queues)
 
 
-@routing.mutant(f"{NEW} STOMP11-RCPT-01 STOMP12-RCPT-01")
-def no_queue_on_demand(parts: Parts, reached: Reached) -> Parts:
+@routing.override(
+    Router, "publish", breaks="ARTEMIS-STOMP-routing-5 STOMP11-RCPT-01 STOMP12-RCPT-01"
+)
+def no_queue_on_demand(original, reached, self, message):
     """A SEND to a new queue makes only the address: the message is kept for nobody."""
-
-    class Faulty(Router):
-        def publish(self, message: Any) -> bool:
-            envelope = message.envelope
-            address = self._addresses.get(envelope.address)
-            if envelope.routing is RoutingType.ANYCAST and (address is None or not address.anycast):
-                reached()
-                return True
-            return super().publish(message)
-
-    return replace(parts, router=Faulty)
+    envelope = message.envelope
+    address = self._addresses.get(envelope.address)
+    if envelope.routing is RoutingType.ANYCAST and (address is None or not address.anycast):
+        reached()
+        return True
+    return original(self, message)

@@ -2,181 +2,151 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
-from brokerproof.reference_broker.assembly import Parts
-from brokerproof.reference_broker.kernel.message import Message
-from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.kernel.router import Router
-from brokerproof.reference_broker.protocols.stomp.commands import After
-from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
-from brokerproof.reference_broker.protocols.stomp.frame import Frame
-from brokerproof.suites.mutation.mutant import Group, Reached, rewritten, without
-from brokerproof.suites.mutation.stomp.acks import commanded
+from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
+from brokerproof.suites.mutation.mutant import Group, rewritten, without
 
 durable = Group("durable")
 
-OUTLIVES, DELETED, PRECEDENCE, QUEUE = (f"ARTEMIS-STOMP-durable-{number}" for number in range(1, 5))
+OUTLIVES = "ARTEMIS-STOMP-durable-1"
+DELETED = "ARTEMIS-STOMP-durable-2"
+PRECEDENCE = "ARTEMIS-STOMP-durable-3"
+QUEUE = "ARTEMIS-STOMP-durable-4"
 SELECTOR = "ARTEMIS-STOMP-selector-1"
 NAMES = ("durable-subscriber-name", "durable-subscription-name", "activemq.subscriptionName")
 
 
-@durable.mutant(OUTLIVES)
-def ends_with_its_connection(parts: Parts, reached: Reached) -> Parts:
+@durable.override(Router, "tidy", breaks=OUTLIVES)
+def ends_with_its_connection(original, reached, self, queue):
     """A durable subscription ends with the connection that made it."""
-
-    class Faulty(Router):
-        def tidy(self, queue: Queue) -> None:
-            super().tidy(queue)
-            if queue.name in self._durable and not queue.has_consumers:
-                reached()
-                self.forget(queue.name)
-
-    return replace(parts, router=Faulty)
+    original(self, queue)
+    if queue.name in self._durable and not queue.has_consumers:
+        reached()
+        self.forget(queue.name)
 
 
-@durable.mutant(f"{OUTLIVES} {DELETED}", recreates="ARTEMIS-1930")
-def deleted_without_its_name(parts: Parts, reached: Reached) -> Parts:
+@durable.override(
+    COMMANDS,
+    "UNSUBSCRIBE",
+    breaks="ARTEMIS-STOMP-durable-1 ARTEMIS-STOMP-durable-2",
+    recreates="ARTEMIS-1930",
+)
+def deleted_without_its_name(original, reached, session, frame):
     """UNSUBSCRIBE deletes a durable subscription although it gives only the id of the consumer."""
-
-    def unsubscribe(session: StompConnection, frame: Frame) -> After:
-        subscription = next(
-            (each for each in session.subscriptions.values() if each.id == frame.get("id")), None
-        )
-        after = parts.commands["UNSUBSCRIBE"](session, frame)
-        router = session.shared.router
-        queue = None if subscription is None else subscription.queue
-        if queue is not None and queue.name in router._durable and not queue.has_consumers:
-            reached()
-            router.forget(queue.name)
-        return after
-
-    return commanded(parts, UNSUBSCRIBE=unsubscribe)
+    subscription = next(
+        (each for each in session.subscriptions.values() if each.id == frame.get("id")), None
+    )
+    after = original(session, frame)
+    router = session.shared.router
+    queue = None if subscription is None else subscription.queue
+    if queue is not None and queue.name in router._durable and not queue.has_consumers:
+        reached()
+        router.forget(queue.name)
+    return after
 
 
-@durable.mutant(DELETED)
-def never_deleted(parts: Parts, reached: Reached) -> Parts:
+@durable.override(Router, "forget", breaks=DELETED)
+def never_deleted(original, reached, self, called):
     """UNSUBSCRIBE with the name of a durable subscription ends its consumer and deletes nothing."""
-
-    class Faulty(Router):
-        def forget(self, called: str) -> None:
-            if called in self._durable:
-                reached()
-
-    return replace(parts, router=Faulty)
+    if called in self._durable:
+        reached()
 
 
 @durable.mutant(OUTLIVES)
-def named_without_the_client(parts: Parts, reached: Reached) -> Parts:
+def named_without_the_client(patch, reached):
     """The name alone is the subscription: two clients that choose the same one share it."""
 
-    class Faulty(Router):
-        def durable(self, name: str, routing: Any, called: str, *rest: Any) -> Queue:
-            if called.partition(".")[2] in self._durable:
-                reached()
-            return super().durable(name, routing, called.partition(".")[2], *rest)
+    @patch.override(Router, "durable")
+    def router_durable(original, self, name, routing, called, *rest):
+        if called.partition(".")[2] in self._durable:
+            reached()
+        return original(self, name, routing, called.partition(".")[2], *rest)
 
-        def forget(self, called: str) -> None:
-            super().forget(called.partition(".")[2])
+    @patch.override(Router)
+    def forget(original, self, called):
+        original(self, called.partition(".")[2])
 
-    return replace(parts, router=Faulty)
 
-
-@durable.mutant(OUTLIVES, recreates="ARTEMIS-1929")
-def two_consumers_get_copies(parts: Parts, reached: Reached) -> Parts:
+@durable.override(Router, "durable", breaks=OUTLIVES, recreates="ARTEMIS-1929")
+def two_consumers_get_copies(original, reached, self, name, routing, called, *rest):
     """Two connections that subscribe to the same durable subscription both get in, and each gets
     every message."""
-
-    class Faulty(Router):
-        def durable(self, name: str, routing: Any, called: str, *rest: Any) -> Queue:
-            found = self._durable.get(called)
-            if found is not None and found[1].has_consumers:
-                reached()
-                queue = self._make(found[0], f"{called}#twin", found[1].routing)
-                found[0].bind(queue)
-                self._on_demand[queue] = found[0]
-                return queue
-            return super().durable(name, routing, called, *rest)
-
-    return replace(parts, router=Faulty)
+    found = self._durable.get(called)
+    if found is not None and found[1].has_consumers:
+        reached()
+        queue = self._make(found[0], f"{called}#twin", found[1].routing)
+        found[0].bind(queue)
+        self._on_demand[queue] = found[0]
+        return queue
+    return original(self, name, routing, called, *rest)
 
 
 @durable.mutant(PRECEDENCE)
-def last_name_counts(parts: Parts, reached: Reached) -> Parts:
+def last_name_counts(patch, reached):
     """Of several names of a durable subscription the last in precedence counts."""
 
-    def changed(command: str) -> Any:
-        def handler(session: StompConnection, frame: Frame) -> After:
-            given = [name for name in NAMES if frame.get(name) is not None]
-            if len(given) > 1:
-                reached()
-                frame = without(frame, *given[:-1])
-            return parts.commands[command](session, frame)
+    def last(original, session, frame):
+        given = [name for name in NAMES if frame.get(name) is not None]
+        if len(given) > 1:
+            reached()
+            frame = without(frame, *given[:-1])
+        return original(session, frame)
 
-        return handler
-
-    return commanded(parts, SUBSCRIBE=changed("SUBSCRIBE"), UNSUBSCRIBE=changed("UNSUBSCRIBE"))
+    for command in ("SUBSCRIBE", "UNSUBSCRIBE"):
+        patch.override(COMMANDS, command)(last)
 
 
 @durable.mutant(QUEUE)
-def called_otherwise(parts: Parts, reached: Reached) -> Parts:
+def called_otherwise(patch, reached):
     """The queue of a durable subscription is called by name and client, not client and name."""
 
-    class Faulty(Router):
-        def durable(self, name: str, routing: Any, called: str, *rest: Any) -> Queue:
-            reached()
-            client, _, subscription = called.partition(".")
-            return super().durable(name, routing, f"{subscription}.{client}", *rest)
+    @patch.override(Router, "durable")
+    def router_durable(original, self, name, routing, called, *rest):
+        reached()
+        client, _, subscription = called.partition(".")
+        return original(self, name, routing, f"{subscription}.{client}", *rest)
 
-        def forget(self, called: str) -> None:
-            client, _, subscription = called.partition(".")
-            super().forget(f"{subscription}.{client}")
+    @patch.override(Router)
+    def forget(original, self, called):
+        client, _, subscription = called.partition(".")
+        original(self, f"{subscription}.{client}")
 
-    return replace(parts, router=Faulty)
 
-
-@durable.mutant(f"{OUTLIVES} STOMP12-SUB-02")
-def only_what_comes_while_connected(parts: Parts, reached: Reached) -> Parts:
+@durable.override(Router, "publish", breaks="ARTEMIS-STOMP-durable-1 STOMP12-SUB-02")
+def only_what_comes_while_connected(original, reached, self, message):
     """A durable subscription keeps nothing while nobody consumes it."""
-
-    class Faulty(Router):
-        def publish(self, message: Message) -> bool:
-            taken = super().publish(message)
-            for _, queue in self._durable.values():
-                if not queue.has_consumers and queue._ready and queue._ready[-1].message is message:
-                    reached()
-                    queue._ready.pop()
-            return taken
-
-    return replace(parts, router=Faulty)
+    taken = original(self, message)
+    for _, queue in self._durable.values():
+        if not queue.has_consumers and queue._ready and queue._ready[-1].message is message:
+            reached()
+            queue._ready.pop()
+    return taken
 
 
 # --- selectors ------------------------------------------------------------------------------------
 
 
-def _selecting(parts: Parts, reached: Reached, change: Any) -> Parts:
+def _selecting(patch, reached, change):
     """Every selector is rewritten by ``change`` (None: left out)."""
 
-    def subscribe(session: StompConnection, frame: Frame) -> After:
+    @patch.override(COMMANDS, "SUBSCRIBE")
+    def subscribe(original, session, frame):
         selector = frame.get("selector")
         if selector is not None:
             other = reached.instead(selector, change(selector))
             rest = without(frame, "selector").head.headers
             frame = rewritten(frame, rest if other is None else (*rest, ("selector", other)))
-        return parts.commands["SUBSCRIBE"](session, frame)
-
-    return commanded(parts, SUBSCRIBE=subscribe)
+        return original(session, frame)
 
 
 @durable.mutant(SELECTOR)
-def selectors_ignored(parts: Parts, reached: Reached) -> Parts:
+def selectors_ignored(patch, reached):
     """The selector of a SUBSCRIBE has no effect."""
-    return _selecting(parts, reached, lambda text: None)
+    _selecting(patch, reached, lambda text: None)
 
 
 @durable.mutant(SELECTOR)
-def less_means_less_or_equal(parts: Parts, reached: Reached) -> Parts:
+def less_means_less_or_equal(patch, reached):
     """In a selector < lets equal numbers through."""
 
     def change(text: str) -> str:
@@ -188,10 +158,10 @@ def less_means_less_or_equal(parts: Parts, reached: Reached) -> Parts:
             .replace("\0", "<>")
         )
 
-    return _selecting(parts, reached, change)
+    _selecting(patch, reached, change)
 
 
 @durable.mutant(SELECTOR)
-def or_means_and(parts: Parts, reached: Reached) -> Parts:
+def or_means_and(patch, reached):
     """In a selector OR is taken for AND."""
-    return _selecting(parts, reached, lambda text: text.replace(" OR ", " AND "))
+    _selecting(patch, reached, lambda text: text.replace(" OR ", " AND "))

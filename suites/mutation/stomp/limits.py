@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from brokerproof.reference_broker.assembly import Parts
 from brokerproof.reference_broker.protocols.stomp import refusal
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
-from brokerproof.reference_broker.protocols.stomp.frame import Frame
-from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
-from brokerproof.suites.mutation.mutant import Group, Reached
+from brokerproof.suites.mutation.mutant import Group
 from brokerproof.suites.mutation.stomp.refusing import cut_off, kept
 
 limits = Group("limits")
@@ -18,37 +13,35 @@ REFUSED = "STOMP11-LIMIT-02 STOMP12-LIMIT-02"
 
 
 @limits.mutant(REFUSED)
-def exceeded_and_cut_off(parts: Parts, reached: Reached) -> Parts:
+def exceeded_and_cut_off(patch, reached):
     """A frame that is too large ends the connection without an ERROR."""
-    return cut_off(parts, reached, refusal.TOO_LARGE)
+    cut_off(patch, reached, refusal.TOO_LARGE)
 
 
 @limits.mutant(REFUSED)
-def exceeded_and_kept(parts: Parts, reached: Reached) -> Parts:
+def exceeded_and_kept(patch, reached):
     """After the ERROR for a frame that is too large the connection stays open, and reads on in its
     midst."""
-    return kept(parts, reached, refusal.TOO_LARGE)
+    kept(patch, reached, refusal.TOO_LARGE)
 
 
 @limits.mutant(REFUSED)
-def exceeded_and_ignored(parts: Parts, reached: Reached) -> Parts:
+def exceeded_and_ignored(patch, reached):
     """A frame that is too large is swallowed: no ERROR, and whatever comes on the connection is not
     answered."""
+    patch.set(StompConnection, "deaf", False)
 
-    class Faulty(StompConnection):
-        deaf = False
+    @patch.override(StompConnection)
+    def _refuse(original, self, problem, frame=None):
+        if problem.message == refusal.TOO_LARGE.message:
+            reached()
+            self.deaf = True
+        else:
+            original(self, problem, frame)
 
-        def _refuse(self, problem: Refusal, frame: Frame | None = None) -> None:
-            if problem.message == refusal.TOO_LARGE.message:
-                reached()
-                self.deaf = True
-            else:
-                super()._refuse(problem, frame)
-
-        def receive(self, now: int, data: bytes) -> None:
-            if self.deaf:
-                self._liveness.heard(now, data)
-            else:
-                super().receive(now, data)
-
-    return replace(parts, stomp=Faulty)
+    @patch.override(StompConnection)
+    def receive(original, self, now, data):
+        if self.deaf:
+            self._liveness.heard(now, data)
+        else:
+            original(self, now, data)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from brokerproof.harness.model.enums import AckMode
-from brokerproof.reference_broker.assembly import Parts
-from brokerproof.reference_broker.protocols.stomp.commands import After
-from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
-from brokerproof.reference_broker.protocols.stomp.frame import Frame, Version
+from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
+from brokerproof.reference_broker.protocols.stomp.frame import Version
+from brokerproof.reference_broker.protocols.stomp.grammar import GRAMMARS
 from brokerproof.reference_broker.protocols.stomp.parser import FrameParser
-from brokerproof.suites.mutation.mutant import Group, Reached
-from brokerproof.suites.mutation.stomp.acks import commanded
+from brokerproof.suites.mutation.mutant import Group
 
 nacks = Group("nacks")
 
@@ -19,72 +17,59 @@ EXTENT = "STOMP11-NACK-04 STOMP12-NACK-04"
 NAMED = "STOMP11-NACK-01 STOMP12-NACK-01"
 
 
-@nacks.mutant(f"{NAMED} STOMP12-FH-06", recreates="AMQ-3670")
-def not_supported(parts: Parts, reached: Reached) -> Parts:
+@nacks.mutant("STOMP11-NACK-01 STOMP12-NACK-01 STOMP12-FH-06", recreates="AMQ-3670")
+def not_supported(patch, reached):
     """NACK is refused as an unknown command."""
+    for version, grammar in GRAMMARS.items():
+        patch.set(GRAMMARS, version, replace(grammar, commands=grammar.commands - {"NACK"}))
 
-    class Faulty(FrameParser):
-        def feed(self, data: bytes) -> None:
-            if self._grammar.version is not None and b"NACK\n" in data:
-                reached()
-            super().feed(data)
-
-    grammars = {
-        version: replace(grammar, commands=grammar.commands - {"NACK"})
-        for version, grammar in parts.grammars.items()
-    }
-    return replace(parts, grammars=grammars, parser=Faulty)
+    @patch.override(FrameParser)
+    def feed(original, self, data):
+        if self._grammar.version is not None and b"NACK\n" in data:
+            reached()
+        original(self, data)
 
 
-def _extent(parts: Parts, reached: Reached, asked: AckMode, done: AckMode) -> Parts:
-    def nack(session: StompConnection, frame: Frame) -> After:
+def _extent(patch, reached, asked, done):
+    @patch.override(COMMANDS, "NACK")
+    def nack(original, session, frame):
         key = frame.get("id" if session.version is Version.V1_2 else "message-id") or ""
         delivery = session.deliveries.get(key)
         if delivery is None or delivery.subscription.mode is not asked:
-            return parts.commands["NACK"](session, frame)
+            return original(session, frame)
         subscription = delivery.subscription
         if next(iter(subscription._unsettled.values())) is not delivery:
             reached()
         subscription.mode = done
         try:
-            return parts.commands["NACK"](session, frame)
+            return original(session, frame)
         finally:
             subscription.mode = asked
 
-    return commanded(parts, NACK=nack)
-
 
 @nacks.mutant(EXTENT)
-def client_is_individual(parts: Parts, reached: Reached) -> Parts:
+def client_is_individual(patch, reached):
     """In mode client a NACK refuses only the message that it names."""
-    return _extent(parts, reached, AckMode.CLIENT, AckMode.CLIENT_INDIVIDUAL)
+    _extent(patch, reached, AckMode.CLIENT, AckMode.CLIENT_INDIVIDUAL)
 
 
-@nacks.mutant(f"{EXTENT} STOMP11-SUB-11 STOMP12-SUB-13")
-def individual_is_cumulative(parts: Parts, reached: Reached) -> Parts:
+@nacks.mutant("STOMP11-NACK-04 STOMP12-NACK-04 STOMP11-SUB-11 STOMP12-SUB-13")
+def individual_is_cumulative(patch, reached):
     """In mode client-individual a NACK refuses all earlier messages too."""
-    return _extent(parts, reached, AckMode.CLIENT_INDIVIDUAL, AckMode.CLIENT)
+    _extent(patch, reached, AckMode.CLIENT_INDIVIDUAL, AckMode.CLIENT)
 
 
-@nacks.mutant(NAMED)
-def nameless_confirmed(parts: Parts, reached: Reached) -> Parts:
+@nacks.override(COMMANDS, "NACK", breaks=NAMED)
+def nameless_confirmed(original, reached, session, frame):
     """A NACK that names no message is confirmed."""
-
-    def nack(session: StompConnection, frame: Frame) -> After:
-        if frame.get("id" if session.version is Version.V1_2 else "message-id") is None:
-            reached()
-            return None
-        return parts.commands["NACK"](session, frame)
-
-    return commanded(parts, NACK=nack)
-
-
-@nacks.mutant("ARTEMIS-REDELIVERY-back-1 ARTEMIS-STOMP-window-2")
-def no_effect(parts: Parts, reached: Reached) -> Parts:
-    """NACK is confirmed and the message stays with its consumer."""
-
-    def nack(session: StompConnection, frame: Frame) -> After:
+    if frame.get("id" if session.version is Version.V1_2 else "message-id") is None:
         reached()
         return None
+    return original(session, frame)
 
-    return commanded(parts, NACK=nack)
+
+@nacks.override(COMMANDS, "NACK", breaks="ARTEMIS-REDELIVERY-back-1 ARTEMIS-STOMP-window-2")
+def no_effect(original, reached, session, frame):
+    """NACK is confirmed and the message stays with its consumer."""
+    reached()
+    return

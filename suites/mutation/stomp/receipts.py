@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from brokerproof.harness.model.time import Instant
-from brokerproof.reference_broker.assembly import Parts
-from brokerproof.reference_broker.protocols.stomp.commands import After
+from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
-from brokerproof.reference_broker.protocols.stomp.frame import Frame
 from brokerproof.reference_broker.protocols.stomp.parser import FrameParser
-from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
-from brokerproof.suites.mutation.mutant import Group, Reached, without
-from brokerproof.suites.mutation.stomp.acks import commanded
+from brokerproof.suites.mutation.mutant import Group, without
 
 receipts = Group("receipts")
 
@@ -22,254 +15,223 @@ VALUE = "STOMP10-RECEIPT-02 STOMP11-RCPT-02 STOMP12-RCPT-02"
 SUCCESS = "STOMP11-RCPT-01 STOMP12-RCPT-01"
 
 
-def _missing(parts: Parts, reached: Reached, command: str) -> Parts:
-    class Faulty(StompConnection):
-        def _command(self, frame: Frame) -> None:
-            if frame.head.command == command and frame.get("receipt") is not None:
-                reached()
-                frame = without(frame, "receipt")
-            super()._command(frame)
-
-    return replace(parts, stomp=Faulty)
+def _missing(patch, reached, command):
+    @patch.override(StompConnection)
+    def _command(original, self, frame):
+        if frame.head.command == command and frame.get("receipt") is not None:
+            reached()
+            frame = without(frame, "receipt")
+        original(self, frame)
 
 
 @receipts.mutant(EVERY)
-def none_for_ack(parts: Parts, reached: Reached) -> Parts:
+def none_for_ack(patch, reached):
     """An ACK that asks for a receipt gets none."""
-    return _missing(parts, reached, "ACK")
+    _missing(patch, reached, "ACK")
 
 
 @receipts.mutant("STOMP11-HDR-13 STOMP12-HDR-17")
-def none_for_nack(parts: Parts, reached: Reached) -> Parts:
+def none_for_nack(patch, reached):
     """A NACK that asks for a receipt gets none."""
-    return _missing(parts, reached, "NACK")
+    _missing(patch, reached, "NACK")
 
 
 @receipts.mutant(EVERY)
-def none_for_unsubscribe(parts: Parts, reached: Reached) -> Parts:
+def none_for_unsubscribe(patch, reached):
     """An UNSUBSCRIBE that asks for a receipt gets none."""
-    return _missing(parts, reached, "UNSUBSCRIBE")
+    _missing(patch, reached, "UNSUBSCRIBE")
 
 
 @receipts.mutant(EVERY)
-def none_for_commit(parts: Parts, reached: Reached) -> Parts:
+def none_for_commit(patch, reached):
     """A COMMIT that asks for a receipt gets none."""
-    return _missing(parts, reached, "COMMIT")
+    _missing(patch, reached, "COMMIT")
 
 
-@receipts.mutant(f"{EVERY} STOMP10-DISCONNECT-01 STOMP11-DISC-01 STOMP12-DISC-01 STOMP12-FH-08")
-def none_for_disconnect(parts: Parts, reached: Reached) -> Parts:
+@receipts.mutant(
+    "STOMP10-RECEIPT-02 STOMP11-HDR-13 STOMP12-HDR-17 STOMP10-DISCONNECT-01"
+    " STOMP11-DISC-01 STOMP12-DISC-01 STOMP12-FH-08"
+)
+def none_for_disconnect(patch, reached):
     """A DISCONNECT that asks for a receipt is closed without one."""
-    return _missing(parts, reached, "DISCONNECT")
+    _missing(patch, reached, "DISCONNECT")
 
 
-@receipts.mutant(EVERY)
-def none_in_transactions(parts: Parts, reached: Reached) -> Parts:
+@receipts.override(StompConnection, "_command", breaks=EVERY)
+def none_in_transactions(original, reached, self, frame):
     """A SEND in a transaction gets no receipt."""
-
-    class Faulty(StompConnection):
-        def _command(self, frame: Frame) -> None:
-            if frame.head.command == "SEND" and frame.get("transaction") and frame.get("receipt"):
-                reached()
-                frame = without(frame, "receipt")
-            super()._command(frame)
-
-    return replace(parts, stomp=Faulty)
+    if frame.head.command == "SEND" and frame.get("transaction") and frame.get("receipt"):
+        reached()
+        frame = without(frame, "receipt")
+    original(self, frame)
 
 
-@receipts.mutant(EVERY, recreates="ARTEMIS-2289")
-def two_for_subscribe(parts: Parts, reached: Reached) -> Parts:
+@receipts.override(COMMANDS, "SUBSCRIBE", breaks=EVERY, recreates="ARTEMIS-2289")
+def two_for_subscribe(original, reached, session, frame):
     """A SUBSCRIBE that asks for a receipt gets two."""
-
-    def subscribe(session: StompConnection, frame: Frame) -> After:
-        after = parts.commands["SUBSCRIBE"](session, frame)
-        receipt = frame.get("receipt")
-        if receipt is not None:
-            reached()
-            session.shared.outbox.send(session.conn, session.encoder.receipt(receipt))
-        return after
-
-    return commanded(parts, SUBSCRIBE=subscribe)
+    after = original(session, frame)
+    receipt = frame.get("receipt")
+    if receipt is not None:
+        reached()
+        session.shared.outbox.send(session.conn, session.encoder.receipt(receipt))
+    return after
 
 
-@receipts.mutant(VALUE)
-def cut_at_twelve(parts: Parts, reached: Reached) -> Parts:
+@receipts.override(FrameEncoder, "receipt", breaks=VALUE)
+def cut_at_twelve(original, reached, self, receipt):
     """A receipt-id has at most twelve characters; longer ones are cut."""
-
-    class Faulty(FrameEncoder):
-        def receipt(self, receipt: str) -> bytes:
-            return super().receipt(reached.instead(receipt, receipt[:12]))
-
-    return replace(parts, encoder=Faulty)
+    return original(self, reached.instead(receipt, receipt[:12]))
 
 
-@receipts.mutant(VALUE)
-def in_small_letters(parts: Parts, reached: Reached) -> Parts:
+@receipts.override(FrameEncoder, "receipt", breaks=VALUE)
+def in_small_letters(original, reached, self, receipt):
     """A receipt-id comes back in small letters."""
-
-    class Faulty(FrameEncoder):
-        def receipt(self, receipt: str) -> bytes:
-            return super().receipt(reached.instead(receipt, receipt.lower()))
-
-    return replace(parts, encoder=Faulty)
+    return original(self, reached.instead(receipt, receipt.lower()))
 
 
 @receipts.mutant(VALUE)
-def of_the_frame_before(parts: Parts, reached: Reached) -> Parts:
+def of_the_frame_before(patch, reached):
     """When the head of a SEND is like one that was read before, its RECEIPT has the value of that
     one."""
+    patch.set(FrameParser, "first", None)
 
-    class Faulty(FrameParser):
-        first: str | None = None
-
-        def _receipt(self, value: bytes, number: int) -> str:
-            right = super()._receipt(value, number)
-            if self.first is None:
-                self.first = right
-            return reached.instead(right, self.first)
-
-    return replace(parts, parser=Faulty)
+    @patch.override(FrameParser)
+    def _receipt(original, self, value, number):
+        right = original(self, value, number)
+        if self.first is None:
+            self.first = right
+        return reached.instead(right, self.first)
 
 
-@receipts.mutant(f"{VALUE} {EVERY} STOMP12-FH-10")
-def under_another_name(parts: Parts, reached: Reached) -> Parts:
+@receipts.override(
+    FrameEncoder,
+    "receipt",
+    breaks=(
+        "STOMP10-RECEIPT-02 STOMP11-RCPT-02 STOMP12-RCPT-02 STOMP10-RECEIPT-02"
+        " STOMP11-HDR-13 STOMP12-HDR-17 STOMP12-FH-10"
+    ),
+)
+def under_another_name(original, reached, self, receipt):
     """RECEIPT has its value in a header receipt instead of receipt-id."""
-
-    class Faulty(FrameEncoder):
-        def receipt(self, receipt: str) -> bytes:
-            right = super().receipt(receipt)
-            return reached.instead(right, right.replace(b"receipt-id:", b"receipt:", 1))
-
-    return replace(parts, encoder=Faulty)
+    right = original(self, receipt)
+    return reached.instead(right, right.replace(b"receipt-id:", b"receipt:", 1))
 
 
-@receipts.mutant("STOMP10-RECEIPT-03 STOMP11-RCPT-03 STOMP11-BODY-02 STOMP12-BODY-02")
-def with_a_body(parts: Parts, reached: Reached) -> Parts:
+@receipts.override(
+    FrameEncoder,
+    "receipt",
+    breaks="STOMP10-RECEIPT-03 STOMP11-RCPT-03 STOMP11-BODY-02 STOMP12-BODY-02",
+)
+def with_a_body(original, reached, self, receipt):
     """RECEIPT has a body."""
-
-    class Faulty(FrameEncoder):
-        def receipt(self, receipt: str) -> bytes:
-            right = super().receipt(receipt)
-            return reached.instead(right, right[:-1] + b"ok\0")
-
-    return replace(parts, encoder=Faulty)
+    right = original(self, receipt)
+    return reached.instead(right, right[:-1] + b"ok\0")
 
 
-@receipts.mutant(SUCCESS)
-def for_failed_frames(parts: Parts, reached: Reached) -> Parts:
+@receipts.override(StompConnection, "_refuse", breaks=SUCCESS)
+def for_failed_frames(original, reached, self, problem, frame=None):
     """A frame that failed gets its RECEIPT before the ERROR."""
-
-    class Faulty(StompConnection):
-        def _refuse(self, problem: Refusal, frame: Frame | None = None) -> None:
-            receipt = None if frame is None else frame.get("receipt")
-            if receipt is not None:
-                reached()
-                self.shared.outbox.send(self.conn, self.encoder.receipt(receipt))
-            super()._refuse(problem, frame)
-
-    return replace(parts, stomp=Faulty)
+    receipt = None if frame is None else frame.get("receipt")
+    if receipt is not None:
+        reached()
+        self.shared.outbox.send(self.conn, self.encoder.receipt(receipt))
+    original(self, problem, frame)
 
 
-@receipts.mutant(SUCCESS)
-def unasked_for_send(parts: Parts, reached: Reached) -> Parts:
+@receipts.override(COMMANDS, "SEND", breaks=SUCCESS)
+def unasked_for_send(original, reached, session, frame):
     """A SEND that asks for no receipt gets one."""
-
-    def send(session: StompConnection, frame: Frame) -> After:
-        after = parts.commands["SEND"](session, frame)
-        if frame.get("receipt") is None:
-            reached()
-            session.shared.outbox.send(session.conn, session.encoder.receipt("send"))
-        return after
-
-    return commanded(parts, SEND=send)
+    after = original(session, frame)
+    if frame.get("receipt") is None:
+        reached()
+        session.shared.outbox.send(session.conn, session.encoder.receipt("send"))
+    return after
 
 
-@receipts.mutant(f"{SUCCESS} STOMP12-RCPT-04")
-def before_the_deed(parts: Parts, reached: Reached) -> Parts:
+@receipts.mutant("STOMP11-RCPT-01 STOMP12-RCPT-01 STOMP12-RCPT-04")
+def before_the_deed(patch, reached):
     """The RECEIPT of a SEND comes before the message is in its queue: lost if the connection ends
     meanwhile."""
-    waiting: dict[int, list[Frame]] = {}
+    publish = COMMANDS["SEND"]
+    waiting = {}
 
-    class Faulty(StompConnection):
-        def receive(self, now: Instant, data: bytes) -> None:
-            for frame in waiting.pop(self.conn, []):
-                parts.commands["SEND"](self, without(frame, "receipt"))
-            super().receive(now, data)
+    @patch.override(StompConnection)
+    def receive(original, self, now, data):
+        for frame in waiting.pop(self.conn, []):
+            publish(self, without(frame, "receipt"))
+        original(self, now, data)
 
-    def send(session: StompConnection, frame: Frame) -> After:
+    @patch.override(COMMANDS, "SEND")
+    def send(original, session, frame):
         simple = frame.get("transaction") is None and frame.get("destination")
         routed = frame.get("destination-type") in ("ANYCAST", "MULTICAST")
         if frame.get("receipt") is None or not simple or not routed:
-            return parts.commands["SEND"](session, frame)
+            return original(session, frame)
         reached()
         waiting.setdefault(session.conn, []).append(frame)
         return None
 
-    return replace(commanded(parts, SEND=send), stomp=Faulty)
 
-
-@receipts.mutant(f"{EVERY} STOMP12-RCPT-02 STOMP11-RCPT-02")
-def one_for_a_batch(parts: Parts, reached: Reached) -> Parts:
+@receipts.mutant("STOMP10-RECEIPT-02 STOMP11-HDR-13 STOMP12-HDR-17 STOMP12-RCPT-02 STOMP11-RCPT-02")
+def one_for_a_batch(patch, reached):
     """Of several frames that arrive together only the last gets its receipt."""
+    patch.set(StompConnection, "last", None)
 
-    class Faulty(StompConnection):
-        last: str | None = None
+    @patch.override(StompConnection)
+    def receive(original, self, now, data):
+        self.last = None
+        original(self, now, data)
+        if self.last is not None and self.is_open:
+            self.shared.outbox.send(self.conn, self.encoder.receipt(self.last))
 
-        def receive(self, now: Instant, data: bytes) -> None:
-            self.last = None
-            super().receive(now, data)
-            if self.last is not None and self.is_open:
-                self.shared.outbox.send(self.conn, self.encoder.receipt(self.last))
-
-        def _command(self, frame: Frame) -> None:
-            receipt = frame.get("receipt")
-            if receipt is None or frame.head.command == "DISCONNECT":
-                super()._command(frame)
-                return
-            super()._command(without(frame, "receipt"))
-            if self.last is not None:
-                reached()
-            self.last = receipt
-
-    return replace(parts, stomp=Faulty)
+    @patch.override(StompConnection)
+    def _command(original, self, frame):
+        receipt = frame.get("receipt")
+        if receipt is None or frame.head.command == "DISCONNECT":
+            original(self, frame)
+            return
+        original(self, without(frame, "receipt"))
+        if self.last is not None:
+            reached()
+        self.last = receipt
 
 
 @receipts.mutant(SUCCESS)
-def before_the_subscription(parts: Parts, reached: Reached) -> Parts:
+def before_the_subscription(patch, reached):
     """The RECEIPT of a SUBSCRIBE to a topic comes before the subscription stands: it begins with
     the next frame."""
-    waiting: dict[int, list[Frame]] = {}
+    subscribed = COMMANDS["SUBSCRIBE"]
+    waiting = {}
 
-    class Faulty(StompConnection):
-        def receive(self, now: Instant, data: bytes) -> None:
-            for frame in waiting.pop(self.conn, []):
-                after = parts.commands["SUBSCRIBE"](self, frame)
-                if after is not None:
-                    after()
-            super().receive(now, data)
+    @patch.override(StompConnection)
+    def receive(original, self, now, data):
+        for frame in waiting.pop(self.conn, []):
+            after = subscribed(self, frame)
+            if after is not None:
+                after()
+        original(self, now, data)
 
-    def subscribe(session: StompConnection, frame: Frame) -> After:
+    @patch.override(COMMANDS, "SUBSCRIBE")
+    def subscribe(original, session, frame):
         if frame.get("subscription-type") != "MULTICAST" or frame.get("id") is None:
-            return parts.commands["SUBSCRIBE"](session, frame)
+            return original(session, frame)
         reached()
         waiting.setdefault(session.conn, []).append(frame)
         return None
 
-    return replace(commanded(parts, SUBSCRIBE=subscribe), stomp=Faulty)
 
-
-@receipts.mutant(f"{EVERY} {VALUE}")
-def none_after_fifty(parts: Parts, reached: Reached) -> Parts:
+@receipts.mutant(
+    "STOMP10-RECEIPT-02 STOMP11-HDR-13 STOMP12-HDR-17 STOMP10-RECEIPT-02"
+    " STOMP11-RCPT-02 STOMP12-RCPT-02"
+)
+def none_after_fifty(patch, reached):
     """After fifty receipts a connection gets no more of them."""
+    patch.set(FrameEncoder, "sent", 0)
 
-    class Faulty(FrameEncoder):
-        sent = 0
-
-        def receipt(self, receipt: str) -> bytes:
-            self.sent += 1
-            if self.sent > 50:
-                reached()
-                return b""
-            return super().receipt(receipt)
-
-    return replace(parts, encoder=Faulty)
+    @patch.override(FrameEncoder, "receipt")
+    def frameencoder_receipt(original, self, receipt):
+        self.sent += 1
+        if self.sent > 50:
+            reached()
+            return b""
+        return original(self, receipt)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
 from brokerproof.harness.model.enums import AckMode, Outcome
-from brokerproof.reference_broker.assembly import Parts
-from brokerproof.reference_broker.kernel.message import Entry, Message
+from brokerproof.reference_broker.kernel.message import Entry
 from brokerproof.reference_broker.kernel.queue import Queue
-from brokerproof.reference_broker.protocols.stomp.commands import After
+from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
-from brokerproof.reference_broker.protocols.stomp.frame import Frame
 from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
-from brokerproof.suites.mutation.mutant import Group, Reached
-from brokerproof.suites.mutation.stomp.acks import AUTO, commanded
+from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.stomp.acks import AUTO
 
 redelivery = Group("redelivery")
 
@@ -26,246 +22,190 @@ BACK, MARKED, ORDER = (
     "ARTEMIS-REDELIVERY-marked-1",
     "ARTEMIS-GROUPING-fifo-1",
 )
-UNSETTLED = f"{BACK} STOMP10-SUBSCRIBE-05 STOMP11-ACK-05 STOMP12-ACK-04"
+UNSETTLED = "ARTEMIS-REDELIVERY-back-1 STOMP10-SUBSCRIBE-05 STOMP11-ACK-05 STOMP12-ACK-04"
 
 
-@redelivery.mutant(ORDER)
-def at_the_tail(parts: Parts, reached: Reached) -> Parts:
+@redelivery.override(Queue, "_take_back", breaks=ORDER)
+def at_the_tail(original, reached, self, back):
     """What comes back goes behind what waits."""
-
-    class Faulty(Queue):
-        def _take_back(self, back: list[Entry]) -> None:
-            if back and self._ready:
-                reached()
-            self._ready.extend(sorted(back, key=attrgetter("order")))
-
-    return replace(parts, queue=Faulty)
+    if back and self._ready:
+        reached()
+    self._ready.extend(sorted(back, key=attrgetter("order")))
 
 
-@redelivery.mutant(ORDER)
-def backwards(parts: Parts, reached: Reached) -> Parts:
+@redelivery.override(Queue, "_take_back", breaks=ORDER)
+def backwards(original, reached, self, back):
     """What comes back is put at the head one by one, the newest last and so first."""
-
-    class Faulty(Queue):
-        def _take_back(self, back: list[Entry]) -> None:
-            if len(back) > 1:
-                reached()
-            for entry in sorted(back, key=attrgetter("order")):
-                self._ready.appendleft(entry)
-
-    return replace(parts, queue=Faulty)
+    if len(back) > 1:
+        reached()
+    for entry in sorted(back, key=attrgetter("order")):
+        self._ready.appendleft(entry)
 
 
-@redelivery.mutant(ORDER, recreates="ARTEMIS-3093")
-def at_the_head_whatever_waits(parts: Parts, reached: Reached) -> Parts:
+@redelivery.override(Queue, "_take_back", breaks=ORDER, recreates="ARTEMIS-3093")
+def at_the_head_whatever_waits(original, reached, self, back):
     """What several consumers give back goes to the head as it comes: a younger message before an
     older one."""
-
-    class Faulty(Queue):
-        def _take_back(self, back: list[Entry]) -> None:
-            back.sort(key=attrgetter("order"))
-            if back and self._ready and self._ready[0].order < back[-1].order:
-                reached()
-            self._ready.extendleft(reversed(back))
-
-    return replace(parts, queue=Faulty)
+    back.sort(key=attrgetter("order"))
+    if back and self._ready and self._ready[0].order < back[-1].order:
+        reached()
+    self._ready.extendleft(reversed(back))
 
 
-@redelivery.mutant(MARKED)
-def never_marked(parts: Parts, reached: Reached) -> Parts:
+@redelivery.override(FrameEncoder, "message", breaks=MARKED)
+def never_marked(original, reached, self, opening, message, ack, redelivered):
     """What is delivered again does not say so."""
-
-    class Faulty(FrameEncoder):
-        def message(self, opening: bytes, message: Message, ack: bytes, redelivered: bool) -> bytes:
-            return super().message(opening, message, ack, reached.instead(redelivered, False))
-
-    return replace(parts, encoder=Faulty)
+    return original(self, opening, message, ack, reached.instead(redelivered, False))
 
 
-@redelivery.mutant(MARKED)
-def always_marked(parts: Parts, reached: Reached) -> Parts:
+@redelivery.override(FrameEncoder, "message", breaks=MARKED)
+def always_marked(original, reached, self, opening, message, ack, redelivered):
     """Every message says that it is delivered again."""
-
-    class Faulty(FrameEncoder):
-        def message(self, opening: bytes, message: Message, ack: bytes, redelivered: bool) -> bytes:
-            return super().message(opening, message, ack, reached.instead(redelivered, True))
-
-    return replace(parts, encoder=Faulty)
+    return original(self, opening, message, ack, reached.instead(redelivered, True))
 
 
-@redelivery.mutant(MARKED)
-def marked_after_nack_only(parts: Parts, reached: Reached) -> Parts:
+@redelivery.override(Subscription, "deliver", breaks=MARKED)
+def marked_after_nack_only(original, reached, self, entry):
     """A message is marked after a NACK, and not after its connection was lost."""
-
-    class Faulty(Subscription):
-        def deliver(self, entry: Entry) -> None:
-            right = entry.deliveries
-            entry.deliveries = reached.instead(right, entry.failures)
-            super().deliver(entry)
-            entry.deliveries = right + 1
-
-    return replace(parts, subscription=Faulty)
+    right = entry.deliveries
+    entry.deliveries = reached.instead(right, entry.failures)
+    original(self, entry)
+    entry.deliveries = right + 1
 
 
-@redelivery.mutant(MARKED)
-def marked_false(parts: Parts, reached: Reached) -> Parts:
+@redelivery.override(FrameEncoder, "message", breaks=MARKED)
+def marked_false(original, reached, self, opening, message, ack, redelivered):
     """A message that is delivered again says redelivered:false."""
-
-    class Faulty(FrameEncoder):
-        def message(self, opening: bytes, message: Message, ack: bytes, redelivered: bool) -> bytes:
-            right = super().message(opening, message, ack, redelivered)
-            return reached.instead(
-                right, right.replace(b"\nredelivered:true\n", b"\nredelivered:false\n", 1)
-            )
-
-    return replace(parts, encoder=Faulty)
+    right = original(self, opening, message, ack, redelivered)
+    return reached.instead(
+        right, right.replace(b"\nredelivered:true\n", b"\nredelivered:false\n", 1)
+    )
 
 
-@redelivery.mutant(f"{UNSETTLED} ARTEMIS-CONCEPTS-queue-1")
-def lost_with_the_connection(parts: Parts, reached: Reached) -> Parts:
+@redelivery.override(
+    StompConnection,
+    "on_peer_gone",
+    breaks=(
+        "ARTEMIS-REDELIVERY-back-1 STOMP10-SUBSCRIBE-05 STOMP11-ACK-05 STOMP12-ACK-04"
+        " ARTEMIS-CONCEPTS-queue-1"
+    ),
+)
+def lost_with_the_connection(original, reached, self):
     """What a lost connection held is lost with it."""
-
-    class Faulty(StompConnection):
-        def on_peer_gone(self) -> None:
-            for each in self.subscriptions.values():
-                held = list(each._unsettled.values())
-                if held:
-                    reached()
-                    for delivery in held:
-                        del each._unsettled[delivery.key], each._deliveries[delivery.key]
-                    each.queue.settle([delivery.entry for delivery in held], Outcome.ACCEPTED)
-            super().on_peer_gone()
-
-    return replace(parts, stomp=Faulty)
+    for each in self.subscriptions.values():
+        held = list(each._unsettled.values())
+        if held:
+            reached()
+            for delivery in held:
+                del each._unsettled[delivery.key], each._deliveries[delivery.key]
+            each.queue.settle([delivery.entry for delivery in held], Outcome.ACCEPTED)
+    original(self)
 
 
 @redelivery.mutant(AUTO)
-def of_another_subscription(parts: Parts, reached: Reached) -> Parts:
+def of_another_subscription(patch, reached):
     """In mode auto the first message that another subscription gets behind an UNSUBSCRIBE comes
     twice, as from Artemis 2.56."""
 
-    def unsubscribe(session: StompConnection, frame: Frame) -> After:
-        after = parts.commands["UNSUBSCRIBE"](session, frame)
+    @patch.override(COMMANDS, "UNSUBSCRIBE")
+    def unsubscribe(original, session, frame):
+        after = original(session, frame)
         for each in session.subscriptions.values():
             each.twice = each.mode is AckMode.AUTO  # type: ignore[attr-defined]
         return after
 
-    class Faulty(Subscription):
-        twice = False
+    patch.set(Subscription, "twice", False)
 
-        def deliver(self, entry: Entry) -> None:
-            super().deliver(entry)
-            if self.twice and entry.message.large is None:
-                reached()
-                self.twice = False
-                self._put(
-                    self._encoder.message(self._opening, entry.message, b"", True), entry.message
-                )
-
-    return replace(commanded(parts, UNSUBSCRIBE=unsubscribe), subscription=Faulty)
+    @patch.override(Subscription)
+    def deliver(original, self, entry):
+        original(self, entry)
+        if self.twice and entry.message.large is None:
+            reached()
+            self.twice = False
+            self._put(self._encoder.message(self._opening, entry.message, b"", True), entry.message)
 
 
 @redelivery.mutant(BACK)
-def lost_with_the_subscription(parts: Parts, reached: Reached) -> Parts:
+def lost_with_the_subscription(patch, reached):
     """What a subscription held is lost when UNSUBSCRIBE ends it."""
 
-    def unsubscribe(session: StompConnection, frame: Frame) -> After:
+    @patch.override(COMMANDS, "UNSUBSCRIBE")
+    def unsubscribe(original, session, frame):
         before = {id(each): each for each in session.subscriptions.values()}
         for each in before.values():
             each.queue.settle_released = True  # type: ignore[attr-defined]
         try:
-            return parts.commands["UNSUBSCRIBE"](session, frame)
+            return original(session, frame)
         finally:
             for each in before.values():
                 each.queue.settle_released = False  # type: ignore[attr-defined]
 
-    class Faulty(Queue):
-        settle_released = False
+    patch.set(Queue, "settle_released", False)
 
-        def settle(self, entries: Sequence[Entry], outcome: Outcome) -> None:
-            if self.settle_released and entries and outcome is Outcome.RELEASED:
-                reached()
-                outcome = Outcome.ACCEPTED
-            super().settle(entries, outcome)
-
-    return replace(commanded(parts, UNSUBSCRIBE=unsubscribe), queue=Faulty)
+    @patch.override(Queue)
+    def settle(original, self, entries, outcome):
+        if self.settle_released and entries and outcome is Outcome.RELEASED:
+            reached()
+            outcome = Outcome.ACCEPTED
+        original(self, entries, outcome)
 
 
-@redelivery.mutant(BACK)
-def only_the_oldest_comes_back(parts: Parts, reached: Reached) -> Parts:
+@redelivery.override(Queue, "_take_back", breaks=BACK)
+def only_the_oldest_comes_back(original, reached, self, back):
     """Of what a consumer held only the oldest message comes back."""
-
-    class Faulty(Queue):
-        def _take_back(self, back: list[Entry]) -> None:
-            super()._take_back(reached.instead(back, back[:1]))
-
-    return replace(parts, queue=Faulty)
+    original(self, reached.instead(back, back[:1]))
 
 
-@redelivery.mutant(BACK)
-def given_up_after_two(parts: Parts, reached: Reached) -> Parts:
+@redelivery.override(Queue, "settle", breaks=BACK)
+def given_up_after_two(original, reached, self, entries, outcome):
     """A lost connection counts as a failed delivery, and after two of these a message is given
     up."""
-
-    class Faulty(Queue):
-        def settle(self, entries: Sequence[Entry], outcome: Outcome) -> None:
-            if outcome is Outcome.RELEASED and any(entry.deliveries >= 2 for entry in entries):
-                reached()
-                outcome = Outcome.REJECTED
-            super().settle(entries, outcome)
-
-    return replace(parts, queue=Faulty)
+    if outcome is Outcome.RELEASED and any(entry.deliveries >= 2 for entry in entries):
+        reached()
+        outcome = Outcome.REJECTED
+    original(self, entries, outcome)
 
 
-@redelivery.mutant(f"{BACK} ARTEMIS-CONCEPTS-queue-1")
-def not_offered_to_who_waits(parts: Parts, reached: Reached) -> Parts:
+@redelivery.mutant("ARTEMIS-REDELIVERY-back-1 ARTEMIS-CONCEPTS-queue-1")
+def not_offered_to_who_waits(patch, reached):
     """What comes back waits for the next message or consumer: a consumer that is there already does
     not get it."""
+    patch.set(Queue, "held_back", False)
 
-    class Faulty(Queue):
-        held_back = False
+    @patch.override(Queue)
+    def settle(original, self, entries, outcome):
+        original(self, entries, outcome)
+        self.held_back = outcome is Outcome.RELEASED and bool(entries)
 
-        def settle(self, entries: Sequence[Entry], outcome: Outcome) -> None:
-            super().settle(entries, outcome)
-            self.held_back = outcome is Outcome.RELEASED and bool(entries)
-
-        def dispatch(self) -> None:
-            if self.held_back:
-                self.held_back = False
-                if len(self._dispatcher):
-                    reached()
-                return
-            super().dispatch()
-
-    return replace(parts, queue=Faulty)
+    @patch.override(Queue)
+    def dispatch(original, self):
+        if self.held_back:
+            self.held_back = False
+            if len(self._dispatcher):
+                reached()
+            return
+        original(self)
 
 
 @redelivery.mutant("ARTEMIS-CONCEPTS-queue-1 ARTEMIS-CONCEPTS-queue-2")
-def comes_back_twice(parts: Parts, reached: Reached) -> Parts:
+def comes_back_twice(patch, reached):
     """What comes back stands in the queue twice."""
 
-    class Faulty(Queue):
-        def _take_back(self, back: list[Entry]) -> None:
-            twice: list[Any] = [each for entry in back for each in (entry, _copy(entry))]
-            super()._take_back(reached.instead(back, twice))
+    @patch.override(Queue)
+    def _take_back(original, self, back):
+        twice: list[Any] = [each for entry in back for each in (entry, _copy(entry))]
+        original(self, reached.instead(back, twice))
 
     def _copy(entry: Entry) -> Entry:
         other = Entry(entry.message, entry.order)
         other.deliveries, other.failures = entry.deliveries, entry.failures
         return other
 
-    return replace(parts, queue=Faulty)
 
-
-@redelivery.mutant(MARKED)
-def marked_once(parts: Parts, reached: Reached) -> Parts:
+@redelivery.override(Subscription, "deliver", breaks=MARKED)
+def marked_once(original, reached, self, entry):
     """A message is marked the first time that it comes again, and not the second."""
-
-    class Faulty(Subscription):
-        def deliver(self, entry: Entry) -> None:
-            right = entry.deliveries
-            entry.deliveries = reached.instead(right, 0 if right > 1 else right)
-            super().deliver(entry)
-            entry.deliveries = right + 1
-
-    return replace(parts, subscription=Faulty)
+    right = entry.deliveries
+    entry.deliveries = reached.instead(right, 0 if right > 1 else right)
+    original(self, entry)
+    entry.deliveries = right + 1

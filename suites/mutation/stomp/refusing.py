@@ -2,44 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from brokerproof.reference_broker.assembly import Parts
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
-from brokerproof.reference_broker.protocols.stomp.frame import Frame
-from brokerproof.reference_broker.protocols.stomp.refusal import Fault, Refusal
-from brokerproof.suites.mutation.mutant import Reached
 
 
-def cut_off(parts: Parts, reached: Reached, fault: Fault) -> Parts:
+def cut_off(patch, reached, fault):
     """What is refused with ``fault`` ends the connection without an ERROR."""
 
-    class Faulty(StompConnection):
-        def _refuse(self, problem: Refusal, frame: Frame | None = None) -> None:
-            if problem.message == fault.message:
-                reached()
-                self.close()
-            else:
-                super()._refuse(problem, frame)
-
-    return replace(parts, stomp=Faulty)
+    @patch.override(StompConnection)
+    def _refuse(original, self, problem, frame=None):
+        if problem.message == fault.message:
+            reached()
+            self.close()
+        else:
+            original(self, problem, frame)
 
 
-def kept(parts: Parts, reached: Reached, fault: Fault) -> Parts:
+def kept(patch, reached, fault):
     """After the ERROR for ``fault`` the connection stays open."""
+    patch.set(StompConnection, "keep", False)
 
-    class Faulty(StompConnection):
-        keep = False
+    @patch.override(StompConnection)
+    def _refuse(original, self, problem, frame=None):
+        self.keep = problem.message == fault.message
+        original(self, problem, frame)
+        self.keep = False
 
-        def _refuse(self, problem: Refusal, frame: Frame | None = None) -> None:
-            self.keep = problem.message == fault.message
-            super()._refuse(problem, frame)
-            self.keep = False
-
-        def close(self) -> None:
-            if self.keep:
-                reached()
-            else:
-                super().close()
-
-    return replace(parts, stomp=Faulty)
+    @patch.override(StompConnection)
+    def close(original, self):
+        if self.keep:
+            reached()
+        else:
+            original(self)

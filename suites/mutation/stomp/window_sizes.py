@@ -2,132 +2,109 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
-from typing import Any
 
 from brokerproof.harness.model.enums import AckMode
 from brokerproof.harness.model.time import Instant
-from brokerproof.reference_broker.assembly import Parts
 from brokerproof.reference_broker.kernel.context import Shared
 from brokerproof.reference_broker.kernel.credit import UNLIMITED, ByteWindow
-from brokerproof.reference_broker.kernel.message import Entry
-from brokerproof.reference_broker.protocols.stomp.commands import After
+from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
-from brokerproof.reference_broker.protocols.stomp.frame import Frame
-from brokerproof.reference_broker.protocols.stomp.subscription import Delivery, Subscription
+from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
 from brokerproof.reference_broker.settings.settings import Acceptor
-from brokerproof.suites.mutation.mutant import Group, Reached, rewritten, without
+from brokerproof.suites.mutation.mutant import Group, rewritten, without
 from brokerproof.suites.mutation.stomp.windows import (
     DEFAULTS,
     NAMES,
-    NONE,
     OURS,
     POSITIVE,
     THEIRS,
-    ZERO,
-    Loose,
 )
 
 window_sizes = Group("windows")
 
 
-@window_sizes.mutant(NAMES)
-def precedence_turned_round(parts: Parts, reached: Reached) -> Parts:
+@window_sizes.override(COMMANDS, "SUBSCRIBE", breaks=NAMES)
+def precedence_turned_round(original, reached, session, frame):
     """activemq.prefetchSize wins over consumer-window-size."""
-
-    def subscribe(session: StompConnection, frame: Frame) -> After:
-        if frame.get(OURS) is not None and frame.get(THEIRS) is not None:
-            reached()
-            frame = without(frame, OURS)
-        return parts.commands["SUBSCRIBE"](session, frame)
-
-    return replace(parts, commands={**parts.commands, "SUBSCRIBE": subscribe})
+    if frame.get(OURS) is not None and frame.get(THEIRS) is not None:
+        reached()
+        frame = without(frame, OURS)
+    return original(session, frame)
 
 
-@window_sizes.mutant(NAMES)
-def prefetch_size_ignored(parts: Parts, reached: Reached) -> Parts:
+@window_sizes.override(COMMANDS, "SUBSCRIBE", breaks=NAMES)
+def prefetch_size_ignored(original, reached, session, frame):
     """activemq.prefetchSize is not known."""
-
-    def subscribe(session: StompConnection, frame: Frame) -> After:
-        if frame.get(THEIRS) is not None and frame.get(OURS) is None:
-            reached()
-        return parts.commands["SUBSCRIBE"](session, without(frame, THEIRS))
-
-    return replace(parts, commands={**parts.commands, "SUBSCRIBE": subscribe})
+    if frame.get(THEIRS) is not None and frame.get(OURS) is None:
+        reached()
+    return original(session, without(frame, THEIRS))
 
 
-@window_sizes.mutant(f"{NAMES} {POSITIVE} {ZERO} {NONE}")
-def window_size_ignored(parts: Parts, reached: Reached) -> Parts:
+@window_sizes.override(
+    COMMANDS,
+    "SUBSCRIBE",
+    breaks=(
+        "ARTEMIS-STOMP-window-1 ARTEMIS-STOMP-window-3 ARTEMIS-STOMP-window-2 ARTEMIS-"
+        " STOMP-window-4"
+    ),
+)
+def window_size_ignored(original, reached, session, frame):
     """consumer-window-size is not known: the acceptor's default holds."""
-
-    def subscribe(session: StompConnection, frame: Frame) -> After:
-        if frame.get(OURS) is not None:
-            reached()
-        return parts.commands["SUBSCRIBE"](session, without(frame, OURS))
-
-    return replace(parts, commands={**parts.commands, "SUBSCRIBE": subscribe})
+    if frame.get(OURS) is not None:
+        reached()
+    return original(session, without(frame, OURS))
 
 
-@window_sizes.mutant(NAMES, recreates="AMQ-4234")
-def prefetch_size_lost_with_a_receipt(parts: Parts, reached: Reached) -> Parts:
+@window_sizes.override(COMMANDS, "SUBSCRIBE", breaks=NAMES, recreates="AMQ-4234")
+def prefetch_size_lost_with_a_receipt(original, reached, session, frame):
     """activemq.prefetchSize is not applied when the SUBSCRIBE asks for a receipt."""
-
-    def subscribe(session: StompConnection, frame: Frame) -> After:
-        if frame.get(THEIRS) is not None and frame.get("receipt") is not None:
-            reached()
-            frame = without(frame, THEIRS)
-        return parts.commands["SUBSCRIBE"](session, frame)
-
-    return replace(parts, commands={**parts.commands, "SUBSCRIBE": subscribe})
+    if frame.get(THEIRS) is not None and frame.get("receipt") is not None:
+        reached()
+        frame = without(frame, THEIRS)
+    return original(session, frame)
 
 
 @window_sizes.mutant(NAMES)
-def prefetch_size_in_messages(parts: Parts, reached: Reached) -> Parts:
+def prefetch_size_in_messages(patch, reached):
     """activemq.prefetchSize counts messages, as in the broker that the name comes from."""
+    asked = None
+    limits = {}
+    unsettled = Counter()
 
-    class Window(Loose):
-        messages: int | None = None
-        out = 0
+    @patch.override(ByteWindow)
+    def has_room(original, self):
+        right = original(self)
+        if self not in limits:
+            return right
+        return reached.instead(right, unsettled[self] < max(1, limits[self]))
 
-        def has_room(self) -> bool:
-            right = super().has_room()
-            return (
-                right
-                if self.messages is None
-                else reached.instead(right, self.out < max(1, self.messages))
-            )
+    @patch.override(ByteWindow)
+    def charge(original, self, octets):
+        original(self, octets)
+        unsettled[self] += 1
 
-        def charge(self, octets: int) -> None:
-            super().charge(octets)
-            self.out += 1
+    @patch.override(Subscription)
+    def __init__(original, self, *arguments):
+        original(self, *arguments)
+        if asked is not None:
+            limits[self.window] = asked
 
-    class Faulty(Subscription):
-        def __init__(self, *args: Any) -> None:
-            super().__init__(*args)
-            if isinstance(self.window, Window) and wanted[0] is not None:
-                self.window.messages = wanted[0]
+    @patch.override(Subscription)
+    def take(original, self, delivery):
+        taken = original(self, delivery)
+        unsettled[self.window] -= len(taken)
+        return taken
 
-        def take(self, delivery: Delivery) -> list[Entry]:
-            taken = super().take(delivery)
-            if isinstance(self.window, Window):
-                self.window.out -= len(taken)
-            return taken
-
-    wanted: list[int | None] = [None]
-
-    def subscribe(session: StompConnection, frame: Frame) -> After:
+    @patch.override(COMMANDS, "SUBSCRIBE")
+    def subscribe(original, session, frame):
+        nonlocal asked
         size = frame.get(THEIRS)
-        wanted[0] = (
-            int(size) if size is not None and frame.get(OURS) is None and size.isdecimal() else None
-        )
-        return parts.commands["SUBSCRIBE"](session, frame)
-
-    return replace(
-        parts,
-        window=Window,
-        subscription=Faulty,
-        commands={**parts.commands, "SUBSCRIBE": subscribe},
-    )
+        theirs = size is not None and frame.get(OURS) is None and size.isdecimal()
+        asked = int(size) if theirs else None
+        return original(session, frame)
 
 
 class _OtherDefault(StompConnection):
@@ -139,130 +116,96 @@ class _OtherDefault(StompConnection):
         super().__init__(conn, replace(acceptor, stomp_consumer_window_size=size), shared, now)
 
 
-@window_sizes.mutant(DEFAULTS)
-def acceptor_default_ignored(parts: Parts, reached: Reached) -> Parts:
+@window_sizes.override(_OtherDefault, "__init__", breaks=DEFAULTS)
+def acceptor_default_ignored(original, reached, self, conn, acceptor, shared, now):
     """The default window is 10240, whatever the acceptor says."""
-
-    class Faulty(_OtherDefault):
-        def __init__(self, conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> None:
-            size = reached.instead(acceptor.stomp_consumer_window_size, 10_240)
-            super().__init__(conn, acceptor, shared, now, size)
-
-    return replace(parts, stomp=Faulty)
+    size = reached.instead(acceptor.stomp_consumer_window_size, 10_240)
+    original(self, conn, acceptor, shared, now, size)
 
 
-@window_sizes.mutant(DEFAULTS)
-def no_default(parts: Parts, reached: Reached) -> Parts:
+@window_sizes.override(_OtherDefault, "__init__", breaks=DEFAULTS)
+def no_default(original, reached, self, conn, acceptor, shared, now):
     """A subscription that names no window has none."""
-
-    class Faulty(_OtherDefault):
-        def __init__(self, conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> None:
-            size = reached.instead(acceptor.stomp_consumer_window_size, UNLIMITED)
-            super().__init__(conn, acceptor, shared, now, size)
-
-    return replace(parts, stomp=Faulty)
+    size = reached.instead(acceptor.stomp_consumer_window_size, UNLIMITED)
+    original(self, conn, acceptor, shared, now, size)
 
 
-@window_sizes.mutant(f"{DEFAULTS} {NONE} STOMP11-SUB-07 STOMP12-SUB-08")
-def auto_has_the_default(parts: Parts, reached: Reached) -> Parts:
+@window_sizes.override(
+    COMMANDS,
+    "SUBSCRIBE",
+    breaks="ARTEMIS-STOMP-window-5 ARTEMIS-STOMP-window-4 STOMP11-SUB-07 STOMP12-SUB-08",
+)
+def auto_has_the_default(original, reached, session, frame):
     """An auto subscription gets the acceptor's window too, which nothing ever opens again."""
-
-    def subscribe(session: StompConnection, frame: Frame) -> After:
-        if (
-            frame.get("ack") in (None, "auto")
-            and frame.get(OURS) is None
-            and frame.get(THEIRS) is None
-        ):
-            size = session.acceptor.stomp_consumer_window_size
-            if size != UNLIMITED:
-                reached()
-                frame = rewritten(frame, ((OURS, str(size)), *frame.head.headers))
-        return parts.commands["SUBSCRIBE"](session, frame)
-
-    return replace(parts, commands={**parts.commands, "SUBSCRIBE": subscribe})
-
-
-@window_sizes.mutant(DEFAULTS)
-def individual_without_default(parts: Parts, reached: Reached) -> Parts:
-    """Only mode client has the acceptor's window; client-individual has none."""
-
-    def subscribe(session: StompConnection, frame: Frame) -> After:
-        named = frame.get(OURS) is not None or frame.get(THEIRS) is not None
-        if frame.get("ack") == "client-individual" and not named:
+    if frame.get("ack") in (None, "auto") and frame.get(OURS) is None and frame.get(THEIRS) is None:
+        size = session.acceptor.stomp_consumer_window_size
+        if size != UNLIMITED:
             reached()
-            frame = rewritten(frame, ((OURS, "-1"), *frame.head.headers))
-        return parts.commands["SUBSCRIBE"](session, frame)
+            frame = rewritten(frame, ((OURS, str(size)), *frame.head.headers))
+    return original(session, frame)
 
-    return replace(parts, commands={**parts.commands, "SUBSCRIBE": subscribe})
+
+@window_sizes.override(COMMANDS, "SUBSCRIBE", breaks=DEFAULTS)
+def individual_without_default(original, reached, session, frame):
+    """Only mode client has the acceptor's window; client-individual has none."""
+    named = frame.get(OURS) is not None or frame.get(THEIRS) is not None
+    if frame.get("ack") == "client-individual" and not named:
+        reached()
+        frame = rewritten(frame, ((OURS, "-1"), *frame.head.headers))
+    return original(session, frame)
 
 
 @window_sizes.mutant(POSITIVE)
-def one_window_per_connection(parts: Parts, reached: Reached) -> Parts:
+def one_window_per_connection(patch, reached):
     """All subscriptions of a connection share the window of the first."""
     first: dict[int, ByteWindow] = {}
 
-    class Faulty(Subscription):
-        def __init__(self, *args: Any) -> None:
-            super().__init__(*args)
-            shared = first.setdefault(self._conn, self.window)
-            if shared is not self.window:
-                reached()
-            self.window = shared
-            self.has_room = shared.has_room
-
-    return replace(parts, subscription=Faulty)
+    @patch.override(Subscription)
+    def __init__(original, self, *args):
+        original(self, *args)
+        shared = first.setdefault(self._conn, self.window)
+        if shared is not self.window:
+            reached()
+        self.window = shared
+        self.has_room = shared.has_room
 
 
-@window_sizes.mutant(POSITIVE)
-def delivered_again_for_nothing(parts: Parts, reached: Reached) -> Parts:
+@window_sizes.override(Subscription, "deliver", breaks=POSITIVE)
+def delivered_again_for_nothing(original, reached, self, entry):
     """What is delivered again is not charged."""
-
-    class Faulty(Subscription):
-        def deliver(self, entry: Entry) -> None:
-            before = self.window.credit
-            super().deliver(entry)
-            if entry.deliveries > 1 and self.window.size > 0 and self.mode is not AckMode.AUTO:
-                next(reversed(self._unsettled.values())).charge = 0
-                self.window.credit = reached.instead(self.window.credit, before)
-
-    return replace(parts, subscription=Faulty)
+    before = self.window.credit
+    original(self, entry)
+    if entry.deliveries > 1 and self.window.size > 0 and self.mode is not AckMode.AUTO:
+        next(reversed(self._unsettled.values())).charge = 0
+        self.window.credit = reached.instead(self.window.credit, before)
 
 
-@window_sizes.mutant("ARTEMIS-CONCEPTS-queue-1 ARTEMIS-STOMP-window-2 ARTEMIS-STOMP-window-3")
-def shut_window_drops(parts: Parts, reached: Reached) -> Parts:
+@window_sizes.override(
+    Queue,
+    "put",
+    breaks="ARTEMIS-CONCEPTS-queue-1 ARTEMIS-STOMP-window-2 ARTEMIS-STOMP-window-3",
+)
+def shut_window_drops(original, reached, self, message, *rest):
     """A message that would go to a subscription whose window is shut is dropped instead of kept."""
-
-    class Faulty(parts.queue):  # type: ignore[name-defined,misc]
-        def put(self, message: Any, *rest: Any) -> None:
-            waiting = len(self)
-            super().put(message, *rest)
-            if len(self) > waiting and len(self._dispatcher) > 0:
-                reached()
-                self._ready.pop()
-
-    return replace(parts, queue=Faulty)
+    waiting = len(self)
+    original(self, message, *rest)
+    if len(self) > waiting and len(self._dispatcher) > 0:
+        reached()
+        self._ready.pop()
 
 
-@window_sizes.mutant(POSITIVE)
-def an_octet_leaks_with_every_ack(parts: Parts, reached: Reached) -> Parts:
+@window_sizes.override(ByteWindow, "give_back", breaks=POSITIVE)
+def an_octet_leaks_with_every_ack(original, reached, self, octets):
     """Every settlement gives back one octet less than it should: after many of them the window is
     shut for good."""
-
-    class Faulty(ByteWindow):
-        def give_back(self, octets: int) -> None:
-            super().give_back(octets - 1 if self.size > 0 else octets)
-            if self.size > 0:
-                reached()
-
-    return replace(parts, window=Faulty)
+    original(self, octets - 1 if self.size > 0 else octets)
+    if self.size > 0:
+        reached()
 
 
-@window_sizes.mutant(f"{POSITIVE} {DEFAULTS}")
-def sixteen_bits(parts: Parts, reached: Reached) -> Parts:
+@window_sizes.override(
+    ByteWindow, "__init__", breaks="ARTEMIS-STOMP-window-3 ARTEMIS-STOMP-window-5"
+)
+def sixteen_bits(original, reached, self, size):
     """The size of a window is kept in 16 bits."""
-
-    class Faulty(ByteWindow):
-        def __init__(self, size: int) -> None:
-            super().__init__(reached.instead(size, size & 0xFFFF if size > 0 else size))
-
-    return replace(parts, window=Faulty)
+    original(self, reached.instead(size, size & 0xFFFF if size > 0 else size))

@@ -23,7 +23,7 @@ from brokerproof.harness.model.broker_io import (
 )
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import NS_PER_S, Instant
-from brokerproof.reference_broker.assembly import STANDARD, Parts, create_broker
+from brokerproof.reference_broker.assembly import create_broker
 from brokerproof.reference_broker.protocols.amqp10 import headers
 from brokerproof.reference_broker.protocols.amqp10.composite import Composite, descriptor
 from brokerproof.reference_broker.protocols.amqp10.decoder import DEPTH
@@ -58,10 +58,8 @@ def settings(**fields: Any) -> Settings:
 class Desk:
     """One broker; what it sent waits for each connection until it is asked for."""
 
-    def __init__(
-        self, settings: Settings = AMQP, parts: Parts = STANDARD, start: Instant = 0
-    ) -> None:
-        self.broker = create_broker(settings, parts, start=start)
+    def __init__(self, settings: Settings = AMQP, start: Instant = 0) -> None:
+        self.broker = create_broker(settings, start=start)
         self.now: Instant = start
         self.out: dict[int, bytes] = {}
         self.closed: list[int] = []

@@ -17,7 +17,7 @@ from brokerproof.harness.model.broker_io import (
 )
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import Instant
-from brokerproof.reference_broker.assembly import STANDARD, Parts, create_broker
+from brokerproof.reference_broker.assembly import create_broker
 from brokerproof.reference_broker.settings.settings import Settings
 
 SERVER = "server:brokerproof/0.1.0\n"
@@ -49,10 +49,8 @@ class Driver:
     """One broker, and what it sent to whom. Bodies in these tests contain no NUL unless a test
     looks at raw effects."""
 
-    def __init__(
-        self, settings: Settings | None = None, parts: Parts = STANDARD, start: Instant = 0
-    ) -> None:
-        self.broker = create_broker(settings or Settings(), parts, start=start)
+    def __init__(self, settings: Settings | None = None, start: Instant = 0) -> None:
+        self.broker = create_broker(settings or Settings(), start=start)
         self.now: Instant = start
         self.closed: list[int] = []
         self.observed: list[str] = []

@@ -10,7 +10,6 @@ from brokerproof.harness.model.broker_io import Effect, SendBytes
 from brokerproof.harness.model.time import Instant
 from brokerproof.harness.protocols.openwire.codec import Reader, Structure, encode_command
 from brokerproof.harness.protocols.openwire.raw_peer import OPTIONS, queue
-from brokerproof.reference_broker.assembly import STANDARD, Parts
 from brokerproof.reference_broker.config.activemq import connector
 from brokerproof.reference_broker.settings.activemq import ActiveMq
 from brokerproof.suites.units.drivers.activemq import configured, settings
@@ -19,11 +18,11 @@ from brokerproof.suites.units.drivers.broker import Driver
 Q = queue("Q")
 
 
-def driver(activemq: ActiveMq | None = None, parts: Parts = STANDARD, **acceptor: Any) -> Driver:
+def driver(activemq: ActiveMq | None = None, **acceptor: Any) -> Driver:
     """A broker with acceptors ``stomp``, ``amqp`` and ``openwire``."""
     about = settings(activemq or configured())
     ours = connector.acceptor("openwire", ("OPENWIRE",), **acceptor)
-    return Driver(replace(about, acceptors=(*about.acceptors, ours)), parts)
+    return Driver(replace(about, acceptors=(*about.acceptors, ours)))
 
 
 class OpenWireClient:

@@ -22,7 +22,7 @@ from brokerproof.harness.model.broker_io import (
 )
 from brokerproof.harness.model.enums import FullPolicy, RoutingType
 from brokerproof.harness.model.time import NS_PER_MS, Instant, seconds
-from brokerproof.reference_broker.assembly import STANDARD, Parts, create_broker
+from brokerproof.reference_broker.assembly import create_broker
 from brokerproof.reference_broker.persistence.factory import store
 from brokerproof.reference_broker.persistence.memory import DiskFaults, MemoryDisk
 from brokerproof.reference_broker.persistence.store import StoreOptions
@@ -61,10 +61,9 @@ class StoringDriver:
         options: StoreOptions | None = SMALL,
         seed: int = 0,
         faults: DiskFaults | None = None,
-        parts: Parts = STANDARD,
     ) -> None:
         self.settings = paging(-1) if settings is None else settings
-        self.options, self.parts = options, parts
+        self.options = options
         self.disk = MemoryDisk(
             seed, DiskFaults(write=NS_PER_MS, read=NS_PER_MS) if faults is None else faults
         )
@@ -84,7 +83,6 @@ class StoringDriver:
         found = None if self.options is None else self.disk
         self.broker = create_broker(
             self.settings,
-            self.parts,
             start=self.now,
             store=store(self.settings, found, self.options),
         )

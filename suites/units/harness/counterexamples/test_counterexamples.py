@@ -38,7 +38,7 @@ from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.reference.target import VirtualTarget
 from brokerproof.harness.targets.target import Target
 from brokerproof.harness.trace.recorder import Recorder
-from brokerproof.reference_broker.assembly import STANDARD
+from brokerproof.reference_broker import assembly
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.runtime import virtual
 from brokerproof.reports import counterexamples
@@ -62,9 +62,9 @@ def faulty() -> VirtualTarget:
     assert isinstance(original, VirtualTarget)
 
     def made(config: str, overrides: Mapping[str, Any], *, start: int) -> virtual.Made:
-        return virtual.make(
-            config, overrides, start=start, parts=replace(STANDARD, stomp=_NoReceiptForCommit)
-        )
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(assembly, "StompConnection", _NoReceiptForCommit)
+            return virtual.make(config, overrides, start=start)
 
     return VirtualTarget(replace(original.identity, name="faulty"), made, original.config)
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from brokerproof.reference_broker.assembly import STANDARD
 from brokerproof.reference_broker.families.artemis.accounting import Accounting
 from brokerproof.reference_broker.families.artemis.admission import Admission
 from brokerproof.reference_broker.kernel.admission import Verdict
@@ -29,7 +28,7 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import (
     Flow,
     Transfer,
 )
-from brokerproof.reference_broker.settings.settings import AddressSetting
+from brokerproof.reference_broker.settings.settings import AddressSetting, Settings
 from brokerproof.suites.units.drivers.amqp10 import (
     AMQP,
     Desk,
@@ -80,9 +79,7 @@ def test_credit_is_topped_up_at_the_low_mark_and_not_before(
 
 
 def test_a_transfer_beyond_the_credit_ends_the_link() -> None:
-    peer = Peer(
-        Desk(settings(amqp_credits=3, amqp_low_credits=0), replace(STANDARD, admission=Full))
-    ).ready()
+    peer = Peer(full_desk(settings(amqp_credits=3, amqp_low_credits=0))).ready()
     peer.desk.broker._shared.admission.full = False  # type: ignore[attr-defined]
     assert granted(peer.attach_sender()) == [(0, 3)]
     peer.desk.broker._shared.admission.full = True  # type: ignore[attr-defined]
@@ -113,8 +110,16 @@ class Full(Admission):
         return self.verdict
 
 
+def full_desk(settings: Settings) -> Desk:
+    """A broker whose addresses are full until the test empties them."""
+    desk = Desk(settings)
+    shared = desk.broker._shared
+    shared.admission = Full(shared.accounting)
+    return desk
+
+
 def test_a_full_address_gives_no_credit_and_takes_what_was_granted() -> None:
-    desk = Desk(AMQP, replace(STANDARD, admission=Full))
+    desk = full_desk(AMQP)
     admission: Any = desk.broker._shared.admission
     peer = Peer(desk).ready()
     assert kinds(peer.attach_sender()) == [Attach], "no flow at all"
@@ -141,7 +146,7 @@ def test_a_full_address_gives_no_credit_and_takes_what_was_granted() -> None:
 )
 @pytest.mark.parametrize("settled", [False, True])
 def test_what_an_address_does_not_take(verdict: Verdict, state: type, settled: bool) -> None:
-    desk = Desk(AMQP, replace(STANDARD, admission=Full))
+    desk = full_desk(AMQP)
     admission: Any = desk.broker._shared.admission
     admission.full, admission.verdict = False, verdict
     peer = Peer(desk).ready()

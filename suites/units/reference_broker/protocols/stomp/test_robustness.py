@@ -3,8 +3,6 @@ notice nothing."""
 
 from __future__ import annotations
 
-import dataclasses
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,8 +17,7 @@ from brokerproof.harness.model.broker_io import (
 )
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import seconds
-from brokerproof.reference_broker.assembly import STANDARD, create_broker
-from brokerproof.reference_broker.kernel.credit import ByteWindow
+from brokerproof.reference_broker.assembly import create_broker
 from brokerproof.reference_broker.settings.settings import Acceptor, Settings, StompLimits
 from brokerproof.suites.units.drivers.broker import Driver, bodies, frames, patient, send, subscribe
 
@@ -149,14 +146,3 @@ def test_many_connections_come_and_go_without_leaving_anything() -> None:
     assert len(driver.broker._deadlines._heap) < 500
     assert set(driver.broker._shared.router._addresses) == {"activemq.management"}
     assert driver.broker._connections == {}
-
-
-def test_a_part_can_be_swapped() -> None:
-    class Generous(ByteWindow):
-        def has_room(self) -> bool:
-            return True
-
-    driver = Driver(parts=dataclasses.replace(STANDARD, window=Generous))
-    driver.connect(1)
-    driver.feed(1, subscribe(ack="client", headers="consumer-window-size:0\n"))
-    assert bodies(driver.feed(1, send("a") + send("b")), 1) == ["a", "b"]
