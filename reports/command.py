@@ -132,7 +132,7 @@ def write(
 
 
 def facts(written: Report) -> dict[str, object]:
-    """What ``--json`` prints."""
+    """Return the output of ``--json``."""
     shown = written.model
     return {
         "report": str(written.folder),

@@ -1,4 +1,5 @@
-"""Which events of a case its page shows: a bounded part, chosen before anything leaves Spark."""
+"""Chooses the events of a case that its page shows: a bounded part, before anything leaves
+Spark."""
 
 from __future__ import annotations
 

@@ -59,8 +59,8 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much of a run the HTML shows, however large the run. ``pages`` are cases whose page is a
-    file of its own, the worst ones; the pages of the others are packed together."""
+    """Limits on what the HTML shows of a run, however large the run. ``pages`` are cases whose page
+    is a file of its own, the worst ones; the pages of the others are packed together."""
 
     columns: int = 12
     cases: int = 200_000
@@ -192,8 +192,8 @@ def groups(
 def unjudged(
     coverage: Iterable[Mapping[str, Any]], requirements: Requirements, profiles: set[str], most: int
 ) -> tuple[list[Unjudged], int]:
-    """What could be judged on these targets and was not, by source, at most ``most``; and how many
-    there are."""
+    """Return the requirements that could be judged on these targets and were not, by source, at
+    most ``most``; and how many there are."""
     judged = {row["requirement"] for row in coverage}
     wanted: dict[str, list[Words]] = defaultdict(list)
     totals: dict[str, int] = defaultdict(int)

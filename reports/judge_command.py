@@ -51,7 +51,7 @@ def judge(
     traces: tuple[str, ...], profile: str | None, whole: bool, master: str | None, as_json: bool
 ) -> int:
     """Judge recordings or captured packets of any size: order, loss, duplication, marks, windows,
-    heart-beats and TTL.
+    heartbeats and TTL.
 
     Exit: 0 nothing violated · 1 a violation · 2 inconclusive · 3 no usable Java or Spark · 4 no
     readable trace.

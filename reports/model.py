@@ -1,4 +1,4 @@
-"""What the index shows, as plain data: everything already capped, nothing still in Spark."""
+"""Model of the index, as plain data: everything already capped, nothing still in Spark."""
 
 from __future__ import annotations
 
@@ -147,8 +147,8 @@ class Unjudged:
 
 @dataclass(frozen=True)
 class Again:
-    """What the recordings show when they are judged again: the first rows, how many there are, and
-    how many of them are in cases that were content."""
+    """Verdicts of the recordings when they are judged again: the first rows, how many there are,
+    and how many of them are in cases that reported no violation."""
 
     rows: Sequence[Mapping[str, Any]] = ()
     total: int = 0
@@ -177,7 +177,7 @@ class Model:
 
     @property
     def targets(self) -> int:
-        """How many different targets there are, over all runs."""
+        """The number of different targets, over all runs."""
         return len({bar.column.target for bar in self.bars})
 
     @property
@@ -199,7 +199,7 @@ class Model:
         return sum(len(group.rows) for group in self.groups)
 
     def halved(self) -> Model:
-        """The same with lists half as long; the counts stay."""
+        """Return a copy of the model with lists half as long; the counts stay."""
         groups = _first(self.groups, self.listed // 2)
         unjudged = [
             replace(each, words=each.words[: len(each.words) // 2]) for each in self.unjudged
@@ -228,12 +228,13 @@ class Model:
 
     @property
     def now(self) -> dict[str, int]:
-        """The same over the last run of each target: what was mended since is not counted."""
+        """The counts over the last run of each target: violations that were fixed since are not
+        counted."""
         return _total(self.latest)
 
     @property
     def begun(self) -> list[str]:
-        """When the runs began, first to last, as far as they say."""
+        """The start times of the runs, first to last, as far as they are recorded."""
         return sorted(str(run.header["started"]) for run in self.runs if run.header.get("started"))
 
 

@@ -68,7 +68,7 @@ _TALL = (
 """Tables that grow with the trace."""
 
 Step = Callable[[str], None]
-"""Told what is done next, in a few words."""
+"""Called with the next step, in a few words."""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
-"""Who keeps a requirement: for each of its pages, the worst verdict by target and run, and the
-cases behind it."""
+"""Compliance with a requirement: for each of its pages, the worst verdict by target and run, and
+the cases behind it."""
 
 from __future__ import annotations
 

@@ -59,15 +59,15 @@ class Requirements:
         return iter(self._known.values())
 
     def find(self, requirement: str) -> Words:
-        """What is known of ``requirement``: at least its id."""
+        """Return the facts of ``requirement``: at least its id."""
         return self._known.get(requirement) or Words(requirement)
 
     def place(self, requirement: str) -> int:
-        """Where it stands in the catalogue; behind everything when unknown."""
+        """Return its position in the catalogue; behind everything when unknown."""
         return self._place.get(requirement, len(self._place))
 
     def level(self, requirement: str) -> Level | None:
-        """How strongly it binds; None for an unknown id."""
+        """Return its level; None for an unknown id."""
         words = self._known.get(requirement)
         return None if words is None else Level(words.level)
 

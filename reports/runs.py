@@ -24,7 +24,7 @@ class UnreadableRun(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CaseFacts:
-    """What a case says of itself: its docstring, and where it stands
+    """A case's description: its docstring, and its place in the sources
     (``suites/stomp/test_x.py:12``)."""
 
     doc: str = ""
@@ -42,7 +42,7 @@ class Run:
 
     @property
     def footer(self) -> Mapping[str, Any] | None:
-        """How the run ended; None for a run that was cut off."""
+        """The run's footer; None for a run that was cut off."""
         footer = self.header.get("footer")
         return footer if isinstance(footer, dict) else None
 
@@ -62,7 +62,7 @@ class Run:
 
     @property
     def torn(self) -> bool:
-        """Whether the last line of the results was cut off by a kill."""
+        """True if the last line of the results was cut off by a kill."""
         if not self.results.exists() or self.results.stat().st_size == 0:
             return False
         with self.results.open("rb") as file:
@@ -75,7 +75,7 @@ class Run:
         return self.folder / "trace"
 
     def events(self) -> int:
-        """How many events the segments say they hold."""
+        """The number of events that the segments declare."""
         return sum(int(pq.read_metadata(segment).num_rows) for segment in self.segments())
 
     def segments(self) -> list[Path]:

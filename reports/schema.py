@@ -63,4 +63,4 @@ def in_batches(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> Iterator
 
 
 TRACE = spark_schema(SCHEMA)
-"""What a recorded segment holds."""
+"""Schema of a recorded segment."""

@@ -73,7 +73,7 @@ def session(
 
 
 def spark_home() -> Path:
-    """Where Spark is: its jars, its scripts."""
+    """Return Spark's home: its jars, its scripts."""
     return Path(_find_spark_home())
 
 

@@ -17,7 +17,7 @@ WORDS: Mapping[str, str] = {
     "BETTER": "better",
     "SAME": "there and back",
 }
-"""How a case changed between the first and the last run that judged it, by course."""
+"""Words for the change of a case between the first and the last run that judged it, by course."""
 
 
 @dataclass(frozen=True, slots=True)

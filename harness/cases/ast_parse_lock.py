@@ -17,7 +17,7 @@ _parse: Any = ast.parse
 
 
 def in_turn(*arguments: Any, **named: Any) -> ast.AST:
-    """What ``ast.parse`` is from :func:`one_at_a_time` on."""
+    """``ast.parse`` under the lock; :func:`one_at_a_time` puts it in place of the original."""
     with _TURN:
         found: ast.AST = _parse(*arguments, **named)
     return found

@@ -123,7 +123,7 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, MeasurementJud
     def negotiated(
         self, heart_beat: tuple[int, int] | None, version: str = "1.2", acceptor: str | None = None
     ) -> liveness.Negotiated:
-        """The answer to a heart-beat header that the arithmetic expects of this target."""
+        """The answer to a ``heart-beat`` header that the arithmetic expects of this target."""
         return liveness.negotiate(self.parameters(acceptor), heart_beat, version)
 
     def silence_interval(

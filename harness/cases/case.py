@@ -35,8 +35,8 @@ _OVER = "__brokerproof_over__"
 
 @dataclass(frozen=True)
 class Where:
-    """Where an example takes place: an acceptor, and what it wants otherwise on a target that can
-    be reconfigured."""
+    """The setting of an example: an acceptor, and the settings it changes on a target that can be
+    reconfigured."""
 
     acceptor: str
     overrides: Overrides | None = None
@@ -50,7 +50,7 @@ class Over:
     strategies: Mapping[str, Any]
     examples: int
     least: int = 0
-    """How many it takes in virtual time at least, unless the effort is smoke."""
+    """The least number in virtual time, unless the effort is smoke."""
     always: Callable[[Target], Iterable[Mapping[str, Any]]] | None = None
     """Examples that are run whatever is drawn: the corners without which the property would prove
     less."""

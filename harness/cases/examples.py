@@ -31,12 +31,13 @@ EFFORTS: Mapping[str, tuple[float, float]] = {
     "normal": (0.3, 0.08),
     "deep": (10.0, 0.4),
 }
-"""What part of a property's examples is run, in virtual and in real time (at least 5 and 3)."""
+"""The fraction of a property's examples that is run, in virtual and in real time (at least 5 and
+3)."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What all cases of a run on one target share."""
+    """The state that all cases of a run on one target share."""
 
     target: Target
     facts: TargetFacts
@@ -49,11 +50,11 @@ class Run:
     counterexamples: Path | None = None
     """The folder for counterexamples; None keeps none."""
     shrink: bool = True
-    """Whether a failing example is made smaller, in virtual time. Who only counts failures saves
-    the time."""
+    """True if a failing example is made smaller, in virtual time. A run that only counts failures
+    saves the time."""
     plain: PlainMessage | None = None
-    """What tells a broker that serves nobody any more from one that breaks a promise; None holds
-    either against it."""
+    """Distinguishes a broker that no longer serves anybody from one that breaks a promise. None:
+    every violation is reported."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ def explain(problem: Exception) -> str:
 
 
 def strategies(run: Run, call: Call) -> dict[str, Any]:
-    """What the arguments of a property are drawn from, on the run's target."""
+    """The strategies from which the arguments of a property are drawn, on the run's target."""
     assert call.case.over is not None
     return {
         name: strategy(run.target) if callable(strategy) else strategy
@@ -143,7 +144,7 @@ def strategies(run: Run, call: Call) -> dict[str, Any]:
 
 
 def count(run: Run, call: Call) -> int:
-    """How many examples are drawn."""
+    """Return the number of examples to draw."""
     assert call.case.over is not None
     virtual, real = EFFORTS[run.effort]
     if run.target.clock is Clock.VIRTUAL:

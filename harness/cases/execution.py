@@ -48,8 +48,8 @@ from brokerproof.harness.trace.events import CaseEnded
 __all__ = ["ATTEMPTS", "EFFORTS", "Call", "Run", "execute"]
 
 ATTEMPTS = 3
-"""How often a case in real time is run while the host leaves its findings uncertain, or a control
-fails.
+"""The most attempts at a case in real time while the host leaves its findings uncertain, or a
+control fails.
 
 A failed control says nothing about the broker but that the case could not be put to it. In real
 time that may be a race of a moment; what it was stays in the result's detail.

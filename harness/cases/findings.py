@@ -151,8 +151,8 @@ class MeasurementJudge(CaseRecord):
             )
 
     def punctuality(self, period: Duration) -> Duration:
-        """How late a correct periodic sender may be: timers fire late on real hosts, never in
-        virtual time.
+        """The lateness allowed to a correct periodic sender: timers fire late on real hosts, never
+        in virtual time.
 
         A tenth of the period, at least 50 ms (STOMP11-HB-12, STOMP12-HB-12 ask receivers to allow
         for as much).
@@ -160,8 +160,8 @@ class MeasurementJudge(CaseRecord):
         return 0 if self.virtual else max(ms(50), period // 10)
 
     def margin(self, bounds: tuple[Duration, Duration | None], since: Instant) -> Duration:
-        """How far an interval is widened: not at all in virtual time; see :data:`MARGIN_FLOOR` for
-        real time."""
+        """The amount by which an interval is widened: nothing in virtual time; see
+        :data:`MARGIN_FLOOR` for real time."""
         if self.virtual:
             return 0
         late = self.world.lateness(since)

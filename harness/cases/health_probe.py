@@ -1,10 +1,10 @@
-"""Whether a plain message still passes through the broker as it did when the run began.
+"""Probe: a plain message still passes through the broker as it did when the run began.
 
-A broker may come into a state in which it serves nobody: the disk of its machine is full, its
-memory is, somebody set a limit from outside. What a case sees then is no answer to the case's
-question. So before a violation in real time is held against a broker, one message is sent and
-received; where that worked at the beginning and works no longer, the violation is uncertain. A
-broker through which no message passes from the beginning is judged as it is.
+A broker may enter a state in which it serves nobody: the disk or the memory of its machine is full,
+or a limit was set from outside. The result of a case is then no answer to the case's question. So
+before a violation in real time is reported, one message is sent and received. Where that worked at
+the beginning and no longer works, the violation is uncertain. A broker through which no message
+passes from the beginning is judged as it is.
 """
 
 from __future__ import annotations

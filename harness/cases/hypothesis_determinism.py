@@ -1,9 +1,8 @@
-"""Hypothesis, told to draw the same examples wherever and in whatever company a case is run.
+"""Makes Hypothesis draw the same examples wherever, and after whichever other cases, a case is run.
 
-Hypothesis likes to draw constants that it reads in the sources of whatever modules are loaded,
-unless they lie in site-packages. What is drawn from one seed would then depend on which cases ran
-before in the same process, and on whether brokerproof runs from a checkout or is installed; and
-reading the sources takes seconds.
+Hypothesis draws constants that it reads in the sources of all loaded modules outside site-packages.
+The examples of one seed would then depend on the cases that ran before in the same process, and on
+whether brokerproof runs from a checkout or is installed. Reading the sources also takes seconds.
 """
 
 from __future__ import annotations

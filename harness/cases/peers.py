@@ -59,8 +59,8 @@ class AmqpPeers(Connections):
         begin: bool = True,
         **open_fields: Any,
     ) -> AmqpPeer:
-        """An AMQP 1.0 peer that is logged in, has opened and (unless told otherwise) begun a
-        session on channel 0.
+        """An AMQP 1.0 peer that is logged in, has opened and (by default) begun a session on
+        channel 0.
 
         ``open_fields`` are those of its open. That it gets so far is a control, not a finding.
         """

@@ -121,7 +121,8 @@ class _Session:
         self._pool: ThreadPoolExecutor | None = None
         self._workers: Workers | None = None
         self._started: dict[str, Callable[[], Result]] = {}
-        """How to wait for the result of a case that was begun before pytest came to it."""
+        """Return a function that waits for the result of a case that was begun before pytest
+        reached it."""
 
     def check_spreading(self) -> None:
         """Raises ``pytest.UsageError`` where the processes of pytest-xdist could not share what
@@ -334,11 +335,11 @@ class _Session:
 
 
 def _end_well() -> None:
-    """Makes this process end as it should when it is told to: what was recorded is kept, and the
+    """Make SIGTERM and SIGINT end this process in order: the recorded traces are kept, and the
     target stops.
 
-    A run that is interrupted at a terminal and then ended by the command that started it hears of
-    it twice; once is enough.
+    A run that is interrupted at a terminal receives the signal twice, from the terminal and from
+    the command that started it; the second is ignored.
     """
 
     def end(number: int, frame: FrameType | None) -> None:

@@ -1,5 +1,5 @@
-"""Whether a failure in real time happens again, and a smaller example of it where the reference has
-it too."""
+"""Repeats a failure of real time, and looks for a smaller example of it where the reference fails
+too."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REFERENCE = "reference"
 
 
 def violates(outcome: ExampleRecord, requirements: frozenset[str]) -> bool:
-    """Whether one of ``requirements`` was violated, beyond doubt."""
+    """True if one of ``requirements`` was violated, beyond doubt."""
     return any(
         each.requirement in requirements and each.seen is Seen.VIOLATED and each.uncertain is None
         for each in combine(outcome.findings)
@@ -67,8 +67,8 @@ def confirmed(
 
 
 def without(findings: list[Finding], failing: frozenset[str], why: str) -> list[Finding]:
-    """``findings`` in which the violations of ``failing`` are not held against the broker, for the
-    reason ``why``."""
+    """Return ``findings`` in which the violations of ``failing`` are uncertain, for the reason
+    ``why``."""
     return [
         replace(each, uncertain=why) if each.requirement in failing else each for each in findings
     ]

@@ -2,18 +2,18 @@
 would not help them.
 
 A worker is forked from the process that collected the cases, once the target is started: nothing is
-imported, collected or configured twice. The process that collected deals: each worker has one case
-in hand and the next at its elbow, records its trace and its result, and says what came of it. What
-a case does depends on the seed and on itself, so it does not matter who runs it.
+imported, collected or configured twice. That process is the dispatcher. Each worker holds the case
+it runs and one more, so it never waits for the dispatcher; it records its trace and its result, and
+sends the outcome. A case depends on the seed and on itself alone, so any worker may run it.
 
-Who ends early is told of. A worker that dies (a crash in C, the kernel out of memory) takes down
-one case, which is an error of ours and says so, and another worker goes on with the others. When
-the process that deals dies, the kernel ends its workers; a worker that is told to end keeps the
-traces of the cases that have a result.
+An early end is reported. A worker that dies (a crash in C, the kernel out of memory) loses one
+case, which is reported as an error of ours, and another worker continues with the others. When the
+dispatcher dies, the kernel ends its workers. A worker that receives SIGTERM keeps the traces of the
+cases that have a result.
 
-pytest-xdist does much of this. Its workers are new processes, each of which imports and collects
-everything again, a quarter of the whole work here; and of a case whose worker dies it tells pytest,
-but no results.ndjson.
+pytest-xdist does much of this. But its workers are new processes, each of which imports and
+collects everything again, a quarter of the whole work here; and a case whose worker dies is
+reported to pytest only, not in results.ndjson.
 """
 
 from __future__ import annotations
@@ -37,10 +37,9 @@ from brokerproof.harness.results.records import Result
 from brokerproof.harness.results.verdict import never_reached
 
 AHEAD = 2
-"""How many cases a worker has, so that it need not wait until its dealer has done something
-else."""
+"""Cases held by each worker, so that it need not wait while its dispatcher is busy."""
 GRACE_S = 20.0
-"""How long a worker that was told to end may take before it is killed."""
+"""Time for a worker to end after SIGTERM, before it is killed."""
 _PR_SET_PDEATHSIG = 1
 
 MakeRun = Callable[[str], Run]
@@ -49,7 +48,7 @@ Keep = Callable[[Result], None]
 
 
 class _Ended(BaseException):
-    """The worker was told to end. Not an ``Exception``: no case may take it for one of its own."""
+    """The worker received SIGTERM. Not an ``Exception``: no case may take it for one of its own."""
 
 
 @dataclass
@@ -77,8 +76,8 @@ class Workers:
             self._fork()
 
     def result(self, call: Call) -> Result:
-        """What came of ``call``; waits for it, and deals meanwhile. Raises ``KeyError`` for a call
-        that was not given."""
+        """Return the outcome of ``call``; waits for it, and dispatches meanwhile. Raises
+        ``KeyError`` for a call that was not given."""
         number = self._numbers[call.id]
         while number not in self._results:
             self._deal()
@@ -183,7 +182,7 @@ class Workers:
         name: str,
         dealer: int,
     ) -> None:
-        """What a worker does, until its dealer has no more for it, or is gone."""
+        """Run cases until the dispatcher has no more for this worker, or is gone."""
         signal.signal(
             signal.SIGINT, signal.SIG_IGN
         )  # at a terminal it comes to the dealer too, who says what to do

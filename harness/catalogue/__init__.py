@@ -1,2 +1,1 @@
-"""What is asked of brokers and what is known about them: requirements, cases that cite them,
-profiles, known deviations."""
+"""Requirements, cases that cite them, broker profiles and known deviations."""

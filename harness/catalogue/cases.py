@@ -1,4 +1,5 @@
-"""What the catalogue needs to know of a case: its name, what it cites, and what it says of itself.
+"""Facts of a case that the catalogue needs: its name, the requirements it cites, and its
+description.
 
 The cases themselves are made by ``brokerproof.harness.cases.case``; they register when their module
 is imported. Nothing is run here.
@@ -86,7 +87,7 @@ class CaseInfo:
 
 
 def describe(registered: Iterable[Registered]) -> dict[str, CaseInfo]:
-    """What the catalogue needs to know of each case, by name and in the order of names."""
+    """Return the catalogue's facts of each case, by name and in the order of names."""
     found = (
         CaseInfo(
             id=each.name,

@@ -1,4 +1,5 @@
-"""Which case cites which requirement, and the list of those that no case cites yet.
+"""Maps requirements to the cases that cite them, and keeps the list of those that no case cites
+yet.
 
 The list, ``fixtures/requirements/uncovered.toml``, only shrinks: an entry is a testable MUST or DOC
 without a case, with the reason. Whatever gains a case leaves the list; whatever is new gets a case
@@ -84,8 +85,8 @@ def load_listed(path: Path | None = None) -> dict[str, str]:
 def disagreements(
     catalogue: Catalogue, cases: Mapping[str, Sequence[str]], listed: Mapping[str, str]
 ) -> tuple[list[str], list[str]]:
-    """Where the list and the cases disagree: what is missing in the list (ids), and what should
-    leave it (sentences)."""
+    """Return the contradictions between the list and the cases: what is missing in the list (ids),
+    and what should leave it (sentences)."""
     owed = {each.id for each in uncovered(catalogue, cases)}
     citing = coverage(catalogue, cases)
     missing = [each for each in catalogue if each in owed and each not in listed]

@@ -66,7 +66,7 @@ class Deviation:
 
     @property
     def name(self) -> str:
-        """What it is called in messages: the requirement, the case, or both."""
+        """The deviation's name in messages: the requirement, the case, or both."""
         return " in ".join(part for part in (self.requirement, self.case) if part)
 
     @property
@@ -87,8 +87,8 @@ def load(path: Path, target: str | None = None) -> list[Deviation]:
 
 
 def covers(deviation: Deviation, case: str, requirement: str, broker_version: str) -> bool:
-    """Whether ``deviation`` speaks of this requirement in this case on this version, whatever was
-    found.
+    """True if ``deviation`` is about this requirement in this case on this version, whatever the
+    finding.
 
     A version that is not known (no number in it) is covered only by an entry for every version.
     """
@@ -105,7 +105,7 @@ def covers(deviation: Deviation, case: str, requirement: str, broker_version: st
 
 
 def _shows(deviation: Deviation, detail: str) -> bool:
-    """Whether ``detail`` is what the deviation says is seen; a broker's own words in it may have
+    """True if ``detail`` matches the deviation's ``expected``; a broker's own words in it may have
     several lines."""
     return re.search(deviation.expected, detail, re.DOTALL) is not None
 

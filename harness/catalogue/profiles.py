@@ -29,7 +29,7 @@ class UnknownProfile(BadData):
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What is expected of a broker family. Immutable; equal profiles are interchangeable."""
+    """The expectations of a broker family. Immutable; equal profiles are interchangeable."""
 
     name: str
     parameters: Mapping[str, Value]

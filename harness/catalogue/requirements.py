@@ -5,10 +5,10 @@ with a fragment for each section in ``[document.anchors]``, and one ``[[requirem
 statement, in our own words.
 
 ``level`` is how strongly the statement binds and ``verb`` the document's own word for it.
-``subject`` is on whom the duty lies: ``server``, ``client``, or ``both`` where the sentence binds
-the frame itself or either end, so that a broker can break its half. A duty of clients alone cannot
-be judged on a broker. ``observe`` is where it shows: on the ``wire``, on the wire with a clock
-(``wire+time``), or nowhere (``none``).
+``subject`` is the party that the duty binds: ``server``, ``client``, or ``both`` where the sentence
+binds the frame itself or either end, so that a broker can break its half. A duty of clients alone
+cannot be judged on a broker. ``observe`` is where it shows: on the ``wire``, on the wire with a
+clock (``wire+time``), or nowhere (``none``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from brokerproof.harness.catalogue.tables import BadData, Entry, Key, entries, o
 from brokerproof.harness.model.verdicts import Level
 
 UNCOVERED = "uncovered.toml"
-"""Lies in the same folder and is no document (see
+"""A file of the same folder that is no document (see
 :mod:`brokerproof.harness.catalogue.coverage`)."""
 
 SUBJECTS = ("server", "client", "both")
@@ -65,12 +65,12 @@ class UnknownRequirement(KeyError):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """Where a file's requirements come from."""
+    """The document from which a file's requirements are taken."""
 
     name: str
     """The file's name without ``.toml``."""
     source: str
-    """What people call it: ``STOMP 1.2``."""
+    """The document's usual name: ``STOMP 1.2``."""
     version: str
     """The protocol version it defines; ``*`` when it speaks of none in particular."""
     prefix: str
@@ -110,7 +110,7 @@ class Requirement:
 
     @property
     def source(self) -> str:
-        """What people call the document."""
+        """The document's usual name."""
         return self.document.source
 
     @property
@@ -125,7 +125,7 @@ class Requirement:
 
     @property
     def link(self) -> str:
-        """Where the sentence can be read."""
+        """The address at which the sentence can be read."""
         anchor = self.document.anchors[self.section]
         if self.document.url.endswith("/"):
             return self.document.url + anchor
@@ -133,7 +133,7 @@ class Requirement:
 
     @property
     def owed(self) -> bool:
-        """Whether a suite is incomplete without a case for it: a testable MUST or DOC that binds
+        """True if a suite is incomplete without a case for it: a testable MUST or DOC that binds
         the server."""
         return self.testable and self.subject != "client" and self.level in (Level.MUST, Level.DOC)
 

@@ -1,4 +1,4 @@
-"""What ``brokerproof list`` and ``brokerproof explain`` show, as data for ``--json`` and as
+"""Output of ``brokerproof list`` and ``brokerproof explain``, as data for ``--json`` and as
 text."""
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def rows(
     source: str | None = None,
     uncovered: bool = False,
 ) -> list[Row]:
-    """What ``list`` shows, in the order of the catalogue. Raises :class:`UnknownSource`.
+    """Return the rows of ``list``, in the order of the catalogue. Raises :class:`UnknownSource`.
 
     ``source`` is a file's name, a document's name or its prefix (``stomp12``, ``STOMP 1.2``,
     ``STOMP12``), or the group of several (``seeds``), in any case; ``uncovered`` keeps only
@@ -210,7 +210,7 @@ def explanation_text(facts: Mapping[str, Any], width: int = 100) -> str:
 
 
 def contest(facts: Mapping[str, Any]) -> str:
-    """How to object to a requirement or to a verdict that rests on it."""
+    """Return the paragraph on objecting to a requirement or to a verdict that rests on it."""
     return (
         "To contest it: compare the statement with the source. If we misread it, change"
         f" {facts['id']} in {facts['catalogue_file']} and quote the sentence in the pull request."

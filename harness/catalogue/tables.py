@@ -50,8 +50,8 @@ _NAMES = {
 
 
 def read(path: Path) -> tuple[dict[str, Any], str]:
-    """What a TOML file holds, and its text. Raises :class:`BadData` for a file that is missing or
-    is not TOML."""
+    """Return the values of a TOML file, and its text. Raises :class:`BadData` for a file that is
+    missing or is not TOML."""
     try:
         text = path.read_text("utf-8")
         return tomllib.loads(text), text

@@ -80,7 +80,7 @@ def stop(name: str, version: str | None) -> None:
 @brokers.command("list")
 @_JSON
 def list_(as_json: bool) -> None:
-    """What is installed, and what runs."""
+    """List the installed brokers and those that run."""
     found = kept.listing()
     if as_json:
         rows = [

@@ -55,12 +55,12 @@ class Side:
 
     @property
     def partial(self) -> bool:
-        """Whether the run was cut off, so that what is missing may only be missing here."""
+        """True if the run was cut off, so that a case may be missing here only."""
         return self.torn or not isinstance(self.header.get("footer"), dict)
 
     def only(self, target: str | None) -> Side:
-        """The same with one target only, if one is named. Raises ``LookupError`` with a sentence
-        when it is not there."""
+        """Return the input reduced to one target, if one is named. Raises ``LookupError`` with a
+        sentence when it is not there."""
         if target is None:
             return self
         if target not in self.targets:
@@ -98,7 +98,8 @@ def open_side(letter: str, folder: Path) -> Side:
 
 
 def notes(a: Side, b: Side, *, across: bool) -> Iterator[str]:
-    """What the reader must know before the figures: what is not whole, and what was not alike."""
+    """Yield the reservations to read before the figures: incomplete runs, and conditions that
+    differ."""
     for side in (a, b):
         if not isinstance(side.header.get("footer"), dict):
             yield (

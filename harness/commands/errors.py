@@ -1,4 +1,4 @@
-"""How commands fail: one sentence on stderr and the exit code that DESIGN gives it."""
+"""Errors of commands: one sentence on stderr and the exit code that DESIGN gives it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class SetUp(click.ClickException):
 
 
 class Usage(click.ClickException):
-    """What was asked for makes no sense."""
+    """The arguments make no sense."""
 
     exit_code = 4
 

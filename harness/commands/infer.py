@@ -92,7 +92,7 @@ def infer(
 ) -> int:
     """Measure what parameters a broker works with, with bounds, beside those that are documented.
 
-    Exit 0 when every documented value lies within its bounds, 1 when one does not.
+    Exit 0 when every documented value is within its bounds, 1 when one is not.
     """
     try:
         target = target_file.load(name)
@@ -174,7 +174,8 @@ def estimates(
 def documented(
     target: Target, acceptor: str | None, amqp_acceptor: str | None, prefixes: Sequence[str] = ()
 ) -> dict[str, object]:
-    """What the target's configuration and its family's documents say, by parameter."""
+    """Return the values that the target's configuration and its family's documents state, by
+    parameter."""
     known, identity = target.acceptors(), target.identity
     stomp = known.get(acceptor or identity.default_acceptor, {})
     amqp = known.get(amqp_acceptor or identity.default_amqp_acceptor, {})
@@ -208,8 +209,8 @@ _SPELLED_OTHERWISE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "heart_beat_to_connection_ttl_modifier": ("silence_intervals_max", int),
     "unit of a window": ("prefetch_unit", str),
 }
-"""What other families' profiles call it, and how their value reads here: a client that never beats
-is given up after ``silence_intervals_max`` of its intervals."""
+"""The parameter's name in other families' profiles, and the conversion of their value: a client
+that never beats is given up after ``silence_intervals_max`` of its intervals."""
 _OF_ADDRESSES = ("address_full_policy", "max_size_bytes", "max_size_messages")
 
 

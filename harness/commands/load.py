@@ -1,7 +1,7 @@
 """``brokerproof load``: many connections, producers and consumers against one target, recorded.
 
 It judges nothing: ``brokerproof judge RUN`` does, ``brokerproof soak`` does so meanwhile. Exit: 0
-everything that was sent was confirmed and came · 2 not everything did, or the broker ended a
+everything that was sent was confirmed and received · 2 not everything was, or the broker ended a
 connection · 3 target unreachable or set-up failed · 4 usage · 5 our own error.
 """
 
@@ -138,7 +138,7 @@ def load(lasts: str | None, record: bool, backlog: str, as_json: bool, **options
 
 
 def _octets(text: str) -> int:
-    """A size as people write it. Raises :class:`failing.Usage`."""
+    """Parse a size such as ``64k``. Raises :class:`errors.Usage`."""
     try:
         return octets(text)
     except BadPlan as problem:
@@ -146,7 +146,7 @@ def _octets(text: str) -> int:
 
 
 def begin(folder: Path, seed: int) -> None:
-    """Makes the run folder. Raises :class:`failing.Usage`."""
+    """Create the run folder. Raises :class:`errors.Usage`."""
     try:
         run_folder.create(folder, command=run_folder.command_line(), seed=seed, effort="load")
     except run_folder.BadRunFolder as problem:
@@ -154,15 +154,15 @@ def begin(folder: Path, seed: int) -> None:
 
 
 def keep(session: Session, outcome: LoadOutcome, told: dict[str, Any], code: int) -> None:
-    """Writes what came of it."""
+    """Write the summary and the report of the load."""
     plan = dataclasses.asdict(session.wishes)
     summary.keep(session, outcome, told, plan)
     run_folder.finish(session.folder, records.read(session.folder), code, [])
 
 
 def in_one_sentence(run: Callable[[], LoadOutcome], folder: Path) -> LoadOutcome:
-    """Calls ``run`` and turns what can go wrong into the exit codes of the command. ``folder`` is
-    the run's."""
+    """Call ``run`` and convert its failures to the exit codes of the command. ``folder`` is the
+    run's."""
     try:
         return run()
     except BadPlan as problem:
@@ -183,7 +183,7 @@ def _recorded(folder: Path) -> str:
 
 
 def _left(folder: Path, before: str = "") -> str:
-    """What can be done about tapes that lie there; nothing where none does."""
+    """Return the advice on wire logs that are left in the folder; empty where none is."""
     there = wire_logs(folder)
     return (
         f"{before}brokerproof load recover {shlex.quote(str(folder))} saves what was recorded"
@@ -193,7 +193,7 @@ def _left(folder: Path, before: str = "") -> str:
 
 
 def crew(master: str | None) -> Drivers:
-    """Who drives. Raises :class:`failing.Usage` for a master that nobody knows."""
+    """Return the drivers. Raises :class:`errors.Usage` for an unknown master."""
     if master is None:
         return LocalDrivers()
     for each in entry_points(group=CREWS):
@@ -206,7 +206,7 @@ def crew(master: str | None) -> Drivers:
 
 
 class _Lines:
-    """Says now and then how it goes."""
+    """Prints the progress of a load at intervals."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

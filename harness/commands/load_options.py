@@ -1,4 +1,4 @@
-"""The options by which ``load`` and ``soak`` are told what to do."""
+"""The options of ``load`` and ``soak``."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def load_options(command: F) -> F:
 
 
 def wishes(options: dict[str, Any]) -> LoadOptions:
-    """What the options ask for. Raises :class:`failing.Usage`."""
+    """Convert the command's options. Raises :class:`errors.Usage`."""
     seed = options["seed"]
     try:
         return LoadOptions(
@@ -144,7 +144,7 @@ def wishes(options: dict[str, Any]) -> LoadOptions:
 
 
 def socket_target(text: str) -> SocketTarget:
-    """The target, which has to be in real time. Raises :class:`failing.Usage`."""
+    """Return the target, which has to be in real time. Raises :class:`errors.Usage`."""
     try:
         target = target_file.load(text)
     except target_file.BadTarget as problem:
@@ -158,7 +158,7 @@ def socket_target(text: str) -> SocketTarget:
 
 
 def lasting(text: str | None) -> Duration | None:
-    """A time as people write it. Raises :class:`failing.Usage`."""
+    """Parse a time such as ``10s``. Raises :class:`errors.Usage`."""
     try:
         return None if text is None else duration(text)
     except BadPlan as problem:

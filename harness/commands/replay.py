@@ -40,7 +40,7 @@ def replay(case: Path, name: str, octets: bool, as_json: bool) -> int:
     """Run a counterexample again: FIXED (exit 0), FAILED (1) or ERROR (5), and every step on the
     way.
 
-    The case itself is run with the recorded arguments. If it has changed since, the recorded octets
+    The case itself is run with the recorded arguments. If it has changed since, the recorded bytes
     are played and judged by what was expected then.
     """
     try:

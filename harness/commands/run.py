@@ -45,9 +45,9 @@ _PYTEST_SET_UP, _PYTEST_USAGE = 3, 4
 INCONCLUSIVE = 2
 """The exit code for nothing worse than inconclusive."""
 _GRACE_S = 30.0
-"""How long a pytest process that was told to end may take, before it is killed."""
+"""Time for a pytest process to end after SIGTERM, before it is killed."""
 _NO_ROOM = 2**20
-"""Octets: a disk with less room than a segment takes is full."""
+"""Bytes. A disk with less room than a segment takes is full."""
 
 
 @click.command()
@@ -160,8 +160,8 @@ def run(
 
 @dataclass(frozen=True)
 class _Asked:
-    """What is to be judged: kept in the header, so that a run that was cut off can go on with the
-    same."""
+    """The selection of a run. It is kept in the header, so that a run that was cut off can be
+    resumed with the same."""
 
     targets: tuple[str, ...]
     suites: tuple[str, ...]
@@ -169,7 +169,7 @@ class _Asked:
 
 
 def _as_before(folder: Path | None, asked: _Asked) -> _Asked:
-    """What a resumed run goes on with: what its folder says, unless something is named now."""
+    """Return the selection of a resumed run: the one in its folder, unless another is named now."""
     if folder is None:
         raise errors.Usage("--resume needs --out, the folder of the run to go on with")
     before = run_folder.read(folder).get("asked")

@@ -1,4 +1,4 @@
-"""What differs between two runs: per case and target, and per requirement. Pure: results in,
+"""The differences between two runs: per case and target, and per requirement. Pure: results in,
 differences out.
 
 A verdict got worse or better by merge order. Where one side says nothing of the broker, nothing got
@@ -19,7 +19,7 @@ from brokerproof.harness.results.verdict import WORST_FIRST, merge
 
 
 class Kind(StrEnum):
-    """Where a case stands in two runs."""
+    """The presence of a case in two runs."""
 
     ADDED = enum.auto()
     REMOVED = enum.auto()
@@ -28,11 +28,12 @@ class Kind(StrEnum):
 
 
 class Course(StrEnum):
-    """Which way a case went from A to B; in the order in which differences are listed."""
+    """The direction of a case's change from A to B; in the order in which differences are
+    listed."""
 
     WORSE = enum.auto()
     UNDECIDED = enum.auto()
-    """One side says nothing that the other could be held against."""
+    """One side gives no verdict on the broker that the other could be compared with."""
     BETTER = enum.auto()
     SAME = enum.auto()
 
@@ -43,14 +44,14 @@ _KEPT = frozenset({Verdict.PASS, Verdict.NOTE})
 
 
 def course(a: Verdict | None, b: Verdict | None, *, across: bool = False) -> Course:
-    """Which way it went from ``a`` to ``b``; None is a case that is not there.
+    """Return the direction of the change from ``a`` to ``b``; None is a case that is not there.
 
-    To or from INCONCLUSIVE is UNDECIDED. So is ERROR to anything but PASS and NOTE: of a broker
-    that fails now nobody knows what it did before. A case that came with a verdict of PASS, NOTE or
-    SKIP changes nothing, and neither does the loss of one that said nothing (SKIP, ERROR,
-    INCONCLUSIVE); any other case on one side only is UNDECIDED. ``across`` two targets a SKIP says
-    what one of them lacks, so to or from SKIP is UNDECIDED there; on one target it is judged by
-    merge order, because a capability that was lost is a loss.
+    To or from INCONCLUSIVE is UNDECIDED. So is ERROR to anything but PASS and NOTE: nothing is
+    known about the earlier behaviour of a broker that fails now. A case that is new with a verdict
+    of PASS, NOTE or SKIP changes nothing, and neither does the loss of one without a verdict on the
+    broker (SKIP, ERROR, INCONCLUSIVE); any other case on one side only is UNDECIDED. ``across`` two
+    targets a SKIP means that one of them lacks a capability, so to or from SKIP is UNDECIDED there.
+    On one target it is judged by merge order, because a capability that was lost is a loss.
     """
     if a is b:
         return Course.SAME
@@ -100,10 +101,10 @@ class Difference:
 
     @property
     def unsteady(self) -> bool:
-        """Whether the verdict changed and one side needed several attempts, or said something else
+        """True if the verdict changed and one side needed several attempts, or had another verdict
         before.
 
-        Such a change may be chance: compare more runs before it is held against the broker.
+        Such a change may be chance: compare more runs before it is reported as a regression.
         """
         return self.kind is Kind.CHANGED and any(
             side is not None and not side.steady for side in (self.a, self.b)

@@ -71,7 +71,7 @@ def create(folder: Path, *, command: list[str], seed: int, effort: str) -> None:
 
 
 def _came_to_nothing(folder: Path) -> bool:
-    """Whether a run ended there before anything was judged, as when the broker was not up yet: it
+    """True if a run ended there before anything was judged, as when the broker was not up yet: it
     may begin again."""
     if {each.name for each in folder.iterdir()} - {HEADER, CASES, "logs"} or "asked" not in read(
         folder, traces=False
@@ -164,7 +164,7 @@ def add_cases(folder: Path, cases: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def cases_of(folder: Path) -> dict[str, dict[str, Any]]:
-    """What the run's cases are about; empty before any were collected."""
+    """Return the descriptions of the run's cases, by id; empty before any were collected."""
     path = folder / CASES
     return json.loads(path.read_text("utf-8")) if path.exists() else {}
 
@@ -218,10 +218,10 @@ def _write(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def default_folder() -> Path:
-    """Where a run goes when nobody says: ``brokerproof-out/<timestamp>``."""
+    """Return the folder of a run for which none is named: ``brokerproof-out/<timestamp>``."""
     return Path("brokerproof-out") / datetime.datetime.now().strftime("%Y-%m-%dT%H-%M-%S")
 
 
 def command_line() -> list[str]:
-    """How this process was called, for the header."""
+    """Return the command line of this process, for the header."""
     return ["brokerproof", *sys.argv[1:]]

@@ -1,1 +1,1 @@
-"""What other programs read: JUnit XML, CTRF JSON, a Markdown summary, a badge."""
+"""Exports for other programs: JUnit XML, CTRF JSON, a Markdown summary, a badge."""

@@ -72,7 +72,7 @@ def _curves(text: str | None) -> list[Curve]:
 
 
 def endings(excerpt: Excerpt, zero: int) -> list[str]:
-    """How each connection ended, one sentence each."""
+    """Return one sentence per connection on how it ended."""
     opened: dict[int, int] = {}
     last: dict[int, tuple[str, int]] = {}
     found: dict[int, str] = {}

@@ -32,8 +32,8 @@ class _Numbers:
 
 
 def listing(model: Model, requirements: Requirements) -> str:
-    """What ``index.js`` unpacks: JSON, gzip, base64. Cases keep the model's order; those without a
-    file of their own are found by their number."""
+    """Return the data that ``index.js`` unpacks: JSON, gzip, base64. Cases keep the model's order;
+    those without a file of their own are found by their number."""
     names, details, sets, columns, ids = _Numbers(), _Numbers(), _Numbers(), _Numbers(), _Numbers()
     verdicts = {verdict: place for place, verdict in enumerate(VERDICTS)}
     rows = model.cases

@@ -29,7 +29,7 @@ class Line:
     body: str = ""
     note: str = ""
     inside: list[str] = field(default_factory=list)
-    """What a folded line holds, a line of text each."""
+    """The contents of a folded line, one line of text each."""
 
 
 def lines(excerpt: Excerpt) -> Iterator[Line]:
@@ -171,7 +171,7 @@ def _way(kind: str) -> str:
 
 
 def _remark(kind: str, row: dict[str, Any], zero: int) -> tuple[str, str, str, str]:
-    """Way, style, title and note of an event that is no octets."""
+    """Return the direction, style, title and note of an event that is no bytes."""
     detail = row["detail"] or ""
     if kind == "ConnectionOpened":
         remote = f" to {row['remote']}" if row["remote"] else ""
@@ -235,8 +235,8 @@ def between(lo: int | None, hi: int | None, unit: str) -> str:
 
 
 def shown(text: str, size: int) -> str:
-    """The beginning of ``size`` octets, one character an octet: printable ASCII as it is, the rest
-    escaped as Python does."""
+    """Return the beginning of ``size`` bytes, one character a byte: printable ASCII as it is, the
+    rest escaped as Python does."""
     beginning = text[:BODY_OCTETS].translate(_AS_TEXT)
     cut = size > BODY_OCTETS
     return f"{beginning} … ({quantity(size, 'octets')})" if cut else beginning

@@ -1,4 +1,4 @@
-"""What an excerpt puts on the time axis: lanes with ticks, bands, closings, gaps. Plain data, no
+"""Marks of an excerpt on the time axis: lanes with ticks, bands, closings, gaps. Plain data, no
 drawing."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RECEIVED = {"FrameReceived": "frame", "HeartBeatReceived": "beat", "OctetsRefuse
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A frame, a heart-beat or loose octets at an instant; ``sent`` by the harness or received."""
+    """A frame, a heartbeat or loose bytes at an instant; ``sent`` by the harness or received."""
 
     at: int
     sent: bool
@@ -30,7 +30,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a connection ended."""
+    """The close of a connection."""
 
     at: int
     label: str
@@ -105,7 +105,7 @@ def marks(excerpt: Excerpt) -> Marks:
 
 
 def gaps(excerpt: Excerpt, zero: int = 0) -> list[tuple[int, int, int]]:
-    """Where events were left out of the excerpt: from, to, how many."""
+    """Return the gaps of the excerpt: from, to, and the number of events left out."""
     found = []
     for before, after in pairwise(excerpt.rows):
         missing = after["index"] - before["index"] - 1

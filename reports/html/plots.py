@@ -85,14 +85,14 @@ def plot(curve: Curve, zero: int) -> Markup:
 
 
 def _near(curve: Curve, values: Sequence[int]) -> list[tuple[int, str]]:
-    """The bounds that are drawn: one that lies far above everything would press the curve flat; the
+    """Return the bounds that are drawn: one far above everything would press the curve flat; the
     caption names it."""
     return [(level, name) for level, name in curve.bounds if level <= 4 * max(1, *values)]
 
 
 def _crowded(places: Sequence[int], values: Sequence[int], level: int) -> bool:
-    """Whether the curve comes nearer to this level in its second half than in its first, where the
-    words then have room."""
+    """True if the curve comes nearer to this level in its second half than in its first, where its
+    label then has room."""
     middle = (places[0] + places[-1]) / 2
     gaps = [
         (abs(value - level), place > middle) for place, value in zip(places, values, strict=True)
@@ -112,7 +112,8 @@ def _in_order(curve: Curve) -> bool:
 def _ticks(
     points: list[tuple[int, int]], first: int, last: int, *, in_order: bool
 ) -> Iterator[tuple[int, str]]:
-    """Where the axis says what, at most five times; in order, only where the time has moved."""
+    """Yield the labels of the axis and their places, at most five; in order, only where the time
+    has moved."""
     if not in_order:
         stride = step(last - first, 5)
         yield from (
@@ -128,7 +129,7 @@ def _ticks(
 
 
 def in_words(curve: Curve, zero: int) -> str:
-    """What the drawing shows, for whoever does not see it, and as its caption."""
+    """Return the description of the drawing: its text alternative and its caption."""
     values = [value for _, value in curve.points]
     most = max(curve.points, key=lambda point: point[1])
     bounds = ", ".join(

@@ -16,7 +16,7 @@ from brokerproof.reports.requirements import Requirements, Words
 from brokerproof.reports.runs import Run
 
 BEGUN = 60
-"""Cases that stand in the index for whoever reads it without JavaScript."""
+"""Cases that are listed in the index for readers without JavaScript."""
 
 
 class Pages:
@@ -47,7 +47,8 @@ class Pages:
         return templates().get_template("target.html.j2").render(broker=broker)
 
     def style(self) -> str:
-        """How the pages of requirements look: :data:`brokerproof.reports.html.templates.STYLE`."""
+        """The style sheet of the pages of requirements:
+        :data:`brokerproof.reports.html.templates.STYLE`."""
         return str(templates().globals["style"])
 
     def requirement(self, words: Words, keepers: Sequence[Keeper]) -> str:
@@ -65,7 +66,8 @@ class Pages:
 
 
 def facts(run: Run) -> dict[str, str]:
-    """What the index says of a run, by label; what the header does not say is left out."""
+    """Return the facts that the index shows of a run, by label; facts missing in the header are
+    left out."""
     head, host = run.header, run.header.get("host")
     host = host if isinstance(host, dict) else {}
     command = head.get("command")

@@ -200,7 +200,7 @@ class _Diagram:
         return round(from_y + (at - from_at) / (to_at - from_at) * (to_y - from_y), 1)
 
     def x(self, conn: int) -> int:
-        """Where a connection's line is."""
+        """Return the x position of a connection's line."""
         return _TIME + 20 + self.column * self.conns.index(conn)
 
     def put(self, template: str, *values: object) -> None:
@@ -266,7 +266,7 @@ class _Diagram:
             )
 
     def _bounds_in_words(self) -> None:
-        """What the dashed lines mean, at the right, none on another."""
+        """Place the labels of the dashed lines at the right, none on another."""
         words = {
             (self.y(edge), _words_of(band.label, word, edge))
             for band in self.bands

@@ -8,15 +8,15 @@ from itertools import groupby
 from typing import Any
 
 FOLD_FROM = 4
-"""So many heart-beats, or frames of one command, of one connection and direction in a row become
+"""This many heartbeats, or frames of one command, of one connection and direction in a row become
 one step."""
 
 Row = dict[str, Any]
 
 
 def steps(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    """Every row, alone or with its likes: heart-beats, frames of one command, and an expectation of
-    several requirements."""
+    """Yield every row, alone or with similar neighbours: heartbeats, frames of one command, and an
+    expectation of several requirements."""
     for key, group in groupby(enumerate(rows), key=_alike):
         members = [row for _, row in group]
         if key[0] == "IntervalExpected" or len(members) >= FOLD_FROM:
@@ -26,8 +26,8 @@ def steps(rows: Sequence[Row]) -> Iterator[list[Row]]:
 
 
 def _alike(numbered: tuple[int, Row]) -> tuple[object, ...]:
-    """What neighbours in one step have in common; ``index - place`` differs where events were left
-    out between them."""
+    """Return the key that neighbours in one step have in common; ``index - place`` differs where
+    events were left out between them."""
     place, row = numbered
     kind, unbroken = row["kind"], row["index"] - place
     if kind in ("HeartBeatSent", "HeartBeatReceived"):

@@ -17,7 +17,7 @@ from brokerproof.reports.slugs import plain_slug
 from brokerproof.reports.target_history import WORDS
 
 STYLE = "style.css"
-"""How pages look, in the report's folder: for those that do not bring it themselves."""
+"""The style sheet in the report's folder, for pages that do not include it."""
 _SCRIPTS = ("theme.js", "index.js", "more.js")
 
 
@@ -58,7 +58,7 @@ def templates() -> Environment:
 
 
 def _digest(script: str) -> str:
-    """How a page says that this script is its own: nothing else that looks like one is ever run."""
+    """Return the content security policy's hash of this script: a page runs no other."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
@@ -73,7 +73,7 @@ def of_target(target: str) -> str:
 
 
 def took(duration_s: float) -> str:
-    """How long a case took, to the millisecond."""
+    """Return the duration of a case, to the millisecond."""
     return duration(round(duration_s * 1000) * NS_PER_MS)
 
 

@@ -1,5 +1,5 @@
-"""What addresses held, as brokers said when they were asked: sizes, messages, pages, and whether
-they went to disk."""
+"""Usage of addresses as brokers reported it when asked: sizes, messages, pages, and whether they
+paged to disk."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ ATTRIBUTES = {
 """Attributes that cases ask for (:mod:`brokerproof.harness.clients.artemis_management`), and what
 they are called here."""
 _SHORT = 64
-"""Octets of an answer that is one number, or one truth."""
+"""Bytes of an answer that is one number, or one truth value."""
 
 
 def addresses(trace: DataFrame) -> DataFrame:
     """``run, target, case, part, position, at_ns, address, what, value``: a row for each reading,
-    at the instant of the answer. ``what`` is ``size`` (octets of memory charged to the address),
-    ``messages``, ``pages`` (files), or ``paging`` (1 while what is sent goes to disk, is dropped or
+    at the instant of the answer. ``what`` is ``size`` (bytes of memory charged to the address),
+    ``messages``, ``pages`` (files), or ``paging`` (1 while sent messages go to disk, are dropped or
     refused). Answers that are no number are left out."""
     stomp = trace.where((F.col("protocol") == "STOMP") & (F.col("vantage") != "BROKER"))
     named = F.create_map(*[F.lit(each) for pair in ATTRIBUTES.items() for each in pair])

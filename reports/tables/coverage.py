@@ -1,4 +1,4 @@
-"""Which requirements of the catalogue the runs judged, and which no case touched."""
+"""Requirements of the catalogue that the runs judged, and those that no case touched."""
 
 from __future__ import annotations
 

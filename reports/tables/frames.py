@@ -1,4 +1,4 @@
-"""What crossed the wire, one flat row per frame or heart-beat or run of loose octets."""
+"""The wire's contents, one flat row per frame or heartbeat or run of loose bytes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pyspark.sql import functions as F
 from brokerproof.reports.redaction import blanked, blanked_octets
 
 BODY_OCTETS = 256
-"""How much of a body is kept, as text, with everything that is not printable ASCII replaced by a
-dot."""
+"""The limit on the part of a body that is kept, as text, with everything that is not printable
+ASCII replaced by a dot."""
 
 _OUT = ("FrameSent", "HeartBeatSent", "OctetsSent")
 _IN = ("FrameReceived", "HeartBeatReceived", "OctetsRefused")
@@ -54,6 +54,6 @@ def frames(trace: DataFrame) -> DataFrame:
 
 
 def printable(octets: Column, most: int) -> Column:
-    """The first ``most`` octets as text; what is not printable ASCII becomes a dot, and secrets are
-    blanked."""
+    """Return the first ``most`` bytes as text; what is not printable ASCII becomes a dot, and
+    secrets are blanked."""
     return F.regexp_replace(blanked_octets(octets, most), "[^\\x20-\\x7e]", ".")

@@ -1,4 +1,4 @@
-"""What became of a case from run to run, for targets that several runs judged."""
+"""Changes of a case from run to run, for targets that several runs judged."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def history(cases: DataFrame, runs: Sequence[str]) -> DataFrame:
 
 
 def changed(history: DataFrame) -> DataFrame:
-    """The cases whose verdict was not always the same: by target, worse ones first, those that came
-    back last."""
+    """Return the cases whose verdict was not always the same: by target, worse ones first, those
+    that recovered last."""
     order = F.create_map(
         *[F.lit(each) for place, way in enumerate(Course) for each in (way.value, place)]
     )

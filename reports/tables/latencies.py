@@ -1,4 +1,4 @@
-"""How long things took: quantiles by case, of what a recording can tell."""
+"""Latencies: quantiles by case, of what a recording shows."""
 
 from __future__ import annotations
 

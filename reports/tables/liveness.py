@@ -1,4 +1,4 @@
-"""How long each connection lived, how silent it was, and how it ended."""
+"""Lifetime, silences and close of each connection."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def liveness(trace: DataFrame) -> DataFrame:
 
     ``opened_ns, ended_ns`` are instants of the trace (null when not seen), ``ended`` is ``broker
     EOF``, ``broker RESET``, ``harness EOF``, ``harness RESET`` or null; ``longest_sent_gap_ns`` and
-    ``longest_received_gap_ns`` are the longest silences in either direction between opening, octets
+    ``longest_received_gap_ns`` are the longest silences in either direction between opening, bytes
     and end; ``silent_before_end_ns`` is how long the harness had written nothing when the
-    connection ended; ``beats_sent`` and ``beats_received`` count heart-beats.
+    connection ended; ``beats_sent`` and ``beats_received`` count heartbeats.
     """
     ended = F.col("kind").isin("ConnectionClosed", "ConnectionAbandoned")
     opened = F.col("kind") == "ConnectionOpened"
@@ -46,8 +46,8 @@ def liveness(trace: DataFrame) -> DataFrame:
 
 
 def _gap(kinds: tuple[str, ...], edges: Column) -> Column:
-    """At octets of ``kinds`` and at either end of the connection: the time since the one before;
-    null elsewhere."""
+    """Return the time since the one before, at bytes of ``kinds`` and at either end of the
+    connection; null elsewhere."""
     mark = F.col("kind").isin(*kinds) | edges
     before = (
         Window.partitionBy(*_CONNECTION)

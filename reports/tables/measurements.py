@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 def measurements(trace: DataFrame) -> DataFrame:
     """``run, target, case, part, requirement, label, unit, value, lo, hi, margin, distance, lies``.
 
-    ``distance`` is how far the value lies from its nearest bound, in ``unit``: positive inside,
+    ``distance`` is how far the value is from its nearest bound, in ``unit``: positive inside,
     negative outside, null without bounds. ``lies`` is ``inside``, ``margin`` (outside, but by no
     more than the margin) or ``outside``.
     """

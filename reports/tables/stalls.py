@@ -14,7 +14,7 @@ SHORTEST: Duration = NS_PER_S // 10
 
 def stalls(trace: DataFrame, shortest: Duration = SHORTEST) -> DataFrame:
     """``run, target, case, part, conn, since_ns, until_ns, lasted_ns, ended_by``: the times of at
-    least ``shortest`` (ns) in which a connection saw no frame until one came that lets a producer
+    least ``shortest`` (ns) in which a connection received no frame until one that lets a producer
     go on: a RECEIPT, or an AMQP flow."""
     frames = trace.where(F.col("kind").isin("FrameSent", "FrameReceived"))
     line = Window.partitionBy(*SCOPE, "conn").orderBy("position")

@@ -146,7 +146,8 @@ def _judged(rows: list[dict[str, Any]], ground: Expectations) -> Iterator[dict[s
 
 
 def _beating(headers: Sequence[Mapping[str, str]] | None) -> bool:
-    """Whether a CONNECTED promises beats, or asks for some: without it no life can be judged."""
+    """True if a CONNECTED promises heartbeats, or asks for some: without it no lifetime can be
+    judged."""
     return any(each["name"] == "heart-beat" and each["value"] != "0,0" for each in headers or ())
 
 

@@ -1,4 +1,4 @@
-"""What consumers held over time, and the credit that AMQP links were told of."""
+"""Deliveries that consumers held unsettled over time, and the credit granted to AMQP links."""
 
 from __future__ import annotations
 
