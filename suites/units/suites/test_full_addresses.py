@@ -60,7 +60,8 @@ def test_an_address_tells_how_it_stands(bench: Bench) -> None:
 
 def test_what_is_not_there_is_a_failed_control(bench: Bench) -> None:
     with pytest.raises(
-        ControlFailed, match=r"did not tell addressSize of address\.nowhere: .*there is no resource"
+        ControlFailed,
+        match=r"did not return addressSize of address\.nowhere: .*there is no resource",
     ):
         bench.admin().size("nowhere")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree
@@ -10,6 +11,7 @@ import pytest
 
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import ms, seconds
+from brokerproof.harness.results.records import measurements_of
 from brokerproof.harness.trace import events as ev
 from brokerproof.harness.trace.columns import FIELDS, SCHEMA
 from brokerproof.reports.excerpts import Excerpt
@@ -237,26 +239,50 @@ def test_how_each_connection_ended() -> None:
     ]
 
 
-def case(measured: str, expected: str) -> CaseRow:
-    return CaseRow("r", "t", "c", "PASS", "", (), 1, 0.0, measured, expected)
+def case(measurements: str) -> CaseRow:
+    return CaseRow(
+        run="r",
+        target="t",
+        case="c",
+        verdict="PASS",
+        detail="",
+        requirements=(),
+        attempts=1,
+        duration_s=0.0,
+        measurements=measurements,
+    )
 
 
 def test_gauges_say_how_far_from_the_nearest_bound() -> None:
-    (found,) = gauges(
-        case(
-            '{"TTL": {"value": 4020, "unit": "octets"}}',
-            '{"TTL": {"lo": 2000, "hi": 4000, "margin": 50}}',
-        )
+    (shown_gauge,) = gauges(
+        case('{"TTL": {"value": 4020, "unit": "bytes", "low": 2000, "high": 4000, "margin": 50}}')
     )
-    assert (found.distance, found.stands) == ("20 octets outside", "margin")
-    ElementTree.fromstring(found.drawing)
+    assert (shown_gauge.distance, shown_gauge.stands) == ("20 bytes outside", "margin")
+    ElementTree.fromstring(shown_gauge.drawing)
 
 
-def test_gauges_survive_what_a_case_should_not_have_written() -> None:
-    measured = '{"a": 1, "b": {"value": "x"}, "c": {"value": 5}, "d": {"value": 3, "unit": "ns"}}'
-    found = gauges(case(measured, '{"c": null, "d": {"lo": "low", "hi": 2}}'))
-    assert [(each.label, each.stands) for each in found] == [("c", "in"), ("d", "out")]
+def test_gauges_without_bounds_have_no_drawing() -> None:
+    drawn = gauges(
+        case('{"c": {"value": 5, "unit": "frames"}, "d": {"value": 3, "unit": "ns", "high": 2}}')
+    )
+    assert [(row.label, row.stands) for row in drawn] == [("c", "in"), ("d", "out")]
     assert gauge(5, None, None, 0) == ""
+
+
+@pytest.mark.parametrize(
+    "measurements",
+    [
+        '{"a": 1}',
+        '{"b": {"value": "x", "unit": ""}}',
+        '{"c": {"value": 5}}',
+        '{"d": {"value": 3, "unit": "ns", "low": "low"}}',
+        '{"e": {"value": 3, "unit": "ns", "lo": 1}}',
+        "[]",
+    ],
+)
+def test_measurements_of_another_shape_are_refused(measurements: str) -> None:
+    with pytest.raises(TypeError):
+        measurements_of(json.loads(measurements))
 
 
 def test_slugs_keep_apart_what_reads_alike() -> None:
