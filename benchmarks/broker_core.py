@@ -46,7 +46,7 @@ def _broker(subscribe: bytes) -> Broker:
 
 def _sent(effects: list[Effect], conn: int) -> bytes:
     return b"".join(
-        each.data for each in effects if isinstance(each, SendBytes) and each.conn == conn
+        effect.data for effect in effects if isinstance(effect, SendBytes) and effect.conn == conn
     )
 
 

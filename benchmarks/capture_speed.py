@@ -30,7 +30,7 @@ SIZES = (64, 1024)
 def make(path: Path, octets: int, size: int) -> None:
     """A capture of about so many octets."""
     unit = session(Plan(count=60, size=size), Wire())
-    packets = [(each, each.octets(ETHERNET)) for each in unit.segments]
+    packets = [(segment, segment.octets(ETHERNET)) for segment in unit.segments]
     length = unit.now - unit.segments[0].at + seconds(1)
     with path.open("wb") as file:
         file.write(pcap([]))

@@ -116,7 +116,7 @@ class Series:
         if not self.rates:
             return {"failure": self.failure}
         return {
-            "rates": [round(each) for each in self.rates],
+            "rates": [round(rate) for rate in self.rates],
             "min": round(min(self.rates)),
             "median": round(statistics.median(self.rates)),
             "max": round(max(self.rates)),
@@ -158,7 +158,7 @@ class Peers:
                 if answers[role] == "ready":
                     pipe.send("called off")
                     pipe.recv()
-            raise SetUpFailed("; ".join(each for each in answers.values() if each != "ready"))
+            raise SetUpFailed("; ".join(answer for answer in answers.values() if answer != "ready"))
         results = {}
         if job.backlog:
             producer.send("go")
@@ -169,7 +169,7 @@ class Peers:
             producer.send("go")
             results["produce"] = producer.recv()
         results["consume"] = consumer.recv()
-        if failures := [each for each in results.values() if isinstance(each, str)]:
+        if failures := [result for result in results.values() if isinstance(result, str)]:
             raise SetUpFailed("; ".join(failures))
         return (results["consume"]["last"] - results["produce"]["first"]) / 1e9
 
@@ -179,7 +179,9 @@ def measure(
 ) -> dict[str, dict[str, Series]]:
     """All runs: in each repetition every scenario meets every broker, and each time another broker
     is first."""
-    found = {scenario: {each.name: Series() for each in brokers} for scenario in options.scenarios}
+    found = {
+        scenario: {broker.name: Series() for broker in brokers} for scenario in options.scenarios
+    }
     turn = itertools.count()
     for repetition in range(options.repetitions):
         for scenario in options.scenarios:
@@ -258,8 +260,8 @@ def report(
             lines.append(line)
         lines.append("")
     lines += [
-        f"{each.name}: version {each.version}" + (f"; {each.note}" if each.note else "")
-        for each in brokers
+        f"{broker.name}: version {broker.version}" + (f"; {broker.note}" if broker.note else "")
+        for broker in brokers
     ]
     lines += [f"{name}: not measured: {reason}" for name, reason in missing.items()]
     return "\n".join(lines)
@@ -279,8 +281,8 @@ def as_json(
         scenarios[scenario] = {
             name: (
                 series.figures()
-                | {"ratios": [round(each, 3) for each in ratios(series.rates, base.rates)]}
-                | {"cpu_ratios": [round(each, 3) for each in ratios(series.cpu_us, base.cpu_us)]}
+                | {"ratios": [round(ratio, 3) for ratio in ratios(series.rates, base.rates)]}
+                | {"cpu_ratios": [round(ratio, 3) for ratio in ratios(series.cpu_us, base.cpu_us)]}
             )
             for name, series in by_broker.items()
         }
@@ -293,7 +295,7 @@ def as_json(
             "cores": os.cpu_count(),
             "python": platform.python_version(),
             "base": comparison.base,
-            "brokers": {each.name: each.version for each in brokers},
+            "brokers": {broker.name: broker.version for broker in brokers},
             "missing": missing,
             "scenarios": scenarios,
         },

@@ -95,15 +95,15 @@ def faults(source: str) -> Iterator[tuple[int, str, str]]:
     tree = ast.parse(source)
     bodies = [
         stated
-        for each in ast.walk(tree)
-        if isinstance(each, ast.FunctionDef)
-        for stated in each.body
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        for stated in node.body
     ]
     types = {
         id(part)
-        for each in ast.walk(tree)
-        if isinstance(each, ast.AnnAssign)
-        for part in ast.walk(each.annotation)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.AnnAssign)
+        for part in ast.walk(node.annotation)
     }
     places = [node for stated in bodies for node in ast.walk(stated) if id(node) not in types]
     for place in dict.fromkeys(places):

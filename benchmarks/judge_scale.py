@@ -50,7 +50,7 @@ def main() -> None:
     if asked.one:
         print(json.dumps(ENGINES[asked.one[0]](Path(asked.one[1]))))
         return
-    sizes = [int(float(each)) for each in asked.sizes.split(",")]
+    sizes = [int(float(part)) for part in asked.sizes.split(",")]
     rows = []
     for number, size in enumerate(sizes):
         with tempfile.TemporaryDirectory(prefix="brokerproof-scale-", dir=asked.scratch) as folder:
@@ -183,9 +183,9 @@ def oracles(folder: Path) -> dict[str, Any]:
     ]
     wrong = recording.find_anomalies(events, about)
     wrong += [
-        each
+        anomaly
         for life in connection_lifetimes.lifetimes(events).values()
-        for each in connection_lifetimes.find_anomalies(life, about)
+        for anomaly in connection_lifetimes.find_anomalies(life, about)
     ]
     kinds = [each.kind for each in wrong]
     return {

@@ -50,7 +50,7 @@ class Memory:
 
     def _now(self) -> int:
         lines = self._status.read_text().splitlines()
-        return int(next(each for each in lines if each.startswith("VmRSS")).split()[1])
+        return int(next(line for line in lines if line.startswith("VmRSS")).split()[1])
 
     def _look(self) -> None:
         while not self._stop.wait(0.02):
@@ -103,7 +103,7 @@ class Stomp:
         self.socket.sendall(
             f"SUBSCRIBE\nid:0\ndestination:{NAME}\nsubscription-type:ANYCAST\nack:client\n\n\0".encode()
         )
-        lines = dict(each.partition(b":")[::2] for each in self.until(b"\n\n").splitlines())
+        lines = dict(line.partition(b":")[::2] for line in self.until(b"\n\n").splitlines())
         assert int(lines[b"content-length"]) == octets, lines
         seen, left = hashlib.sha256(), octets
         while left:
@@ -246,7 +246,7 @@ def run(way: str, octets: int, durable: bool) -> dict[str, object]:
         ended = time.monotonic()
         memory.end()
         assert sent == came, "another body came"
-        left = sorted(each.name for each in data.rglob("*.body")) if durable else []
+        left = sorted(path.name for path in data.rglob("*.body")) if durable else []
         return {
             "way": way,
             "mib": octets // 2**20,

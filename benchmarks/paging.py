@@ -231,7 +231,7 @@ def one(broker: Broker, to: bytes, folder: Path, depth: int, octets: int, durabl
     before, cpu = memory.now(), broker.cpu_s()
     in_s = fill(broker.port, to, depth, octets, durable)
     in_cpu, most_in = broker.cpu_s() - cpu, memory.most()
-    pages = sum(each.stat().st_size for each in folder.rglob("*.page")) / MIB
+    pages = sum(path.stat().st_size for path in folder.rglob("*.page")) / MIB
     cpu = broker.cpu_s()
     out_s, misplaced = drain(broker.port, to, depth, octets)
     out_cpu, most_out = broker.cpu_s() - cpu, memory.most()
@@ -325,11 +325,11 @@ def main() -> None:
                 {
                     "write_mib_s": write,
                     "read_mib_s": read,
-                    "figures": [asdict(each) for each in figures],
+                    "figures": [asdict(figure) for figure in figures],
                 }
             )
         )
-    if any(each.misplaced for each in figures if each.broker.startswith("reference")):
+    if any(figure.misplaced for figure in figures if figure.broker.startswith("reference")):
         sys.exit("the reference broker delivered messages out of order")
 
 

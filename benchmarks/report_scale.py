@@ -138,9 +138,9 @@ def memory(driver: int) -> dict[str, int]:
     """Resident octets now: of the process that writes, of its JVM, and of the largest of Spark's
     Python workers."""
     parents: dict[int, int] = {}
-    for each in Path("/proc").glob("[0-9]*/stat"):
+    for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it may end meanwhile
-            parents[int(each.parent.name)] = int(each.read_text().rpartition(")")[2].split()[1])
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
     found: dict[str, int] = {}
     for process in parents:
         above = process
@@ -175,7 +175,7 @@ def write_run(folder: Path, cases: int, targets: int) -> int:
 
     chance = random.Random(1)
     known = list(load())
-    names = [f"target-{each}" for each in range(targets)]
+    names = [f"target-{number}" for number in range(targets)]
     write_header(folder, header(folder.name, targets=names))
     events, told = 0, []
     recorders = {name: Recorder(folder, folder.name, name, Clock.VIRTUAL) for name in names}

@@ -162,7 +162,7 @@ def _unusual(at: Instant, link: int, octets: bytes) -> Packet | None:
     if isinstance(layer, dpkt.ip.IP):
         size = layer.len - layer.hl * 4
     else:
-        size = layer.plen - sum(len(each) for each in layer.all_extension_headers)
+        size = layer.plen - sum(len(header) for header in layer.all_extension_headers)
     payload = bytes(tcp.data)
     cut = max(0, size - tcp.off * 4 - len(payload))
     return Packet(

@@ -229,7 +229,7 @@ class _WebSocket:
         line, *fields = head.split("\r\n")
         yield self._factory.noted(at, f"WebSocket: {line}"[:200])
         self._readers[out] = websocket_codec.Reader(upgraded=True)
-        extended = any(each.lower().startswith("sec-websocket-extensions:") for each in fields)
+        extended = any(field.lower().startswith("sec-websocket-extensions:") for field in fields)
         if not out and (" 101" not in line or extended):
             for side in _SIDES:
                 yield from self.missing(at, at, side, "FOREIGN", 0)

@@ -65,11 +65,15 @@ def drive(
     up; returns ``done()``."""
     until = world.now() + within
     while True:
-        due = [instant for each in clients if (instant := each.step()) is not None]
-        if done() or world.now() >= until or any(each.peer.ended is not None for each in clients):
+        due = [instant for client in clients if (instant := client.step()) is not None]
+        if (
+            done()
+            or world.now() >= until
+            or any(client.peer.ended is not None for client in clients)
+        ):
             return done()
         world.wait_until(
-            lambda: any(each.stirs() or each.peer.ended is not None for each in clients),
+            lambda: any(client.stirs() or client.peer.ended is not None for client in clients),
             min([until, *due]),
         )
 
@@ -131,13 +135,13 @@ class AmqpConsumer:
         self._largest = 0
 
     def stirs(self) -> bool:
-        return any(each.link is self.link for each in self.peer.deliveries)
+        return any(delivery.link is self.link for delivery in self.peer.deliveries)
 
     def step(self) -> Instant | None:
         world, flow = self.peer.world, self.flow
-        for each in self.peer.take_deliveries(self.link):
-            flow.arrived(each, each.size)
-            self._largest = max(self._largest, each.size)
+        for delivery in self.peer.take_deliveries(self.link):
+            flow.arrived(delivery, delivery.size)
+            self._largest = max(self._largest, delivery.size)
         while (at := flow.next_at(world.now())) is not None and at <= world.now():
             self.peer.disposition(flow.waiting[0][0])
             self.consumed.append(flow.consume(world.now()))
@@ -232,7 +236,7 @@ class AmqpProducer:
 
     def _answered(self) -> list[tuple[int, amqp10_codec.Frame]]:
         outcomes = self.link.session.outcomes
-        return [(each, found) for each in self._sizes if (found := outcomes.get(each)) is not None]
+        return [(siz, found) for siz in self._sizes if (found := outcomes.get(siz)) is not None]
 
     def stirs(self) -> bool:
         return bool(self._answered()) or (self.link.credit > 0 and not self._had_credit)

@@ -159,7 +159,7 @@ class RheaPeer(Conversation[Said]):
     def _complaint(self) -> str:
         self._errors.seek(0)
         lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
-        wrong = [each for each in lines if "Error" in each] or lines
+        wrong = [line for line in lines if "Error" in line] or lines
         return wrong[0][:200] if wrong else "it said nothing"
 
     def _close(self) -> None:

@@ -77,7 +77,7 @@ def write(path: Path, file: CaseFile) -> None:
         lines += _lines(file.conversation)
     partial = path.with_name(f".{path.name}.partial")
     partial.write_text(
-        "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in lines), "utf-8"
+        "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), "utf-8"
     )
     partial.rename(path)
 
@@ -91,7 +91,7 @@ def _lines(talk: Composed) -> Iterator[dict[str, Any]]:
             about["conn"] = line.conn
         about |= line.about
         if line.parts:
-            about["octets"] = [_part(each) for each in line.parts]
+            about["octets"] = [_part(part) for part in line.parts]
         if line.frame is not None:
             frame = line.frame
             about["frame"] = [
@@ -169,21 +169,21 @@ def _conversation(values: list[dict[str, Any]]) -> Composed | None:
     lines: list[Line] = []
     came: dict[int, list[Came]] = {}
     ended: list[int] = []
-    for each in steps:
+    for step in steps:
         rest = {
-            k: v for k, v in each.items() if k not in ("step", "at_ms", "conn", "octets", "frame")
+            k: v for k, v in step.items() if k not in ("step", "at_ms", "conn", "octets", "frame")
         }
-        line = Line(round(each["at_ms"] * 1e6), each["step"], each.get("conn"), rest)
-        line.parts = tuple(_part_of(part) for part in each.get("octets", ()))
-        if "frame" in each:
-            command, headers, body = each["frame"]
+        line = Line(round(step["at_ms"] * 1e6), step["step"], step.get("conn"), rest)
+        line.parts = tuple(_part_of(part) for part in step.get("octets", ()))
+        if "frame" in step:
+            command, headers, body = step["frame"]
             pairs = [(str(n), str(v)) for n, v in headers]
             line.frame = Came(line.at / 1e9, str(command), pairs, _octets_of(body))
-            came.setdefault(int(each["conn"]), []).append(line.frame)
+            came.setdefault(int(step["conn"]), []).append(line.frame)
         if line.verb == "open":
-            came.setdefault(int(each["conn"]), [])
+            came.setdefault(int(step["conn"]), [])
         if line.verb == "ends":
-            ended.append(int(each["conn"]))
+            ended.append(int(step["conn"]))
         lines.append(line)
     expected = {k: v for k, v in expectation.items() if k != "step"}
     if isinstance(expected.get("body"), dict):

@@ -85,7 +85,7 @@ def play(target: Target, talk: Composed, say: Callable[[str], None]) -> tuple[bo
         player.close()
     recorded = {
         "came": {
-            conn: [(each.command, each.headers, each.body) for each in frames]
+            conn: [(frame.command, frame.headers, frame.body) for frame in frames]
             for conn, frames in talk.came.items()
         },
         "ended": talk.ended,

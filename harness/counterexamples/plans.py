@@ -54,7 +54,7 @@ def encode(value: Any) -> Any:
 
 def _encode_dataclass(value: Any) -> Any:
     kind = type(value)
-    fields = [each.name for each in dataclasses.fields(value) if each.init]
+    fields = [field.name for field in dataclasses.fields(value) if field.init]
     try:
         encoded = {name: encode(getattr(value, name)) for name in fields}
     except Unstorable:

@@ -94,7 +94,7 @@ class Frames:
             while self._pending and self._pending[0] in b"\r\n":
                 del self._pending[:1]
             ends = [(self._pending.find(mark), len(mark)) for mark in (b"\n\n", b"\n\r\n")]
-            ends = [each for each in ends if each[0] >= 0]
+            ends = [end for end in ends if end[0] >= 0]
             if not ends:
                 return found
             head_end, size = min(ends)

@@ -116,10 +116,12 @@ def run_case(
             for each in combine(outcome.findings)
             if each.requirement in named
         }
-        violated = [each for each in findings.values() if each.seen is Seen.VIOLATED]
+        violated = [finding for finding in findings.values() if finding.seen is Seen.VIOLATED]
         if violated and violated[0].uncertain is None:
             return Answer(FAILED, f"{violated[0].requirement}: {violated[0].detail}", "case")
-        unsure = next((each for each in findings.values() if each.uncertain is not None), None)
+        unsure = next(
+            (finding for finding in findings.values() if finding.uncertain is not None), None
+        )
         if unsure is None:
             break
         if attempt + 1 < ATTEMPTS:

@@ -105,7 +105,7 @@ def compose(
         lines,
         expected,
         came,
-        [each.conn for each in steps if isinstance(each, ClosedByBroker)],
+        [step.conn for step in steps if isinstance(step, ClosedByBroker)],
         mark,
         acceptors,
     )
@@ -228,9 +228,9 @@ def _mark_duration(lines: list[Line], about: Expectation | None) -> None:
     found = {}
     for mark, instant in (("since", about.since), ("until", about.since + about.value)):
         near = [
-            each
-            for each in lines
-            if each.verb in ("send", "receive", "ends") and abs(each.at - instant) <= NEAR
+            line
+            for line in lines
+            if line.verb in ("send", "receive", "ends") and abs(line.at - instant) <= NEAR
         ]
         if near:
             # Where a broker says ERROR and closes at once, another may only close.

@@ -20,8 +20,10 @@ def keep(
     run: Run, call: Call, example: ExampleRecord, failing: frozenset[str], folder: Path
 ) -> Path:
     """Writes what ``example`` did into ``folder``; returns the case file."""
-    violation = next(each for each in example.wire.violations if failing & set(each.requirements))
-    named = [each for each in violation.requirements if each in failing]
+    violation = next(
+        violation for violation in example.wire.violations if failing & set(violation.requirements)
+    )
+    named = [requirement for requirement in violation.requirements if requirement in failing]
     header = _header(run, call, example, violation, named)
     talk = _conversation(run, example, violation)
     folder.mkdir(parents=True, exist_ok=True)
@@ -59,7 +61,7 @@ def _conversation(run: Run, example: ExampleRecord, violation: Violation) -> Com
     places = [
         each for value in example.plan.values() for each in (value, getattr(value, "where", None))
     ]
-    overrides = next((each.overrides for each in places if isinstance(each, Where)), None)
+    overrides = next((place.overrides for place in places if isinstance(place, Where)), None)
     known = run.target.acceptors(overrides)
     for line in talk.lines:
         if line.verb == "open":

@@ -175,8 +175,8 @@ class AddressProbes:
         taking = consumer.receiver(node, credit=accepted)
         self.bench.wait_until(lambda: len(consumer.deliveries) >= accepted, PATIENCE)
         left = accepted
-        for each in consumer.take_deliveries(taking):
-            consumer.disposition(each, "accepted")
+        for delivery in consumer.take_deliveries(taking):
+            consumer.disposition(delivery, "accepted")
             consumer.settle()
             left -= 1
             if self.credit(link, late, QUIET):
@@ -203,7 +203,8 @@ def infer_address(bench: Bench, prefix: str, acceptor: str | None) -> list[Estim
     """What limits addresses whose names begin with ``prefix``, up to :data:`LARGEST` octets."""
     probes = AddressProbes(bench, prefix, acceptor)
     return [
-        replace(each, parameter=of_prefix(each.parameter, prefix)) for each in _estimates(probes)
+        replace(estimate, parameter=of_prefix(estimate.parameter, prefix))
+        for estimate in _estimates(probes)
     ]
 
 

@@ -107,7 +107,7 @@ class LivenessProbes:
         peer = self.bench.stomp("1.2", acceptor=self.acceptor, heart_beat=f"{client},{server}")
         header = None if peer.connected is None else peer.connected.get("heart-beat")
         try:
-            sends, wants = (int(each) for each in (header or "").split(","))
+            sends, wants = (int(part) for part in (header or "").split(","))
         except ValueError:
             return peer, None
         return peer, (sends, wants)
@@ -208,8 +208,8 @@ def hull(ranges: list[Range]) -> Range:
         return Range()
     lows, highs = [each.low for each in ranges], [each.high for each in ranges]
     return Range(
-        None if None in lows else min(each for each in lows if each is not None),
-        None if None in highs else max(each for each in highs if each is not None),
+        None if None in lows else min(low for low in lows if low is not None),
+        None if None in highs else max(high for high in highs if high is not None),
     )
 
 
@@ -255,7 +255,7 @@ def _estimates(probes: LivenessProbes) -> list[Estimate]:
     check = (
         None
         if probes.grid is None
-        else Range.of(*((each or 0) / ms(1) for each in _ends(probes.grid.check)))
+        else Range.of(*((end or 0) / ms(1) for end in _ends(probes.grid.check)))
     )
     return [
         Estimate(
@@ -263,25 +263,25 @@ def _estimates(probes: LivenessProbes) -> list[Estimate]:
         ),
         Estimate(
             "heart_beat_to_connection_ttl_modifier",
-            hull([each.modifier for each in lefts]),
+            hull([left.modifier for left in lefts]),
             "",
             f"{by} of {seen}",
         ),
         Estimate(
             "connection_ttl_ms",
-            hull([each.default for each in lefts]),
+            hull([left.default for left in lefts]),
             "ms",
             f"{by}, without client beats",
         ),
         Estimate(
             "connection_ttl_min_ms",
-            hull([each.low for each in lefts]),
+            hull([left.low for left in lefts]),
             "ms",
             f"{by} to a beat of 1 ms",
         ),
         Estimate(
             "connection_ttl_max_ms",
-            hull([each.high for each in lefts]),
+            hull([left.high for left in lefts]),
             "ms",
             f"{by} to a beat of {HUGE} ms",
         ),

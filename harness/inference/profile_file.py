@@ -21,19 +21,19 @@ def compose(
     """
     parameters: dict[str, Value] = dict(profile.parameters)
     measured = {}
-    for each in estimates:
-        name = each.parameter
+    for estimate in estimates:
+        name = estimate.parameter
         if (
-            each.range is None
-            or not each.known
+            estimate.range is None
+            or not estimate.known
             or (name not in parameters and name != "connection_ttl_ms")
         ):
             continue
         stated = documented.get(name)
-        value = stated if each.agrees(stated) else _middle(each.range)
+        value = stated if estimate.agrees(stated) else _middle(estimate.range)
         assert isinstance(value, (int, float))
         parameters[name] = value
-        measured[name] = str(each.range)
+        measured[name] = str(estimate.range)
     lines = [
         (
             "description ="
@@ -41,7 +41,7 @@ def compose(
         ),
         "",
         "capabilities = [",
-        *(f"  {_text(each)}," for each in sorted(profile.capabilities)),
+        *(f"  {_text(capability)}," for capability in sorted(profile.capabilities)),
         "]",
         "",
         "[parameters]",

@@ -75,12 +75,12 @@ class Grid:
 
 def watch(bench: Bench, peers: Sequence[StompPeer], patience: Duration) -> list[Closed]:
     """Lets every peer be silent until the broker has closed it, at most ``patience`` from now."""
-    bench.wait_until(lambda: all(each.ended is not None for each in peers), patience)
+    bench.wait_until(lambda: all(peer.ended is not None for peer in peers), patience)
     closed = [
-        Closed(each.spoke_at or 0, None if each.ended is None else each.ended.at) for each in peers
+        Closed(peer.spoke_at or 0, None if peer.ended is None else peer.ended.at) for peer in peers
     ]
-    for each in peers:
-        each.leave()
+    for peer in peers:
+        peer.leave()
     return closed
 
 
@@ -118,8 +118,8 @@ def _clusters(instants: Sequence[Instant], apart: Duration) -> list[Instant]:
     """The first instants of groups that lie more than ``apart`` from the one before."""
     firsts: list[Instant] = []
     last: Instant | None = None
-    for each in instants:
-        if last is None or each - last > apart:
-            firsts.append(each)
-        last = each
+    for instant in instants:
+        if last is None or instant - last > apart:
+            firsts.append(instant)
+        last = instant
     return firsts

@@ -40,7 +40,7 @@ class ClockSample:
     @classmethod
     def of(cls, exchanges: Sequence[Exchange]) -> ClockSample:
         """What the quickest exchange says."""
-        best = min(exchanges, key=lambda each: each.answered - each.asked)
+        best = min(exchanges, key=lambda exchange: exchange.answered - exchange.asked)
         rtt = best.answered - best.asked
         return cls(best.answered, best.theirs - (best.asked + rtt // 2), -(-rtt // 2))
 

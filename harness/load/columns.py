@@ -48,10 +48,10 @@ class Rows:
     @classmethod
     def of(cls, stretch: LogSlice) -> Rows:
         """The rows of a stretch."""
-        heads = np.concatenate([each.heads for each in stretch.blocks])
+        heads = np.concatenate([block.heads for block in stretch.blocks])
         at, conn, direction, count = (heads[:, column] for column in range(heads.shape[1]))
-        lengths = np.concatenate([each.lengths for each in stretch.blocks])
-        data = b"".join([each.octets for each in stretch.blocks])
+        lengths = np.concatenate([block.lengths for block in stretch.blocks])
+        data = b"".join([block.octets for block in stretch.blocks])
         offsets = np.zeros(len(lengths) + 1, np.int32)
         np.cumsum(lengths, out=offsets[1:])
         buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(data)]
@@ -59,7 +59,7 @@ class Rows:
             np.repeat(at + stretch.offset, count),
             np.repeat(conn, count),
             np.repeat(direction == SENT, count),
-            np.concatenate([each.sizes for each in stretch.blocks]).astype(np.int64),
+            np.concatenate([block.sizes for block in stretch.blocks]).astype(np.int64),
             lengths.astype(np.int64),
             data,
             pa.Array.from_buffers(pa.binary(), len(lengths), buffers),
@@ -127,14 +127,14 @@ def together(parts: Sequence[tuple[Ints, Frames]], rows: int) -> Frames:
 def listed(frames: Sequence[tuple[str, Sequence[tuple[str, str]], bytes, int, int]]) -> Frames:
     """Frames that were read one by one: command, headers, body, its size, size."""
     headers: list[list[dict[str, Any]]] = [
-        [{"name": name, "value": value} for name, value in each[1]] for each in frames
+        [{"name": name, "value": value} for name, value in frame[1]] for frame in frames
     ]
     return Frames(
-        pa.array([each[0] for each in frames], pa.string()),
+        pa.array([frame[0] for frame in frames], pa.string()),
         pa.array(headers, HEADERS),
-        pa.array([each[2][:RECORDED_OCTETS] for each in frames], pa.binary()),
-        np.array([each[3] for each in frames], np.int64),
-        np.array([each[4] for each in frames], np.int64),
+        pa.array([frame[2][:RECORDED_OCTETS] for frame in frames], pa.binary()),
+        np.array([frame[3] for frame in frames], np.int64),
+        np.array([frame[4] for frame in frames], np.int64),
     )
 
 

@@ -149,11 +149,11 @@ class Conductor:
         deadline = self.world.now() + COME_WITHIN
         everybody = len(self._parts)
         self._wait(
-            lambda: len(self._seats) == everybody and all(each.ready for each in self._seats),
+            lambda: len(self._seats) == everybody and all(seat.ready for seat in self._seats),
             deadline,
         )
-        if not all(each.ready for each in self._seats) or len(self._seats) < everybody:
-            came = sum(each.ready for each in self._seats)
+        if not all(seat.ready for seat in self._seats) or len(self._seats) < everybody:
+            came = sum(seat.ready for seat in self._seats)
             raise LoadFailed(
                 f"of {everybody} drivers only {came} were ready within {COME_WITHIN // NS_PER_S} s"
             )
@@ -174,7 +174,7 @@ class Conductor:
             nonlocal stopped
             stopped = stopped or watch(self.progress)
             return stopped or (
-                bool(self._seats) and all(each.told.get("done") for each in self._seats)
+                bool(self._seats) and all(seat.told.get("done") for seat in self._seats)
             )
 
         self._wait(over, deadline, every=NS_PER_S // 4)
@@ -215,33 +215,33 @@ class Conductor:
             seat.wire.say(leave=True)
         self.progress.ending = True
         watch(self.progress)
-        self._wait(lambda: all(each.result is not None for each in self._seats), LONG)
-        results = [each.result for each in self._seats if each.result is not None]
+        self._wait(lambda: all(seat.result is not None for seat in self._seats), LONG)
+        results = [seat.result for seat in self._seats if seat.result is not None]
         if len(results) < len(self._seats):
             raise LoadFailed(
                 f"{len(self._seats) - len(results)} drivers did not tell what came of their part"
             )
         self._add_up()
         delivery, confirmation = Latencies(), Latencies()
-        for each in results:
-            delivery.add(each["delivery"]["cells"], each["delivery"]["worst"])
-            confirmation.add(each["confirmation"]["cells"], each["confirmation"]["worst"])
+        for result in results:
+            delivery.add(result["delivery"]["cells"], result["delivery"]["worst"])
+            confirmation.add(result["confirmation"]["cells"], result["confirmation"]["worst"])
         return LoadOutcome(
             self.progress,
-            max(each["sent_until"] for each in results),
-            max(each["received_until"] for each in results),
+            max(result["sent_until"] for result in results),
+            max(result["received_until"] for result in results),
             delivery,
             confirmation,
-            sum(each["cpu_s"] for each in results),
-            sum(each["start_cpu_s"] for each in results),
-            [each["scribe"] for each in results if each.get("scribe")],
+            sum(result["cpu_s"] for result in results),
+            sum(result["start_cpu_s"] for result in results),
+            [result["scribe"] for result in results if result.get("scribe")],
             [
-                clocks.stated(each.number, each.host, each.same, each.before or {}, each.after)
-                for each in self._seats
+                clocks.stated(seat.number, seat.host, seat.same, seat.before or {}, seat.after)
+                for seat in self._seats
             ],
             (
-                max(each["canary"]["p99_ns"] for each in results),
-                max(each["canary"]["worst_ns"] for each in results),
+                max(result["canary"]["p99_ns"] for result in results),
+                max(result["canary"]["worst_ns"] for result in results),
             ),
         )
 
@@ -333,7 +333,7 @@ class Conductor:
 
         def troubled() -> str:
             return (
-                next((each.failed for each in self._seats if each.failed), "")
+                next((seat.failed for seat in self._seats if seat.failed), "")
                 or self._crew.problem()
             )
 

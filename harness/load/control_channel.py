@@ -53,8 +53,8 @@ class ControlConnection:
             self._end()
             return
         *lines, self._pending = (self._pending + data).split(b"\n")
-        for each in lines:
-            self._heard(json.loads(each))
+        for line in lines:
+            self._heard(json.loads(line))
 
     def close(self) -> None:
         """Ends this end."""

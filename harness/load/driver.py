@@ -39,12 +39,12 @@ class Driver:
         self.host = DriverContext(
             world, plan, tape, random.Random(plan.seed), letters, offset=offset, conns=first
         )
-        self._senders = {each.number: ProducerState(each) for each in plan.producers}
+        self._senders = {producer.number: ProducerState(producer) for producer in plan.producers}
         make = protocols.line(plan.protocol)
         self.lines: list[ClientConnection] = []
         for number in range(plan.lines):
-            senders = [each for each in self._senders.values() if each.about.line == number]
-            consumers = [each for each in plan.consumers if each.line == number]
+            senders = [sender for sender in self._senders.values() if sender.about.line == number]
+            consumers = [consumer for consumer in plan.consumers if consumer.line == number]
             if senders or consumers:
                 self.lines.append(make(self.host, number, senders, consumers))
         self._ended = False
@@ -54,15 +54,15 @@ class Driver:
     def connect(self, patience: Duration) -> None:
         """Make every connection. Raises :class:`Unreachable` when the broker will not have one of
         them."""
-        for each in self.lines:
-            each.open()
+        for line in self.lines:
+            line.open()
         self.world.wait_until(
-            lambda: all(each.up or each.over for each in self.lines), self.world.now() + patience
+            lambda: all(line.up or line.over for line in self.lines), self.world.now() + patience
         )
-        for each in self.lines:
-            if not each.up:
-                why = each.failed or "the broker does not answer"
-                raise Unreachable(f"connection {each.number} of the load was not taken: {why}")
+        for line in self.lines:
+            if not line.up:
+                why = line.failed or "the broker does not answer"
+                raise Unreachable(f"connection {line.number} of the load was not taken: {why}")
         self._tend()
         if self.host.tape is not None:
             self._hand_over(self.host.tape)
@@ -71,14 +71,16 @@ class Driver:
         """Begin to send; ``since`` is when the first message of the first producer is due."""
         self.host.producing = True
         interval = self.plan.interval
-        everybody = max(1, 1 + max((each.number for each in self.plan.producers), default=0))
+        everybody = max(
+            1, 1 + max((producer.number for producer in self.plan.producers), default=0)
+        )
         for sender in self._senders.values():
             sender.due = since + interval * sender.about.number // everybody
         if interval and self._senders:
             tick = min(max(TICK, interval // len(self._senders)), LONGEST_TICK)
             self._ticking(max(since, self.world.now()), tick)
-        for each in self.lines:
-            each.pump(self.world.now())
+        for line in self.lines:
+            line.pump(self.world.now())
         for fault in self.plan.faults:
             if fault.kind != "restart":
                 self._break(since + fault.every, fault)
@@ -88,9 +90,9 @@ class Driver:
         be room again."""
         if self.host.producing and not self.plan.interval and not self.plan.confirmed:
             now = self.world.now()
-            for each in self.lines:
-                if each.hungry:
-                    each.pump(now)
+            for line in self.lines:
+                if line.hungry:
+                    line.pump(now)
 
     def stop_producing(self) -> None:
         """Nobody sends any more; what was sent is still confirmed and taken."""
@@ -99,30 +101,30 @@ class Driver:
     def leave(self, patience: Duration) -> None:
         """Say goodbye everywhere and wait for the answers."""
         self._ended = True
-        for each in self.lines:
-            if each.up:
-                each.leave()
-            elif not each.over:
-                each.end()
+        for line in self.lines:
+            if line.up:
+                line.leave()
+            elif not line.over:
+                line.end()
         self.world.wait_until(
-            lambda: all(each.over for each in self.lines), self.world.now() + patience
+            lambda: all(line.over for line in self.lines), self.world.now() + patience
         )
-        for each in self.lines:
-            if not each.over:
+        for line in self.lines:
+            if not line.over:
                 self.host.tally.errors["the broker did not answer the goodbye"] += 1
-                each.end()
+                line.end()
         if self.host.tape is not None:
             self.host.tape.close()
 
     @property
     def done(self) -> bool:
         """Whether every producer has sent all its messages; never where their number has no end."""
-        return all(0 < each.about.messages <= each.next for each in self._senders.values())
+        return all(0 < sender.about.messages <= sender.next for sender in self._senders.values())
 
     @property
     def waiting(self) -> int:
         """How many messages have no confirmation yet."""
-        return sum(each.waiting for each in self._senders.values())
+        return sum(sender.waiting for sender in self._senders.values())
 
     def told(self) -> dict[str, Any]:
         """How it goes."""
@@ -131,9 +133,9 @@ class Driver:
             "at": self.world.now(),
             "done": self.done,
             "waiting": self.waiting,
-            "up": sum(each.up for each in self.lines),
+            "up": sum(line.up for line in self.lines),
             "held": tally.received - tally.settled if self.plan.ack != "auto" else 0,
-            "credit": sum(each.credit for each in self.lines),
+            "credit": sum(line.credit for line in self.lines),
             **{
                 name: getattr(tally, name)
                 for name in (
@@ -165,8 +167,8 @@ class Driver:
         if self._ended or not self.host.producing:
             return
         now = self.world.now()
-        for each in self.lines:
-            each.pump(now)
+        for line in self.lines:
+            line.pump(now)
         self.world.at(max(due + tick, now), lambda: self._ticking(max(due + tick, now), tick))
 
     def _hand_over(self, tape: WireLog) -> None:
@@ -180,11 +182,11 @@ class Driver:
         if self._ended:
             return
         now = self.world.now()
-        for each in self.lines:
-            if each.over:
-                self._reopen(each)
-            elif each.silence and now - each.spoken >= each.silence // 2:
-                each.beat(now)
+        for line in self.lines:
+            if line.over:
+                self._reopen(line)
+            elif line.silence and now - line.spoken >= line.silence // 2:
+                line.beat(now)
         self.world.at(now + AGAIN, self._tend)
 
     def _reopen(self, line: ClientConnection) -> None:
@@ -199,7 +201,7 @@ class Driver:
     def _broken(self, due: Instant, fault: Fault) -> None:
         if self._ended or not self.host.producing:
             return
-        lines = [each for each in self.lines if each.up and (fault.kind == "cut" or each.consumers)]
+        lines = [line for line in self.lines if line.up and (fault.kind == "cut" or line.consumers)]
         if lines:
             line = self.host.dice.choice(lines)
             if fault.kind == "cut":

@@ -196,8 +196,8 @@ class Plan:
         found = []
         for number in range(min(drivers, self.lines)):
             lines = range(number, self.lines, drivers)
-            producers = tuple(each for each in self.producers if each.line in lines)
-            consumers = tuple(each for each in self.consumers if each.line in lines)
+            producers = tuple(producer for producer in self.producers if producer.line in lines)
+            consumers = tuple(consumer for consumer in self.consumers if consumer.line in lines)
             found.append(
                 dataclasses.replace(
                     self, producers=producers, consumers=consumers, seed=self.seed + number
@@ -213,11 +213,12 @@ def roles(
     ``messages`` divided evenly."""
     return (
         tuple(
-            Producer(each, each % queues, each % lines, _share(messages, producers, each))
-            for each in range(producers)
+            Producer(number, number % queues, number % lines, _share(messages, producers, number))
+            for number in range(producers)
         ),
         tuple(
-            Consumer(each, each % queues, (producers + each) % lines) for each in range(consumers)
+            Consumer(number, number % queues, (producers + number) % lines)
+            for number in range(consumers)
         ),
     )
 

@@ -129,7 +129,7 @@ def _place(identity: Identity, name: str, protocol: str) -> Place:
 
 def _headers(text: str) -> Headers:
     pairs: Sequence[tuple[str, str, str]] = [
-        each.partition(":") for each in text.split(";") if each
+        part.partition(":") for part in text.split(";") if part
     ]
     return tuple((name, value) for name, _, value in pairs)
 

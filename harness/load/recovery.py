@@ -41,7 +41,7 @@ class Recovered:
 def wire_logs(run: Path) -> list[Path]:
     """The folders of the tapes that a run folder holds, in order."""
     return sorted(
-        (each.parent for each in run.glob(f"tape/*/{ABOUT}")),
+        (path.parent for path in run.glob(f"tape/*/{ABOUT}")),
         key=lambda each: (len(each.name), each.name),
     )
 
@@ -54,10 +54,10 @@ def recover(run: Path, tape: Path) -> Recovered:
         )  # a run folder may have been moved
         with about.held(alone=True):
             files = _left(about, tape)
-            octets = sum(each.stat().st_size for each in files)
+            octets = sum(file.stat().st_size for file in files)
             scribe = TraceWriter(about)
-            for each in files:
-                scribe.file(each)
+            for file in files:
+                scribe.file(file)
             scribe.close()
             remove_log_folder(tape)
     except BlockingIOError:
@@ -84,4 +84,4 @@ def _left(about: LogHeader, tape: Path) -> list[Path]:
             for name in told["files"]:
                 (tape / name).unlink(missing_ok=True)
         closing.unlink()
-    return sorted(each for each in tape.iterdir() if _FILE.fullmatch(each.name))
+    return sorted(path for path in tape.iterdir() if _FILE.fullmatch(path.name))

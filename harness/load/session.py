@@ -66,7 +66,7 @@ class Session:
             run_folder.add_target(self.folder, self.target, facts)
             run_folder.note(self.folder, "load", {"plan": dataclasses.asdict(self.wishes)})
             whole = plan_builder.plan(self.target, self.wishes, self.folder.resolve().name)
-            restarts = [each.every for each in self.wishes.faults if each.kind == "restart"]
+            restarts = [fault.every for fault in self.wishes.faults if fault.kind == "restart"]
             if restarts and self.target.identity.kind == "address":
                 raise BadPlan(
                     f"target {self.target.identity.name} is not ours to start anew; leave"

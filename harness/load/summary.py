@@ -47,14 +47,14 @@ def data(session: Session, outcome: LoadOutcome) -> dict[str, Any]:
         "driver_start_cpu_s": outcome.start_cpu_s,
         "recorder": (
             {
-                "events": sum(each["events"] for each in scribes),
-                "segments": sum(each["segments"] for each in scribes),
-                "cpu_s": sum(each["cpu_s"] for each in scribes),
-                "start_cpu_s": sum(each["start_cpu_s"] for each in scribes),
-                "tape_cpu_s": sum(each["tape_cpu_s"] for each in scribes),
-                "tape_octets": sum(each["tape_octets"] for each in scribes),
-                "left_octets": sum(each["left_octets"] for each in scribes),
-                "after_s": max(each["after_ns"] for each in scribes) / NS_PER_S,
+                "events": sum(scribe["events"] for scribe in scribes),
+                "segments": sum(scribe["segments"] for scribe in scribes),
+                "cpu_s": sum(scribe["cpu_s"] for scribe in scribes),
+                "start_cpu_s": sum(scribe["start_cpu_s"] for scribe in scribes),
+                "tape_cpu_s": sum(scribe["tape_cpu_s"] for scribe in scribes),
+                "tape_octets": sum(scribe["tape_octets"] for scribe in scribes),
+                "left_octets": sum(scribe["left_octets"] for scribe in scribes),
+                "after_s": max(scribe["after_ns"] for scribe in scribes) / NS_PER_S,
             }
             if scribes
             else None

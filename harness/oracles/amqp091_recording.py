@@ -56,12 +56,16 @@ class _Channel:
 
     def set(self, prefetch: int) -> None:
         self.prefetch = prefetch
-        for each in self.consumers.values():
-            each.limit = 0 if not (each.limit and prefetch) else max(each.limit, prefetch)
+        for consumer in self.consumers.values():
+            consumer.limit = (
+                0 if not (consumer.limit and prefetch) else max(consumer.limit, prefetch)
+            )
 
     def settle(self, tag: int, multiple: bool) -> None:
-        for each in self.consumers.values():
-            each.held -= {one for one in each.held if not tag or one <= tag} if multiple else {tag}
+        for consumer in self.consumers.values():
+            consumer.held -= (
+                {one for one in consumer.held if not tag or one <= tag} if multiple else {tag}
+            )
 
 
 def _number(headers: Headers, name: str) -> int:
@@ -106,8 +110,8 @@ def _said(channel: _Channel, event: FrameSent) -> None:
             else:
                 channel.asked.append((tag, acknowledges))
         case "basic.recover" | "basic.recover-async" | "tx.rollback":
-            for each in channel.consumers.values():
-                each.held.clear()
+            for consumer in channel.consumers.values():
+                consumer.held.clear()
         case command if command in ANSWERS:
             channel.settle(_number(headers, "delivery-tag"), _text(headers, "multiple") == "true")
 

@@ -52,7 +52,7 @@ _OF_A_SCOPE = {
     "transaction": {"unknown-id", "rollback", "timeout"},
 }
 LISTED = frozenset(f"amqp:{each}" for each in _OF_ALL) | {
-    f"amqp:{scope}:{each}" for scope, names in _OF_A_SCOPE.items() for each in names
+    f"amqp:{scope}:{name}" for scope, names in _OF_A_SCOPE.items() for name in names
 }
 """Every condition of the standard, those of transactions included."""
 

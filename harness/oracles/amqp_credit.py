@@ -220,8 +220,8 @@ def drains(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
             )
             account.draining = None
     cut = any(
-        isinstance(each, (ConnectionClosed, ConnectionAbandoned)) and each.conn == conn
-        for each in events
+        isinstance(event, (ConnectionClosed, ConnectionAbandoned)) and event.conn == conn
+        for event in events
     )
     for account in accounts.all():
         if account.draining is not None and not account.link.session.ended and not cut:

@@ -148,10 +148,10 @@ def _grants(
 def _packets(
     events: Sequence[Event], conn: int
 ) -> Iterator[tuple[FrameSent | FrameReceived, Mapping[str, str]]]:
-    for each in events:
+    for event in events:
         if (
-            isinstance(each, FrameSent | FrameReceived)
-            and each.conn == conn
-            and each.protocol == PROTOCOL
+            isinstance(event, FrameSent | FrameReceived)
+            and event.conn == conn
+            and event.protocol == PROTOCOL
         ):
-            yield each, dict(reversed(each.headers))
+            yield event, dict(reversed(event.headers))

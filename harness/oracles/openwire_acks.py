@@ -87,7 +87,7 @@ def acks(events: Sequence[Event], conn: int) -> list[Finding]:
             held = each.taken == each.sent
             detail = f"producer {name} sent {each.sent} octets and was told of {each.taken}"
             findings.append(Finding(TAKEN, Seen.HELD if held else Seen.VIOLATED, detail))
-    if all(each.requirement != TAKEN for each in findings):
+    if all(finding.requirement != TAKEN for finding in findings):
         findings.append(
             Finding(
                 TAKEN, Seen.NEVER_REACHED, "nobody with a window sent without asking for a response"

@@ -30,7 +30,7 @@ class Rules:
             "silence_intervals_min",
             "silence_intervals_max",
         )
-        return cls(*(int(str(parameters[each])) for each in names))
+        return cls(*(int(str(parameters[name])) for name in names))
 
     def whole(self, asked: int) -> int:
         """The interval that comes of what a client said, both in milliseconds; 0 is none."""

@@ -85,33 +85,33 @@ def _steps(
     open_: dict[str | int, int] = {}
     latest: int | None = None
     size = 0
-    for each in events:
-        if not isinstance(each, FrameSent | FrameReceived) or each.conn != conn:
+    for event in events:
+        if not isinstance(event, FrameSent | FrameReceived) or event.conn != conn:
             continue
-        said = dict(reversed(each.headers))
-        if isinstance(each, out):
-            if each.command == command:
+        said = dict(reversed(event.headers))
+        if isinstance(event, out):
+            if event.command == command:
                 key = said.get(name, said.get("message-id", ""))
                 if key:
-                    open_[key] = each.size
-                    yield Step(each.at_ns, each.size, ended=False)
-            elif each.command == "transfer":
+                    open_[key] = event.size
+                    yield Step(event.at_ns, event.size, ended=False)
+            elif event.command == "transfer":
                 latest = int(said["delivery-id"]) if "delivery-id" in said else latest
-                size += each.size if out is FrameReceived else each.body_size
+                size += event.size if out is FrameReceived else event.body_size
                 if said.get("more") != "true" and latest is not None:
                     open_[latest] = size
-                    yield Step(each.at_ns, size, ended=False)
+                    yield Step(event.at_ns, size, ended=False)
                     size = 0
-        elif isinstance(each, back):
+        elif isinstance(event, back):
             ended: list[str | int] = []
-            if each.command == answer:
+            if event.command == answer:
                 ended = [
                     value
                     for wanted in names
                     if (value := said.get(wanted)) in open_ and value is not None
                 ]
             elif (
-                each.command == "disposition"
+                event.command == "disposition"
                 and said.get("settled") == "true"
                 and said.get("role") == "receiver"
             ):
@@ -123,19 +123,19 @@ def _steps(
                     if isinstance(key, int) and ahead(key, first) >= 0 and ahead(last, key) >= 0
                 ]
             for gone in ended:
-                yield Step(each.at_ns, open_.pop(gone), ended=True)
+                yield Step(event.at_ns, open_.pop(gone), ended=True)
 
 
 def instants(steps: Iterable[Step], *, ended: bool) -> list[Instant]:
     """When messages ``ended``, or began."""
-    return [each.at for each in steps if each.ended is ended]
+    return [step.at for step in steps if step.ended is ended]
 
 
 def peak(steps: Iterable[Step]) -> int:
     """The most octets that were under way at once."""
     now = most = 0
-    for each in steps:
-        now += -each.size if each.ended else each.size
+    for step in steps:
+        now += -step.size if step.ended else step.size
         most = max(most, now)
     return most
 
@@ -146,10 +146,10 @@ def beyond(steps: Iterable[Step], window: int) -> str | None:
     One that is larger than the window may go alone.
     """
     now = 0
-    for each in steps:
-        if not each.ended and now and now + each.size > window:
-            return f"{each.size} octets were sent while {now} of {window} were under way"
-        now += -each.size if each.ended else each.size
+    for step in steps:
+        if not step.ended and now and now + step.size > window:
+            return f"{step.size} octets were sent while {now} of {window} were under way"
+        now += -step.size if step.ended else step.size
     return None
 
 
@@ -159,8 +159,8 @@ def overrun(steps: Iterable[Step], window: int) -> str | None:
     A window is open while less than it is held; at 0 while nothing is.
     """
     now = 0
-    for each in steps:
-        if not each.ended and now >= max(window, 1):
-            return f"{each.size} octets came while {now} were held, at a window of {window}"
-        now += -each.size if each.ended else each.size
+    for step in steps:
+        if not step.ended and now >= max(window, 1):
+            return f"{step.size} octets came while {now} were held, at a window of {window}"
+        now += -step.size if step.ended else step.size
     return None

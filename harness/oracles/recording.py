@@ -106,14 +106,14 @@ def of_message(
         copies[(-1, got.queue) if one_for_all else (got.conn, got.subscription)].append(got)
     if not (about.complete or key.stamped):
         copies.clear()  # what could not be read may have had the same body
-    for each in copies.values():
-        yield from _again(key, each, about)
+    for copy in copies.values():
+        yield from _again(key, copy, about)
         # Where nothing tells whose copy it is, another subscription may have had it and given it
         # back.
         if (sent is not None or not about.complete) and (
-            each[0] is gots[0] or each[0].anycast is not None
+            copy[0] is gots[0] or copy[0].anycast is not None
         ):
-            yield from _first(key, each[0], about)
+            yield from _first(key, copy[0], about)
 
 
 def _first(key: Key, got: Delivered, about: MessageContext) -> Iterator[Anomaly]:

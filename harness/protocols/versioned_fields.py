@@ -12,8 +12,8 @@ Fields: TypeAlias = tuple[tuple[str, str, int], ...]
 def fields(text: str) -> Fields:
     """Reads ``NAME:TYPE`` and ``NAME:TYPE@VERSION``, separated by blanks."""
     found = []
-    for each in text.split():
-        name, _, kind = each.partition(":")
+    for word in text.split():
+        name, _, kind = word.partition(":")
         kind, _, since = kind.partition("@")
         found.append((name, kind, int(since or 0)))
     return tuple(found)

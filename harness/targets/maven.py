@@ -77,13 +77,15 @@ def download(
                 " Maven, or set BROKERPROOF_MAVEN_REPOSITORY to the base URL of a Maven repository"
             )
         said = []
-        for each in candidates:
+        for candidate in candidates:
             problem = (
-                _with_mvn(mvn, each, scratch) if mvn else _over_https(str(base), each, scratch)
+                _with_mvn(mvn, candidate, scratch)
+                if mvn
+                else _over_https(str(base), candidate, scratch)
             )
             if problem is None:
-                return scratch / each.file_name
-            said.append(f"{each}: {problem}")
+                return scratch / candidate.file_name
+            said.append(f"{candidate}: {problem}")
         raise SetUpFailed(f"{candidates[0].file_name}: cannot be downloaded ({'; '.join(said)})")
 
     return once(folder / candidates[0].file_name, make)
@@ -164,7 +166,7 @@ def _repository(environment: Mapping[str, str]) -> str | None:
             f"{settings}: is no XML ({problem}); mend it or set BROKERPROOF_MAVEN_REPOSITORY"
         ) from None
     for mirror in root.iterfind("./{*}mirrors/{*}mirror"):
-        of = {each.strip() for each in mirror.findtext("{*}mirrorOf", "").split(",")}
+        of = {part.strip() for part in mirror.findtext("{*}mirrorOf", "").split(",")}
         url = mirror.findtext("{*}url", "").strip()
         if url and of & {"*", "central", "external:*"} and "!central" not in of:
             return url.rstrip("/")

@@ -32,7 +32,7 @@ def call(arguments: list[str], folder: Path, what: str) -> None:
     except subprocess.TimeoutExpired:
         raise SetUpFailed(f"{' '.join(command)} took longer than {WITHIN_S} s; try again") from None
     if done.returncode != 0:
-        words = [each for each in (done.stderr or done.stdout).splitlines() if each.strip()]
+        words = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
         raise SetUpFailed(
             f"{' '.join(command)} failed ({words[0] if words else 'npm said nothing'})"
         )

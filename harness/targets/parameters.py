@@ -104,7 +104,10 @@ def from_rabbitmq_conf(path: Path, defaults: Parameters) -> dict[str, dict[str, 
 def _settings(path: Path) -> Iterator[tuple[int, str, str]]:
     """Line, key and value of each setting."""
     if path.suffix == erlang_config.SUFFIX:
-        yield from ((each.line, each.key, str(each.value)) for each in erlang_config.settings(path))
+        yield from (
+            (setting.line, setting.key, str(setting.value))
+            for setting in erlang_config.settings(path)
+        )
         return
     try:
         lines = path.read_text("utf-8").splitlines()
@@ -158,14 +161,14 @@ def address_settings(path: Path) -> list[dict[str, Value]]:
     since nobody calculates with these."""
     if path.suffix != ".xml" or _is_activemq(path):
         return []
-    return [each for each in _of_addresses(path, _plain) if len(each) > 1]
+    return [address for address in _of_addresses(path, _plain) if len(address) > 1]
 
 
 def merged(settings: Iterable[Mapping[str, Value]], name: str) -> dict[str, Value]:
     """What ``settings`` (:func:`address_settings`) say of the address ``name`` together, the more
     specific ones last."""
     about: dict[str, Value] = {}
-    matching = [each for each in settings if _matches(str(each["match"]), name)]
+    matching = [setting for setting in settings if _matches(str(setting["match"]), name)]
     for each in sorted(matching, key=lambda each: _weight(str(each["match"]))):
         about |= {key: value for key, value in each.items() if key != "match"}
     return about
@@ -195,7 +198,7 @@ def _plain(path: Path, element: etree._Element, kind: type, text: str) -> Value 
 
 
 def _matches(match: str, name: str) -> bool:
-    words = [{"#": ".*", "*": "[^.]*"}.get(each, re.escape(each)) for each in match.split(".")]
+    words = [{"#": ".*", "*": "[^.]*"}.get(part, re.escape(part)) for part in match.split(".")]
     pattern = (
         re.escape(".").join(words).replace(re.escape(".") + ".*", "(" + re.escape(".") + ".*)?")
     )
@@ -203,7 +206,7 @@ def _matches(match: str, name: str) -> bool:
 
 
 def _weight(match: str) -> tuple[int, ...]:
-    return tuple({"#": 0, "*": 1}.get(each, 2) for each in match.split("."))
+    return tuple({"#": 0, "*": 1}.get(part, 2) for part in match.split("."))
 
 
 def _acceptors(root: etree._Element) -> Iterator[tuple[str, etree._Element, str]]:
@@ -244,7 +247,7 @@ def speaking(acceptors: Mapping[str, Parameters], protocol: str) -> dict[str, Pa
     return {
         name: about
         for name, about in acceptors.items()
-        if protocol in [each.strip() for each in str(about.get("protocols", protocol)).split(",")]
+        if protocol in [part.strip() for part in str(about.get("protocols", protocol)).split(",")]
         and not has_tls(about)
     }
 

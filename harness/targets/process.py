@@ -58,7 +58,7 @@ class ProcessTarget(SocketTarget):
         made.mkdir()
         certificates.make(made)
         known = {"python": sys.executable, "config": self._path, "pid": os.getpid(), "data": data}
-        self._command = [each.format_map(known) for each in self._words]
+        self._command = [word.format_map(known) for word in self._words]
         environment = {**os.environ, certificates.FOLDER: str(made)}
         stdin = subprocess.PIPE if CONTROL in self._words else subprocess.DEVNULL
         with log.open("wb") as errors:

@@ -123,8 +123,10 @@ def load(text: str) -> Target:
     if text.endswith(".toml") or Path(text).is_file():
         return _from_file(Path(text), Path(text).name.removesuffix(".toml").removesuffix(".target"))
     word, colon, name = text.partition(":")
-    for each in entry_points(group=GROUP, name=word) if colon and not name.startswith("//") else ():
-        return _from_elsewhere(each.load(), name, text)
+    for point in (
+        entry_points(group=GROUP, name=word) if colon and not name.startswith("//") else ()
+    ):
+        return _from_elsewhere(point.load(), name, text)
     if "://" in text:
         return _from_url(text)
     if re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[^:/\s]+):\d+", text):

@@ -133,10 +133,10 @@ class Recorder:
         columns: dict[str, list[Any]] = {"run": [self._run] * size, "target": [self._target] * size}
         columns |= {"case": [case] * size, "clock": [self._clock.value] * size}
         columns["seq"] = list(range(first, first + size))
-        columns["at_ns"] = [each.at_ns for each in events]
-        columns["conn"] = [each.conn for each in events]
-        columns["vantage"] = [each.vantage for each in events]
-        columns["kind"] = kinds = [type(each).__name__ for each in events]
+        columns["at_ns"] = [event.at_ns for event in events]
+        columns["conn"] = [event.conn for event in events]
+        columns["vantage"] = [event.vantage for event in events]
+        columns["kind"] = kinds = [type(event).__name__ for event in events]
         for row, (kind, event) in enumerate(zip(kinds, events, strict=True)):
             for field in FIELDS[kind]:
                 column = columns.get(field)
@@ -178,9 +178,9 @@ def _array(values: list[Any] | None, field: pa.Field, size: int) -> pa.Array:
     offsets: list[int | None] = []
     names: list[str] = []
     texts: list[str] = []
-    for each in values:
-        offsets.append(None if each is None else len(names))
-        for name, text in each or ():
+    for value in values:
+        offsets.append(None if value is None else len(names))
+        for name, text in value or ():
             names.append(name)
             texts.append(text)
     offsets.append(len(names))

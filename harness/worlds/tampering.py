@@ -87,8 +87,8 @@ class _Lane:
 
     def send(self, outs: Iterable[Out]) -> None:
         """Passes these on, behind what waits."""
-        for each in outs:
-            octets, late = (each.octets, each.by) if isinstance(each, Late) else (each, 0)
+        for out in outs:
+            octets, late = (out.octets, out.by) if isinstance(out, Late) else (out, 0)
             due = max(self.free, self._world.now() + late)
             self._waiting.append((due, octets))
             if due > self._world.now():

@@ -39,7 +39,7 @@ def settle(text: str, where: Where, entry: Entry) -> list[Note]:
             return [Note(where, reason)]
         case Only(read=read, values=values):
             if read(text, where) not in values:
-                allowed = " or ".join(_spelled(each) for each in values)
+                allowed = " or ".join(_spelled(value) for value in values)
                 raise where.bad(
                     f"{text} is not supported by this broker",
                     f"only {allowed} is: write that or leave it out",

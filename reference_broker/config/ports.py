@@ -13,7 +13,7 @@ def with_ports(settings: Settings, ports: Mapping[str, int]) -> Settings:
 
     Raises :class:`BadSetting` for a name that no acceptor has and a port outside 0 to 65535.
     """
-    known = {each.name for each in settings.acceptors}
+    known = {acceptor.name for acceptor in settings.acceptors}
     for name, port in ports.items():
         if name not in known:
             raise BadSetting(
@@ -27,11 +27,12 @@ def with_ports(settings: Settings, ports: Mapping[str, int]) -> Settings:
     return replace(
         settings,
         acceptors=tuple(
-            replace(each, port=ports.get(each.name, each.port)) for each in settings.acceptors
+            replace(acceptor, port=ports.get(acceptor.name, acceptor.port))
+            for acceptor in settings.acceptors
         ),
     )
 
 
 def on_any_port(settings: Settings) -> Settings:
     """``settings`` with every acceptor on a free port."""
-    return with_ports(settings, {each.name: 0 for each in settings.acceptors})
+    return with_ports(settings, {acceptor.name: 0 for acceptor in settings.acceptors})

@@ -127,7 +127,7 @@ class RoundRobin:
 
     def with_room(self) -> list[Consumer]:
         """Everyone who has room."""
-        return [each for each in self._consumers if each.has_room()]
+        return [consumer for consumer in self._consumers if consumer.has_room()]
 
 
 class Queue:

@@ -97,9 +97,9 @@ class Router:
             )
             queue = next(
                 (
-                    each
-                    for each in address.queues
-                    if each.name == made.name and each.routing is made.routing
+                    queue
+                    for queue in address.queues
+                    if queue.name == made.name and queue.routing is made.routing
                 ),
                 None,
             )

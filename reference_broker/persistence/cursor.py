@@ -322,7 +322,7 @@ class PageCursor:
         while True:
             page = pages.get(glance.number)
             if page is None:
-                following = next((each for each in pages if each > glance.number), None)
+                following = next((page for page in pages if page > glance.number), None)
                 if following is None:
                     return None
                 glance.number, glance.index = following, 1

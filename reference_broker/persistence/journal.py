@@ -239,8 +239,8 @@ class Journal:
     def _shrink(self) -> None:
         if len(self.segments) <= _ROOM_FOR_DEAD or self.waits:
             return
-        needed = sum(each.live_octets for each in self.segments.values())
-        if sum(each.octets for each in self.segments.values()) < _ROOM_FOR_DEAD * (
+        needed = sum(segment.live_octets for segment in self.segments.values())
+        if sum(segment.octets for segment in self.segments.values()) < _ROOM_FOR_DEAD * (
             needed + self._size
         ):
             return
@@ -262,9 +262,9 @@ class Journal:
     def _snapshot(self) -> Iterable[Operation]:
         yield Snapshot(self.unit, self.place, self.queue_id)
         yield from (
-            Length(each.number, each.good)
-            for each in self.segments.values()
-            if each is not self._current
+            Length(segment.number, segment.good)
+            for segment in self.segments.values()
+            if segment is not self._current
         )
         yield from self.queues.values()
         yield from (Consumed(each, True) for each in sorted(self.consumed))
@@ -283,9 +283,9 @@ def _in_parts(
     parts: list[tuple[bytes, list[int]]] = []
     part: list[bytes] = []
     size = 0
-    for each in operations:
-        part.append(each)
-        size += len(each)
+    for operation in operations:
+        part.append(operation)
+        size += len(operation)
         if size >= _ATOM and not together:
             parts.append((b"".join(part), []))
             part, size = [], 0

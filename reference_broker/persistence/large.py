@@ -146,7 +146,7 @@ class LargeFiles:
         for body in gone:
             del self._bodies[body.id]
             self.waiting -= sum(len(write.data) for each, write in self._writes if each is body)
-            self._writes = [each for each in self._writes if each[0] is not body]
+            self._writes = [write for write in self._writes if write[0] is not body]
             if body.begun:
                 useless.append(body.file)
         return useless

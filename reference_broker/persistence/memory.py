@@ -130,7 +130,7 @@ class MemoryDisk:
     @property
     def used(self) -> int:
         """Octets of all files."""
-        return sum(len(each.octets) for each in self._files.values())
+        return sum(len(file.octets) for file in self._files.values())
 
     # --- what happens to it -----------------------------------------------------------------------
 

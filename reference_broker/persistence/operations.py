@@ -83,7 +83,7 @@ class QueueMade:
         )
         texts = [each.encode(*_TEXT) for each in (self.address, self.name, self.filter or "")]
         return _QUEUE.pack(b"Q", self.id, flags) + b"".join(
-            _LENGTH.pack(len(each)) + each for each in texts
+            _LENGTH.pack(len(text)) + text for text in texts
         )
 
 
@@ -131,7 +131,7 @@ class Gone:
 
     def encode(self) -> bytes:
         return _RUNS.pack(b"G", self.id, len(self.runs)) + b"".join(
-            _RUN.pack(*each) for each in self.runs
+            _RUN.pack(*run) for run in self.runs
         )
 
 
@@ -155,7 +155,7 @@ class PageGone:
 
     def encode(self) -> bytes:
         head = _PAGE_RUNS.pack(b"P", self.id, self.page, len(self.runs))
-        return head + b"".join(_PAGE_RUN.pack(*each) for each in self.runs)
+        return head + b"".join(_PAGE_RUN.pack(*run) for run in self.runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,8 @@ def decode(payload: bytes) -> Iterator[Operation]:
                 yield Gone(
                     id,
                     tuple(
-                        _RUN.unpack_from(payload, at + _RUN.size * each) for each in range(count)
+                        _RUN.unpack_from(payload, at + _RUN.size * number)
+                        for number in range(count)
                     ),
                 )
                 at += _RUN.size * count
@@ -232,8 +233,8 @@ def decode(payload: bytes) -> Iterator[Operation]:
                 _, id, page, count = _PAGE_RUNS.unpack_from(payload, at)
                 at += _PAGE_RUNS.size
                 runs = tuple(
-                    _PAGE_RUN.unpack_from(payload, at + _PAGE_RUN.size * each)
-                    for each in range(count)
+                    _PAGE_RUN.unpack_from(payload, at + _PAGE_RUN.size * number)
+                    for number in range(count)
                 )
                 yield PageGone(id, page, runs)
                 at += _PAGE_RUN.size * count

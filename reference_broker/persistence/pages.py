@@ -125,8 +125,8 @@ class PagingStore:
     def append(self, message: Message, queues: Sequence[Queue], given_up: Entry | None) -> int:
         """Puts ``message`` for ``queues`` on the last page; returns its octets there."""
         store = self.store
-        durable = store.journaled and any(each.durable for each in queues) and message.durable
-        ids = [each.id for each in queues]
+        durable = store.journaled and any(queue.durable for queue in queues) and message.durable
+        ids = [queue.id for queue in queues]
         payload = layout.pack(message, ids, durable, store.unit if durable else 0, given_up)
         last = self.last
         if last is None or (
@@ -164,7 +164,7 @@ class PagingStore:
         behind the one who writes."""
         if page is self.last or page.content is None or page.number not in self.pages:
             return
-        if not any(each.is_near(page) for each in self._cursors.values()):
+        if not any(cursor.is_near(page) for cursor in self._cursors.values()):
             page.content = None
         else:
             self._cache[page.number] = page

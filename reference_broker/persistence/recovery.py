@@ -297,9 +297,9 @@ class _Recovery:
                 for generation, name in numbers[number]
             ]
             scanned, generation, name = max(
-                candidates, key=lambda each: (len(each[0].records), each[1])
+                candidates, key=lambda candidate: (len(candidate[0].records), candidate[1])
             )
-            found.useless += [each[2] for each in candidates if each[2] != name]
+            found.useless += [candidate[2] for candidate in candidates if candidate[2] != name]
             del candidates
             if not scanned.records or scanned.records[0][0] != 0:
                 if scanned.end or number != max(numbers):
@@ -347,7 +347,7 @@ class _Recovery:
                     page.done(record)
                     continue
                 page.refs[id] = page.refs.get(id, 0) + 1
-        for id in [each for each in found.queues if (each, number) in self._marks]:
+        for id in [queue for queue in found.queues if (queue, number) in self._marks]:
             self._mark(page, id, {record for record, *_ in scanned.records[1:]})
         page.pending = sum(page.refs.values())
         page.left = dict(page.refs)

@@ -89,4 +89,4 @@ class Stored:
     def ending(self, queues: Iterable[Queue]) -> None:
         """The broker ends in order: where nothing that is left was ever delivered, that need not be
         assumed next time."""
-        self.store.ending(each for each in queues if each.is_untouched)
+        self.store.ending(queue for queue in queues if queue.is_untouched)

@@ -230,7 +230,7 @@ class Store:
 
     def keeps(self, message: Message, queues: Iterable[Queue]) -> bool:
         """Whether ``message`` goes into the journal for any of ``queues``."""
-        return self.journaled and any(each.durable for each in queues) and message.durable
+        return self.journaled and any(queue.durable for queue in queues) and message.durable
 
     def keep(
         self, message: Message, queues: list[Queue], given_up: Entry | None, charge: Claim
@@ -240,10 +240,13 @@ class Store:
         if message.large is not None:
             self.large.sync(message.large)
         place = self.journal.add(
-            message, tuple(each.id for each in queues if each.durable), given_up
+            message, tuple(queue.id for queue in queues if queue.durable), given_up
         )
-        for each in queues:
-            yield each, JournalRef(self.journal, each.id, place, charge) if each.durable else charge
+        for queue in queues:
+            yield (
+                queue,
+                JournalRef(self.journal, queue.id, place, charge) if queue.durable else charge,
+            )
 
     def together(self) -> None:
         """All that this input has brought and will bring belongs together: it is stored as a whole

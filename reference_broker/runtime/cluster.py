@@ -68,7 +68,7 @@ class Cluster:
     def next_deadline(self) -> Instant | None:
         """The earliest of any node."""
         return min(
-            (due for each in self._nodes.values() if (due := each.next_deadline()) is not None),
+            (due for node in self._nodes.values() if (due := node.next_deadline()) is not None),
             default=None,
         )
 

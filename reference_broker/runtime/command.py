@@ -211,7 +211,9 @@ def _settings(
         settings = default() if config is None else read(config)
         if config is None and named:
             spoken = tuple(
-                each for each in settings.acceptors if named.keys() & set(each.protocols)
+                acceptor
+                for acceptor in settings.acceptors
+                if named.keys() & set(acceptor.protocols)
             )
             settings = replace(settings, acceptors=spoken)
     elif config is None:
@@ -232,7 +234,7 @@ def _settings(
     if any_port:
         settings = on_any_port(settings)
     known = ("STOMP", "AMQP", "CORE" if settings.activemq is None else "OPENWIRE")
-    if not any(set(known) & set(each.protocols) for each in settings.acceptors):
+    if not any(set(known) & set(acceptor.protocols) for acceptor in settings.acceptors):
         raise BadSetting(
             f"{config}: no acceptor speaks {known[0]}, {known[1]} or {known[2]};"
             f" write protocols={','.join(known)} in the URL of one"
@@ -241,7 +243,8 @@ def _settings(
     for protocol, port in named.items():
         # An acceptor in the clear if there is one: that is what these options are about.
         speaking = sorted(
-            (each for each in settings.acceptors if protocol in each.protocols), key=_has_tls
+            (acceptor for acceptor in settings.acceptors if protocol in acceptor.protocols),
+            key=_has_tls,
         )
         name = speaking[0].name if speaking else None
         if name is None:
@@ -305,7 +308,9 @@ def _serve(
     def ready(ports: Any) -> None:
         def first(protocol: str, tls: bool) -> int | None:
             speaking = (
-                each for each in acceptors if protocol in each.protocols and _has_tls(each) is tls
+                acceptor
+                for acceptor in acceptors
+                if protocol in acceptor.protocols and _has_tls(acceptor) is tls
             )
             return next((ports[each.name] for each in speaking), None)
 
@@ -319,8 +324,10 @@ def _serve(
             "stomp+ssl": first("STOMP", tls=True),
             "amqps": first("AMQP", tls=True),
             "acceptors": dict(ports),
-            "tls": [each.name for each in acceptors if _has_tls(each)],
-            "closed": [each.name for each in settings.acceptors if each.name not in ports],
+            "tls": [acceptor.name for acceptor in acceptors if _has_tls(acceptor)],
+            "closed": [
+                acceptor.name for acceptor in settings.acceptors if acceptor.name not in ports
+            ],
             "version": version("brokerproof"),
         }
         click.echo(json.dumps(line))

@@ -21,7 +21,7 @@ class CannotListen(Exception):
 def opened(settings: Settings) -> tuple[Acceptor, ...]:
     """The acceptors that are opened: those that name a protocol which this broker speaks."""
     spoken = SPOKEN if settings.activemq is None else SPOKEN | {"OPENWIRE"}
-    return tuple(each for each in settings.acceptors if spoken & set(each.protocols))
+    return tuple(acceptor for acceptor in settings.acceptors if spoken & set(acceptor.protocols))
 
 
 def listen(acceptor: Acceptor) -> socket.socket:

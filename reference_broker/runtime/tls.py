@@ -113,15 +113,15 @@ def _sources(path: Path) -> tuple[Path, Path]:
     named = [line.partition("=") for line in lines if line.strip().startswith("source.")]
     files = [path.parent / value.strip() for _, _, value in named]
     found: dict[str, Path] = {}
-    for each in files:
+    for file in files:
         with contextlib.suppress(OSError):
-            text = each.read_bytes()
+            text = file.read_bytes()
             for what, mark in (
                 ("key", b"PRIVATE KEY-----"),
                 ("certificates", b"-----BEGIN CERTIFICATE-----"),
             ):
                 if mark in text:
-                    found.setdefault(what, each)
+                    found.setdefault(what, file)
     if len(found) < 2:
         raise BadTls(
             f"{path} names no file with a key, or none with a certificate, as source.… = FILE"

@@ -115,7 +115,7 @@ def make(config: str | None, overrides: Mapping[str, object], *, start: Instant)
         limited
         or settings.memory_paging_ratio is not None
         or (settings.activemq is not None and settings.activemq.persistent)
-        or any(_is_limited(each) for each in settings.address_settings)
+        or any(_is_limited(setting) for setting in settings.address_settings)
     )
     disk = MemoryDisk(faults=DiskFaults(write=NS_PER_MS, read=NS_PER_MS)) if limited else None
     broker = create_broker(settings, start=start, store=None if disk is None else store(settings))
@@ -140,7 +140,9 @@ def settled(config: str | None, overrides: Mapping[str, object]) -> Settings:
         changed = overrides["acceptor"]
         settings = replace(
             settings,
-            acceptors=tuple(_replaced(each, changed, "acceptor") for each in settings.acceptors),
+            acceptors=tuple(
+                _replaced(acceptor, changed, "acceptor") for acceptor in settings.acceptors
+            ),
         )
     if "address" in overrides:
         settings = replace(
@@ -160,9 +162,9 @@ def _of_addresses(settings: Settings, changed: object) -> Iterator[AddressSettin
     """The settings of addresses with ``changed`` in each, and one for all addresses if there was
     none."""
     everything = settings.wildcard_any_words
-    for each in settings.address_settings:
-        yield _replaced(each, changed, "address")
-    if all(each.match != everything for each in settings.address_settings):
+    for setting in settings.address_settings:
+        yield _replaced(setting, changed, "address")
+    if all(setting.match != everything for setting in settings.address_settings):
         yield _replaced(AddressSetting(everything), changed, "address")
 
 
@@ -258,15 +260,15 @@ def _described(settings: Settings) -> dict[str, dict[str, object]]:
 def _describe(settings: Settings) -> dict[str, dict[str, object]]:
     broad = {name: getattr(settings, name) for name in _BROKER_PARAMETERS}
     return {
-        each.name: {
-            "name": each.name,
-            "protocols": ",".join(each.protocols),
-            **{name: getattr(each, name) for name in _ACCEPTOR_PARAMETERS},
+        acceptor.name: {
+            "name": acceptor.name,
+            "protocols": ",".join(acceptor.protocols),
+            **{name: getattr(acceptor, name) for name in _ACCEPTOR_PARAMETERS},
             **broad,
         }
-        for each in settings.acceptors
-        if {"STOMP", "AMQP", "CORE", "HTTP"} & set(each.protocols)
-        or (settings.activemq is not None and "OPENWIRE" in each.protocols)
+        for acceptor in settings.acceptors
+        if {"STOMP", "AMQP", "CORE", "HTTP"} & set(acceptor.protocols)
+        or (settings.activemq is not None and "OPENWIRE" in acceptor.protocols)
     }
 
 
@@ -277,7 +279,7 @@ def _replaced(what: Overridden, changed: object, group: str) -> Overridden:
         )
     if not changed:
         return what
-    known = {each.name for each in fields(what)} - _NOT_OVERRIDABLE
+    known = {field.name for field in fields(what)} - _NOT_OVERRIDABLE
     hints = _HINTS[type(what)]
     values: dict[str, Any] = {}
     for name, value in changed.items():

@@ -264,8 +264,8 @@ class Builder(Transformer[Token, Part]):
 def _joined(parts: tuple[Part, ...], decides: bool) -> Part:
     """AND (false decides) or OR (true decides): without a decision unknown if any is unknown, else
     the other value."""
-    conditions = [condition(each) for each in parts]
-    evaluates = tuple(each.evaluate for each in conditions)
+    conditions = [condition(part) for part in parts]
+    evaluates = tuple(condition.evaluate for condition in conditions)
     otherwise = not decides
 
     def evaluate(subject: Subject) -> Value:
@@ -292,7 +292,7 @@ def _not(part: Part, at: int) -> Part:
 
 
 def _over(kind: Kind, at: int, evaluate: Evaluate, *parts: Part) -> Part:
-    depth = 1 + max(each.depth for each in parts)
+    depth = 1 + max(part.depth for part in parts)
     if depth > DEPTH:
         raise Misuse(at, f"it is nested more than {DEPTH} deep")
     return Part(evaluate, kind, at, depth)

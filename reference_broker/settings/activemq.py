@@ -100,7 +100,7 @@ class ActiveMq:
     def policy(self, name: str) -> DestinationPolicy:
         """The entry that holds for the destination of this qualified name: an equal one, else of
         those that match the one that no other is closer than."""
-        found = [each for each in self.policies if each.matches(name)]
+        found = [policy for policy in self.policies if policy.matches(name)]
         exact = [each for each in found if each.pattern == name]
         return (exact or sorted(found, key=functools.cmp_to_key(_closer)) or [self.default_policy])[
             0

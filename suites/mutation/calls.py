@@ -34,7 +34,7 @@ def _calls(case: Case) -> Iterator[Call]:
     marks = [
         each for each in getattr(case.function, "pytestmark", []) if each.name == "parametrize"
     ]
-    choices = [list(_choices(*each.args[:2])) for each in marks]
+    choices = [list(_choices(*mark.args[:2])) for mark in marks]
     for version in case.by_version:
         for chosen in product(*choices):
             arguments = {name: value for each in chosen for name, value in each.items()}
@@ -46,7 +46,7 @@ def _calls(case: Case) -> Iterator[Call]:
 
 
 def _choices(names: str | list[str] | tuple[str, ...], values: Any) -> Iterator[dict[str, Any]]:
-    listed = [each.strip() for each in names.split(",")] if isinstance(names, str) else list(names)
+    listed = [part.strip() for part in names.split(",")] if isinstance(names, str) else list(names)
     for value in values:
         if isinstance(value, type(pytest.param())):
             value = value.values if len(listed) > 1 else value.values[0]

@@ -103,8 +103,8 @@ GROUPS: tuple[Group, ...] = (
     producer_flow.no_space_later,
 )
 
-MUTANTS: dict[str, Mutant] = {each.name: each for group in GROUPS for each in group.mutants}
-CONTROLS: dict[str, Mutant] = {each.name: each for each in controls.controls.mutants}
+MUTANTS: dict[str, Mutant] = {mutant.name: mutant for group in GROUPS for mutant in group.mutants}
+CONTROLS: dict[str, Mutant] = {mutant.name: mutant for mutant in controls.controls.mutants}
 
 
 def named(name: str) -> Mutant:

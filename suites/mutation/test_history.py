@@ -74,7 +74,7 @@ def test_a_failure_for_another_reason_is_not_the_bug(other: JudgedFinding) -> No
 
 
 def test_the_shipped_lists_name_cases_that_judge_what_they_say() -> None:
-    cited = {each.id: each.cited for each in all_calls()}
+    cited = {call.id: call.cited for call in all_calls()}
     listed = [pair for path in pairs.shipped() for pair in pairs.load(path)]
     assert len({each.bug for each in listed}) >= 6
     assert not [each.bug for each in listed if each.requirement not in cited[each.case]]

@@ -69,7 +69,7 @@ def test_a_fault_in_a_mutant_itself_is_an_error_and_no_kill(
     broken = Mutant("broken", "broken", "The mutant crashes.", ("STOMP12-HDR-17",), "", _crash)
     monkeypatch.setitem(groups.MUTANTS, "broken", broken)
     monkeypatch.setattr(
-        matrix, "all_calls", lambda: [each for each in all_calls() if "any_value" in each.id]
+        matrix, "all_calls", lambda: [call for call in all_calls() if "any_value" in call.id]
     )
     fate = matrix.judge("broken", QUICK)
     assert fate.status is Status.ERROR
@@ -247,7 +247,7 @@ def test_the_command_names_what_cases_cite_and_no_mutant_breaks(
     monkeypatch.setattr(groups, "MUTANTS", {alone.name: alone})
     ran = CliRunner().invoke(mutants, ["--unbroken", "--json"], standalone_mode=False)
     assert ran.return_value == 0, ran.output
-    found = {each["requirement"]: each for each in json.loads(ran.stdout)}
+    found = {load["requirement"]: load for load in json.loads(ran.stdout)}
     cited = {
         each
         for call in all_calls()

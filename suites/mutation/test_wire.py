@@ -83,7 +83,7 @@ def test_a_link_that_only_looks_changes_no_verdict() -> None:
     # What speaks in unfinished frames does not come through a link that looks at whole ones:
     # delivery does not.
     calls = [
-        each for each in all_calls() if each.id.startswith("delivery.") and each.case.over is None
+        call for call in all_calls() if call.id.startswith("delivery.") and call.case.over is None
     ]
     verdicts = {call.id: execute(run, call).verdict for call in calls}
     wired.stop()

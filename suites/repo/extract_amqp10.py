@@ -134,7 +134,7 @@ def _notice(path: Path) -> list[Json]:
         raise BadDefinition(
             f"{path}: has no copyright notice in front; copies of the definition keep it"
         )
-    return [" ".join(each.split()) for each in found[1].strip().split("\n\n")]
+    return [" ".join(part.split()) for part in found[1].strip().split("\n\n")]
 
 
 def _tag(name: str) -> str:
@@ -142,7 +142,7 @@ def _tag(name: str) -> str:
 
 
 def _words(listed: str | None) -> list[Json]:
-    return [each.strip() for each in listed.split(",")] if listed else []
+    return [part.strip() for part in listed.split(",")] if listed else []
 
 
 def _primitive(name: str, sources: dict[str, str]) -> str:

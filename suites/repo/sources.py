@@ -89,7 +89,7 @@ def texts() -> dict[str, str]:
         ["git", "-C", str(ROOT), "ls-files", "-z"], capture_output=True, text=True, check=False
     )
     if listed.returncode == 0 and listed.stdout:
-        paths = [ROOT / each for each in listed.stdout.split("\0") if each]
+        paths = [ROOT / part for part in listed.stdout.split("\0") if part]
     else:
         paths = [
             path

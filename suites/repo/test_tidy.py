@@ -76,7 +76,7 @@ LOOSE_ENDS = re.compile(
 
 def _calls(found: Module, name: str) -> list[int]:
     """Lines on which ``name(…)`` or ``anything.name(…)`` is called."""
-    return [each.line for each in found.calls if each.name == name]
+    return [call.line for call in found.calls if call.name == name]
 
 
 def _clock_lines(path: str) -> list[int]:
@@ -115,11 +115,11 @@ def test_nobody_sleeps() -> None:
 
 def test_print_is_left_to_commands() -> None:
     wrong = [
-        f"{path}:{each.line}"
+        f"{path}:{call.line}"
         for path in modules()
         if path not in PRINTS and not path.startswith("benchmarks/")
-        for each in module(path).calls
-        if each.bare and each.name == "print"
+        for call in module(path).calls
+        if call.bare and call.name == "print"
     ]
     assert not wrong, f"{', '.join(wrong)}: prints. Return the text, or use click.echo in a command"
 

@@ -69,13 +69,13 @@ def executed(run: Path) -> Any:
 
 def shown(notebook: Any, words: str) -> str:
     """The output, as text, of the cell whose source has these words."""
-    (cell,) = [each for each in notebook.cells if each.cell_type == "code" and words in each.source]
-    return "".join(each.get("data", {}).get("text/plain", "") for each in cell.outputs)
+    (cell,) = [cell for cell in notebook.cells if cell.cell_type == "code" and words in cell.source]
+    return "".join(output.get("data", {}).get("text/plain", "") for output in cell.outputs)
 
 
 def test_every_question_has_an_answer(executed: Any) -> None:
     asking = [
-        each for each in executed.cells if each.cell_type == "code" and "def ask" not in each.source
+        cell for cell in executed.cells if cell.cell_type == "code" and "def ask" not in cell.source
     ]
     assert len(asking) > 10
     for cell in asking:
@@ -87,7 +87,7 @@ def test_the_answers_are_about_this_run(executed: Any, run: Path) -> None:
         json.loads(line) for line in (run / "results.ndjson").read_text("utf-8").splitlines()
     ]
     counted = shown(executed, "PIVOT cases")
-    assert str(sum(each["verdict"] == "PASS" for each in results)) in counted
+    assert str(sum(result["verdict"] == "PASS" for result in results)) in counted
     assert "full." in shown(executed, "most_pages")
     assert "MESSAGE" in shown(executed, "median_octets")
 

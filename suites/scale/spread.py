@@ -35,7 +35,7 @@ def test_two_executors_drive_one_load(master: str, tmp_path: Path) -> None:  # n
     )
     told = json.loads(done.stdout)
     assert told["sent"] == told["confirmed"] == told["received"] == 500
-    assert {each.name.split("-")[1] for each in read.segments(folder, "reference-real")} == {
+    assert {segment.name.split("-")[1] for segment in read.segments(folder, "reference-real")} == {
         "0",
         "1",
     }
@@ -43,7 +43,7 @@ def test_two_executors_drive_one_load(master: str, tmp_path: Path) -> None:  # n
     assert not recording.find_anomalies(events)
     clocks = json.loads((folder / "run.json").read_text())["load"]["clocks"]
     assert len(clocks) == WORKERS
-    assert all(each["uncertainty_ns"] > 0 for each in clocks)
+    assert all(clock["uncertainty_ns"] > 0 for clock in clocks)
 
 
 def test_the_cluster_that_drives_a_soak_judges_it_meanwhile(master: str, tmp_path: Path) -> None:  # noqa: F811

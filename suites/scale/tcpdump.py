@@ -52,7 +52,7 @@ def captured(target: Bench, name: str, acceptor: str) -> Iterator[Capture]:
         capture = Capture(Path(kept or folder) / f"{name}-{target.target.identity.name}.pcap")
         with _tcpdump(capture.path, port):
             yield capture
-            capture.live = [each for each in target.events[began:] if each.conn is not None]
+            capture.live = [event for event in target.events[began:] if event.conn is not None]
             opened = sum(isinstance(each, ConnectionOpened) for each in capture.live)
 
             def whole() -> bool:
@@ -135,7 +135,7 @@ def verdicts(recorded: Sequence[Event], held_against: Expectations) -> list[tupl
     amqp_lines = {
         each.conn for each in recorded if getattr(each, "protocol", "") in ("AMQP", "AMQP091")
     }
-    for conn in sorted(each for each in amqp_lines if each is not None):
+    for conn in sorted(amqp_line for amqp_line in amqp_lines if amqp_line is not None):
         own = [each for each in recorded if each.conn == conn]
         found += [wrong for wrong, _ in amqp.connection_anomalies(own, conn)]
     return sorted((each.kind, each.uncertain) for each in found)
@@ -154,7 +154,7 @@ def told(recorded: Sequence[Event], held_against: Expectations) -> dict[str, obj
     return {
         "profile": held_against.name,
         "frames": frames,
-        "verdicts": [list(each) for each in verdicts(recorded, held_against)],
+        "verdicts": [list(verdict) for verdict in verdicts(recorded, held_against)],
     }
 
 

@@ -27,7 +27,7 @@ class Link:
         """Passes on what the broker said; whether there is more to come."""
         data = self.broker.recv(1 << 16)
         *frames, self._pending = (self._pending + data).split(b"\0")
-        out = b"".join(copy for each in frames for copy in self._crooked.copies(each + b"\0"))
+        out = b"".join(copy for frame in frames for copy in self._crooked.copies(frame + b"\0"))
         if not self._pending.strip(b"\r\n"):
             out, self._pending = out + self._pending, b""
         self.client.sendall(out)

@@ -185,7 +185,7 @@ class Chain:
             process = self.start()
         try:
             port = json.loads(self._told())["stomp"]
-            for queue in (each for queues in PLACES.values() for each in queues):
+            for queue in (queue for queues in PLACES.values() for queue in queues):
                 self.look(port, queue)
             self.load(port)
         finally:
@@ -239,21 +239,21 @@ class Chain:
         """Producers and consumers until the instant of the kill, which comes at the end of this."""
         workers: list[Producer | Consumer] = []
         for address, queues in PLACES.items():
-            workers += [Consumer(port, each, self) for each in queues if self.dice.random() < 0.7]
-            if max(len(self.ledger.queues[each]) for each in queues) < MOST:
+            workers += [Consumer(port, queue, self) for queue in queues if self.dice.random() < 0.7]
+            if max(len(self.ledger.queues[queue]) for queue in queues) < MOST:
                 for _ in range(self.dice.randint(1, 2)):
                     self._producers += 1
                     workers.append(Producer(port, address, queues, self._producers, self))
         until = time.monotonic() + self.dice.uniform(0.005, 0.35)
-        by_socket = {each.peer.socket: each for each in workers}
-        for each in workers:
-            each.go_on()
+        by_socket = {worker.peer.socket: worker for worker in workers}
+        for worker in workers:
+            worker.go_on()
         while (left := until - time.monotonic()) > 0:
             for ready in select.select(list(by_socket), [], [], left)[0]:
                 by_socket[ready].peer.read()
                 by_socket[ready].go_on()
-        for each in workers:
-            each.peer.close()
+        for worker in workers:
+            worker.peer.close()
 
 
 class Producer:
@@ -387,23 +387,24 @@ def main(runs: int, seed: int, jobs: int, profile: str, keep: Path | None) -> No
     ):
         folder = keep or Path(scratch)
         folder.mkdir(exist_ok=True)
-        share = [runs // jobs + (each < runs % jobs) for each in range(jobs)]
+        share = [runs // jobs + (number < runs % jobs) for number in range(jobs)]
         futures = [
             pool.submit(
                 _chain, folder / f"chain-{each}", seed * 1000 + each, count, FAMILIES[profile]
             )
             for each, count in enumerate(share)
         ]
-        chains = [each.result() for each in futures]
+        chains = [future.result() for future in futures]
     total = {
-        name: sum(asdict(each.ledger.counts)[name] for each in chains) for name in asdict(Counts())
+        name: sum(asdict(chain.ledger.counts)[name] for chain in chains)
+        for name in asdict(Counts())
     }
     recovery, pages = (
-        sum(each.kills_in_recovery for each in chains),
-        sum(each.pages_seen for each in chains),
+        sum(chain.kills_in_recovery for chain in chains),
+        sum(chain.pages_seen for chain in chains),
     )
-    wrong = [sentence for each in chains for sentence in each.ledger.wrong]
-    done = sum(each.ledger.run for each in chains)
+    wrong = [sentence for chain in chains for sentence in chain.ledger.wrong]
+    done = sum(chain.ledger.run for chain in chains)
     click.echo(
         f"{done} kills under load and {recovery} more in recovery, seed {seed},"
         f" {time.monotonic() - began:.0f} s"

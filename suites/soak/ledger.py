@@ -65,14 +65,14 @@ class Ledger:
     def sent(self, queues: Iterable[str], key: Key) -> None:
         """A producer has sent it."""
         self.counts.sent += 1
-        for each in queues:
-            self.queues.setdefault(each, {})[key] = Known()
+        for queue in queues:
+            self.queues.setdefault(queue, {})[key] = Known()
 
     def receipted(self, queues: Iterable[str], key: Key) -> None:
         """Its producer has the receipt."""
         self.counts.receipted += 1
-        for each in queues:
-            known = self.queues[each].get(key)
+        for queue in queues:
+            known = self.queues[queue].get(key)
             if known is not None:
                 known.receipted = True
 
@@ -131,7 +131,7 @@ class Ledger:
             if key.group and not known.ack_asked:
                 groups.setdefault((key.producer, key.group), []).append(key)
         for (producer, group), keys in groups.items():
-            there = sum(each in present for each in keys)
+            there = sum(key in present for key in keys)
             if 0 < there < len(keys):
                 self._say(
                     f"{queue}: {there} of {len(keys)} messages of transaction {group} of producer"

@@ -56,7 +56,7 @@ def one_run(target: str, seed: int, folder: Path) -> dict[str, str]:
             f"run with seed {seed} left no results (exit {done.returncode}): {done.stderr[-500:]}"
         )
     lines = [json.loads(line) for line in results.read_text("utf-8").splitlines()]
-    return {each["case"]: each["verdict"] for each in lines}
+    return {line["case"]: line["verdict"] for line in lines}
 
 
 @click.command()
@@ -80,8 +80,8 @@ def main(target: str, runs: int, seed: int, burners: int) -> None:
     """Exit 1 when a verdict flips between PASS and FAIL, or a case ends in an error of ours."""
     verdicts: dict[str, Counter[str]] = defaultdict(Counter)
     fires = [multiprocessing.Process(target=burn, daemon=True) for _ in range(burners)]
-    for each in fires:
-        each.start()
+    for fire in fires:
+        fire.start()
     try:
         with tempfile.TemporaryDirectory(prefix="brokerproof-noise-") as temporary:
             for number in range(runs):
@@ -92,8 +92,8 @@ def main(target: str, runs: int, seed: int, burners: int) -> None:
                 words = ", ".join(f"{count} {verdict}" for verdict, count in sorted(total.items()))
                 click.echo(f"run {number + 1} of {runs}: {words}")
     finally:
-        for each in fires:
-            each.kill()
+        for fire in fires:
+            fire.kill()
     flips = {
         case: dict(seen)
         for case, seen in verdicts.items()

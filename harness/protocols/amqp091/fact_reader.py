@@ -161,7 +161,7 @@ class Amqp091FactReader:
             case "tx.commit":
                 channel.committing, channel.sends = [*channel.committing, *channel.sends], []
             case "tx.rollback":
-                yield from (replace(each, withdrawn=True) for each in channel.sends)
+                yield from (replace(send, withdrawn=True) for send in channel.sends)
                 channel.sends = []
             case "basic.consume":
                 about = (headers.get("consumer-tag", ""), headers.get("queue", "") or channel.queue)

@@ -76,7 +76,7 @@ class _Confirms:
             return [] if found is None else [found]
         tags = range(self.least, (tag or self.next - 1) + 1)  # tag 0: all of them
         self.least = max(self.least, tags.stop)
-        return [at for each in tags if (at := self.waiting.pop(each, None)) is not None]
+        return [at for tag in tags if (at := self.waiting.pop(tag, None)) is not None]
 
 
 class Amqp091LoadConnection(ClientConnection):
@@ -205,7 +205,7 @@ class Amqp091LoadConnection(ClientConnection):
                 parts += (
                     publish,
                     head,
-                    *(codec.encode_frame(codec.BODY, channel, each) for each in pieces),
+                    *(codec.encode_frame(codec.BODY, channel, piece) for piece in pieces),
                 )
                 frames = len(pieces)
             octets += size

@@ -104,14 +104,14 @@ def _together(
         keep = pa.array(np.flatnonzero(fits))
         if not len(keep):
             return fits, None
-        values = [pa.array(each, pa.string()).take(keep) for each in values]
+        values = [pa.array(value, pa.string()).take(keep) for value in values]
     bodies = [
         rows.data[at:to]
         for at, to in zip(body_begin[fits].tolist(), whole[fits].tolist(), strict=True)
     ]
     frames = Frames(
         pa.repeat(pa.scalar(name, pa.string()), len(bodies)),
-        _headers(names, [pa.array(each, pa.string()) for each in values]),
+        _headers(names, [pa.array(value, pa.string()) for value in values]),
         pa.array(bodies, pa.binary()),
         body_size[fits],
         sizes[fits],

@@ -27,7 +27,7 @@ class MethodTable:
 
 
 def _fields(text: str) -> Fields:
-    return tuple((name, kind) for name, _, kind in (each.partition(":") for each in text.split()))
+    return tuple((name, kind) for name, _, kind in (word.partition(":") for word in text.split()))
 
 
 _CLOSE = "reply-code:short reply-text:shortstr class-id:short method-id:short"

@@ -61,10 +61,10 @@ def composite(name: str, fields: Mapping[str, Any] | None = None, /, **more: Any
     """
     about = COMPOSITES[name]
     given = {key.replace("_", "-"): value for key, value in {**(fields or {}), **more}.items()}
-    unknown = given.keys() - {each.name for each in about.fields}
+    unknown = given.keys() - {field.name for field in about.fields}
     if unknown:
         raise ValueError(f"{name} has no field {', '.join(sorted(unknown))}")
-    values = [typed(given.get(each.name), each.type) for each in about.fields]
+    values = [typed(given.get(field.name), field.type) for field in about.fields]
     last = max(
         (at + 1 for at, each in enumerate(about.fields) if given.get(each.name) is not None),
         default=0,
@@ -126,7 +126,7 @@ def fields_of(what: Item | None) -> dict[str, Item]:
         return {}
     if not isinstance(what.value, Value) or what.value.type != "list":
         return {}
-    names = [each.name for each in about.fields]
+    names = [field.name for field in about.fields]
     return {
         names[at] if at < len(names) else f"field-{at}": each
         for at, each in enumerate(what.value.value)
@@ -259,11 +259,11 @@ def flaws(frame: Frame) -> list[str]:
 
 def _flaws(about: Composite, fields: Mapping[str, Item]) -> list[str]:
     found = [
-        f"{about.name} has no {each.name}"
-        for each in about.fields
-        if each.mandatory and each.name not in fields
+        f"{about.name} has no {field.name}"
+        for field in about.fields
+        if field.mandatory and field.name not in fields
     ]
-    known = {each.name: each.type for each in about.fields}
+    known = {field.name: field.type for field in about.fields}
     for name, value in fields.items():
         if name not in known:
             found.append(f"{about.name} has a field too many ({name})")

@@ -194,9 +194,9 @@ class Places:
         name = frame.fields.get("name", "")
         link = next(
             (
-                each
-                for each in session.links
-                if each.name == name and each.sender is sender and frame.side not in each.attached
+                link
+                for link in session.links
+                if link.name == name and link.sender is sender and frame.side not in link.attached
             ),
             None,
         )

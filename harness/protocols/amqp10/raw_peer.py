@@ -503,7 +503,7 @@ class AmqpPeer(Conversation[Frame]):
             )
 
         def wanted() -> Delivery | None:
-            return next((each for each in self.deliveries if fits(each)), None)
+            return next((delivery for delivery in self.deliveries if fits(delivery)), None)
 
         self.world.wait_until(
             lambda: (
@@ -521,7 +521,7 @@ class AmqpPeer(Conversation[Frame]):
             )
         assert found is not None
         self.deliveries.remove(found)
-        mine = {id(each) for each in found.frames}
+        mine = {id(frame) for frame in found.frames}
         self.inbox = [each for each in self.inbox if id(each) not in mine]
         if proves is not None:
             self.judge.record_finding(
@@ -532,7 +532,7 @@ class AmqpPeer(Conversation[Frame]):
     def take_deliveries(self, link: Link | None = None) -> list[Delivery]:
         """Every complete delivery (of ``link``) that nobody took, in order."""
         taken = self.endpoint.take_deliveries(link)
-        mine = {id(each) for delivery in taken for each in delivery.frames}
+        mine = {id(frame) for delivery in taken for frame in delivery.frames}
         self.inbox = [each for each in self.inbox if id(each) not in mine]
         return taken
 

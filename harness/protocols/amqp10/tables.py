@@ -106,7 +106,7 @@ class Composite:
 def _composites() -> Iterator[Composite]:
     for entry in _TABLE.replace("\n    ", " ").strip().splitlines():
         name, code, *fields = entry.split()
-        yield Composite(name, int(code, 16), tuple(_field(each) for each in fields))
+        yield Composite(name, int(code, 16), tuple(_field(field) for field in fields))
 
 
 def _field(text: str) -> Field:
@@ -114,7 +114,7 @@ def _field(text: str) -> Field:
     return Field(name, kind.removesuffix("!"), kind.endswith("!"))
 
 
-COMPOSITES: Mapping[str, Composite] = {each.name: each for each in _composites()}
+COMPOSITES: Mapping[str, Composite] = {composite.name: composite for composite in _composites()}
 """By name."""
 BY_CODE: Mapping[int, Composite] = {each.code: each for each in COMPOSITES.values()}
 BY_SYMBOL: Mapping[str, Composite] = {each.symbol: each for each in COMPOSITES.values()}

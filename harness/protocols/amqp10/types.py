@@ -179,8 +179,8 @@ def binary(value: bytes, code: int | None = None) -> Value:
 
 def symbols(values: Iterable[str]) -> Array:
     """An array of symbols, with the shorter constructor if all fit it."""
-    items = tuple(symbol(each) for each in values)
-    return Array(0xA3 if all(len(each.value) < 256 for each in items) else 0xB3, items)
+    items = tuple(symbol(value) for value in values)
+    return Array(0xA3 if all(len(item.value) < 256 for item in items) else 0xB3, items)
 
 
 def item(value: Any) -> Item:
@@ -217,7 +217,7 @@ def plain(what: Item) -> Any:
     dict."""
     match what:
         case Value("list", items):
-            return [plain(each) for each in items]
+            return [plain(item) for item in items]
         case Value("map", pairs):
             return {_key(plain(key)): plain(each) for key, each in pairs}
         case Value(_, value):
@@ -225,7 +225,7 @@ def plain(what: Item) -> Any:
         case Described(_, inner):
             return plain(inner)
         case Array(items=items):
-            return [plain(each) for each in items]
+            return [plain(item) for item in items]
         case Raw(octets):
             return octets
     raise TypeError(f"{what!r} is no value")  # pragma: no cover - the union is closed
@@ -372,10 +372,10 @@ def _compound_body(what: Value) -> bytes:
 
 
 def _array_body(what: Array) -> bytes:
-    constructor = b"".join(b"\x00" + encode(each) for each in what.descriptors) + bytes(
+    constructor = b"".join(b"\x00" + encode(descriptor) for descriptor in what.descriptors) + bytes(
         (what.element,)
     )
-    return constructor + b"".join(_layout(what.element, each) for each in what.items)
+    return constructor + b"".join(_layout(what.element, item) for item in what.items)
 
 
 # --- reading --------------------------------------------------------------------------------------

@@ -169,7 +169,7 @@ class CoreFactReader:
             case "commit":
                 sends, session.sends = session.sends, []
             case "rollback":
-                yield from (replace(each, withdrawn=True) for each in session.sends)
+                yield from (replace(send, withdrawn=True) for send in session.sends)
                 session.sends = []
             case "session-close":
                 yield from self._close(session, row.when)

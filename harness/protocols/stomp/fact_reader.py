@@ -158,7 +158,7 @@ class StompFactReader:
         if receipt is None:
             yield from facts
         else:
-            self._awaiting.setdefault(receipt, []).extend((each, aborted) for each in facts)
+            self._awaiting.setdefault(receipt, []).extend((fact, aborted) for fact in facts)
 
     def _subscribe(self, row: Row) -> Iterator[Fact]:
         name = row.headers.get("id", "")

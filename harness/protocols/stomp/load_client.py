@@ -48,8 +48,8 @@ class StompLoadConnection(ClientConnection):
     ) -> None:
         super().__init__(host, number, senders, consumers)
         self._heads = {
-            each.about.number: codec.encode("SEND", self._send_headers(each))[:-2]
-            for each in senders
+            sender.about.number: codec.encode("SEND", self._send_headers(sender))[:-2]
+            for sender in senders
         }
         """What a SEND of each producer begins with; behind it come content-length and receipt."""
 
@@ -172,12 +172,12 @@ class StompLoadConnection(ClientConnection):
         frame; others are beats."""
         plain: list[bytes] = []
         sizes: list[int] = []
-        for each in frames:
-            bare = each.lstrip(b"\r\n")
-            blank = len(each) - len(bare)
+        for frame in frames:
+            bare = frame.lstrip(b"\r\n")
+            blank = len(frame) - len(bare)
             if blank and sizes:
                 sizes[-1] += EOL
-                blank -= 1 + each.startswith(b"\r\n")
+                blank -= 1 + frame.startswith(b"\r\n")
             if blank > 0:
                 self._beats(at, blank)
             plain.append(bare)

@@ -135,7 +135,7 @@ def _slow(
     if not isinstance(found, codec.Frame):
         why = found.reason if isinstance(found, codec.Unreadable) else "no frame"
         return UNREADABLE, (("reason", why),), octets, bare, size
-    length = [each for each in head.split(b"\n") if each.startswith(b"content-length:")]
+    length = [part for part in head.split(b"\n") if part.startswith(b"content-length:")]
     headers = found.headers
     if length:
         headers += (
@@ -149,4 +149,4 @@ def _slow(
 
 def _without_length(head: bytes) -> bytes:
     """The head without what says how long the body is: here it stands alone."""
-    return b"\n".join(each for each in head.split(b"\n") if not each.startswith(b"content-length:"))
+    return b"\n".join(part for part in head.split(b"\n") if not part.startswith(b"content-length:"))

@@ -206,7 +206,7 @@ class Reader:
         if not words[0].startswith("HTTP/1.") or len(words) < 2 or whole_number(words[1]) is None:
             self._rest = head.encode("latin-1")
             return self._unreadable()
-        pairs = (each.partition(":") for each in lines)
+        pairs = (line.partition(":") for line in lines)
         status = int(words[1])
         self._upgraded, self._done = status == 101, status != 101
         return Reply(

@@ -95,7 +95,7 @@ def install(version: str | None = None) -> Path:
 def installed() -> dict[str, Path]:
     """Every release that was put together, with its folder."""
     homes = (cache_folder() / "activemq").glob("activemq-*")
-    return dict(sorted((each.name.removeprefix("activemq-"), each) for each in homes))
+    return dict(sorted((home.name.removeprefix("activemq-"), home) for home in homes))
 
 
 def _dependency(coordinates: str, more: str = "") -> str:
@@ -108,7 +108,7 @@ def _dependency(coordinates: str, more: str = "") -> str:
 
 
 def _key(version: str) -> tuple[int, ...]:
-    return tuple(int(each) for each in version.split("."))
+    return tuple(int(part) for part in version.split("."))
 
 
 class ActivemqProcess(JavaBroker):

@@ -80,7 +80,7 @@ def policy(config: Path, routing: RoutingType, name: str) -> Policy:
                 "" if cursor is None else etree.QName(cursor).localname.removesuffix("QueueCursor")
             ),
         )
-        found.append((tuple({">": 0, "*": 1}.get(each, 2) for each in match.split(".")), said))
+        found.append((tuple({">": 0, "*": 1}.get(part, 2) for part in match.split(".")), said))
     return max(found, key=lambda each: each[0], default=((), Policy()))[1]
 
 
@@ -137,7 +137,7 @@ def _of_the_broker(tree: etree._ElementTree, config: Path) -> Iterator[tuple[str
 
 def _matches(match: str, name: str) -> bool:
     words = [
-        "[^.]+" if each == "*" else re.escape(each) for each in match.removesuffix(">").split(".")
+        "[^.]+" if part == "*" else re.escape(part) for part in match.removesuffix(">").split(".")
     ]
     return re.fullmatch(r"\.".join(words) + (".*" if match.endswith(">") else ""), name) is not None
 

@@ -119,11 +119,11 @@ def install(version: str | None = None) -> Path:
 def installed() -> dict[str, Path]:
     """Every unpacked release with its folder."""
     homes = (cache_folder() / "artemis").glob("apache-artemis-*")
-    return dict(sorted((each.name.removeprefix("apache-artemis-"), each) for each in homes))
+    return dict(sorted((home.name.removeprefix("apache-artemis-"), home) for home in homes))
 
 
 def _key(version: str) -> tuple[int, ...]:
-    return tuple(int(each) for each in version.split("."))
+    return tuple(int(part) for part in version.split("."))
 
 
 class ArtemisProcess(JavaBroker):

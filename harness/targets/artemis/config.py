@@ -49,7 +49,7 @@ def acceptors(config: Path) -> dict[str, Acceptor]:
                 f"{config}, line {element.sourceline}: a second acceptor is called {name}"
             )
         spoken = re.search(r"[?;&]protocols=([^;&]*)", match["after"])
-        protocols = tuple(each.strip() for each in spoken[1].split(",")) if spoken else ()
+        protocols = tuple(part.strip() for part in spoken[1].split(",")) if spoken else ()
         found[name] = Acceptor(name, match["host"], int(match["port"]), protocols)
     return found
 

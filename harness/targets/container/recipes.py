@@ -84,7 +84,7 @@ def of_artemis(config: Path, version: str | None) -> Recipe:
     with tempfile.TemporaryDirectory() as folder:
         certificates.make(Path(folder))
         files |= {
-            f"{CERTIFICATES}/{each.name}": each.read_bytes() for each in Path(folder).iterdir()
+            f"{CERTIFICATES}/{path.name}": path.read_bytes() for path in Path(folder).iterdir()
         }
     return Recipe(
         broker="Apache Artemis",

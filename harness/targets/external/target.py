@@ -49,7 +49,7 @@ class AddressTarget(SocketTarget):
             version=version.split(" ")[0] or "unknown",
             configuration="unknown" if self.config is None else self.config.name,
             endpoint=f"{host}:{port}",
-            tls="; ".join(sorted({each.words() for each in self.tls.values()})),
+            tls="; ".join(sorted({tl.words() for tl in self.tls.values()})),
         )
 
     def _dial(self, name: str, host: str, port: int) -> socket.socket:

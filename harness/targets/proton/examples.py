@@ -49,7 +49,7 @@ def home_of(name: str, version: str) -> Path:
 def installed(name: str) -> dict[str, Path]:
     """Every release in the cache with its folder, the newest last."""
     found = [
-        each for each in (cache_folder() / name).glob("[0-9]*") if (each / _PROGRAM[name]).is_file()
+        path for path in (cache_folder() / name).glob("[0-9]*") if (path / _PROGRAM[name]).is_file()
     ]
     return {
         each.name: each
@@ -88,7 +88,7 @@ def install(name: str, version: str | None = None) -> Path:
 
 def _download(packages: Sequence[str], folder: Path) -> list[Path]:
     _run(["apt-get", "download", "-q", *packages], folder, "run apt-get update first")
-    found = [next(iter(folder.glob(f"{each}_*.deb")), None) for each in packages]
+    found = [next(iter(folder.glob(f"{package}_*.deb")), None) for package in packages]
     if missing := [package for package, path in zip(packages, found, strict=True) if path is None]:
         raise SetUpFailed(
             f"{missing[0]}: apt-get download brought no file of that name; run apt-get update first"
@@ -157,7 +157,7 @@ def _run(command: Sequence[str], folder: Path, advice: str) -> None:
             f"{' '.join(command)[:200]} took longer than {_TOOL_WITHIN_S} s; try again"
         ) from None
     if done.returncode != 0:
-        words = [each for each in (done.stderr or done.stdout).splitlines() if each.strip()]
+        words = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
         raise SetUpFailed(
             f"{' '.join(command)[:200]} failed ({words[-1] if words else 'it said nothing'});"
             f" {advice}"

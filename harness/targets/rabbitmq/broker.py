@@ -92,11 +92,11 @@ def settings(config: Path) -> dict[str, str]:
 
 def _classic(config: Path) -> dict[str, str]:
     found = {}
-    for each in erlang_config.settings(config):
-        if each.key in _CLASSIC_LISTENERS:
-            where = f"{config}, line {each.line}: {each.application}.{each.key}"
+    for setting in erlang_config.settings(config):
+        if setting.key in _CLASSIC_LISTENERS:
+            where = f"{config}, line {setting.line}: {setting.application}.{setting.key}"
             raise SetUpFailed(f"{where} is set by the harness; leave it out")
-        found[each.key] = str(each.value)
+        found[setting.key] = str(setting.value)
     return found
 
 
@@ -235,7 +235,7 @@ class RabbitmqProcess(ManagedBroker):
                 if path.is_file() and (
                     found := pattern.search(path.read_text("utf-8", errors="replace"))
                 ):
-                    return ": ".join(each.strip() for each in found.groups() if each)[:240]
+                    return ": ".join(group.strip() for group in found.groups() if group)[:240]
         return ""
 
     def _prepare(

@@ -37,8 +37,8 @@ class RabbitmqClusterTarget(RabbitmqTarget):
                     f"{before}{each}": (running.host, port) for each, port in running.ports.items()
                 }
                 first = first or process
-            for each in self._nodes.values():
-                _await_neighbour(each)
+            for node in self._nodes.values():
+                _await_neighbour(node)
         except BaseException:
             self.stop()
             raise

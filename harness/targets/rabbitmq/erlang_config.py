@@ -68,9 +68,9 @@ def settings(path: Path) -> list[Setting]:
             f"{path}, line 1: is no list of applications; write [{{rabbit, [{{KEY, VALUE}}]}}]."
         )
     return [
-        Setting(application[0], each[0], each[1], each.line)
+        Setting(application[0], pair[0], pair[1], pair.line)
         for application in _pairs(whole)
-        for each in _pairs(application[1])
+        for pair in _pairs(application[1])
     ]
 
 

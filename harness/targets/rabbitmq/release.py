@@ -43,8 +43,8 @@ class Release:
     def plugins(self) -> set[str]:
         """The plugins that it has."""
         return {
-            each.name.rpartition("-")[0] or each.name
-            for each in (self.folder / "plugins").iterdir()
+            path.name.rpartition("-")[0] or path.name
+            for path in (self.folder / "plugins").iterdir()
         }
 
 
@@ -106,7 +106,7 @@ def version_of(home: Path) -> str:
     tell."""
     for name in (
         home.name,
-        *(f"rabbitmq_server-{each.name[7:]}" for each in (home / "plugins").glob("rabbit-*")),
+        *(f"rabbitmq_server-{path.name[7:]}" for path in (home / "plugins").glob("rabbit-*")),
     ):
         if found := _NAME.match(name):
             return found[1]
@@ -130,21 +130,21 @@ def _named() -> Iterator[Release]:
 
 
 def _packaged() -> Iterator[Release]:
-    yield from (Release(version_of(each), each) for each in _homes(PACKAGED))
+    yield from (Release(version_of(home), home) for home in _homes(PACKAGED))
 
 
 def _in_root(root: Path) -> Release | None:
-    for each in _homes(root / PACKAGED.relative_to("/")):
-        return Release(version_of(each), PACKAGED / each.name, root)
+    for home in _homes(root / PACKAGED.relative_to("/")):
+        return Release(version_of(home), PACKAGED / home.name, root)
     return None
 
 
 def _homes(folder: Path) -> list[Path]:
     """The releases in a folder, the newest first."""
     found = [
-        each
-        for each in folder.glob("rabbitmq_server-*")
-        if (each / "sbin" / "rabbitmq-server").is_file()
+        path
+        for path in folder.glob("rabbitmq_server-*")
+        if (path / "sbin" / "rabbitmq-server").is_file()
     ]
     return sorted(
         found, key=lambda each: [int(part) for part in re.findall(r"\d+", each.name)], reverse=True

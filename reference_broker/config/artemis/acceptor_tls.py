@@ -30,7 +30,7 @@ _CONVERT = (
 
 
 def _versions(text: str, where: Where) -> tuple[str, ...]:
-    names = tuple(each.strip() for each in text.split(","))
+    names = tuple(part.strip() for part in text.split(","))
     for name in names:
         if name not in VERSIONS:
             raise where.bad(

@@ -31,7 +31,7 @@ _URL = re.compile(
 
 
 def _protocols(text: str, where: Where) -> tuple[str, ...]:
-    names = tuple(each.strip() for each in text.split(","))
+    names = tuple(part.strip() for part in text.split(","))
     for name in names:
         if name not in PROTOCOLS:
             raise where.bad(f"{name!r} is no protocol", f"write some of {','.join(PROTOCOLS)}")
@@ -56,7 +56,7 @@ SASL = ("PLAIN", "ANONYMOUS", "EXTERNAL")
 
 
 def _mechanisms(text: str, where: Where) -> tuple[str, ...]:
-    names = tuple(each.strip() for each in text.split(","))
+    names = tuple(part.strip() for part in text.split(","))
     for name in names:
         if name not in SASL:
             raise where.bad(

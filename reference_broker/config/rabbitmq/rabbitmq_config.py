@@ -58,14 +58,14 @@ def _pairs(term: Term, where: Where, right: str) -> Iterator[tuple[Atom, Term]]:
     """A list of ``{atom, term}``; an atom alone stands for ``{atom, true}``."""
     if not isinstance(term, Sequence) or term.is_tuple:
         raise Where(where.file, term.line, where.name).bad(f"{shown(term)} is no list", right)
-    for each in term.items:
-        if isinstance(each, Atom):
-            yield each, Atom("true", each.line)
+    for item in term.items:
+        if isinstance(item, Atom):
+            yield item, Atom("true", item.line)
             continue
-        pair = each.items if isinstance(each, Sequence) and each.is_tuple else ()
+        pair = item.items if isinstance(item, Sequence) and item.is_tuple else ()
         if len(pair) != 2 or not isinstance(pair[0], Atom):
-            raise Where(where.file, each.line, where.name).bad(
-                f"{shown(each)} is no {{KEY, VALUE}}", right
+            raise Where(where.file, item.line, where.name).bad(
+                f"{shown(item)} is no {{KEY, VALUE}}", right
             )
         yield pair[0], pair[1]
 

@@ -158,8 +158,8 @@ class CursorQueue(Queue):
         super().hand(consumer, entry)
 
     def settle(self, entries: Sequence[Entry], outcome: Outcome) -> None:
-        for each in entries:
-            if isinstance(claim := claim_of(each.charge), QueueClaim):
+        for entry in entries:
+            if isinstance(claim := claim_of(entry.charge), QueueClaim):
                 claim.back()  # what is settled for good leaves from there
         super().settle(entries, outcome)
 

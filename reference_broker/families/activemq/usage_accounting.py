@@ -54,7 +54,7 @@ def octets(message: Message) -> int:
     content = message.content()
     if content is not None:
         return content
-    user = [each for each in message.envelope.headers if each[0] not in STANDARD]
+    user = [header for header in message.envelope.headers if header[0] not in STANDARD]
     size = len(message.body) + (TEXT if message.envelope.text else 0)
     return size + (
         TEXT + sum(PROPERTY + len(name.encode()) + len(value.encode()) for name, value in user)

@@ -68,7 +68,7 @@ class Exchange:
     def fitting(self, key: str, headers: Table) -> Iterator[Binding]:
         """The bindings that a message with this routing key and these headers goes on by."""
         matches = _MATCHES[self.type]
-        return (each for each in self.bindings if matches(each, key, headers))
+        return (binding for binding in self.bindings if matches(binding, key, headers))
 
 
 def _direct(binding: Binding, key: str, headers: Table) -> bool:
@@ -108,11 +108,11 @@ def topic_fits(key: str, routing_key: str) -> bool:
     words."""
     words = _words(routing_key)
     reached = {0}  # how many words of the routing key the pattern so far can have taken
-    for each in _words(key):
-        if each == "#":
+    for word in _words(key):
+        if word == "#":
             reached = set(range(min(reached), len(words) + 1))
         else:
-            reached = {at + 1 for at in reached if at < len(words) and each in ("*", words[at])}
+            reached = {at + 1 for at in reached if at < len(words) and word in ("*", words[at])}
         if not reached:
             return False
     return len(words) in reached
@@ -171,7 +171,7 @@ class Exchanges:
     def forget(self, target: Queue | Exchange) -> None:
         """``target`` exists no more: bindings that lead to it go."""
         for source in list(self._all.values()):
-            gone = [each for each in source.bindings if each.target is target]
+            gone = [binding for binding in source.bindings if binding.target is target]
             for binding in gone:
                 self._unbind(source, binding)
             if gone:

@@ -56,13 +56,13 @@ class _Measured(deque[Entry]):
         return entry
 
     def extend(self, entries: Iterable[Entry]) -> None:
-        for each in entries:
-            self.append(each)
+        for entry in entries:
+            self.append(entry)
 
     def extendleft(self, entries: Iterable[Entry]) -> None:
-        for each in entries:
-            self.octets += len(each.message.body)
-            super().appendleft(each)
+        for entry in entries:
+            self.octets += len(entry.message.body)
+            super().appendleft(entry)
 
     def clear(self) -> None:
         self.octets = 0

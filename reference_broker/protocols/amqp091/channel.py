@@ -192,7 +192,7 @@ class Channel:
         if tag not in self.unacked:
             raise Refusal(PRECONDITION_FAILED, f"unknown delivery tag {tag}")
         tags = [each for each in self.unacked if each <= tag] if multiple else [tag]
-        return [self.unacked.pop(each) for each in tags]
+        return [self.unacked.pop(tag) for tag in tags]
 
     def settle(self, settled: Iterable[Unacked], outcome: Outcome) -> None:
         """Ends deliveries, and lets those have more who have room now. REJECTED is for the dead
@@ -225,7 +225,7 @@ class Channel:
 
     def dispatch(self) -> None:
         """Room may have grown for every consumer here."""
-        for queue in dict.fromkeys(each.declared.queue for each in self.consumers.values()):
+        for queue in dict.fromkeys(consumer.declared.queue for consumer in self.consumers.values()):
             queue.dispatch()
 
     # --- consumers --------------------------------------------------------------------------------

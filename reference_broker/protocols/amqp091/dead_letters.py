@@ -44,9 +44,9 @@ def bury(shared: Shared, queue: Queue, message: Message, why: str) -> None:
     deaths = _deaths(headers)
     to = declared.arguments.get(arguments.DLX_KEY, key)
     queues = topology.exchanges.route(exchange, to, headers)
-    if why != REJECTED and all(each.get("reason") != REJECTED for each in deaths):
-        been = {each.get("queue") for each in deaths} | {queue.name}
-        queues = [each for each in queues if each.name not in been]
+    if why != REJECTED and all(death.get("reason") != REJECTED for death in deaths):
+        been = {death.get("queue") for death in deaths} | {queue.name}
+        queues = [queue for queue in queues if queue.name not in been]
     headers["x-death"] = _with(deaths, queue.name, why, before, key, now // NS_PER_S)
     for what, value in (("reason", why), ("queue", queue.name), ("exchange", before)):
         headers.setdefault(f"x-first-death-{what}", value)
@@ -72,7 +72,8 @@ def _with(
     deaths: list[dict[str, Any]], queue: str, why: str, exchange: str, key: str, seconds: int
 ) -> list[dict[str, Any]]:
     same = next(
-        (each for each in deaths if each.get("queue") == queue and each.get("reason") == why), None
+        (death for death in deaths if death.get("queue") == queue and death.get("reason") == why),
+        None,
     )
     if same is not None:
         count = same.get("count")
@@ -88,4 +89,4 @@ def _with(
             },
             "time": seconds,
         }
-    return [latest, *(each for each in deaths if each is not same)]
+    return [latest, *(death for death in deaths if death is not same)]

@@ -152,7 +152,7 @@ def _not_default(name: str) -> None:
 
 def _binding(key: str, target: Any, given: Any) -> Binding:
     table = _table(given)
-    return Binding(key, target, table, repr(sorted(table.items(), key=lambda each: each[0])))
+    return Binding(key, target, table, repr(sorted(table.items(), key=lambda item: item[0])))
 
 
 # --- queues ---------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ _NUMBERS = struct.Struct(">HH")
 _CONTENT = struct.Struct(">HHQH")
 PROPERTIES: tuple[tuple[str, str], ...] = tuple(
     (name, commands.Basic.Properties.amqp_type(name))
-    for name, _ in sorted(commands.Basic.Properties.flags.items(), key=lambda each: -each[1])
+    for name, _ in sorted(commands.Basic.Properties.flags.items(), key=lambda item: -item[1])
 )
 """Names and types of the properties, in the order of their flags."""
 
@@ -77,7 +77,7 @@ def numbers_of(method: base.Frame | None) -> tuple[int, int]:
 
 _KINDS: dict[int, type[base.Frame]] = dict(commands.INDEX_MAPPING)  # pamqp says less of its types
 _FIELDS: dict[int, tuple[str, ...]] = {
-    index: tuple(kind.amqp_type(each) for each in kind.__slots__) for index, kind in _KINDS.items()
+    index: tuple(kind.amqp_type(slot) for slot in kind.__slots__) for index, kind in _KINDS.items()
 }
 """Types of the fields, by the method's number."""
 

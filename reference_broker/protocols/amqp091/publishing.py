@@ -122,7 +122,7 @@ def tx_commit(channel: Channel, method: Any) -> None:
     channel.transaction = Transaction()
     taken = True
     for message, queues, mandatory in transaction.sends:
-        there = [each for each in queues if channel.topology.of(each) is not None]
+        there = [queue for queue in queues if channel.topology.of(queue) is not None]
         _announce(channel, message, there, mandatory)
         taken = channel.topology.route(message, there) and taken
     for settled, outcome in transaction.settlements:

@@ -209,7 +209,7 @@ class ChannelFlow:
         self._pay()
 
     def _pay(self) -> None:
-        if not any(each.blocked for each in self._queues.values()):
+        if not any(queue.blocked for queue in self._queues.values()):
             self._reader.grant(self._owed)
             self._owed = 0
         self._channel.connection.throttle.in_flow(self._channel, self._reader.blocked)

@@ -162,26 +162,26 @@ class Composite:
         if count > len(fields):
             raise DecodeError(f"{cls.NAME} has {len(fields)} fields, not {count}")
         if count < cls._NEEDED:
-            missing = next(each for each in fields[count:] if each.mandatory)
+            missing = next(field for field in fields[count:] if field.mandatory)
             raise DecodeError(f"{cls.NAME} has no {missing.name}, which is mandatory")
         values = cls._DEFAULTS.copy()
-        for each in fields[:count]:
+        for field in fields[:count]:
             code = data[at]
             if code == 0x40:
-                if each.mandatory:
-                    raise DecodeError(f"{cls.NAME} has no {each.name}, which is mandatory")
+                if field.mandatory:
+                    raise DecodeError(f"{cls.NAME} has no {field.name}, which is mandatory")
                 at += 1
                 continue
-            reader = each.readers.get(code)
+            reader = field.readers.get(code)
             if reader is None:
                 raise DecodeError(
-                    f"{each.name} of {cls.NAME} is of type {each.type}, not what 0x{code:02x}"
+                    f"{field.name} of {cls.NAME} is of type {field.type}, not what 0x{code:02x}"
                     " constructs"
                 )
             try:
-                values[each.attribute], at = reader(data, at + 1, depth)
+                values[field.attribute], at = reader(data, at + 1, depth)
             except (DecodeError, InvalidField) as problem:
-                raise type(problem)(f"{each.name} of {cls.NAME}: {problem}") from None
+                raise type(problem)(f"{field.name} of {cls.NAME}: {problem}") from None
         if at != end:
             raise DecodeError(f"the fields of {cls.NAME} end at {at}, and its size says {end}")
         return cls(**values), at
@@ -209,7 +209,7 @@ def composite(name: str, code: int, *, provides: str = "") -> Callable[[_C], _C]
     def finish(cls: _C) -> _C:
         made: Any = dataclass(slots=True, kw_only=True)(cls)
         made.NAME, made.CODE, made.PROVIDES = name, code, tuple(provides.split())
-        made.FIELDS = tuple(_field(each) for each in dataclasses.fields(made))
+        made.FIELDS = tuple(_field(field) for field in dataclasses.fields(made))
         made._DEFAULTS = {each.attribute: each.default for each in made.FIELDS}
         mandatory = [place for place, each in enumerate(made.FIELDS, 1) if each.mandatory]
         made._NEEDED = mandatory[-1] if mandatory else 0

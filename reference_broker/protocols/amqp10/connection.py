@@ -119,11 +119,11 @@ LEAST_IDLE_MS = 10
 """The smallest idle time-out that we promise to keep (AMQP10-IDLE-09)."""
 
 _FRAMES: dict[int, type[Composite]] = {
-    each.CODE: each
-    for each in vars(performatives).values()
-    if isinstance(each, type)
-    and issubclass(each, Composite)
-    and getattr(each, "PROVIDES", None) == ("frame",)
+    var.CODE: var
+    for var in vars(performatives).values()
+    if isinstance(var, type)
+    and issubclass(var, Composite)
+    and getattr(var, "PROVIDES", None) == ("frame",)
 }
 _SASL_FRAMES: dict[int, type[Composite]] = {each.CODE: each for each in (SaslInit, SaslResponse)}
 
@@ -333,7 +333,9 @@ class AmqpConnection:
             useless = {ANONYMOUS} if settings.security_enabled else set[str]()
             if self.conn not in self.shared.certificates:
                 useless.add(EXTERNAL)
-            offered = tuple(each for each in acceptor.sasl_mechanisms if each not in useless)
+            offered = tuple(
+                mechanism for mechanism in acceptor.sasl_mechanisms if mechanism not in useless
+            )
             external = self.shared.certified(self.conn)
             self._sasl = SaslServer(offered, settings.users, settings.security_enabled, external)
             self._state = State.SASL

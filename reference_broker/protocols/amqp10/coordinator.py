@@ -170,15 +170,15 @@ def retire(
     outcome = state.outcome if state.outcome is not None else link.default_outcome
     if isinstance(outcome, Declared):
         raise Refusal(refusal.BAD_DEFAULT_OUTCOME, "declared is no outcome of a message")
-    for each in deliveries:
-        other = each.transaction
+    for delivery in deliveries:
+        other = delivery.transaction
         if other is not None and other is not transaction:
             control = transaction.coordinator
-            detail = f"delivery {each.id} has an outcome in another transaction already"
+            detail = f"delivery {delivery.id} has an outcome in another transaction already"
             control.session.break_link(control, Refusal(refusal.IN_ANOTHER_TRANSACTION, detail))
             return
-    for each in deliveries:
-        transaction.retire(each, outcome, settled)
+    for delivery in deliveries:
+        transaction.retire(delivery, outcome, settled)
     if settled:
         link.forget(deliveries)
 

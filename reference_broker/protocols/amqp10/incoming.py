@@ -98,7 +98,9 @@ class IncomingLink(Link):
             dynamic=target.dynamic,
             dynamic_node_properties=target.dynamic_node_properties if target.dynamic else None,
             capabilities=tuple(
-                each for each in target.capabilities if each in terminus.CAPABILITIES
+                capability
+                for capability in target.capabilities
+                if capability in terminus.CAPABILITIES
             ),
         )
         self.session.send(answer)

@@ -72,7 +72,7 @@ class LargeAmqpMessage(AmqpMessage):
         return self.bare + EMPTY_DATA
 
     def stomp_body(self) -> tuple[bool, Extract, str]:
-        bodies = [each for each in self.sections if each[0] != FOOTER]
+        bodies = [section for section in self.sections if section[0] != FOOTER]
         ranges: list[tuple[int, int]] = []
         for _, constructor, begin, end in bodies:
             plain = constructor in _BINARY | _STRING | _SYMBOL

@@ -122,7 +122,9 @@ class OutgoingLink(Link):
             default_outcome=self.default_outcome,
             outcomes=source.outcomes or _SYMBOLS,
             capabilities=tuple(
-                each for each in source.capabilities if each in terminus.CAPABILITIES
+                capability
+                for capability in source.capabilities
+                if capability in terminus.CAPABILITIES
             ),
         )
         self.session.send(answer)
@@ -146,7 +148,7 @@ class OutgoingLink(Link):
                 f" {refusal.shown(source.distribution_mode)}"
             )
             raise Refusal(refusal.NOT_SUPPORTED, detail)
-        unknown = [each for each in source.outcomes if each not in _SYMBOLS]
+        unknown = [outcome for outcome in source.outcomes if outcome not in _SYMBOLS]
         if unknown:
             raise Refusal(
                 refusal.BAD_OUTCOMES, f"{refusal.shown(unknown[0])} is no outcome of a source here"
@@ -320,10 +322,10 @@ class OutgoingLink(Link):
             state = self.default_outcome
         elif isinstance(state, Declared):
             raise Refusal(refusal.BAD_DEFAULT_OUTCOME, "declared is no outcome of a message")
-        plain = [each for each in deliveries if each.transaction is None]
-        for each in deliveries:
-            if each.transaction is not None:
-                each.transaction.settled_meanwhile(each, settled)
+        plain = [delivery for delivery in deliveries if delivery.transaction is None]
+        for delivery in deliveries:
+            if delivery.transaction is not None:
+                delivery.transaction.settled_meanwhile(delivery, settled)
         self.forget(plain)
         self.apply(plain, state)
         if not settled:
@@ -332,14 +334,14 @@ class OutgoingLink(Link):
     def forget(self, deliveries: list[Delivery]) -> None:
         """They are settled as far as the session is concerned."""
         unsettled = self.session.unsettled
-        for each in deliveries:
-            unsettled.pop(each.id, None)
+        for delivery in deliveries:
+            unsettled.pop(delivery.id, None)
 
     def apply(self, deliveries: list[Delivery], state: Any) -> None:
         """Ends deliveries in ``state``, an outcome. What comes back is not dispatched here."""
         if self.copies:
             return
-        entries = [each.entry for each in deliveries]
+        entries = [delivery.entry for delivery in deliveries]
         outcome = Outcome.ACCEPTED
         match state:
             case Accepted():

@@ -81,7 +81,7 @@ class SaslServer:
         if len(parts) != 3:
             return Outcome(AUTH, "", "PLAIN: the response is not three parts, separated by NUL")
         try:
-            acting, name, _ = (each.decode() for each in parts)
+            acting, name, _ = (part.decode() for part in parts)
         except UnicodeDecodeError:
             return Outcome(AUTH, "", "PLAIN: the response is not UTF-8")
         if not name or acting not in ("", name):

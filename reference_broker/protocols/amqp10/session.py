@@ -355,8 +355,8 @@ class Session:
                 each for each in unsettled.values() if serial_numbers.between(first, each.id, last)
             ]
         links: dict[SendingLink, list[Delivery]] = {}
-        for each in deliveries:
-            links.setdefault(each.link, []).append(each)
+        for delivery in deliveries:
+            links.setdefault(delivery.link, []).append(delivery)
         for link, mine in links.items():
             try:
                 link.disposed(mine, disposition.state, disposition.settled)
@@ -369,8 +369,8 @@ class Session:
     def settled_by_us(self, deliveries: list[Delivery], state: Any) -> None:
         """Tells the peer that what we sent is settled now, which it has left to us."""
         batch = Batch(SENDER)
-        for each in deliveries:
-            batch.add(each.id, state)
+        for delivery in deliveries:
+            batch.add(delivery.id, state)
         for disposition in batch.take():
             self.send(disposition)
 
@@ -497,7 +497,7 @@ class Session:
     def leave(self) -> list[Link]:
         """Gives up every link and returns those that have to part from their queues."""
         self.shared.alarms.watchers.pop(self.alarmed, None)
-        links = [each for each in self.links.values() if each.state is LinkState.ATTACHED]
+        links = [link for link in self.links.values() if link.state is LinkState.ATTACHED]
         for link in links:
             link.state = LinkState.GONE
             self._forget(link)

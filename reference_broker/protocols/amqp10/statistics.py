@@ -123,14 +123,14 @@ class StatisticsAddress(Address):
         if address is None or not isinstance(address.account, UsageAccount):
             return None
         account, queues = address.account, address.queues
-        out = sum(each.unsettled for each in queues)
+        out = sum(queue.unsettled for queue in queues)
         return {
             "destinationName": name,
-            "size": sum(len(each) for each in queues) + out,
+            "size": sum(len(queue) for queue in queues) + out,
             "inflightCount": out,
             "enqueueCount": account.sends,
             "dequeueCount": account.done,
-            "consumerCount": sum(each.consumers for each in queues),
+            "consumerCount": sum(queue.consumers for queue in queues),
             **_usage("memory", account.memory),
         }
 

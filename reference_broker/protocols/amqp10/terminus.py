@@ -25,7 +25,10 @@ CAPABILITIES = {
 
 def wanted_routing(capabilities: Iterable[str]) -> RoutingType | None:
     """The routing type that one of ``capabilities`` asks for, or None."""
-    return next((CAPABILITIES[each] for each in capabilities if each in CAPABILITIES), None)
+    return next(
+        (CAPABILITIES[capability] for capability in capabilities if capability in CAPABILITIES),
+        None,
+    )
 
 
 def where(
@@ -35,7 +38,7 @@ def where(
     prefix is there."""
     prefixes = [(each, RoutingType.ANYCAST) for each in acceptor.anycast_prefix]
     prefixes += [(each, RoutingType.MULTICAST) for each in acceptor.multicast_prefix]
-    fitting = [each for each in prefixes if each[0] and name.startswith(each[0])]
+    fitting = [prefix for prefix in prefixes if prefix[0] and name.startswith(prefix[0])]
     prefix, routing = max(fitting, key=lambda each: len(each[0]), default=("", None))
     if len(prefix) == len(name):
         raise Refusal(refusal.NOT_FOUND, f"address {refusal.shown(name)} has no name")

@@ -144,7 +144,7 @@ def words(value: str) -> bytes:
     if count >= _MANY:
         return int32(count) + text(value)
     units = struct.unpack(f">{count}H", pairs)
-    octets = b"".join(chr(each).encode("utf-8", "surrogatepass") for each in units)
+    octets = b"".join(chr(unit).encode("utf-8", "surrogatepass") for unit in units)
     return int32(count) + len(octets).to_bytes(2) + octets
 
 

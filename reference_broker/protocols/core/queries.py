@@ -70,7 +70,7 @@ def of_address(channel: int, rule: Rule, address: Address | None, version: int) 
     fields = [
         flag(address is not None),
         int32(len(queues)),
-        *(text(each.name) for each in queues),
+        *(text(queue.name) for queue in queues),
         flag(rule.auto_create_queues),
         flag(rule.auto_create_addresses),
         NO,

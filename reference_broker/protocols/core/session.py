@@ -136,8 +136,8 @@ class Session:
 
     def resume(self) -> None:
         """Something may be delivered again."""
-        for each in list(self._consumers.values()):
-            each.offer()
+        for consumer in list(self._consumers.values()):
+            consumer.offer()
 
     def close(self, fields: Fields, wanted: Wanted) -> None:
         wanted.answer = True
@@ -155,7 +155,7 @@ class Session:
         queues = self._transaction.undo()
         for consumer in consumers:
             consumer.rolled_back(outcome)
-        for queue in dict.fromkeys([*queues, *(each.queue for each in consumers)]):
+        for queue in dict.fromkeys([*queues, *(consumer.queue for consumer in consumers)]):
             queue.dispatch()
             self.shared.router.tidy(queue)
 
@@ -267,7 +267,9 @@ class Session:
         routings = [_ROUTINGS.get(fields.byte()) for _ in range(max(0, min(2, fields.int32())))]
         wanted.answer = fields.flag()
         try:
-            self.shared.router.create_address(name, {each for each in routings if each is not None})
+            self.shared.router.create_address(
+                name, {routing for routing in routings if routing is not None}
+            )
         except NoRoute as problem:
             raise Refusal(codes.NO_ADDRESS, str(problem)) from None
 
@@ -490,7 +492,7 @@ class Session:
         consumers = list(self._consumers.values())
         for consumer in consumers:
             consumer.rolled_back(Outcome.RELEASED)
-        for queue in dict.fromkeys([*queues, *(each.queue for each in consumers)]):
+        for queue in dict.fromkeys([*queues, *(consumer.queue for consumer in consumers)]):
             queue.dispatch()
 
 

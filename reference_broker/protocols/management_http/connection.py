@@ -127,8 +127,8 @@ class ManagementConnection:
     def _look(self, known: Place, headers: dict[str, str], query: dict[str, list[str]]) -> None:
         who = _credentials(headers.get("authorization"))
         accepted = [
-            each.partition(";")[0].strip().lower()
-            for each in headers.get("accept", "*/*").split(",")
+            part.partition(";")[0].strip().lower()
+            for part in headers.get("accept", "*/*").split(",")
         ]
         settings = self._shared.settings
         if who is None:
@@ -145,7 +145,7 @@ class ManagementConnection:
             except Missing:
                 self._answer(404, _NOT_FOUND)
                 return
-            columns = [each for some in query.get("columns", ()) for each in some.split(",")]
+            columns = [part for some in query.get("columns", ()) for part in some.split(",")]
             status = 503 if isinstance(found, dict) and found.get("status") == "failed" else 200
             self._answer(
                 status,
@@ -208,8 +208,8 @@ def _only(found: Any, columns: list[str]) -> Any:
     if isinstance(found, list):
         return [_only(each, columns) for each in found]
     left: dict[str, Any] = {}
-    for each in columns:
-        name, _, rest = each.partition(".")
+    for column in columns:
+        name, _, rest = column.partition(".")
         if isinstance(found, dict) and name in found:
             left[name] = _only(found[name], [rest]) | left.get(name, {}) if rest else found[name]
     return left

@@ -196,9 +196,9 @@ class Client:
 
     def _end_session(self, id: SessionId, last: int | None) -> None:
         self._sessions.discard(id)
-        for consumer in [each for each in self._consumers if each.parent == id]:
+        for consumer in [consumer for consumer in self._consumers if consumer.parent == id]:
             self._drop(consumer, last)
-        for producer in [each for each in self._producers if each.parent == id]:
+        for producer in [producer for producer in self._producers if producer.parent == id]:
             del self._producers[producer]
 
     def end(self, last: int | None = None) -> None:

@@ -187,7 +187,9 @@ def nested(structure: Structure | None, version: int) -> bytes:
 
 def listed(structures: list[Structure | None] | None, version: int) -> bytes:
     """Structures as a field."""
-    return several(None if structures is None else (nested(each, version) for each in structures))
+    return several(
+        None if structures is None else (nested(structure, version) for structure in structures)
+    )
 
 
 # --- in -------------------------------------------------------------------------------------------

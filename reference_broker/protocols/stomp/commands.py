@@ -155,7 +155,7 @@ def _named(message: Message) -> Message:
     """The same message with its number in a header (ARTEMIS-STOMP-id-1), instead of what its sender
     says there."""
     plain = message.envelope
-    headers = tuple(each for each in plain.headers if each[0] != _MESSAGE_ID)
+    headers = tuple(header for header in plain.headers if header[0] != _MESSAGE_ID)
     headers = (*headers, (_MESSAGE_ID, f"STOMP{message.number}"))
     envelope = Envelope(plain.address, plain.destination, plain.routing, headers, plain.text)
     return type(message)(message.number, envelope, message.body, message.arrived)
@@ -172,7 +172,7 @@ def _envelope(session: Session, head: Head) -> Envelope:
     address, routing = _where(
         session, head, destination, "destination-type", refusal.SEND_NO_DESTINATION
     )
-    headers = tuple(each for each in head.headers if each[0] not in OURS)
+    headers = tuple(header for header in head.headers if header[0] not in OURS)
     return Envelope(address, destination, routing, headers, text=head.content_length is None)
 
 
@@ -184,7 +184,7 @@ def _where(
     acceptor = session.acceptor
     prefixes = [(each, RoutingType.ANYCAST) for each in acceptor.anycast_prefix]
     prefixes += [(each, RoutingType.MULTICAST) for each in acceptor.multicast_prefix]
-    fitting = [each for each in prefixes if each[0] and destination.startswith(each[0])]
+    fitting = [prefix for prefix in prefixes if prefix[0] and destination.startswith(prefix[0])]
     prefix, routing = max(fitting, key=lambda each: len(each[0]), default=("", None))
     wanted = head.first.get(type_header)
     if wanted is not None:

@@ -296,7 +296,7 @@ class StompConnection:
         A client whose transaction holds messages is not made to wait: it could not end the
         transaction, and what it holds may be what fills the address.
         """
-        if any(each.holds_messages for each in self.transactions.values()):
+        if any(transaction.holds_messages for transaction in self.transactions.values()):
             return True
         return self.shared.admission.has_room(address, self._on_room)
 
@@ -354,7 +354,9 @@ class StompConnection:
 
     def out(self) -> Iterator[tuple[Queue, Entry]]:
         """What its subscriptions have of queues, delivered and not settled."""
-        return ((each.subscription.queue, each.entry) for each in self.deliveries.values())
+        return (
+            (delivery.subscription.queue, delivery.entry) for delivery in self.deliveries.values()
+        )
 
     # --- opening ----------------------------------------------------------------------------------
 

@@ -157,8 +157,8 @@ class MirroredHeartBeats(HeartBeatNegotiator):
         return Agreement(answer, cy, every, client_beats=cx != 0, first_look_ms=min(cx, cy))
 
     def parse(self, header: str, version: Version) -> tuple[int, int]:
-        signs = [-1 if each.startswith("-") else 1 for each in header.split(",")]
+        signs = [-1 if part.startswith("-") else 1 for part in header.split(",")]
         cx, cy = super().parse(
-            ",".join(each.removeprefix("-") for each in header.split(",")), version
+            ",".join(part.removeprefix("-") for part in header.split(",")), version
         )
         return signs[0] * cx, signs[-1] * cy

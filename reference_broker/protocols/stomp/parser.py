@@ -374,7 +374,7 @@ class FrameParser:
 
         def meaning(found: re.Match[str]) -> str:
             if found[1] not in escapes:
-                defined = ", ".join("\\" + each for each in escapes)
+                defined = ", ".join("\\" + escape for escape in escapes)
                 raise self._refuse(
                     refusal.UNDEFINED_ESCAPE,
                     f"line {number}: {shown(found[0])} is none of {defined}",

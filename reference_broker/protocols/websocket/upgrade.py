@@ -162,7 +162,7 @@ class _Headers:
 
     def listed(self, name: bytes) -> list[bytes]:
         """The elements of a comma-separated list, which may be spread over several fields."""
-        return [each.strip() for value in self.values(name) for each in value.split(b",")]
+        return [part.strip() for value in self.values(name) for part in value.split(b",")]
 
     def tokens(self, name: bytes) -> list[bytes]:
         """The same in lower case, for what is compared without regard to case."""

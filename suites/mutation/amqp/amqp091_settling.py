@@ -112,9 +112,9 @@ def consumers_share_no_limit(original, reached, self, type, payload, method):
 def a_prefetch_is_for_who_was_there_before(original, reached, self, type, payload, method):
     """A prefetch without global is for the consumers that have begun already, too."""
     if isinstance(method, commands.Basic.Qos) and not method.global_:
-        for each in self.consumers.values():
+        for consumer in self.consumers.values():
             reached()
-            each.prefetch.limit = method.prefetch_count
+            consumer.prefetch.limit = method.prefetch_count
     original(self, type, payload, method)
 
 
@@ -175,8 +175,8 @@ def two_change_places(original, reached, self):
 def a_message_overtakes_those_that_wait(original, reached, self, settled, outcome):
     """A consumer that has room gets a new message before those that wait in the queue."""
     original(self, settled, outcome)
-    for each in self.consumers.values():
-        _turn(each.declared.queue, reached)
+    for consumer in self.consumers.values():
+        _turn(consumer.declared.queue, reached)
 
 
 def _turn(queue: Queue, reached: Reached) -> None:

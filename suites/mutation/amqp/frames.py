@@ -13,11 +13,11 @@ from brokerproof.reference_broker.protocols.amqp10.framing import AMQP, HEADER, 
 from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
 
 KINDS: dict[int, type[Composite]] = {
-    each.CODE: each
-    for each in vars(performatives).values()
-    if isinstance(each, type)
-    and issubclass(each, Composite)
-    and getattr(each, "PROVIDES", None) == ("frame",)
+    var.CODE: var
+    for var in vars(performatives).values()
+    if isinstance(var, type)
+    and issubclass(var, Composite)
+    and getattr(var, "PROVIDES", None) == ("frame",)
 }
 
 

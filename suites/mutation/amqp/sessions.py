@@ -444,7 +444,9 @@ def outcomes_with_numbers(patch, reached):
             and performative.source is not None
         ):
             outcomes = performative.source.outcomes
-            performative.source.outcomes = tuple(type(each)(Accepted.NAME) for each in outcomes)
+            performative.source.outcomes = tuple(
+                type(outcome)(Accepted.NAME) for outcome in outcomes
+            )
         return performative
 
     saying(patch, reached, change)

@@ -229,9 +229,9 @@ def new_annotations_passed_over(patch, reached):
 def rejection_not_counted(original, reached, self, deliveries, state):
     """A rejected message is found among the dead letters with its delivery-count as it was."""
     if isinstance(state, Rejected):
-        for each in deliveries:
+        for delivery in deliveries:
             reached()
-            each.entry.failures -= 1
+            delivery.entry.failures -= 1
     original(self, deliveries, state)
 
 

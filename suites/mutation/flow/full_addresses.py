@@ -275,5 +275,7 @@ def confirmed_before_it_waits(original, reached, self, frame, problem):
     if frame is not None and receipt is not None:
         reached()
         self.shared.outbox.send(self.conn, self.encoder.receipt(receipt))
-        frame = rewritten(frame, tuple(each for each in frame.head.headers if each[0] != "receipt"))
+        frame = rewritten(
+            frame, tuple(header for header in frame.head.headers if header[0] != "receipt")
+        )
     original(self, frame, problem)

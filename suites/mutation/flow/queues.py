@@ -95,7 +95,7 @@ def a_full_consumer_stops_all(original, reached, self):
     consumer = self._consumers[self._next % len(self._consumers)]
     if consumer.has_room():
         return original(self)
-    if any(each.has_room() for each in self._consumers):
+    if any(consumer.has_room() for consumer in self._consumers):
         reached()
     return None
 

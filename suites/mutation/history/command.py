@@ -41,7 +41,7 @@ def judge(target_name: str, calls: Iterable[Call], seed: int, logs: Path) -> dic
         facts = target.start(logs)
         recorder = Recorder(None, run="", target=target.identity.name, clock=target.clock)
         run = Run(target, facts, requirements.load(), (), recorder, "normal", seed, shrink=False)
-        return {each.id: execute(run, each) for each in calls}
+        return {call.id: execute(run, call) for call in calls}
     finally:
         target.stop()
 
@@ -69,7 +69,7 @@ def main(bugs: tuple[str, ...], seed: int) -> None:
     """Exit 1 when a pair of releases is not told apart, 3 when a release cannot be had or
     started."""
     chosen = _chosen(bugs)
-    known = {each.id: each for each in all_calls()}
+    known = {call.id: call for call in all_calls()}
     if unknown := [each for each in chosen if each.case not in known]:
         raise errors.Ours(
             f"{unknown[0].bug}: there is no case {unknown[0].case}; `brokerproof requirements` has"

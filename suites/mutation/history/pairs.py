@@ -53,9 +53,9 @@ class Pair:
         """Why ``result``, of the release without it, does not show that the bug is gone; empty when
         it does."""
         held = [
-            each
-            for each in result.findings
-            if each.requirement == self.requirement and each.seen is Seen.HELD
+            finding
+            for finding in result.findings
+            if finding.requirement == self.requirement and finding.seen is Seen.HELD
         ]
         if result.verdict is not Verdict.PASS:
             return f"{result.verdict.value} instead of PASS: {result.detail}"
@@ -78,11 +78,11 @@ def load(path: Path) -> list[Pair]:
 def wanted(pairs: Iterable[Pair]) -> dict[str, list[str]]:
     """Which cases are to be run on which targets, each once."""
     found: dict[str, list[str]] = {}
-    for each in pairs:
-        for target in (each.before, each.after):
+    for pair in pairs:
+        for target in (pair.before, pair.after):
             cases = found.setdefault(target, [])
-            if each.case not in cases:
-                cases.append(each.case)
+            if pair.case not in cases:
+                cases.append(pair.case)
     return found
 
 

@@ -29,7 +29,7 @@ def as_mode(patch, reached, asked, got):
     def subscribe(original, session, frame):
         if frame.get("ack") in asked:
             reached()
-            rest = tuple(each for each in frame.head.headers if each[0] != "ack")
+            rest = tuple(header for header in frame.head.headers if header[0] != "ack")
             frame = rewritten(frame, (*rest, ("ack", got)))
         return original(session, frame)
 
@@ -88,11 +88,11 @@ def cumulative_stops_short(original, reached, self, delivery):
 def cumulative_covers_all_subscriptions(original, reached, session, frame):
     """In mode client an ACK settles what all subscriptions of the connection hold."""
     after = original(session, frame)
-    for each in session.subscriptions.values():
-        held = list(each._unsettled.values())
-        if held and each.mode is AckMode.CLIENT and len(session.subscriptions) > 1:
+    for subscription in session.subscriptions.values():
+        held = list(subscription._unsettled.values())
+        if held and subscription.mode is AckMode.CLIENT and len(session.subscriptions) > 1:
             reached()
-            each.queue.settle(each.take(held[-1]), Outcome.ACCEPTED)
+            subscription.queue.settle(subscription.take(held[-1]), Outcome.ACCEPTED)
     return after
 
 
@@ -224,7 +224,9 @@ def unknown_modes_are_auto(original, reached, session, frame):
     """A mode that does not exist is taken for auto."""
     if frame.get("ack") not in (None, "auto", "client", "client-individual"):
         reached()
-        frame = rewritten(frame, tuple(each for each in frame.head.headers if each[0] != "ack"))
+        frame = rewritten(
+            frame, tuple(header for header in frame.head.headers if header[0] != "ack")
+        )
     return original(session, frame)
 
 
@@ -238,7 +240,7 @@ def modes_in_any_case(original, reached, session, frame):
     mode = frame.get("ack")
     if mode is not None and mode != mode.lower():
         reached()
-        rest = tuple(each for each in frame.head.headers if each[0] != "ack")
+        rest = tuple(header for header in frame.head.headers if header[0] != "ack")
         frame = rewritten(frame, (*rest, ("ack", mode.lower())))
     return original(session, frame)
 

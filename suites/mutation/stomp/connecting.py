@@ -44,7 +44,7 @@ def _connected(patch, reached, name, value):
     @patch.override(FrameEncoder)
     def frame(original, self, command, headers, body=b""):
         if command == "CONNECTED":
-            wrong = tuple((name, value) if each[0] == name else each for each in headers)
+            wrong = tuple((name, value) if header[0] == name else header for header in headers)
             headers = reached.instead(headers, tuple(each for each in wrong if each[1] is not None))
         return original(self, command, headers, body)
 

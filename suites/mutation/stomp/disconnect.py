@@ -87,13 +87,13 @@ def last_sends_undone(patch, reached):
 )
 def what_is_held_is_consumed(original, reached, session, frame):
     """DISCONNECT acknowledges everything that the session holds."""
-    for each in session.subscriptions.values():
-        held = list(each._unsettled.values())
+    for subscription in session.subscriptions.values():
+        held = list(subscription._unsettled.values())
         if held:
             reached()
             for delivery in held:
-                del each._unsettled[delivery.key], each._deliveries[delivery.key]
-            each.queue.settle([delivery.entry for delivery in held], Outcome.ACCEPTED)
+                del subscription._unsettled[delivery.key], subscription._deliveries[delivery.key]
+            subscription.queue.settle([delivery.entry for delivery in held], Outcome.ACCEPTED)
     return original(session, frame)
 
 

@@ -34,7 +34,12 @@ def ends_with_its_connection(original, reached, self, queue):
 def deleted_without_its_name(original, reached, session, frame):
     """UNSUBSCRIBE deletes a durable subscription although it gives only the id of the consumer."""
     subscription = next(
-        (each for each in session.subscriptions.values() if each.id == frame.get("id")), None
+        (
+            subscription
+            for subscription in session.subscriptions.values()
+            if subscription.id == frame.get("id")
+        ),
+        None,
     )
     after = original(session, frame)
     router = session.shared.router

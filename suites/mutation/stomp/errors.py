@@ -102,7 +102,7 @@ def _said(patch, reached, name, value):
     @patch.override(FrameEncoder)
     def frame(original, self, command, headers, body=b""):
         if command == "ERROR":
-            wrong = tuple((name, value) if each[0] == name else each for each in headers)
+            wrong = tuple((name, value) if header[0] == name else header for header in headers)
             headers = reached.instead(headers, tuple(each for each in wrong if each[1] is not None))
         return original(self, command, headers, body)
 
@@ -181,12 +181,12 @@ def subscribers_beside_dropped(patch, reached):
     @patch.override(StompConnection)
     def _refuse(original, self, problem, frame=None):
         original(self, problem, frame)
-        for each in sessions:
-            if each is not self and each.subscriptions:
+        for session in sessions:
+            if session is not self and session.subscriptions:
                 reached()
-                subscriptions = list(each.subscriptions.values())
-                each.subscriptions.clear()
-                each.release(subscriptions)
+                subscriptions = list(session.subscriptions.values())
+                session.subscriptions.clear()
+                session.release(subscriptions)
 
 
 @errors.override(

@@ -230,7 +230,7 @@ def repeated_headers_turned_round(original, reached, self, envelope):
     """Repeated headers come out in reverse, so that the last entry becomes the first."""
     right = original(self, envelope)
     lines = [self.header("destination", envelope.destination)]
-    lines += [self.header(*each) for each in reversed(envelope.headers)]
+    lines += [self.header(*header) for header in reversed(envelope.headers)]
     wrong = b"".join(lines)
     return (
         reached.instead(right, wrong)

@@ -57,7 +57,7 @@ def beginning_is_enough(original, reached, self, accepted):
     if accepted is None:
         return original(self, accepted)
     return original(
-        self, reached.instead(accepted, ",".join(each[:3] for each in accepted.split(",")))
+        self, reached.instead(accepted, ",".join(part[:3] for part in accepted.split(",")))
     )
 
 

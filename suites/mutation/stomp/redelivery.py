@@ -92,13 +92,13 @@ def marked_false(original, reached, self, opening, message, ack, redelivered):
 )
 def lost_with_the_connection(original, reached, self):
     """What a lost connection held is lost with it."""
-    for each in self.subscriptions.values():
-        held = list(each._unsettled.values())
+    for subscription in self.subscriptions.values():
+        held = list(subscription._unsettled.values())
         if held:
             reached()
             for delivery in held:
-                del each._unsettled[delivery.key], each._deliveries[delivery.key]
-            each.queue.settle([delivery.entry for delivery in held], Outcome.ACCEPTED)
+                del subscription._unsettled[delivery.key], subscription._deliveries[delivery.key]
+            subscription.queue.settle([delivery.entry for delivery in held], Outcome.ACCEPTED)
     original(self)
 
 
@@ -110,8 +110,8 @@ def of_another_subscription(patch, reached):
     @patch.override(COMMANDS, "UNSUBSCRIBE")
     def unsubscribe(original, session, frame):
         after = original(session, frame)
-        for each in session.subscriptions.values():
-            each.twice = each.mode is AckMode.AUTO  # type: ignore[attr-defined]
+        for subscription in session.subscriptions.values():
+            subscription.twice = subscription.mode is AckMode.AUTO  # type: ignore[attr-defined]
         return after
 
     patch.set(Subscription, "twice", False)
@@ -131,7 +131,7 @@ def lost_with_the_subscription(patch, reached):
 
     @patch.override(COMMANDS, "UNSUBSCRIBE")
     def unsubscribe(original, session, frame):
-        before = {id(each): each for each in session.subscriptions.values()}
+        before = {id(subscription): subscription for subscription in session.subscriptions.values()}
         for each in before.values():
             each.queue.settle_released = True  # type: ignore[attr-defined]
         try:

@@ -18,7 +18,7 @@ NAMED = "STOMP10-UNSUBSCRIBE-01 STOMP11-UNSUB-01 STOMP12-UNSUB-01"
 @subscriptions.override(COMMANDS, "UNSUBSCRIBE", breaks=ENDED)
 def unsubscribe_has_no_effect(original, reached, session, frame):
     """UNSUBSCRIBE is confirmed and the subscription goes on."""
-    if any(each.id == frame.get("id") for each in session.subscriptions.values()):
+    if any(subscription.id == frame.get("id") for subscription in session.subscriptions.values()):
         reached()
         return None
     return original(session, frame)
@@ -117,7 +117,12 @@ def not_by_id_in_1_0(original, reached, session, frame):
 def one_consumer_per_queue_and_connection(original, reached, session, frame):
     """Of two subscriptions of a connection to one queue the end of one ends both."""
     ended = next(
-        (each for each in session.subscriptions.values() if each.id == frame.get("id")), None
+        (
+            subscription
+            for subscription in session.subscriptions.values()
+            if subscription.id == frame.get("id")
+        ),
+        None,
     )
     after = original(session, frame)
     if ended is not None:

@@ -26,7 +26,7 @@ def judge(name: str, names: tuple[str, ...], plan: Plan, *, only_list: bool, as_
     """Runs the faults of these names (all, without any) on the target ``name``. Exit 1 when one is
     not caught."""
     try:
-        chosen = [named(each) for each in names] or list(WIRE_MUTANTS.values())
+        chosen = [named(name) for name in names] or list(WIRE_MUTANTS.values())
         target = target_file.load(name)
     except (ValueError, target_file.BadTarget) as problem:
         raise errors.Usage(str(problem)) from None

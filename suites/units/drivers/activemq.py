@@ -89,26 +89,30 @@ def ack(message: Received) -> str:
 
 
 def receipts(effects: list[Effect], conn: int = 1) -> list[int]:
-    return [int(each["receipt-id"]) for each in frames(effects, conn) if each.command == "RECEIPT"]
+    return [
+        int(frame["receipt-id"]) for frame in frames(effects, conn) if frame.command == "RECEIPT"
+    ]
 
 
 def errors(effects: list[Effect], conn: int = 1) -> list[str | None]:
     """The receipt-ids of the ERRORs, None for one without."""
     return [
-        each.headers.get("receipt-id") for each in frames(effects, conn) if each.command == "ERROR"
+        frame.headers.get("receipt-id")
+        for frame in frames(effects, conn)
+        if frame.command == "ERROR"
     ]
 
 
 def messages(effects: list[Effect], conn: int = 1) -> list[Received]:
-    return [each for each in frames(effects, conn) if each.command == "MESSAGE"]
+    return [frame for frame in frames(effects, conn) if frame.command == "MESSAGE"]
 
 
 def reading(effects: list[Effect], conn: int = 1) -> list[type]:
     """What was asked for about reading a connection."""
     return [
-        type(each)
-        for each in effects
-        if isinstance(each, StopReading | ResumeReading) and each.conn == conn
+        type(effect)
+        for effect in effects
+        if isinstance(effect, StopReading | ResumeReading) and effect.conn == conn
     ]
 
 

@@ -67,8 +67,8 @@ class Desk:
         self._conns = 0
 
     def note(self, effects: list[Effect]) -> None:
-        for each in effects:
-            match each:
+        for effect in effects:
+            match effect:
                 case SendBytes(conn, data):
                     self.out[conn] = self.out.get(conn, b"") + data
                 case Close(conn):
@@ -151,7 +151,11 @@ class Peer:
     def send(
         self, *performatives: Composite, channel: int = 0, payload: bytes = b""
     ) -> list[Frame]:
-        return self.raw(b"".join(frame(channel, each.encode() + payload) for each in performatives))
+        return self.raw(
+            b"".join(
+                frame(channel, performative.encode() + payload) for performative in performatives
+            )
+        )
 
     def open(self, **fields: Any) -> list[Frame]:
         fields.setdefault("container_id", "peer")
@@ -234,12 +238,12 @@ def text(payload: bytes) -> str:
 
 def kinds(frames: list[Frame]) -> list[type]:
     """What the frames are."""
-    return [type(each.value) for each in frames]
+    return [type(frame.value) for frame in frames]
 
 
 def bodies(frames: list[Frame]) -> list[str]:
     """The texts of the messages among the frames."""
-    return [text(each.payload) for each in frames if isinstance(each.value, Transfer)]
+    return [text(frame.payload) for frame in frames if isinstance(frame.value, Transfer)]
 
 
 def error_of(frames: list[Frame], kind: type) -> str:
@@ -251,7 +255,7 @@ def error_of(frames: list[Frame], kind: type) -> str:
 
 def ids(frames: list[Frame]) -> list[int]:
     """The delivery-ids of the transfers among the frames."""
-    return [each.value.delivery_id for each in frames if isinstance(each.value, Transfer)]
+    return [frame.value.delivery_id for frame in frames if isinstance(frame.value, Transfer)]
 
 
 def header(frame: Frame) -> Header:

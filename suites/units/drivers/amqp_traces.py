@@ -107,19 +107,19 @@ def violations(
 def mirrored(events: Sequence[Event]) -> list[Event]:
     """The same conversation with the sides exchanged."""
     turned: list[Event] = []
-    for each in events:
-        if isinstance(each, (FrameSent, FrameReceived)):
-            kind = FrameReceived if isinstance(each, FrameSent) else FrameSent
+    for event in events:
+        if isinstance(event, (FrameSent, FrameReceived)):
+            kind = FrameReceived if isinstance(event, FrameSent) else FrameSent
             turned.append(
                 kind(
-                    at_ns=each.at_ns,
-                    conn=each.conn,
-                    protocol=each.protocol,
-                    command=each.command,
-                    headers=each.headers,
-                    size=each.size,
+                    at_ns=event.at_ns,
+                    conn=event.conn,
+                    protocol=event.protocol,
+                    command=event.command,
+                    headers=event.headers,
+                    size=event.size,
                 )
             )
         else:
-            turned.append(each)
+            turned.append(event)
     return turned

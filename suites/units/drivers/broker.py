@@ -56,8 +56,8 @@ class Driver:
         self.observed: list[str] = []
 
     def note(self, effects: list[Effect]) -> list[Effect]:
-        self.closed += [each.conn for each in effects if isinstance(each, Close)]
-        self.observed += [each.requirement for each in effects if isinstance(each, Observe)]
+        self.closed += [effect.conn for effect in effects if isinstance(effect, Close)]
+        self.observed += [effect.requirement for effect in effects if isinstance(effect, Observe)]
         return effects
 
     def open(self, *conns: int, acceptor: str = "stomp") -> list[Effect]:
@@ -96,7 +96,7 @@ class Driver:
 def frames(effects: list[Effect], conn: int) -> list[Received]:
     """The frames that the effects carry to ``conn``."""
     octets = b"".join(
-        each.data for each in effects if isinstance(each, SendBytes) and each.conn == conn
+        effect.data for effect in effects if isinstance(effect, SendBytes) and effect.conn == conn
     )
     return [Received(part.lstrip(b"\n")) for part in octets.split(b"\0")[:-1]]
 
@@ -109,7 +109,7 @@ def only(effects: list[Effect], conn: int) -> Received:
 
 def bodies(effects: list[Effect], conn: int) -> list[str]:
     """The bodies of the MESSAGE frames that the effects carry to ``conn``."""
-    return [each.body.decode() for each in frames(effects, conn) if each.command == "MESSAGE"]
+    return [frame.body.decode() for frame in frames(effects, conn) if frame.command == "MESSAGE"]
 
 
 def send(body: str, destination: str = "q", headers: str = "") -> str:

@@ -168,7 +168,7 @@ def written(
     path: Path, segments: Sequence[Segment], *, link: int = ETHERNET, snap: int = 65535
 ) -> Path:
     """A pcap file of these packets in this order."""
-    path.write_bytes(pcap([(each.at, each.octets(link)) for each in segments], link, snap))
+    path.write_bytes(pcap([(segment.at, segment.octets(link)) for segment in segments], link, snap))
     return path
 
 
@@ -192,9 +192,11 @@ def renumbered(segments: Sequence[Segment], by: int) -> list[Segment]:
     """The same packets with sequence numbers that begin elsewhere."""
     return [
         replace(
-            each, seq=(each.seq + by) % 2**32, ack=(each.ack + by) % 2**32 if each.flags & 16 else 0
+            segment,
+            seq=(segment.seq + by) % 2**32,
+            ack=(segment.ack + by) % 2**32 if segment.flags & 16 else 0,
         )
-        for each in segments
+        for segment in segments
     ]
 
 

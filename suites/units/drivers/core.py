@@ -51,9 +51,9 @@ class CoreClient:
 
     def saw(self, effects: list[Effect]) -> None:
         """Effects that may carry something for this client."""
-        for each in effects:
-            if isinstance(each, SendBytes) and each.conn == self.conn:
-                for read in self._reader.feed(each.data):
+        for effect in effects:
+            if isinstance(effect, SendBytes) and effect.conn == self.conn:
+                for read in self._reader.feed(effect.data):
                     assert isinstance(read, Packet), read
                     self.inbox.append(read)
 
@@ -141,13 +141,13 @@ def client(settings: Settings | None = None, **session: Any) -> CoreClient:
 
 def names(packets: list[Packet]) -> list[str]:
     """What they are called."""
-    return [each.name for each in packets]
+    return [packet.name for packet in packets]
 
 
 def bodies(packets: list[Packet]) -> list[bytes]:
     """The bodies of the messages among them."""
     return [
-        each.message.body
-        for each in packets
-        if each.name == "receive" and FORCED not in each.message.properties
+        packet.message.body
+        for packet in packets
+        if packet.name == "receive" and FORCED not in packet.message.properties
     ]

@@ -151,7 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
                     found if known else {"message": f"No such image: {'/'.join(name)}"},
                 )
             case "POST", ["images", "create"]:
-                asked = dict(each.split("=") for each in query.split("&"))
+                asked = dict(part.split("=") for part in query.split("&"))
                 image = f"{asked['fromImage']}:{asked.get('tag', 'latest')}".replace("%2F", "/")
                 if docker.offered is not None and image not in docker.offered:
                     self._say(404, {"message": f"manifest for {image} not found: manifest unknown"})
@@ -164,9 +164,9 @@ class _Handler(BaseHTTPRequestHandler):
             case "PUT", ["containers", "c1", "archive"]:
                 assert not docker.started
                 with tarfile.open(fileobj=io.BytesIO(body)) as archive:
-                    for each in archive.getmembers():
-                        read = archive.extractfile(each)
-                        docker.files["/" + each.name] = b"" if read is None else read.read()
+                    for getmember in archive.getmembers():
+                        read = archive.extractfile(getmember)
+                        docker.files["/" + getmember.name] = b"" if read is None else read.read()
                 self._say(200)
             case "POST", ["containers", "c1", "start"]:
                 docker.start()

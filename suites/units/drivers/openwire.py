@@ -77,9 +77,9 @@ class OpenWireClient:
 
     def saw(self, effects: list[Effect]) -> None:
         """Effects that may carry something for this client."""
-        for each in effects:
-            if isinstance(each, SendBytes) and each.conn == self.conn:
-                for read in self._reader.feed(each.data):
+        for effect in effects:
+            if isinstance(effect, SendBytes) and effect.conn == self.conn:
+                for read in self._reader.feed(effect.data):
                     assert isinstance(read, Structure), read
                     self.inbox.append(read)
 
@@ -172,13 +172,13 @@ def client(activemq: ActiveMq | None = None, **options: Any) -> OpenWireClient:
 
 def names(commands: list[Structure]) -> list[str]:
     """What they are called."""
-    return [each.name for each in commands]
+    return [command.name for command in commands]
 
 
 def contents(commands: list[Structure]) -> list[bytes]:
     """The contents of the messages among them."""
     return [
-        each["message"]["content"]
-        for each in commands
-        if each.name == "MessageDispatch" and each["message"]
+        command["message"]["content"]
+        for command in commands
+        if command.name == "MessageDispatch" and command["message"]
     ]

@@ -181,7 +181,7 @@ class StoringDriver:
         """Messages, each with a receipt of its body's name."""
         kept = "persistent:true\n" if persistent else ""
         head = f"SEND\ndestination:{self.prefix}{to}\n{kept}{headers}"
-        self.say(conn, "".join(f"{head}receipt:{each}\n\n{each}\0" for each in bodies))
+        self.say(conn, "".join(f"{head}receipt:{body}\n\n{body}\0" for body in bodies))
 
     def receipts(self, conn: int) -> list[str]:
         """The receipts that came since something was asked last."""
@@ -210,4 +210,4 @@ class StoringDriver:
 
 def numbered(count: int, name: Callable[[int], str] = str) -> list[str]:
     """``count`` bodies."""
-    return [name(each) for each in range(count)]
+    return [name(number) for number in range(count)]

@@ -204,7 +204,7 @@ class Player:
 
     def wrong(self, fault: str) -> bool:
         """Does something that no broker may do; False while there is no occasion."""
-        consumers = [each for each in self.consumers if each is not None]
+        consumers = [consumer for consumer in self.consumers if consumer is not None]
         for consumer in consumers:
             waiting = self.waiting[consumer.queue]
             fresh = [message for message in waiting if not message.again]

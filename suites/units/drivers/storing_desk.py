@@ -33,7 +33,7 @@ class StoringDesk(Desk):
 
     def note(self, effects: list[Effect]) -> None:
         super().note(effects)
-        self.asked += [each for each in effects if isinstance(each, StoreFiles | LoadFile)]
+        self.asked += [effect for effect in effects if isinstance(effect, StoreFiles | LoadFile)]
 
     def answer(self) -> None:
         """All answers of the disk, in order."""

@@ -112,8 +112,8 @@ def silence(
         )
     )
     beats = [
-        ev.HeartBeatReceived(at_ns=ms(2) + each * ms(500), conn=1, protocol="STOMP", size=1)
-        for each in range(1, 20)
+        ev.HeartBeatReceived(at_ns=ms(2) + number * ms(500), conn=1, protocol="STOMP", size=1)
+        for number in range(1, 20)
     ]
     return [
         start,
@@ -136,7 +136,7 @@ def silence(
         ),
         ev.IntervalExpected(at_ns=ms(2), conn=1, label="a broker's ERROR", lo_ns=seconds(2)),
         ev.Noted(at_ns=ms(2), detail="the client stays silent from here on"),
-        *[each for each in beats if each.at_ns < closed_at],
+        *[beat for beat in beats if beat.at_ns < closed_at],
         ev.JitterMeasured(at_ns=closed_at // 2, late_ns=120_000),
         ev.Observed(
             at_ns=closed_at,
@@ -184,16 +184,16 @@ def two_connections() -> list[ev.Event]:
     """Two consumers, one frame of loose octets, one reset, and octets that nobody can read."""
     busy = [
         ev.FrameReceived(
-            at_ns=ms(20 + each),
-            conn=1 + each % 2,
+            at_ns=ms(20 + number),
+            conn=1 + number % 2,
             protocol="STOMP",
             command="MESSAGE",
-            headers=(("message-id", str(each)), ("destination", "/queue/a")),
+            headers=(("message-id", str(number)), ("destination", "/queue/a")),
             body=b"x" * 64,
             body_size=1024,
             size=1100,
         )
-        for each in range(30)
+        for number in range(30)
     ]
     return [
         ev.CaseStarted(at_ns=0, detail="windows"),
@@ -279,8 +279,8 @@ def _cases(target: str, *, worst: bool) -> Iterable[tuple[Result, str, list[ev.E
 
     def result(case: str, verdict: Verdict, detail: str, *findings: Finding, **more: Any) -> Result:
         own = verdict if worst else Verdict.PASS
-        ids = tuple(dict.fromkeys(each.requirement for each in findings))
-        judged = tuple(judged_in(own, each) for each in findings)
+        ids = tuple(dict.fromkeys(finding.requirement for finding in findings))
+        judged = tuple(judged_in(own, finding) for finding in findings)
         return Result(
             case,
             target,

@@ -22,7 +22,7 @@ from brokerproof.suites.units.drivers.synthetic_run import full_run, header, wri
 
 
 def invoke(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(report, [str(each) for each in arguments])
+    return CliRunner().invoke(report, [str(argument) for argument in arguments])
 
 
 def refused(code: int, *arguments: str | Path) -> str:

@@ -51,7 +51,7 @@ def test_what_is_read(tmp_path: Path) -> None:
     matrix = read(write(tmp_path))
     assert matrix is not None
     assert (matrix.rate, matrix.killed, matrix.mutants) == ("50.0%", 1, 2)
-    assert [(each.group, each.mutants, each.killed) for each in matrix.groups] == [
+    assert [(group.group, group.mutants, group.killed) for group in matrix.groups] == [
         ("acks", 1, 1),
         ("ttl", 1, 0),
     ]

@@ -473,8 +473,8 @@ def test_the_index_stays_small_and_says_what_it_leaves_out(
     write_header(tmp_path / "run", header("run"))
     noise = random.Random(1)
     lines = [
-        Result(f"c{each}", "reference", (), Verdict.WARN, f"{noise.randbytes(120).hex()}").line()
-        for each in range(400)
+        Result(f"c{number}", "reference", (), Verdict.WARN, f"{noise.randbytes(120).hex()}").line()
+        for number in range(400)
     ]
     (tmp_path / "run" / "results.ndjson").write_text("\n".join(lines) + "\n")
     found = build(

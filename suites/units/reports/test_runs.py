@@ -16,7 +16,7 @@ from brokerproof.suites.units.drivers.synthetic_run import full_run, header, wri
 def test_a_whole_run_is_opened(tmp_path: Path) -> None:
     run = open_run(full_run(tmp_path / "2026-11-21T12-00-00"))
     assert run.name == "2026-11-21T12-00-00"
-    assert [each["name"] for each in run.targets] == ["reference", "artemis"]
+    assert [target["name"] for target in run.targets] == ["reference", "artemis"]
     assert run.footer is not None
     assert not run.torn
     assert len(run.segments()) == 2

@@ -53,7 +53,7 @@ def test_a_target_has_its_runs_side_by_side_and_the_last_is_the_latest() -> None
 
 def test_when_there_are_too_many_columns_the_latest_runs_are_shown() -> None:
     every = columns([NEW, OLD], COUNTS)
-    assert [(each.target, each.run) for each in shown_columns(every, [NEW, OLD], 3)] == [
+    assert [(column.target, column.run) for column in shown_columns(every, [NEW, OLD], 3)] == [
         ("u", "old"),
         ("t", "new"),
         ("extra", "new"),
@@ -86,7 +86,7 @@ def test_only_targets_of_several_runs_have_a_past() -> None:
     }
     (found,) = pasts([NEW, OLD], counts, changes, ways, {("new", "t", "c"): "cases/c.html"})
     assert found.target == "t"
-    assert [(each.run, each.counts, each.cases, each.cut_off) for each in found.stages] == [
+    assert [(stage.run, stage.counts, stage.cases, stage.cut_off) for stage in found.stages] == [
         ("old", {"PASS": 2}, 2, True),
         ("new", {"FAIL": 2, "PASS": 2}, 4, False),
     ]

@@ -76,14 +76,14 @@ def frames(events: Sequence[ev.Event]) -> list[tuple[int | None, str, bool, int]
     """Frames and beats by connection, in order."""
     told = [
         (
-            each.conn,
-            getattr(each, "command", "beat"),
-            isinstance(each, (ev.FrameSent, ev.HeartBeatSent)),
-            each.size,
+            event.conn,
+            getattr(event, "command", "beat"),
+            isinstance(event, (ev.FrameSent, ev.HeartBeatSent)),
+            event.size,
         )
-        for each in events
+        for event in events
         if isinstance(
-            each, (ev.FrameSent, ev.FrameReceived, ev.HeartBeatSent, ev.HeartBeatReceived)
+            event, (ev.FrameSent, ev.FrameReceived, ev.HeartBeatSent, ev.HeartBeatReceived)
         )
     ]
     return sorted(told, key=lambda each: each[0] or 0)
@@ -91,7 +91,7 @@ def frames(events: Sequence[ev.Event]) -> list[tuple[int | None, str, bool, int]
 
 def test_a_session_is_told_as_its_client_would_have_recorded_it() -> None:
     events = read(session(Plan(count=1)).segments)
-    consumer = [each for each in events if each.conn == 2]
+    consumer = [event for event in events if event.conn == 2]
     assert [(type(each).__name__, getattr(each, "command", "")) for each in consumer] == [
         ("ConnectionOpened", ""),
         ("FrameSent", "CONNECT"),
@@ -112,7 +112,7 @@ def test_a_session_is_told_as_its_client_would_have_recorded_it() -> None:
     assert isinstance(message, ev.FrameReceived)
     assert dict(subscribe.headers)["destination"] == "/queue/a:b", "headers are unescaped"
     assert message.body_size == 326
-    assert {each.vantage for each in events} == {Vantage.CAPTURE}
+    assert {event.vantage for event in events} == {Vantage.CAPTURE}
     opened = consumer[0]
     assert isinstance(opened, ev.ConnectionOpened)
     assert (opened.acceptor, opened.remote) == ("10.0.0.1:61613", "10.0.0.2:40002")
@@ -140,12 +140,14 @@ def test_tags_compression_and_pcapng_tell_the_same(tmp_path: Path) -> None:
     segments = session(Plan()).segments
     usual = events_of(written(tmp_path / "usual.pcap", segments))
     (tmp_path / "tagged.pcap").write_bytes(
-        pcap([(each.at, each.octets(tag=True)) for each in segments])
+        pcap([(segment.at, segment.octets(tag=True)) for segment in segments])
     )
     (tmp_path / "small.pcap.gz").write_bytes(gzip.compress((tmp_path / "usual.pcap").read_bytes()))
     assert events_of(tmp_path / "tagged.pcap") == events_of(tmp_path / "small.pcap.gz") == usual
     # Microseconds as a floating point number are what dpkt writes.
-    (tmp_path / "new.pcapng").write_bytes(pcapng([(each.at, each.octets()) for each in segments]))
+    (tmp_path / "new.pcapng").write_bytes(
+        pcapng([(segment.at, segment.octets()) for segment in segments])
+    )
     again = events_of(tmp_path / "new.pcapng")
     assert frames(again) == frames(usual)
     assert max(abs(one.at_ns - other.at_ns) for one, other in zip(again, usual, strict=True)) < ms(
@@ -171,7 +173,7 @@ def test_over_ipv6_and_with_extension_headers(tmp_path: Path) -> None:
             target=(b"\xfd" + bytes(11) + each.target[0], each.target[1]),
         )
 
-    segments = [moved(each) for each in session(Plan()).segments]
+    segments = [moved(segment) for segment in session(Plan()).segments]
     six = events_of(written(tmp_path / "six.pcap", segments))
     assert frames(six) == frames(read(session(Plan()).segments))
     extended = []
@@ -229,9 +231,9 @@ def test_order_in_the_file_and_packets_that_come_twice_change_nothing(
 ) -> None:
     segments = session(plan, Wire(most=most)).segments
     mixed = [*segments]
-    for each in segments:
+    for segment in segments:
         if random.random() < 0.3:  # type: ignore[attr-defined]
-            mixed.append(replace(each, at=each.at + ms(random.randint(1, 500))))  # type: ignore[attr-defined]
+            mixed.append(replace(segment, at=segment.at + ms(random.randint(1, 500))))  # type: ignore[attr-defined]
     # The file's order is within what a capture of several processors does.
     mixed.sort(key=lambda each: each.at + ms(random.randint(0, 40)))  # type: ignore[attr-defined]
     assert read(mixed) == read(segments)
@@ -315,7 +317,10 @@ def test_faults_are_found_in_whole_captures() -> None:
 
 def asked_earlier(segments: Sequence[Segment]) -> list[Segment]:
     """The packets as they pass 20 ms away from the broker."""
-    return [replace(each, at=each.at - ms(20)) if each.flags == 2 else each for each in segments]
+    return [
+        replace(segment, at=segment.at - ms(20)) if segment.flags == 2 else segment
+        for segment in segments
+    ]
 
 
 def test_a_silence_that_may_be_the_networks_is_uncertain() -> None:
@@ -324,9 +329,9 @@ def test_a_silence_that_may_be_the_networks_is_uncertain() -> None:
     events = read(asked_earlier(silent))
     assert not surely(events)
     found = [
-        each
+        anomaly
         for life in connection_lifetimes.lifetimes(events).values()
-        for each in connection_lifetimes.find_anomalies(life, GROUND)
+        for anomaly in connection_lifetimes.find_anomalies(life, GROUND)
     ]
     assert {(each.kind, each.uncertain) for each in found} == {("silent", True)}
     again = recording.find_anomalies(read(asked_earlier(session(Plan(double=1)).segments)), GROUND)
@@ -340,16 +345,16 @@ def test_what_came_before_a_loss_is_judged_and_what_came_after_is_uncertain() ->
     assert {kind for kind, _ in surely(read(without(segments, set(late))))} == {"revived"}
     found = read(without(segments, set(early)))
     assert not surely(found)
-    assert {each.kind for each in recording.find_anomalies(found, GROUND)} >= {"revived"}
+    assert {anomaly.kind for anomaly in recording.find_anomalies(found, GROUND)} >= {"revived"}
 
 
 def test_a_loss_is_told_with_its_size_and_what_follows_is_read() -> None:
     segments = session(Plan(count=6)).segments
     (at,) = [at for at, each in enumerate(segments) if b"message-id:3-0" in each.data]
     events = read(without(segments, {at}))
-    (lost,) = [each for each in events if isinstance(each, ev.OctetsReceivedUnseen)]
+    (lost,) = [event for event in events if isinstance(event, ev.OctetsReceivedUnseen)]
     assert (lost.size, lost.command, lost.conn) == (len(segments[at].data), "LOST", 2)
-    assert [dict(each.headers).get("message-id") for each in messages(events)] == [
+    assert [dict(message.headers).get("message-id") for message in messages(events)] == [
         "0-0",
         "1-0",
         "2-0",
@@ -361,7 +366,9 @@ def test_a_loss_is_told_with_its_size_and_what_follows_is_read() -> None:
 def messages(events: Sequence[ev.Event]) -> list[ev.FrameReceived]:
     """The MESSAGEs."""
     return [
-        each for each in events if isinstance(each, ev.FrameReceived) and each.command == "MESSAGE"
+        event
+        for event in events
+        if isinstance(event, ev.FrameReceived) and event.command == "MESSAGE"
     ]
 
 
@@ -387,9 +394,9 @@ def opened() -> tuple[Wire, object]:
 def ends(events: Sequence[ev.Event]) -> list[tuple[str, CloseHow]]:
     """How connections ended."""
     return [
-        (type(each).__name__, each.how)
-        for each in events
-        if isinstance(each, (ev.ConnectionClosed, ev.ConnectionAbandoned))
+        (type(event).__name__, event.how)
+        for event in events
+        if isinstance(event, (ev.ConnectionClosed, ev.ConnectionAbandoned))
     ]
 
 
@@ -427,7 +434,7 @@ def test_a_port_that_is_used_again_is_another_connection() -> None:
         line.broker(frame("CONNECTED", {"version": "1.2"}))
         line.close()
     events = read(wire.segments)
-    assert [each.conn for each in events if isinstance(each, ev.ConnectionOpened)] == [1, 2]
+    assert [event.conn for event in events if isinstance(event, ev.ConnectionOpened)] == [1, 2]
     assert len(ends(events)) == 2
 
 
@@ -439,17 +446,17 @@ def test_a_clock_that_was_set_back_leaves_no_interval_sure() -> None:
     ]
     events = read(set_back)
     assert not surely(events)
-    assert {each.command for each in events if isinstance(each, ev.OctetsReceivedUnseen)} == {
+    assert {event.command for event in events if isinstance(event, ev.OctetsReceivedUnseen)} == {
         "CLOCK"
     }
     assert frames(events) == frames(read(segments))
 
 
 def test_half_a_capture_in_one_direction_only() -> None:
-    segments = [each for each in session(Plan()).segments if each.source[1] == 61613]
+    segments = [segment for segment in session(Plan()).segments if segment.source[1] == 61613]
     events = read(segments)
     assert [
-        each.command for each in events if isinstance(each, ev.FrameReceived) and each.conn == 2
+        event.command for event in events if isinstance(event, ev.FrameReceived) and event.conn == 2
     ][:2] == ["CONNECTED", "RECEIPT"]
     assert not surely(events)
 
@@ -491,7 +498,7 @@ def of_amqp(events: Sequence[ev.Event]) -> set[tuple[str, str]]:
 def test_faults_of_amqp_are_found(faults: dict[str, bool], kinds: set[str]) -> None:
     events = read(amqp_session(**faults).segments)
     assert {kind for kind, _ in of_amqp(events)} == kinds
-    assert {each.protocol for each in events if isinstance(each, ev.FrameReceived)} == {"AMQP"}
+    assert {event.protocol for event in events if isinstance(event, ev.FrameReceived)} == {"AMQP"}
     assert not kinds or not of_amqp(read(asked_earlier(amqp_session(silent=True).segments)))
 
 
@@ -510,10 +517,10 @@ def test_amqp_is_read_on_behind_a_loss() -> None:
     segments = amqp_session().segments
     transfers = [at for at, each in enumerate(segments) if b"\x00\x53\x14" in each.data]
     events = read(without(segments, {transfers[1]}))
-    names = [each.command for each in events if isinstance(each, ev.FrameReceived)]
+    names = [event.command for event in events if isinstance(event, ev.FrameReceived)]
     assert names.count("transfer") == 2
     assert names[-1] == "close"
-    (gap,) = [each for each in events if isinstance(each, ev.OctetsReceivedUnseen)]
+    (gap,) = [event for event in events if isinstance(event, ev.OctetsReceivedUnseen)]
     assert (gap.command, gap.size) == ("LOST", len(segments[transfers[1]].data))
 
 
@@ -538,7 +545,9 @@ def test_amqp_is_read_on_behind_a_loss() -> None:
 def test_faults_of_amqp_0_9_1_are_found(faults: dict[str, bool], wrong: set[str]) -> None:
     events = read(amqp091_session(**faults).segments)
     assert {what for _, what in of_amqp(events)} == wrong
-    assert {each.protocol for each in events if isinstance(each, ev.FrameReceived)} == {"AMQP091"}
+    assert {event.protocol for event in events if isinstance(event, ev.FrameReceived)} == {
+        "AMQP091"
+    }
 
 
 @given(st.booleans(), st.booleans(), st.sets(st.integers(0, 60), max_size=6), st.integers(0, 40))
@@ -562,15 +571,15 @@ def test_what_was_not_captured_of_amqp_0_9_1_accuses_nobody(
 def test_faults_of_core_are_found(faults: dict[str, bool], kinds: set[str]) -> None:
     events = read(core_session(**faults).segments)
     assert {kind for kind, _ in of_amqp(events)} == kinds
-    told = [each for each in events if isinstance(each, (ev.FrameSent, ev.FrameReceived))]
+    told = [event for event in events if isinstance(event, (ev.FrameSent, ev.FrameReceived))]
     assert {each.protocol for each in told} == {"CORE"}
     assert [each.command for each in told][:3] == [
         "magic",
         "create-session",
         "create-session-response",
     ]
-    assert sum(isinstance(each, ev.HeartBeatReceived) for each in events) == 3
-    (sent,) = (each for each in recording.facts(events) if isinstance(each, Sent))
+    assert sum(isinstance(event, ev.HeartBeatReceived) for event in events) == 3
+    (sent,) = (fact for fact in recording.facts(events) if isinstance(fact, Sent))
     assert (sent.key, sent.confirmed) == (Key(1, 0), True)
 
 
@@ -587,7 +596,7 @@ def test_what_was_not_captured_of_core_accuses_nobody(
 
 def test_core_is_recognised_from_the_middle() -> None:
     events = read(core_session().segments[10:])
-    assert {each.command for each in events if isinstance(each, ev.FrameReceived)} >= {"receive"}
+    assert {event.command for event in events if isinstance(event, ev.FrameReceived)} >= {"receive"}
     assert any(
-        isinstance(each, ev.OctetsReceivedUnseen) and each.command == "BEGUN" for each in events
+        isinstance(event, ev.OctetsReceivedUnseen) and event.command == "BEGUN" for event in events
     )

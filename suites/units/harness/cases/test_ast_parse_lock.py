@@ -12,8 +12,8 @@ import pytest
 from brokerproof.harness.cases import ast_parse_lock
 
 SOURCE = "\n".join(
-    f"def f{each}(a, b={each}): return [(a + b) * {each} for b in (lambda: a)()]"
-    for each in range(60)
+    f"def f{number}(a, b={number}): return [(a + b) * {number} for b in (lambda: a)()]"
+    for number in range(60)
 )
 
 
@@ -48,8 +48,8 @@ def test_threads_parse_one_after_the_other(restless: None) -> None:
             problems.append(problem)
 
     threads = [threading.Thread(target=parses) for _ in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert not problems

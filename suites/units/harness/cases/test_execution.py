@@ -143,7 +143,7 @@ def test_what_was_cited_and_never_judged_is_inconclusive(reference: Target) -> N
 
     found = result(reference, half, MUST, SHOULD)
     assert found.verdict is Verdict.INCONCLUSIVE
-    assert [each.seen for each in found.findings] == [Seen.HELD, Seen.NEVER_REACHED]
+    assert [finding.seen for finding in found.findings] == [Seen.HELD, Seen.NEVER_REACHED]
 
 
 def test_a_case_that_does_nothing_is_inconclusive(reference: Target) -> None:
@@ -283,7 +283,7 @@ def test_what_is_drawn_is_a_function_of_the_seed_alone(
     call = made(notes, MUST, over=Over({"number": st.integers()}, 400))
     # Between the two a module is loaded whose constants Hypothesis draws, if it is let.
     (tmp_path / "telling_constants.py").write_text(
-        "".join(f"A{each} = {77_000 + each}\n" for each in range(300))
+        "".join(f"A{number} = {77_000 + number}\n" for number in range(300))
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     for module in ("json", "telling_constants"):
@@ -435,8 +435,8 @@ def test_the_trace_of_a_case_is_recorded_and_read_back(reference: Target, tmp_pa
     run.recorder.flush()
     events = read.case(tmp_path, "reference", "units.example")
     assert found.trace_ref == "trace/target=reference#case=units.example"
-    assert sum(isinstance(each, ExampleStarted) for each in events) == 5
-    assert any(isinstance(each, FrameReceived) and each.command == "RECEIPT" for each in events)
+    assert sum(isinstance(event, ExampleStarted) for event in events) == 5
+    assert any(isinstance(event, FrameReceived) and event.command == "RECEIPT" for event in events)
     assert isinstance(events[-1], CaseEnded)
     assert events[-1].detail == "PASS"
 

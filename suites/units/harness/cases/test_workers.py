@@ -81,7 +81,7 @@ def judged(run: Run, calls: Sequence[Call], processes: int, kept: Path) -> list[
         lambda result: records.append(kept, result),
     )
     try:
-        return [workers.result(each) for each in calls]
+        return [workers.result(call) for call in calls]
     finally:
         workers.stop()
 
@@ -100,9 +100,9 @@ def traced(folder: Path, target: str = "reference") -> list[str]:
 
 def test_results_do_not_depend_on_who_runs_a_case(run: Run, tmp_path: Path) -> None:
     sizes = {"size": st.integers(0, 45)}
-    calls = [call(f"units.{each}", property_of, Over(sizes, 20)) for each in range(6)]
-    calls += [call(f"units.single-{each}", single) for each in range(6)]
-    alone = [the_same(execute(run, each)) for each in calls]
+    calls = [call(f"units.{number}", property_of, Over(sizes, 20)) for number in range(6)]
+    calls += [call(f"units.single-{number}", single) for number in range(6)]
+    alone = [the_same(execute(run, call)) for call in calls]
     assert {each.verdict for each in alone} == {
         Verdict.PASS,
         Verdict.FAIL,
@@ -112,19 +112,19 @@ def test_results_do_not_depend_on_who_runs_a_case(run: Run, tmp_path: Path) -> N
         folder.mkdir()
         assert [the_same(each) for each in judged(run, calls, processes, folder)] == alone
         assert sorted(each.case for each in records.read(folder)) == sorted(
-            each.id for each in calls
+            call.id for call in calls
         )
-        assert sorted(traced(folder)) == sorted(each.id for each in calls)
+        assert sorted(traced(folder)) == sorted(call.id for call in calls)
         parts = (folder / "trace" / "target=reference").glob("part-*.parquet")
-        assert sorted(each.name for each in parts) == [
-            f"part-w{each}-00000.parquet" for each in range(processes)
+        assert sorted(part.name for part in parts) == [
+            f"part-w{number}-00000.parquet" for number in range(processes)
         ]
 
 
 def test_a_worker_that_dies_takes_one_case_with_it_and_it_is_told_which(
     run: Run, tmp_path: Path
 ) -> None:
-    calls = [call(f"units.{each}", single) for each in range(8)]
+    calls = [call(f"units.{number}", single) for number in range(8)]
     calls[2:2] = [call("units.killed", crash), call("units.left", leaves)]
     found = judged(run, calls, 2, tmp_path)
     bad = {each.case: each.detail for each in found if each.verdict is not Verdict.PASS}
@@ -132,7 +132,7 @@ def test_a_worker_that_dies_takes_one_case_with_it_and_it_is_told_which(
     assert "the process that ran the case ended by SIGKILL" in bad["units.killed"]
     assert "the process that ran the case ended with exit code 3" in bad["units.left"]
     assert [each.verdict for each in found].count(Verdict.ERROR) == 2
-    assert sorted(each.case for each in records.read(tmp_path)) == sorted(each.id for each in calls)
+    assert sorted(each.case for each in records.read(tmp_path)) == sorted(call.id for call in calls)
 
 
 def test_a_warning_is_an_error_there_too(run: Run, tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def make(config, overrides, *, start):
 
 def children(pid: int) -> list[int]:
     """The processes below ``pid``."""
-    found = [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    found = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return [*found, *(below for each in found for below in children(each))]
 
 

@@ -77,11 +77,11 @@ class Scripted:
         match event:
             case BytesReceived(conn, data):
                 frames = [each for each in self._reader.feed(data) if isinstance(each, codec.Frame)]
-                answers = [self._answer(each) for each in frames]
+                answers = [self._answer(frame) for frame in frames]
                 return [
-                    Close(conn) if each is None else SendBytes(conn, each)
-                    for each in answers
-                    if each != b""
+                    Close(conn) if answer is None else SendBytes(conn, answer)
+                    for answer in answers
+                    if answer != b""
                 ]
             case PeerGone(how=how):
                 self.gone = how
@@ -118,7 +118,7 @@ class Notebook:
         return held
 
     def of(self, *kinds: type[Event]) -> list[Event]:
-        return [each for each in self.events if isinstance(each, kinds)]
+        return [event for event in self.events if isinstance(event, kinds)]
 
     def instants(self, kind: type[Event]) -> list[Instant]:
         return [each.at_ns for each in self.of(kind)]
@@ -449,7 +449,7 @@ def test_over_sockets_the_trace_is_the_same(
     peer.publish(QUEUE, b"x")
     beats = (HeartBeatSent, HeartBeatReceived)
     assert world.wait_until(
-        lambda: all(notebook.of(each) for each in beats), world.now() + seconds(10)
+        lambda: all(notebook.of(beat) for beat in beats), world.now() + seconds(10)
     )
     if how is None:
         peer.disconnect()
@@ -457,9 +457,9 @@ def test_over_sockets_the_trace_is_the_same(
         peer.leave(how)
     notebook.advance(ms(10))
     assert [
-        (type(each), each.command)
-        for each in notebook.events
-        if isinstance(each, (FrameSent, FrameReceived))
+        (type(event), event.command)
+        for event in notebook.events
+        if isinstance(event, (FrameSent, FrameReceived))
     ][:4] == [
         (FrameSent, "STOMP"),
         (FrameReceived, "CONNECTED"),

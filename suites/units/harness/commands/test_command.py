@@ -194,10 +194,10 @@ def test_an_unknown_setting_of_the_broker_is_a_failed_set_up(tmp_path: Path) -> 
 
 def test_the_doctor_and_the_lists_speak_json(tmp_path: Path) -> None:
     checks = json.loads(here("doctor", "--json", cwd=tmp_path).stdout)
-    assert {"Python", "pyspark"} <= {each["name"] for each in checks}
+    assert {"Python", "pyspark"} <= {check["name"] for check in checks}
     for name in ("list", "requirements"):
         rows = json.loads(here(name, "--source", "stomp12", "--json", cwd=tmp_path).stdout)
-        assert {each["id"] for each in rows} >= {"STOMP12-HB-09"}
+        assert {row["id"] for row in rows} >= {"STOMP12-HB-09"}
     for name in ("explain", "requirements"):
         facts = json.loads(here(name, "STOMP12-HB-09", "--json", cwd=tmp_path).stdout)
         assert facts["cases"]

@@ -49,7 +49,9 @@ def run(
 
 def call(*arguments: str | Path) -> tuple[int, str, str]:
     """Exit code, standard output and standard error, as the console script gives them."""
-    result = CliRunner().invoke(diff, [str(each) for each in arguments], standalone_mode=False)
+    result = CliRunner().invoke(
+        diff, [str(argument) for argument in arguments], standalone_mode=False
+    )
     if result.exception is not None:
         code = getattr(result.exception, "exit_code", None)
         assert code is not None, result.exception

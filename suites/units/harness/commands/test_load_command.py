@@ -58,14 +58,14 @@ def test_two_drivers_record_one_load_that_the_oracles_find_nothing_in(tmp_path: 
     events.sort(key=lambda event: event.at_ns)
     assert not recording.find_anomalies(events)
     sent = [
-        stamped(each.body)
-        for each in events
-        if isinstance(each, FrameSent) and each.command == "SEND"
+        stamped(event.body)
+        for event in events
+        if isinstance(event, FrameSent) and event.command == "SEND"
     ]
     came = [
-        stamped(each.body)
-        for each in events
-        if isinstance(each, FrameReceived) and each.command == "MESSAGE"
+        stamped(event.body)
+        for event in events
+        if isinstance(event, FrameReceived) and event.command == "MESSAGE"
     ]
     assert None not in sent
     assert len(set(sent)) == 200
@@ -100,16 +100,16 @@ def test_amqp_with_cuts_is_recorded_so_that_its_oracles_can_judge_it(tmp_path: P
     assert told["faults"]["cut"] >= 1  # type: ignore[index]
     assert code in (0, 2), "what was on a connection when it was cut may lack its confirmation"
     events = read.case(tmp_path / "run", "reference-real", "load")
-    conns = {each.conn for each in events if each.conn is not None}
+    conns = {event.conn for event in events if event.conn is not None}
     assert len(conns) == told["connections"]
     for conn in conns:
         findings = [*amqp_credit.credit(events, conn), *amqp_deliveries.delivery_ids(events, conn)]
-        assert not [each for each in findings if each.seen is Seen.VIOLATED]
-    cuts = [each.conn for each in events if isinstance(each, LinkFaulted)]
+        assert not [finding for finding in findings if finding.seen is Seen.VIOLATED]
+    cuts = [event.conn for event in events if isinstance(event, LinkFaulted)]
     resets = [
-        each.conn
-        for each in events
-        if isinstance(each, ConnectionAbandoned) and each.how is CloseHow.RESET
+        event.conn
+        for event in events
+        if isinstance(event, ConnectionAbandoned) and event.how is CloseHow.RESET
     ]
     assert cuts == resets
 
@@ -158,23 +158,25 @@ def test_amqp_0_9_1_with_cuts_is_recorded_so_that_what_came_can_be_told(tmp_path
     assert told["faults"]["cut"] >= 1
     assert told["received"] >= told["confirmed"] > 100
     events = read.case(tmp_path / "run", "reference-rabbitmq-real", "load")
-    frames = [each for each in events if isinstance(each, FrameSent | FrameReceived)]
-    published = {stamped(each.body) for each in frames if each.command == "basic.publish"}
-    delivered = [stamped(each.body) for each in frames if each.command == "basic.deliver"]
+    frames = [event for event in events if isinstance(event, FrameSent | FrameReceived)]
+    published = {stamped(frame.body) for frame in frames if frame.command == "basic.publish"}
+    delivered = [stamped(frame.body) for frame in frames if frame.command == "basic.deliver"]
     assert len(published) == told["sent"]
     assert len(delivered) == told["received"]
     assert set(delivered) <= published
     assert ("response", "***") in next(
-        each for each in frames if each.command == "connection.start-ok"
+        frame for frame in frames if frame.command == "connection.start-ok"
     ).headers
-    acks = [each for each in frames if each.command == "basic.ack" and isinstance(each, FrameSent)]
-    assert {dict(each.headers)["multiple"] for each in acks} == {"true"}
-    resets = [
-        each.conn
-        for each in events
-        if isinstance(each, ConnectionAbandoned) and each.how is CloseHow.RESET
+    acks = [
+        frame for frame in frames if frame.command == "basic.ack" and isinstance(frame, FrameSent)
     ]
-    assert [each.conn for each in events if isinstance(each, LinkFaulted)] == resets
+    assert {dict(ack.headers)["multiple"] for ack in acks} == {"true"}
+    resets = [
+        event.conn
+        for event in events
+        if isinstance(event, ConnectionAbandoned) and event.how is CloseHow.RESET
+    ]
+    assert [event.conn for event in events if isinstance(event, LinkFaulted)] == resets
 
 
 def test_an_interrupted_load_says_what_there_is_of_it(tmp_path: Path) -> None:

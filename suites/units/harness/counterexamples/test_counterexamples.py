@@ -125,8 +125,8 @@ def test_a_failure_is_kept_as_its_smallest_example_without_the_passcode(kept: Pa
     assert file.conversation.lines[-1].about == {"ms": 2000.0}
     assert kept.with_name(file.header["raw_script"]).exists()
     assert kept.with_name(file.header["stompy_script"]).exists()
-    for each in kept.parent.iterdir():
-        assert "passcode:brokerproof" not in each.read_text(), each
+    for path in kept.parent.iterdir():
+        assert "passcode:brokerproof" not in path.read_text(), path
 
 
 def test_an_acknowledgement_names_the_message_of_its_own_run(kept: Path) -> None:
@@ -139,11 +139,11 @@ def test_scripts_are_python_and_need_nothing_of_ours(kept: Path) -> None:
     for name in (header["raw_script"], header["stompy_script"]):
         parsed = ast.parse(kept.with_name(name).read_text())
         imported = {
-            (each.names[0].name if isinstance(each, ast.Import) else each.module or "").partition(
+            (node.names[0].name if isinstance(node, ast.Import) else node.module or "").partition(
                 "."
             )[0]
-            for each in ast.walk(parsed)
-            if isinstance(each, (ast.Import, ast.ImportFrom))
+            for node in ast.walk(parsed)
+            if isinstance(node, (ast.Import, ast.ImportFrom))
         }
         assert imported <= set(sys.stdlib_module_names) | {"stomp"}
 
@@ -272,7 +272,7 @@ def test_any_plain_value_is_stored_and_restored(value: object) -> None:
 
 
 def test_dataclasses_of_suites_are_stored() -> None:
-    names = [each.name for each in dataclasses.fields(Plan)]
+    names = [field.name for field in dataclasses.fields(Plan)]
     assert "sizes" in names
     assert plans._name(Plan) == "brokerproof.suites.flow.test_consumer_window:Plan"
 
@@ -433,8 +433,8 @@ def test_bad_input_is_one_sentence(arguments: list[str], words: str) -> None:
 def test_a_case_page_carries_what_was_kept(kept: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     (folder / case_file.FOLDER).mkdir(parents=True)
-    for each in tmp_path.glob("*faulty*"):
-        each.rename(folder / case_file.FOLDER / each.name)
+    for path in tmp_path.glob("*faulty*"):
+        path.rename(folder / case_file.FOLDER / path.name)
     row = CaseRow("run", "faulty", "units.kept", "FAIL", "", (MUST,), 1, 0.1, "{}", "{}")
     found = counterexamples.kept(ReportedRun(folder, "run", {}), row)
     assert [each.name.removeprefix(case_file.slug("faulty", "units.kept")) for each in found] == [

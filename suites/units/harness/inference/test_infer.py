@@ -183,7 +183,7 @@ def test_the_grid_is_seen_in_instants(check: int) -> None:
 
 
 def test_a_broker_that_keeps_timers_has_no_grid() -> None:
-    closed = [Closed(ms(each), ms(each + 1500)) for each in range(0, 2000, 137)]
+    closed = [Closed(ms(number), ms(number + 1500)) for number in range(0, 2000, 137)]
     found = grid(closed, ms(137), 0)
     assert found is not None
     assert found.check == Range.of(0, 0)
@@ -272,7 +272,7 @@ def test_the_command_prints_what_it_found_and_writes_the_profile(tmp_path: Path)
         cli, ["infer", "--target", "reference", "--only", "credit", "--out", str(out), "--json"]
     )
     assert done.exit_code == 0, done.output
-    found = {each["parameter"]: each for each in json.loads(done.output)}
+    found = {load["parameter"]: load for load in json.loads(done.output)}
     assert (found["amqp_credits"]["low"], found["amqp_credits"]["agrees"]) == (100.0, True)
     assert tomllib.loads(out.read_text())["parameters"]["amqp_credits"] == 100
 

@@ -43,7 +43,7 @@ def stretch(
 def rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
     return [
         dict(zip(columns, values, strict=True))
-        for values in zip(*(each.to_pylist() for each in columns.values()), strict=True)
+        for values in zip(*(column.to_pylist() for column in columns.values()), strict=True)
     ]
 
 

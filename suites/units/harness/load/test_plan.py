@@ -100,9 +100,13 @@ def test_parts_do_everything_once(drivers: int) -> None:
     whole = plan(messages=103)
     parts = whole.parts(drivers)
     assert len(parts) == min(drivers, whole.lines)
-    assert sorted(each.number for part in parts for each in part.producers) == list(range(5))
-    assert sorted(each.number for part in parts for each in part.consumers) == list(range(3))
-    assert sum(each.messages for part in parts for each in part.producers) == 103
+    assert sorted(producer.number for part in parts for producer in part.producers) == list(
+        range(5)
+    )
+    assert sorted(consumer.number for part in parts for consumer in part.consumers) == list(
+        range(3)
+    )
+    assert sum(producer.messages for part in parts for producer in part.producers) == 103
     lines = [{each.line for each in (*part.producers, *part.consumers)} for part in parts]
     assert not any(one & other for at, one in enumerate(lines) for other in lines[at + 1 :]), (
         "a connection has one driver"

@@ -41,7 +41,7 @@ def frame(number: int) -> bytes:
 
 
 def rows(run: Path) -> list[dict[str, object]]:
-    return [row for each in read.segments(run, "t") for row in read.rows(each)]
+    return [row for segment in read.segments(run, "t") for row in read.rows(segment)]
 
 
 def taped(run: Path, of: LogHeader, *, files: int, each: int) -> list[Path]:
@@ -70,7 +70,7 @@ def test_one_case_goes_on_over_segments_that_end_where_files_do(tmp_path: Path) 
     assert [row["seq"] for row in found] == list(range(151)) == list(range(scribe.rows))
     assert {row["case"] for row in found} == {"load"}
     assert (found[0]["kind"], found[0]["at_ns"]) == ("ConnectionOpened", 1000)
-    assert not [each for each in of.tape.iterdir() if each.name.isdecimal()]
+    assert not [path for path in of.tape.iterdir() if path.name.isdecimal()]
 
 
 def test_somebody_who_reads_along_has_segments_of_so_many_seconds(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_what_a_killed_driver_recorded_is_recovered(tmp_path: Path) -> None:
     events = read.case(run, "reference-real", "load")
     assert len(events) == told["events"] > 400
     assert not (run / "tape").exists()
-    assert {each.kind for each in recording.find_anomalies(events)} <= {"lost"}, (
+    assert {anomaly.kind for anomaly in recording.find_anomalies(events)} <= {"lost"}, (
         "what was under way was never seen to come"
     )
     again = CliRunner().invoke(recover_, [str(run)], standalone_mode=False, catch_exceptions=False)
@@ -196,7 +196,7 @@ def test_what_a_killed_driver_recorded_is_recovered(tmp_path: Path) -> None:
 def drivers(pid: int) -> list[int]:
     """The processes below ``pid`` that drive."""
     found = []
-    for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-        if b"brokerproof.harness.load.worker" in Path(f"/proc/{each}/cmdline").read_bytes():
-            found.append(int(each))
+    for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        if b"brokerproof.harness.load.worker" in Path(f"/proc/{word}/cmdline").read_bytes():
+            found.append(int(word))
     return found

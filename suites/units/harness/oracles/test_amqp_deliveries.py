@@ -113,8 +113,8 @@ def test_a_tag_may_come_again_once_both_sides_settled() -> None:
 
 def sending(count: int, first: int = 0) -> list[Event]:
     """We have sent ``count`` deliveries to the broker."""
-    numbers = [(first + each) % 2**32 for each in range(count)]
-    return mirrored([*receiving(), grant(count), *(delivery(each) for each in numbers)])
+    numbers = [(first + number) % 2**32 for number in range(count)]
+    return mirrored([*receiving(), grant(count), *(delivery(number) for number in numbers)])
 
 
 def settled(first: int, last: int | None = None, state: str = "accepted()", **fields: Any) -> Event:

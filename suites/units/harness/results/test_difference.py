@@ -33,7 +33,9 @@ def judged(
     case: str, verdict: Verdict, *findings: JudgedFinding, target: str = "t"
 ) -> LatestResult:
     return LatestResult(
-        Result(case, target, tuple(each.requirement for each in findings), verdict, "", findings)
+        Result(
+            case, target, tuple(finding.requirement for finding in findings), verdict, "", findings
+        )
     )
 
 

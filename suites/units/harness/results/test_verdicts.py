@@ -65,7 +65,7 @@ def test_one_finding_per_requirement_the_most_telling_one() -> None:
     ],
 )
 def test_exit_codes(verdicts: list[str], code: int) -> None:
-    assert exit_code(Verdict(each) for each in verdicts) == code
+    assert exit_code(Verdict(verdict) for verdict in verdicts) == code
 
 
 def test_a_known_deviation_that_passes_fails_the_run() -> None:

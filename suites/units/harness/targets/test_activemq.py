@@ -201,7 +201,7 @@ def test_jars_are_put_together_once(tmp_path: Path) -> None:
         folder = maven.collect(
             "<project>marker</project>", "A", tmp_path / "cache" / "a", environment
         )
-    assert [each.name for each in folder.iterdir()] == ["a.jar"]
+    assert [path.name for path in folder.iterdir()] == ["a.jar"]
     assert count.read_text() == "x\n"
 
 

@@ -69,7 +69,7 @@ def test_acceptors_are_read_and_their_ports_rewritten(tmp_path: Path) -> None:
     ]
     again = tmp_path / "again.xml"
     again.write_bytes(artemis_config.with_ports(path, {"a": 1, "c": 3}))
-    assert [each.port for each in artemis_config.acceptors(again).values()] == [1, 5672, 3]
+    assert [acceptor.port for acceptor in artemis_config.acceptors(again).values()] == [1, 5672, 3]
     assert "127.0.0.1:1?protocols=STOMP;connectionTtl=5" in again.read_text()
 
 
@@ -272,7 +272,7 @@ def release(version: str, namespace: str, *attributes: str) -> None:
     attributes it names."""
     library = broker.home_of(version) / "lib"
     library.mkdir(parents=True)
-    named = "".join(f'<attribute name="{each}"/>' for each in attributes)
+    named = "".join(f'<attribute name="{attribute}"/>' for attribute in attributes)
     schema = (
         '<schema xmlns="http://www.w3.org/2001/XMLSchema"'
         f' targetNamespace="{namespace}">{named}</schema>'
@@ -319,7 +319,7 @@ def test_a_broker_runs_in_a_folder_of_its_own(installed: Path, tmp_path: Path) -
         assert set(running.ports) == {"stomp", "other"}
         assert all(local_process.listens("127.0.0.1", port) for port in running.ports.values())
         assert "AMQ221007" in running.log.read_text()
-        assert {each.name for each in (folder / "etc").iterdir()} >= {
+        assert {path.name for path in (folder / "etc").iterdir()} >= {
             "broker.xml",
             "bootstrap.xml",
             "login.config",
@@ -343,7 +343,7 @@ def test_an_old_release_gets_what_it_knows_and_what_newer_javas_lack(
         assert 'xmlns="http://activemq.org/schema"' in (etc / "management.xml").read_text()
         assert (etc / "logging.properties").is_file()
         command = Path(f"/proc/{running.pid}/cmdline").read_text().split("\0")
-        names = [Path(each).name for each in command[command.index("-classpath") + 1].split(":")]
+        names = [Path(part).name for part in command[command.index("-classpath") + 1].split(":")]
         assert names[0] == "artemis-boot.jar"
         assert "jaxb-impl-2.3.9.jar" in names
     assert broker.absent_jars("2.10.0") == []

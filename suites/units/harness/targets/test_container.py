@@ -155,7 +155,7 @@ def test_artemis_listens_everywhere_and_has_certificates_that_do_not_last(
     assert b"tcp://0.0.0.0:61613" in xml
     assert b"127.0.0.1" not in xml.partition(b"<acceptors>")[2].partition(b"</acceptors>")[0]
     assert {"artemis-users.properties", "login.config"} <= {
-        each.rpartition("/")[2] for each in docker.files
+        file.rpartition("/")[2] for file in docker.files
     }
     assert docker.created["Env"] == [
         "JAVA_ARGS_APPEND=-DBROKERPROOF_CERTIFICATES=/etc/brokerproof-certificates"
@@ -243,7 +243,7 @@ def test_the_daemon_is_named(docker: Docker) -> None:
         f"targets rabbitmq-container, artemis-container, activemq-container; Docker {here}\n"
     )
     checks = {
-        each["name"]: each for each in json.loads(CliRunner().invoke(doctor, ["--json"]).output)
+        load["name"]: load for load in json.loads(CliRunner().invoke(doctor, ["--json"]).output)
     }
     assert checks["Docker"] == {"name": "Docker", "ok": True, "says": here, "needed": False}
 

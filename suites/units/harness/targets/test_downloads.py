@@ -101,10 +101,10 @@ def test_what_many_want_at_once_is_made_once(tmp_path: Path) -> None:
         assert cache.once(tmp_path / "deep" / "thing", make).read_text() == "whole"
 
     threads = [threading.Thread(target=want) for _ in range(8)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert made == [1]
 
 
@@ -115,7 +115,7 @@ def test_a_failure_leaves_nothing_behind_and_the_next_attempt_succeeds(tmp_path:
 
     with pytest.raises(SetUpFailed):
         cache.once(tmp_path / "thing", fail)
-    assert [each.name for each in tmp_path.iterdir()] == [".thing.lock"]
+    assert [path.name for path in tmp_path.iterdir()] == [".thing.lock"]
     assert cache.once(tmp_path / "thing", lambda folder: Path(script(folder / "x", ""))).exists()
 
 

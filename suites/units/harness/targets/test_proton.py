@@ -97,9 +97,9 @@ def test_a_release_that_apt_does_not_offer_is_refused(apt: Path, tmp_path: Path)
     with pytest.raises(SetUpFailed, match=r"proton-python 0\.37\.0: apt offers 0\.38\.1 only"):
         proton_examples.install("proton-python", "0.37.0")
     assert not [
-        each
-        for each in (tmp_path / "cache" / "proton-python").iterdir()
-        if not each.name.startswith(".")
+        path
+        for path in (tmp_path / "cache" / "proton-python").iterdir()
+        if not path.name.startswith(".")
     ]
 
 

@@ -45,7 +45,7 @@ class Driver(StoringDriver):
     """Knows large bodies."""
 
     def files(self) -> list[str]:
-        return [each for each in self.disk.names() if each.startswith("large/")]
+        return [name for name in self.disk.names() if name.startswith("large/")]
 
     def octets(self, conn: int) -> bytes:
         """What came since this was asked last."""
@@ -58,9 +58,9 @@ class Driver(StoringDriver):
             head, _, rest = octets.partition(b"\n\n")
             length = next(
                 (
-                    int(each[15:])
-                    for each in head.split(b"\n")
-                    if each.startswith(b"content-length:")
+                    int(part[15:])
+                    for part in head.split(b"\n")
+                    if part.startswith(b"content-length:")
                 ),
                 None,
             )
@@ -79,7 +79,7 @@ class Driver(StoringDriver):
         self.feed(BytesReceived(conn, head.encode() + body + b"\0"))
 
     def bodies(self, conn: int) -> list[bytes]:
-        return [each.body for each in self.frames(conn) if each.command == "MESSAGE"]
+        return [frame.body for frame in self.frames(conn) if frame.command == "MESSAGE"]
 
 
 def stored(options: object = SMALL, **more: object) -> tuple[Driver, int]:
@@ -191,16 +191,16 @@ def test_a_frame_is_not_interrupted() -> None:
         driver.step()
     driver.wait(seconds(1))
     frames = driver.frames(consumer)
-    assert [each.command for each in frames][:3] == ["RECEIPT", "MESSAGE", "RECEIPT"]
+    assert [frame.command for frame in frames][:3] == ["RECEIPT", "MESSAGE", "RECEIPT"]
     assert frames[1].body == BODY
-    assert [each["receipt-id"] for each in frames if each.command == "RECEIPT"] == [
+    assert [frame["receipt-id"] for frame in frames if frame.command == "RECEIPT"] == [
         "s",
         "b0",
         "b1",
         "b2",
         "b3",
     ]
-    assert [each.body for each in frames if each.command == "MESSAGE"] == [BODY, b"small"]
+    assert [frame.body for frame in frames if frame.command == "MESSAGE"] == [BODY, b"small"]
 
 
 def test_no_more_is_read_than_the_peer_takes() -> None:
@@ -225,7 +225,7 @@ def test_who_disconnects_behind_a_large_message_gets_it_and_the_receipt() -> Non
         consumer, "SUBSCRIBE\nid:0\ndestination:q\nack:auto\n\n\0DISCONNECT\nreceipt:bye\n\n\0"
     )
     driver.settle()
-    assert [each.command for each in driver.frames(consumer)] == ["MESSAGE", "RECEIPT"]
+    assert [frame.command for frame in driver.frames(consumer)] == ["MESSAGE", "RECEIPT"]
     assert driver.closed[-1] == consumer
     assert driver.files() == []
 
@@ -258,7 +258,7 @@ def test_the_file_is_there_until_the_last_subscription_is_done_with_it() -> None
     driver.settle()
     for number, each in enumerate(subscribers):
         assert len(driver.files()) == 1
-        (message,) = [each for each in driver.frames(each) if each.command == "MESSAGE"]
+        (message,) = [frame for frame in driver.frames(each) if frame.command == "MESSAGE"]
         assert message.body == BODY
         if number == 1:
             driver.say(each, "UNSUBSCRIBE\nid:0\n\n\0")  # its queue goes, and what is in it
@@ -327,8 +327,8 @@ def test_a_transaction_holds_it() -> None:
 @pytest.mark.parametrize("goes", [False, True])
 def test_a_send_that_waits_for_room_holds_it(goes: bool) -> None:
     rules = tuple(
-        replace(each, max_size_bytes=1, address_full_policy=FullPolicy.BLOCK)
-        for each in paging(-1).address_settings
+        replace(setting, max_size_bytes=1, address_full_policy=FullPolicy.BLOCK)
+        for setting in paging(-1).address_settings
     )
     driver = Driver(replace(places(), address_settings=rules))
     conn = driver.connect()
@@ -387,11 +387,11 @@ def test_nothing_is_confirmed_before_it_is_synced() -> None:
     driver.large(conn)
     while not driver.receipts(conn):
         assert (
-            all(driver.disk._files[each].synced != BODY for each in driver.files())
+            all(driver.disk._files[file].synced != BODY for file in driver.files())
             or driver._answers
         )
         assert driver.step()
-    assert [driver.disk._files[each].synced for each in driver.files()] == [BODY]
+    assert [driver.disk._files[file].synced for file in driver.files()] == [BODY]
 
 
 def test_one_that_was_not_whole_is_gone_after_a_restart() -> None:
@@ -424,11 +424,11 @@ def test_one_that_is_not_durable_is_gone_after_a_restart() -> None:
 def test_one_on_a_page_survives_with_its_file(end: str) -> None:
     driver = Driver(places(paging(max_size=600)))
     conn = driver.connect()
-    driver.send(conn, *(f"small{each}" for each in range(3)))
+    driver.send(conn, *(f"small{number}" for number in range(3)))
     driver.large(conn)
     driver.send(conn, "last")
     driver.settle()
-    assert any(each.startswith("paging/") for each in driver.disk.names())
+    assert any(name.startswith("paging/") for name in driver.disk.names())
     getattr(driver, end)()
     assert driver.drain() == ["small0", "small1", "small2", BODY.decode(), "last"]
     assert len(driver.files()) == 1
@@ -436,7 +436,7 @@ def test_one_on_a_page_survives_with_its_file(end: str) -> None:
     driver.subscribe(consumer, "auto")
     driver.wait(seconds(1))
     assert driver.files() == []
-    assert not any(each.endswith(".page") for each in driver.disk.names())
+    assert not any(name.endswith(".page") for name in driver.disk.names())
 
 
 def test_a_file_that_is_not_there_is_reported_and_its_message_is_lost() -> None:
@@ -483,14 +483,14 @@ def test_wherever_it_ends_what_was_confirmed_is_whole_and_no_file_is_left_over(
             driver.feed(BytesReceived(conn, body[len(body) // 2 :] + b"\0"))
         elif what == "ack":
             driver.settle()
-            waiting += [each for each in driver.frames(consumer) if each.command == "MESSAGE"]
+            waiting += [frame for frame in driver.frames(consumer) if frame.command == "MESSAGE"]
             for each in waiting[:1]:
                 driver.say(consumer, f"ACK\nid:{each['ack']}\nreceipt:x\n\n\0")
                 acknowledged.add(each.body)
             waiting = waiting[1:]
         else:
             driver.step()
-        confirmed |= {each["receipt-id"] for each in driver.frames(conn)}
+        confirmed |= {frame["receipt-id"] for frame in driver.frames(conn)}
     getattr(driver, how)()
     driver.settle()
     came = [each.encode() for each in driver.drain()]
@@ -571,7 +571,7 @@ def test_over_websocket_it_leaves_in_fragments_of_the_allowed_size() -> None:
             messages.append(b"")
         octets = octets[at + size :]
     assert max(sizes) <= 200
-    assert [each.partition(b"\n")[0] for each in messages] == [
+    assert [message.partition(b"\n")[0] for message in messages] == [
         b"CONNECTED",
         b"RECEIPT",
         b"MESSAGE",

@@ -55,14 +55,14 @@ class Stored(Broker):
         return done
 
     def files(self) -> list[str]:
-        return [each for each in self.disk.names() if each.startswith("large/")]
+        return [name for name in self.disk.names() if name.startswith("large/")]
 
     def stomp(self, *frames: bytes) -> None:
         """Frames on a connection of its own."""
         self.handle(0, Connected(99, STOMP.name, "test"))
         self.handle(0, BytesReceived(99, b"CONNECT\naccept-version:1.2\nhost:h\n\n\0"))
-        for each in frames:
-            self.handle(0, BytesReceived(99, each))
+        for frame in frames:
+            self.handle(0, BytesReceived(99, frame))
 
 
 def send(body: bytes, to: bytes = b"q") -> bytes:

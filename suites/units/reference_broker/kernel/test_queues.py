@@ -42,9 +42,9 @@ def connected(*conns: int, settings: Settings | None = None) -> Driver:
 def acks(effects: list[object], conn: int) -> dict[str, str]:
     """ack id by body."""
     return {
-        each.body.decode(): each["ack"]
-        for each in frames(effects, conn)
-        if each.command == "MESSAGE"
+        frame.body.decode(): frame["ack"]
+        for frame in frames(effects, conn)
+        if frame.command == "MESSAGE"
     }  # type: ignore[arg-type]
 
 
@@ -76,7 +76,7 @@ def test_one_call_gives_each_connection_one_piece_of_octets() -> None:
     driver.feed(1, subscribe())
     driver.feed(2, subscribe())
     effects = driver.feed(1, send("a", headers="receipt:r\n") * 10)
-    assert [type(each) for each in effects] == [SendBytes, SendBytes]
+    assert [type(effect) for effect in effects] == [SendBytes, SendBytes]
 
 
 # --- what comes back ------------------------------------------------------------------------------
@@ -197,12 +197,12 @@ def test_a_multicast_message_goes_to_every_subscription_and_is_kept_for_nobody()
     driver.feed(1, subscribe("a", headers=topic) + subscribe("b", headers=topic))
     driver.feed(2, subscribe("c", headers=topic))
     effects = driver.feed(2, send("m", headers=PLAIN_SEND))
-    assert [each["subscription"] for each in frames(effects, 1) + frames(effects, 2)] == [
+    assert [frame["subscription"] for frame in frames(effects, 1) + frames(effects, 2)] == [
         "a",
         "b",
         "c",
     ]
-    assert len({each["message-id"] for each in frames(effects, 1) + frames(effects, 2)}) == 3
+    assert len({frame["message-id"] for frame in frames(effects, 1) + frames(effects, 2)}) == 3
     assert bodies(effects, 1) == ["m", "m"]
 
 
@@ -381,7 +381,7 @@ class QueueMachine(RuleBasedStateMachine):
         given: list[int] = []
         for conn in list(self.held):
             got: list[Received] = [
-                each for each in frames(effects, conn) if each.command == "MESSAGE"
+                frame for frame in frames(effects, conn) if frame.command == "MESSAGE"
             ]  # type: ignore[arg-type]
             numbers = [int(each.body) for each in got]
             assert numbers == sorted(numbers)
@@ -406,7 +406,7 @@ class QueueMachine(RuleBasedStateMachine):
         numbers = range(self.sent, self.sent + count)
         self.sent += count
         self.waiting += numbers
-        self.take(self.driver.feed(1000, "".join(send(str(each)) for each in numbers)))
+        self.take(self.driver.feed(1000, "".join(send(str(number)) for number in numbers)))
 
     @precondition(lambda self: any(self.held.values()))
     @rule(

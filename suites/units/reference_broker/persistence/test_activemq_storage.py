@@ -58,7 +58,7 @@ class Shelf(StoringDriver):
         assert store is not None
         pages = store.pages("queue://q").pages.values()
         entries = len(self.queue._ready) + self.queue.unsettled
-        on_pages = sum(0 if each.content is None else each.records - 1 for each in pages)
+        on_pages = sum(0 if page.content is None else page.records - 1 for page in pages)
         return max(entries, len(store.journal.live)) + on_pages
 
     def fill(self, conn: int, bodies: Sequence[str], persistent: bool = False) -> int:
@@ -79,7 +79,7 @@ class Shelf(StoringDriver):
         got: list[Received] = []
         while frames:
             got += frames
-            self.say(conn, "".join(f"ACK\nid:{each['ack']}\n\n\0" for each in frames))
+            self.say(conn, "".join(f"ACK\nid:{frame['ack']}\n\n\0" for frame in frames))
             self.settle()
             frames = [each for each in self.take(conn) if each.command == "MESSAGE"]
             assert self.resident <= MOST
@@ -277,7 +277,7 @@ def test_a_durable_subscription_survives_with_what_waits_for_it() -> None:
     assert [each.body for each in driver.take(subscriber)] == [b"a", b"b"]
     found = driver.broker._shared.router.address("topic://t")
     assert found is not None
-    assert [each.routing for each in found.queues] == [RoutingType.MULTICAST]
+    assert [queue.routing for queue in found.queues] == [RoutingType.MULTICAST]
 
 
 def test_a_disk_that_takes_nothing_is_told() -> None:

@@ -101,5 +101,5 @@ def test_memory_is_cleared_in_one_step(cursor: Cursor) -> None:
     assert driver.drain() == [
         Key(1, 0, 0).body(20).decode(),
         "not persistent",
-        *(Key(1, each, 0).body(20).decode() for each in range(1, 8)),
+        *(Key(1, number, 0).body(20).decode() for number in range(1, 8)),
     ]

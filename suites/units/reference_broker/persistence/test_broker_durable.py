@@ -28,7 +28,7 @@ def subscribe(id: str = "0", topic: str = "t", headers: str = NAME, ack: str = "
 def publish(driver: Driver, conn: int, *texts: str, topic: str = "t") -> list[object]:
     return list(
         driver.feed(
-            conn, "".join(send(each, topic, "destination-type:MULTICAST\n") for each in texts)
+            conn, "".join(send(text, topic, "destination-type:MULTICAST\n") for text in texts)
         )
     )
 

@@ -21,15 +21,15 @@ OPTIONS = StoreOptions(journaled=True, segment=150, ballast=0)
 
 def _then(disk: MemoryDisk, effect: StoreFiles) -> list[MemoryDisk]:
     """The disk as it is after each step of ``effect``, the first write half done among them."""
-    steps = [StoreFiles(0, effect.writes[:each]) for each in range(len(effect.writes) + 1)]
+    steps = [StoreFiles(0, effect.writes[:number]) for number in range(len(effect.writes) + 1)]
     steps += [
-        StoreFiles(0, effect.writes, effect.removes[: each + 1])
-        for each in range(len(effect.removes))
+        StoreFiles(0, effect.writes, effect.removes[: number + 1])
+        for number in range(len(effect.removes))
     ]
     after = []
-    for each in steps:
+    for step in steps:
         at_that_point = copy.deepcopy(disk)
-        at_that_point.carry(0, each)
+        at_that_point.carry(0, step)
         after.append(at_that_point)
     return after
 

@@ -15,7 +15,7 @@ GOOD = DiskFaults(write=NS_PER_MS, read=NS_PER_MS)
 
 
 def _bodies(count: int, start: int = 0) -> list[str]:
-    return [f"{each:05d}{BODY}" for each in range(start, start + count)]
+    return [f"{number:05d}{BODY}" for number in range(start, start + count)]
 
 
 def _driver(limit: int, seed: int = 0) -> StoringDriver:
@@ -51,7 +51,7 @@ def test_a_disk_that_fails_for_a_while(limit: int, faults: DiskFaults) -> None:
     assert driver.closed == [producer, another], "told at once"
     driver.disk.faults = GOOD
     driver.wait(seconds(3))
-    assert any("written now" in each for each in driver.reports)
+    assert any("written now" in report for report in driver.reports)
     third = driver.connect()
     driver.send(third, "after")
     driver.settle()
@@ -77,7 +77,7 @@ def test_a_disk_that_is_full_for_a_while(limit: int) -> None:
     assert store is not None
     assert store.state is State.LOW, "the ballast was used for what had been taken"
     assert len(receipted) > 20
-    assert any("No space left" in each for each in driver.reports)
+    assert any("No space left" in report for report in driver.reports)
     driver.power_loss()
     driver.settle()
     consumer = driver.connect()

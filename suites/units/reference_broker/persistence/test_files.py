@@ -70,7 +70,7 @@ def test_a_changed_octet_costs_the_record_it_is_in_and_no_other(
     at = data.draw(st.integers(0, len(whole) - 1))
     whole[at] ^= data.draw(st.integers(1, 255))
     found = records.scan(bytes(whole))
-    hit = next(each for each in range(len(payloads)) if at < len(_file(payloads[: each + 1])))
+    hit = next(number for number in range(len(payloads)) if at < len(_file(payloads[: number + 1])))
     assert list(found.payloads()) == [each for each in enumerate(payloads) if each[0] != hit]
     begin, end = len(_file(payloads[:hit])), len(_file(payloads[: hit + 1]))
     assert found.damages == ([] if hit == len(payloads) - 1 else [(begin, end)])
@@ -233,12 +233,12 @@ def test_runs_say_what_is_marked(marked: set[int]) -> None:
     for each in marked:
         kept.mark(3, each)
     said = {
-        each
+        number
         for first, end in page.runs(bytes(kept.acked.get(3, b"")))
-        for each in range(first, end)
+        for number in range(first, end)
     }
     assert said == marked
-    assert {each for each in range(80) if kept.is_marked(3, each)} == marked
+    assert {number for number in range(80) if kept.is_marked(3, number)} == marked
 
 
 # --- files ----------------------------------------------------------------------------------------

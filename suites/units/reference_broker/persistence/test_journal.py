@@ -15,11 +15,11 @@ ENDS = ["power_loss", "kill", "restart"]
 
 
 def _bodies(count: int, start: int = 0) -> list[str]:
-    return [f"{each:05d}{BODY}" for each in range(start, start + count)]
+    return [f"{number:05d}{BODY}" for number in range(start, start + count)]
 
 
 def _journals(driver: StoringDriver) -> list[str]:
-    return [each for each in driver.disk.names() if each.endswith(".journal")]
+    return [name for name in driver.disk.names() if name.endswith(".journal")]
 
 
 @pytest.mark.parametrize("ends", ENDS)
@@ -187,7 +187,7 @@ def test_old_segments_go_and_one_that_lasts_does_not_hold_them_back() -> None:
         driver.subscribe(conn, "auto")
         driver.say(conn, "DISCONNECT\n\n\0")
         driver.settle()
-    sizes = sum(len(driver.disk.read(each)) for each in _journals(driver))
+    sizes = sum(len(driver.disk.read(journal)) for journal in _journals(driver))
     assert sizes < 20 * SMALL.segment
     assert "000000000" not in _journals(driver)[0]
     driver.power_loss()
@@ -222,15 +222,15 @@ def test_a_damaged_record_in_the_middle_is_reported_and_not_delivered(limit: int
         driver.send(producer, body)
         driver.settle()
     (name,) = [
-        each
-        for each in driver.disk.names()
-        if f"00004{BODY}".encode() in driver.disk.read(each)
-        and f"00005{BODY}".encode() in driver.disk.read(each)
+        name
+        for name in driver.disk.names()
+        if f"00004{BODY}".encode() in driver.disk.read(name)
+        and f"00005{BODY}".encode() in driver.disk.read(name)
     ]
     driver.disk.spoil(name, driver.disk.read(name).index(f"00004{BODY}".encode()) + 20)
     driver.kill()
     assert driver.drain() == [*_bodies(4), *_bodies(4, 5)]
-    assert any(name in each and "damaged" in each for each in driver.reports)
+    assert any(name in report and "damaged" in report for report in driver.reports)
 
 
 def test_a_page_that_is_damaged_while_the_broker_runs() -> None:
@@ -238,17 +238,17 @@ def test_a_page_that_is_damaged_while_the_broker_runs() -> None:
     producer = driver.connect()
     driver.send(producer, *_bodies(80), persistent=False)
     driver.settle()
-    name = sorted(each for each in driver.disk.names() if each.endswith(".page"))[3]
-    (store,) = [each for each in driver.broker._store._stores.values() if each.active]  # type: ignore[union-attr]
+    name = sorted(name for name in driver.disk.names() if name.endswith(".page"))[3]
+    (store,) = [store for store in driver.broker._store._stores.values() if store.active]  # type: ignore[union-attr]
     assert store.pages[4].content is None
     at = driver.disk.read(name).index(BODY.encode())
     lost = driver.disk.read(name)[at - 5 : at].decode() + BODY
     driver.disk.spoil(name, at + 5)
     consumer = driver.connect()
     got = [each.body.decode() for each in driver.subscribe(consumer)]
-    assert got == [each for each in _bodies(80) if each != lost]
-    assert any(name in each for each in driver.reports)
-    assert not [each for each in driver.disk.names() if each.endswith(".page")]
+    assert got == [body for body in _bodies(80) if body != lost]
+    assert any(name in report for report in driver.reports)
+    assert not [name for name in driver.disk.names() if name.endswith(".page")]
 
 
 def test_an_answer_that_nobody_waits_for_changes_nothing() -> None:

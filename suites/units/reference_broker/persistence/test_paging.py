@@ -15,15 +15,15 @@ BODY = "x" * 500
 
 
 def _bodies(count: int, start: int = 0) -> list[str]:
-    return [f"{each:05d}{BODY}" for each in range(start, start + count)]
+    return [f"{number:05d}{BODY}" for number in range(start, start + count)]
 
 
 def _acks(frames: list) -> str:  # type: ignore[type-arg]
-    return "".join(f"ACK\nid:{each['ack']}\n\n\0" for each in frames)
+    return "".join(f"ACK\nid:{frame['ack']}\n\n\0" for frame in frames)
 
 
 def _pages(driver: StoringDriver) -> list[str]:
-    return [each for each in driver.disk.names() if each.startswith("paging/")]
+    return [name for name in driver.disk.names() if name.startswith("paging/")]
 
 
 @pytest.mark.parametrize("persistent", [True, False])
@@ -66,7 +66,7 @@ def test_a_page_is_removed_when_everything_before_its_end_is_acknowledged() -> N
 def test_a_message_larger_than_a_page_has_a_page_of_its_own() -> None:
     driver = StoringDriver(paging(page_size=1024, max_read_page_bytes=-1))
     producer = driver.connect()
-    bodies = [f"{each}{'y' * 3000}" for each in range(6)]
+    bodies = [f"{number}{'y' * 3000}" for number in range(6)]
     driver.send(producer, *bodies)
     driver.settle()
     assert driver.drain() == bodies
@@ -81,7 +81,7 @@ def test_entering_and_leaving_again_and_again_keeps_order() -> None:
         driver.send(producer, *_bodies(20, round * 20))
         driver.settle()
         while frames := [each for each in driver.take(consumer) if each.command == "MESSAGE"]:
-            got += [each.body.decode() for each in frames]
+            got += [frame.body.decode() for frame in frames]
             driver.say(consumer, _acks(frames[-1:]))
             driver.settle()
     assert got == _bodies(160)
@@ -111,7 +111,7 @@ def test_every_queue_of_an_address_reads_for_itself() -> None:
     ] == _bodies(50)
     got = []
     while frames := [each for each in driver.take(slow) if each.command == "MESSAGE"]:
-        got += [each.body.decode() for each in frames]
+        got += [frame.body.decode() for frame in frames]
         driver.say(slow, _acks(frames))
         driver.settle()
     assert got == _bodies(50)
@@ -166,7 +166,7 @@ def test_of_many_pages_few_are_in_memory() -> None:
     driver.settle()
     store = driver.broker._store.pages("q")  # type: ignore[union-attr]
     assert store.files > 40
-    assert sum(each.content is not None for each in store.pages.values()) <= 3
+    assert sum(page.content is not None for page in store.pages.values()) <= 3
     consumer = driver.connect()
     assert [each.body.decode() for each in driver.subscribe(consumer)] == _bodies(200)
 
@@ -196,7 +196,7 @@ def test_an_address_that_comes_and_goes_uses_no_number_of_a_page_again() -> None
         producer, consumer = driver.connect(), driver.connect()
         driver.send(producer, *_bodies(12))
         driver.settle()
-        pages = {each for each in driver.disk.names() if each.startswith("paging/")}
+        pages = {name for name in driver.disk.names() if name.startswith("paging/")}
         assert pages
         assert not pages & seen
         seen |= pages
@@ -210,7 +210,7 @@ def test_one_input_reads_a_mebibyte_and_the_rest_comes_a_moment_later() -> None:
     """So a consumer that does not read shows itself before everything is on its way to it."""
     driver = StoringDriver(paging(2000, page_size=3_000_000, max_read_page_bytes=-1), options=None)
     producer, consumer = driver.connect(), driver.connect()
-    bodies = [f"{each:03d}".ljust(100_000, "x") for each in range(40)]
+    bodies = [f"{number:03d}".ljust(100_000, "x") for number in range(40)]
     for body in bodies:
         driver.say(producer, f"SEND\ndestination:q\n\n{body}\0")
     driver.settle()
@@ -229,7 +229,7 @@ def test_who_sends_faster_than_the_disk_writes_is_not_read_for_a_while() -> None
     driver = StoringDriver(paging(2000, page_size=3_000_000, max_read_page_bytes=-1))
     driver.settle()
     producer, other = driver.connect(), driver.connect()
-    bodies = [f"{each:03d}".ljust(1_000_000, "x") for each in range(12)]
+    bodies = [f"{number:03d}".ljust(1_000_000, "x") for number in range(12)]
     for body in bodies:
         driver.say(
             producer, f"SEND\ndestination:q\npersistent:true\nreceipt:{body[:3]}\n\n{body}\0"

@@ -30,7 +30,7 @@ GOOD = DiskFaults(write=5 * NS_PER_MS, read=5 * NS_PER_MS)
 EXAMPLES = int(os.environ.get("BROKERPROOF_STORAGE_EXAMPLES", "20"))
 """Histories; a few seconds' worth. ``tox -e soak`` asks for many."""
 PLACES = {"q": ("q",), "t": ("t#a", "t#b")}
-QUEUES = [each for queues in PLACES.values() for each in queues]
+QUEUES = [queue for queues in PLACES.values() for queue in queues]
 
 
 @dataclass
@@ -146,8 +146,8 @@ class Storing(RuleBasedStateMachine):
                     self.ledger.acked(consumer.queue, consumer.open.pop(frame["receipt-id"]))
                 elif frame.command == "MESSAGE":
                     self._came(consumer, frame)
-        self.producers = [each for each in self.producers if each.conn not in closed]
-        self.consumers = [each for each in self.consumers if each.conn not in closed]
+        self.producers = [producer for producer in self.producers if producer.conn not in closed]
+        self.consumers = [consumer for consumer in self.consumers if consumer.conn not in closed]
 
     def _came(self, consumer: Consumer, frame: Received) -> None:
         key = Key.of(frame.body)
@@ -206,10 +206,10 @@ class Storing(RuleBasedStateMachine):
     @precondition(lambda self: len(self.consumers) < 3)
     @rule(queue=st.sampled_from(QUEUES), window=st.sampled_from([0, 900, 6000, -1]))
     def consumer(self, queue: str, window: int) -> None:
-        if queue == "q" or not any(each.queue == queue for each in self.consumers):
+        if queue == "q" or not any(consumer.queue == queue for consumer in self.consumers):
             self._subscribe(queue, window)
 
-    @precondition(lambda self: any(each.held for each in self.consumers))
+    @precondition(lambda self: any(consumer.held for consumer in self.consumers))
     @rule(
         picks=st.lists(st.integers(0, 50), min_size=1, max_size=12),
         good=st.booleans(),
@@ -217,7 +217,7 @@ class Storing(RuleBasedStateMachine):
     )
     def acknowledge(self, picks: list[int], good: bool, together: bool) -> None:
         good = good or not self.nacks
-        consumer = next(each for each in self.consumers if each.held)
+        consumer = next(consumer for consumer in self.consumers if consumer.held)
         frames = "BEGIN\ntransaction:a\n\n\0" if together else ""
         part = "transaction:a\n" if together else ""
         for pick in picks:
@@ -239,8 +239,8 @@ class Storing(RuleBasedStateMachine):
         everybody = [*self.producers, *self.consumers]
         peer = everybody[who % len(everybody)]
         self._gone(peer.conn)
-        self.producers = [each for each in self.producers if each is not peer]
-        self.consumers = [each for each in self.consumers if each is not peer]
+        self.producers = [producer for producer in self.producers if producer is not peer]
+        self.consumers = [consumer for consumer in self.consumers if consumer is not peer]
 
     # --- what the world does ----------------------------------------------------------------------
 
@@ -293,7 +293,7 @@ class Storing(RuleBasedStateMachine):
             self.driver.wait(seconds(3))
             frames = [each for each in self.driver.take(consumer.conn) if each.command == "MESSAGE"]
             there = [
-                (Key.of(each.body), each.headers.get("redelivered") == "true") for each in frames
+                (Key.of(frame.body), frame.headers.get("redelivered") == "true") for frame in frames
             ]
             self._forget_peers()
             self.driver.settle()

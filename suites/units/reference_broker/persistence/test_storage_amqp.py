@@ -50,7 +50,7 @@ def _sent(desk: StoringDesk, count: int, start: int = 0) -> list[Frame]:
 
 
 def _names(count: int, start: int = 0) -> list[str]:
-    return [f"m{each:03d}" + "x" * 200 for each in range(start, start + count)]
+    return [f"m{number:03d}" + "x" * 200 for number in range(start, start + count)]
 
 
 def _taken(desk: StoringDesk, credit: int = 200) -> tuple[Peer, list[Frame]]:
@@ -58,7 +58,7 @@ def _taken(desk: StoringDesk, credit: int = 200) -> tuple[Peer, list[Frame]]:
     peer.attach_receiver()
     frames = peer.flow(credit)
     desk.answer()
-    return peer, [each for each in frames + peer.read() if isinstance(each.value, Transfer)]
+    return peer, [frame for frame in frames + peer.read() if isinstance(frame.value, Transfer)]
 
 
 def test_a_disposition_waits_until_the_message_is_stored() -> None:

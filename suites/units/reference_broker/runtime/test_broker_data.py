@@ -52,13 +52,13 @@ class Peer:
 
 def _send(port: int, count: int, length: int = 300) -> None:
     peer = Peer(port)
-    for each in range(count):
-        body = f"{each:03d}".ljust(length, "x")
+    for number in range(count):
+        body = f"{number:03d}".ljust(length, "x")
         peer.say(
-            f"SEND\ndestination:q\ndestination-type:ANYCAST\npersistent:true\nreceipt:{each}\n\n{body}\0"
+            f"SEND\ndestination:q\ndestination-type:ANYCAST\npersistent:true\nreceipt:{number}\n\n{body}\0"
         )
-    for each in range(count):
-        assert peer.frame() == f"RECEIPT\nreceipt-id:{each}\n\n"
+    for number in range(count):
+        assert peer.frame() == f"RECEIPT\nreceipt-id:{number}\n\n"
     peer.close()
 
 
@@ -108,14 +108,14 @@ def test_a_broker_of_activemqs_kind_keeps_what_is_persistent(tmp_path: Path, dat
         running(*options, TMPDIR=str(temporary)) as (process, ready),
         closing(Peer(ready["stomp"])) as peer,
     ):
-        for each in range(count):
-            kept = f"persistent:{str(each % 3 > 0).lower()}\nreceipt:{each}\n"
-            peer.say(f"SEND\ndestination:/queue/q\n{kept}\n{each:03d}{'x' * 300}\0")
+        for number in range(count):
+            kept = f"persistent:{str(number % 3 > 0).lower()}\nreceipt:{number}\n"
+            peer.say(f"SEND\ndestination:/queue/q\n{kept}\n{number:03d}{'x' * 300}\0")
         for _ in range(count):
             assert peer.frame().startswith("RECEIPT")
         folder, size = tmp_path / "data" if data else temporary, 0
         for _ in range(500):  # no receipt waits for what need not last
-            size = sum(each.stat().st_size for each in folder.rglob("*.page"))
+            size = sum(path.stat().st_size for path in folder.rglob("*.page"))
             if size > 300 * count // 2:
                 break
             peer.say("SEND\ndestination:/queue/p\nreceipt:p\n\n\0")
@@ -131,7 +131,7 @@ def test_a_broker_of_activemqs_kind_keeps_what_is_persistent(tmp_path: Path, dat
         came = []
         while (body := peer.frame().partition("\n\n")[2]) != "end":
             came.append(int(body[:3]))
-    assert came == [each for each in range(count) if data and each % 3]
+    assert came == [number for number in range(count) if data and number % 3]
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
@@ -139,7 +139,7 @@ def test_what_was_receipted_is_there_for_the_next_process(
     tmp_path: Path, how: signal.Signals
 ) -> None:
     options = _config(tmp_path)
-    expected = [f"{each:03d}" for each in range(50)]
+    expected = [f"{number:03d}" for number in range(50)]
     with running(*options) as (process, ready):
         _send(ready["stomp"], 50)
         assert list((tmp_path / "data" / "my" / "pages" / "q").glob("*.page"))
@@ -155,7 +155,7 @@ def test_a_large_body_is_there_for_the_next_process_and_one_cut_short_is_not(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "data" / "large-messages"
-    body = "".join(f"{each:07d}," for each in range(20_000))
+    body = "".join(f"{number:07d}," for number in range(20_000))
     head = "SEND\ndestination:q\ndestination-type:ANYCAST\npersistent:true\nreceipt:1\n\n"
     options = ("--stomp", "0", "--data", str(tmp_path / "data"))
     with running(*options) as (process, ready), closing(Peer(ready["stomp"])) as peer:
@@ -176,7 +176,7 @@ def test_a_large_body_is_there_for_the_next_process_and_one_cut_short_is_not(
         frame = peer.frame()
         assert frame.endswith(f"\n\n{body}")
         assert len(list(folder.glob("*.body"))) == 1
-        acknowledged = next(each[4:] for each in frame.splitlines() if each.startswith("ack:"))
+        acknowledged = next(line[4:] for line in frame.splitlines() if line.startswith("ack:"))
         peer.say(f"ACK\nid:{acknowledged}\nreceipt:2\n\n\0")
         assert peer.frame() == "RECEIPT\nreceipt-id:2\n\n"
         assert not list(folder.glob("*.body"))
@@ -260,7 +260,7 @@ def test_a_full_disk_is_told_loses_nothing_and_is_got_over(small_disk: Path) -> 
         process.kill()
         process.wait()
     with running("--stomp", "0", "--data", str(small_disk)) as (process, ready):
-        assert _all(ready["stomp"], receipted) == [f"{each:03d}" for each in range(receipted)]
+        assert _all(ready["stomp"], receipted) == [f"{number:03d}" for number in range(receipted)]
         taker = Peer(ready["stomp"])
         taker.say("SUBSCRIBE\nid:0\ndestination:q\nsubscription-type:ANYCAST\nack:auto\n\n\0")
         for _ in range(receipted):

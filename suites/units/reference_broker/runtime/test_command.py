@@ -233,7 +233,7 @@ def test_check_tells_what_has_no_effect() -> None:
         check=True,
     )
     *notes, verdict = done.stdout.splitlines()
-    assert any("security-settings has no effect here: " in each for each in notes)
+    assert any("security-settings has no effect here: " in note for note in notes)
     assert verdict.endswith(f"acceptors, {len(notes)} settings without effect")
 
 
@@ -276,7 +276,7 @@ def test_without_a_file_there_is_one_acceptor_and_overrides_reach_the_broker() -
     effects = made.broker.handle(
         1, BytesReceived(1, b"CONNECT\naccept-version:1.2\nhost:h\nheart-beat:0,0\n\n\0")
     )
-    answer = b"".join(each.data for each in effects if isinstance(each, SendBytes))
+    answer = b"".join(effect.data for effect in effects if isinstance(effect, SendBytes))
     assert b"heart-beat:0,1000" in answer, "4000 ms without beats, asked for at a quarter of it"
 
 

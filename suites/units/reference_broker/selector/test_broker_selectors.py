@@ -128,7 +128,7 @@ def test_one_version_selects_what_another_sent() -> None:
     driver = connected(2)
     driver.connect(1, "1.0")
     driver.feed(1, "SUBSCRIBE\ndestination:q\nsubscription-type:ANYCAST\nselector: a = 'x:y'\n\n\0")
-    assert [each.body for each in frames(driver.feed(2, send("1", headers="a:x\\cy\n")), 1)] == [
+    assert [frame.body for frame in frames(driver.feed(2, send("1", headers="a:x\\cy\n")), 1)] == [
         b"1"
     ]
 
@@ -195,8 +195,8 @@ class ChoosyMachine(RuleBasedStateMachine):
 
     def same(self) -> None:
         self.plain.serve()
-        for each in self.takers:
-            assert each.got == self.plain.got[each.name], each.name
+        for taker in self.takers:
+            assert taker.got == self.plain.got[taker.name], taker.name
         assert [each.message.number for each in self.queue._ready] == [
             each.number for each in self.plain.waiting
         ]
@@ -214,7 +214,7 @@ class ChoosyMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.takers) < 5)
     @rule(places=st.integers(0, 4), colors=st.sampled_from([None, None, "a", "b", "ab"]))
     def attach(self, places: int, colors: str | None) -> None:
-        listed = ", ".join(f"'{each}'" for each in colors or "")
+        listed = ", ".join(f"'{color}'" for color in colors or "")
         self.came += 1
         taker = Taker(self.came, places, None if colors is None else parse(f"color IN ({listed})"))
         self.takers.append(taker)
@@ -236,10 +236,10 @@ class ChoosyMachine(RuleBasedStateMachine):
         self.queue.dispatch()
         self.same()
 
-    @precondition(lambda self: any(each.held for each in self.takers))
+    @precondition(lambda self: any(taker.held for taker in self.takers))
     @rule(data=st.data(), outcome=st.sampled_from([Outcome.ACCEPTED, Outcome.RELEASED]))
     def settle(self, data: st.DataObject, outcome: Outcome) -> None:
-        taker = data.draw(st.sampled_from([each for each in self.takers if each.held]))
+        taker = data.draw(st.sampled_from([taker for taker in self.takers if taker.held]))
         entry = data.draw(st.sampled_from(taker.held))
         taker.held.remove(entry)
         self.plain.held[taker.name].remove(entry.message)

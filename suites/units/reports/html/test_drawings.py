@@ -67,13 +67,13 @@ def test_arrows_point_where_frames_went() -> None:
 
 def test_what_repeats_is_one_arrow_and_a_long_conversation_is_shortened() -> None:
     sends = [
-        ev.FrameSent(at_ns=ms(each), conn=1, protocol="STOMP", command="SEND", size=40)
-        for each in range(30)
+        ev.FrameSent(at_ns=ms(number), conn=1, protocol="STOMP", command="SEND", size=40)
+        for number in range(30)
     ]
     assert "30 × SEND until 29 ms" in words(drawn(sends))
     turns = [
-        kind(at_ns=ms(each), conn=1, protocol="STOMP", command=name, size=9)
-        for each in range(200)
+        kind(at_ns=ms(number), conn=1, protocol="STOMP", command=name, size=9)
+        for number in range(200)
         for kind, name in ((ev.FrameSent, "SEND"), (ev.FrameReceived, "RECEIPT"))
     ]
     found = drawn(turns)
@@ -302,7 +302,8 @@ def test_without_a_configuration_an_address_has_no_limits() -> None:
 def test_a_long_curve_keeps_its_extremes() -> None:
     events = [stomp(0, "SUBSCRIBE", id="1", ack="client-individual")]
     events += [
-        stomp(each, "MESSAGE", size=1, subscription="1", ack=str(each)) for each in range(1, 5000)
+        stomp(number, "MESSAGE", size=1, subscription="1", ack=str(number))
+        for number in range(1, 5000)
     ]
     events.append(stomp(5000, "MESSAGE", size=10**6, subscription="1", ack="peak"))
     events.append(stomp(5001, "ACK", id="peak"))
@@ -313,7 +314,7 @@ def test_a_long_curve_keeps_its_extremes() -> None:
 
 
 def test_curves_of_one_instant_stand_in_their_order() -> None:
-    found = Curve("credit", "messages", [(0, each % 7) for each in range(20)])
+    found = Curve("credit", "messages", [(0, number % 7) for number in range(20)])
     assert "in the order of the frames" in in_words(found, 0)
     drawing = ElementTree.fromstring(plot(found, 0))
     (path,) = [each.get("d", "") for each in drawing.iter("path")]
@@ -336,7 +337,7 @@ def test_names_of_pages_are_safe_and_apart() -> None:
         "wire:a@b",
         "ä" * 300,
     ]
-    found = [plain_slug(each) for each in names]
+    found = [plain_slug(name) for name in names]
     assert found[0] == names[0]
     assert len(set(found)) == len(names)
     assert all(

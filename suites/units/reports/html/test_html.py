@@ -142,27 +142,27 @@ def test_drawings_escape_what_the_broker_sent() -> None:
 def test_frames_of_one_command_in_a_row_are_folded_and_all_there() -> None:
     sends = [
         ev.FrameSent(
-            at_ns=ms(each),
+            at_ns=ms(number),
             conn=1,
             protocol="STOMP",
             command="SEND",
-            headers=(("n", str(each)),),
+            headers=(("n", str(number)),),
             size=40,
         )
-        for each in range(9)
+        for number in range(9)
     ]
     found = list(lines(excerpt(sends)))
     assert [line.title for line in found] == ["SEND", "7 more SEND", "SEND"]
     assert [line.split("  ")[-1] for line in found[1].inside] == [
-        f"n:{each}" for each in range(1, 8)
+        f"n:{number}" for number in range(1, 8)
     ]
     assert found[1].note == "until 0.007000, 40 octets each"
 
 
 def test_a_row_of_heart_beats_becomes_one_line() -> None:
     beats = [
-        ev.HeartBeatReceived(at_ns=seconds(each), conn=1, protocol="STOMP", size=1)
-        for each in range(1, 7)
+        ev.HeartBeatReceived(at_ns=seconds(number), conn=1, protocol="STOMP", size=1)
+        for number in range(1, 7)
     ]
     other = ev.HeartBeatSent(at_ns=seconds(7), conn=1, protocol="STOMP", size=1)
     found = list(lines(excerpt([*beats, other])))
@@ -175,8 +175,8 @@ def test_a_row_of_heart_beats_becomes_one_line() -> None:
 
 def test_heart_beats_on_either_side_of_a_gap_are_not_one_line() -> None:
     beats = [
-        ev.HeartBeatReceived(at_ns=seconds(each), conn=1, protocol="STOMP", size=1)
-        for each in range(20)
+        ev.HeartBeatReceived(at_ns=seconds(number), conn=1, protocol="STOMP", size=1)
+        for number in range(20)
     ]
     found = list(lines(excerpt(beats, leave_out=range(8, 12))))
     assert [line.title for line in found] == [

@@ -38,7 +38,7 @@ SCOPE = ("r", "t", "c", 0)
 
 def cut(events: Sequence[ev.Event], cuts: Sequence[int]) -> list[pa.RecordBatch]:
     whole = batch(events)
-    edges = sorted({0, *(each for each in cuts if each < len(events)), len(events)})
+    edges = sorted({0, *(cut for cut in cuts if cut < len(events)), len(events)})
     return [whole.slice(low, high - low) for low, high in pairwise(edges)]
 
 
@@ -46,8 +46,8 @@ def facts_of(again: RecheckPlan, batches: Sequence[pa.RecordBatch]) -> list[Fact
     """By the way of the recheck: chosen, brought together by connection, read."""
     choice = EventFilter(again, 0)
     of_connection: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    for each in batches:
-        for chosen in ((choice.of(each) or None),):
+    for events_batch in batches:
+        for chosen in ((choice.of(events_batch) or None),):
             for event in chosen.to_pylist() if chosen is not None else ():
                 of_connection[event["conn"]].append(event)
     return [
@@ -67,18 +67,18 @@ def test_what_is_chosen_tells_the_same_of_what_is_looked_for(
     events: list[ev.Event], cuts: list[int], random: Any
 ) -> None:
     facts = [
-        each
-        for each in recording.facts(events, GROUND)
-        if not isinstance(each, (Overrun, UnreadableConnection))
+        fact
+        for fact in recording.facts(events, GROUND)
+        if not isinstance(fact, (Overrun, UnreadableConnection))
     ]
-    messages = [each for each in facts if isinstance(each, (Sent, Delivered))]
+    messages = [fact for fact in facts if isinstance(fact, (Sent, Delivered))]
     wanted_: dict[Any, list[int]] = defaultdict(list)
     for fact in random.sample(messages, min(len(messages), 5)):
         if fact.key.stamped:
             wanted_[*SCOPE, fact.queue, fact.key.producer].append(fact.key.number)
-    stamped = all(each.key.stamped for each in messages)
-    groups = {(*SCOPE, each.queue, -1) for each in messages} if not stamped else set()
-    connections = frozenset((*SCOPE, each.conn) for each in events if each.conn is not None)
+    stamped = all(message.key.stamped for message in messages)
+    groups = {(*SCOPE, message.queue, -1) for message in messages} if not stamped else set()
+    connections = frozenset((*SCOPE, event.conn) for event in events if event.conn is not None)
     cumulative = {
         (*SCOPE, key[6]): group.cumulative
         for key, group in summed_up(events, cuts)["windows"].items()
@@ -87,7 +87,7 @@ def test_what_is_chosen_tells_the_same_of_what_is_looked_for(
     again = RecheckPlan(
         whole=frozenset(groups),
         numbered={group: at for at, group in enumerate(wanted_)},
-        ranges=Ranges.of([(each, each) for each in numbers] for numbers in wanted_.values()),
+        ranges=Ranges.of([(number, number) for number in numbers] for numbers in wanted_.values()),
         connections=connections,
         full=connections if groups else frozenset(),
         cumulative=cumulative,
@@ -98,7 +98,7 @@ def test_what_is_chosen_tells_the_same_of_what_is_looked_for(
             return True
         return fact.key.number in wanted_.get((*SCOPE, fact.queue, fact.key.producer), ())
 
-    expected = [each for each in facts if matters(each)]
+    expected = [fact for fact in facts if matters(fact)]
     assert sorted(map(repr, facts_of(again, cut(events, cuts)))) == sorted(map(repr, expected))
 
 
@@ -111,7 +111,7 @@ def test_what_is_chosen_tells_the_same_of_what_is_looked_for(
 def test_an_overrun_is_told_from_the_part_that_it_lies_in(
     events: list[ev.Event], cuts: list[int]
 ) -> None:
-    edges = sorted({0, *(each for each in cuts if each < len(events)), len(events)})
+    edges = sorted({0, *(cut for cut in cuts if cut < len(events)), len(events)})
     found = set()
     unclear = set()
     for key, group in summed_up(events, cuts)["windows"].items():
@@ -129,7 +129,7 @@ def test_an_overrun_is_told_from_the_part_that_it_lies_in(
                         for each in reading.read(row(place, event))
                         if isinstance(each, Overrun)
                     }
-    expected = {each for each in recording.facts(events, GROUND) if isinstance(each, Overrun)}
+    expected = {fact for fact in recording.facts(events, GROUND) if isinstance(fact, Overrun)}
     assert found == {each for each in expected if each.conn not in unclear}
 
 
@@ -164,7 +164,7 @@ def test_books_know_which_numbers_are_odd(messages: list[tuple[int, bool]], at: 
             found[block].append(book)
     told = {block: reduce(DeliveryBitmap.merge, parts) for block, parts in found.items()}
     sends, gots = ([number for number, sent in messages if sent is side] for side in (True, False))
-    missing = {each for each in sends if each not in gots}
+    missing = {send for send in sends if send not in gots}
     again = {each for each in (*sends, *gots) if sends.count(each) > 1 or gots.count(each) > 1}
     assert {
         each for block, book in told.items() for each in numbers_of(block, book.missing)

@@ -120,6 +120,8 @@ def test_windows_are_summarised_exactly_while_every_subscribe_is_seen(
     events: list[ev.Event], cuts: list[int]
 ) -> None:
     exact = {
-        each.conn for each in recording.find_anomalies(events, GROUND) if each.kind == "overrun"
+        anomaly.conn
+        for anomaly in recording.find_anomalies(events, GROUND)
+        if anomaly.kind == "overrun"
     }
     assert suspicious(summed_up(events, cuts))[1] == exact

@@ -63,11 +63,11 @@ EXPECTED = {
 
 
 def own(events: Sequence[ev.Event], conn: int) -> list[ev.Event]:
-    return [each for each in events if each.conn == conn]
+    return [event for event in events if event.conn == conn]
 
 
 def conns_of(events: Sequence[ev.Event]) -> set[int]:
-    return {each.conn for each in events if each.conn is not None}
+    return {event.conn for event in events if event.conn is not None}
 
 
 @cache
@@ -86,7 +86,7 @@ def plays(name: str) -> list[tuple[str | None, list[ev.Event], list[int]]]:
 def test_every_fault_is_found_and_a_broker_that_works_is_not_accused(name: str) -> None:
     found: dict[str | None, Counter[str]] = defaultdict(Counter)
     for fault, events, _ in plays(name):
-        found[fault].update(each.kind for each in recording.find_anomalies(events))
+        found[fault].update(anomaly.kind for anomaly in recording.find_anomalies(events))
         for conn in conns_of(events):
             found[fault].update(
                 wrong.kind for wrong, _ in connection_anomalies(own(events, conn), conn)
@@ -101,8 +101,8 @@ def test_summaries_miss_nothing_however_the_recording_is_cut(name: str) -> None:
     for _, events, cuts in plays(name)[::2]:
         merged = summed_up(events, cuts)
         queues, _ = suspicious(merged)
-        for each in recording.find_anomalies(events):
-            assert each.queue in queues, f"the summaries of messages missed {each}"
+        for anomaly in recording.find_anomalies(events):
+            assert anomaly.queue in queues, f"the summaries of messages missed {anomaly}"
         kind = "channels" if name == "AMQP091" else "oracle_judged"
         rechecks = {key[6]: summary.needs_recheck for key, summary in merged[kind].items()}
         assert {key[6] for key in merged["oracle_judged"]} == conns_of(events)
@@ -124,17 +124,19 @@ def test_what_is_chosen_tells_the_same_of_what_is_looked_for(name: str) -> None:
     sound = [(events, cuts) for fault, events, cuts in plays(name) if fault != "same tag"]
     for number, (events, cuts) in enumerate(sound[::2]):
         facts = [
-            each for each in recording.facts(events) if not isinstance(each, UnreadableConnection)
+            fact for fact in recording.facts(events) if not isinstance(fact, UnreadableConnection)
         ]
         messages = [
-            each for each in facts if isinstance(each, (Sent, Delivered)) and each.key.stamped
+            fact for fact in facts if isinstance(fact, (Sent, Delivered)) and fact.key.stamped
         ]
         looked_for: dict[Any, list[int]] = defaultdict(list)
         for fact in Random(number).sample(messages, min(len(messages), 4)):
             looked_for[*SCOPE, fact.queue, fact.key.producer].append(fact.key.number)
         again = RecheckPlan(
             numbered={group: at for at, group in enumerate(looked_for)},
-            ranges=Ranges.of([(each, each) for each in numbers] for numbers in looked_for.values()),
+            ranges=Ranges.of(
+                [(number, number) for number in numbers] for numbers in looked_for.values()
+            ),
             connections=frozenset((*SCOPE, conn) for conn in conns_of(events)),
         )
 
@@ -243,7 +245,7 @@ def test_the_summary_of_a_channel_has_what_the_next_piece_needs() -> None:
     told = [("b", True), ("bu", True), ("u", False), ("bb", False), ("bub", True)]
     for letters, right in told:
         frames = [
-            old(False, f"connection.{'' if each == 'b' else 'un'}blocked") for each in letters
+            old(False, f"connection.{'' if letter == 'b' else 'un'}blocked") for letter in letters
         ]
         announced = old(
             True, "connection.start-ok", client_properties="{'connection.blocked': True}"
@@ -284,7 +286,7 @@ def test_a_transaction_confirms_with_its_commit_and_takes_back_with_a_rollback()
         old(True, "tx.rollback"),
         old(False, "tx.rollback-ok"),
     )
-    first, second = (each for each in recording.facts(events) if isinstance(each, Sent))
+    first, second = (fact for fact in recording.facts(events) if isinstance(fact, Sent))
     assert (first.confirmed, first.withdrawn, first.strange) == (True, False, True)
     assert (second.confirmed, second.withdrawn) == (False, True)
 
@@ -304,8 +306,8 @@ def test_a_message_that_comes_back_is_not_confirmed_and_one_for_a_known_queue_is
         old(False, "basic.nack", delivery_tag="2", multiple="false"),
         old(False, "basic.ack", delivery_tag="0", multiple="true"),
     )
-    sends = [each for each in recording.facts(events) if isinstance(each, Sent)]
-    assert [(each.queue, each.confirmed, each.routed, each.anycast) for each in sends] == [
+    sends = [fact for fact in recording.facts(events) if isinstance(fact, Sent)]
+    assert [(send.queue, send.confirmed, send.routed, send.anycast) for send in sends] == [
         ("q", False, True, True),
         ("q", False, True, True),
         ("/exchange/x/q", True, False, None),
@@ -325,7 +327,7 @@ def test_what_a_dead_letter_queue_gets_was_published_by_nobody() -> None:
         old(False, "basic.deliver", b"1", delivery_tag="2", **{**dead, "headers": "{}"}),
     )
     assert recording.find_anomalies(events) == []
-    (got,) = (each for each in recording.facts(events) if isinstance(each, Delivered))
+    (got,) = (fact for fact in recording.facts(events) if isinstance(fact, Delivered))
     assert (got.queue, got.subscription, got.end) == ("q", "1:c", End.HELD)
     ((_, book),) = summed_up(events, [])["deliveries"].items()
     assert book.needs_recheck  # bodies without a stamp
@@ -343,12 +345,12 @@ def test_queues_that_may_let_messages_go_are_told() -> None:
         old(False, "basic.cancel-ok", consumer_tag="c"),
     )
     facts = list(recording.facts(events))
-    assert {each.queue for each in facts if isinstance(each, Subscribed) and each.selective} == {
+    assert {fact.queue for fact in facts if isinstance(fact, Subscribed) and fact.selective} == {
         "short",
         "mine",
         "old",
     }
-    assert [(each.queue, each.noticed) for each in facts if isinstance(each, Unsubscribed)] == [
+    assert [(fact.queue, fact.noticed) for fact in facts if isinstance(fact, Unsubscribed)] == [
         ("plain", True)
     ]
 
@@ -402,11 +404,11 @@ def test_core_says_when_a_message_is_confirmed_and_what_is_taken_with_another() 
         core(False, "null-response"),
     )
     facts = list(recording.facts(events))
-    sends = sorted((each for each in facts if isinstance(each, Sent)), key=lambda each: each.when)
-    assert [(each.confirmed, each.anycast) for each in sends] == [(True, True), (False, True)]
-    gots = [each for each in facts if isinstance(each, Delivered)]
-    assert [(each.marked, each.end, each.anycast) for each in gots] == [
+    sends = sorted((fact for fact in facts if isinstance(fact, Sent)), key=lambda each: each.when)
+    assert [(send.confirmed, send.anycast) for send in sends] == [(True, True), (False, True)]
+    gots = [fact for fact in facts if isinstance(fact, Delivered)]
+    assert [(got.marked, got.end, got.anycast) for got in gots] == [
         (False, End.ASKED, True),
         (True, End.ASKED, True),
     ]
-    assert [each.queue for each in facts if isinstance(each, Unsubscribed)] == ["a"]
+    assert [fact.queue for fact in facts if isinstance(fact, Unsubscribed)] == ["a"]

@@ -53,15 +53,15 @@ def by_recheck(events: list[ev.Event]) -> list[Any]:
 def by_oracle(events: list[ev.Event]) -> list[Any]:
     return sorted(
         (
-            each.kind,
-            each.queue,
-            each.conn,
-            each.subscription,
-            each.what,
-            each.uncertain,
-            each.witness,
+            anomaly.kind,
+            anomaly.queue,
+            anomaly.conn,
+            anomaly.subscription,
+            anomaly.what,
+            anomaly.uncertain,
+            anomaly.witness,
         )
-        for each in recording.find_anomalies(events, GROUND)
+        for anomaly in recording.find_anomalies(events, GROUND)
     )
 
 
@@ -113,7 +113,7 @@ def test_what_is_read_again_says_what_the_events_said() -> None:
             for each in cut(events, [30])
             for row in _rows(EventFilter(RecheckPlan(everything=True), 0).of(each))
         ]
-        numbers = [events.index(each) for each in events]
+        numbers = [events.index(event) for event in events]
         read = {
             (row["at_ns"], row["conn"], row["command"]): recheck._reader_row(row) for row in rows
         }
@@ -132,6 +132,6 @@ def test_a_queue_has_the_name_that_its_subscription_gave_it() -> None:
         first, other, message(1, "t1"), message(2, "t2"), message(1, "t3", "x", "/queue/c")
     )
     facts = facts_of(looking_for(1), cut(events, []))
-    assert [(each.queue, each.key.number) for each in facts if isinstance(each, Delivered)] == [
+    assert [(fact.queue, fact.key.number) for fact in facts if isinstance(fact, Delivered)] == [
         ("a", 1)
     ]

@@ -53,8 +53,8 @@ def by_oracles(events: list[ev.Event], case: str) -> Found:
     ]
     for life in connection_lifetimes.lifetimes(events).values():
         alone = [*connection_lifetimes.find_anomalies(life, GROUND)]
-        if any(getattr(each, "protocol", "") in READ_WHOLLY for each in events):
-            own = [each for each in events if each.conn == life.conn]
+        if any(getattr(event, "protocol", "") in READ_WHOLLY for event in events):
+            own = [event for event in events if event.conn == life.conn]
             alone += [wrong for wrong, _ in connection_anomalies(own, life.conn)]
         found += [
             (
@@ -103,9 +103,9 @@ def test_what_the_oracles_find_is_found_with_the_same_witnesses(
     recordings = recordings if few else recordings[1::2]
     record(tmp_path, recordings)
     expected = sorted(
-        each
+        oracle
         for number, events in enumerate(recordings)
-        for each in by_oracles(events, f"c{number}")
+        for oracle in by_oracles(events, f"c{number}")
     )
     assert len({kind for _, kind, *_ in expected}) >= (11 if few else 9)
     assert by_spark(spark, tmp_path) == expected

@@ -108,7 +108,7 @@ def subscribe(mode: str = "client-individual", name: str = "s") -> Frame:
 
 def looking_for(*numbers: int, conns: Iterable[int] = (1,), **more: Any) -> RecheckPlan:
     group = (*SCOPE, "/queue/a", 1)
-    sets = Ranges.of([[(each, each) for each in numbers]])
+    sets = Ranges.of([[(number, number) for number in numbers]])
     return RecheckPlan(
         numbered={group: 0},
         ranges=sets,
@@ -253,16 +253,16 @@ def test_the_longest_stall_is_the_longest_wait_before_a_receipt() -> None:
             if kind == "receipt" and last != NEVER:
                 waits.append((at - last, at))
             last = at
-        expected = max(waits, key=lambda each: each[0])[0]
+        expected = max(waits, key=lambda wait: wait[0])[0]
         for cuts in ([], [3, 20], sorted(random.sample(range(1, 40), 5))):
             (life,) = life_of(events, cuts).values()
             assert life.stalled[0] == expected
             assert life.stalled in waits
             assert life.work[2] == last
             assert life.work[:2] == next(
-                (each.at_ns, each.command == "RECEIPT")
-                for each in events
-                if not isinstance(each, ev.HeartBeatReceived)
+                (event.at_ns, event.command == "RECEIPT")
+                for event in events
+                if not isinstance(event, ev.HeartBeatReceived)
             )
 
 
@@ -351,7 +351,9 @@ def test_what_fell_is_told_one_by_one_with_the_greatest_before_it() -> None:
         assert (found.least, found.greatest, found.needs_recheck) == (3, 2 + NEAR, True)
         # Of parts, all that lies between is read: so it holds what fell.
         for low, high, _ in ((3, 6, 0), (7, 7, 0), (9, 2 + NEAR, 0)):
-            assert any(each.low <= low and high <= each.high for each in found.inversions)
+            assert any(
+                inversion.low <= low and high <= inversion.high for inversion in found.inversions
+            )
     assert not rise_of([1, 2, 9], [1, 2]).needs_recheck
 
 
@@ -605,7 +607,9 @@ def test_pieces_of_one_part_are_those_that_its_unknown_answers_divide() -> None:
                 parts[row["conn"]].append(pickle.loads(row["summary"]))
     shut = {conn for conn, some in parts.items() if overrun(some)}
     assert shut == {
-        each.conn for each in recording.find_anomalies(events, GROUND) if each.kind == "overrun"
+        anomaly.conn
+        for anomaly in recording.find_anomalies(events, GROUND)
+        if anomaly.kind == "overrun"
     }
     for part in (part for some in parts.values() for part in some):
         assert all(place <= len(part.unmatched) for place, _ in part.slices)

@@ -123,7 +123,7 @@ def test_the_judges_of_a_soak_need_a_core_besides_its_drivers() -> None:
 def test_the_rehearsal_has_two_messages_that_came_twice() -> None:
     """One of them under the name that the broker had given it before, so that one answer is to
     both."""
-    found = recording.find_anomalies([each for each in preflight.events() if each.conn == 1])
+    found = recording.find_anomalies([event for event in preflight.events() if event.conn == 1])
     assert [(each.kind, each.witness[0][1]) for each in found] == [("revived", 10), ("shared", 14)]
 
 

@@ -50,8 +50,8 @@ def test_every_part_has_whole_connections_in_order(tmp_path: Path, parts: int) -
     found, numbers = [], set()
     for part in range(parts):
         batches = list(opening.batches(part))
-        assert all(each.schema == SCHEMA for each in batches)
-        rows = [row for each in batches for row in each.to_pylist()]
+        assert all(batch.schema == SCHEMA for batch in batches)
+        rows = [row for batch in batches for row in batch.to_pylist()]
         found += [event(row) for row in rows]
         numbers |= {row["seq"] for row in rows}
         assert {row["target"] for row in rows} <= {"10.0.0.1:61613"}
@@ -68,8 +68,8 @@ def test_spark_judges_a_capture_as_the_oracles_do(spark: SparkSession, tmp_path:
     found = Counter((row.kind, row.uncertain) for row in judgement.anomalies.collect())
     judgement.release()
     assert found == Counter(
-        (each.kind, each.uncertain)
-        for each in recording.find_anomalies(events_of(path), GROUND, whole=False)
+        (anomaly.kind, anomaly.uncertain)
+        for anomaly in recording.find_anomalies(events_of(path), GROUND, whole=False)
     )
     assert set(found) >= {("revived", False), ("lost", True)}
 

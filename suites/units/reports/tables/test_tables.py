@@ -45,7 +45,7 @@ def test_verdicts_rank_in_merge_order(spark: SparkSession) -> None:
     expected = spark.createDataFrame(
         list(zip(words, [7, 6, 5, 4, 3, 2, 1, 0, -1], strict=True)), "verdict string, rank int"
     )
-    given = spark.createDataFrame([(each,) for each in words], "verdict string")
+    given = spark.createDataFrame([(word,) for word in words], "verdict string")
     assertDataFrameEqual(given.withColumn("rank", rank(F.col("verdict"))), expected)
 
 

@@ -59,7 +59,7 @@ def test_of_a_case_recorded_twice_the_last_recording_counts(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     notes = [
-        [ev.Noted(at_ns=each, detail=f"{when} {each}") for each in range(3)]
+        [ev.Noted(at_ns=number, detail=f"{when} {number}") for number in range(3)]
         for when in ("first", "second")
     ]
     expected = spark.createDataFrame(
@@ -156,7 +156,7 @@ def test_a_page_shows_the_shrunk_failure_first_and_then_what_came_nearest_to_a_b
     rows = shown(spark, events)
     parts = list(of_page(rows))
     assert {row["page"] for row in rows} == {0}
-    assert [(each.part, each.examples) for each in parts] == [(5, 6), (4, 6), (2, 6)]
+    assert [(part.part, part.examples) for part in parts] == [(5, 6), (4, 6), (2, 6)]
     assert parts[0].rows[0]["kind"] == "ExampleStarted"
     assert [row["index"] for row in parts[0].rows] == list(range(1, parts[0].events + 1))
 
@@ -164,14 +164,14 @@ def test_a_page_shows_the_shrunk_failure_first_and_then_what_came_nearest_to_a_b
 def test_of_a_long_case_a_page_shows_both_ends_and_what_was_judged(spark: SparkSession) -> None:
     events: list[ev.Event] = [
         ev.FrameReceived(
-            at_ns=each,
+            at_ns=number,
             conn=1,
             protocol="STOMP",
             command="MESSAGE",
             body=b"x" * 5000,
             body_size=5000,
         )
-        for each in range(1000)
+        for number in range(1000)
     ]
     events[500] = ev.Judged(at_ns=500, requirement="R", seen="HELD", detail="in the middle")
     (only,) = of_page(shown(spark, events))
@@ -186,7 +186,8 @@ def test_of_a_long_case_a_page_shows_both_ends_and_what_was_judged(spark: SparkS
 
 def test_no_case_can_make_its_page_grow(spark: SparkSession) -> None:
     events = [
-        ev.Judged(at_ns=each, requirement="R", seen="HELD", detail="again") for each in range(1000)
+        ev.Judged(at_ns=number, requirement="R", seen="HELD", detail="again")
+        for number in range(1000)
     ]
     rows = shown(spark, events)
     assert len(rows) <= HEAD + TAIL + MARKED

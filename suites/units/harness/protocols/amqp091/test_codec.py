@@ -34,7 +34,7 @@ def test_the_table_of_methods_is_that_of_pamqp() -> None:
 
 def test_the_table_of_properties_is_that_of_pamqp() -> None:
     ours = [name for name, _ in PROPERTIES]
-    by_flag = sorted(commands.Basic.Properties.flags.items(), key=lambda each: -each[1])
+    by_flag = sorted(commands.Basic.Properties.flags.items(), key=lambda item: -item[1])
     assert [name.replace("_", "-").replace("message-type", "type") for name, _ in by_flag] == ours
 
 

@@ -58,7 +58,7 @@ def test_the_table_has_every_composite_and_no_other() -> None:
 def test_a_composite_is_that_of_the_definition(name: str) -> None:
     ours, theirs = tables.COMPOSITES[name], COMPOSITES[name]
     assert (ours.code, ours.symbol) == (theirs["descriptor"]["code"], theirs["descriptor"]["name"])
-    assert [(each.name, each.type, each.mandatory) for each in ours.fields] == [
+    assert [(field.name, field.type, field.mandatory) for field in ours.fields] == [
         (each["name"], primitive(each), each["mandatory"]) for each in theirs["fields"]
     ]
 
@@ -189,7 +189,7 @@ def test_headers_frames_and_signs_of_life_follow_one_another() -> None:
         octets("sasl-outcome", {"code": 0}, type=1),
         codec.protocol_header() + codec.encode_frame(b"", channel=2) + octets("begin", BEGIN),
     )
-    assert [each.name if isinstance(each, Frame) else each for each in items] == [
+    assert [item.name if isinstance(item, Frame) else item for item in items] == [
         "protocol-header",
         "sasl-outcome",
         "protocol-header",

@@ -56,9 +56,9 @@ def bench(reference: Target) -> Iterator[Bench]:
 
 def sent(bench: Bench, name: str) -> list[dict[str, str]]:
     return [
-        dict(each.headers)
-        for each in bench.events
-        if isinstance(each, FrameSent) and each.command == name
+        dict(event.headers)
+        for event in bench.events
+        if isinstance(event, FrameSent) and event.command == name
     ]
 
 
@@ -211,10 +211,12 @@ def test_large_messages_are_cut_as_the_broker_asks(bench: Bench) -> None:
     bench.wait_until(lambda: link.credit > 0, seconds(1))
     peer.publish(link, b"x" * 5000)
     transfers = [
-        each for each in bench.events if isinstance(each, FrameSent) and each.command == "transfer"
+        event
+        for event in bench.events
+        if isinstance(event, FrameSent) and event.command == "transfer"
     ]
     assert len(transfers) > 4
-    assert all(each.size <= 1024 for each in transfers)
+    assert all(transfer.size <= 1024 for transfer in transfers)
 
 
 def test_every_field_can_be_given_or_left_out(bench: Bench) -> None:
@@ -253,7 +255,7 @@ def test_an_unmet_proof_is_a_violation_and_a_met_one_a_finding(bench: Bench) -> 
     with pytest.raises(Violated):
         peer.delivery(peer.receiver(bench.node()), within=ms(10), proves="X-1")
     peer.begin(1, proves="X-2")
-    assert [(each.requirement, each.seen) for each in bench.example_record.findings] == [
+    assert [(finding.requirement, finding.seen) for finding in bench.example_record.findings] == [
         ("X-1", Seen.VIOLATED),
         ("X-2", Seen.HELD),
     ]
@@ -293,7 +295,7 @@ def test_beats_are_no_frames(bench: Bench) -> None:
     peer = bench.amqp(idle_time_out=1000)
     peer.beat()
     bench.advance(seconds(2))
-    kinds = [type(each) for each in bench.events]
+    kinds = [type(event) for event in bench.events]
     assert HeartBeatSent in kinds
     assert HeartBeatReceived in kinds
     assert not peer.inbox
@@ -330,7 +332,7 @@ def test_proton_sends_receives_and_drains(bench: Bench) -> None:
     assert peer.drain(receiver, 3) == 2
     assert peer.take_messages(receiver)[0].message.delivery_count == 1
     peer.close()
-    assert any(isinstance(each, ConnectionAbandoned) for each in bench.events)
+    assert any(isinstance(event, ConnectionAbandoned) for event in bench.events)
 
 
 def test_proton_keeps_without_credit_what_it_is_to_send(bench: Bench) -> None:
@@ -346,7 +348,7 @@ def test_protons_timers_run_on_the_worlds_time(bench: Bench) -> None:
     peer = bench.proton(acceptor="amqp-idle-2000", idle_timeout=seconds(3))
     bench.advance(seconds(20))
     assert peer.ended is None
-    beats = [each.at_ns for each in bench.events if isinstance(each, HeartBeatSent)]
+    beats = [event.at_ns for event in bench.events if isinstance(event, HeartBeatSent)]
     assert len(beats) > 20
     assert max(b - a for a, b in pairwise(beats)) <= ms(1000)
 
@@ -356,7 +358,7 @@ def test_proton_gives_a_silent_broker_up(bench: Bench) -> None:
     peer.channel.hold_reading(True)
     bench.advance(seconds(5))
     assert peer.take(told("transport_error")) is not None
-    assert [each.command for each in bench.events if isinstance(each, FrameSent)][-1] == "close"
+    assert [event.command for event in bench.events if isinstance(event, FrameSent)][-1] == "close"
 
 
 def test_protons_run_is_the_same_every_time(reference: Target) -> None:
@@ -398,10 +400,10 @@ def test_over_sockets_there_must_be_sockets(bench: Bench) -> None:
 def test_frames_of_both_directions_are_in_the_trace(bench: Bench) -> None:
     peer, _, sender, _ = proton_pair(bench)
     peer.publish(sender, "m")
-    names = {type(each): set() for each in bench.events}
-    for each in bench.events:
-        if isinstance(each, (FrameSent, FrameReceived)):
-            names[type(each)].add(each.command)
+    names = {type(event): set() for event in bench.events}
+    for event in bench.events:
+        if isinstance(event, (FrameSent, FrameReceived)):
+            names[type(event)].add(event.command)
     assert {"protocol-header", "sasl-init", "open", "begin", "attach", "transfer"} <= names[
         FrameSent
     ]

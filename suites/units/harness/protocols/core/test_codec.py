@@ -87,14 +87,16 @@ def test_the_message_that_artemis_delivers_is_the_one_it_was_sent() -> None:
 def test_everything_that_artemis_own_client_writes_is_read() -> None:
     octets = b"".join(map(bytes.fromhex, VECTORS["java-producer"]))
     packets = list(Reader(magic=True).feed(octets))
-    assert all(isinstance(each, Packet) for each in packets)
-    sent = [each.message for each in packets if isinstance(each, Packet) and each.name == "send"]
+    assert all(isinstance(packet, Packet) for packet in packets)
+    sent = [
+        packet.message for packet in packets if isinstance(packet, Packet) and packet.name == "send"
+    ]
     assert [each.get("count") for each in sent] == list(range(6))
     assert {(each.cost, each.address, each.durable) for each in sent} == {(1325, "jw", True)}
     asked = [
-        each["credits"]
-        for each in packets
-        if isinstance(each, Packet) and each.name == "request-producer-credits"
+        packet["credits"]
+        for packet in packets
+        if isinstance(packet, Packet) and packet.name == "request-producer-credits"
     ]
     assert set(asked) == {2000}  # half of its window of 4000
 
@@ -199,7 +201,7 @@ def test_what_is_written_is_read(
 def test_however_octets_are_cut_the_same_packets_come_out(
     packets: list[tuple[str, dict[str, object]]], data: st.DataObject
 ) -> None:
-    octets = MAGIC + b"".join(encode_packet(*each) for each in packets)
+    octets = MAGIC + b"".join(encode_packet(*packet) for packet in packets)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(octets)), max_size=5)))
     pieces = [
         octets[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(octets)], strict=True)

@@ -170,7 +170,7 @@ def test_the_reader_does_not_mind_how_octets_are_cut(
     found = []
     for start, end in zip([0, *cuts], [*cuts, len(octets)], strict=True):
         found += list(reader.feed(octets[start:end]))
-    assert found == [read_command(each) for each in commands]
+    assert found == [read_command(command) for command in commands]
     assert reader.pending == 0
 
 

@@ -63,7 +63,7 @@ def test_any_split_reads_the_same(
     headers: list[tuple[str, str]], body: bytes, step: int, eol: bytes
 ) -> None:
     fields = (
-        *[each for each in headers if each[0] != "content-length"],
+        *[header for header in headers if header[0] != "content-length"],
         ("content-length", str(len(body))),
     )
     data = encode("MESSAGE", fields, body, eol=eol)

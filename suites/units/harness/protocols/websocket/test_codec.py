@@ -84,8 +84,8 @@ def test_wsproto_reads_what_we_write_and_we_what_it_writes(pieces: list[bytes]) 
         bytes(theirs.send_data(each, fin=number == last)) for number, each in enumerate(pieces)
     )
     ours = read(REPLY + written)[1:]
-    assert [each.payload for each in ours if isinstance(each, WsFrame)] == pieces
-    assert [each.fin for each in ours if isinstance(each, WsFrame)] == [False] * last + [True]
+    assert [our.payload for our in ours if isinstance(our, WsFrame)] == pieces
+    assert [our.fin for our in ours if isinstance(our, WsFrame)] == [False] * last + [True]
 
 
 def test_the_answer_to_the_handshake() -> None:
@@ -101,7 +101,7 @@ def test_the_answer_to_the_handshake() -> None:
 
 def test_nothing_is_read_behind_a_refusal() -> None:
     items = read(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 4\r\n\r\n\x81\x02hi")
-    assert [each.status for each in items if isinstance(each, Reply)] == [400]
+    assert [item.status for item in items if isinstance(item, Reply)] == [400]
     assert len(items) == 1
 
 

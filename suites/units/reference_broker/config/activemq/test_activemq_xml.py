@@ -181,7 +181,7 @@ def test_connectors(tmp_path: Path) -> None:
     assert (s.heart_beat_grace, t.heart_beat_grace, t.host, t.port) == (1.5, 1.0, "::1", 1)
     assert (a.amqp_idle_timeout_ms, a.amqp_credits, a.amqp_low_credits) == (900, 10, 3)
     assert o.protocols == ("OPENWIRE",)
-    assert [each.where.name for each in reading.notes] == [
+    assert [note.where.name for note in reading.notes] == [
         "connector 's', transport.soTimeout",
         "transportConnector, updateClusterClients",
     ]
@@ -197,7 +197,7 @@ def test_what_has_no_effect_is_noted(tmp_path: Path) -> None:
         + "<persistenceAdapter><kahaDB/></persistenceAdapter>"
     )
     path = written(tmp_path, inside + STOMP.format(""), attributes, beside)
-    names = [each.where.name for each in activemq_xml.read_with_notes(path).notes]
+    names = [note.where.name for note in activemq_xml.read_with_notes(path).notes]
     assert names == [
         "bean",
         "broker, useJmx",
@@ -357,7 +357,7 @@ def test_what_is_no_such_file_is_said(tmp_path: Path, text: str, said: str) -> N
     assert said in str(refused.value)
 
 
-@pytest.mark.parametrize("name", sorted(each.name for each in FIXTURES.glob("*.xml")))
+@pytest.mark.parametrize("name", sorted(path.name for path in FIXTURES.glob("*.xml")))
 def test_what_starts_the_real_broker_starts_this_one(name: str) -> None:
     made = virtual.make(
         str(FIXTURES / name), {"broker": {"disk_space": 10**9, "heap": 10**9}}, start=0

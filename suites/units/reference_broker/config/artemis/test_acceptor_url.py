@@ -91,14 +91,14 @@ def test_a_parameter_without_effect_is_noted() -> None:
     _, notes = acceptor_url.read(
         "a", "tcp://h:1?tcpNoDelay=true;amqpDuplicateDetection=true;stompConsumerCredits=1", WHERE
     )
-    assert [each.where.name for each in notes] == [
+    assert [note.where.name for note in notes] == [
         "acceptor 'a', tcpNoDelay",
         "acceptor 'a', amqpDuplicateDetection",
     ]
     _, notes = acceptor_url.read(
         "a", "tcp://h:1?stompConsumerWindowSize=1;stompConsumerCredits=1", WHERE
     )
-    assert [each.reason for each in notes] == ["stompConsumerWindowSize wins"]
+    assert [note.reason for note in notes] == ["stompConsumerWindowSize wins"]
 
 
 def test_tls_is_what_the_parameters_say() -> None:
@@ -117,7 +117,7 @@ def test_tls_is_what_the_parameters_say() -> None:
         client_certificate="need",
         versions=("TLSv1.3",),
     )
-    assert [(each.where.name, each.reason) for each in notes] == [
+    assert [(note.where.name, note.reason) for note in notes] == [
         ("acceptor 'a', wantClientAuth", "needClientAuth wins")
     ]
 
@@ -127,7 +127,7 @@ def test_without_ssl_enabled_the_rest_of_tls_is_noted() -> None:
         "a", "tcp://h:1?sslEnabled=false;keyStorePath=a.jks;crlPath=x", WHERE
     )
     assert acceptor.tls is None
-    assert [(each.where.name, each.reason) for each in notes] == [
+    assert [(note.where.name, note.reason) for note in notes] == [
         ("acceptor 'a', keyStorePath", "only with sslEnabled=true"),
         ("acceptor 'a', crlPath", "only with sslEnabled=true"),
     ]
@@ -272,7 +272,7 @@ def test_ports_are_replaced_by_name() -> None:
         Acceptor("a", port=1),
         Acceptor("b", port=0, connection_ttl_ms=5),
     )
-    assert [each.port for each in on_any_port(settings).acceptors] == [0, 0]
+    assert [acceptor.port for acceptor in on_any_port(settings).acceptors] == [0, 0]
     assert with_ports(settings, {}) == settings
 
 

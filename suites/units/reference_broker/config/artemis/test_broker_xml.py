@@ -135,7 +135,7 @@ def test_a_file_as_artemis_create_writes_it_is_understood(tmp_path: Path) -> Non
     assert settings.name == "0.0.0.0"
     assert settings.security_enabled, "Artemis has security on unless the file says otherwise"
     assert settings.users == {"admin": "secret = very", "guest": ""}
-    assert [(each.name, each.host, each.port) for each in settings.acceptors] == [
+    assert [(acceptor.name, acceptor.host, acceptor.port) for acceptor in settings.acceptors] == [
         ("artemis", "0.0.0.0", 61616),
         ("amqp", "0.0.0.0", 5672),
         ("stomp", "0.0.0.0", 61613),
@@ -193,7 +193,7 @@ def test_what_has_no_effect_is_noted_with_line_name_and_reason(tmp_path: Path) -
     path.write_text(GENERATED)
     (tmp_path / "artemis-users.properties").write_text("")
     notes = broker_xml.read_with_notes(path, {}).notes
-    by_name = {each.where.name: each for each in notes}
+    by_name = {note.where.name: note for note in notes}
     assert by_name["journal-type"].where.line == 12
     assert by_name["acceptor 'amqp', useEpoll"].where.line == 37
     assert "socket" in by_name["acceptor 'amqp', useEpoll"].reason

@@ -23,7 +23,7 @@ def _read(folder: Path, text: str) -> rabbitmq_conf.Settings:
 def test_the_shipped_file_is_read() -> None:
     settings = rabbitmq_conf.read(OURS)
     assert settings.users == {"brokerproof": "brokerproof"}
-    assert [(each.name, each.protocols) for each in settings.acceptors] == [
+    assert [(acceptor.name, acceptor.protocols) for acceptor in settings.acceptors] == [
         ("stomp", ("STOMP",)),
         ("amqp", ("AMQP", "AMQP091")),
         ("management", ("HTTP",)),
@@ -70,7 +70,9 @@ def test_what_settings_mean(tmp_path: Path) -> None:
     assert (settings.memory_high_watermark, settings.disk_free_limit) == (2 * 1024**3, 1.5)
     assert _read(tmp_path, "vm_memory_high_watermark.relative = 0").memory_high_watermark == 0.0
     assert _read(tmp_path, "disk_free_limit.absolute = 50MB").disk_free_limit == 50_000_000
-    assert [each.name for each in _read(tmp_path, "stomp.listeners.tcp = none").acceptors] == [
+    assert [
+        acceptor.name for acceptor in _read(tmp_path, "stomp.listeners.tcp = none").acceptors
+    ] == [
         "amqp",
         "management",
         "web_stomp",

@@ -38,12 +38,12 @@ def test_terms_of_every_kind(tmp_path: Path) -> None:
     """  # noqa: E501
     found = erlang_terms.read(_file(tmp_path, text))
     assert isinstance(found, Sequence)
-    values = {each.items[0].name: each.items[1] for each in found.items}  # type: ignore[union-attr]
+    values = {item.items[0].name: item.items[1] for item in found.items}  # type: ignore[union-attr]
     assert values["a"] == Atom("quoted 'atom'", 3)
     assert values["s"] == Text("one\ntwo", False, 3)
     assert (values["b"], values["o"]) == (Text("bin", True, 3), Text("hi!", True, 4))
-    assert [each.value for each in values["n"].items] == [1, -2, 1000, 255, 5, 97, 10]
-    assert [each.value for each in values["f"].items] == [0.4, -0.0015]
+    assert [item.value for item in values["n"].items] == [1, -2, 1000, 255, 5, 97, 10]
+    assert [item.value for item in values["f"].items] == [0.4, -0.0015]
     assert (values["e"], values["t"]) == (Sequence((), False, 4), Sequence((), True, 4))
 
 
@@ -129,7 +129,7 @@ def test_what_settings_mean(tmp_path: Path) -> None:
             {rabbitmq_web_stomp, [{tcp_config, [{port, 15675}, {ip, "127.0.0.4"}]}, {ws_frame, binary}, {cowboy_opts, []}]},
             {rabbitmq_management, [{listener, [{port, 15673}, {ip, "127.0.0.3"}, {ssl, false}]}]}].""",  # noqa: E501
     )
-    where = {each.name: (each.host, each.port) for each in settings.acceptors}
+    where = {acceptor.name: (acceptor.host, acceptor.port) for acceptor in settings.acceptors}
     assert where == {
         "amqp": ("127.0.0.2", 5673),
         "stomp": ("127.0.0.1", 61614),
@@ -167,8 +167,8 @@ def test_what_settings_mean(tmp_path: Path) -> None:
             == limit
         )
     assert [
-        each.name
-        for each in _read(tmp_path, "[{rabbitmq_stomp, [{tcp_listeners, []}]}].").acceptors
+        acceptor.name
+        for acceptor in _read(tmp_path, "[{rabbitmq_stomp, [{tcp_listeners, []}]}].").acceptors
     ] == ["amqp", "management", "web_stomp"]
 
 
@@ -257,7 +257,7 @@ def _plain(term: erlang_terms.Term) -> object:
         case Text(text) | Number(text):
             return text
         case Sequence(items, is_tuple):
-            inside = [_plain(each) for each in items]
+            inside = [_plain(item) for item in items]
             return tuple(inside) if is_tuple else inside
 
 

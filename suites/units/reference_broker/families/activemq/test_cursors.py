@@ -46,7 +46,7 @@ def of(cursor: Cursor, limit: int = 10, *, persistent: bool = True, **about: int
 def added(driver: Driver, count: int, headers: str = "") -> int:
     """How many of ``count`` more messages are taken."""
     return len(
-        receipts(driver.feed(1, "".join(sync(each, headers=headers) for each in range(count))))
+        receipts(driver.feed(1, "".join(sync(number, headers=headers) for number in range(count))))
     )
 
 
@@ -102,7 +102,7 @@ def test_memory_of_the_broker_that_is_full_is_no_space_either() -> None:
     )
     driver = broker(activemq)
     assert receipts(
-        driver.feed(1, sync(0) + "".join(sync(each, "/queue/V") for each in range(3)))
+        driver.feed(1, sync(0) + "".join(sync(number, "/queue/V") for number in range(3)))
     ) == [0, 0, 1, 2]
     assert used(driver) == (1, 0, 0)
     assert added(driver, 1) == 1
@@ -113,7 +113,7 @@ def test_what_the_temporary_store_has_no_room_for_is_dropped() -> None:
     driver = broker(
         configured(policy("queue://Q", memory_limit=10 * COST, cursor=FILE), temp=3 * SPOOLED), 2
     )
-    driver.feed(1, "".join(send(str(each)) for each in range(7)))
+    driver.feed(1, "".join(send(str(number)) for number in range(7)))
     assert used(driver)[2] == 3
     assert bodies(driver.feed(2, subscribe(ack="auto")), 2) == ["0", "1", "2"]
     assert used(driver) == (0, 0, 0)

@@ -107,7 +107,7 @@ def test_who_asks_for_nothing_stalls_its_connection() -> None:
     assert receipts(driver.feed(2, sync(0, "/queue/elsewhere")), 2) == [0], "another connection"
     effects = driver.feed(2, subscribe(ack="auto"))
     assert bodies(effects, 2) == ["m", "m", "m", "late"]
-    assert [each.command for each in frames(effects, 1)] == [
+    assert [frame.command for frame in frames(effects, 1)] == [
         "RECEIPT",
         "MESSAGE",
         "MESSAGE",
@@ -165,7 +165,7 @@ def test_a_message_in_a_transaction_is_charged_until_it_ends() -> None:
     driver.feed(
         1,
         "BEGIN\ntransaction:t\n\n\0"
-        + "".join(sync(each, headers="transaction:t\n") for each in range(3)),
+        + "".join(sync(number, headers="transaction:t\n") for number in range(3)),
     )
     assert used(driver)[0] == 3
     assert receipts(driver.feed(2, sync(7)), 2) == []
@@ -182,11 +182,11 @@ TOPIC = policy("topic://T", memory_limit=2 * COST)
 def test_a_topic_is_charged_for_what_waits_for_its_subscribers() -> None:
     driver = broker(configured(TOPIC), 3)
     assert (
-        len(receipts(driver.feed(1, "".join(sync(each, "/topic/T") for each in range(9))))) == 9
+        len(receipts(driver.feed(1, "".join(sync(number, "/topic/T") for number in range(9))))) == 9
     ), "no subscriber"
     driver.feed(2, subscribe("/topic/T", headers="activemq.prefetchSize:1\n"))
     driver.feed(3, subscribe("/topic/T", ack="auto"))
-    effects = driver.feed(1, "".join(sync(each, "/topic/T") for each in range(4)))
+    effects = driver.feed(1, "".join(sync(number, "/topic/T") for number in range(4)))
     assert receipts(effects) == [0, 1, 2], "one is sent, two wait"
     assert used(driver, "topic://T")[0] == 2
     (first,) = messages(effects, 2)
@@ -201,7 +201,7 @@ def test_what_is_parked_at_a_topic_has_no_time_limit() -> None:
         configured(TOPIC, policy("queue://Q", memory_limit=1, cursor=VM), send_fail_after_ms=T), 2
     )
     driver.feed(2, subscribe("/topic/T", headers="activemq.prefetchSize:1\n"))
-    driver.feed(1, "".join(sync(each, "/topic/T") for each in range(4)) + sync(10) + sync(11))
+    driver.feed(1, "".join(sync(number, "/topic/T") for number in range(4)) + sync(10) + sync(11))
     assert [errors([each]) for _, each in driver.run(until=ms(10 * T)) if errors([each])] == [
         ["11"]
     ]
@@ -269,7 +269,7 @@ def test_the_policy_of_a_queue_says_whether_sends_fail_unless_it_keeps_all_in_me
 def test_a_full_store_holds_back_what_is_persistent() -> None:
     driver = broker(configured(store=2 * COST), 2)
     assert receipts(
-        driver.feed(1, "".join(sync(each, headers=PERSISTENT) for each in range(3)))
+        driver.feed(1, "".join(sync(number, headers=PERSISTENT) for number in range(3)))
     ) == [0, 1]
     assert receipts(driver.feed(1, sync(9))) == [9], "what is not persistent is taken"
     assert used(driver)[1] == 2
@@ -296,7 +296,7 @@ def test_a_full_temporary_store_holds_back_what_is_not(switched_off: bool) -> No
 def test_the_store_is_full_at_its_own_mark() -> None:
     driver = broker(configured(policy("queue://Q", store_usage_high_water_mark=50), store=4 * COST))
     assert receipts(
-        driver.feed(1, "".join(sync(each, headers=PERSISTENT) for each in range(4)))
+        driver.feed(1, "".join(sync(number, headers=PERSISTENT) for number in range(4)))
     ) == [0, 1]
 
 
@@ -313,7 +313,7 @@ def test_no_limit_is_above_what_the_disk_holds() -> None:
         configured(policy("queue://Q", producer_flow_control=False)), disk_space=3 * COST
     )
     assert receipts(
-        driver.feed(1, "".join(sync(each, headers=PERSISTENT) for each in range(5)))
+        driver.feed(1, "".join(sync(number, headers=PERSISTENT) for number in range(5)))
     ) == [0, 1, 2]
     usage = account(
         broker(configured(store_percent=50, temp_percent=10, temp_total=1000), disk_space=4000)
@@ -335,7 +335,11 @@ def test_memory_is_a_part_of_the_heap() -> None:
 def test_a_broker_without_a_store_has_no_limits_there() -> None:
     driver = broker(configured(persistent=False, store=1, temp=1))
     assert (
-        len(receipts(driver.feed(1, "".join(sync(each, headers=PERSISTENT) for each in range(5)))))
+        len(
+            receipts(
+                driver.feed(1, "".join(sync(number, headers=PERSISTENT) for number in range(5)))
+            )
+        )
         == 5
     )
     assert used(driver) == (5, 0, 0)

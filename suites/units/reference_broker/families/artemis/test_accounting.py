@@ -110,8 +110,8 @@ def delivered(driver: Driver, ack: str) -> list[str]:
     driver.connect(2)
     driver.feed(1, subscribe(ack=ack))
     return [
-        each.headers.get("ack", "")
-        for each in frames(driver.feed(2, send("a") + send("b") + send("c")), 1)
+        frame.headers.get("ack", "")
+        for frame in frames(driver.feed(2, send("a") + send("b") + send("c")), 1)
     ]
 
 

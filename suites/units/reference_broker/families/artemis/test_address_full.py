@@ -50,18 +50,18 @@ def of(policy: FullPolicy, messages: int) -> Driver:
 def reading(effects: list[Effect], conn: int = 1) -> list[type]:
     """What was asked for about reading a connection."""
     return [
-        type(each)
-        for each in effects
-        if isinstance(each, StopReading | ResumeReading) and each.conn == conn
+        type(effect)
+        for effect in effects
+        if isinstance(effect, StopReading | ResumeReading) and effect.conn == conn
     ]
 
 
 def receipts(effects: list[Effect], conn: int = 1) -> list[str]:
-    return [each["receipt-id"] for each in frames(effects, conn) if each.command == "RECEIPT"]
+    return [frame["receipt-id"] for frame in frames(effects, conn) if frame.command == "RECEIPT"]
 
 
 def numbered(*numbers: int, destination: str = "q") -> str:
-    return "".join(send(str(each), destination, RECEIPT.format(each)) for each in numbers)
+    return "".join(send(str(number), destination, RECEIPT.format(number)) for number in numbers)
 
 
 # --- the boundary ---------------------------------------------------------------------------------
@@ -305,11 +305,11 @@ def test_a_topic_has_room_when_the_last_subscriber_has_acknowledged() -> None:
         driver.connect(conn)
         driver.feed(conn, subscribe(ack="client-individual", destination="t", headers=OF_TOPIC))
     effects = driver.feed(
-        1, "".join(send(str(each), "t", f"{TOPIC}receipt:{each}\n") for each in range(3))
+        1, "".join(send(str(number), "t", f"{TOPIC}receipt:{number}\n") for number in range(3))
     )
     assert receipts(effects) == ["0", "1"], "three subscribers share one copy"
     for conn in (2, 3, 4):
-        acks[conn] = [each["ack"] for each in frames(effects, conn)]
+        acks[conn] = [frame["ack"] for frame in frames(effects, conn)]
     for conn in (4, 2):
         assert (
             receipts(driver.feed(conn, "".join(f"ACK\nid:{each}\n\n\0" for each in acks[conn])))
@@ -323,7 +323,7 @@ def test_a_transaction_that_holds_messages_can_always_be_ended() -> None:
     driver.connect(2)
     inside = "transaction:t\n"
     driver.feed(1, "BEGIN\ntransaction:t\n\n\0")
-    sends = "".join(send(str(each), headers=inside) for each in range(4))
+    sends = "".join(send(str(number), headers=inside) for number in range(4))
     effects = driver.feed(1, sends + "COMMIT\ntransaction:t\nreceipt:c\n\n\0")
     assert (receipts(effects), reading(effects)) == (["c"], [])
     effects = driver.feed(1, "BEGIN\ntransaction:t\n\n\0" + send("4", headers=inside))
@@ -348,7 +348,7 @@ def test_what_waited_may_be_refused_for_another_reason() -> None:
     driver.connect(2)
     driver.feed(1, numbered(0, 1) + "NONSENSE\n\n\0")
     effects = driver.feed(2, subscribe())
-    assert [each.command for each in frames(effects, 1)] == ["RECEIPT", "ERROR"]
+    assert [frame.command for frame in frames(effects, 1)] == ["RECEIPT", "ERROR"]
     assert driver.closed == [1]
     assert driver.feed(1, send("too late")) == [], "it is forgotten"
 
@@ -378,7 +378,7 @@ def test_the_ttl_stands_still_while_a_connection_is_not_read_and_beats_go_on() -
     effects = driver.run(seconds(30))
     assert driver.closed == []
     assert [at for at, each in effects if each.conn == 1] == [
-        seconds(each) for each in range(1, 31)
+        seconds(number) for number in range(1, 31)
     ], "beats alone"
     driver.now = seconds(30) + ms(500)
     effects = driver.feed(2, subscribe())
@@ -410,9 +410,9 @@ def test_nothing_is_lost_doubled_or_out_of_place_and_no_limit_is_passed(
     held: list[str] = []
 
     def feed(conn: int, data: str) -> None:
-        for each in frames(driver.feed(conn, data), 3):
-            got.append(each.body.decode())
-            held.append(each["ack"])
+        for frame in frames(driver.feed(conn, data), 3):
+            got.append(frame.body.decode())
+            held.append(frame["ack"])
         assert driver.broker._shared.accounting.find("q").messages <= limit
 
     feed(3, subscribe(ack="client"))
@@ -422,13 +422,13 @@ def test_nothing_is_lost_doubled_or_out_of_place_and_no_limit_is_passed(
             if taken:
                 feed(3, f"ACK\nid:{taken[-1]}\n\n\0")
             continue
-        feed(who, "".join(send(f"{who} {sent[who] + each}") for each in range(count)))
+        feed(who, "".join(send(f"{who} {sent[who] + number}") for number in range(count)))
         sent[who] += count
     while held:
         last, held[:] = held[-1], []
         feed(3, f"ACK\nid:{last}\n\n\0")
     for who, count in sent.items():
         assert [each for each in got if each.startswith(str(who))] == [
-            f"{who} {each}" for each in range(count)
+            f"{who} {number}" for number in range(count)
         ]
     assert driver.broker._shared.accounting.size == 0

@@ -54,9 +54,9 @@ def producer(desk: Desk, address: str = "queue://Q") -> tuple[Peer, int]:
 
 def credit(frames: list[Frame]) -> int:
     found = [
-        each.value.link_credit
-        for each in frames
-        if isinstance(each.value, Flow) and each.value.handle == 0
+        frame.value.link_credit
+        for frame in frames
+        if isinstance(frame.value, Flow) and frame.value.handle == 0
     ]
     return found[-1] if found else 0
 
@@ -64,10 +64,10 @@ def credit(frames: list[Frame]) -> int:
 def outcomes(frames: list[Frame]) -> list[tuple[int, type]]:
     """Each delivery that was settled, and its outcome."""
     return [
-        (id, type(each.value.state))
-        for each in frames
-        if isinstance(each.value, Disposition)
-        for id in range(each.value.first, (each.value.last or each.value.first) + 1)
+        (id, type(frame.value.state))
+        for frame in frames
+        if isinstance(frame.value, Disposition)
+        for id in range(frame.value.first, (frame.value.last or frame.value.first) + 1)
     ]
 
 
@@ -147,7 +147,7 @@ def test_a_release_does_not_read_on_while_the_store_is_full() -> None:
     effects = broker.broker.handle(
         broker.now, BytesReceived(peer.conn, transfers(DURABLE + message("m1"), 1))
     )
-    assert [type(each) for each in effects if isinstance(each, StopReading)] == [StopReading]
+    assert [type(effect) for effect in effects if isinstance(effect, StopReading)] == [StopReading]
     assert peer.transfer(2) == [], "it would be taken if it were looked at"
     broker.run(ms(60_000))
     assert broker.closed == [], "its silence cannot be seen"

@@ -70,15 +70,15 @@ def consumer(desk: Desk, credit: int = 100, **fields: Any) -> tuple[Peer, list[i
 def granted(frames: list[Frame]) -> int | None:
     """The credit that the last flow among the frames says, if there is one for the link 0."""
     found = [
-        each.value.link_credit
-        for each in frames
-        if isinstance(each.value, Flow) and each.value.handle == 0
+        frame.value.link_credit
+        for frame in frames
+        if isinstance(frame.value, Flow) and frame.value.handle == 0
     ]
     return found[-1] if found else None
 
 
 def states(frames: list[Frame]) -> list[Any]:
-    return [each.value.state for each in frames if isinstance(each.value, Disposition)]
+    return [frame.value.state for frame in frames if isinstance(frame.value, Disposition)]
 
 
 # --- BLOCK: credit --------------------------------------------------------------------------------
@@ -253,8 +253,8 @@ def test_what_a_transaction_holds_fills_the_address() -> None:
     desk = of(FAIL, max_size_messages=2)
     peer, id = controller(desk)
     found = [
-        states(peer.transfer(1 + each, state=TransactionalState(txn_id=id)))[0].outcome
-        for each in range(3)
+        states(peer.transfer(1 + number, state=TransactionalState(txn_id=id)))[0].outcome
+        for number in range(3)
     ]
     assert [type(each) for each in found] == [Accepted, Accepted, Rejected]
     assert discharge(peer, 4, id) == Accepted(), "what was accepted happens"
@@ -344,7 +344,7 @@ def test_no_more_is_taken_beyond_the_limit_than_credit_was_out(
             credit[who] = granted(frames) or credit[who] - 1
             listen()
     for who in range(producers):
-        mine = [each for each in bodies(got) if each.startswith(str(who))]
+        mine = [body for body in bodies(got) if body.startswith(str(who))]
         assert mine == [f"{who} {number}" for number in range(sent[who])]
 
 

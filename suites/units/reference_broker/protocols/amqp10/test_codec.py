@@ -246,7 +246,7 @@ def comparable(value: Any) -> Any:
                 "array",
                 value.type,
                 comparable(value.descriptor),
-                [comparable(each) for each in value.elements],
+                [comparable(element) for element in value.elements],
             )
         case dict():
             return ("map", [(comparable(key), comparable(each)) for key, each in value.items()])

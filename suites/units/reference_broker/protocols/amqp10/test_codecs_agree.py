@@ -331,8 +331,8 @@ def test_every_constructor_has_a_vector() -> None:
                 walk(inner)
             case Array(element, items, code=code):
                 used.update((code or 0, element))
-                for each in items:
-                    walk(each)
+                for item in items:
+                    walk(item)
             case Value(kind, value, code):
                 used.add(code or 0)
                 for each in (

@@ -171,7 +171,7 @@ def test_everything_at_once() -> None:
     )
     opened = frame(0, Open(container_id="c").encode())
     frames = peer.raw(headers.SASL + init + headers.AMQP + opened)
-    assert [type(each.value) for each in frames] == [SaslMechanisms, SaslOutcome, Open]
+    assert [type(frame.value) for frame in frames] == [SaslMechanisms, SaslOutcome, Open]
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_a_connection_that_makes_a_mistake_is_opened_and_closed(
         elif b"\0\x53\x11" in octets or b"\0\x53\x18" in octets:
             return  # begin and close are in their place now
     frames = peer.raw(octets)
-    kinds = [type(each.value) for each in frames]
+    kinds = [type(frame.value) for frame in frames]
     assert kinds == ([Close] if opened else [Open, Close])
     assert condition(frames) == expected
     assert desk.closed == [], "the peer's close is waited for"

@@ -247,12 +247,12 @@ def test_a_window_closes_in_the_middle_of_a_message() -> None:
     peer.begin(incoming_window=2)
     peer.attach_receiver()
     frames = peer.flow(10, incoming_window=2)
-    assert [each.value.more for each in frames] == [True, True]
+    assert [frame.value.more for frame in frames] == [True, True]
     frames += peer.flow(10, incoming_window=1, next_incoming_id=2)
     assert len(frames) == 3
     frames += peer.flow(10, incoming_window=100, next_incoming_id=3)
-    assert [each.value.more for each in frames] == [True] * 4 + [False, False]
-    assert text(b"".join(each.payload for each in frames[:5])) == "x" * 2000
+    assert [frame.value.more for frame in frames] == [True] * 4 + [False, False]
+    assert text(b"".join(frame.payload for frame in frames[:5])) == "x" * 2000
     assert bodies(frames[5:]) == ["m1"]
     assert ids(frames) == [0, None, None, None, None, 1]
 
@@ -404,7 +404,7 @@ def test_a_message_too_large_goes_to_another_consumer_that_has_room() -> None:
 
 def test_a_topic_has_a_copy_for_each_subscription() -> None:
     desk = Desk()
-    peers = [Peer(desk).ready(container_id=str(each)) for each in range(2)]
+    peers = [Peer(desk).ready(container_id=str(number)) for number in range(2)]
     for peer in peers:
         peer.attach_receiver(source=Source(address="t", capabilities=("topic",)))
         peer.flow(9)

@@ -294,12 +294,12 @@ def test_the_packed_transfer_is_what_the_table_would_write(
 
 @given(st.integers(512, 600), st.integers(0, 3000))
 def test_a_message_in_pieces(largest: int, size: int) -> None:
-    payload = bytes(each % 251 for each in range(size))
+    payload = bytes(number % 251 for number in range(size))
     if fits(payload, largest):
         assert len(whole_transfer(0, 1, 2, b"\0\0\0\1", False, payload)) <= largest
         return
     frames = list(transfers(0, 1, 2, b"\0\0\0\1", False, payload, largest))
-    assert all(len(each) == largest for each in frames[:-1]) or len(frames) == 1
+    assert all(len(frame) == largest for frame in frames[:-1]) or len(frames) == 1
     assert len(frames[-1]) <= largest
     found = parts(frames)
     assert b"".join(rest for _, rest in found) == payload

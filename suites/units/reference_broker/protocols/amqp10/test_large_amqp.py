@@ -57,7 +57,7 @@ class LargeDesk(StoringDesk):
         super().__init__(replace(paging(-1), acceptors=acceptors))
 
     def files(self) -> list[str]:
-        return [each for each in self.disk.names() if each.startswith("large/")]
+        return [name for name in self.disk.names() if name.startswith("large/")]
 
     # STOMP beside it
 
@@ -98,11 +98,11 @@ def taken(desk: LargeDesk, largest: int = 512) -> tuple[Peer, list[Frame]]:
     peer.attach_receiver()
     frames = peer.flow(10)
     desk.answer()
-    return peer, [each for each in frames + peer.read() if isinstance(each.value, Transfer)]
+    return peer, [frame for frame in frames + peer.read() if isinstance(frame.value, Transfer)]
 
 
 def whole(frames: list[Frame]) -> bytes:
-    return b"".join(each.payload for each in frames)
+    return b"".join(frame.payload for frame in frames)
 
 
 BODIES = [
@@ -123,8 +123,8 @@ def test_it_leaves_as_it_came(desk: LargeDesk, body: bytes, largest: int) -> Non
     assert "Accepted" in str(answers[-1].value.state)
     assert len(desk.files()) == 1
     peer, frames = taken(desk, largest)
-    assert all(len(each.payload) <= largest for each in frames)
-    assert [each.value.more for each in frames] == [True] * (len(frames) - 1) + [False]
+    assert all(len(frame.payload) <= largest for frame in frames)
+    assert [frame.value.more for frame in frames] == [True] * (len(frames) - 1) + [False]
     assert whole(frames).endswith(APPLICATION + body)
     peer.send(Disposition(role=True, first=0, settled=True, state=answers[-1].value.state))
     desk.answer()
@@ -156,7 +156,7 @@ def test_stomp_sees_what_is_inside(
         b"priority:7",
         b"content-length:%d" % len(came),
     } <= set(lines)
-    assert [each for each in lines if each.startswith(b"amqp-body")] == (
+    assert [line for line in lines if line.startswith(b"amqp-body")] == (
         [] if kind is None else [b"amqp-body:" + kind]
     )
     assert desk.files() == []

@@ -50,9 +50,9 @@ STRICT = replace(AMQP, address_settings=(AddressSetting("#", auto_create_address
 
 def granted(frames: list[Frame]) -> list[tuple[int, int]]:
     return [
-        (each.value.delivery_count, each.value.link_credit)
-        for each in frames
-        if isinstance(each.value, Flow)
+        (frame.value.delivery_count, frame.value.link_credit)
+        for frame in frames
+        if isinstance(frame.value, Flow)
     ]
 
 

@@ -186,7 +186,7 @@ def everything(desk: Desk) -> list[str]:
     for handle, address in enumerate(("q", "DLQ"), 1):
         peer.attach_receiver(address, name=address, handle=handle, snd_settle_mode=1)
         frames = peer.flow(1000, handle=handle, next_incoming_id=None)
-        found += [text(each.payload) for each in frames if isinstance(each.value, Transfer)]
+        found += [text(frame.payload) for frame in frames if isinstance(frame.value, Transfer)]
     return found
 
 

@@ -89,14 +89,14 @@ def test_what_comes_back_comes_to_its_place(
     peer.attach_receiver()
     assert bodies(peer.flow(3)) == ["m0", "m1", "m2"]
     answers = settle(peer, 0, state, last=1, settled=settled)
-    assert [each.value for each in answers] == (
+    assert [answer.value for answer in answers] == (
         [] if settled else [Disposition(role=SENDER, first=0, last=1, settled=True, state=state)]
     )
     frames = peer.flow(3, delivery_count=3, next_incoming_id=3)
     assert bodies(frames) == ["m0", "m1", "m3"]
     assert ids(frames) == [3, 4, 5]
-    assert [header(each).delivery_count for each in frames] == [failures, failures, None]
-    assert [header(each).first_acquirer for each in frames] == [False, False, True]
+    assert [header(frame).delivery_count for frame in frames] == [failures, failures, None]
+    assert [header(frame).first_acquirer for frame in frames] == [False, False, True]
 
 
 def test_a_message_that_fails_too_often_goes_to_the_dead_letters() -> None:
@@ -105,7 +105,7 @@ def test_a_message_that_fails_too_often_goes_to_the_dead_letters() -> None:
     peer.flow(10)
     for attempt in range(3):
         frames = settle(peer, attempt, Modified(delivery_failed=True))
-        assert [header(each).delivery_count for each in frames] == (
+        assert [header(frame).delivery_count for frame in frames] == (
             [attempt + 1] if attempt < 2 else []
         )
     peer.attach_receiver("DLQ", name="d", handle=2)
@@ -224,7 +224,7 @@ def test_settled_by_the_sender_is_settled() -> None:
     desk, peer = stocked(2)
     peer.attach_receiver(snd_settle_mode=1)
     frames = peer.flow(1)
-    assert [each.value.settled for each in frames] == [True]
+    assert [frame.value.settled for frame in frames] == [True]
     assert settle(peer, 0, Released()) == []
     desk.gone(peer.conn)
     other = Peer(desk).ready()

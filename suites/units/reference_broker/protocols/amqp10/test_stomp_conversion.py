@@ -166,7 +166,7 @@ def test_text_and_octets_are_told_apart_by_stomp_1_0() -> None:
     conn = desk.connect("stomp")
     desk.feed(conn, b"CONNECT\n\n\0SUBSCRIBE\ndestination:q\nsubscription-type:ANYCAST\n\n\0")
     frames = desk.take(conn).split(b"\0")
-    assert [b"content-length" in each for each in frames if b"MESSAGE" in each] == [False, True]
+    assert [b"content-length" in frame for frame in frames if b"MESSAGE" in frame] == [False, True]
 
 
 # --- headers --------------------------------------------------------------------------------------
@@ -285,7 +285,7 @@ def test_whatever_a_section_holds_stomp_gets_a_message_or_the_producer_a_no(
         taken = isinstance(frames[0].value.state, Accepted)
         assert len(subscriber.frames()) == (1 if taken else 0)
     peer.transfer(1, message("still"))
-    assert any(each.body == b"still" for each in subscriber.frames()) or isinstance(
+    assert any(frame.body == b"still" for frame in subscriber.frames()) or isinstance(
         frames[0].value, Detach
     )
 
@@ -426,7 +426,7 @@ def test_a_selector_sees_typed_properties(
     (flow,) = peer.flow(0, echo=True)
     assert flow.value.available == len(expected)
     frames = peer.flow(9, drain=True)
-    assert [text(each.payload) for each in frames[:-1]] == expected
+    assert [text(frame.payload) for frame in frames[:-1]] == expected
     assert frames[-1].value.link_credit == 0
 
 

@@ -174,7 +174,7 @@ def test_what_an_archetype_lets_in() -> None:
         providers = {name for name, about in TYPES.items() if archetype in about["provides"]}
         if archetype in composite.REQUIRES_PRIMITIVE:
             assert set(composite.REQUIRES_PRIMITIVE[archetype]) == {
-                TYPES[each]["source"] for each in providers
+                TYPES[provider]["source"] for provider in providers
             }
         elif archetype != "global-tx-id":  # which nothing in the definition provides
             ours = {each.NAME for each in composite.BY_CODE.values() if archetype in each.PROVIDES}
@@ -183,9 +183,7 @@ def test_what_an_archetype_lets_in() -> None:
 
 def test_frames_are_told_apart_by_what_they_provide() -> None:
     frames = {name for name, about in COMPOSITES.items() if "frame" in about["provides"]}
-    assert {
-        each.NAME for each in vars(performatives).values() if _provides(each, "frame")
-    } == frames
+    assert {var.NAME for var in vars(performatives).values() if _provides(var, "frame")} == frames
 
 
 def _provides(value: object, role: str) -> bool:
@@ -199,7 +197,7 @@ def _provides(value: object, role: str) -> bool:
 def test_every_requirement_that_the_broker_cites_is_in_the_catalogue() -> None:
     package = files("brokerproof.reference_broker") / "protocols" / "amqp10"
     text = "".join(
-        each.read_text("utf-8") for each in package.iterdir() if each.name.endswith(".py")
+        path.read_text("utf-8") for path in package.iterdir() if path.name.endswith(".py")
     )
     catalogue = tomllib.loads(
         (files("brokerproof.fixtures") / "requirements" / "amqp10.toml").read_text("utf-8")

@@ -83,7 +83,7 @@ class Controller(Peer):
 
 
 def states(frames: list[Frame]) -> list[Any]:
-    return [each.value.state for each in frames if isinstance(each.value, Disposition)]
+    return [frame.value.state for frame in frames if isinstance(frame.value, Disposition)]
 
 
 def waiting(desk: Desk) -> list[str]:
@@ -175,9 +175,9 @@ def test_an_outcome_applies_at_the_discharge(outcome: Any, left: list[str], sett
     frames = peer.ask(Discharge(txn_id=id))
     assert states(frames)[-1] == Accepted()
     ours = [
-        each.value
-        for each in frames
-        if isinstance(each.value, Disposition) and each.value.role is SENDER
+        frame.value
+        for frame in frames
+        if isinstance(frame.value, Disposition) and frame.value.role is SENDER
     ]
     assert ours == (
         []
@@ -428,10 +428,10 @@ def test_credit_of_the_coordinator_lasts() -> None:
         for each in peer.ask(Declare(global_id="x"))
         if isinstance(each.value, Flow)
     ]
-    assert [each.value.delivery_count for each in flows] == [50, 100, 150, 200, 250, 300]
+    assert [flow.value.delivery_count for flow in flows] == [50, 100, 150, 200, 250, 300]
 
 
 def test_a_coordinator_answers_a_sender_only() -> None:
     peer = Peer(Desk()).ready()
     frames = peer.attach_sender(target=Coordinator(), initial_delivery_count=None)
-    assert [type(each.value) for each in frames] == [Attach, Detach]
+    assert [type(frame.value) for frame in frames] == [Attach, Detach]

@@ -107,7 +107,7 @@ def test_the_other_protocols_of_an_acceptor_are_still_known() -> None:
     driver = Driver(Settings(acceptors=(Acceptor("all", protocols=("CORE", "AMQP", "STOMP")),)))
     driver.open(1, acceptor="all")
     effects = driver.feed(1, b"AMQP\0\1\0\0")
-    assert any(b"AMQP\0\1\0\0" in getattr(each, "data", b"") for each in effects)
+    assert any(b"AMQP\0\1\0\0" in getattr(effect, "data", b"") for effect in effects)
     driver.open(2, acceptor="all")
     (connected,) = frames(driver.feed(2, "CONNECT\naccept-version:1.2\nhost:h\n\n\0"), 2)
     assert connected.command == "CONNECTED"

@@ -116,7 +116,9 @@ def test_a_connection_is_told_with_who_it_is(bench: Bench, api: ManagementPeer) 
     assert found["client_properties"]["capabilities"]["connection.blocked"] is True
     assert api.get(f"connections/{found['name'].replace(' ', '%20')}") == found
     bench.stomp("1.1")
-    assert sorted((each["protocol"], each["type"]) for each in api.connections()) == [
+    assert sorted(
+        (connection["protocol"], connection["type"]) for connection in api.connections()
+    ) == [
         ("AMQP 0-9-1", "network"),
         ("STOMP 1.1", "direct"),
     ]
@@ -126,14 +128,14 @@ def test_a_connection_is_told_with_who_it_is(bench: Bench, api: ManagementPeer) 
     }
     peer.leave()
     bench.advance(seconds(1))
-    assert [each["protocol"] for each in api.connections()] == ["STOMP 1.1"]
+    assert [connection["protocol"] for connection in api.connections()] == ["STOMP 1.1"]
 
 
 def test_states_walk_with_an_alarm(bench: Bench, api: ManagementPeer) -> None:
     publisher, other = bench.amqp091(), bench.amqp091()
     publisher.call("queue.declare", {"queue": "q"})
     stomp = bench.stomp()
-    assert {each["state"] for each in api.connections()} == {"running"}
+    assert {connection["state"] for connection in api.connections()} == {"running"}
     assert told(api, publisher)["last_blocked_by"] == "none"
     assert told(api, publisher)["last_blocked_age"] == "infinity"
     assert api.get("health/checks/alarms") == {"status": "ok"}

@@ -112,7 +112,7 @@ def test_a_subscription_gets_as_many_messages_as_its_prefetch(
     driver.connect(1)
     driver.connect(2, headers="client-id:c\n")
     driver.feed(2, subscribe(to, headers=durable))
-    got = messages(driver.feed(1, "".join(send(str(each), to) for each in range(9))), 2)
+    got = messages(driver.feed(1, "".join(send(str(number), to) for number in range(9))), 2)
     assert len(got) == prefetch
     assert len(messages(driver.feed(2, ack(got[1])), 2)) == 1, (
         "one was acknowledged, whatever its size"
@@ -121,7 +121,7 @@ def test_a_subscription_gets_as_many_messages_as_its_prefetch(
 
 def test_a_subscription_may_ask_for_another_prefetch() -> None:
     driver = broker(configured(), 3)
-    driver.feed(1, "".join(send(str(each)) for each in range(5)))
+    driver.feed(1, "".join(send(str(number)) for number in range(5)))
     assert len(messages(driver.feed(2, subscribe(headers="activemq.prefetchSize:2\n")), 2)) == 2
     assert len(messages(driver.feed(3, subscribe(headers="activemq.prefetchSize:0\n")), 3)) == 0
     assert errors(driver.feed(3, subscribe(id="1", headers="activemq.prefetchSize:-1\n")), 3) == [
@@ -151,7 +151,7 @@ def test_a_queue_and_a_topic_of_one_name_are_two_places() -> None:
     driver.feed(3, subscribe("/topic/X", "auto"))
     effects = driver.feed(1, send("q", "/queue/X") + send("t", "/topic/X"))
     assert (bodies(effects, 2), bodies(effects, 3)) == (["q"], ["t"])
-    assert {each["destination"] for each in messages(effects, 2)} == {"/queue/X"}
+    assert {message["destination"] for message in messages(effects, 2)} == {"/queue/X"}
 
 
 # --- heart-beats ----------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ def test_looks_are_computed_as_they_would_be_walked(
     seen, flag, at = -1, True, first
     told = 0
     while end is None:
-        new = [each for each in events if seen < each[0] <= at]
+        new = [event for event in events if seen < event[0] <= at]
         if new:
             flag = flag or any(is_frame for _, is_frame in new)
         elif flag:

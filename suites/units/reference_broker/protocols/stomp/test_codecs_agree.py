@@ -47,7 +47,7 @@ def harness_reads(version: str, pieces: list[bytes]) -> Read | str:
     if any(isinstance(item, harness.Unreadable) for item in items):
         return REFUSED
     return [
-        (each.command, each.headers, each.body) for each in items if isinstance(each, harness.Frame)
+        (item.command, item.headers, item.body) for item in items if isinstance(item, harness.Frame)
     ]
 
 
@@ -102,14 +102,16 @@ def meant(frames: list[dict[str, Any]], codec: str) -> Read:
     """``frames`` as ``codec`` can have them: stomp.py keeps the first entry of a repeated header
     only."""
     read: Read = []
-    for each in frames:
-        headers = tuple((name, value) for name, value in each["headers"])
+    for frame in frames:
+        headers = tuple((name, value) for name, value in frame["headers"])
         if codec == "stomp.py":
             headers = tuple(dict(reversed(headers)).items())[::-1]
         body = (
-            bytes.fromhex(each["body_hex"]) if "body_hex" in each else each.get("body", "").encode()
+            bytes.fromhex(frame["body_hex"])
+            if "body_hex" in frame
+            else frame.get("body", "").encode()
         )
-        read.append((each["command"], headers, body))
+        read.append((frame["command"], headers, body))
     return read
 
 
@@ -202,7 +204,7 @@ def sayable(version: str, name: str, value: str) -> bool:
     never_in_names = "\n\r:\\"
     return (
         not any(each in value for each in (excluded if version != "1.0" else "\n\r\\"))
-        and not any(each in name for each in never_in_names)
+        and not any(never_in_name in name for never_in_name in never_in_names)
         and not (version == "1.0" and value.startswith(" "))
     )
 

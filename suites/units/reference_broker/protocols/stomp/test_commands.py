@@ -55,7 +55,7 @@ def test_what_is_pipelined_behind_connect_is_read_by_the_agreed_version(version:
     _, effects = opened(octets + "COMMIT\ntransaction:t\nreceipt:2\n\n\0")
     (effect,) = effects
     assert isinstance(effect, SendBytes)
-    assert [each.partition(b"\n")[0] for each in effect.data.split(b"\0")] == [
+    assert [part.partition(b"\n")[0] for part in effect.data.split(b"\0")] == [
         b"CONNECTED",
         b"RECEIPT",
         b"RECEIPT",
@@ -137,11 +137,11 @@ def test_every_frame_that_asks_gets_its_receipt(version: str) -> None:
     driver = Driver()
     driver.connect(1, version)
     (got,) = [
-        each
-        for each in frames(
+        frame
+        for frame in frames(
             driver.feed(1, subscribe(ack="client", headers="receipt:s\n") + send("m")), 1
         )
-        if each.command == "MESSAGE"
+        if frame.command == "MESSAGE"
     ]
     key = (
         f"id:{got['ack']}"
@@ -158,7 +158,7 @@ def test_every_frame_that_asks_gets_its_receipt(version: str) -> None:
         "DISCONNECT\nreceipt:\n\n\0",
     ]
     effects = driver.feed(1, "".join(asked))
-    receipts = [each["receipt-id"] for each in frames(effects, 1) if each.command == "RECEIPT"]
+    receipts = [frame["receipt-id"] for frame in frames(effects, 1) if frame.command == "RECEIPT"]
     assert receipts == ["b", "x", "c", "a", "k", "u", ""]
     assert effects[-1] == Close(1)
     assert driver.observed == []
@@ -266,10 +266,10 @@ def test_every_fault_cites_requirements_of_the_catalogue_in_plain_words() -> Non
     folder = Path(str(files("brokerproof.fixtures"))) / "requirements"
     known = set(
         re.findall(
-            r'^id = "([^"]+)"', "\n".join(each.read_text() for each in folder.glob("*.toml")), re.M
+            r'^id = "([^"]+)"', "\n".join(path.read_text() for path in folder.glob("*.toml")), re.M
         )
     )
-    faults = [each for each in vars(refusal).values() if isinstance(each, refusal.Fault)]
+    faults = [var for var in vars(refusal).values() if isinstance(var, refusal.Fault)]
     assert len(faults) > 30
     for fault in faults:
         assert {fault.v10, fault.v11, fault.v12} <= known, fault
@@ -296,7 +296,7 @@ def test_what_an_ack_covers(version: str, mode: str, left: list[str]) -> None:
     )
     assert driver.feed(1, f"ACK\n{key}\n\n\0") == []
     driver.gone(1)
-    assert [each.body.decode() for each in frames(driver.feed(2, subscribe()), 2)] == left
+    assert [frame.body.decode() for frame in frames(driver.feed(2, subscribe()), 2)] == left
 
 
 def test_an_ack_twice_and_an_ack_for_auto_are_refused() -> None:
@@ -389,7 +389,7 @@ def test_versions_meet() -> None:
     effects = driver.feed(
         3, "SEND\ndestination:t\na:x\\cy\nb:x\\ny\nc\\c:1\nd:x\\ry\ne:\\\\\n\nm\0"
     )
-    raw = {each.conn: each.data.decode() for each in effects if isinstance(each, SendBytes)}
+    raw = {effect.conn: effect.data.decode() for effect in effects if isinstance(effect, SendBytes)}
     assert "destination:t\na:x:y\nd:x\ry\ne:\\\n\n" in raw[1]
     assert "destination:t\na:x\\cy\nb:x\\ny\nc\\c:1\nd:x\ry\ne:\\\\\ncontent" in raw[2]
     assert "destination:t\na:x\\cy\nb:x\\ny\nc\\c:1\nd:x\\ry\ne:\\\\\ncontent" in raw[3]
@@ -409,6 +409,6 @@ def test_an_acceptor_gives_messages_a_number_that_selectors_see_too() -> None:
     sent = driver.feed(2, send("a", headers="amqMessageId:mine\nk:v\n") * 2) + driver.feed(
         1, send("b", headers="plain:yes\n")
     )
-    got = [each for each in frames(sent, 1) if each.command == "MESSAGE"]
+    got = [frame for frame in frames(sent, 1) if frame.command == "MESSAGE"]
     assert [each.headers.get("amqMessageId") for each in got] == ["STOMP1", "STOMP2", None]
     assert [each.headers.get("k") for each in got] == ["v", "v", None]

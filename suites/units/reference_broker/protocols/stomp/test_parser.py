@@ -48,7 +48,7 @@ def one(grammar: Grammar, octets: bytes) -> tuple[tuple[tuple[str, str], ...], b
 
 
 def cut(octets: bytes, cuts: list[int]) -> list[bytes]:
-    edges = [0, *sorted({each % (len(octets) + 1) for each in cuts}), len(octets)]
+    edges = [0, *sorted({cut % (len(octets) + 1) for cut in cuts}), len(octets)]
     return [octets[a:b] for a, b in pairwise(edges) if b > a]
 
 

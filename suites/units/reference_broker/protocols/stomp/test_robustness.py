@@ -76,7 +76,7 @@ def test_any_octets(version: str | None, chunks: list[bytes]) -> None:
         if octets:
             effects = driver.feed(2, octets)
             assert 2 not in driver.closed[:-1]
-            seen += frames([each for each in effects if isinstance(each, SendBytes)], 2)
+            seen += frames([effect for effect in effects if isinstance(effect, SendBytes)], 2)
     errors = [each for each in seen if each.command == "ERROR"]  # type: ignore[attr-defined]
     assert len(errors) <= 1
     assert len(errors) == len(driver.observed)
@@ -126,7 +126,7 @@ def test_a_peer_that_does_not_read_subscribes_and_waits() -> None:
     driver.feed(1, send("a") + send("b"))
     driver.broker.handle(0, WritePaused(2))
     assert [
-        each.command for each in frames(driver.feed(2, subscribe(headers="receipt:r\n")), 2)
+        frame.command for frame in frames(driver.feed(2, subscribe(headers="receipt:r\n")), 2)
     ] == ["RECEIPT"]
     assert bodies(driver.broker.handle(0, WriteResumed(2)), 2) == ["a", "b"]
 

@@ -48,7 +48,7 @@ def test_an_undone_settlement_brings_its_messages_back(verb: str, end: str) -> N
     effects = driver.gone(1) if end == "gone" else driver.feed(1, end)
     if end == ABORT:
         assert bodies(effects, 1) == ["a", "b"]
-        assert [each["redelivered"] for each in frames(effects, 1)] == ["true", "true"]
+        assert [frame["redelivered"] for frame in frames(effects, 1)] == ["true", "true"]
         driver.gone(1)
     assert bodies(driver.feed(2, subscribe("2")), 2) == ["a", "b", "c"]
 

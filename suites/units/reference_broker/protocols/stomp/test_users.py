@@ -92,8 +92,8 @@ def stomp_says(certificate: str | None, headers: str, settings: Settings = SETTI
     effects = broker.handle(
         0, BytesReceived(1, f"CONNECT\naccept-version:1.2\nhost:h\n{headers}\n\0".encode())
     )
-    sent = b"".join(each.data for each in effects if isinstance(each, SendBytes))
-    assert any(isinstance(each, Close) for each in effects) is sent.startswith(b"ERROR")
+    sent = b"".join(effect.data for effect in effects if isinstance(effect, SendBytes))
+    assert any(isinstance(effect, Close) for effect in effects) is sent.startswith(b"ERROR")
     return sent.split(b"\n")[0].decode()
 
 
@@ -121,7 +121,7 @@ def test_a_certificate_counts_for_its_connection_alone() -> None:
     broker.handle(0, Connected(1, "stomp", "x", ANN))
     broker.handle(0, Connected(2, "stomp", "y"))
     effects = broker.handle(0, BytesReceived(2, b"CONNECT\naccept-version:1.2\nhost:h\n\n\0"))
-    assert b"ERROR" in b"".join(each.data for each in effects if isinstance(each, SendBytes))
+    assert b"ERROR" in b"".join(effect.data for effect in effects if isinstance(effect, SendBytes))
 
 
 def amqp_says(

@@ -24,7 +24,7 @@ def driver_with(
     driver.feed(
         1, subscribe(ack=ack, headers="" if size is None else f"consumer-window-size:{size}\n")
     )
-    got = [each for _ in range(count) for each in frames(driver.feed(2, send(BODY)), 1)]
+    got = [frame for _ in range(count) for frame in frames(driver.feed(2, send(BODY)), 1)]
     return driver, [
         each["ack" if version == "1.2" and ack != "auto" else "message-id"] for each in got
     ]

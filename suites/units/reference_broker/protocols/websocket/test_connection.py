@@ -88,8 +88,8 @@ class Wire:
     def said(self) -> list[tuple[str, bytes]]:
         """Name and payload of what came, of STOMP frames the command."""
         return [
-            (each.name, each.payload if each.is_control else each.payload.split(b"\n")[0])
-            for each in self.frames
+            (frame.name, frame.payload if frame.is_control else frame.payload.split(b"\n")[0])
+            for frame in self.frames
         ]
 
     @property
@@ -289,7 +289,7 @@ def test_a_breach_fails_the_connection_with_its_code(octets: bytes, code: int) -
             Op.BINARY, stomp_codec.encode("BEGIN", {"receipt": "no"}), mask=MASK
         )
     )
-    assert [(each.name, each.code) for each in wire.frames] == [("CLOSE", code)]
+    assert [(frame.name, frame.code) for frame in wire.frames] == [("CLOSE", code)]
     assert wire.closed
     assert wire.observed == ["RFC6455-CLOSE-05"]
     assert wire.broker.next_deadline() is None
@@ -313,10 +313,10 @@ def test_what_is_larger_than_a_frame_leaves_in_fragments() -> None:
     send = stomp_codec.encode("SEND", {**to, "content-length": len(body)}, body)
     for at in range(0, len(send), 1000):
         wire.frame(Op.BINARY, send[at : at + 1000])
-    assert [each.op for each in wire.frames] == [Op.BINARY, Op.CONTINUATION, Op.CONTINUATION]
-    assert [each.fin for each in wire.frames] == [False, False, True]
-    assert max(len(each.payload) for each in wire.frames) == 1000
-    assert b"".join(each.payload for each in wire.frames).endswith(b"\n\n" + body + b"\0")
+    assert [frame.op for frame in wire.frames] == [Op.BINARY, Op.CONTINUATION, Op.CONTINUATION]
+    assert [frame.fin for frame in wire.frames] == [False, False, True]
+    assert max(len(frame.payload) for frame in wire.frames) == 1000
+    assert b"".join(frame.payload for frame in wire.frames).endswith(b"\n\n" + body + b"\0")
 
 
 def test_text_where_it_is_configured_and_possible() -> None:
@@ -326,7 +326,7 @@ def test_text_where_it_is_configured_and_possible() -> None:
     wire.frame(Op.BINARY, stomp_codec.encode("SUBSCRIBE", {**to, "id": "0"}))
     for body in ("ß".encode(), b"\xff"):
         wire.frame(Op.BINARY, stomp_codec.encode("SEND", to, body))
-    assert [each.name for each in wire.frames] == ["TEXT", "TEXT", "BINARY"]
+    assert [frame.name for frame in wire.frames] == ["TEXT", "TEXT", "BINARY"]
 
 
 def test_a_message_that_was_not_acknowledged_goes_to_others() -> None:
