@@ -49,11 +49,11 @@ class Deviating:
 
 @dataclass(frozen=True)
 class Broker:
-    """One target over all runs; ``about`` is its entry in the header of the last run, with
+    """One target over all runs; ``facts`` is its entry in the header of the last run, with
     capabilities."""
 
     target: str
-    about: Mapping[str, Any]
+    facts: Mapping[str, Any]
     bars: tuple[Bar, ...]
     sources: Mapping[str, Mapping[str, int]]
     described: str = ""
@@ -95,19 +95,19 @@ def brokers(
         target = bar.column.target
         own = tuple(other for other in bars if other.column.target == target)
         run = by_name[bar.column.run]
-        about = next((facts for facts in run.targets if facts["name"] == target), {"name": target})
+        listed = next((facts for facts in run.targets if facts["name"] == target), {"name": target})
         inferred = measured.get(target) or measured.get("*") or _kept(run, target)
-        described, parameters = _parameters(str(about.get("profile", "")), inferred)
+        described, parameters = _parameters(str(listed.get("profile", "")), inferred)
         brokers_of_targets.append(
             Broker(
                 target=target,
-                about=about,
+                facts=listed,
                 bars=own,
                 sources=_sources(groups, columns, bar.column),
                 described=described,
                 parameters=parameters,
                 inferred=bool(inferred),
-                deviations=_deviations(about, known.get((run.name, target), {})),
+                deviations=_deviations(listed, known.get((run.name, target), {})),
                 skipped=tuple(skips.get((run.name, target), ())),
                 verdicts=tuple(
                     verdict
@@ -196,22 +196,22 @@ def _in_words(value: object) -> str:
 
 
 def _deviations(
-    about: Mapping[str, Any], shown: Mapping[ListedDeviation, int]
+    facts: Mapping[str, Any], shown: Mapping[ListedDeviation, int]
 ) -> tuple[Deviating, ...]:
     """Return the family's deviations that cover this target and version, those that showed
     first."""
     path = (
         Path(str(files("brokerproof.fixtures")))
         / "brokers"
-        / str(about.get("profile") or "-")
+        / str(facts.get("profile") or "-")
         / "known_deviations.toml"
     )
     if not path.is_file():
         return ()
-    version = str(about.get("version", ""))
+    version = str(facts.get("version", ""))
     listed = [
         entry
-        for entry in deviations.load(path, str(about["name"]))
+        for entry in deviations.load(path, str(facts["name"]))
         if deviations.covers(replace(entry, case=""), "", entry.requirement, version)
     ]
     deviating = [

@@ -38,7 +38,7 @@ def kept(run: Run, case: CaseRow) -> list[Kept]:
         return []
     main = case_file.path_of(run.folder, case.target, case.case)
     stem = main.name.removesuffix(case_file.SUFFIX)
-    found = []
+    files = []
     for suffix, what in _KINDS.items():
         path = main.with_name(stem + suffix)
         if path.is_file():
@@ -48,8 +48,8 @@ def kept(run: Run, case: CaseRow) -> list[Kept]:
                 if data
                 else ""
             )
-            found.append(Kept(path.name, what, data.decode("utf-8", "replace"), link))
-    return found
+            files.append(Kept(path.name, what, data.decode("utf-8", "replace"), link))
+    return files
 
 
 def replay(case: CaseRow) -> str:

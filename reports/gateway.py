@@ -60,8 +60,8 @@ def gateway(
     The JVM's own output goes to ``scratch/jvm.log``. Raises :class:`NoGateway` when it ends or says
     nothing in time.
     """
-    said = scratch / "jvm.log"
-    with tempfile.TemporaryDirectory(dir=scratch) as folder, said.open("wb") as log:
+    output = scratch / "jvm.log"
+    with tempfile.TemporaryDirectory(dir=scratch) as folder, output.open("wb") as log:
         info = Path(folder) / "connection"
         environment = {**_environment(spark_home), "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info)}
         # The JVM ends by itself when its standard input does, so it never outlives this process. A
@@ -75,14 +75,14 @@ def gateway(
             process_group=0,
         )
         try:
-            _await(process, info, said)
+            _await(process, info, output)
             yield _connection(info)
         except NoGateway:
             raise
         except Exception:
             # py4j only says that nobody answers; why is in the JVM's own words, if it had time for
             # any
-            words = said.read_text("utf-8", "replace")
+            words = output.read_text("utf-8", "replace")
             if "OutOfMemoryError" in words:
                 raise NoGateway(
                     "Spark's JVM ran out of memory; report fewer runs at once, or use --master"
@@ -111,16 +111,16 @@ def _environment(spark_home: Path) -> dict[str, str]:
     }
 
 
-def _await(process: subprocess.Popen[bytes], info: Path, said: Path) -> None:
+def _await(process: subprocess.Popen[bytes], info: Path, output: Path) -> None:
     deadline = time.monotonic() + START_WITHIN_S
     while not info.exists():
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=0.02)
-            raise NoGateway(f"Spark's JVM ended at once: {_last_line(said.read_bytes())}")
+            raise NoGateway(f"Spark's JVM ended at once: {_last_line(output.read_bytes())}")
         if time.monotonic() > deadline:
             raise NoGateway(
                 f"Spark's JVM was not ready within {START_WITHIN_S} s:"
-                f" {_last_line(said.read_bytes())}"
+                f" {_last_line(output.read_bytes())}"
             )
 
 
@@ -140,6 +140,8 @@ def _end(process: subprocess.Popen[Any]) -> None:
         process.wait()
 
 
-def _last_line(said: bytes) -> str:
-    lines = [line.strip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "it said nothing"
+def _last_line(output: bytes) -> str:
+    lines = [
+        line.strip() for line in output.decode("utf-8", "replace").splitlines() if line.strip()
+    ]
+    return lines[-1][:300] if lines else "it printed nothing"

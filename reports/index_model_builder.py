@@ -79,7 +79,7 @@ def columns(runs: Sequence[Run], counts: Iterable[Mapping[str, Any]]) -> list[Co
     of start.
     """
     with_results = {(row["run"], row["target"]) for row in counts}
-    found: dict[str, list[Column]] = {}
+    by_target: dict[str, list[Column]] = {}
     for run in in_order(runs):
         named = [str(each["name"]) for each in run.targets]
         named += sorted(
@@ -87,12 +87,12 @@ def columns(runs: Sequence[Run], counts: Iterable[Mapping[str, Any]]) -> list[Co
         )
         for target in dict.fromkeys(named):
             label = target if len(runs) == 1 or run.name == target else f"{target} · {run.name}"
-            found.setdefault(target, []).append(
+            by_target.setdefault(target, []).append(
                 Column(run.name, target, label, facts_of(run, target))
             )
     return [
         replace(column, latest=column is of_target[-1])
-        for of_target in found.values()
+        for of_target in by_target.values()
         for column in of_target
     ]
 
@@ -107,30 +107,30 @@ def shown_columns(every: Sequence[Column], runs: Sequence[Run], most: int) -> li
 def bars(of: Sequence[Column], counts: Iterable[Mapping[str, Any]]) -> list[Bar]:
     """The verdict counts by column."""
     rows = list(counts)
-    found = []
+    drawn = []
     for column in of:
         own = [row for row in rows if (row["run"], row["target"]) == (column.run, column.target)]
         own.sort(key=lambda row: _RANK[row["verdict"]])
         seconds = sum(row["seconds"] for row in own)
-        found.append(Bar(column, tuple((row["verdict"], row["cases"]) for row in own), seconds))
-    return found
+        drawn.append(Bar(column, tuple((row["verdict"], row["cases"]) for row in own), seconds))
+    return drawn
 
 
 def case_rows(cases: DataFrame, runs: Sequence[Run], limits: Limits) -> list[CaseRow]:
     """The worst cases first; the first ``limits.pages`` have a page in a file of its own."""
     facts = {run.name: run.cases for run in runs}
-    found: list[CaseRow] = []
+    listed: list[CaseRow] = []
     for batch in worst_first(cases).limit(limits.cases).toArrow().to_batches():
         for row in batch.to_pylist():
-            place = len(found)
+            place = len(listed)
             packed = place >= limits.pages
             page = (
                 f"cases/more.html#{place}"
                 if packed
                 else f"cases/{slug(row['run'], row['target'], row['case'])}.html"
             )
-            found.append(case_row(row, facts, page, place if packed else None))
-    return found
+            listed.append(case_row(row, facts, page, place if packed else None))
+    return listed
 
 
 def case_row(
@@ -141,7 +141,7 @@ def case_row(
 ) -> CaseRow:
     """A row of the table of cases, with what its run (``facts`` has runs by name) knows of the
     case."""
-    about = facts[row["run"]].get(row["case"])
+    described = facts[row["run"]].get(row["case"])
     return CaseRow(
         run=row["run"],
         target=row["target"],
@@ -153,8 +153,8 @@ def case_row(
         duration_s=row["duration_s"],
         measurements=row["measurements"],
         page=page,
-        doc=about.doc if about else "",
-        source=about.source if about else "",
+        doc=described.doc if described else "",
+        source=described.source if described else "",
         place=place,
     )
 
@@ -195,20 +195,20 @@ def unjudged(
     """Return the requirements that could be judged on these targets and were not, by source, at
     most ``most``; and how many there are."""
     judged = {row["requirement"] for row in coverage}
-    wanted: dict[str, list[Words]] = defaultdict(list)
+    by_source: dict[str, list[Words]] = defaultdict(list)
     totals: dict[str, int] = defaultdict(int)
     for words in requirements:
         if words.judgeable and (not words.profile or words.profile in profiles):
             totals[words.source] += 1
             if words.id not in judged:
-                wanted[words.source].append(words)
-    total = sum(len(each) for each in wanted.values())
-    found: list[Unjudged] = []
+                by_source[words.source].append(words)
+    total = sum(len(each) for each in by_source.values())
+    listed: list[Unjudged] = []
     left = most
-    for source, missing in wanted.items():
-        found.append(Unjudged(source, tuple(missing[:left]), len(missing), totals[source]))
+    for source, missing in by_source.items():
+        listed.append(Unjudged(source, tuple(missing[:left]), len(missing), totals[source]))
         left = max(0, left - len(missing))
-    return found, total
+    return listed, total
 
 
 def model(tables: Tables, runs: Sequence[Run], requirements: Requirements, limits: Limits) -> Model:
@@ -232,13 +232,13 @@ def model(tables: Tables, runs: Sequence[Run], requirements: Requirements, limit
     ]
     profiles = {str(each.get("profile", "")) for run in runs for each in run.targets}
     missing, missing_total = unjudged(judged, requirements, profiles, limits.unjudged)
-    found = groups(matrix, shown, requirements, pages)
+    matrix_groups = groups(matrix, shown, requirements, pages)
     all_bars = bars(all_columns, counted)
     return Model(
         runs=list(runs),
         columns=shown,
         bars=all_bars,
-        groups=found,
+        groups=matrix_groups,
         cases=rows,
         cases_total=sum(row["cases"] for row in counted),
         requirements_total=tables.matrix.select("requirement").distinct().count(),
@@ -287,19 +287,23 @@ def _pasts(
 
 
 def _warnings(runs: Sequence[Run], every: Sequence[Column], shown: Sequence[Column]) -> list[str]:
-    found = []
+    sentences = []
     for run in runs:
         if run.footer is None:
-            found.append(
+            sentences.append(
                 f"Run {run.name} was cut off before it ended: what follows is what it had written"
                 " until then."
             )
         if run.torn:
-            found.append(f"The last line of {run.name}/results.ndjson was cut off and is left out.")
+            sentences.append(
+                f"The last line of {run.name}/results.ndjson was cut off and is left out."
+            )
         if not run.segments():
-            found.append(f"Run {run.name} has no recorded trace: its case pages show no frames.")
+            sentences.append(
+                f"Run {run.name} has no recorded trace: its case pages show no frames."
+            )
     if len(every) > len(shown):
-        found.append(
+        sentences.append(
             f"{len(every)} targets and runs were judged; the matrix shows {len(shown)}, the latest."
         )
-    return found
+    return sentences

@@ -239,19 +239,19 @@ class Model:
 
 
 def _total(bars: list[Bar]) -> dict[str, int]:
-    found = dict.fromkeys(VERDICTS, 0)
+    counts = dict.fromkeys(VERDICTS, 0)
     for bar in bars:
         for verdict, count in bar.counts:
-            found[verdict] += count
-    return {verdict: count for verdict, count in found.items() if count}
+            counts[verdict] += count
+    return {verdict: count for verdict, count in counts.items() if count}
 
 
 def _first(groups: list[Group], rows: int) -> list[Group]:
     """The first ``rows`` rows, in their groups."""
-    found = []
+    kept = []
     for group in groups:
         if rows <= 0:
             break
-        found.append(replace(group, rows=group.rows[:rows]))
+        kept.append(replace(group, rows=group.rows[:rows]))
         rows -= len(group.rows)
-    return found
+    return kept

@@ -102,12 +102,12 @@ def build(
     Raises :class:`brokerproof.harness.results.records.UnreadableResults` for a line that is no
     result, and ``OSError`` when ``out`` cannot be written.
     """
-    found = outcomes if outcomes is not None else flatten(runs)
+    flattened = outcomes if outcomes is not None else flatten(runs)
     limits = limits or Limits()
     out.mkdir(parents=True, exist_ok=True)
     events = trace(spark, runs).persist(StorageLevel.MEMORY_AND_DISK)
-    findings = arrow(spark, found.findings).persist()
-    tables = tables_of(spark, events, arrow(spark, found.results), findings, requirements, runs)
+    findings = arrow(spark, flattened.findings).persist()
+    tables = tables_of(spark, events, arrow(spark, flattened.results), findings, requirements, runs)
     try:
         step("tables")
         _write_tables(tables, out / "tables", min(4, spark.sparkContext.defaultParallelism))

@@ -67,16 +67,16 @@ def keepers(
         .where(F.col("place") <= ROWS)
         .orderBy("requirement", "run", "target", "place")
     )
-    found: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    pages_of: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for batch in rows.toArrow().to_batches():
         for row in batch.to_pylist():
-            found.setdefault((row["requirement"], row["run"], row["target"]), []).append(row)
+            pages_of.setdefault((row["requirement"], row["run"], row["target"]), []).append(row)
     known: dict[str, list[Keeper]] = {}
     for column in columns:
         for requirement in dict.fromkeys(
-            each for each, run, target in found if (run, target) == (column.run, column.target)
+            each for each, run, target in pages_of if (run, target) == (column.run, column.target)
         ):
-            own = found[requirement, column.run, column.target]
+            own = pages_of[requirement, column.run, column.target]
             known.setdefault(requirement, []).append(
                 Keeper(
                     column,

@@ -123,8 +123,8 @@ def _few_partitions(spark: SparkSession) -> None:
     """Shuffles for a little data, or for summaries, have a few partitions for each core of the
     cluster instead of Spark's 200, each of which would be a task that starts Python; what a
     ``spark-defaults.conf`` says stands."""
-    said = spark.sparkContext.getConf().get("spark.sql.shuffle.partitions")
-    if said is None:
+    configured = spark.sparkContext.getConf().get("spark.sql.shuffle.partitions")
+    if configured is None:
         cores = (
             spark.sparkContext.defaultParallelism
         )  # of the executors that are there already, two at least

@@ -19,8 +19,8 @@ _parse: Any = ast.parse
 def in_turn(*arguments: Any, **named: Any) -> ast.AST:
     """``ast.parse`` under the lock; :func:`one_at_a_time` puts it in place of the original."""
     with _TURN:
-        found: ast.AST = _parse(*arguments, **named)
-    return found
+        tree: ast.AST = _parse(*arguments, **named)
+    return tree
 
 
 def one_at_a_time() -> None:

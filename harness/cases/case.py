@@ -105,7 +105,7 @@ def case(
             if over is None or name not in over.strategies
         ]
         suite, name = _names(function)
-        found = Case(
+        declared = Case(
             name=name,
             suite=suite,
             function=function,
@@ -116,7 +116,7 @@ def case(
             over=over,
             arguments=tuple(each for each in parameters if each not in ("target", "version")),
         )
-        _REGISTRY[name] = found
+        _REGISTRY[name] = declared
 
         @functools.wraps(function)
         def collected(*args: Any, **kwargs: Any) -> Any:
@@ -131,7 +131,7 @@ def case(
                 for each in parameters
             ]
         )
-        setattr(collected, _ATTRIBUTE, found)
+        setattr(collected, _ATTRIBUTE, declared)
         return collected  # type: ignore[return-value]
 
     return decorate

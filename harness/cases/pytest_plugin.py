@@ -156,9 +156,9 @@ class _Session:
 
     @pytest.hookimpl
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        found = cases.of(metafunc.function)
-        if found is not None and "version" in metafunc.fixturenames:
-            metafunc.parametrize("version", list(found.by_version))
+        declared = cases.of(metafunc.function)
+        if declared is not None and "version" in metafunc.fixturenames:
+            metafunc.parametrize("version", list(declared.by_version))
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(
@@ -355,13 +355,13 @@ def _call(item: object) -> Call | None:
     ordinary tests."""
     if not isinstance(item, pytest.Function):
         return None
-    found = cases.of(item.obj)
-    if found is None:
+    declared = cases.of(item.obj)
+    if declared is None:
         return None
     chosen: dict[str, Any] = dict(item.callspec.params) if hasattr(item, "callspec") else {}
     version = chosen.pop("version", None)
     shown = "-".join(_shown(chosen))
-    return Call(found, version, chosen, found.id(version, shown))
+    return Call(declared, version, chosen, declared.id(version, shown))
 
 
 def _shown(arguments: dict[str, Any]) -> Sequence[str]:

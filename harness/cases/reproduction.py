@@ -34,8 +34,8 @@ def violates(outcome: ExampleRecord, requirements: frozenset[str]) -> bool:
 def example_of(outcome: ExampleRecord, failing: frozenset[str]) -> ExampleRecord | None:
     """The example that violated one of ``failing``: the case itself, or the first such example of a
     property."""
-    found = [each for each in outcome.failing or [outcome] if violates(each, failing)]
-    return found[0] if found else None
+    examples = [each for each in outcome.failing or [outcome] if violates(each, failing)]
+    return examples[0] if examples else None
 
 
 def run_again(

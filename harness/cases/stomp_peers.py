@@ -80,10 +80,13 @@ class StompPeers(Connections):
         finding."""
         from brokerproof.harness.protocols.websocket.raw_peer import WebSocketPeer
 
-        about = self.profile.parameters
-        usual = str(about.get("websocket_acceptor", self.target.identity.default_acceptor))
+        parameters = self.profile.parameters
+        usual = str(parameters.get("websocket_acceptor", self.target.identity.default_acceptor))
         peer = WebSocketPeer(
-            self, self.next_connection(), acceptor or usual, str(about.get("websocket_path", "/"))
+            self,
+            self.next_connection(),
+            acceptor or usual,
+            str(parameters.get("websocket_path", "/")),
         )
         self._connect(peer)
         if upgrade:

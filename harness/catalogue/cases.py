@@ -88,7 +88,7 @@ class CaseInfo:
 
 def describe(registered: Iterable[Registered]) -> dict[str, CaseInfo]:
     """Return the catalogue's facts of each case, by name and in the order of names."""
-    found = (
+    infos = (
         CaseInfo(
             id=each.name,
             suite=each.suite,
@@ -103,7 +103,7 @@ def describe(registered: Iterable[Registered]) -> dict[str, CaseInfo]:
         )
         for each in registered
     )
-    return {each.id: each for each in sorted(found, key=lambda case: case.id)}
+    return {each.id: each for each in sorted(infos, key=lambda case: case.id)}
 
 
 def citations(cases: Mapping[str, CaseInfo]) -> dict[str, tuple[str, ...]]:

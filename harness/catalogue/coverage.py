@@ -37,7 +37,7 @@ def coverage(
         for each in dict.fromkeys(cited):
             if each in citing:
                 citing[each].append(case)
-    return {each: tuple(found) for each, found in citing.items()}
+    return {each: tuple(citations) for each, citations in citing.items()}
 
 
 def uncovered(catalogue: Catalogue, cases: Mapping[str, Sequence[str]]) -> list[Requirement]:
@@ -53,13 +53,14 @@ def unknown(catalogue: Catalogue, cases: Mapping[str, Sequence[str]]) -> list[st
     for case, cited in cases.items():
         for each in cited:
             try:
-                found = catalogue.find(each)
+                requirement = catalogue.find(each)
             except UnknownRequirement as problem:
                 sentences.append(f"{case} cites {each}, but {problem}")
                 continue
-            if not found.testable:
+            if not requirement.testable:
                 sentences.append(
-                    f"{case} cites {each}, which the catalogue calls untestable: {found.why_not}"
+                    f"{case} cites {each}, which the catalogue calls untestable:"
+                    f" {requirement.why_not}"
                 )
     return sentences
 

@@ -82,8 +82,8 @@ def load(path: Path, target: str | None = None) -> list[Deviation]:
     """
     values, text = read(path)
     only(path, values, "deviation")
-    found = [_deviation(entry) for entry in entries(path, "deviation", _DEVIATION, values, text)]
-    return [each for each in found if target is None or each.target in {"", target}]
+    listed = [_deviation(entry) for entry in entries(path, "deviation", _DEVIATION, values, text)]
+    return [entry for entry in listed if target is None or entry.target in {"", target}]
 
 
 def covers(deviation: Deviation, case: str, requirement: str, broker_version: str) -> bool:
@@ -162,37 +162,37 @@ def _deviation(entry: Entry) -> Deviation:
     texts = {key: entry.text(key) for key, rule in _DEVIATION.items() if rule.kind is str}
     texts["case"] = current_name(texts["case"])  # lists of users may have a former name
     sometimes, control = (bool(entry.values.get(key)) for key in ("sometimes", "control"))
-    found = Deviation(**texts, where=entry.where, sometimes=sometimes, control=control)
-    if not found.name:
+    deviation = Deviation(**texts, where=entry.where, sometimes=sometimes, control=control)
+    if not deviation.name:
         raise BadData(
             f"{entry.where}: case and requirement are both missing; a deviation names at least one"
         )
-    if found.control and (found.requirement or not found.case):
+    if deviation.control and (deviation.requirement or not deviation.case):
         raise BadData(f"{entry.where}: control speaks of a case; name that and no requirement")
     try:
-        SpecifierSet(found.versions)
+        SpecifierSet(deviation.versions)
     except InvalidSpecifier:
         raise BadData(
-            f'{entry.where}: versions is {found.versions!r}; it should look like ">=2.50" or'
+            f'{entry.where}: versions is {deviation.versions!r}; it should look like ">=2.50" or'
             ' ">=2.6, <2.60"'
         ) from None
     try:
-        re.compile(found.expected)
+        re.compile(deviation.expected)
     except re.error as problem:
         raise BadData(
-            f"{entry.where}: expected is no regular expression ({problem}): {found.expected!r}"
+            f"{entry.where}: expected is no regular expression ({problem}): {deviation.expected!r}"
         ) from None
-    if re.search(found.expected, "") is not None:
+    if re.search(deviation.expected, "") is not None:
         raise BadData(
-            f"{entry.where}: expected is {found.expected!r}, which matches anything; say what the"
-            " finding says"
+            f"{entry.where}: expected is {deviation.expected!r}, which matches anything; it should"
+            " match the finding's text only"
         )
-    if not re.match(r"https?://\S+$", found.link):
+    if not re.match(r"https?://\S+$", deviation.link):
         raise BadData(
-            f"{entry.where}: link is {found.link!r}; it should be the address of documentation,"
+            f"{entry.where}: link is {deviation.link!r}; it should be the address of documentation,"
             " source or tracker"
         )
-    return found
+    return deviation
 
 
 def _pattern(glob: str) -> re.Pattern[str]:

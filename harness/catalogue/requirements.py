@@ -286,9 +286,9 @@ def _requirement(document: Document, entry: Entry) -> Requirement:
     )
 
 
-def _nearest(wanted: str, known: Mapping[str, object]) -> str:
+def _nearest(requirement: str, known: Mapping[str, object]) -> str:
     by_folded = {each.upper(): each for each in known}
-    near = difflib.get_close_matches(wanted.upper(), by_folded, n=3, cutoff=0.6)
+    near = difflib.get_close_matches(requirement.upper(), by_folded, n=3, cutoff=0.6)
     if near:
         return f"did you mean {' or '.join(by_folded[each] for each in near)}?"
     return "brokerproof requirements shows every id"

@@ -65,18 +65,18 @@ def rows(
     requirements that owe a case and have none. ``listed`` has the reasons of the uncovered list by
     id.
     """
-    wanted = None if source is None else _documents(catalogue, source)
+    documents = None if source is None else _documents(catalogue, source)
     citing = coverage(catalogue, citations(cases))
     reasons = listed or {}
-    found = [
+    matching = [
         Row(each, citing[each.id], reasons.get(each.id, ""))
         for each in catalogue.values()
-        if wanted is None or each.document in wanted
+        if documents is None or each.document in documents
     ]
-    return [row for row in found if not uncovered or row.coverage == "uncovered"]
+    return [row for row in matching if not uncovered or row.coverage == "uncovered"]
 
 
-def rows_json(found: Sequence[Row]) -> list[dict[str, Any]]:
+def rows_json(listed: Sequence[Row]) -> list[dict[str, Any]]:
     """``list --json``."""
     return [
         {
@@ -85,18 +85,18 @@ def rows_json(found: Sequence[Row]) -> list[dict[str, Any]]:
             "uncovered_reason": row.listed or None,
             "cases": list(row.cases),
         }
-        for row in found
+        for row in listed
     ]
 
 
-def rows_text(found: Sequence[Row], width: int = 100) -> str:
+def rows_text(listed: Sequence[Row], width: int = 100) -> str:
     """``list`` as plain lines, by document; ``width`` is in characters, at least 60."""
-    if not found:
+    if not listed:
         return "no requirement fits\n"
-    names = max(len(row.requirement.id) for row in found)
+    names = max(len(row.requirement.id) for row in listed)
     lines: list[str] = []
     document: Document | None = None
-    for row in found:
+    for row in listed:
         each = row.requirement
         if each.document is not document:
             document = each.document
@@ -120,16 +120,16 @@ def rows_text(found: Sequence[Row], width: int = 100) -> str:
                 break_on_hyphens=False,
             )
         lines += [f"{indent}· {case}" for case in row.cases]
-    return "\n".join([*lines, "", *textwrap.wrap(totals(found), max(width, 60))]) + "\n"
+    return "\n".join([*lines, "", *textwrap.wrap(totals(listed), max(width, 60))]) + "\n"
 
 
-def totals(found: Sequence[Row]) -> str:
+def totals(listed: Sequence[Row]) -> str:
     """One line: how many requirements, and how many of each coverage."""
     counts = {
-        kind: sum(row.coverage == kind for row in found)
+        kind: sum(row.coverage == kind for row in listed)
         for kind in ("covered", "uncovered", "optional", "untestable")
     }
-    return f"{len(found)} requirements: " + ", ".join(
+    return f"{len(listed)} requirements: " + ", ".join(
         f"{count} {kind}" for kind, count in counts.items()
     )
 
@@ -178,14 +178,16 @@ def explanation_text(facts: Mapping[str, Any], width: int = 100) -> str:
             break_long_words=False,
         )
 
-    said = "the vendor's documentation" if facts["level"] == "DOC" else f"level {facts['level']}"
+    strength = (
+        "the vendor's documentation" if facts["level"] == "DOC" else f"level {facts['level']}"
+    )
     parts = [
         f"{facts['id']}  ({facts['level']})",
         wrapped(facts["statement"]),
         "",
         f"  source    {facts['title']}, section {facts['section']!r}",
         f"  read it   {facts['link']}",
-        f"  strength  {said}; its own words there: {facts['verb']!r}",
+        f"  strength  {strength}; its own words there: {facts['verb']!r}",
         f"  binds     {_BINDS[facts['subject']]}",
         f"  shows     {_SHOWS[facts['observe']]}",
     ]
@@ -250,10 +252,10 @@ def _documents(catalogue: Catalogue, source: str) -> list[Document]:
     for each in catalogue.documents:
         if each.group:
             known.setdefault(_folded(each.group), []).append(each)
-    wanted = _folded(source.replace("\\", "/").rpartition("/")[2])
-    if wanted in known:
-        return known[wanted]
-    near = difflib.get_close_matches(wanted, known, n=1)
+    folded = _folded(source.replace("\\", "/").rpartition("/")[2])
+    if folded in known:
+        return known[folded]
+    near = difflib.get_close_matches(folded, known, n=1)
     nearest = known[near[0]] if near else []
     hint = (
         f"did you mean {nearest[0].group if len(nearest) > 1 else nearest[0].name!r}?"

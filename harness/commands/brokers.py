@@ -81,7 +81,7 @@ def stop(name: str, version: str | None) -> None:
 @_JSON
 def list_(as_json: bool) -> None:
     """List the installed brokers and those that run."""
-    found = kept.listing()
+    installed = kept.listing()
     if as_json:
         rows = [
             {
@@ -90,12 +90,12 @@ def list_(as_json: bool) -> None:
                 "home": str(each.home),
                 "running": None if each.running is None else _facts(each.running),
             }
-            for each in found
+            for each in installed
         ]
         click.echo(json.dumps(rows))
         return
     table = Table("broker", "version", "running", Column("folder", overflow="fold"))
-    for each in found:
+    for each in installed:
         where = (
             ""
             if each.running is None

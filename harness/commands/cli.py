@@ -42,10 +42,10 @@ class _Commands(click.Group):
         return sorted(self._found().keys() - ALIASES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        found = self._found().get(cmd_name)
-        if found is None:
+        entry_point = self._found().get(cmd_name)
+        if entry_point is None:
             return None
-        command = found.load()
+        command = entry_point.load()
         assert isinstance(command, click.Command)
         return command
 

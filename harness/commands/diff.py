@@ -73,19 +73,19 @@ def diff(
     2 it cannot be said (undecided changes, or a run that was cut off) · 4 no run folders.
     """
     a, b = _sides(run_a, run_b, target_a, target_b, across)
-    found = compare(a.compared, b.compared, across=across)
+    differences = compare(a.compared, b.compared, across=across)
     moved = shifts(a.compared, b.compared, across=across)
-    code = exit_code(found, partial=a.partial or b.partial)
-    said = list(notes(a, b, across=across))
-    shown = [each for each in found if _wanted(each, regressions, only)]
+    code = exit_code(differences, partial=a.partial or b.partial)
+    reservations = list(notes(a, b, across=across))
+    shown = [each for each in differences if _wanted(each, regressions, only)]
     if regressions:
         moved = [each for each in moved if each.course is Course.WORSE]
     if only:
         moved = []
     if as_json:
-        click.echo(json.dumps(_json(a, b, said, found, shown, moved, code), indent=1))
+        click.echo(json.dumps(_json(a, b, reservations, differences, shown, moved, code), indent=1))
     else:
-        _print(a, b, said, found, shown, moved, only)
+        _print(a, b, reservations, differences, shown, moved, only)
     return code
 
 
@@ -133,8 +133,8 @@ def _counts(found: Iterable[Difference]) -> dict[str, int]:
 def _json(
     a: Side,
     b: Side,
-    said: list[str],
-    found: list[Difference],
+    reservations: list[str],
+    differences: list[Difference],
     shown: list[Difference],
     moved: list[Shift],
     code: int,
@@ -151,8 +151,8 @@ def _json(
             }
             for side in (a, b)
         },
-        "notes": said,
-        "counts": _counts(found),
+        "notes": reservations,
+        "counts": _counts(differences),
         "cases": [
             {
                 "case": each.case,
@@ -181,23 +181,23 @@ def _json(
     }
 
 
-def _side(told: LatestResult | None) -> dict[str, Any] | None:
-    if told is None:
+def _side(latest: LatestResult | None) -> dict[str, Any] | None:
+    if latest is None:
         return None
-    result = told.result
+    result = latest.result
     return {
         "verdict": result.verdict.value,
         "detail": result.detail,
         "attempts": result.attempts,
-        "earlier": [each.value for each in told.earlier],
+        "earlier": [each.value for each in latest.earlier],
     }
 
 
 def _print(
     a: Side,
     b: Side,
-    said: list[str],
-    found: list[Difference],
+    reservations: list[str],
+    differences: list[Difference],
     shown: list[Difference],
     moved: list[Shift],
     only: str | None,
@@ -206,9 +206,9 @@ def _print(
     say = console.print if console.is_terminal else _line
     say(plain(f"A: {a.describe()}"))
     say(plain(f"B: {b.describe()}"))
-    for sentence in said:
+    for sentence in reservations:
         say(plain(f"note: {sentence}"))
-    say(_summary(_counts(found)))
+    say(_summary(_counts(differences)))
     if only:
         say(f"violated on {only} and kept on the other: {len(shown)}")
     if console.is_terminal:
@@ -237,13 +237,13 @@ def _tables(console: Console, shown: list[Difference], moved: list[Shift]) -> No
     if shown:
         table = Table(*_whole("", "case", "target", "A → B"), title="Cases", title_justify="left")
         for each in shown[:LISTED]:
-            about = Text(plain(each.case))
+            description = Text(plain(each.case))
             for line in _details(each):
-                about.append(f"\n{line}", style="dim")
+                description.append(f"\n{line}", style="dim")
             style = _STYLES[each.course]
             table.add_row(
                 Text(_word(each), style=style),
-                about,
+                description,
                 plain(each.target),
                 Text(_way(*each.verdicts), style=style),
             )

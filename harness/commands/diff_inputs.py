@@ -73,8 +73,8 @@ class Side:
         """The run in one line: folder, when it began, its targets."""
         targets = []
         for name in self.targets:
-            about = self.listed.get(name, {})
-            facts = " ".join(str(about[key]) for key in ("broker", "version") if about.get(key))
+            target = self.listed.get(name, {})
+            facts = " ".join(str(target[key]) for key in ("broker", "version") if target.get(key))
             targets.append(f"{name} ({facts})" if facts else name)
         return (
             f"{self.folder}, started {self.header.get('started', 'at an unknown time')}:"

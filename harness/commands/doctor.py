@@ -72,27 +72,27 @@ def _proton() -> Check:
 
 def _java() -> Check:
     try:
-        found = java_runtime.find_java(SPARK_JAVA)
+        java = java_runtime.find_java(SPARK_JAVA)
     except java_runtime.NoJava as problem:
         return Check("Java for reports and Artemis", False, str(problem))
     return Check(
-        "Java for reports and Artemis", True, f"{found} (Java {java_runtime.version_of(found)})"
+        "Java for reports and Artemis", True, f"{java} (Java {java_runtime.version_of(java)})"
     )
 
 
 def _maven() -> Check:
-    found = shutil.which("mvn")
-    says = found or "not on the PATH; only needed to download real brokers"
-    return Check("Maven", found is not None, says, needed=False)
+    maven = shutil.which("mvn")
+    says = maven or "not on the PATH; only needed to download real brokers"
+    return Check("Maven", maven is not None, says, needed=False)
 
 
 def _docker() -> Check:
-    found = engine.daemon()
+    daemon = engine.daemon()
     says = (
-        found
+        daemon
         or "no daemon answers, or the extra containers is not installed; only needed for brokers in containers"  # noqa: E501
     )
-    return Check("Docker", found is not None, says, needed=False)
+    return Check("Docker", daemon is not None, says, needed=False)
 
 
 def _cache() -> Check:
@@ -116,12 +116,12 @@ def checks() -> Iterator[Check]:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(as_json: bool) -> int:
     """Look at what this machine has. Exit 3 when something needed is missing."""
-    found = list(checks())
+    results = list(checks())
     if as_json:
-        click.echo(json.dumps([each.__dict__ for each in found]))
+        click.echo(json.dumps([each.__dict__ for each in results]))
     else:
         console = Console()
-        for each in found:
+        for each in results:
             mark = (
                 "[green]ok[/]     "
                 if each.ok
@@ -130,4 +130,4 @@ def doctor(as_json: bool) -> int:
                 else "[yellow]without[/]"
             )
             console.print(f"{mark} {each.name}: {each.says}", highlight=False)
-    return 0 if all(each.ok or not each.needed for each in found) else 3
+    return 0 if all(each.ok or not each.needed for each in results) else 3

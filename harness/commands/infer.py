@@ -109,7 +109,7 @@ def infer(
                     )
             stated = documented(target, acceptor, amqp_acceptor, prefixes)
             default = KINDS if not prefixes else ()
-            found = estimates(
+            estimated = estimates(
                 target, kinds or default, acceptor, amqp_acceptor, patience, seed, prefixes
             )
         except SetUpFailed as problem:
@@ -118,13 +118,15 @@ def infer(
             target.stop()
     if out is not None:
         profile = target.identity.profile
-        out.write_text(profile_file.compose(profile, found, stated, target.identity.name), "utf-8")
-    wrong = [each for each in found if each.agrees(stated.get(each.parameter)) is False]
+        out.write_text(
+            profile_file.compose(profile, estimated, stated, target.identity.name), "utf-8"
+        )
+    wrong = [each for each in estimated if each.agrees(stated.get(each.parameter)) is False]
     if as_json:
-        click.echo(json.dumps([_json(each, stated) for each in found], ensure_ascii=False))
+        click.echo(json.dumps([_json(each, stated) for each in estimated], ensure_ascii=False))
     else:
         console = Console()
-        console.print(_table(target.identity.name, found, stated, wide=console.width >= _WIDE))
+        console.print(_table(target.identity.name, estimated, stated, wide=console.width >= _WIDE))
     return 1 if wrong else 0
 
 
@@ -156,19 +158,19 @@ def estimates(
                 partial(infer_address, prefix=prefix, acceptor=amqp_acceptor),
             )
         )
-    found: list[Estimate] = []
+    estimated: list[Estimate] = []
     for number, (kind, capability, probe) in enumerate(jobs):
         if capability not in target.identity.capabilities:
-            found.append(Estimate(kind, None, "", f"the target has no {capability}"))
+            estimated.append(Estimate(kind, None, "", f"the target has no {capability}"))
             continue
         bench = Bench(target, (), label=f"infer-{number}", seed=seed)
         try:
-            found += probe(bench)
+            estimated += probe(bench)
         except ControlFailed as problem:
-            found.append(Estimate(kind, None, "", f"the probes failed: {problem}"))
+            estimated.append(Estimate(kind, None, "", f"the probes failed: {problem}"))
         finally:
             bench.close()
-    return found
+    return estimated
 
 
 def documented(
@@ -196,9 +198,9 @@ def documented(
     config = getattr(target, "config", None)  # of targets that have a file of their own
     if isinstance(config, Path) and config.suffix == ".xml":
         for prefix in prefixes:
-            about = {**identity.profile.parameters, **parameters.of_address(config, f"{prefix}x")}
+            values = {**identity.profile.parameters, **parameters.of_address(config, f"{prefix}x")}
             stated |= {
-                of_prefix(name, prefix): about[name] for name in _OF_ADDRESSES if name in about
+                of_prefix(name, prefix): values[name] for name in _OF_ADDRESSES if name in values
             }
     return stated
 
@@ -234,13 +236,13 @@ _AGREEMENT = {True: "yes", False: "NO", None: ""}
 
 
 def _table(
-    name: str, found: Sequence[Estimate], stated: Mapping[str, object], *, wide: bool
+    name: str, estimated: Sequence[Estimate], stated: Mapping[str, object], *, wide: bool
 ) -> Table:
     """In a narrow terminal without how it was found, unless that is all there is to say."""
     table = Table(title=f"{name}: measured beside documented", title_justify="left")
     for column in ("parameter", "documented", "measured", "agrees", *(["how"] if wide else [])):
         table.add_column(column, overflow="fold")
-    for each in found:
+    for each in estimated:
         value = stated.get(each.parameter)
         table.add_row(
             each.parameter,

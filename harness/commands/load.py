@@ -126,13 +126,13 @@ def load(lasts: str | None, record: bool, backlog: str, as_json: bool, **options
     begin(folder, wished.seed)
     line = _Lines(console)
     outcome = in_one_sentence(lambda: session.run(time, line.watch), folder)
-    told = summary.data(session, outcome)
-    code = 0 if summary.complete(told) else 2
-    keep(session, outcome, told, code)
+    report = summary.data(session, outcome)
+    code = 0 if summary.complete(report) else 2
+    keep(session, outcome, report, code)
     if as_json:
-        click.echo(json.dumps({"run": str(folder), **told}, ensure_ascii=False))
+        click.echo(json.dumps({"run": str(folder), **report}, ensure_ascii=False))
     else:
-        console.print(summary.table(target.identity.name, told))
+        console.print(summary.table(target.identity.name, report))
         click.echo(str(folder))
     return code
 
@@ -153,10 +153,10 @@ def begin(folder: Path, seed: int) -> None:
         raise errors.Usage(str(problem)) from None
 
 
-def keep(session: Session, outcome: LoadOutcome, told: dict[str, Any], code: int) -> None:
+def keep(session: Session, outcome: LoadOutcome, report: dict[str, Any], code: int) -> None:
     """Write the summary and the report of the load."""
     plan = dataclasses.asdict(session.wishes)
-    summary.keep(session, outcome, told, plan)
+    summary.keep(session, outcome, report, plan)
     run_folder.finish(session.folder, records.read(session.folder), code, [])
 
 
@@ -174,20 +174,20 @@ def in_one_sentence(run: Callable[[], LoadOutcome], folder: Path) -> LoadOutcome
 
 
 def _recorded(folder: Path) -> str:
-    found = any((folder / "trace").rglob("part-*.parquet"))
+    has_segments = any((folder / "trace").rglob("part-*.parquet"))
     return (
         f"what was recorded is in {folder}, for brokerproof judge"
-        if found
+        if has_segments
         else "nothing was recorded"
     )
 
 
 def _left(folder: Path, before: str = "") -> str:
     """Return the advice on wire logs that are left in the folder; empty where none is."""
-    there = wire_logs(folder)
+    has_wire_logs = wire_logs(folder)
     return (
         f"{before}brokerproof load recover {shlex.quote(str(folder))} saves what was recorded"
-        if there
+        if has_wire_logs
         else ""
     )
 
@@ -198,8 +198,8 @@ def crew(master: str | None) -> Drivers:
         return LocalDrivers()
     for each in entry_points(group=CREWS):
         if each.name == "spark":
-            found: Drivers = each.load()(master)
-            return found
+            drivers: Drivers = each.load()(master)
+            return drivers
     raise errors.Usage(
         "--master needs the part of brokerproof that knows Spark, and it is not installed"
     )

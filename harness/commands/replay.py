@@ -88,7 +88,7 @@ def _tell(
     answer: Answer, file: case_file.CaseFile, target: str, steps: list[str], as_json: bool
 ) -> None:
     if as_json:
-        about = {
+        report = {
             "case": file.header["case"],
             "target": target,
             "answer": answer.answer,
@@ -101,7 +101,7 @@ def _tell(
             },
             "steps": steps,
         }
-        click.echo(json.dumps(about, ensure_ascii=False))
+        click.echo(json.dumps(report, ensure_ascii=False))
         return
     click.echo(f"{answer.answer} {file.header['case']} on {target}: {answer.detail}")
     click.echo(f"    when it was recorded: {file.header['detail']}")

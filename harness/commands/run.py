@@ -141,12 +141,12 @@ def run(
                 _judge(console, target, arguments, folder, held)
                 if not resume:
                     _complete(target, folder)
-            found = list(records.read(folder))
-            passing = _known_that_pass(loaded, folder, found)
-            code = exit_code((each.verdict for each in found), known_that_passed=bool(passing))
+            results = list(records.read(folder))
+            passing = _known_that_pass(loaded, folder, results)
+            code = exit_code((each.verdict for each in results), known_that_passed=bool(passing))
             if code == INCONCLUSIVE and inconclusive_ok:
                 code = 0
-            footer = run_folder.finish(folder, found, code, passing)
+            footer = run_folder.finish(folder, results, code, passing)
             if not no_report:
                 _report(folder)
     except (target_file.BadTarget, run_folder.BadRunFolder, records.UnreadableResults) as problem:
@@ -154,7 +154,7 @@ def run(
     except KeyboardInterrupt:
         how = f"brokerproof run --resume --out {shlex.quote(str(folder))} goes on with it"
         raise errors.Interrupted(how) from None
-    _summary(console, folder, found, passing, footer, as_json, reported=not no_report)
+    _summary(console, folder, results, passing, footer, as_json, reported=not no_report)
     return code
 
 
@@ -254,16 +254,16 @@ def _judge(console: Console, target: Target, arguments: list[str], folder: Path,
                 progress.follow(console, process, folder, name)
         finally:
             _end(process)
-    said = log.read_text(errors="replace").strip().splitlines()
+    lines = log.read_text(errors="replace").strip().splitlines()
     last = next(
         (
             line.removeprefix("!!!").strip(" !")
-            for line in said
+            for line in lines
             if "_pytest.outcomes.Exit: " in line
         ),
         None,
     )
-    reason = last.partition("Exit: ")[2] if last else (said[-1] if said else "it said nothing")
+    reason = last.partition("Exit: ")[2] if last else (lines[-1] if lines else "it printed nothing")
     if process.returncode == _PYTEST_SET_UP:
         raise errors.SetUp(reason if reason.startswith(name) else f"target {name}: {reason}")
     if process.returncode == _PYTEST_USAGE:
@@ -327,7 +327,7 @@ def _broke_off(folder: Path, how: str) -> errors.Ours | errors.SetUp:
     return errors.Ours(how)
 
 
-def _known_that_pass(loaded: list[Target], folder: Path, found: list[Result]) -> list[str]:
+def _known_that_pass(loaded: list[Target], folder: Path, results: list[Result]) -> list[str]:
     """Listed deviations that every case in their scope saw held: the list is out of date, and that
     fails the run."""
     versions = {each["name"]: each["version"] for each in run_folder.read(folder)["targets"]}
@@ -338,7 +338,7 @@ def _known_that_pass(loaded: list[Target], folder: Path, found: list[Result]) ->
             continue
         held = [
             (result.case, finding.requirement, finding.seen is Seen.HELD)
-            for result in found
+            for result in results
             if result.target == identity.name and result.verdict is not Verdict.SKIP
             for finding in result.findings
         ]
@@ -365,7 +365,7 @@ def _report(folder: Path) -> None:
 def _summary(
     console: Console,
     folder: Path,
-    found: list[Result],
+    results: list[Result],
     passing: list[str],
     footer: dict[str, Any],
     as_json: bool,
@@ -375,17 +375,17 @@ def _summary(
     if as_json:
         click.echo(json.dumps({"run": str(folder), **footer}, ensure_ascii=False))
         return
-    shown = [verdict for verdict in WORST_FIRST if any(each.verdict is verdict for each in found)]
+    shown = [verdict for verdict in WORST_FIRST if any(each.verdict is verdict for each in results)]
     table = Table(
         "target", *(verdict.value for verdict in shown), title="Verdicts", title_justify="left"
     )
-    for name in dict.fromkeys(each.target for each in found):
-        counts = Counter(each.verdict for each in found if each.target == name)
+    for name in dict.fromkeys(each.target for each in results):
+        counts = Counter(each.verdict for each in results if each.target == name)
         table.add_row(name, *(str(counts[verdict] or "") for verdict in shown))
     console.print(table)
     bad = [
         each
-        for each in found
+        for each in results
         if each.verdict in (Verdict.ERROR, Verdict.FAIL, Verdict.INCONCLUSIVE)
     ]
     for each in bad[:20]:

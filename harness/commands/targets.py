@@ -17,13 +17,13 @@ def targets(as_json: bool) -> None:
     What else --target takes: HOST:PORT, a stomp:// URL, or a target file of yours
     (docs/how-to/judge-a-running-broker.md).
     """
-    told = [
+    rows = [
         {"name": name, **target_file.about(path)} for name, path in target_file.shipped().items()
     ]
     if as_json:
-        click.echo(json.dumps(told))
+        click.echo(json.dumps(rows))
         return
-    for each in told:
+    for each in rows:
         click.echo(click.style(each["name"], bold=True))
         click.echo(
             click.wrap_text(

@@ -158,14 +158,15 @@ def compare(
     name = _pairing(across)
     left = {name(each): each for each in a}
     right = {name(each): each for each in b}
-    found = []
+    differences = []
     for key in left.keys() | right.keys():
         sides = left.get(key), right.get(key)
         targets = dict.fromkeys(side.result.target for side in sides if side is not None)
-        found.append(Difference(key[1], " / ".join(targets), *sides, across=across))
+        differences.append(Difference(key[1], " / ".join(targets), *sides, across=across))
     order = list(Course)
     return sorted(
-        found, key=lambda each: (order.index(each.course), each.kind.value, each.target, each.case)
+        differences,
+        key=lambda each: (order.index(each.course), each.kind.value, each.target, each.case),
     )
 
 
@@ -175,44 +176,46 @@ def shifts(
     """The requirements whose worst verdict over all cases differs, in the order of
     :func:`compare`."""
     left, right = _worst(a, across), _worst(b, across)
-    found = []
+    shifted = []
     for key in left.keys() | right.keys():
         one, other = left.get(key, {}), right.get(key, {})
         was, now = (merge(each.values()) if each else None for each in (one, other))
         if was is not now:
-            found.append(Shift(key[1], key[0], was, now, one.keys() != other.keys(), across))
+            shifted.append(Shift(key[1], key[0], was, now, one.keys() != other.keys(), across))
     order = list(Course)
-    return sorted(found, key=lambda each: (order.index(each.course), each.target, each.requirement))
+    return sorted(
+        shifted, key=lambda each: (order.index(each.course), each.target, each.requirement)
+    )
 
 
-def exit_code(found: Iterable[Difference], *, partial: bool = False) -> int:
+def exit_code(differences: Iterable[Difference], *, partial: bool = False) -> int:
     """1 when a case got worse; 2 when that cannot be said (undecided, or ``partial``: a run was cut
     off); 0 otherwise."""
-    courses = {each.course for each in found}
+    courses = {each.course for each in differences}
     if Course.WORSE in courses:
         return 1
     return 2 if partial or Course.UNDECIDED in courses else 0
 
 
-def _verdict(told: LatestResult | None) -> Verdict | None:
-    return None if told is None else told.result.verdict
+def _verdict(latest: LatestResult | None) -> Verdict | None:
+    return None if latest is None else latest.result.verdict
 
 
 def _pairing(across: bool) -> Callable[[LatestResult], tuple[str, str]]:
-    def name(told: LatestResult) -> tuple[str, str]:
-        return "" if across else told.result.target, told.result.case
+    def name(latest: LatestResult) -> tuple[str, str]:
+        return "" if across else latest.result.target, latest.result.case
 
     return name
 
 
 def _worst(
-    found: Iterable[LatestResult], across: bool
+    results: Iterable[LatestResult], across: bool
 ) -> Mapping[tuple[str, str], dict[str, Verdict]]:
     """By target and requirement: what each case said of it."""
-    said: dict[tuple[str, str], dict[str, Verdict]] = defaultdict(dict)
-    for told in found:
-        result = told.result
+    by_requirement: dict[tuple[str, str], dict[str, Verdict]] = defaultdict(dict)
+    for latest in results:
+        result = latest.result
         for finding in result.findings:
-            cases = said["" if across else result.target, finding.requirement]
+            cases = by_requirement["" if across else result.target, finding.requirement]
             cases[result.case] = merge([finding.verdict, cases.get(result.case, Verdict.PASS)])
-    return said
+    return by_requirement

@@ -87,13 +87,13 @@ def measurements_of(values: Any) -> dict[str, Measurement]:
     """Measurements by label, from JSON. Raises ``TypeError`` for anything else."""
     if not isinstance(values, dict):
         raise TypeError("measurements are not an object")
-    found = {label: Measurement(**fields) for label, fields in values.items()}
-    for measurement in found.values():
+    measurements = {label: Measurement(**fields) for label, fields in values.items()}
+    for measurement in measurements.values():
         numbers = [measurement.value, measurement.margin]
         numbers += [bound for bound in (measurement.low, measurement.high) if bound is not None]
         if not all(type(number) is int for number in numbers) or type(measurement.unit) is not str:
             raise TypeError("a measurement has the wrong type")
-    return found
+    return measurements
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +115,10 @@ class LatestResult:
         )
 
 
-def last_of_each(found: Iterable[Result]) -> Iterable[LatestResult]:
+def last_of_each(results: Iterable[Result]) -> Iterable[LatestResult]:
     """The last result of each target and case, in order of their first result."""
     kept: dict[tuple[str, str], LatestResult] = {}
-    for result in found:
+    for result in results:
         before = kept.get((result.target, result.case))
         earlier = () if before is None else (*before.earlier, before.result.verdict)
         kept[result.target, result.case] = LatestResult(result, earlier)
@@ -185,11 +185,11 @@ class Tail:
             octets = file.read()
         whole = octets[: octets.rfind(b"\n") + 1]
         self._read += len(whole)
-        found = []
+        results = []
         for line in whole.decode("utf-8", errors="replace").split("\n")[:-1]:
             self._lines += 1
-            found.append(_parsed(self._path, self._lines, line))
-        return found
+            results.append(_parsed(self._path, self._lines, line))
+        return results
 
 
 def _parsed(path: Path, number: int, line: str) -> Result:

@@ -184,9 +184,9 @@ def note(folder: Path, what: str, values: Any) -> None:
     _write(folder / HEADER, {**read(folder), what: values})
 
 
-def finish(folder: Path, found: Iterable[Result], code: int, notes: list[str]) -> dict[str, Any]:
+def finish(folder: Path, results: Iterable[Result], code: int, notes: list[str]) -> dict[str, Any]:
     """Adds the footer that makes it a whole run, and returns it."""
-    counts = Counter(result.verdict.value for result in found)
+    counts = Counter(result.verdict.value for result in results)
     footer = {
         "finished": _now(),
         "exit_code": code,

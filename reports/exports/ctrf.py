@@ -50,18 +50,18 @@ def write(path: Path, runs: Sequence[Run], bars: Sequence[Bar], cases: Iterable[
 
 def summary(runs: Sequence[Run], bars: Sequence[Bar]) -> dict[str, Any]:
     """CTRF's summary; instants are milliseconds since 1970, 0 when a run does not say."""
-    found = {"tests": 0, "passed": 0, "failed": 0, "pending": 0, "skipped": 0, "other": 0}
+    numbers = {"tests": 0, "passed": 0, "failed": 0, "pending": 0, "skipped": 0, "other": 0}
     by_verdict = dict.fromkeys(VERDICTS, 0)
     for bar in bars:
         for verdict, count in bar.counts:
-            found["tests"] += count
-            found[STATUS.get(verdict, "passed")] += count
+            numbers["tests"] += count
+            numbers[STATUS.get(verdict, "passed")] += count
             by_verdict[verdict] += count
     starts = [_milliseconds(run.header.get("started")) for run in runs]
     stops = [_milliseconds((run.footer or {}).get("finished")) for run in runs]
     start = min(starts, default=0)
     return {
-        **found,
+        **numbers,
         "suites": len(bars),
         "start": start,
         "stop": max([*stops, start]),

@@ -119,8 +119,8 @@ def entry(case: CaseRow, judgements: Sequence[Judgement]) -> str:
         (each for each in judgements if each.seen == "violated"),
         judgements[0] if judgements else None,
     )
-    said = violated.detail[:120].replace("'''", "") if violated else ""
-    expected = re.escape(said).replace("\\ ", " ") if said else ".*"
+    detail = violated.detail[:120].replace("'''", "") if violated else ""
+    expected = re.escape(detail).replace("\\ ", " ") if detail else ".*"
     lines = [
         "[[deviation]]",
         *([f"requirement = {_quoted(violated.words.id)}"] if violated else []),

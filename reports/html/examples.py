@@ -44,22 +44,22 @@ def example(excerpt: Excerpt, curves: str | None = None) -> Example:
     """One example, drawn and written out; ``curves`` is what
     :mod:`brokerproof.reports.curves.sample` found in it."""
     start = next((row for row in excerpt.rows if row["kind"] == "ExampleStarted"), None)
-    found = marks(excerpt)
+    marked = marks(excerpt)
     return Example(
         title="" if start is None else f"Example {start['example']}",
         detail="" if start is None else start["detail"] or "",
-        drawing=axis(found) if found.last > found.first else Markup(""),
-        sequence=sequence(excerpt, found),
-        plots=[(plot(each, found.zero), in_words(each, found.zero)) for each in _curves(curves)],
-        marks=found,
+        drawing=axis(marked) if marked.last > marked.first else Markup(""),
+        sequence=sequence(excerpt, marked),
+        plots=[(plot(each, marked.zero), in_words(each, marked.zero)) for each in _curves(curves)],
+        marks=marked,
         lines=list(lines(excerpt)),
-        endings=endings(excerpt, found.zero),
+        endings=endings(excerpt, marked.zero),
         events=excerpt.events,
     )
 
 
 def _curves(text: str | None) -> list[Curve]:
-    found: list[Mapping[str, Any]] = json.loads(text) if text else []
+    drawn: list[Mapping[str, Any]] = json.loads(text) if text else []
     return [
         Curve(
             each["title"],
@@ -67,7 +67,7 @@ def _curves(text: str | None) -> list[Curve]:
             [(at, value) for at, value in each["points"]],
             [(level, name) for level, name in each["bounds"]],
         )
-        for each in found
+        for each in drawn
     ]
 
 
@@ -75,7 +75,7 @@ def endings(excerpt: Excerpt, zero: int) -> list[str]:
     """Return one sentence per connection on how it ended."""
     opened: dict[int, int] = {}
     last: dict[int, tuple[str, int]] = {}
-    found: dict[int, str] = {}
+    sentences: dict[int, str] = {}
     for row in excerpt.rows:
         conn, kind, at = row["conn"], row["kind"], row["at_ns"]
         if conn is None or row["vantage"] == "BROKER":
@@ -83,15 +83,15 @@ def endings(excerpt: Excerpt, zero: int) -> list[str]:
         if kind == "ConnectionOpened":
             opened[conn] = at
         elif kind in ("ConnectionClosed", "ConnectionAbandoned"):
-            said = last.get(conn)
+            previous = last.get(conn)
             after = (
-                f", {duration(at - said[1])} after {said[0]}"
-                if said and at > said[1]
-                else f", right after {said[0]}"
-                if said
+                f", {duration(at - previous[1])} after {previous[0]}"
+                if previous and at > previous[1]
+                else f", right after {previous[0]}"
+                if previous
                 else ""
             )
-            found.setdefault(
+            sentences.setdefault(
                 conn,
                 f"Connection {conn} was {ending(kind, row['how'])} at"
                 f" {duration(at - zero)}{after}.",
@@ -101,5 +101,5 @@ def endings(excerpt: Excerpt, zero: int) -> list[str]:
         elif kind == "FrameSent":
             last[conn] = (f"the harness sent {row['command']}", at)
     for conn in opened:
-        found.setdefault(conn, f"Connection {conn} was still open when the trace ended.")
-    return [found[conn] for conn in sorted(found)]
+        sentences.setdefault(conn, f"Connection {conn} was still open when the trace ended.")
+    return [sentences[conn] for conn in sorted(sentences)]

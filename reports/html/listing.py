@@ -37,7 +37,7 @@ def listing(model: Model, requirements: Requirements) -> str:
     names, details, sets, columns, ids = _Numbers(), _Numbers(), _Numbers(), _Numbers(), _Numbers()
     verdicts = {verdict: place for place, verdict in enumerate(VERDICTS)}
     rows = model.cases
-    told = {
+    data = {
         "verdict": [verdicts[row.verdict] for row in rows],
         "column": [columns((row.target, row.run)) for row in rows],
         "name": [names(row.case) for row in rows],
@@ -48,7 +48,7 @@ def listing(model: Model, requirements: Requirements) -> str:
         "pages": [_file(row.page) for row in rows if row.page is not None and row.place is None],
     }
     words = [requirements.find(each) for each in ids.things]
-    told |= {
+    data |= {
         "verdicts": list(VERDICTS),
         "meanings": dict(MEANINGS),
         "columns": [{"target": target, "run": run} for target, run in columns.things],
@@ -58,7 +58,7 @@ def listing(model: Model, requirements: Requirements) -> str:
         "requirements": [[each.id, each.level, each.source, plain_slug(each.id)] for each in words],
         "several": len(model.runs) > 1,
     }
-    text = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     # Without a time of its own, the same cases make the same page.
     return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 6, mtime=0)).decode()
 

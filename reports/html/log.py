@@ -70,20 +70,20 @@ _ICONS = {
 def _row(line: Line) -> str:
     if line.kind == "left-out":
         return f'<tr class="left-out"><td colspan="4">… {safe(line.title)} …</td></tr>\n'
-    said = (
+    content = (
         f'<span class="title">{safe(line.title)}</span> <span class="soft">{safe(line.note)}</span>'
     )
     if line.inside:
         inside = "\n".join(map(safe, line.inside))
-        said = f"<details><summary>{said}</summary><pre>{inside}</pre></details>"
+        content = f"<details><summary>{content}</summary><pre>{inside}</pre></details>"
     if line.headers:
         headers = "".join(f"<b>{safe(name)}:</b>{safe(value)}  " for name, value in line.headers)
-        said += f'<div class="headers">{headers}</div>'
+        content += f'<div class="headers">{headers}</div>'
     if line.body:
-        said += f'<span class="body">{safe(line.body)}</span>'
+        content += f'<span class="body">{safe(line.body)}</span>'
     where = f'<td class="at">{safe(line.at)}</td><td class="conn">{safe(line.conn)}</td>'
     way = f'<td class="way">{_ICONS.get(line.way, "")}</td>'
-    return f'<tr class="{safe(line.kind)} {safe(line.way)}">{where}{way}<td>{said}</td></tr>\n'
+    return f'<tr class="{safe(line.kind)} {safe(line.way)}">{where}{way}<td>{content}</td></tr>\n'
 
 
 def _alike(group: list[dict[str, Any]], zero: int) -> Iterator[Line]:
@@ -114,8 +114,8 @@ def _alike(group: list[dict[str, Any]], zero: int) -> Iterator[Line]:
 
 def _in_short(row: dict[str, Any], zero: int) -> str:
     line = _line(row, zero)
-    said = " ".join(f"{name}:{value}" for name, value in line.headers)
-    return "  ".join(each for each in (line.at, line.note, said, line.body) if each)
+    headers = " ".join(f"{name}:{value}" for name, value in line.headers)
+    return "  ".join(each for each in (line.at, line.note, headers, line.body) if each)
 
 
 def _together(group: list[dict[str, Any]], zero: int) -> Line:

@@ -106,12 +106,12 @@ def marks(excerpt: Excerpt) -> Marks:
 
 def gaps(excerpt: Excerpt, zero: int = 0) -> list[tuple[int, int, int]]:
     """Return the gaps of the excerpt: from, to, and the number of events left out."""
-    found = []
+    missed = []
     for before, after in pairwise(excerpt.rows):
         missing = after["index"] - before["index"] - 1
         if missing:
-            found.append((before["at_ns"] - zero, after["at_ns"] - zero, missing))
-    return found
+            missed.append((before["at_ns"] - zero, after["at_ns"] - zero, missing))
+    return missed
 
 
 def ending(kind: str, how: str) -> str:
@@ -138,9 +138,9 @@ def _bands(rows: Sequence[dict[str, Any]], zero: int) -> list[Band]:
     for row in rows:
         if row["kind"] == "IntervalExpected":
             hi = None if row["hi_ns"] is None else row["hi_ns"] - zero
-            wanted = merged.setdefault((row["label"], row["lo_ns"] - zero, hi), [])
-            if row["requirement"] and row["requirement"] not in wanted:
-                wanted.append(row["requirement"])
+            requirements = merged.setdefault((row["label"], row["lo_ns"] - zero, hi), [])
+            if row["requirement"] and row["requirement"] not in requirements:
+                requirements.append(row["requirement"])
     return [Band(label, tuple(ids), lo, hi) for (label, lo, hi), ids in merged.items()]
 
 

@@ -120,12 +120,12 @@ def _ticks(
             (at, duration(at)) for at in range(-(-first // stride) * stride, last + 1, stride)
         )
         return
-    told: tuple[int, int] | None = None
+    labelled: tuple[int, int] | None = None
     for place in range(first, len(points)):
         at = points[place][0]
-        if told is None or (at != told[1] and place - told[0] >= (last - first) / 5):
+        if labelled is None or (at != labelled[1] and place - labelled[0] >= (last - first) / 5):
             yield place, duration(at)
-            told = (place, at)
+            labelled = (place, at)
 
 
 def in_words(curve: Curve, zero: int) -> str:

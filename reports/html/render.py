@@ -72,7 +72,7 @@ def facts(run: Run) -> dict[str, str]:
     host = host if isinstance(host, dict) else {}
     command = head.get("command")
     canary = host.get("canary_p99_ns")
-    found = {
+    texts = {
         "run": run.name,
         "started": str(head.get("started", "")),
         "ended": str((run.footer or {}).get("finished", "")) or "cut off",
@@ -92,4 +92,4 @@ def facts(run: Run) -> dict[str, str]:
         ),
         "exit code": str((run.footer or {}).get("exit_code", "")),
     }
-    return {label: text for label, text in found.items() if text}
+    return {label: text for label, text in texts.items() if text}

@@ -68,9 +68,9 @@ def _shown(excerpt: Excerpt, zero: int) -> Iterator[Shown]:
         if before is not None and first["index"] > before + 1:
             yield Shown(at, "left-out", f"{first['index'] - before - 1} events not shown")
         before = last["index"]
-        found = _step(group, at, last["at_ns"] - zero)
-        if found is not None:
-            yield found
+        shown = _step(group, at, last["at_ns"] - zero)
+        if shown is not None:
+            yield shown
 
 
 def _step(group: list[Row], at: int, until: int) -> Shown | None:
@@ -124,13 +124,13 @@ _TELLING = {
 def _words(row: Row) -> str:
     """A command with what matters most about flow and liveness."""
     fields = {each["name"]: each["value"] for each in row["headers"] or ()}
-    told = [
+    details = [
         f"{name.removeprefix('link-')} {fields[name]}"
         for name in _TELLING.get(row["command"] or "", ())
         if fields.get(name) not in (None, "", "false")
     ]
-    if told:
-        return f"{_name(row)}  {', '.join(told)}"
+    if details:
+        return f"{_name(row)}  {', '.join(details)}"
     size = row["size"] or row["data_size"]
     return (
         f"{_name(row)}  {size} octets"
@@ -159,9 +159,9 @@ class _Diagram:
         self.broker = _TIME + 20 + self.column * max(len(self.conns), 1)
         self.right = self.broker + _LAST
         self.bands = marks.bands[:MAX_BANDS]
-        self.told = self.right + _BAND * len(self.bands) + 8
+        self.label_x = self.right + _BAND * len(self.bands) + 8
         words = [_words_of(band.label, "not before", band.hi or band.lo) for band in self.bands]
-        self.width = round(self.told + _LETTER * max(map(len, words), default=0) + 20)
+        self.width = round(self.label_x + _LETTER * max(map(len, words), default=0) + 20)
         self.parts: list[str] = []
         self.places: list[tuple[Shown, float]] = []
         self.knots: list[tuple[int, float]] = []
@@ -231,14 +231,14 @@ class _Diagram:
             self.bottom - 6,
         )
         self.put('<text class="lane mid" x="{}" y="{}">broker</text>', self.broker, _HEAD - 10)
-        told = ""
+        above = ""
         for each, y in self.places:
             text = duration(each.at)
-            if text != told:
+            if text != above:
                 self.put(
                     '<text class="tick end" x="{}" y="{:.1f}">{}</text>', _TIME - 8, y + 4, text
                 )
-                told = text
+                above = text
             getattr(self, f"_{each.look.replace('-', '_')}")(each, y)
         self.parts.append("</svg>")
         return Markup("\n".join(self.parts))
@@ -261,7 +261,7 @@ class _Diagram:
             self.put(
                 '<line class="bound" x1="{0}" y1="{2}" x2="{1}" y2="{2}"/>',
                 _TIME,
-                self.told - 4,
+                self.label_x - 4,
                 self.y(edge),
             )
 
@@ -275,7 +275,7 @@ class _Diagram:
         free = 0.0
         for at, text in sorted(words):
             y = max(at + 4, free)
-            self.put('<text class="bound" x="{}" y="{:.1f}">{}</text>', self.told, y, text)
+            self.put('<text class="bound" x="{}" y="{:.1f}">{}</text>', self.label_x, y, text)
             free = y + 13
         self.bottom = max(self.bottom, free)
 

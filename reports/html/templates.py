@@ -24,7 +24,7 @@ _SCRIPTS = ("theme.js", "index.js", "more.js")
 @cache
 def templates() -> Environment:
     """The environment of all templates; whatever they are given is escaped."""
-    found = Environment(
+    environment = Environment(
         loader=PackageLoader("brokerproof.reports.html", "."),
         autoescape=True,
         auto_reload=False,
@@ -32,10 +32,10 @@ def templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    loader = found.loader
+    loader = environment.loader
     assert loader is not None
-    texts = {name: loader.get_source(found, name)[0] for name in (*_SCRIPTS, STYLE)}
-    found.globals.update(
+    texts = {name: loader.get_source(environment, name)[0] for name in (*_SCRIPTS, STYLE)}
+    environment.globals.update(
         letters=LETTERS,
         meanings=MEANINGS,
         verdicts=VERDICTS,
@@ -45,7 +45,7 @@ def templates() -> Environment:
         script=lambda name: Markup(texts[name]),
         trusted=" ".join(_digest(texts[name]) for name in _SCRIPTS),
     )
-    found.filters.update(
+    environment.filters.update(
         took=took,
         paragraphs=paragraphs,
         minute=minute,
@@ -54,7 +54,7 @@ def templates() -> Environment:
         of_requirement=of_requirement,
         of_target=of_target,
     )
-    return found
+    return environment
 
 
 def _digest(script: str) -> str:

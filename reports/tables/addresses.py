@@ -55,8 +55,8 @@ def addresses(trace: DataFrame) -> DataFrame:
     return both.select(*SCOPE, "position", "at_ns", "address", "what", "value")
 
 
-def _number(said: Column) -> Column:
+def _number(answer: Column) -> Column:
     """The value of a JSON array of one number or truth; null for anything else."""
-    bare = F.regexp_extract(said, r"^\s*\[\s*(\d+|true|false)\s*\]\s*$", 1)
+    bare = F.regexp_extract(answer, r"^\s*\[\s*(\d+|true|false)\s*\]\s*$", 1)
     truth = F.when(bare == "true", F.lit(1)).when(bare == "false", F.lit(0))
     return F.coalesce(truth.cast("long"), bare.try_cast("long"))

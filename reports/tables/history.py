@@ -29,12 +29,12 @@ def history(cases: DataFrame, runs: Sequence[str]) -> DataFrame:
             for each in (f"{a}>{b}", course(a, b).value)
         ]
     )
-    said = F.array_sort(
+    stages = F.array_sort(
         F.collect_list(F.struct(place[F.col("run")].alias("place"), "run", "verdict"))
     )
     return (
         cases.groupBy("target", "case")
-        .agg(said.alias("runs"))
+        .agg(stages.alias("runs"))
         .withColumns(
             {
                 "first": F.element_at("runs", 1)["verdict"],

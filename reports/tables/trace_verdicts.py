@@ -81,9 +81,11 @@ def again(trace: DataFrame, grounds: Mapping[tuple[str, str], Expectations]) -> 
         for (run, target, case, part), of_scope in groupby(
             rows, key=lambda row: tuple(row[name] for name in _SCOPE)
         ):
-            found = list(_judged(list(of_scope), known.get((run, target), NOTHING)))
+            anomalies = list(_judged(list(of_scope), known.get((run, target), NOTHING)))
             scope = {"run": run, "target": target, "case": case, "part": part}
-            yield pa.RecordBatch.from_pylist([{**scope, **each} for each in found], schema=AGAIN)
+            yield pa.RecordBatch.from_pylist(
+                [{**scope, **each} for each in anomalies], schema=AGAIN
+            )
 
     spoken = trace.where(
         F.col("kind").isin(*_KINDS) & (F.col("vantage") != "BROKER") & (F.col("position") < MOST)
@@ -99,17 +101,17 @@ def again(trace: DataFrame, grounds: Mapping[tuple[str, str], Expectations]) -> 
 def _judged(rows: list[dict[str, Any]], ground: Expectations) -> Iterator[dict[str, Any]]:
     # Most examples have nothing that an oracle could speak of; all of them are looked at, so
     # looking has to be cheap.
-    came = any(row["command"] == "MESSAGE" and row["kind"] == "FrameReceived" for row in rows)
+    delivered = any(row["command"] == "MESSAGE" and row["kind"] == "FrameReceived" for row in rows)
     beating = any(row["command"] == "CONNECTED" and _beating(row["headers"]) for row in rows)
     talking: dict[int, list[Event]] = {
         row["conn"]: []
         for row in rows
         if row["kind"] == "FrameSent" and row["protocol"] == "AMQP" and row["conn"] is not None
     }
-    if not (came or beating or talking):
+    if not (delivered or beating or talking):
         return
     events = [read.event(row) for row in rows]
-    wrong = recording.find_anomalies(events, ground) if came else []
+    wrong = recording.find_anomalies(events, ground) if delivered else []
     if beating:
         wrong += [
             each
@@ -120,16 +122,20 @@ def _judged(rows: list[dict[str, Any]], ground: Expectations) -> Iterator[dict[s
         if event.conn in talking:
             talking[event.conn].append(event)
     for conn in sorted(talking):
-        for found, requirement in amqp.connection_anomalies(talking[conn], conn):
+        for anomaly, requirement in amqp.connection_anomalies(talking[conn], conn):
             yield {
                 **{
-                    "kind": found.kind,
+                    "kind": anomaly.kind,
                     "requirement": requirement,
                     "conn": conn,
                     "queue": "",
-                    "what": found.what,
+                    "what": anomaly.what,
                 },
-                **{"uncertain": found.uncertain, "at_ns": found.witness[0][0], "position": None},
+                **{
+                    "uncertain": anomaly.uncertain,
+                    "at_ns": anomaly.witness[0][0],
+                    "position": None,
+                },
             }
     for each in wrong:
         at, place = each.witness[-1]
@@ -151,13 +157,13 @@ def _beating(headers: Sequence[Mapping[str, str]] | None) -> bool:
     return any(each["name"] == "heart-beat" and each["value"] != "0,0" for each in headers or ())
 
 
-def beside_verdicts(found: DataFrame, cases: DataFrame) -> DataFrame:
+def beside_verdicts(anomalies: DataFrame, cases: DataFrame) -> DataFrame:
     """The irregularities with ``verdict``, what the case said when it ran, and ``contradicts``: the
     case was content, and the recording surely is not."""
     live = cases.select("run", "target", "case", "verdict")
     content = (
         F.col("verdict").isin("PASS", "NOTE") & ~F.col("uncertain") & (F.col("requirement") != "")
     )
-    return found.join(live, ["run", "target", "case"], "left").withColumn(
+    return anomalies.join(live, ["run", "target", "case"], "left").withColumn(
         "contradicts", F.coalesce(content, F.lit(False))
     )
