@@ -15,7 +15,7 @@ MOST_OCTETS = 256 * 1024
 """A larger file is named, not carried."""
 
 _KINDS = {
-    case_file.SUFFIX: "the conversation, octet for octet",
+    case_file.SUFFIX: "the conversation, byte for byte",
     "_raw.py": "plays it with nothing but Python",
     "_stompy.py": "plays it with stomp.py",
 }

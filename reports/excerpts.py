@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from brokerproof.reports.read import CASE
-from brokerproof.reports.redaction import blanked, blanked_octets
+from brokerproof.reports.redaction import blanked, blanked_bytes
 
 EXAMPLES = 3
 """Examples of a property on its page."""
@@ -64,8 +64,8 @@ def excerpts(trace: DataFrame, examples: DataFrame) -> DataFrame:
     return (
         numbered.where(in_reach | ((marked == 1) & (F.col("mark") <= MARKED)))
         .withColumn("data_size", F.octet_length("data"))
-        .withColumn("body", blanked_octets(F.col("body"), BODY_OCTETS))
-        .withColumn("data", blanked_octets(F.col("data"), BODY_OCTETS))
+        .withColumn("body", blanked_bytes(F.col("body"), BODY_OCTETS))
+        .withColumn("data", blanked_bytes(F.col("data"), BODY_OCTETS))
         .withColumn(
             "headers",
             F.transform(

@@ -42,7 +42,7 @@ FETCHED = 8
 """Tasks whose pages the driver fetches at once, some tens of megabytes: every fetch is a job, and a
 job with so much behind it takes longer to set up than a task's pages to fetch."""
 PACKED_EXAMPLES = 1
-"""Examples of a property on a page that is packed: the one that came nearest to a bound."""
+"""Examples of a property on a page that is packed: the one that was nearest to a bound."""
 SHOWN_OF_A_FINDING = (
     "number",
     "requirement",

@@ -22,7 +22,7 @@ def blanked(name: Column, value: Column) -> Column:
     return F.when(F.lower(name).isin(*NAMES), F.lit(BLANK)).otherwise(value)
 
 
-def blanked_octets(octets: Column, most: int) -> Column:
+def blanked_bytes(octets: Column, most: int) -> Column:
     """Return the first ``most`` bytes as text, one character a byte. Header lines with a secret are
     blanked, and everything behind a PLAIN of SASL.
 

@@ -134,8 +134,8 @@ def _few_partitions(spark: SparkSession) -> None:
 def _memory_mb() -> int:
     """A quarter of the machine's memory, between 1 and 16 GiB: the driver of a local master does
     all the work."""
-    octets = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min(max(octets // 4, 2**30), 2**34) // 2**20
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min(max(memory // 4, 2**30), 2**34) // 2**20
 
 
 @contextlib.contextmanager

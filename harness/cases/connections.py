@@ -68,7 +68,7 @@ class Connections(CaseRecord):
                     self.world, wire, peer.conn, peer.acceptor, peer, certificate, plain=plain
                 )
             else:
-                wire.unkept = f"a connection speaks {peer.protocol}, of which no octets are kept"
+                wire.unkept = f"a connection speaks {peer.protocol}, of which no bytes are kept"
                 channel = self.world.open(peer.acceptor, peer, certificate, plain=plain)
         except Unreachable as problem:
             raise ControlFailed(str(problem)) from None

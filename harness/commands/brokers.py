@@ -103,7 +103,7 @@ def list_(as_json: bool) -> None:
         )
         table.add_row(each.name, each.version, where, str(each.home))
     console = Console()
-    if not console.is_terminal:  # whoever reads it there wants whole paths
+    if not console.is_terminal:  # files and pipes get whole paths
         console = Console(width=_WIDE)
     console.print(table)
     docker = engine.daemon()

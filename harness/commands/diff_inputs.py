@@ -87,13 +87,13 @@ def open_side(letter: str, folder: Path) -> Side:
     the results."""
     header = run_folder.read(folder, traces=False)
     path = folder / records.NAME
-    octets = path.read_bytes()[-1:] if path.exists() else b""
+    last_byte = path.read_bytes()[-1:] if path.exists() else b""
     return Side(
         letter,
         folder,
         header,
         tuple(last_of_each(records.read(folder))),
-        octets not in (b"", b"\n"),
+        last_byte not in (b"", b"\n"),
     )
 
 

@@ -37,9 +37,9 @@ TELL_EVERY = 2 * NS_PER_S
 
 @click.command("recover")
 @click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print what came of it as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
 def recover_(run: Path, as_json: bool) -> int:
-    """Make segments of what a killed load left on its tapes in RUN.
+    """Make segments of the wire logs that a killed load left in RUN.
 
     `brokerproof judge RUN` can then read them.
     """
@@ -55,12 +55,12 @@ def recover_(run: Path, as_json: bool) -> int:
         click.echo(json.dumps([dataclasses.asdict(recovered) for recovered in recovered_logs]))
         return 0
     if not recovered_logs:
-        click.echo(f"{run} has no tape left: everything that was recorded is in segments")
+        click.echo(f"{run} has no wire log left: everything that was recorded is in segments")
         return 0
     for recovered in recovered_logs:
         click.echo(
             f"driver {recovered.tag}: {recovered.events:,} events of"
-            f" {recovered.octets / 2**20:,.1f} MiB of tape, in {recovered.segments} segments"
+            f" {recovered.octets / 2**20:,.1f} MiB of wire log, in {recovered.segments} segments"
         )
     return 0
 
@@ -105,15 +105,15 @@ class _Load(click.Command):
     show_default=True,
     metavar="2g",
     help=(
-        "Octets a driver may record before segments are made of them while the load lasts; 0: from"
+        "Bytes a driver may record before segments are made of them while the load lasts; 0: from"
         " the beginning."
     ),
 )
-@click.option("--json", "as_json", is_flag=True, help="Print what came of it as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
 def load(lasts: str | None, record: bool, backlog: str, as_json: bool, **options: Any) -> int:
     """Drive a target with many producers and consumers, and record it.
 
-    `brokerproof load recover RUN` makes readable what a load that was killed had recorded.
+    `brokerproof load recover RUN` makes the recording of a killed load readable.
     """
     wished = wishes(options)
     target = socket_target(options["target"])
@@ -186,7 +186,7 @@ def _left(folder: Path, before: str = "") -> str:
     """Return the advice on wire logs that are left in the folder; empty where none is."""
     has_wire_logs = wire_logs(folder)
     return (
-        f"{before}brokerproof load recover {shlex.quote(str(folder))} saves what was recorded"
+        f"{before}brokerproof load recover {shlex.quote(str(folder))} saves the recording"
         if has_wire_logs
         else ""
     )

@@ -46,7 +46,7 @@ _OPTIONS = (
         help="Messages a second in all; 0: as fast as they go.",
     ),
     click.option(
-        "--size", default="1k", show_default=True, metavar="1k|100..10k", help="Octets of a body."
+        "--size", default="1k", show_default=True, metavar="1k|100..10k", help="Bytes of a body."
     ),
     click.option(
         "--ack",
@@ -61,7 +61,7 @@ _OPTIONS = (
         type=click.IntRange(0, 2**31 - 1),
         default=0,
         help=(
-            "What a consumer asks for: octets or messages as the broker counts in STOMP, credit in"
+            "A consumer's window: bytes or messages as the broker counts in STOMP, credit in"
             " AMQP. 0: the default."
         ),
     ),
@@ -88,8 +88,8 @@ _OPTIONS = (
         multiple=True,
         metavar="cut:5s|stall:2s/500ms|restart:30s",
         help=(
-            "What goes wrong how often: a connection cut, a consumer that does not read, the broker"
-            " started anew."
+            "Faults and their period: a connection cut, a consumer that does not read, the broker"
+            " restarted."
         ),
     ),
     click.option(
@@ -112,7 +112,7 @@ _OPTIONS = (
 
 
 def load_options(command: F) -> F:
-    """Adds them to a command."""
+    """Add the options to a command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -151,8 +151,7 @@ def socket_target(text: str) -> SocketTarget:
         raise errors.Usage(str(problem)) from None
     if not isinstance(target, SocketTarget):
         raise errors.Usage(
-            f"target {text} has no sockets of its own, so it takes no load; use reference-real or a"
-            " broker"
+            f"target {text} has no sockets, so it takes no load; use reference-real or a broker"
         )
     return target
 

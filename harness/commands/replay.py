@@ -33,7 +33,7 @@ EXIT = {FIXED: 0, FAILED: 1, ERROR: 5}
     help="The broker to try it on.",
 )
 @click.option(
-    "--octets", is_flag=True, help="Play the recorded octets even if the case itself can be run."
+    "--octets", is_flag=True, help="Play the recorded bytes even if the case itself can be run."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 def replay(case: Path, name: str, octets: bool, as_json: bool) -> int:
@@ -79,7 +79,7 @@ def _answer(run: Run, file: case_file.CaseFile, octets: bool, say: Callable[[str
             raise counterexamples_replay.Changed("asked for with --octets")
         call, plan = counterexamples_replay.restored(file)
     except counterexamples_replay.Changed as problem:
-        say(f"The recorded octets are played, not the case: {problem}.")
+        say(f"The recorded bytes are played, not the case: {problem}.")
         return counterexamples_replay.run_octets(run, file, str(problem), say)
     return counterexamples_replay.run_case(run, file, call, plan, say)
 

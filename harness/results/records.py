@@ -182,8 +182,8 @@ class Tail:
             return []
         with self._path.open("rb") as file:
             file.seek(self._read)
-            octets = file.read()
-        whole = octets[: octets.rfind(b"\n") + 1]
+            data = file.read()
+        whole = data[: data.rfind(b"\n") + 1]
         self._read += len(whole)
         results = []
         for line in whole.decode("utf-8", errors="replace").split("\n")[:-1]:

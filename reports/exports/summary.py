@@ -25,7 +25,7 @@ def markdown(model: Model) -> str:
     listed = [case for case in model.cases if case.verdict in _SHOWN]
     total = sum(count for verdict, count in model.totals.items() if verdict in _SHOWN)
     if listed:
-        lines += ["| verdict | case | target | what came |", "| --- | --- | --- | --- |"]
+        lines += ["| verdict | case | target | received |", "| --- | --- | --- | --- |"]
         lines += [_row(case) for case in listed[:LISTED]]
         if total > LISTED:
             lines += ["", f"… and {total - LISTED} more in the report."]

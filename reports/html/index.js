@@ -30,13 +30,13 @@
     history.replaceState(null, "", location.href.split("#")[0] + (hash ? "#" + hash : ""));
   }
   function unpack(text) {
-    var letters = atob(text.trim()), octets = new Uint8Array(letters.length);
-    for (var at = 0; at < letters.length; at++) octets[at] = letters.charCodeAt(at);
-    return new Response(new Blob([octets]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
+    var letters = atob(text.trim()), bytes = new Uint8Array(letters.length);
+    for (var at = 0; at < letters.length; at++) bytes[at] = letters.charCodeAt(at);
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
   }
 
   function words() { return state.text.toLowerCase().split(/\s+/).filter(Boolean); }
-  /* A word has no space in it, so it lies within one of the parts of a result: each different part is looked at once. */
+  /* A word has no space in it, so it is within one of the parts of a result: each different part is looked at once. */
   function has(parts, word) {
     var hits = new Uint8Array(parts.length);
     for (var at = 0; at < parts.length; at++) if (parts[at].indexOf(word) >= 0) hits[at] = 1;
@@ -126,7 +126,7 @@
     });
     return lines;
   }
-  /* A document out of sight is laid out when there is time for it: only then a screen reader is told of it. */
+  /* A document out of sight is laid out when there is time for it: only then a screen reader announces it. */
   function later(work) { if (window.requestIdleCallback) requestIdleCallback(work, { timeout: 3000 }); else setTimeout(work, 50); }
   function tell(turn) {
     var untold = turn === telling && matrix.querySelector("section:not(.told)");

@@ -129,7 +129,7 @@ def _beats(group: list[dict[str, Any]], zero: int) -> Line:
     line = _line(group[0], zero)
     instants = [row["at_ns"] for row in group]
     apart = [later - earlier for earlier, later in pairwise(instants)]
-    line.title = f"{len(group)} heart-beats"
+    line.title = f"{len(group)} heartbeats"
     least, most = duration(min(apart)), duration(max(apart))
     line.note = (
         f"until {clock(instants[-1] - zero)}, {least if least == most else f'{least} to {most}'}"
@@ -145,12 +145,12 @@ def _line(row: dict[str, Any], zero: int) -> Line:
     if kind in ("FrameSent", "FrameReceived"):
         return _frame(row, at, conn)
     if kind in ("HeartBeatSent", "HeartBeatReceived"):
-        return Line(at, conn, _way(kind), "beat", "heart-beat")
+        return Line(at, conn, _way(kind), "beat", "heartbeat")
     if kind in ("OctetsSent", "OctetsRefused"):
         size = row["data_size"] or 0
         note = row["detail"] or f"{quantity(size, 'octets')}, not a well-formed frame"
         return Line(
-            at, conn, _way(kind), "octets", "octets", body=shown(row["data"] or "", size), note=note
+            at, conn, _way(kind), "octets", "bytes", body=shown(row["data"] or "", size), note=note
         )
     way, style, title, note = _remark(kind, row, zero)
     return Line(at, conn, way, style, title, note=note)
@@ -206,8 +206,8 @@ def _remark(kind: str, row: dict[str, Any], zero: int) -> tuple[str, str, str, s
         return "", "note", f"example {row['example']}", detail
     if kind in ("OctetsSentUnseen", "OctetsReceivedUnseen"):
         way = "sent" if kind == "OctetsSentUnseen" else "received"
-        size = quantity(row["size"], "octets") if row["size"] else "octets"
-        return way, "octets", f"{size} that the recording does not hold", detail
+        size = quantity(row["size"], "octets") if row["size"] else "bytes"
+        return way, "octets", f"{size} missing in the recording", detail
     words = {
         "CaseStarted": "case began",
         "CaseEnded": "case ended",

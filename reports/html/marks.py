@@ -129,7 +129,7 @@ def _onto(lane: Lane, at: int, kind: str, row: dict[str, Any]) -> None:
     elif kind in SENT or kind in RECEIVED:
         sent = kind in SENT
         what = SENT[kind] if sent else RECEIVED[kind]
-        label = row["command"] if what == "frame" else "heart-beat" if what == "beat" else "octets"
+        label = row["command"] if what == "frame" else "heartbeat" if what == "beat" else "bytes"
         lane.ticks.append(Tick(at, sent, what, label or "?"))
 
 

@@ -3,9 +3,9 @@
   var main = document.getElementById("main"), each = Number(main.dataset.each), first = Number(main.dataset.first), wanted = -1;
   function say(text) { main.textContent = ""; var said = document.createElement("p"); said.setAttribute("role", "status"); said.textContent = text; main.append(said); }
   function unpack(text) {
-    var letters = atob(text), octets = new Uint8Array(letters.length);
-    for (var at = 0; at < letters.length; at++) octets[at] = letters.charCodeAt(at);
-    return new Response(new Blob([octets]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
+    var letters = atob(text), bytes = new Uint8Array(letters.length);
+    for (var at = 0; at < letters.length; at++) bytes[at] = letters.charCodeAt(at);
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
   }
   /* Every chunk is a script that calls this: a page from a disk may load scripts, and no other files. */
   window.brokerproof_pages = function (chunk, packed) {

@@ -100,8 +100,8 @@ def _step(group: list[Row], at: int, until: int) -> Shown | None:
 
 
 def _name(row: Row) -> str:
-    return {"HeartBeatSent": "heart-beat", "HeartBeatReceived": "heart-beat"}.get(
-        row["kind"], row["command"] or "octets"
+    return {"HeartBeatSent": "heartbeat", "HeartBeatReceived": "heartbeat"}.get(
+        row["kind"], row["command"] or "bytes"
     )
 
 
@@ -133,7 +133,7 @@ def _words(row: Row) -> str:
         return f"{_name(row)}  {', '.join(details)}"
     size = row["size"] or row["data_size"]
     return (
-        f"{_name(row)}  {size} octets"
+        f"{_name(row)}  {size} bytes"
         if size and row["kind"] not in ("HeartBeatSent", "HeartBeatReceived")
         else _name(row)
     )

@@ -32,12 +32,16 @@ def _trimmed(value: int, scale: int) -> str:
     return text.rstrip("0").rstrip(".").replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
+_SHOWN_AS = {"octets": "bytes"}  # recordings use the specifications' word
+
+
 def quantity(value: int | None, unit: str) -> str:
     """``value`` in ``unit``; nanoseconds become a duration, a missing bound an infinity sign."""
     if value is None:
         return "∞"
     if unit == "ns":
         return duration(value)
+    unit = _SHOWN_AS.get(unit, unit)
     named = unit.removesuffix("s") if abs(value) == 1 else unit
     return f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}") + f" {named}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from brokerproof.reports.redaction import blanked, blanked_octets
+from brokerproof.reports.redaction import blanked, blanked_bytes
 
 BODY_OCTETS = 256
 """The limit on the part of a body that is kept, as text, with everything that is not printable
@@ -56,4 +56,4 @@ def frames(trace: DataFrame) -> DataFrame:
 def printable(octets: Column, most: int) -> Column:
     """Return the first ``most`` bytes as text; what is not printable ASCII becomes a dot, and
     secrets are blanked."""
-    return F.regexp_replace(blanked_octets(octets, most), "[^\\x20-\\x7e]", ".")
+    return F.regexp_replace(blanked_bytes(octets, most), "[^\\x20-\\x7e]", ".")

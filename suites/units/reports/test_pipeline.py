@@ -190,7 +190,7 @@ def test_a_page_says_what_was_asked_expected_and_seen(written: Report) -> None:
         "suites/stomp/test_x.py:12",
         "2 s to 4 s",
         "4.999 s outside",
-        "17 heart-beats",
+        "17 heartbeats",
         "&lt;script&gt;alert(1)&lt;/script&gt;",
         "AMQ229014: no data\\n\\x00\\xff&lt;b&gt;",
         "Connection 1 was closed by the broker at 9 s, right after it sent ERROR.",

@@ -405,7 +405,7 @@ def test_the_command_answers_with_its_exit_code_and_says_when_it_plays_octets(ke
     done = CliRunner().invoke(replay, [str(kept), "--target", "reference"], standalone_mode=False)
     assert done.return_value == 0
     assert (
-        "The recorded octets are played, not the case: 'units.kept' is no name of a conformance"
+        "The recorded bytes are played, not the case: 'units.kept' is no name of a conformance"
         " case." in done.output
     )
     assert done.output.splitlines()[-2].startswith("FIXED units.kept on reference")

@@ -159,8 +159,8 @@ def test_what_a_subscription_holds_follows_deliveries_and_acknowledgements() -> 
         (ms(6), 0),
     ]
     assert (found.unit, found.bounds) == ("octets", [(1000, "consumer-window-size")])
-    assert "consumer-window-size: 1\N{NARROW NO-BREAK SPACE}000 octets" in plot(found, 0)
-    assert "from 0 octets to 1" in in_words(found, 0)
+    assert "consumer-window-size: 1\N{NARROW NO-BREAK SPACE}000 bytes" in plot(found, 0)
+    assert "from 0 bytes to 1" in in_words(found, 0)
     assert "at most at 3 ms" in in_words(found, 0)
 
 

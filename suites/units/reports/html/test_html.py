@@ -82,8 +82,8 @@ def test_quantities_and_intervals_in_words() -> None:
     assert quantity(3, "messages") == "3 messages"
     assert between(seconds(2), seconds(4), "ns") == "2 s to 4 s"
     assert between(1, 1, "messages") == "exactly 1 message"
-    assert between(3, None, "octets") == "at least 3 octets"
-    assert between(None, 3, "octets") == "at most 3 octets"
+    assert between(3, None, "octets") == "at least 3 bytes"
+    assert between(None, 3, "octets") == "at most 3 bytes"
 
 
 @pytest.mark.parametrize("span", [1, 999, ms(7), seconds(9), seconds(4000), seconds(10**7)])
@@ -156,7 +156,7 @@ def test_frames_of_one_command_in_a_row_are_folded_and_all_there() -> None:
     assert [line.split("  ")[-1] for line in found[1].inside] == [
         f"n:{number}" for number in range(1, 8)
     ]
-    assert found[1].note == "until 0.007000, 40 octets each"
+    assert found[1].note == "until 0.007000, 40 bytes each"
 
 
 def test_a_row_of_heart_beats_becomes_one_line() -> None:
@@ -167,8 +167,8 @@ def test_a_row_of_heart_beats_becomes_one_line() -> None:
     other = ev.HeartBeatSent(at_ns=seconds(7), conn=1, protocol="STOMP", size=1)
     found = list(lines(excerpt([*beats, other])))
     assert [(line.title, line.way) for line in found] == [
-        ("6 heart-beats", "received"),
-        ("heart-beat", "sent"),
+        ("6 heartbeats", "received"),
+        ("heartbeat", "sent"),
     ]
     assert found[0].note == "until 5.000000, 1 s apart"
 
@@ -180,9 +180,9 @@ def test_heart_beats_on_either_side_of_a_gap_are_not_one_line() -> None:
     ]
     found = list(lines(excerpt(beats, leave_out=range(8, 12))))
     assert [line.title for line in found] == [
-        "8 heart-beats",
+        "8 heartbeats",
         "4 events not shown",
-        "8 heart-beats",
+        "8 heartbeats",
     ]
 
 
@@ -215,7 +215,7 @@ def test_every_kind_of_event_has_a_line() -> None:
 
 def test_octets_are_shown_as_text_that_cannot_mislead() -> None:
     assert shown("a\\b\n\x00\xff\t", 7) == "a\\\\b\\n\\x00\\xff\\t"
-    assert shown("ab", 2000) == "ab … (2\N{NARROW NO-BREAK SPACE}000 octets)"
+    assert shown("ab", 2000) == "ab … (2\N{NARROW NO-BREAK SPACE}000 bytes)"
 
 
 def test_docstrings_are_set_anew_and_times_are_short() -> None:
