@@ -81,7 +81,7 @@ def columns(runs: Sequence[Run], counts: Iterable[Mapping[str, Any]]) -> list[Co
     with_results = {(row["run"], row["target"]) for row in counts}
     by_target: dict[str, list[Column]] = {}
     for run in in_order(runs):
-        named = [str(each["name"]) for each in run.targets]
+        named = [str(target["name"]) for target in run.targets]
         named += sorted(
             target for name, target in with_results if name == run.name and target not in named
         )
@@ -179,8 +179,11 @@ def groups(
         if place is not None:
             page = pages.get((row["run"], row["target"], row["case"]))
             cells[row["requirement"]][place] = Cell(row["verdict"], row["cases"], row["case"], page)
-    in_order = sorted(cells, key=lambda each: (requirements.place(each), each))
-    lines = [MatrixRow(requirements.find(each), tuple(cells[each])) for each in in_order]
+    in_order = sorted(cells, key=lambda requirement: (requirements.place(requirement), requirement))
+    lines = [
+        MatrixRow(requirements.find(requirement), tuple(cells[requirement]))
+        for requirement in in_order
+    ]
     return [
         Group(source, section, tuple(members))
         for (source, section), members in groupby(
@@ -202,7 +205,7 @@ def unjudged(
             totals[words.source] += 1
             if words.id not in judged:
                 by_source[words.source].append(words)
-    total = sum(len(each) for each in by_source.values())
+    total = sum(len(words) for words in by_source.values())
     listed: list[Unjudged] = []
     left = most
     for source, missing in by_source.items():
@@ -230,7 +233,7 @@ def model(tables: Tables, runs: Sequence[Run], requirements: Requirements, limit
     judged = [
         row.asDict() for row in tables.coverage.where("covered").select("requirement").collect()
     ]
-    profiles = {str(each.get("profile", "")) for run in runs for each in run.targets}
+    profiles = {str(target.get("profile", "")) for run in runs for target in run.targets}
     missing, missing_total = unjudged(judged, requirements, profiles, limits.unjudged)
     matrix_groups = groups(matrix, shown, requirements, pages)
     all_bars = bars(all_columns, counted)

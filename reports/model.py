@@ -35,7 +35,7 @@ MEANINGS: Mapping[str, str] = {
     "PASS": "it holds",
 }
 
-VERDICTS: tuple[str, ...] = tuple(each.value for each in WORST_FIRST)
+VERDICTS: tuple[str, ...] = tuple(verdict.value for verdict in WORST_FIRST)
 """Worst first."""
 
 
@@ -202,11 +202,12 @@ class Model:
         """Return a copy of the model with lists half as long; the counts stay."""
         groups = _first(self.groups, self.listed // 2)
         unjudged = [
-            replace(each, words=each.words[: len(each.words) // 2]) for each in self.unjudged
+            replace(source, words=source.words[: len(source.words) // 2])
+            for source in self.unjudged
         ]
         cases = self.cases[: len(self.cases) // 2]
         pasts = [
-            replace(each, changed=each.changed[: len(each.changed) // 2]) for each in self.pasts
+            replace(past, changed=past.changed[: len(past.changed) // 2]) for past in self.pasts
         ]
         errors = self.errors[: len(self.errors) // 2]
         again = replace(self.again, rows=self.again.rows[: len(self.again.rows) // 2])

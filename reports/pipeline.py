@@ -244,7 +244,7 @@ def _in_columns(table: DataFrame, runs: Sequence[Run], shown: Model) -> Iterator
     """Every case, grouped in the order of the bars; only a few are in memory at a time."""
     places = {(bar.column.run, bar.column.target): place for place, bar in enumerate(shown.bars)}
     place = F.create_map(
-        *[F.lit(each) for (run, target), at in places.items() for each in (f"{run}\0{target}", at)]
+        *[F.lit(text) for (run, target), at in places.items() for text in (f"{run}\0{target}", at)]
     )
     key = F.concat("run", F.lit("\0"), "target")
     facts = {run.name: run.cases for run in runs}

@@ -74,7 +74,9 @@ def keepers(
     known: dict[str, list[Keeper]] = {}
     for column in columns:
         for requirement in dict.fromkeys(
-            each for each, run, target in pages_of if (run, target) == (column.run, column.target)
+            judged
+            for judged, run, target in pages_of
+            if (run, target) == (column.run, column.target)
         ):
             own = pages_of[requirement, column.run, column.target]
             known.setdefault(requirement, []).append(

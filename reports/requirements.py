@@ -52,8 +52,8 @@ class Requirements:
     """All requirements, in the order of the catalogue."""
 
     def __init__(self, known: Iterable[Requirement]) -> None:
-        self._known = {each.id: _words(each) for each in known}
-        self._place = {each: place for place, each in enumerate(self._known)}
+        self._known = {requirement.id: _words(requirement) for requirement in known}
+        self._place = {requirement: place for place, requirement in enumerate(self._known)}
 
     def __iter__(self) -> Iterator[Words]:
         return iter(self._known.values())
@@ -73,7 +73,7 @@ class Requirements:
 
     def table(self) -> pa.Table:
         """One row per requirement."""
-        rows = [{"requirement": each.id, **dataclasses.asdict(each)} for each in self]
+        rows = [{"requirement": words.id, **dataclasses.asdict(words)} for words in self]
         return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 

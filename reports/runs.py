@@ -52,7 +52,9 @@ class Run:
         listed = self.header.get("targets")
         listed = listed if isinstance(listed, list) else []
         return tuple(
-            each for each in listed if isinstance(each, dict) and isinstance(each.get("name"), str)
+            target
+            for target in listed
+            if isinstance(target, dict) and isinstance(target.get("name"), str)
         )
 
     @property

@@ -79,7 +79,7 @@ class Case:
     @property
     def cited(self) -> frozenset[str]:
         """Every requirement the case cites, in any version."""
-        return frozenset(each for ids in self.by_version.values() for each in ids)
+        return frozenset(requirement for ids in self.by_version.values() for requirement in ids)
 
 
 _REGISTRY: dict[str, Case] = {}
@@ -114,7 +114,9 @@ def case(
             doc=inspect.getdoc(function) or "",
             source=f"{_home(function)}:{function.__code__.co_firstlineno}",
             over=over,
-            arguments=tuple(each for each in parameters if each not in ("target", "version")),
+            arguments=tuple(
+                parameter for parameter in parameters if parameter not in ("target", "version")
+            ),
         )
         _REGISTRY[name] = declared
 
@@ -127,8 +129,8 @@ def case(
         # pytest must not take drawn arguments for fixtures
         collected.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [
-                inspect.Parameter(each, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-                for each in parameters
+                inspect.Parameter(parameter, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+                for parameter in parameters
             ]
         )
         setattr(collected, _ATTRIBUTE, declared)

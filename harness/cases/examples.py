@@ -93,8 +93,8 @@ def one_example(
     was recorded."""
     places = [
         place
-        for each in plan.values()
-        for place in (each, getattr(each, "where", None))
+        for argument in plan.values()
+        for place in (argument, getattr(argument, "where", None))
         if isinstance(place, Where)
     ]
     outcome.plan = plan

@@ -169,7 +169,7 @@ class _Session:
             return
         if self._options.brokerproof_resume:
             name = self._load_target().identity.name
-            done = {each.case for each in records.read(self._folder) if each.target == name}
+            done = {result.case for result in records.read(self._folder) if result.target == name}
             again = [
                 item
                 for item in items

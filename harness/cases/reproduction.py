@@ -26,15 +26,17 @@ REFERENCE = "reference"
 def violates(outcome: ExampleRecord, requirements: frozenset[str]) -> bool:
     """True if one of ``requirements`` was violated, beyond doubt."""
     return any(
-        each.requirement in requirements and each.seen is Seen.VIOLATED and each.uncertain is None
-        for each in combine(outcome.findings)
+        finding.requirement in requirements
+        and finding.seen is Seen.VIOLATED
+        and finding.uncertain is None
+        for finding in combine(outcome.findings)
     )
 
 
 def example_of(outcome: ExampleRecord, failing: frozenset[str]) -> ExampleRecord | None:
     """The example that violated one of ``failing``: the case itself, or the first such example of a
     property."""
-    examples = [each for each in outcome.failing or [outcome] if violates(each, failing)]
+    examples = [example for example in outcome.failing or [outcome] if violates(example, failing)]
     return examples[0] if examples else None
 
 
@@ -70,7 +72,8 @@ def without(findings: list[Finding], failing: frozenset[str], why: str) -> list[
     """Return ``findings`` in which the violations of ``failing`` are uncertain, for the reason
     ``why``."""
     return [
-        replace(each, uncertain=why) if each.requirement in failing else each for each in findings
+        replace(finding, uncertain=why) if finding.requirement in failing else finding
+        for finding in findings
     ]
 
 
@@ -113,10 +116,10 @@ def _reference(target: Target, plan: Mapping[str, Any]) -> tuple[Target, TargetF
         ):
             return None
         places = [
-            each for value in plan.values() for each in (value, getattr(value, "where", None))
+            place for value in plan.values() for place in (value, getattr(value, "where", None))
         ]
         known = reference.acceptors()
-        if any(isinstance(each, Where) and each.acceptor not in known for each in places):
+        if any(isinstance(place, Where) and place.acceptor not in known for place in places):
             return None
         return reference, reference.start(Path())
     except (target_file.BadTarget, SetUpFailed):

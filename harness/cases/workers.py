@@ -86,21 +86,21 @@ class Workers:
     def stop(self) -> None:
         """Ends all workers; those that have nothing left to do at once, others in the middle of a
         case, whose trace is lost."""
-        idle = not self._left and not any(each.given for each in self._workers)
-        for each in self._workers:
+        idle = not self._left and not any(worker.given for worker in self._workers)
+        for worker in self._workers:
             if not idle:
-                each.process.terminate()
-            each.pipe.close()  # the end of what there is to do
-        for each in self._workers:
-            each.process.join(GRACE_S)
-            each.process.kill()
-            each.process.join()
+                worker.process.terminate()
+            worker.pipe.close()  # the end of what there is to do
+        for worker in self._workers:
+            worker.process.join(GRACE_S)
+            worker.process.kill()
+            worker.process.join()
         self._workers.clear()
 
     def _fork(self) -> None:
         context = get_context("fork")
         ours, theirs = context.Pipe()
-        others = [*(each.pipe for each in self._workers), ours]
+        others = [*(worker.pipe for worker in self._workers), ours]
         name = f"w{self._born}"
         self._born += 1
         gc.freeze()  # what is there now stays: no collection need look at it
@@ -128,7 +128,7 @@ class Workers:
     def _deal(self) -> None:
         """Waits until a worker says something, or dies."""
         assert self._workers, "nobody is left to run what is asked for"
-        by_pipe = {each.pipe: each for each in self._workers}
+        by_pipe = {worker.pipe: worker for worker in self._workers}
         for pipe in connection.wait(list(by_pipe)):
             assert isinstance(pipe, connection.Connection)
             worker = by_pipe[pipe]
@@ -183,15 +183,13 @@ class Workers:
         dealer: int,
     ) -> None:
         """Run cases until the dispatcher has no more for this worker, or is gone."""
-        signal.signal(
-            signal.SIGINT, signal.SIG_IGN
-        )  # at a terminal it comes to the dealer too, who says what to do
+        # At a terminal the dispatcher receives it too, and ends its workers.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, _end)
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        for (
-            each
-        ) in others:  # the dealer's ends: while they are open here, nobody learns that it is gone
-            each.close()
+        # The dispatcher's ends: while they are open here, its death goes unnoticed.
+        for pipe_end in others:
+            pipe_end.close()
         warnings.simplefilter("error")  # as pytest has it around the cases that it runs itself
         run = self._make_run(name)
         try:

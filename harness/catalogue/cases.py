@@ -90,20 +90,20 @@ def describe(registered: Iterable[Registered]) -> dict[str, CaseInfo]:
     """Return the catalogue's facts of each case, by name and in the order of names."""
     infos = (
         CaseInfo(
-            id=each.name,
-            suite=each.suite,
-            function=each.function.__qualname__,
+            id=registration.name,
+            suite=registration.suite,
+            function=registration.function.__qualname__,
             requirements=tuple(
-                dict.fromkeys(cited for ids in each.by_version.values() for cited in ids)
+                dict.fromkeys(cited for ids in registration.by_version.values() for cited in ids)
             ),
-            versions=tuple(version for version in each.by_version if version is not None),
-            needs=each.needs,
-            doc=each.doc,
-            source=each.source,
+            versions=tuple(version for version in registration.by_version if version is not None),
+            needs=registration.needs,
+            doc=registration.doc,
+            source=registration.source,
         )
-        for each in registered
+        for registration in registered
     )
-    return {each.id: each for each in sorted(infos, key=lambda case: case.id)}
+    return {info.id: info for info in sorted(infos, key=lambda case: case.id)}
 
 
 def citations(cases: Mapping[str, CaseInfo]) -> dict[str, tuple[str, ...]]:
@@ -124,7 +124,8 @@ def import_suites(
     for package in packages:
         root = importlib.import_module(f"{parent}.{package}")
         for module in sorted(
-            pkgutil.walk_packages(root.__path__, f"{root.__name__}."), key=lambda each: each.name
+            pkgutil.walk_packages(root.__path__, f"{root.__name__}."),
+            key=lambda module: module.name,
         ):
             if module.name.rpartition(".")[2].startswith("test_"):
                 importlib.import_module(module.name)

@@ -32,18 +32,22 @@ def coverage(
     ``cases`` has the requirement ids by case. Ids that the catalogue does not have are left out:
     see :func:`unknown`.
     """
-    citing: dict[str, list[str]] = {each: [] for each in catalogue}
+    citing: dict[str, list[str]] = {requirement: [] for requirement in catalogue}
     for case, cited in cases.items():
-        for each in dict.fromkeys(cited):
-            if each in citing:
-                citing[each].append(case)
-    return {each: tuple(citations) for each, citations in citing.items()}
+        for requirement in dict.fromkeys(cited):
+            if requirement in citing:
+                citing[requirement].append(case)
+    return {requirement: tuple(citations) for requirement, citations in citing.items()}
 
 
 def uncovered(catalogue: Catalogue, cases: Mapping[str, Sequence[str]]) -> list[Requirement]:
     """Testable MUST and DOC requirements that bind the server and that no case cites."""
     citing = coverage(catalogue, cases)
-    return [each for each in catalogue.values() if each.owed and not citing[each.id]]
+    return [
+        requirement
+        for requirement in catalogue.values()
+        if requirement.owed and not citing[requirement.id]
+    ]
 
 
 def unknown(catalogue: Catalogue, cases: Mapping[str, Sequence[str]]) -> list[str]:
@@ -51,15 +55,15 @@ def unknown(catalogue: Catalogue, cases: Mapping[str, Sequence[str]]) -> list[st
     tested."""
     sentences = []
     for case, cited in cases.items():
-        for each in cited:
+        for cited_id in cited:
             try:
-                requirement = catalogue.find(each)
+                requirement = catalogue.find(cited_id)
             except UnknownRequirement as problem:
-                sentences.append(f"{case} cites {each}, but {problem}")
+                sentences.append(f"{case} cites {cited_id}, but {problem}")
                 continue
             if not requirement.testable:
                 sentences.append(
-                    f"{case} cites {each}, which the catalogue calls untestable:"
+                    f"{case} cites {cited_id}, which the catalogue calls untestable:"
                     f" {requirement.why_not}"
                 )
     return sentences
@@ -88,18 +92,22 @@ def disagreements(
 ) -> tuple[list[str], list[str]]:
     """Return the contradictions between the list and the cases: what is missing in the list (ids),
     and what should leave it (sentences)."""
-    owed = {each.id for each in uncovered(catalogue, cases)}
+    owed = {requirement.id for requirement in uncovered(catalogue, cases)}
     citing = coverage(catalogue, cases)
-    missing = [each for each in catalogue if each in owed and each not in listed]
+    missing = [
+        requirement
+        for requirement in catalogue
+        if requirement in owed and requirement not in listed
+    ]
     surplus = []
-    for each in listed:
-        if each not in catalogue:
-            surplus.append(f"{each}: the catalogue has no such requirement")
-        elif citing[each]:
-            surplus.append(f"{each}: is now cited by {citing[each][0]}")
-        elif each not in owed:
+    for requirement in listed:
+        if requirement not in catalogue:
+            surplus.append(f"{requirement}: the catalogue has no such requirement")
+        elif citing[requirement]:
+            surplus.append(f"{requirement}: is now cited by {citing[requirement][0]}")
+        elif requirement not in owed:
             surplus.append(
-                f"{each}: owes no case (not a testable MUST or DOC that binds the server)"
+                f"{requirement}: owes no case (not a testable MUST or DOC that binds the server)"
             )
     return missing, surplus
 
@@ -123,5 +131,6 @@ def rewritten(
         " list only shrinks.\n"
     )
     return head + "".join(
-        f"\n{entry(each.id, reasons[each.id])}" for each in uncovered(catalogue, cases)
+        f"\n{entry(requirement.id, reasons[requirement.id])}"
+        for requirement in uncovered(catalogue, cases)
     )

@@ -114,11 +114,11 @@ def match(
     deviations: Iterable[Deviation], case: str, requirement: str, detail: str, broker_version: str
 ) -> Deviation | None:
     """The first deviation that covers the finding and expects what it says, or None."""
-    for each in deviations:
-        if each.control or not covers(each, case, requirement, broker_version):
+    for deviation in deviations:
+        if deviation.control or not covers(deviation, case, requirement, broker_version):
             continue
-        if _shows(each, detail):
-            return each
+        if _shows(deviation, detail):
+            return deviation
     return None
 
 
@@ -127,9 +127,13 @@ def match_control(
 ) -> Deviation | None:
     """The first deviation by which a control of the case is known to fail in the way that
     ``detail`` says, or None."""
-    for each in deviations:
-        if each.control and covers(each, case, "", broker_version) and _shows(each, detail):
-            return each
+    for deviation in deviations:
+        if (
+            deviation.control
+            and covers(deviation, case, "", broker_version)
+            and _shows(deviation, detail)
+        ):
+            return deviation
     return None
 
 
@@ -144,14 +148,14 @@ def not_shown(
     """
     findings = list(held)
     return [
-        each
-        for each in listed
-        if not each.sometimes
+        deviation
+        for deviation in listed
+        if not deviation.sometimes
         and (
             seen := [
                 good
                 for case, requirement, good in findings
-                if covers(each, case, requirement, version)
+                if covers(deviation, case, requirement, version)
             ]
         )
         and all(seen)
@@ -198,5 +202,6 @@ def _deviation(entry: Entry) -> Deviation:
 def _pattern(glob: str) -> re.Pattern[str]:
     """``*`` and ``?`` as in file names. Brackets are themselves: case ids have them."""
     return re.compile(
-        "".join({"*": ".*", "?": "."}.get(each, re.escape(each)) for each in glob), re.DOTALL
+        "".join({"*": ".*", "?": "."}.get(character, re.escape(character)) for character in glob),
+        re.DOTALL,
     )

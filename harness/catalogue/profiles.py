@@ -62,10 +62,12 @@ def load(name: str, folder: Path | None = None) -> Profile:
 def _read(path: Path) -> Profile:
     values, _ = read(path)
     entry = table(str(path), _PROFILE, values, "profile")
-    for each in entry.values["capabilities"]:
-        if not isinstance(each, str) or not re.fullmatch(r"[a-z0-9]+([.-][a-z0-9]+)*", each):
+    for capability in entry.values["capabilities"]:
+        if not isinstance(capability, str) or not re.fullmatch(
+            r"[a-z0-9]+([.-][a-z0-9]+)*", capability
+        ):
             raise BadData(
-                f"{path}: the capability {each!r} should be small letters, digits and hyphens"
+                f"{path}: the capability {capability!r} should be small letters, digits and hyphens"
             )
     if len(set(entry.values["capabilities"])) != len(entry.values["capabilities"]):
         raise BadData(f"{path}: a capability stands in the list twice; remove one of them")

@@ -197,13 +197,13 @@ def load(folder: Path | None = None) -> Catalogue:
                 )
         documents.append(document)
         for entry in entries(path, "requirement", _REQUIREMENT, values, text):
-            each = _requirement(document, entry)
-            if each.id in requirements:
+            requirement = _requirement(document, entry)
+            if earlier := requirements.get(requirement.id):
                 raise BadData(
-                    f"{entry.where}: {each.id} stands already at {requirements[each.id].where}; ids"
-                    " are unique"
+                    f"{entry.where}: {requirement.id} stands already at {earlier.where}; ids are"
+                    " unique"
                 )
-            requirements[each.id] = each
+            requirements[requirement.id] = requirement
     return Catalogue(tuple(documents), requirements)
 
 
@@ -287,8 +287,8 @@ def _requirement(document: Document, entry: Entry) -> Requirement:
 
 
 def _nearest(requirement: str, known: Mapping[str, object]) -> str:
-    by_folded = {each.upper(): each for each in known}
+    by_folded = {name.upper(): name for name in known}
     near = difflib.get_close_matches(requirement.upper(), by_folded, n=3, cutoff=0.6)
     if near:
-        return f"did you mean {' or '.join(by_folded[each] for each in near)}?"
+        return f"did you mean {' or '.join(by_folded[name] for name in near)}?"
     return "brokerproof requirements shows every id"

@@ -69,9 +69,9 @@ def rows(
     citing = coverage(catalogue, citations(cases))
     reasons = listed or {}
     matching = [
-        Row(each, citing[each.id], reasons.get(each.id, ""))
-        for each in catalogue.values()
-        if documents is None or each.document in documents
+        Row(requirement, citing[requirement.id], reasons.get(requirement.id, ""))
+        for requirement in catalogue.values()
+        if documents is None or requirement.document in documents
     ]
     return [row for row in matching if not uncovered or row.coverage == "uncovered"]
 
@@ -97,15 +97,15 @@ def rows_text(listed: Sequence[Row], width: int = 100) -> str:
     lines: list[str] = []
     document: Document | None = None
     for row in listed:
-        each = row.requirement
-        if each.document is not document:
-            document = each.document
+        requirement = row.requirement
+        if requirement.document is not document:
+            document = requirement.document
             lines += [*([""] if lines else []), *textwrap.wrap(document.title, max(width, 60))]
-        head = f"{each.id:<{names}}  {each.level:<6}  {row.coverage:<10}  "
+        head = f"{requirement.id:<{names}}  {requirement.level:<6}  {row.coverage:<10}  "
         indent = " " * len(head)
         room = max(width, 60, len(head) + 24)
         lines += textwrap.wrap(
-            each.statement,
+            requirement.statement,
             room,
             initial_indent=head,
             subsequent_indent=indent,
@@ -144,14 +144,14 @@ def explanation(
 
     Raises :class:`~brokerproof.harness.catalogue.requirements.UnknownRequirement`.
     """
-    each = catalogue.find(_spelled(catalogue, requirement))
-    citing = [case for case in cases.values() if each.id in case.requirements]
+    known = catalogue.find(_spelled(catalogue, requirement))
+    citing = [case for case in cases.values() if known.id in case.requirements]
     return {
-        **_fields(each),
-        "title": each.document.title,
-        "catalogue_file": f"fixtures/requirements/{each.document.name}.toml",
-        "owed": each.owed,
-        "uncovered_reason": (listed or {}).get(each.id),
+        **_fields(known),
+        "title": known.document.title,
+        "catalogue_file": f"fixtures/requirements/{known.document.name}.toml",
+        "owed": known.owed,
+        "uncovered_reason": (listed or {}).get(known.id),
         "cases": [
             {
                 "id": case.id,
@@ -222,36 +222,40 @@ def contest(facts: Mapping[str, Any]) -> str:
     )
 
 
-def _fields(each: Requirement) -> dict[str, Any]:
+def _fields(requirement: Requirement) -> dict[str, Any]:
     return {
-        "id": each.id,
-        "source": each.source,
-        "version": each.version,
-        "profile": each.profile,
-        "section": each.section,
-        "link": each.link,
-        "level": each.level.value,
-        "verb": each.verb,
-        "statement": each.statement,
-        "subject": each.subject,
-        "observe": each.observe,
-        "testable": each.testable,
-        "why_not": each.why_not,
-        "note": each.note,
+        "id": requirement.id,
+        "source": requirement.source,
+        "version": requirement.version,
+        "profile": requirement.profile,
+        "section": requirement.section,
+        "link": requirement.link,
+        "level": requirement.level.value,
+        "verb": requirement.verb,
+        "statement": requirement.statement,
+        "subject": requirement.subject,
+        "observe": requirement.observe,
+        "testable": requirement.testable,
+        "why_not": requirement.why_not,
+        "note": requirement.note,
     }
 
 
 def _folded(text: str) -> str:
-    return "".join(each for each in text.casefold().removesuffix(".toml") if each.isalnum())
+    return "".join(
+        character for character in text.casefold().removesuffix(".toml") if character.isalnum()
+    )
 
 
 def _documents(catalogue: Catalogue, source: str) -> list[Document]:
     known: dict[str, list[Document]] = {}
-    for each in catalogue.documents:
-        known |= {_folded(name): [each] for name in (each.name, each.source, each.prefix)}
-    for each in catalogue.documents:
-        if each.group:
-            known.setdefault(_folded(each.group), []).append(each)
+    for document in catalogue.documents:
+        known |= {
+            _folded(name): [document] for name in (document.name, document.source, document.prefix)
+        }
+    for document in catalogue.documents:
+        if document.group:
+            known.setdefault(_folded(document.group), []).append(document)
     folded = _folded(source.replace("\\", "/").rpartition("/")[2])
     if folded in known:
         return known[folded]
@@ -262,13 +266,13 @@ def _documents(catalogue: Catalogue, source: str) -> list[Document]:
         if nearest
         else ""
     )
-    names = ", ".join(f"{each.name} ({each.source})" for each in catalogue.documents)
-    groups = sorted({each.group for each in catalogue.documents if each.group})
+    names = ", ".join(f"{document.name} ({document.source})" for document in catalogue.documents)
+    groups = sorted({document.group for document in catalogue.documents if document.group})
     names += "".join(f", and {group} for all of its documents" for group in groups)
     raise UnknownSource(f"no document is called {source!r}; {hint or f'there are {names}'}")
 
 
 def _spelled(catalogue: Catalogue, requirement: str) -> str:
     """The id as the catalogue spells it: people type small letters."""
-    folded = {each.casefold(): each for each in catalogue}
+    folded = {name.casefold(): name for name in catalogue}
     return folded.get(requirement.strip().casefold(), requirement)

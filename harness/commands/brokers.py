@@ -71,8 +71,8 @@ def stop(name: str, version: str | None) -> None:
         ended = kept.stop(name, version)
     except SetUpFailed as problem:
         raise errors.SetUp(str(problem)) from None
-    for each in ended:
-        click.echo(f"{name} {each.version} stopped")
+    for container in ended:
+        click.echo(f"{name} {container.version} stopped")
     if not ended:
         click.echo(f"{name}: nothing was running")
 
@@ -85,30 +85,30 @@ def list_(as_json: bool) -> None:
     if as_json:
         rows = [
             {
-                "name": each.name,
-                "version": each.version,
-                "home": str(each.home),
-                "running": None if each.running is None else _facts(each.running),
+                "name": broker.name,
+                "version": broker.version,
+                "home": str(broker.home),
+                "running": None if broker.running is None else _facts(broker.running),
             }
-            for each in installed
+            for broker in installed
         ]
         click.echo(json.dumps(rows))
         return
     table = Table("broker", "version", "running", Column("folder", overflow="fold"))
-    for each in installed:
+    for broker in installed:
         where = (
             ""
-            if each.running is None
-            else f"{each.running.host}:{next(iter(each.running.ports.values()))}"
+            if broker.running is None
+            else f"{broker.running.host}:{next(iter(broker.running.ports.values()))}"
         )
-        table.add_row(each.name, each.version, where, str(each.home))
+        table.add_row(broker.name, broker.version, where, str(broker.home))
     console = Console()
     if not console.is_terminal:  # files and pipes get whole paths
         console = Console(width=_WIDE)
     console.print(table)
     docker = engine.daemon()
     here = f"Docker {docker}" if docker else "there is no Docker here"
-    names = ", ".join(f"{each}-container" for each in RECIPES)
+    names = ", ".join(f"{recipe}-container" for recipe in RECIPES)
     click.echo(f"As containers, while they are judged: targets {names}; {here}")
 
 

@@ -36,7 +36,7 @@ class _Commands(click.Group):
 
     def _found(self) -> dict[str, EntryPoint]:
         own = {name: EntryPoint(name, value, GROUP) for name, value in OWN.items()}
-        return own | {each.name: each for each in entry_points(group=GROUP)}
+        return own | {entry_point.name: entry_point for entry_point in entry_points(group=GROUP)}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(self._found().keys() - ALIASES)

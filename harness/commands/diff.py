@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +77,9 @@ def diff(
     moved = shifts(a.compared, b.compared, across=across)
     code = exit_code(differences, partial=a.partial or b.partial)
     reservations = list(notes(a, b, across=across))
-    shown = [each for each in differences if _wanted(each, regressions, only)]
+    shown = [difference for difference in differences if _wanted(difference, regressions, only)]
     if regressions:
-        moved = [each for each in moved if each.course is Course.WORSE]
+        moved = [shift for shift in moved if shift.course is Course.WORSE]
     if only:
         moved = []
     if as_json:
@@ -114,19 +114,19 @@ def _sides(
     return a, b
 
 
-def _wanted(each: Difference, regressions: bool, only: str | None) -> bool:
-    if each.kind is Kind.UNCHANGED or (regressions and each.course is not Course.WORSE):
+def _wanted(difference: Difference, regressions: bool, only: str | None) -> bool:
+    if difference.kind is Kind.UNCHANGED or (regressions and difference.course is not Course.WORSE):
         return False
-    return only is None or each.only == only
+    return only is None or difference.only == only
 
 
-def _counts(found: Iterable[Difference]) -> dict[str, int]:
-    found = list(found)
-    kinds, courses = Counter(each.kind for each in found), Counter(each.course for each in found)
+def _counts(differences: Sequence[Difference]) -> dict[str, int]:
+    kinds = Counter(difference.kind for difference in differences)
+    courses = Counter(difference.course for difference in differences)
     return {
         **{kind.value.lower(): kinds[kind] for kind in Kind},
-        **{each.value.lower(): courses[each] for each in Course if each is not Course.SAME},
-        "unsteady": sum(each.unsteady for each in found),
+        **{course.value.lower(): courses[course] for course in Course if course is not Course.SAME},
+        "unsteady": sum(difference.unsteady for difference in differences),
     }
 
 
@@ -155,27 +155,27 @@ def _json(
         "counts": _counts(differences),
         "cases": [
             {
-                "case": each.case,
-                "target": each.target,
-                "kind": each.kind.value,
-                "course": each.course.value,
-                "unsteady": each.unsteady,
-                "only": each.only,
-                "a": _side(each.a),
-                "b": _side(each.b),
+                "case": difference.case,
+                "target": difference.target,
+                "kind": difference.kind.value,
+                "course": difference.course.value,
+                "unsteady": difference.unsteady,
+                "only": difference.only,
+                "a": _side(difference.a),
+                "b": _side(difference.b),
             }
-            for each in shown
+            for difference in shown
         ],
         "requirements": [
             {
-                "requirement": each.requirement,
-                "target": each.target,
-                "course": each.course.value,
-                "a": each.a,
-                "b": each.b,
-                "other_cases": each.other_cases,
+                "requirement": shift.requirement,
+                "target": shift.target,
+                "course": shift.course.value,
+                "a": shift.a,
+                "b": shift.b,
+                "other_cases": shift.other_cases,
             }
-            for each in moved
+            for shift in moved
         ],
         "exit_code": code,
     }
@@ -189,7 +189,7 @@ def _side(latest: LatestResult | None) -> dict[str, Any] | None:
         "verdict": result.verdict.value,
         "detail": result.detail,
         "attempts": result.attempts,
-        "earlier": [each.value for each in latest.earlier],
+        "earlier": [verdict.value for verdict in latest.earlier],
     }
 
 
@@ -225,9 +225,9 @@ def _line(text: str) -> None:
 def _summary(counts: dict[str, int]) -> str:
     kinds = ", ".join(f"{counts[kind.value.lower()]} {kind.value.lower()}" for kind in Kind)
     courses = ", ".join(
-        f"{counts[each.value.lower()]} {each.value.lower()}"
-        for each in Course
-        if each is not Course.SAME
+        f"{counts[course.value.lower()]} {course.value.lower()}"
+        for course in Course
+        if course is not Course.SAME
     )
     unsteady = f"; {counts['unsteady']} unsteady" if counts["unsteady"] else ""
     return f"cases: {kinds}; of these {courses}{unsteady}"
@@ -236,16 +236,16 @@ def _summary(counts: dict[str, int]) -> str:
 def _tables(console: Console, shown: list[Difference], moved: list[Shift]) -> None:
     if shown:
         table = Table(*_whole("", "case", "target", "A → B"), title="Cases", title_justify="left")
-        for each in shown[:LISTED]:
-            description = Text(plain(each.case))
-            for line in _details(each):
+        for difference in shown[:LISTED]:
+            description = Text(plain(difference.case))
+            for line in _details(difference):
                 description.append(f"\n{line}", style="dim")
-            style = _STYLES[each.course]
+            style = _STYLES[difference.course]
             table.add_row(
-                Text(_word(each), style=style),
+                Text(_word(difference), style=style),
                 description,
-                plain(each.target),
-                Text(_way(*each.verdicts), style=style),
+                plain(difference.target),
+                Text(_way(*difference.verdicts), style=style),
             )
         console.print(table)
         _more(console, len(shown))
@@ -269,7 +269,7 @@ def _tables(console: Console, shown: list[Difference], moved: list[Shift]) -> No
 
 def _whole(*names: str) -> list[Column]:
     """Columns that a narrow terminal breaks and does not cut off: half a name helps nobody."""
-    return [Column(each, overflow="fold") for each in names]
+    return [Column(name, overflow="fold") for name in names]
 
 
 def _more(console: Console, count: int) -> None:
@@ -278,9 +278,10 @@ def _more(console: Console, count: int) -> None:
 
 
 def _lines(shown: list[Difference], moved: list[Shift]) -> Iterator[str]:
-    for each in shown:
-        yield plain(f"{_word(each)}: {each.target} {each.case}: {_way(*each.verdicts)}")
-        for line in _details(each):
+    for difference in shown:
+        way = _way(*difference.verdicts)
+        yield plain(f"{_word(difference)}: {difference.target} {difference.case}: {way}")
+        for line in _details(difference):
             yield f"    {line}"
     for shift in moved:
         way = _way(*shift.verdicts)
@@ -289,27 +290,30 @@ def _lines(shown: list[Difference], moved: list[Shift]) -> Iterator[str]:
         )
 
 
-def _word(each: Difference | Shift) -> str:
-    a, b = each.verdicts
-    return "added" if a is None else "removed" if b is None else each.course.value.lower()
+def _word(change: Difference | Shift) -> str:
+    a, b = change.verdicts
+    return "added" if a is None else "removed" if b is None else change.course.value.lower()
 
 
 def _way(a: Verdict | None, b: Verdict | None) -> str:
-    return " → ".join("absent" if each is None else each.value for each in (a, b))
+    return " → ".join("absent" if verdict is None else verdict.value for verdict in (a, b))
 
 
-def _details(each: Difference) -> Iterator[str]:
-    if each.kind is not Kind.CHANGED and set(each.verdicts) & {Verdict.PASS, Verdict.SKIP}:
+def _details(difference: Difference) -> Iterator[str]:
+    if difference.kind is not Kind.CHANGED and set(difference.verdicts) & {
+        Verdict.PASS,
+        Verdict.SKIP,
+    }:
         return  # a case that came or went needs words only when they say more than its verdict
-    for letter, side in (("A", each.a), ("B", each.b)):
+    for letter, side in (("A", difference.a), ("B", difference.b)):
         if side is not None and side.result.detail:
             yield plain(f"{letter}: {side.result.detail[:300]}")
-    if each.unsteady:
-        yield plain("unsteady: " + "; ".join(_unsteady(each)))
+    if difference.unsteady:
+        yield plain("unsteady: " + "; ".join(_unsteady(difference)))
 
 
-def _unsteady(each: Difference) -> Iterator[str]:
-    for letter, side in (("A", each.a), ("B", each.b)):
+def _unsteady(difference: Difference) -> Iterator[str]:
+    for letter, side in (("A", difference.a), ("B", difference.b)):
         if side is None or side.steady:
             continue
         if side.result.attempts > 1:
@@ -325,6 +329,6 @@ def _others(shift: Shift) -> str:
 def plain(text: str) -> str:
     """``text`` on one line without control characters: details quote what a broker sent."""
     return "".join(
-        each if each.isprintable() else "\N{REPLACEMENT CHARACTER}"
-        for each in " ".join(text.split())
+        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}"
+        for character in " ".join(text.split())
     )

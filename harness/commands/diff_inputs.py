@@ -38,20 +38,24 @@ class Side:
         entries = self.header.get("targets")
         entries = entries if isinstance(entries, list) else []
         return {
-            str(each["name"]): each for each in entries if isinstance(each, dict) and "name" in each
+            str(entry["name"]): entry
+            for entry in entries
+            if isinstance(entry, dict) and "name" in entry
         }
 
     @property
     def targets(self) -> list[str]:
         """The targets compared: those of the header and of the results, or only the one that was
         chosen."""
-        every = dict.fromkeys([*self.listed, *(each.result.target for each in self.told)])
-        return [each for each in every if not self.chosen or each in self.chosen]
+        every = dict.fromkeys([*self.listed, *(latest.result.target for latest in self.told)])
+        return [name for name in every if not self.chosen or name in self.chosen]
 
     @property
     def compared(self) -> list[LatestResult]:
         """The results of :attr:`targets`."""
-        return [each for each in self.told if not self.chosen or each.result.target in self.chosen]
+        return [
+            latest for latest in self.told if not self.chosen or latest.result.target in self.chosen
+        ]
 
     @property
     def partial(self) -> bool:
@@ -116,10 +120,10 @@ def notes(a: Side, b: Side, *, across: bool) -> Iterator[str]:
     if across:
         pairs = [(f"{a.targets[0]} / {b.targets[0]}", a.targets[0], b.targets[0])]
     else:
-        shared = [each for each in a.targets if each in b.targets]
-        pairs = [(each, each, each) for each in shared]
+        shared = [name for name in a.targets if name in b.targets]
+        pairs = [(name, name, name) for name in shared]
         for side, opposite in ((a, b), (b, a)):
-            alone = [each for each in side.targets if each not in opposite.targets]
+            alone = [name for name in side.targets if name not in opposite.targets]
             if shared and alone:
                 yield f"only in {side.letter}: {', '.join(alone)}"
         if not shared and a.targets and b.targets:

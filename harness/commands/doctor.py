@@ -118,16 +118,16 @@ def doctor(as_json: bool) -> int:
     """Look at what this machine has. Exit 3 when something needed is missing."""
     results = list(checks())
     if as_json:
-        click.echo(json.dumps([each.__dict__ for each in results]))
+        click.echo(json.dumps([check.__dict__ for check in results]))
     else:
         console = Console()
-        for each in results:
+        for check in results:
             mark = (
                 "[green]ok[/]     "
-                if each.ok
+                if check.ok
                 else "[red]missing[/]"
-                if each.needed
+                if check.needed
                 else "[yellow]without[/]"
             )
-            console.print(f"{mark} {each.name}: {each.says}", highlight=False)
-    return 0 if all(each.ok or not each.needed for each in results) else 3
+            console.print(f"{mark} {check.name}: {check.says}", highlight=False)
+    return 0 if all(check.ok or not check.needed for check in results) else 3

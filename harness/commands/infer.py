@@ -121,9 +121,15 @@ def infer(
         out.write_text(
             profile_file.compose(profile, estimated, stated, target.identity.name), "utf-8"
         )
-    wrong = [each for each in estimated if each.agrees(stated.get(each.parameter)) is False]
+    wrong = [
+        estimate
+        for estimate in estimated
+        if estimate.agrees(stated.get(estimate.parameter)) is False
+    ]
     if as_json:
-        click.echo(json.dumps([_json(each, stated) for each in estimated], ensure_ascii=False))
+        click.echo(
+            json.dumps([_json(estimate, stated) for estimate in estimated], ensure_ascii=False)
+        )
     else:
         console = Console()
         console.print(_table(target.identity.name, estimated, stated, wide=console.width >= _WIDE))
@@ -216,17 +222,17 @@ that never beats is given up after ``silence_intervals_max`` of its intervals.""
 _OF_ADDRESSES = ("address_full_policy", "max_size_bytes", "max_size_messages")
 
 
-def _json(each: Estimate, stated: Mapping[str, object]) -> dict[str, object]:
-    bounds = (None, None) if each.range is None else (each.range.low, each.range.high)
+def _json(estimate: Estimate, stated: Mapping[str, object]) -> dict[str, object]:
+    bounds = (None, None) if estimate.range is None else (estimate.range.low, estimate.range.high)
     return {
-        "parameter": each.parameter,
-        "documented": stated.get(each.parameter),
+        "parameter": estimate.parameter,
+        "documented": stated.get(estimate.parameter),
         "low": None if bounds[0] is None else float(bounds[0]),
         "high": None if bounds[1] is None else float(bounds[1]),
-        "choice": each.choice,
-        "unit": each.unit,
-        "agrees": each.agrees(stated.get(each.parameter)),
-        "how": each.how,
+        "choice": estimate.choice,
+        "unit": estimate.unit,
+        "agrees": estimate.agrees(stated.get(estimate.parameter)),
+        "how": estimate.how,
     }
 
 
@@ -242,13 +248,15 @@ def _table(
     table = Table(title=f"{name}: measured beside documented", title_justify="left")
     for column in ("parameter", "documented", "measured", "agrees", *(["how"] if wide else [])):
         table.add_column(column, overflow="fold")
-    for each in estimated:
-        value = stated.get(each.parameter)
+    for estimate in estimated:
+        value = stated.get(estimate.parameter)
         table.add_row(
-            each.parameter,
+            estimate.parameter,
             "" if value is None else str(value),
-            f"{each.value} {each.unit}".strip() if each.known else f"{each.value}: {each.how}",
-            _AGREEMENT[each.agrees(value)],
-            *([each.how] if wide else []),
+            f"{estimate.value} {estimate.unit}".strip()
+            if estimate.known
+            else f"{estimate.value}: {estimate.how}",
+            _AGREEMENT[estimate.agrees(value)],
+            *([estimate.how] if wide else []),
         )
     return table

@@ -196,9 +196,9 @@ def crew(master: str | None) -> Drivers:
     """Return the drivers. Raises :class:`errors.Usage` for an unknown master."""
     if master is None:
         return LocalDrivers()
-    for each in entry_points(group=CREWS):
-        if each.name == "spark":
-            drivers: Drivers = each.load()(master)
+    for entry_point in entry_points(group=CREWS):
+        if entry_point.name == "spark":
+            drivers: Drivers = entry_point.load()(master)
             return drivers
     raise errors.Usage(
         "--master needs the part of brokerproof that knows Spark, and it is not installed"

@@ -41,10 +41,10 @@ def follow(console: Console, process: subprocess.Popen[bytes], folder: Path, tar
             except subprocess.TimeoutExpired:
                 ended = False
             before = done
-            for each in tail.new():
-                if each.target == target:
+            for result in tail.new():
+                if result.target == target:
                     done += 1
-                    bad += each.verdict in (Verdict.FAIL, Verdict.ERROR)
+                    bad += result.verdict in (Verdict.FAIL, Verdict.ERROR)
             if console.is_terminal and (not total or done > total):
                 total = len(run_folder.cases_of(folder))
             bar.update(

@@ -125,7 +125,7 @@ def run(
             asked = _as_before(out, _Asked(targets, suites, pattern))
         else:
             asked = _Asked(targets or DEFAULT_TARGETS, suites, pattern)
-        loaded = [target_file.load(each) for each in asked.targets]
+        loaded = [target_file.load(name) for name in asked.targets]
         if not resume:
             seed = _begin(folder, asked, seed, effort)
         with run_folder.alone(folder) as held:
@@ -143,7 +143,9 @@ def run(
                     _complete(target, folder)
             results = list(records.read(folder))
             passing = _known_that_pass(loaded, folder, results)
-            code = exit_code((each.verdict for each in results), known_that_passed=bool(passing))
+            code = exit_code(
+                (result.verdict for result in results), known_that_passed=bool(passing)
+            )
             if code == INCONCLUSIVE and inconclusive_ok:
                 code = 0
             footer = run_folder.finish(folder, results, code, passing)
@@ -305,7 +307,7 @@ def _complete(target: Target, folder: Path) -> None:
     """Raises what :func:`_broke_off` gives unless every case of the run has a result: a verdict on
     the others would mislead."""
     name = target.identity.name
-    judged = {each.case for each in records.read(folder) if each.target == name}
+    judged = {result.case for result in records.read(folder) if result.target == name}
     missing = sorted(run_folder.cases_of(folder).keys() - judged)
     if missing:
         log = folder / "logs" / f"pytest-{name}.log"
@@ -330,7 +332,7 @@ def _broke_off(folder: Path, how: str) -> errors.Ours | errors.SetUp:
 def _known_that_pass(loaded: list[Target], folder: Path, results: list[Result]) -> list[str]:
     """Listed deviations that every case in their scope saw held: the list is out of date, and that
     fails the run."""
-    versions = {each["name"]: each["version"] for each in run_folder.read(folder)["targets"]}
+    versions = {entry["name"]: entry["version"] for entry in run_folder.read(folder)["targets"]}
     passing = []
     for target in loaded:
         identity = target.identity
@@ -343,9 +345,9 @@ def _known_that_pass(loaded: list[Target], folder: Path, results: list[Result]) 
             for finding in result.findings
         ]
         passing += [
-            f"{identity.name}: the known deviation {each.name} did not show; remove it from"
-            f" {each.where}"
-            for each in deviations.not_shown(
+            f"{identity.name}: the known deviation {deviation.name} did not show; remove it from"
+            f" {deviation.where}"
+            for deviation in deviations.not_shown(
                 deviations.load(identity.deviations, identity.name), held, versions[identity.name]
             )
         ]
@@ -354,9 +356,9 @@ def _known_that_pass(loaded: list[Target], folder: Path, results: list[Result]) 
 
 def _report(folder: Path) -> None:
     """The report command of whichever part has one, run on this folder."""
-    for each in entry_points(group="brokerproof.commands"):
-        if each.name == "report":
-            command = each.load()
+    for entry_point in entry_points(group="brokerproof.commands"):
+        if entry_point.name == "report":
+            command = entry_point.load()
             command.main(
                 [str(folder), "--out", str(folder / "report"), "--quiet"], standalone_mode=False
             )
@@ -375,28 +377,30 @@ def _summary(
     if as_json:
         click.echo(json.dumps({"run": str(folder), **footer}, ensure_ascii=False))
         return
-    shown = [verdict for verdict in WORST_FIRST if any(each.verdict is verdict for each in results)]
+    shown = [
+        verdict for verdict in WORST_FIRST if any(result.verdict is verdict for result in results)
+    ]
     table = Table(
         "target", *(verdict.value for verdict in shown), title="Verdicts", title_justify="left"
     )
-    for name in dict.fromkeys(each.target for each in results):
-        counts = Counter(each.verdict for each in results if each.target == name)
+    for name in dict.fromkeys(result.target for result in results):
+        counts = Counter(result.verdict for result in results if result.target == name)
         table.add_row(name, *(str(counts[verdict] or "") for verdict in shown))
     console.print(table)
     bad = [
-        each
-        for each in results
-        if each.verdict in (Verdict.ERROR, Verdict.FAIL, Verdict.INCONCLUSIVE)
+        result
+        for result in results
+        if result.verdict in (Verdict.ERROR, Verdict.FAIL, Verdict.INCONCLUSIVE)
     ]
-    for each in bad[:20]:
+    for result in bad[:20]:
         console.print(
-            f"{each.verdict} {each.target} {each.case}",
+            f"{result.verdict} {result.target} {result.case}",
             style="bold",
             highlight=False,
             markup=False,
             soft_wrap=True,
         )
-        console.print(f"    {each.detail[:300]}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"    {result.detail[:300]}", highlight=False, markup=False, soft_wrap=True)
     if len(bad) > 20:
         console.print(f"… and {len(bad) - 20} more in the report")
     for sentence in passing:

@@ -23,11 +23,11 @@ def targets(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(rows))
         return
-    for each in rows:
-        click.echo(click.style(each["name"], bold=True))
+    for row in rows:
+        click.echo(click.style(row["name"], bold=True))
         click.echo(
             click.wrap_text(
-                each["description"], initial_indent="    ", subsequent_indent="    ", width=_width()
+                row["description"], initial_indent="    ", subsequent_indent="    ", width=_width()
             )
         )
 

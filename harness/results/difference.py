@@ -156,8 +156,8 @@ def compare(
     to.
     """
     name = _pairing(across)
-    left = {name(each): each for each in a}
-    right = {name(each): each for each in b}
+    left = {name(latest): latest for latest in a}
+    right = {name(latest): latest for latest in b}
     differences = []
     for key in left.keys() | right.keys():
         sides = left.get(key), right.get(key)
@@ -166,7 +166,7 @@ def compare(
     order = list(Course)
     return sorted(
         differences,
-        key=lambda each: (order.index(each.course), each.kind.value, each.target, each.case),
+        key=lambda case: (order.index(case.course), case.kind.value, case.target, case.case),
     )
 
 
@@ -179,19 +179,19 @@ def shifts(
     shifted = []
     for key in left.keys() | right.keys():
         one, other = left.get(key, {}), right.get(key, {})
-        was, now = (merge(each.values()) if each else None for each in (one, other))
+        was, now = (merge(verdicts.values()) if verdicts else None for verdicts in (one, other))
         if was is not now:
             shifted.append(Shift(key[1], key[0], was, now, one.keys() != other.keys(), across))
     order = list(Course)
     return sorted(
-        shifted, key=lambda each: (order.index(each.course), each.target, each.requirement)
+        shifted, key=lambda shift: (order.index(shift.course), shift.target, shift.requirement)
     )
 
 
 def exit_code(differences: Iterable[Difference], *, partial: bool = False) -> int:
     """1 when a case got worse; 2 when that cannot be said (undecided, or ``partial``: a run was cut
     off); 0 otherwise."""
-    courses = {each.course for each in differences}
+    courses = {difference.course for difference in differences}
     if Course.WORSE in courses:
         return 1
     return 2 if partial or Course.UNDECIDED in courses else 0

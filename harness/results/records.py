@@ -111,7 +111,7 @@ class LatestResult:
     def steady(self) -> bool:
         """True if it took one attempt and every result has the same verdict."""
         return self.result.attempts <= 1 and all(
-            each is self.result.verdict for each in self.earlier
+            verdict is self.result.verdict for verdict in self.earlier
         )
 
 

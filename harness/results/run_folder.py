@@ -73,7 +73,7 @@ def create(folder: Path, *, command: list[str], seed: int, effort: str) -> None:
 def _came_to_nothing(folder: Path) -> bool:
     """True if a run ended there before anything was judged, as when the broker was not up yet: it
     may begin again."""
-    if {each.name for each in folder.iterdir()} - {HEADER, CASES, "logs"} or "asked" not in read(
+    if {path.name for path in folder.iterdir()} - {HEADER, CASES, "logs"} or "asked" not in read(
         folder, traces=False
     ):
         return False
@@ -152,9 +152,9 @@ def add_target(folder: Path, target: Target, facts: TargetFacts) -> None:
         "capabilities": sorted(target.identity.capabilities),
         **dataclasses.asdict(facts),
     }
-    header["targets"] = [each for each in header["targets"] if each["name"] != entry["name"]] + [
-        entry
-    ]
+    header["targets"] = [
+        target for target in header["targets"] if target["name"] != entry["name"]
+    ] + [entry]
     _write(folder / HEADER, header)
 
 
@@ -174,7 +174,7 @@ def note_canary(folder: Path, target: str, p99: Duration, worst: Duration) -> No
     header = read(folder)
     header["host"].setdefault("canary", {})[target] = {"p99_ns": p99, "worst_ns": worst}
     header["host"]["canary_p99_ns"] = max(
-        each["p99_ns"] for each in header["host"]["canary"].values()
+        measured["p99_ns"] for measured in header["host"]["canary"].values()
     )
     _write(folder / HEADER, header)
 

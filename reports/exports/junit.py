@@ -65,7 +65,7 @@ def _case(file: IO[str], case: CaseRow, suite: str) -> None:
     )
     for key, value in [
         ("verdict", case.verdict),
-        *[("requirement", each) for each in case.requirements],
+        *[("requirement", requirement) for requirement in case.requirements],
     ]:
         file.write(f"    <property name={_attribute(key)} value={_attribute(value)}/>\n")
     file.write("   </properties>\n")

@@ -24,7 +24,7 @@ def axis(marks: Marks) -> Markup:
 
 
 def _room(text: str) -> float:
-    capitals = sum(each.isupper() for each in text)
+    capitals = sum(character.isupper() for character in text)
     return capitals * WIDE + (len(text) - capitals) * NARROW
 
 
@@ -265,7 +265,7 @@ def _clusters(labelled: Iterable[tuple[float, str]]) -> Iterable[tuple[float, li
 
 def gauge(value: int, lo: int | None, hi: int | None, margin: int) -> Markup:
     """A small drawing of a measured value against its interval and margin."""
-    bounds = [each for each in (lo, hi) if each is not None]
+    bounds = [bound for bound in (lo, hi) if bound is not None]
     if not bounds:
         return Markup("")
     edges = [value, min(bounds) - margin, max(bounds) + margin]

@@ -56,17 +56,19 @@ class CasePages:
         run = self._runs[case.run]
         host = run.header.get("host")
         canary = host.get("canary_p99_ns") if isinstance(host, dict) else None
-        judgements = [self._judgement(each) for each in findings]
+        judgements = [self._judgement(finding) for finding in findings]
         return (
             templates()
             .get_template("case.html.j2" if alone else "case_body.html.j2")
             .render(
                 case=case,
                 run=run,
-                target=next((each for each in run.targets if each["name"] == case.target), {}),
+                target=next(
+                    (target for target in run.targets if target["name"] == case.target), {}
+                ),
                 judgements=judgements,
                 gauges=gauges(case),
-                examples=[example(each, curves.get(each.part)) for each in parts if each.rows],
+                examples=[example(part, curves.get(part.part)) for part in parts if part.rows],
                 examples_total=parts[0].examples if parts else 0,
                 again=_again(run, case),
                 entry=entry(case, judgements),
@@ -116,7 +118,7 @@ def _again(run: Run, case: CaseRow) -> str:
 def entry(case: CaseRow, judgements: Sequence[Judgement]) -> str:
     """An entry for a list of known deviations, filled in as far as the page knows it."""
     violated = next(
-        (each for each in judgements if each.seen == "violated"),
+        (judgement for judgement in judgements if judgement.seen == "violated"),
         judgements[0] if judgements else None,
     )
     detail = violated.detail[:120].replace("'''", "") if violated else ""

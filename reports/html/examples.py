@@ -50,7 +50,9 @@ def example(excerpt: Excerpt, curves: str | None = None) -> Example:
         detail="" if start is None else start["detail"] or "",
         drawing=axis(marked) if marked.last > marked.first else Markup(""),
         sequence=sequence(excerpt, marked),
-        plots=[(plot(each, marked.zero), in_words(each, marked.zero)) for each in _curves(curves)],
+        plots=[
+            (plot(curve, marked.zero), in_words(curve, marked.zero)) for curve in _curves(curves)
+        ],
         marks=marked,
         lines=list(lines(excerpt)),
         endings=endings(excerpt, marked.zero),
@@ -62,12 +64,12 @@ def _curves(text: str | None) -> list[Curve]:
     drawn: list[Mapping[str, Any]] = json.loads(text) if text else []
     return [
         Curve(
-            each["title"],
-            each["unit"],
-            [(at, value) for at, value in each["points"]],
-            [(level, name) for level, name in each["bounds"]],
+            facts["title"],
+            facts["unit"],
+            [(at, value) for at, value in facts["points"]],
+            [(level, name) for level, name in facts["bounds"]],
         )
-        for each in drawn
+        for facts in drawn
     ]
 
 

@@ -42,12 +42,12 @@ def listing(model: Model, requirements: Requirements) -> str:
         "column": [columns((row.target, row.run)) for row in rows],
         "name": [names(row.case) for row in rows],
         "detail": [details("" if row.verdict == "PASS" else _cut(row.detail)) for row in rows],
-        "set": [sets(tuple(ids(each) for each in row.requirements)) for row in rows],
+        "set": [sets(tuple(ids(requirement) for requirement in row.requirements)) for row in rows],
         "took": [round(row.duration_s * 1000) for row in rows],
         "attempts": [row.attempts for row in rows],
         "pages": [_file(row.page) for row in rows if row.page is not None and row.place is None],
     }
-    words = [requirements.find(each) for each in ids.things]
+    words = [requirements.find(requirement) for requirement in ids.things]
     data |= {
         "verdicts": list(VERDICTS),
         "meanings": dict(MEANINGS),
@@ -55,7 +55,7 @@ def listing(model: Model, requirements: Requirements) -> str:
         "names": names.things,
         "details": details.things,
         "sets": sets.things,
-        "requirements": [[each.id, each.level, each.source, plain_slug(each.id)] for each in words],
+        "requirements": [[word.id, word.level, word.source, plain_slug(word.id)] for word in words],
         "several": len(model.runs) > 1,
     }
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
@@ -70,16 +70,18 @@ def choices(model: Model, requirements: Requirements) -> list[tuple[str, str, li
     for row in model.cases:
         suites |= {row.case.partition(".")[0]: None}
         cited |= dict.fromkeys(row.requirements)
-    words = [requirements.find(each) for each in sorted(cited, key=requirements.place)]
+    words = [
+        requirements.find(requirement) for requirement in sorted(cited, key=requirements.place)
+    ]
 
     def values(of: Callable[[Any], str]) -> list[str]:
-        return [each for each in dict.fromkeys(map(of, words)) if each]
+        return [value for value in dict.fromkeys(map(of, words)) if value]
 
     targets = dict.fromkeys(bar.column.target for bar in model.bars)
     return [
         ("suite", "Suite", sorted(suites)),
-        ("level", "Level", values(lambda each: each.level)),
-        ("source", "Document", values(lambda each: each.source)),
+        ("level", "Level", values(lambda words: words.level)),
+        ("source", "Document", values(lambda words: words.source)),
         ("target", "Target", list(targets)),
     ]
 

@@ -115,7 +115,7 @@ def _alike(group: list[dict[str, Any]], zero: int) -> Iterator[Line]:
 def _in_short(row: dict[str, Any], zero: int) -> str:
     line = _line(row, zero)
     headers = " ".join(f"{name}:{value}" for name, value in line.headers)
-    return "  ".join(each for each in (line.at, line.note, headers, line.body) if each)
+    return "  ".join(text for text in (line.at, line.note, headers, line.body) if text)
 
 
 def _together(group: list[dict[str, Any]], zero: int) -> Line:
@@ -157,7 +157,7 @@ def _line(row: dict[str, Any], zero: int) -> Line:
 
 
 def _frame(row: dict[str, Any], at: str, conn: str) -> Line:
-    headers = [(each["name"], each["value"]) for each in row["headers"] or ()]
+    headers = [(header["name"], header["value"]) for header in row["headers"] or ()]
     if len(headers) == HEADERS:
         headers.append(("…", "further headers are not shown"))
     size = row["body_size"] or 0
@@ -244,7 +244,7 @@ def shown(text: str, size: int) -> str:
 
 _NAMED = {0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t", 0x5C: "\\\\"}
 _AS_TEXT = {
-    each: _NAMED.get(each, f"\\x{each:02x}")
-    for each in range(256)
-    if not 0x20 <= each < 0x7F or each in _NAMED
+    byte: _NAMED.get(byte, f"\\x{byte:02x}")
+    for byte in range(256)
+    if not 0x20 <= byte < 0x7F or byte in _NAMED
 }

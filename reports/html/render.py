@@ -58,10 +58,14 @@ class Pages:
     def requirements(self, known: Mapping[str, Sequence[Keeper]]) -> list[Words]:
         """Every requirement that gets a page: those of the catalogue, and whatever else was
         judged."""
-        listed = {each.id: each for each in self._requirements}
+        listed = {requirement.id: requirement for requirement in self._requirements}
         return [
             *listed.values(),
-            *(self._requirements.find(each) for each in known if each not in listed),
+            *(
+                self._requirements.find(requirement)
+                for requirement in known
+                if requirement not in listed
+            ),
         ]
 
 

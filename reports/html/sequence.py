@@ -54,8 +54,8 @@ class Shown:
 def sequence(excerpt: Excerpt, marks: Marks) -> Markup:
     """The diagram, with every text escaped; empty when nothing crossed the wire."""
     shown = list(_shortened(list(_shown(excerpt, marks.zero))))
-    conns = sorted({each.conn for each in shown if each.conn is not None})
-    if not any(each.look in ("sent", "received", "opened") for each in shown):
+    conns = sorted({step.conn for step in shown if step.conn is not None})
+    if not any(step.look in ("sent", "received", "opened") for step in shown):
         return Markup("")
     return _Diagram(shown, conns, marks).draw()
 
@@ -123,7 +123,7 @@ _TELLING = {
 
 def _words(row: Row) -> str:
     """A command with what matters most about flow and liveness."""
-    fields = {each["name"]: each["value"] for each in row["headers"] or ()}
+    fields = {header["name"]: header["value"] for header in row["headers"] or ()}
     details = [
         f"{name.removeprefix('link-')} {fields[name]}"
         for name in _TELLING.get(row["command"] or "", ())
@@ -171,20 +171,20 @@ class _Diagram:
         """A height for every step; those of bounds lie between, in proportion."""
         y, before = float(_HEAD + 16), None
         edges = [edge for band in self.bands for edge in (band.lo, band.hi) if edge is not None]
-        for each in self.shown:
-            if each.look != "left-out" and each.conn in self.left_out:
+        for step in self.shown:
+            if step.look != "left-out" and step.conn in self.left_out:
                 continue
             if before is not None:
-                crossed = sum(before < edge < each.at for edge in edges)
-                y += _STEP + _stretch(each.at - before) + 13 * crossed
-            self.places.append((each, y))
-            if before is None or each.at > before:
-                self.knots.append((each.at, y))
+                crossed = sum(before < edge < step.at for edge in edges)
+                y += _STEP + _stretch(step.at - before) + 13 * crossed
+            self.places.append((step, y))
+            if before is None or step.at > before:
+                self.knots.append((step.at, y))
             else:
                 self.knots[-1] = (self.knots[-1][0], y)
-            before = each.at if before is None else max(before, each.at)
+            before = step.at if before is None else max(before, step.at)
         last = self.knots[-1][0]
-        for edge in sorted({each for each in edges if each > last}):
+        for edge in sorted({instant for instant in edges if instant > last}):
             y += _STEP + _stretch(edge - self.knots[-1][0])
             self.knots.append((edge, y))
         self.bottom = y + 24
@@ -232,14 +232,14 @@ class _Diagram:
         )
         self.put('<text class="lane mid" x="{}" y="{}">broker</text>', self.broker, _HEAD - 10)
         above = ""
-        for each, y in self.places:
-            text = duration(each.at)
+        for step, y in self.places:
+            text = duration(step.at)
             if text != above:
                 self.put(
                     '<text class="tick end" x="{}" y="{:.1f}">{}</text>', _TIME - 8, y + 4, text
                 )
                 above = text
-            getattr(self, f"_{each.look.replace('-', '_')}")(each, y)
+            getattr(self, f"_{step.look.replace('-', '_')}")(step, y)
         self.parts.append("</svg>")
         return Markup("\n".join(self.parts))
 
@@ -282,11 +282,11 @@ class _Diagram:
     def _line(self, conn: int) -> None:
         x = self.x(conn)
         opened = next(
-            (y for each, y in self.places if each.conn == conn and each.look == "opened"),
+            (y for step, y in self.places if step.conn == conn and step.look == "opened"),
             float(_HEAD),
         )
         ended = next(
-            (y for each, y in self.places if each.conn == conn and each.look == "ended"),
+            (y for step, y in self.places if step.conn == conn and step.look == "ended"),
             self.bottom - 6,
         )
         self.put(
@@ -302,74 +302,74 @@ class _Diagram:
             '<line class="life" x1="{0}" y1="{1:.1f}" x2="{0}" y2="{2:.1f}"/>', x, opened, ended
         )
 
-    def _arrow(self, each: Shown, y: float, way: str) -> None:
-        assert each.conn is not None
-        x, to = self.x(each.conn), self.broker
+    def _arrow(self, step: Shown, y: float, way: str) -> None:
+        assert step.conn is not None
+        x, to = self.x(step.conn), self.broker
         left, right = x + 3, to - 3
         tip, back = (right, -7) if way == "sent" else (left, 7)
         self.put(
             '<line class="{0} {1}" x1="{2}" y1="{4:.1f}" x2="{3}" y2="{4:.1f}"/>'
             '<path class="tip {0}" d="M{5} {4:.1f}l{6} -4v8z"/>',
-            *(way, each.style, left, right, y, tip, back),
+            *(way, step.style, left, right, y, tip, back),
         )
-        text = _cut(each.words, min(right - left, 330) - 14)
+        text = _cut(step.words, min(right - left, 330) - 14)
         self.put(
             '<text class="label {}" x="{}" y="{:.1f}">{}<title>{}</title></text>',
             way,
             left + 8,
             y - 4,
             text,
-            each.words,
+            step.words,
         )
 
-    def _sent(self, each: Shown, y: float) -> None:
-        self._arrow(each, y, "sent")
+    def _sent(self, step: Shown, y: float) -> None:
+        self._arrow(step, y, "sent")
 
-    def _received(self, each: Shown, y: float) -> None:
-        self._arrow(each, y, "received")
+    def _received(self, step: Shown, y: float) -> None:
+        self._arrow(step, y, "received")
 
-    def _opened(self, each: Shown, y: float) -> None:
-        assert each.conn is not None
-        self.put('<circle class="open" cx="{}" cy="{:.1f}" r="4"/>', self.x(each.conn), y)
+    def _opened(self, step: Shown, y: float) -> None:
+        assert step.conn is not None
+        self.put('<circle class="open" cx="{}" cy="{:.1f}" r="4"/>', self.x(step.conn), y)
         self.put(
             '<text class="note" x="{}" y="{:.1f}">{}</text>',
-            self.x(each.conn) + 9,
+            self.x(step.conn) + 9,
             y + 4,
-            each.words,
+            step.words,
         )
 
-    def _ended(self, each: Shown, y: float) -> None:
-        assert each.conn is not None
-        x = self.x(each.conn)
+    def _ended(self, step: Shown, y: float) -> None:
+        assert step.conn is not None
+        x = self.x(step.conn)
         self.put(
-            '<path class="end {}" d="M{} {:.1f}l10 10m0 -10l-10 10"/>', each.style, x - 5, y - 5
+            '<path class="end {}" d="M{} {:.1f}l10 10m0 -10l-10 10"/>', step.style, x - 5, y - 5
         )
         self.put(
             '<text class="label end {}" x="{}" y="{:.1f}">{}</text>',
-            each.style,
+            step.style,
             x + 11,
             y + 4,
-            each.words,
+            step.words,
         )
 
-    def _said(self, each: Shown, y: float) -> None:
-        self._across(each, y, "note")
+    def _said(self, step: Shown, y: float) -> None:
+        self._across(step, y, "note")
 
-    def _judged(self, each: Shown, y: float) -> None:
-        self._across(each, y, "violated")
+    def _judged(self, step: Shown, y: float) -> None:
+        self._across(step, y, "violated")
 
-    def _left_out(self, each: Shown, y: float) -> None:
-        self._across(each, y, "note")
+    def _left_out(self, step: Shown, y: float) -> None:
+        self._across(step, y, "note")
 
-    def _across(self, each: Shown, y: float, style: str) -> None:
-        text = _cut(each.words, self.right - _TIME - 24)
+    def _across(self, step: Shown, y: float, style: str) -> None:
+        text = _cut(step.words, self.right - _TIME - 24)
         self.put(
             '<text class="{} label" x="{}" y="{:.1f}">{}<title>{}</title></text>',
             style,
             _TIME + 30,
             y + 4,
             text,
-            each.words,
+            step.words,
         )
 
 

@@ -16,7 +16,7 @@ def fill(template: str, *values: object) -> str:
     and texts without a character that means something in XML stay as they are.
     """
     return template.format(
-        *[each if isinstance(each, int | float) else safe(str(each)) for each in values]
+        *[value if isinstance(value, int | float) else safe(str(value)) for value in values]
     )
 
 

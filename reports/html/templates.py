@@ -87,7 +87,7 @@ def in_css(text: str) -> Markup:
     """``text`` as a string of CSS, whatever is in it: all that is no letter or digit is written by
     its number."""
     return Markup(
-        f'"{"".join(each if each.isascii() and each.isalnum() else f"{chr(92)}{ord(each):06x}" for each in text)}"'  # noqa: E501
+        f'"{"".join(char if char.isascii() and char.isalnum() else f"{chr(92)}{ord(char):06x}" for char in text)}"'  # noqa: E501
     )
 
 
@@ -98,4 +98,6 @@ def minute(instant: str) -> str:
 
 def paragraphs(doc: str) -> list[str]:
     """A docstring without the line ends that were there for the editor."""
-    return [" ".join(each.split()) for each in re.split(r"\n\s*\n", doc) if each.strip()]
+    return [
+        " ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", doc) if paragraph.strip()
+    ]

@@ -57,15 +57,15 @@ def step(span: int, most: int) -> int:
     """The smallest round step (1, 2, 5 × 10ⁿ; 1, 2, 5, 10, 15, 30 above a second) that cuts
     ``span`` in at most ``most``."""
     least = max(span, 1) / most
-    for each in _STEPS:
-        if each >= least:
-            return each
+    for width in _STEPS:
+        if width >= least:
+            return width
     return _STEPS[-1] * -(-int(least) // _STEPS[-1])
 
 
 _STEPS: tuple[int, ...] = (
     *[factor * 10**power for power in range(9) for factor in (1, 2, 5)],
-    *[each * NS_PER_S for each in (1, 2, 5, 10, 15, 30)],
-    *[each * 60 * NS_PER_S for each in (1, 2, 5, 10, 15, 30)],
-    *[each * 3600 * NS_PER_S for each in (1, 2, 6, 12, 24)],
+    *[seconds * NS_PER_S for seconds in (1, 2, 5, 10, 15, 30)],
+    *[minutes * 60 * NS_PER_S for minutes in (1, 2, 5, 10, 15, 30)],
+    *[hours * 3600 * NS_PER_S for hours in (1, 2, 6, 12, 24)],
 )

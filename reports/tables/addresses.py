@@ -26,7 +26,7 @@ def addresses(trace: DataFrame) -> DataFrame:
     ``messages``, ``pages`` (files), or ``paging`` (1 while sent messages go to disk, are dropped or
     refused). Answers that are no number are left out."""
     stomp = trace.where((F.col("protocol") == "STOMP") & (F.col("vantage") != "BROKER"))
-    named = F.create_map(*[F.lit(each) for pair in ATTRIBUTES.items() for each in pair])
+    named = F.create_map(*[F.lit(name) for pair in ATTRIBUTES.items() for name in pair])
     asked = (
         stomp.where((F.col("kind") == "FrameSent") & (F.col("command") == "SEND"))
         .select(

@@ -66,4 +66,4 @@ def deliveries(trace: DataFrame) -> DataFrame:
 
 def value(name: str) -> Column:
     """The first value of a header of the event, null without one."""
-    return F.get(F.filter("headers", lambda each: each["name"] == name), F.lit(0))["value"]
+    return F.get(F.filter("headers", lambda header: header["name"] == name), F.lit(0))["value"]

@@ -41,8 +41,8 @@ def frames(trace: DataFrame) -> DataFrame:
         F.array_join(
             F.transform(
                 "headers",
-                lambda each: F.concat(
-                    each["name"], F.lit(":"), blanked(each["name"], each["value"])
+                lambda header: F.concat(
+                    header["name"], F.lit(":"), blanked(header["name"], header["value"])
                 ),
             ),
             "\n",

@@ -21,12 +21,12 @@ def history(cases: DataFrame, runs: Sequence[str]) -> DataFrame:
     (as ``brokerproof diff`` says it), and the column ``runs`` an array of ``place, run, verdict``
     in order of start, as long as there are runs.
     """
-    place = F.create_map(*[F.lit(each) for at, run in enumerate(runs) for each in (run, at)])
+    place = F.create_map(*[F.lit(value) for at, run in enumerate(runs) for value in (run, at)])
     went = F.create_map(
         *[
-            F.lit(each)
+            F.lit(text)
             for a, b in product(Verdict, repeat=2)
-            for each in (f"{a}>{b}", course(a, b).value)
+            for text in (f"{a}>{b}", course(a, b).value)
         ]
     )
     stages = F.array_sort(
@@ -51,6 +51,6 @@ def changed(history: DataFrame) -> DataFrame:
     """Return the cases whose verdict was not always the same: by target, worse ones first, those
     that recovered last."""
     order = F.create_map(
-        *[F.lit(each) for place, way in enumerate(Course) for each in (way.value, place)]
+        *[F.lit(value) for place, way in enumerate(Course) for value in (way.value, place)]
     )
     return history.where(F.col("verdicts") > 1).orderBy("target", order[F.col("course")], "case")

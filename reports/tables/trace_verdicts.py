@@ -84,7 +84,7 @@ def again(trace: DataFrame, grounds: Mapping[tuple[str, str], Expectations]) -> 
             anomalies = list(_judged(list(of_scope), known.get((run, target), NOTHING)))
             scope = {"run": run, "target": target, "case": case, "part": part}
             yield pa.RecordBatch.from_pylist(
-                [{**scope, **each} for each in anomalies], schema=AGAIN
+                [{**scope, **anomaly} for anomaly in anomalies], schema=AGAIN
             )
 
     spoken = trace.where(
@@ -114,9 +114,9 @@ def _judged(rows: list[dict[str, Any]], ground: Expectations) -> Iterator[dict[s
     wrong = recording.find_anomalies(events, ground) if delivered else []
     if beating:
         wrong += [
-            each
+            anomaly
             for life in connection_lifetimes.lifetimes(events).values()
-            for each in connection_lifetimes.find_anomalies(life, ground)
+            for anomaly in connection_lifetimes.find_anomalies(life, ground)
         ]
     for event in events if talking else ():
         if event.conn in talking:
@@ -137,24 +137,26 @@ def _judged(rows: list[dict[str, Any]], ground: Expectations) -> Iterator[dict[s
                     "position": None,
                 },
             }
-    for each in wrong:
-        at, place = each.witness[-1]
+    for anomaly in wrong:
+        at, place = anomaly.witness[-1]
         yield {
-            "kind": each.kind,
-            "requirement": statement(ground.name, each.kind),
-            "conn": each.conn,
-            "queue": each.queue,
-            "what": each.what,
-            "uncertain": each.uncertain,
+            "kind": anomaly.kind,
+            "requirement": statement(ground.name, anomaly.kind),
+            "conn": anomaly.conn,
+            "queue": anomaly.queue,
+            "what": anomaly.what,
+            "uncertain": anomaly.uncertain,
             "at_ns": at,
-            "position": rows[place]["position"] if each.kind in recording.KINDS else None,
+            "position": rows[place]["position"] if anomaly.kind in recording.KINDS else None,
         }
 
 
 def _beating(headers: Sequence[Mapping[str, str]] | None) -> bool:
     """True if a CONNECTED promises heartbeats, or asks for some: without it no lifetime can be
     judged."""
-    return any(each["name"] == "heart-beat" and each["value"] != "0,0" for each in headers or ())
+    return any(
+        header["name"] == "heart-beat" and header["value"] != "0,0" for header in headers or ()
+    )
 
 
 def beside_verdicts(anomalies: DataFrame, cases: DataFrame) -> DataFrame:
