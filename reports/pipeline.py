@@ -29,8 +29,6 @@ from brokerproof.reports.requirements import Requirements
 from brokerproof.reports.runs import Run
 from brokerproof.reports.slugs import plain_slug
 from brokerproof.reports.tables.addresses import addresses
-from brokerproof.reports.tables.cases import cases
-from brokerproof.reports.tables.counts import counts
 from brokerproof.reports.tables.coverage import coverage
 from brokerproof.reports.tables.deliveries import deliveries
 from brokerproof.reports.tables.errors import errors
@@ -44,6 +42,7 @@ from brokerproof.reports.tables.measurements import measurements
 from brokerproof.reports.tables.stalls import stalls
 from brokerproof.reports.tables.trace_verdicts import again, beside_verdicts
 from brokerproof.reports.tables.unsettled import credit, held
+from brokerproof.reports.tables.verdicts import cases, counts
 from brokerproof.reports.target_history import in_order
 
 INDEX_OCTETS = 5_000_000

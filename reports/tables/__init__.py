@@ -1,1 +1,1 @@
-"""One module per table, each a small pure function DataFrame -> DataFrame."""
+"""The report's tables, each a small pure function DataFrame -> DataFrame."""

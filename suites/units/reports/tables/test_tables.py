@@ -12,8 +12,6 @@ from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.trace import events as ev
 from brokerproof.reports.outcomes import FINDINGS
 from brokerproof.reports.outcomes import RESULTS as RESULT_ROWS
-from brokerproof.reports.tables.cases import cases
-from brokerproof.reports.tables.counts import counts
 from brokerproof.reports.tables.coverage import coverage
 from brokerproof.reports.tables.errors import errors
 from brokerproof.reports.tables.frames import frames
@@ -21,7 +19,7 @@ from brokerproof.reports.tables.history import changed, history
 from brokerproof.reports.tables.liveness import liveness
 from brokerproof.reports.tables.matrix import matrix
 from brokerproof.reports.tables.measurements import measurements
-from brokerproof.reports.tables.verdicts import rank
+from brokerproof.reports.tables.verdicts import cases, counts, rank
 from brokerproof.suites.units.drivers.recorded import recorded
 
 CASES = (
