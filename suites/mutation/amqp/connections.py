@@ -77,17 +77,31 @@ def large_frames_waited_for(original, reached, self, size):
         original(self, size)
 
 
-@amqp_connections.override(FrameParser, "next", breaks="AMQP10-MFS-04 AMQP10-OPEN-03")
-def first_frames_below_512(original, reached, self):
+@amqp_connections.mutant("AMQP10-MFS-04 AMQP10-OPEN-03")
+def first_frames_below_512(patch, reached):
     """Before open a frame may have 500 octets only."""
-    if (
-        self.has(4)
-        and self.limit == 512
-        and int.from_bytes(self._data[self._at : self._at + 4]) > 500
-    ):
-        reached()
-        raise Refusal(refusal.FRAME_TOO_LARGE, "a first frame of more than 500 octets")
-    return original(self)
+
+    @patch.override(AmqpConnection)
+    def _header(original, self):
+        done = original(self)
+        self._parser.limit = 512
+        return done
+
+    @patch.override(AmqpConnection)
+    def _open(original, self, opened, channel):
+        original(self, opened, channel)
+        self._parser.limit = self.acceptor.amqp_max_frame_size
+
+    @patch.override(FrameParser)
+    def next(original, self):
+        if (
+            self.has(4)
+            and self.limit == 512
+            and int.from_bytes(self._data[self._at : self._at + 4]) > 500
+        ):
+            reached()
+            raise Refusal(refusal.FRAME_TOO_LARGE, "a first frame of more than 500 octets")
+        return original(self)
 
 
 @amqp_connections.override(AmqpConnection, "_open", breaks="AMQP10-MFS-02 AMQP10-OPEN-05")

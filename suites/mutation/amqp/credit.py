@@ -26,12 +26,6 @@ SOON = "AMQP10-CREDIT-24"
 PRODUCERS = "ARTEMIS-FLOW-amqp-1"
 
 
-class Loose(SenderCredit):
-    """Credit whose attributes a mutant may add to."""
-
-    __slots__ = ("__dict__",)
-
-
 # --- what a receiver gives ------------------------------------------------------------------------
 
 
@@ -212,20 +206,19 @@ def drained_one_short(original, reached, self):
 @amqp_credit.mutant("AMQP10-CREDIT-24 AMQP10-CREDIT-16 AMQP10-CREDIT-03 AMQP10-CREDIT-09")
 def credit_kept_over_a_drain(patch, reached):
     """The answer to a drain raises delivery-count, and the credit can be used all the same."""
-    patch.set(Loose, "kept", 0)
+    kept = {}
 
-    @patch.override(Loose)
+    @patch.override(SenderCredit)
     def drained(original, self):
-        self.kept = self.credit
+        kept[self] = self.credit
         original(self)
 
-    @patch.override(Loose)
+    @patch.override(SenderCredit)
     def flow(original, self, count, credit, drain):
         done = original(self, count, credit, drain)
-        if self.kept and not drain:
+        if kept.get(self) and not drain:
             reached()
-            self.credit += self.kept
-            self.kept = 0
+            self.credit += kept.pop(self)
         return done
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from brokerproof.reference_broker.kernel import serial_numbers
@@ -312,15 +313,14 @@ def a_name_is_for_one_direction(original, reached, self, attach):
 
 
 def _refusing(patch, reached, refuse):
-    @patch.override(OutgoingLink, "refuse")
-    def outgoinglink_refuse(original, self, attach, error):
-        reached()
-        refuse(self, original(self), attach, error)
+    """A link that cannot be made is answered by ``refuse``, which gets the right answer too."""
 
-    @patch.override(IncomingLink, "refuse")
-    def incominglink_refuse(original, self, attach, error):
+    def replacement(original, self, attach, error):
         reached()
-        refuse(self, original(self), attach, error)
+        refuse(self, partial(original, self), attach, error)
+
+    for kind in (OutgoingLink, IncomingLink):
+        patch.override(kind, "refuse")(replacement)
 
 
 @amqp_links.mutant("AMQP10-LINK-12 AMQP10-LINK-09")

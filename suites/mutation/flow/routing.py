@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from brokerproof.harness.model.enums import RoutingType
-from brokerproof.harness.model.time import Instant
-from brokerproof.reference_broker.kernel.context import Shared
 from brokerproof.reference_broker.kernel.router import Router
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.stomp.frame import Frame
-from brokerproof.reference_broker.settings.settings import Acceptor
 from brokerproof.suites.mutation.mutant import Group, rewritten, without
 
 routing = Group("routing")
@@ -146,41 +143,21 @@ def names_in_any_case(patch, reached):
     _typed(patch, change)
 
 
-class _OtherPrefixes(StompConnection):
-    """A connection whose acceptor has other prefixes."""
-
-    def __init__(
-        self,
-        conn: int,
-        acceptor: Acceptor,
-        shared: Shared,
-        now: Instant,
-        **prefixes: tuple[str, ...],
-    ) -> None:
-        super().__init__(conn, replace(acceptor, **prefixes), shared, now)
-
-
-@routing.override(_OtherPrefixes, "__init__", breaks=PREFIX)
+@routing.override(StompConnection, "__init__", breaks=PREFIX)
 def prefixes_ignored(original, reached, self, conn, acceptor, shared, now):
     """anycastPrefix and multicastPrefix have no effect."""
     reached.instead(acceptor.anycast_prefix + acceptor.multicast_prefix, ())
-    original(self, conn, acceptor, shared, now, anycast_prefix=(), multicast_prefix=())
+    bare = replace(acceptor, anycast_prefix=(), multicast_prefix=())
+    original(self, conn, bare, shared, now)
 
 
-@routing.override(_OtherPrefixes, "__init__", breaks=PREFIX)
+@routing.override(StompConnection, "__init__", breaks=PREFIX)
 def prefixes_everywhere(original, reached, self, conn, acceptor, shared, now):
     """The prefixes queue/ and topic/ are known on every acceptor."""
     if not acceptor.anycast_prefix:
         reached()
-    original(
-        self,
-        conn,
-        acceptor,
-        shared,
-        now,
-        anycast_prefix=("queue/",),
-        multicast_prefix=("topic/",),
-    )
+    known = replace(acceptor, anycast_prefix=("queue/",), multicast_prefix=("topic/",))
+    original(self, conn, known, shared, now)
 
 
 @routing.override(StompConnection, "_command", breaks=PREFIX)
@@ -204,13 +181,15 @@ def prefixes_stay_in_the_name(original, reached, self, frame):
     original(self, frame)
 
 
-@routing.override(_OtherPrefixes, "__init__", breaks=PREFIX)
+@routing.override(StompConnection, "__init__", breaks=PREFIX)
 def prefixes_turned_round(original, reached, self, conn, acceptor, shared, now):
     """The prefix of queues makes a topic and that of topics a queue."""
-    queues, topics = acceptor.anycast_prefix, acceptor.multicast_prefix
+    queues = acceptor.anycast_prefix
+    topics = acceptor.multicast_prefix
     if queues or topics:
         reached()
-    original(self, conn, acceptor, shared, now, anycast_prefix=topics, multicast_prefix=queues)
+    turned = replace(acceptor, anycast_prefix=topics, multicast_prefix=queues)
+    original(self, conn, turned, shared, now)
 
 
 @routing.override(

@@ -6,7 +6,6 @@ from brokerproof.reference_broker.protocols.stomp import refusal
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
-from brokerproof.reference_broker.protocols.stomp.frame import Frame
 from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
 from brokerproof.suites.mutation.mutant import Group, rewritten
 
@@ -16,27 +15,23 @@ SEND_FAILED = "STOMP11-SEND-07 STOMP12-SEND-07"
 SUBSCRIBE_FAILED = "STOMP11-SUB-03 STOMP12-SUB-03"
 
 
-class _Kept(StompConnection):
-    """A connection that ``close`` does not close after some errors."""
+def _kept_open(patch, reached, keeps):
+    """An ERROR for a frame leaves the connection open if ``keeps``."""
+    kept = set()
 
-    keeps = False
+    @patch.override(StompConnection)
+    def _refuse(original, self, problem, frame=None):
+        if frame is not None and keeps(self, frame):
+            kept.add(self)
+        original(self, problem, frame)
+        kept.discard(self)
 
-    def kept(self, problem: Refusal, frame: Frame | None) -> bool:
-        raise NotImplementedError
-
-    def noticed(self) -> None:
-        raise NotImplementedError
-
-    def _refuse(self, problem: Refusal, frame: Frame | None = None) -> None:
-        self.keeps = self.kept(problem, frame)
-        super()._refuse(problem, frame)
-        self.keeps = False
-
-    def close(self) -> None:
-        if self.keeps:
-            self.noticed()
+    @patch.override(StompConnection)
+    def close(original, self):
+        if self in kept:
+            reached()
         else:
-            super().close()
+            original(self)
 
 
 @errors.mutant(
@@ -45,27 +40,13 @@ class _Kept(StompConnection):
 )
 def not_closed(patch, reached):
     """After the ERROR for a frame the connection stays open, in every version."""
-
-    @patch.override(_Kept)
-    def kept(original, self, problem, frame):
-        return frame is not None and self._state.name == "SESSION"
-
-    @patch.override(_Kept)
-    def noticed(original, self):
-        reached()
+    _kept_open(patch, reached, lambda connection, frame: connection._state.name == "SESSION")
 
 
 @errors.mutant(SUBSCRIBE_FAILED)
 def subscribe_not_closed(patch, reached):
     """A SUBSCRIBE that fails gets its ERROR, and the connection stays open."""
-
-    @patch.override(_Kept)
-    def kept(original, self, problem, frame):
-        return frame is not None and frame.head.command == "SUBSCRIBE"
-
-    @patch.override(_Kept)
-    def noticed(original, self):
-        reached()
+    _kept_open(patch, reached, lambda connection, frame: frame.head.command == "SUBSCRIBE")
 
 
 @errors.override(

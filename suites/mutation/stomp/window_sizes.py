@@ -6,14 +6,11 @@ from collections import Counter
 from dataclasses import replace
 
 from brokerproof.harness.model.enums import AckMode
-from brokerproof.harness.model.time import Instant
-from brokerproof.reference_broker.kernel.context import Shared
 from brokerproof.reference_broker.kernel.credit import UNLIMITED, ByteWindow
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
-from brokerproof.reference_broker.settings.settings import Acceptor
 from brokerproof.suites.mutation.mutant import Group, rewritten, without
 from brokerproof.suites.mutation.stomp.windows import (
     DEFAULTS,
@@ -107,27 +104,18 @@ def prefetch_size_in_messages(patch, reached):
         return original(session, frame)
 
 
-class _OtherDefault(StompConnection):
-    """A connection whose acceptor has another default window."""
-
-    def __init__(
-        self, conn: int, acceptor: Acceptor, shared: Shared, now: Instant, size: int
-    ) -> None:
-        super().__init__(conn, replace(acceptor, stomp_consumer_window_size=size), shared, now)
-
-
-@window_sizes.override(_OtherDefault, "__init__", breaks=DEFAULTS)
+@window_sizes.override(StompConnection, "__init__", breaks=DEFAULTS)
 def acceptor_default_ignored(original, reached, self, conn, acceptor, shared, now):
     """The default window is 10240, whatever the acceptor says."""
     size = reached.instead(acceptor.stomp_consumer_window_size, 10_240)
-    original(self, conn, acceptor, shared, now, size)
+    original(self, conn, replace(acceptor, stomp_consumer_window_size=size), shared, now)
 
 
-@window_sizes.override(_OtherDefault, "__init__", breaks=DEFAULTS)
+@window_sizes.override(StompConnection, "__init__", breaks=DEFAULTS)
 def no_default(original, reached, self, conn, acceptor, shared, now):
     """A subscription that names no window has none."""
     size = reached.instead(acceptor.stomp_consumer_window_size, UNLIMITED)
-    original(self, conn, acceptor, shared, now, size)
+    original(self, conn, replace(acceptor, stomp_consumer_window_size=size), shared, now)
 
 
 @window_sizes.override(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from brokerproof.harness.model.enums import AckMode
 from brokerproof.reference_broker.kernel.credit import UNLIMITED, ByteWindow
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
@@ -16,12 +18,6 @@ POSITIVE = "ARTEMIS-STOMP-window-3"
 NONE = "ARTEMIS-STOMP-window-4"
 DEFAULTS = "ARTEMIS-STOMP-window-5"
 OURS, THEIRS = "consumer-window-size", "activemq.prefetchSize"
-
-
-class Loose(ByteWindow):
-    """A window whose attributes a mutant may add to."""
-
-    __slots__ = ("__dict__",)
 
 
 # --- what is charged ------------------------------------------------------------------------------
@@ -71,17 +67,19 @@ def a_few_octets_forgotten(patch, reached):
 def must_fit(patch, reached):
     """A message is sent only if there is room for one as large as the last: no window is ever
     exceeded."""
-    patch.set(Loose, "last", 0)
+    last = {}
 
-    @patch.override(Loose)
+    @patch.override(ByteWindow)
     def has_room(original, self):
         right = original(self)
-        return reached.instead(right, right and (self.size <= 0 or self.credit >= self.last))
+        return reached.instead(
+            right, right and (self.size <= 0 or self.credit >= last.get(self, 0))
+        )
 
-    @patch.override(Loose)
+    @patch.override(ByteWindow)
     def charge(original, self, octets):
         original(self, octets)
-        self.last = octets
+        last[self] = octets
 
 
 @windows.override(ByteWindow, "has_room", breaks=POSITIVE)
@@ -158,16 +156,16 @@ def opened_whole_by_any_ack(original, reached, self, octets):
 @windows.mutant(POSITIVE)
 def paid_by_the_last(patch, reached):
     """A settlement gives back what the last delivery cost, not what the settled ones did."""
-    patch.set(Loose, "last", 0)
+    last = {}
 
-    @patch.override(Loose)
+    @patch.override(ByteWindow)
     def charge(original, self, octets):
         original(self, octets)
-        self.last = octets
+        last[self] = octets
 
-    @patch.override(Loose)
+    @patch.override(ByteWindow)
     def give_back(original, self, octets):
-        original(self, reached.instead(octets, self.last) if self.size > 0 else octets)
+        original(self, reached.instead(octets, last.get(self, 0)) if self.size > 0 else octets)
 
 
 # --- special sizes --------------------------------------------------------------------------------
@@ -182,22 +180,22 @@ def zero_is_unlimited(original, reached, self, size):
 @windows.mutant(ZERO)
 def zero_gives_two(patch, reached):
     """A window of 0 lets two messages out before it wants a settlement."""
-    patch.set(Loose, "out", 0)
+    unsettled = Counter()
 
-    @patch.override(Loose)
+    @patch.override(ByteWindow)
     def has_room(original, self):
         right = original(self)
-        return reached.instead(right, right or (self.size == 0 and self.out < 2))
+        return reached.instead(right, right or (self.size == 0 and unsettled[self] < 2))
 
-    @patch.override(Loose)
+    @patch.override(ByteWindow)
     def charge(original, self, octets):
         original(self, octets)
-        self.out += 1
+        unsettled[self] += 1
 
-    @patch.override(Loose)
+    @patch.override(ByteWindow)
     def give_back(original, self, octets):
         original(self, octets)
-        self.out -= 1
+        unsettled[self] -= 1
 
 
 @windows.override(ByteWindow, "has_room", breaks=ZERO)
