@@ -3,7 +3,9 @@ under way, slow consumers beside fast ones, available, and browsing links."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import cycle
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -14,7 +16,8 @@ from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
 from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, frame
 from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.suites.amqp10.places import wrapping
+from brokerproof.harness.targets.target import RECONFIGURABLE, Target
+from brokerproof.suites.amqp10.places import WRAP, wrapping
 from brokerproof.suites.amqp10.steps import (
     QUIET,
     bodies,
@@ -34,10 +37,23 @@ ACCEPTED_NOT_RESENT = "AMQP10-TERM-08"
 DISTRIBUTION_MODE = "AMQP10-TERM-04"
 
 
+def withdrawals(target: Target) -> Iterator[dict[str, Any]]:
+    """Credit lowered, raised and withdrawn while messages are under way, at the usual serial
+    numbers and where they wrap."""
+    acceptor = target.identity.default_amqp_acceptor
+    places = [Where(acceptor)]
+    if RECONFIGURABLE in target.identity.capabilities:
+        places.append(Where(acceptor, {"acceptor": {"amqp_first_delivery_count": WRAP - 2}}))
+    for where in places:
+        yield {"where": where, "count": 30, "credits": [10, 1, 10, 0, 5], "pauses": [False]}
+        yield {"where": where, "count": 30, "credits": [5, 4, 3, 8, 1], "pauses": [False, True]}
+
+
 @case(CREDIT_FORMULA, CREDIT_LOWERED_BY_DELIVERY, NO_TRANSFER_WITHOUT_CREDIT, needs={"amqp"})
 @over(
     where=wrapping,
     examples=40,
+    always=withdrawals,
     count=st.integers(1, 40),
     credits=st.lists(near([0, 1, 10], low=0), min_size=1, max_size=8),
     pauses=st.lists(st.booleans(), min_size=1, max_size=4),
