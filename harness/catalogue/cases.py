@@ -82,8 +82,8 @@ class CaseInfo:
 
     @property
     def summary(self) -> str:
-        """The first line of its text."""
-        return self.doc.strip().partition("\n")[0]
+        """The first paragraph of its docstring on one line."""
+        return " ".join(self.doc.strip().partition("\n\n")[0].split())
 
 
 def describe(registered: Iterable[Registered]) -> dict[str, CaseInfo]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -41,6 +42,8 @@ def test_a_case_is_described_across_its_versions() -> None:
     assert CASES["stomp.x"].requirements == ("STOMP11-HB-07", "STOMP12-HB-07")
     assert CASES["stomp.x"].versions == ("1.1", "1.2")
     assert CASES["stomp.x"].summary == "The server beats."
+    wrapped = replace(CASES["stomp.x"], doc="The server beats\nonce a second.\n\nMore of it.")
+    assert wrapped.summary == "The server beats once a second."
     assert CASES["stomp.y"].versions == ()
 
 
