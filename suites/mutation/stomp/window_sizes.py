@@ -44,8 +44,8 @@ def prefetch_size_ignored(original, reached, session, frame):
     COMMANDS,
     "SUBSCRIBE",
     breaks=(
-        "ARTEMIS-STOMP-window-1 ARTEMIS-STOMP-window-3 ARTEMIS-STOMP-window-2 ARTEMIS-"
-        " STOMP-window-4"
+        "ARTEMIS-STOMP-window-1 ARTEMIS-STOMP-window-3"
+        " ARTEMIS-STOMP-window-2 ARTEMIS-STOMP-window-4"
     ),
 )
 def window_size_ignored(original, reached, session, frame):

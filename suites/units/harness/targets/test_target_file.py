@@ -3,6 +3,9 @@ test_harness_command."""
 
 from __future__ import annotations
 
+import tomllib
+from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -72,3 +75,11 @@ def test_a_file_may_give_other_parameters_than_its_profile(tmp_path: Path) -> No
         match="parameters names 'stomp_hots', of which the profile stomp says noth",
     ):
         target_file.load(str(path))
+
+
+def test_shipped_commands_name_modules_that_exist() -> None:
+    shipped = sorted(Path(str(files("brokerproof.fixtures"))).glob("brokers/*/*.target.toml"))
+    commands = [tomllib.loads(path.read_text("utf-8")).get("command", []) for path in shipped]
+    modules = {command[command.index("-m") + 1] for command in commands if "-m" in command}
+    assert modules == {"brokerproof.reference_broker"}
+    assert all(find_spec(module) is not None for module in modules)
