@@ -90,7 +90,7 @@ def test_octets_of_stomp_are_data(target: Bench, body: bytes) -> None:
 @case(BODY_CONVERSION, CONTENT_LENGTH_MEANS_BYTES, needs={"stomp", "amqp", "crossing", "stomp-1.0"})
 @over(
     examples=30,
-    always=lambda target: [{"body": "text"}, {"body": b"octets"}, {"body": ""}],
+    always=lambda target: [{"body": "text"}, {"body": b"octets"}, {"body": ""}, {"body": b""}],
     body=st.one_of(TEXTS, BODIES),
 )
 def test_content_length_tells_stomp_1_0_what_it_was(target: Bench, body: str | bytes) -> None:
