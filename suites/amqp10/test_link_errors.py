@@ -354,7 +354,8 @@ def test_a_receiver_without_a_limit_gets_messages_of_any_size(
 @case(MAX_MESSAGE_SIZE, RELEASED_AVAILABLE, needs={"amqp", "amqp-redelivery"})
 @over(
     examples=8,
-    limit=st.sampled_from([100, 1000]),
+    # Brokers add annotations of their own: a small message must stay below the limit with them.
+    limit=st.sampled_from([500, 1000]),
     before=st.integers(0, 2),
     size=st.sampled_from([3000, 100_000]),
 )
