@@ -20,7 +20,7 @@ from itertools import chain
 from pathlib import Path
 
 from brokerproof.harness.capture.conversion import Converter
-from brokerproof.harness.capture.merge import Series
+from brokerproof.harness.capture.packet_order import Series
 from brokerproof.harness.model.time import seconds
 from brokerproof.suites.units.drivers.captured import ETHERNET, Plan, Wire, pcap, session
 

@@ -22,7 +22,7 @@ from brokerproof.reference_broker.kernel.admission import AdmissionControl
 from brokerproof.reference_broker.kernel.alarms import Alarms
 from brokerproof.reference_broker.kernel.broker import Broker
 from brokerproof.reference_broker.kernel.connection import Connection
-from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.deadlines import Deadlines
 from brokerproof.reference_broker.kernel.family import BrokerFamily
 from brokerproof.reference_broker.kernel.outbox import Outbox
@@ -40,7 +40,7 @@ from brokerproof.reference_broker.protocols.amqp091 import dead_letters
 from brokerproof.reference_broker.protocols.amqp091.connection import Amqp091Connection
 from brokerproof.reference_broker.protocols.amqp091.paging import PagingOut
 from brokerproof.reference_broker.protocols.amqp091.version_detection import AmqpVersionDetector
-from brokerproof.reference_broker.protocols.amqp10 import records, statistics
+from brokerproof.reference_broker.protocols.amqp10 import statistics, stored_messages
 from brokerproof.reference_broker.protocols.amqp10.connection import AmqpConnection
 from brokerproof.reference_broker.protocols.core.connection import CoreConnection
 from brokerproof.reference_broker.protocols.core.message import CoreMessage, CoreRecords
@@ -63,7 +63,7 @@ from brokerproof.reference_broker.settings.settings import (
     Settings,
 )
 
-records.register()
+stored_messages.register()
 RECORDS.register(CoreMessage.record_kind, CoreRecords())
 RECORDS.register(OpenWireMessage.record_kind, OpenWireRecords())
 
@@ -131,7 +131,7 @@ def create_broker(
         family.add_management_address(router)
         if store is not None:
             storage = family.storage(store, settings, rules)
-    context = Shared(
+    context = BrokerContext(
         settings=settings,
         family=family,
         router=router,
@@ -173,7 +173,7 @@ def _connector(family: BrokerFamily) -> Become:
         "CORE": (b"ARTEMIS", CoreConnection),
     }
 
-    def connect(conn: int, acceptor: Acceptor, context: Shared, now: Instant) -> Connection:
+    def connect(conn: int, acceptor: Acceptor, context: BrokerContext, now: Instant) -> Connection:
         spoken = acceptor.protocols
         if HTTP in spoken:
             return ManagementConnection(conn, acceptor, context, now)

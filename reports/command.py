@@ -23,9 +23,9 @@ from brokerproof.harness.results.records import UnreadableResults
 from brokerproof.harness.targets.java_runtime import NoJava
 from brokerproof.reports.brokers import read_measured
 from brokerproof.reports.gateway import NoGateway
-from brokerproof.reports.outcomes import flatten
 from brokerproof.reports.pipeline import Report, Step, build
 from brokerproof.reports.requirements import Requirements
+from brokerproof.reports.result_rows import flatten
 from brokerproof.reports.runs import UnreadableRun, check_data, open_runs
 from brokerproof.reports.session import session
 

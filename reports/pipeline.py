@@ -21,11 +21,11 @@ from brokerproof.reports.html.render import Pages
 from brokerproof.reports.html.templates import STYLE
 from brokerproof.reports.index_model_builder import Limits, Tables, case_row, model
 from brokerproof.reports.model import CaseRow, Model
-from brokerproof.reports.outcomes import Outcomes, flatten
 from brokerproof.reports.pages import write
 from brokerproof.reports.read import arrow, trace
 from brokerproof.reports.requirement_compliance import Keeper, keepers
 from brokerproof.reports.requirements import Requirements
+from brokerproof.reports.result_rows import Outcomes, flatten
 from brokerproof.reports.runs import Run
 from brokerproof.reports.slugs import plain_slug
 from brokerproof.reports.tables.addresses import addresses

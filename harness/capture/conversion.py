@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from brokerproof.harness.capture.capture_events import CaptureEventFactory
-from brokerproof.harness.capture.merge import Moment
-from brokerproof.harness.capture.packets import ACK, SYN, Endpoint, Packet, text
+from brokerproof.harness.capture.packet_order import Moment
 from brokerproof.harness.capture.protocol_decoding import Speaker, speaker
 from brokerproof.harness.capture.protocol_detection import (
     OTHER,
@@ -25,6 +24,7 @@ from brokerproof.harness.capture.protocol_detection import (
     recognised,
 )
 from brokerproof.harness.capture.reassembly import Ended, Missing, Octets, Piece, Stream
+from brokerproof.harness.capture.tcp_packets import ACK, SYN, Endpoint, Packet, text
 from brokerproof.harness.model.enums import CloseHow, Vantage
 from brokerproof.harness.model.time import Duration, Instant, ms
 from brokerproof.harness.trace.events import (

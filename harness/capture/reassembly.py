@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from brokerproof.harness.capture.packets import ACK, FIN, RST, SYN, Packet
+from brokerproof.harness.capture.tcp_packets import ACK, FIN, RST, SYN, Packet
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import Duration, Instant, ms, seconds
 

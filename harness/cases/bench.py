@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from brokerproof.harness.cases.amqp091_peers import Amqp091Peers
+from brokerproof.harness.cases.amqp_peers import AmqpPeers
 from brokerproof.harness.cases.example_record import ExampleRecord
 from brokerproof.harness.cases.findings import MeasurementJudge
-from brokerproof.harness.cases.peers import Amqp091Peers, AmqpPeers, JavaBrokerPeers
+from brokerproof.harness.cases.java_broker_peers import JavaBrokerPeers
 from brokerproof.harness.cases.stomp_peers import StompPeers
 from brokerproof.harness.clients.activemq_statistics import Statistics
 from brokerproof.harness.clients.artemis_management import Admin

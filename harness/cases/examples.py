@@ -16,8 +16,8 @@ from hypothesis.database import ExampleDatabase
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Case, Where
 from brokerproof.harness.cases.example_record import ExampleRecord
-from brokerproof.harness.cases.health_probe import PlainMessage
-from brokerproof.harness.cases.hypothesis_determinism import by_seed_alone
+from brokerproof.harness.cases.hypothesis_constants_patch import by_seed_alone
+from brokerproof.harness.cases.plain_message_probe import PlainMessage
 from brokerproof.harness.catalogue.deviations import Deviation
 from brokerproof.harness.catalogue.requirements import Catalogue
 from brokerproof.harness.model.enums import Clock

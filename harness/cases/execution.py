@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-from brokerproof.harness.cases import reproduction
+from brokerproof.harness.cases import confirm_and_shrink
 from brokerproof.harness.cases.example_record import ExampleRecord
 from brokerproof.harness.cases.examples import (
     EFFORTS,
@@ -115,17 +115,17 @@ def _judge_completed(
     failing = frozenset(
         finding.requirement for finding in judged if finding.verdict is Verdict.FAIL
     )
-    example = reproduction.example_of(record, failing)
+    example = confirm_and_shrink.example_of(record, failing)
     if example is not None and run.target.clock is Clock.REAL:
-        example = reproduction.confirmed(run, call, example, failing, confirmation_seed)
+        example = confirm_and_shrink.confirmed(run, call, example, failing, confirmation_seed)
         reason = ""
         if example is None:
-            reason = reproduction.IRREPRODUCIBLE
+            reason = confirm_and_shrink.IRREPRODUCIBLE
         elif run.plain is not None:
             reason = run.plain.lost()
         if reason:
             example = None
-            judged = _judged(run, call, reproduction.without(findings, failing, reason))
+            judged = _judged(run, call, confirm_and_shrink.without(findings, failing, reason))
     if example is not None and run.counterexamples is not None:
         writer.keep(run, call, example, failing, run.counterexamples)
     worst = merge(finding.verdict for finding in judged)

@@ -5,7 +5,7 @@ Cases against a target in real time mostly wait. They are started side by side i
 pytest walks through its items; when pytest comes to an item it waits for that case and reports it.
 The wall time is then near the longest case, and pytest still sees one item after the other. Cases
 in virtual time compute: they run side by side, if asked, in processes of their own
-(``harness/cases/workers.py``).
+(``harness/cases/forked_workers.py``).
 
 pytest-xdist may spread cases in virtual time over its processes, among other tests; each of them
 runs its cases one after the other. It is refused where they would get into each other's way: on one
@@ -30,9 +30,9 @@ import pytest
 from brokerproof.harness.cases import case as cases
 from brokerproof.harness.cases.ast_parse_lock import one_at_a_time
 from brokerproof.harness.cases.execution import Call, Run, execute
-from brokerproof.harness.cases.health_probe import PlainMessage
+from brokerproof.harness.cases.forked_workers import Workers, heaviest_first
+from brokerproof.harness.cases.plain_message_probe import PlainMessage
 from brokerproof.harness.cases.pytest_options import CASES_IN_PARALLEL, DEFAULT_TARGET
-from brokerproof.harness.cases.workers import Workers, heaviest_first
 from brokerproof.harness.catalogue import deviations, requirements
 from brokerproof.harness.catalogue.requirements import Catalogue
 from brokerproof.harness.catalogue.tables import BadData

@@ -11,7 +11,7 @@ from brokerproof.harness.protocols.stomp.raw_peer import StompPeer
 from brokerproof.harness.worlds.tls import Certificate
 
 if TYPE_CHECKING:
-    from brokerproof.harness.clients.stompjs import StompJsPeer
+    from brokerproof.harness.clients.stompjs_in_chromium import StompJsPeer
     from brokerproof.harness.clients.stomppy_peer import StompPyPeer
     from brokerproof.harness.protocols.websocket.raw_peer import WebSocketPeer
 
@@ -108,14 +108,16 @@ class StompPeers(Connections):
         ``heart_beat`` is in milliseconds; ``threads`` chooses otherwise where both forms are
         possible.
         """
-        from brokerproof.harness.clients import stomppy  # only runs that use it pay for the library
+        from brokerproof.harness.clients import (
+            stomppy_transports,  # only runs that use it pay for the library
+        )
 
         identity = self.target.identity
         self.example_record.wire.unkept = "stomp.py has sockets of its own"
         make = (
-            stomppy.over_sockets
+            stomppy_transports.over_sockets
             if (not self.virtual if threads is None else threads)
-            else stomppy.in_memory
+            else stomppy_transports.in_memory
         )
         peer = make(
             self,
@@ -131,7 +133,7 @@ class StompPeers(Connections):
     def stompjs(self, *, acceptor: str | None = None) -> StompJsPeer:
         """@stomp/stompjs in a browser of its own, not yet connected. Raises :class:`ControlFailed`
         without Chromium."""
-        from brokerproof.harness.clients.stompjs import StompJsPeer
+        from brokerproof.harness.clients.stompjs_in_chromium import StompJsPeer
 
         return StompJsPeer(
             self, self.next_connection(), acceptor or self.target.identity.default_acceptor

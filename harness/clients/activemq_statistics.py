@@ -38,7 +38,7 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class DestinationUsage:
     """Contents of a destination."""
 
     messages: int
@@ -62,20 +62,24 @@ class Statistics:
         self._peer.flow(self._link, link_credit=1000)
         self._askers: dict[str, Link] = {}
 
-    def destination(self, name: str, routing: RoutingType = RoutingType.ANYCAST) -> Held:
+    def destination(
+        self, name: str, routing: RoutingType = RoutingType.ANYCAST
+    ) -> DestinationUsage:
         """Return the contents of destination ``name``.
 
         Raises :class:`ControlFailed` when the broker does not answer.
         """
         statistics = self._ask(f"Destination.{name}", routing)
-        return Held(statistics["size"], _usage(statistics, "memory"))
+        return DestinationUsage(statistics["size"], _usage(statistics, "memory"))
 
     def broker(self) -> Mapping[str, Usage]:
         """Return the usage of each limit: memory, store and temp."""
         statistics = self._ask("Broker", RoutingType.ANYCAST)
         return {limit: _usage(statistics, limit) for limit in ("memory", "store", "temp")}
 
-    def until(self, name: str, reached: Callable[[Held], bool]) -> tuple[Held, bool]:
+    def until(
+        self, name: str, reached: Callable[[DestinationUsage], bool]
+    ) -> tuple[DestinationUsage, bool]:
         """Read a queue until it has ``reached`` or the time is over; return it and the answer.
 
         Brokers may update their counters in the background.

@@ -16,7 +16,7 @@ import pika
 import pika.connection
 import pika.exceptions
 
-from brokerproof.harness.clients.callback_events import Said, said
+from brokerproof.harness.clients.client_event import ClientEvent, said
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
 from brokerproof.harness.protocols.amqp091.trace_recorder import PROTOCOL, Amqp091TraceRecorder
@@ -98,7 +98,7 @@ def _problem(problem: Any) -> dict[str, Any]:
     return {"code": getattr(problem, "reply_code", None), "text": str(problem)}
 
 
-class PikaPeer(Conversation[Said]):
+class PikaPeer(Conversation[ClientEvent]):
     """One connection of pika. :attr:`connection` and :attr:`channel_of` are the client's own
     objects."""
 
@@ -121,12 +121,12 @@ class PikaPeer(Conversation[Said]):
         super().channel_closed(at, how)
         self.connection.gone()
 
-    def fatal(self, frame: Said) -> bool:
+    def fatal(self, frame: ClientEvent) -> bool:
         return frame.step in ("refused", "closed") or (
             frame.step == "channel-closed" and frame.detail["code"] != 200
         )
 
-    def words(self, frame: Said) -> str:
+    def words(self, frame: ClientEvent) -> str:
         return frame.brief()
 
     # what pika does
@@ -138,7 +138,7 @@ class PikaPeer(Conversation[Said]):
 
     def tell(self, step: str, **detail: Any) -> None:
         """pika told something."""
-        self.inbox.append(Said(step, detail))
+        self.inbox.append(ClientEvent(step, detail))
 
     # verbs
 

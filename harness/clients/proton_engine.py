@@ -73,7 +73,7 @@ def has_tls() -> bool:
 
 
 @dataclass(frozen=True)
-class Told:
+class ProtonEvent:
     """What Proton told: an event by its name without ``PN_``, or ``message`` with the
     :class:`Arrived` as its subject.
 
@@ -114,14 +114,14 @@ class Sent:
     settled: bool = False
 
 
-def told(name: str, link: Any = None) -> Match[Told]:
+def told(name: str, link: Any = None) -> Match[ProtonEvent]:
     """Matches an event by name, and by the link that it is about."""
     wanted = None if link is None else link.name
     words = name if wanted is None else f"{name} of link {wanted}"
     return Match(words, lambda each: each.name == name and (wanted is None or each.link == wanted))
 
 
-class ProtonPeer(Conversation[Told]):
+class ProtonPeer(Conversation[ProtonEvent]):
     """One connection of Proton's engine. :attr:`connection` and :attr:`transport` are the client's
     own objects."""
 
@@ -173,12 +173,12 @@ class ProtonPeer(Conversation[Told]):
             self.transport.close_tail()
         self.work()
 
-    def fatal(self, frame: Told) -> bool:
+    def fatal(self, frame: ProtonEvent) -> bool:
         return frame.name in _FATAL and (
             frame.condition is not None or frame.name == "connection_remote_close"
         )
 
-    def words(self, frame: Told) -> str:
+    def words(self, frame: ProtonEvent) -> str:
         about = f" of link {frame.link}" if frame.link else ""
         condition = f" ({frame.condition})" if frame.condition else ""
         body = ""
@@ -253,7 +253,9 @@ class ProtonPeer(Conversation[Told]):
                 self._tell(now, name, event.context, None)
 
     def _tell(self, now: Instant, name: str, subject: Any, condition: Any) -> None:
-        self.inbox.append(Told(name, now, subject, None if condition is None else condition.name))
+        self.inbox.append(
+            ProtonEvent(name, now, subject, None if condition is None else condition.name)
+        )
 
     def _delivery(self, now: Instant, delivery: Any) -> None:
         if delivery.link.is_sender:
@@ -271,7 +273,7 @@ class ProtonPeer(Conversation[Told]):
             message = proton.Message()
             message.decode(octets)
             self.inbox.append(
-                Told("message", now, Arrived(delivery, message, octets, delivery.settled))
+                ProtonEvent("message", now, Arrived(delivery, message, octets, delivery.settled))
             )
 
     # connecting

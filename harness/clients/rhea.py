@@ -19,7 +19,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
-from brokerproof.harness.clients.callback_events import Said, said
+from brokerproof.harness.clients.client_event import ClientEvent, said
 from brokerproof.harness.model.time import Instant, seconds
 from brokerproof.harness.protocols.conversation import (
     ControlFailed,
@@ -56,7 +56,7 @@ _ENDS = frozenset(
 )
 
 
-class RheaPeer(Conversation[Said]):
+class RheaPeer(Conversation[ClientEvent]):
     """rhea in a process of its own. Raises :class:`ControlFailed`, in one sentence, where anything
     for it is missing."""
 
@@ -130,10 +130,10 @@ class RheaPeer(Conversation[Said]):
             self._process.stdin.write(json.dumps({"what": what, "about": about}) + "\n")
             self._process.stdin.flush()
 
-    def fatal(self, frame: Said) -> bool:
+    def fatal(self, frame: ClientEvent) -> bool:
         return frame.step in _ENDS
 
-    def words(self, frame: Said) -> str:
+    def words(self, frame: ClientEvent) -> str:
         return frame.brief()
 
     def _listen(self) -> None:
@@ -144,13 +144,13 @@ class RheaPeer(Conversation[Said]):
 
     def _told(self, what: str, at: Instant, content: Any) -> None:
         if what == "ended":
-            self.inbox.append(Said("ended"))
+            self.inbox.append(ClientEvent("ended"))
             return
         try:
             values = json.loads(content)
-            told = Said(str(values["step"]), values["detail"])
+            told = ClientEvent(str(values["step"]), values["detail"])
         except (ValueError, KeyError, TypeError):  # rhea prints some of its errors
-            told = Said("printed", {"line": str(content).strip()[:300]})
+            told = ClientEvent("printed", {"line": str(content).strip()[:300]})
         self.judge.record(Noted(at_ns=at, conn=self.conn, detail=f"rhea: {told.brief()}"))
         if told.step == "disconnected" and "write E" in str(told.detail):
             self.judge.mark_inconclusive(UNREAD)

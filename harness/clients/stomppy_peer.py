@@ -1,5 +1,5 @@
 """A peer whose words are stomp.py's: the conversation, without the library (that is
-:mod:`brokerproof.harness.clients.stomppy`).
+:mod:`brokerproof.harness.clients.stomppy_transports`).
 
 The trace says what crossed the wire, read by the harness's own codec. An expectation sees a frame
 once stomp.py has handed it to its listeners, and handed out the same: a frame that the client loses

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from brokerproof.harness.cases import case as cases
-from brokerproof.harness.cases import reproduction
+from brokerproof.harness.cases import confirm_and_shrink
 from brokerproof.harness.cases.examples import Call, Run
 from brokerproof.harness.catalogue.cases import CONFORMANCE, current_name
 from brokerproof.harness.counterexamples import case_file, octets, plans
@@ -106,7 +106,9 @@ def run_case(
     if missing:
         return Answer(ERROR, f"the target has no {', '.join(sorted(missing))}", "case")
     for attempt in range(ATTEMPTS if run.target.clock is Clock.REAL else 1):
-        outcome, error = reproduction.run_again(run, call, plan, file.header["seed"] + attempt)
+        outcome, error = confirm_and_shrink.run_again(
+            run, call, plan, file.header["seed"] + attempt
+        )
         for text in told(outcome.events):
             say(text)
         if error is not None:

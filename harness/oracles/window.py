@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass
-class Account:
+class WindowAccount:
     """The running credit of one subscription, from frames received and settlements sent. Sizes in
     octets."""
 
@@ -43,7 +43,7 @@ class Account:
 def fits(window: int, sizes: Sequence[int]) -> int:
     """How many of the deliveries with these frame sizes, in order and none settled, the window lets
     out."""
-    account = Account(window)
+    account = WindowAccount(window)
     for count, size in enumerate(sizes):
         if not account.open:
             return count

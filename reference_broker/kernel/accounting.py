@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from brokerproof.harness.model.enums import FullPolicy
-from brokerproof.reference_broker.kernel.message import Claim, LargeBodyClaim, Message
+from brokerproof.reference_broker.kernel.message import LargeBodyClaim, Message, ResourceClaim
 from brokerproof.reference_broker.settings.address_rules import AddressRules, Rule
 
 
@@ -40,11 +40,11 @@ class MemoryAccount(ABC):
         return False
 
     @abstractmethod
-    def charge(self, message: Message, queues: int) -> Claim:
+    def charge(self, message: Message, queues: int) -> ResourceClaim:
         """Charge ``message`` for as many queues, at least one."""
 
     @abstractmethod
-    def hold(self, message: Message) -> Claim:
+    def hold(self, message: Message) -> ResourceClaim:
         """Charge ``message`` for a transaction that has not ended."""
 
 
@@ -137,11 +137,11 @@ class Charge:
 class UnlimitedAccount(MemoryAccount):
     """An address that never gets full: its messages are counted by their bytes."""
 
-    def charge(self, message: Message, queues: int) -> Claim:
+    def charge(self, message: Message, queues: int) -> ResourceClaim:
         charge = Charge(self, message.size(), queues, 0)
         return charge if message.large is None else LargeBodyClaim(charge, message.large, queues)
 
-    def hold(self, message: Message) -> Claim:
+    def hold(self, message: Message) -> ResourceClaim:
         return self.charge(message, 1)
 
 

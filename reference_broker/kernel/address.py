@@ -7,7 +7,7 @@ from typing import Protocol
 
 from brokerproof.harness.model.enums import FullPolicy, RoutingType
 from brokerproof.reference_broker.kernel.accounting import MemoryAccount
-from brokerproof.reference_broker.kernel.message import Claim, Entry, Message
+from brokerproof.reference_broker.kernel.message import Entry, Message, ResourceClaim
 from brokerproof.reference_broker.kernel.queue import Queue
 
 
@@ -41,8 +41,8 @@ class Keeper(Protocol):
         """Whether ``message`` is one that has to be kept for any of ``queues``."""
 
     def keep(
-        self, message: Message, queues: list[Queue], given_up: Entry | None, charge: Claim
-    ) -> Iterable[tuple[Queue, Claim]]:
+        self, message: Message, queues: list[Queue], given_up: Entry | None, charge: ResourceClaim
+    ) -> Iterable[tuple[Queue, ResourceClaim]]:
         """Keeps it; returns for each queue what is to be released when the message has left it,
         ``charge`` included."""
 

@@ -26,7 +26,7 @@ from brokerproof.harness.model.broker_io import (
 )
 from brokerproof.harness.model.time import NS_PER_S, Instant
 from brokerproof.reference_broker.kernel.connection_info import Arrival
-from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.outbox import PauseReason
 from brokerproof.reference_broker.kernel.protocol_detection import Become
 from brokerproof.reference_broker.kernel.storage import BrokerStorage
@@ -41,7 +41,9 @@ class Broker:
     """One broker. ``connect`` makes a connection that has just arrived, ``store`` is where messages
     are kept that do not fit into memory or must survive a restart (None: nothing does)."""
 
-    def __init__(self, context: Shared, connect: Become, store: BrokerStorage | None) -> None:
+    def __init__(
+        self, context: BrokerContext, connect: Become, store: BrokerStorage | None
+    ) -> None:
         self._shared = context
         self._settings = context.settings
         self._family = context.family

@@ -22,7 +22,7 @@ State = TypeVar("State")
 
 
 @dataclass(slots=True)
-class Shared:
+class BrokerContext:
     """``start`` is the instant from which check passes are counted, ``check_interval`` the time
     between them.
 

@@ -64,7 +64,7 @@ class LargeBody:
             self.files.idle(self)
 
 
-class Extract:
+class LargeBodySlice:
     """What of a large body is the body of a message, as a protocol sees it. Has a length and no
     octets."""
 
@@ -78,11 +78,11 @@ class Extract:
         return sum(end - begin for begin, end in self.ranges)
 
 
-class Reading:
+class SliceReader:
     """Reads an extract piece by piece, and holds its body meanwhile. One piece is under way at a
     time."""
 
-    def __init__(self, extract: Extract) -> None:
+    def __init__(self, extract: LargeBodySlice) -> None:
         self._body = extract.whole
         self._pieces = _pieces(extract.ranges)
         self._next = next(self._pieces, None)

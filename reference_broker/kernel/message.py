@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.model.time import NS_PER_MS, Instant
 from brokerproof.reference_broker.kernel import properties
-from brokerproof.reference_broker.kernel.large_body import Extract, LargeBody
+from brokerproof.reference_broker.kernel.large_body import LargeBody, LargeBodySlice
 from brokerproof.reference_broker.selector.values import Value
 
 
@@ -127,12 +127,12 @@ class Message:
 
 
 class LargeMessage(Message):
-    """A message whose body is an :class:`Extract`."""
+    """A message whose body is an :class:`LargeBodySlice`."""
 
     __slots__ = ("large",)
 
     def __init__(
-        self, number: int, envelope: Envelope, body: Extract, arrived: Instant = 0
+        self, number: int, envelope: Envelope, body: LargeBodySlice, arrived: Instant = 0
     ) -> None:
         super().__init__(number, envelope, b"", arrived)
         self.body = body
@@ -152,7 +152,7 @@ class LargeMessage(Message):
         )
 
 
-class Claim(Protocol):
+class ResourceClaim(Protocol):
     """What an entry has elsewhere because it is in its queue: memory, a place in the journal or on
     a page."""
 
@@ -169,7 +169,7 @@ class LargeBodyClaim:
 
     __slots__ = ("_body", "_charge", "_holders")
 
-    def __init__(self, charge: Claim, body: LargeBody, holders: int) -> None:
+    def __init__(self, charge: ResourceClaim, body: LargeBody, holders: int) -> None:
         self._charge = charge
         self._body = body
         self._holders = holders
@@ -209,7 +209,7 @@ class Entry:
         "order",
     )
 
-    def __init__(self, message: Message, order: int, charge: Claim | None = None) -> None:
+    def __init__(self, message: Message, order: int, charge: ResourceClaim | None = None) -> None:
         self.message = message
         self.order = order
         self.charge = charge

@@ -16,7 +16,7 @@ from brokerproof.harness.model.broker_io import (
     SendBytes,
     StopReading,
 )
-from brokerproof.reference_broker.kernel.large_body import Extract
+from brokerproof.reference_broker.kernel.large_body import LargeBodySlice
 from brokerproof.reference_broker.kernel.streamed_sends import Layer, Streams
 
 
@@ -82,12 +82,12 @@ class Outbox:
             return
         self._put_now(conn, data)
 
-    def stream(self, conn: int, head: bytes, body: Extract, tail: bytes) -> None:
+    def stream(self, conn: int, head: bytes, body: LargeBodySlice, tail: bytes) -> None:
         """``head``, the octets of ``body`` and ``tail`` go to ``conn``, as one whole, as the peer
         takes them."""
         self.streams.begin(conn, head, body, tail)
 
-    def gather(self, conn: int, body: Extract, made_of: Callable[[bytes], bytes]) -> None:
+    def gather(self, conn: int, body: LargeBodySlice, made_of: Callable[[bytes], bytes]) -> None:
         """Likewise for a protocol that needs a body as a whole: what is ``made_of`` its octets
         leaves when they are read."""
         self.streams.begin(conn, b"", body, b"", made_of)

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from brokerproof.harness.model.time import Instant, ms
 from brokerproof.reference_broker.kernel.connection import Connection
 from brokerproof.reference_broker.kernel.connection_info import Described, Describes
-from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.message import Entry
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.settings.settings import Acceptor
@@ -24,9 +24,9 @@ from brokerproof.reference_broker.settings.settings import Acceptor
 _SILENT_MS = 60_000
 """For how long a connection may say nothing at all where no handshake timeout is set."""
 
-Become: TypeAlias = Callable[[int, Acceptor, Shared, Instant], Connection]
+Become: TypeAlias = Callable[[int, Acceptor, BrokerContext, Instant], Connection]
 """Makes a connection that was opened at an instant."""
-Wrap: TypeAlias = Callable[[int, Acceptor, Shared, Connection], Connection]
+Wrap: TypeAlias = Callable[[int, Acceptor, BrokerContext, Connection], Connection]
 """Makes a connection whose payload is for another."""
 
 
@@ -48,7 +48,7 @@ class DelegatingConnection:
     A peer that says nothing at all for the time of a handshake is closed without a word.
     """
 
-    def __init__(self, conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> None:
+    def __init__(self, conn: int, acceptor: Acceptor, shared: BrokerContext, now: Instant) -> None:
         self._conn, self._acceptor, self._shared = conn, acceptor, shared
         self._opened = now
         self._first = b""
@@ -116,7 +116,12 @@ class ProtocolDetector(DelegatingConnection):
     """
 
     def __init__(
-        self, conn: int, acceptor: Acceptor, shared: Shared, now: Instant, protocols: Detectable
+        self,
+        conn: int,
+        acceptor: Acceptor,
+        shared: BrokerContext,
+        now: Instant,
+        protocols: Detectable,
     ) -> None:
         super().__init__(conn, acceptor, shared, now)
         self._protocols = protocols

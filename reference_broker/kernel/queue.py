@@ -31,7 +31,7 @@ from operator import attrgetter
 from typing import Protocol
 
 from brokerproof.harness.model.enums import Outcome, RoutingType
-from brokerproof.reference_broker.kernel.message import Claim, Entry, Message
+from brokerproof.reference_broker.kernel.message import Entry, Message, ResourceClaim
 from brokerproof.reference_broker.selector.selector import Selector
 
 
@@ -58,7 +58,7 @@ class Browser(Protocol):
         """Sees a message. Called only right after ``has_room()`` was true."""
 
 
-class Behind(Protocol):
+class PagedTail(Protocol):
     """What belongs to a queue behind all that is in memory
     (:class:`brokerproof.reference_broker.persistence.cursor.PageCursor`)."""
 
@@ -152,7 +152,7 @@ class Queue:
         self.filter: Selector | None = None
         self.id = 0
         self.durable = False
-        self.behind: Behind | None = None
+        self.behind: PagedTail | None = None
         self.on_consumer: Callable[[], None] | None = None
         """Called before a consumer sees anything."""
         self.unsettled = 0
@@ -201,7 +201,7 @@ class Queue:
         )
 
     def put(
-        self, message: Message, given_up: Entry | None = None, charge: Claim | None = None
+        self, message: Message, given_up: Entry | None = None, charge: ResourceClaim | None = None
     ) -> None:
         """A new message arrives at the end; ``given_up`` is its place in the queue that gave it up,
         if one did.
@@ -226,7 +226,7 @@ class Queue:
         """Whether ``message`` is not to be put here, for want of room; asked before."""
         return False
 
-    def append(self, message: Message, given_up: Entry | None, charge: Claim) -> Entry:
+    def append(self, message: Message, given_up: Entry | None, charge: ResourceClaim) -> Entry:
         """A message that has been in this queue comes back into memory, behind all that is there.
         It is not dispatched."""
         self._order += 1

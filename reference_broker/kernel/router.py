@@ -27,7 +27,7 @@ from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.model.time import Instant
 from brokerproof.reference_broker.kernel.accounting import MemoryAccount, MemoryAccounting
 from brokerproof.reference_broker.kernel.address import Address
-from brokerproof.reference_broker.kernel.message import Claim, Entry, Envelope, Message
+from brokerproof.reference_broker.kernel.message import Entry, Envelope, Message, ResourceClaim
 from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin
 from brokerproof.reference_broker.kernel.storage import RouterStorage
 from brokerproof.reference_broker.selector.selector import Selector, parse
@@ -310,7 +310,7 @@ class Router:
             self._stored.opened(address)
         return address
 
-    def hold(self, message: Message) -> Claim:
+    def hold(self, message: Message) -> ResourceClaim:
         """Charges ``message`` to its address until it is published, or not."""
         return self._accounting.find(message.route.address).hold(message)
 

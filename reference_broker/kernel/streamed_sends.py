@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from brokerproof.reference_broker.kernel.large_body import Extract, Reading
+from brokerproof.reference_broker.kernel.large_body import LargeBodySlice, SliceReader
 
 
 class Layer(Protocol):
@@ -34,7 +34,7 @@ class _Stream:
     """One thing that leaves in pieces."""
 
     head: bytes
-    reading: Reading
+    reading: SliceReader
     tail: bytes
     layer: Layer | None
     made_of: Callable[[bytes], bytes] | None = None
@@ -79,13 +79,13 @@ class Streams:
         self,
         conn: int,
         head: bytes,
-        body: Extract,
+        body: LargeBodySlice,
         tail: bytes,
         made_of: Callable[[bytes], bytes] | None = None,
     ) -> None:
         """One more thing is to leave: ``head``, the octets of ``body`` and ``tail``, or what is
         ``made_of`` them as a whole."""
-        stream = _Stream(head, Reading(body), tail, self._layer(conn), made_of)
+        stream = _Stream(head, SliceReader(body), tail, self._layer(conn), made_of)
         line = self.lines.get(conn)
         if line is not None:
             line.waiting.append(stream)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from brokerproof.harness.model.enums import Outcome
-from brokerproof.reference_broker.kernel.message import Claim, Entry, Message
+from brokerproof.reference_broker.kernel.message import Entry, Message, ResourceClaim
 from brokerproof.reference_broker.kernel.queue import Queue
 
 
@@ -21,7 +21,7 @@ class Transaction:
     """One open transaction. Neither ``commit`` nor ``undo`` may be called twice."""
 
     def __init__(self) -> None:
-        self._sends: list[tuple[Message, Claim]] = []
+        self._sends: list[tuple[Message, ResourceClaim]] = []
         self._settlements: list[tuple[Queue, list[Entry], Outcome]] = []
 
     @property
@@ -29,7 +29,7 @@ class Transaction:
         """Whether anything was sent that waits for the end."""
         return bool(self._sends)
 
-    def send(self, message: Message, charge: Claim) -> None:
+    def send(self, message: Message, charge: ResourceClaim) -> None:
         """Holds ``message`` until COMMIT, and what it occupies until the end."""
         self._sends.append((message, charge))
 

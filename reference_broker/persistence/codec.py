@@ -29,7 +29,7 @@ from typing import Any, Protocol
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.model.time import Instant
 from brokerproof.reference_broker.kernel.java_fields import Malformed
-from brokerproof.reference_broker.kernel.large_body import Extract, LargeBody
+from brokerproof.reference_broker.kernel.large_body import LargeBody, LargeBodySlice
 from brokerproof.reference_broker.kernel.message import Envelope, LargeMessage, Message, Section
 
 _HEAD = struct.Struct(">BQQI")
@@ -85,7 +85,7 @@ class PlainRecords:
 
     def decode(self, head: RecordHead, octets: bytes) -> Message:
         if head.large is not None:
-            return LargeMessage(head.number, head.route, Extract(head.large), head.arrived)
+            return LargeMessage(head.number, head.route, LargeBodySlice(head.large), head.arrived)
         return Message(head.number, head.route, octets, head.arrived)
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from brokerproof.harness.model.enums import FullPolicy
 from brokerproof.reference_broker.kernel.address import Address, Pages
 from brokerproof.reference_broker.kernel.admission import Verdict
-from brokerproof.reference_broker.kernel.message import Claim, Message
+from brokerproof.reference_broker.kernel.message import Message, ResourceClaim
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.persistence.operations import QueueMade
 from brokerproof.reference_broker.persistence.store import Store
@@ -83,7 +83,7 @@ class Stored:
         self.store.all_restored()
         self._back.clear()
 
-    def _charge(self, id: int, message: Message, queues: int) -> Claim:
+    def _charge(self, id: int, message: Message, queues: int) -> ResourceClaim:
         return self._back[id][1].account.charge(message, queues)
 
     def ending(self, queues: Iterable[Queue]) -> None:

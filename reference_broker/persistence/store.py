@@ -39,7 +39,7 @@ from brokerproof.harness.model.broker_io import (
     StoreFiles,
     Write,
 )
-from brokerproof.reference_broker.kernel.message import Claim, Entry, Message
+from brokerproof.reference_broker.kernel.message import Entry, Message, ResourceClaim
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.persistence.codec import Decoder
 from brokerproof.reference_broker.persistence.journal import Journal, Live, Segment
@@ -98,7 +98,7 @@ class JournalRef:
 
     __slots__ = ("_journal", "_place", "_queue", "charge")
 
-    def __init__(self, journal: Journal, queue: int, place: int, charge: Claim) -> None:
+    def __init__(self, journal: Journal, queue: int, place: int, charge: ResourceClaim) -> None:
         self._journal = journal
         self._queue = queue
         self._place = place
@@ -233,8 +233,8 @@ class Store:
         return self.journaled and any(queue.durable for queue in queues) and message.durable
 
     def keep(
-        self, message: Message, queues: list[Queue], given_up: Entry | None, charge: Claim
-    ) -> Iterator[tuple[Queue, Claim]]:
+        self, message: Message, queues: list[Queue], given_up: Entry | None, charge: ResourceClaim
+    ) -> Iterator[tuple[Queue, ResourceClaim]]:
         """Puts ``message`` into the journal for the durable ones of ``queues``; gives what each has
         to release."""
         if message.large is not None:
@@ -545,7 +545,9 @@ class Store:
         """The highest number of a message that an earlier broker left."""
         return self._last_message
 
-    def fill(self, queues: dict[int, Queue], charge: Callable[[int, Message, int], Claim]) -> None:
+    def fill(
+        self, queues: dict[int, Queue], charge: Callable[[int, Message, int], ResourceClaim]
+    ) -> None:
         """Puts what an earlier broker left in the journal into ``queues``; ``charge`` charges a
         message to their address."""
         for place, live in sorted(self.journal.live.items()):

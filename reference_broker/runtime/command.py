@@ -280,16 +280,18 @@ def _check(config: Path | None, profile: str) -> None:
 
 
 def _run(settings: Settings, parent: int | None, data: Path | None, control: bool) -> None:
-    from brokerproof.reference_broker.persistence import factory
+    from brokerproof.reference_broker.persistence import store_from_settings
 
     if data is None:
         with tempfile.TemporaryDirectory(prefix="brokerproof-pages-") as folder:
-            _serve(settings, parent, None, factory.disk(settings, Path(folder)), control)
+            _serve(
+                settings, parent, None, store_from_settings.disk(settings, Path(folder)), control
+            )
         return
     try:
-        factory.claim(settings, data)
-        _serve(settings, parent, data, factory.disk(settings, data), control)
-    except factory.InUse as problem:
+        store_from_settings.claim(settings, data)
+        _serve(settings, parent, data, store_from_settings.disk(settings, data), control)
+    except store_from_settings.InUse as problem:
         raise SetUpFailed(str(problem)) from None
 
 
@@ -299,7 +301,7 @@ def _serve(
     from importlib.metadata import version
 
     from brokerproof.reference_broker.assembly import create_broker
-    from brokerproof.reference_broker.persistence import factory
+    from brokerproof.reference_broker.persistence import store_from_settings
     from brokerproof.reference_broker.runtime import asyncio_server, listening
     from brokerproof.reference_broker.runtime.resource_sampler import Readings
 
@@ -334,10 +336,10 @@ def _serve(
 
     try:
         if data is None or not settings.persistence_enabled:
-            factory.forget_pages(disk)
-            store = factory.store(settings)
+            store_from_settings.forget_pages(disk)
+            store = store_from_settings.store(settings)
         else:
-            store = factory.store(settings, disk)
+            store = store_from_settings.store(settings, disk)
     except OSError as problem:
         raise SetUpFailed(f"{data}: what is stored there cannot be read ({problem})") from None
     broker = create_broker(

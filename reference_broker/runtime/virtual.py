@@ -20,8 +20,8 @@ from brokerproof.reference_broker.assembly import create_broker
 from brokerproof.reference_broker.config.artemis import users_properties
 from brokerproof.reference_broker.config.rabbitmq import rabbitmq_conf, rabbitmq_config
 from brokerproof.reference_broker.config.values import nearest
-from brokerproof.reference_broker.persistence.factory import store
 from brokerproof.reference_broker.persistence.memory import DiskFaults, MemoryDisk
+from brokerproof.reference_broker.persistence.store_from_settings import store
 from brokerproof.reference_broker.settings.settings import (
     Acceptor,
     AddressSetting,

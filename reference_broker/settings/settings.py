@@ -74,7 +74,7 @@ class HeartBeatRules(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Manners:
+class FamilyBehaviour:
     """What a family of brokers does in its own way where a protocol, or its own documentation,
     leaves it open."""
 
@@ -173,7 +173,7 @@ class Acceptor:
     heart_beat_grace: float = 1.0
     """``transport.hbGracePeriodMultiplier``: how many intervals a look for silence covers, from
     1."""
-    manners: Manners = Manners()
+    manners: FamilyBehaviour = FamilyBehaviour()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from brokerproof.reports import mutants
 from brokerproof.reports.brokers import Broker
-from brokerproof.reports.html.listing import choices, listing
+from brokerproof.reports.html.packed_cases import choices, listing
 from brokerproof.reports.html.templates import templates
 from brokerproof.reports.html.times import duration
 from brokerproof.reports.model import Model

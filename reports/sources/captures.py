@@ -24,8 +24,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from brokerproof.harness.capture.conversion import Converter, Recorded
-from brokerproof.harness.capture.files import is_capture
-from brokerproof.harness.capture.merge import Series
+from brokerproof.harness.capture.packet_order import Series
+from brokerproof.harness.capture.pcap_files import is_capture
 from brokerproof.harness.model.enums import Clock, Vantage
 from brokerproof.harness.trace.batches import batch
 from brokerproof.harness.trace.columns import SCHEMA

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from brokerproof.harness.clients.stompjs import chromium
+from brokerproof.harness.clients.stompjs_in_chromium import chromium
 
 _FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars"),

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case
-from brokerproof.harness.clients.callback_events import Said, said
-from brokerproof.harness.clients.stompjs import StompJsPeer
+from brokerproof.harness.clients.client_event import ClientEvent, said
+from brokerproof.harness.clients.stompjs_in_chromium import StompJsPeer
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.protocols.stomp.raw_peer import Destination
@@ -76,7 +76,7 @@ def test_a_page_sends_and_receives(target: Bench) -> None:
     page.expect(said("receipt", id="subscribed"), proves=WEBSOCKET_ACCEPTED)
     for body in ("first ☕", "second", large):
         plain.publish(back, body.encode())
-    first: Said = page.expect(said("message", body="first ☕"), proves=WEBSOCKET_ACCEPTED)
+    first: ClientEvent = page.expect(said("message", body="first ☕"), proves=WEBSOCKET_ACCEPTED)
     page.expect(said("message", body="second"), proves=WEBSOCKET_ACCEPTED)
     page.expect(said("message", body=large), proves=WEBSOCKET_ACCEPTED)
     page.do("ack", id=first.detail["id"], receipt="acknowledged")

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.clients.callback_events import said
+from brokerproof.harness.clients.client_event import said
 from brokerproof.harness.model.time import seconds
 from brokerproof.suites.amqp091.steps import QUIET
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.clients.proton_blocking import ContainerPeer
-from brokerproof.harness.clients.proton_engine import Arrived, Told, told
+from brokerproof.harness.clients.proton_engine import Arrived, ProtonEvent, told
+from brokerproof.harness.clients.proton_sockets import ContainerPeer
 from brokerproof.harness.protocols.amqp10.raw_peer import Node
 from brokerproof.harness.protocols.conversation import Match
 from brokerproof.suites.amqp10.steps import QUIET, bodies, collect, fill, numbered
@@ -28,7 +28,7 @@ RETIRED_ON_COMMIT = "AMQP10-TXN-09"
 KEPT_ON_ROLLBACK = "AMQP10-TXN-10"
 
 
-def heard(*names: str) -> Match[Told]:
+def heard(*names: str) -> Match[ProtonEvent]:
     """Match a container's callback by any of these names."""
     return Match(" or ".join(names), lambda event: event.name in names)
 

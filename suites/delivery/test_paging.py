@@ -11,10 +11,10 @@ from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.stomp.raw_peer import Destination
 from brokerproof.suites.amqp10.steps import collect
-from brokerproof.suites.steps import address_full, paging
-from brokerproof.suites.steps.address_full import LIMIT, MULTICAST, PAGE, READ_AHEAD, SMALLEST
+from brokerproof.suites.steps import paging, small_addresses
 from brokerproof.suites.steps.paging import SIZE, Taker, brief
 from brokerproof.suites.steps.queues import QUIET
+from brokerproof.suites.steps.small_addresses import LIMIT, MULTICAST, PAGE, READ_AHEAD, SMALLEST
 
 ENTERS = "ARTEMIS-PAGING-1"
 BROWSES = "ARTEMIS-PAGING-4"
@@ -29,7 +29,7 @@ NEEDS = {"stomp-1.2", "address-full", "admin", "paging"}
 
 def stored(target: Bench, count: int, size: int = SIZE) -> Destination:
     """An address under PAGE that was sent ``count`` messages."""
-    to = address_full.destination(target, "page")
+    to = small_addresses.destination(target, "page")
     paging.send(to, target.stomp(), range(count), size)
     return to
 
@@ -54,15 +54,15 @@ def test_what_was_paged_comes_once_and_in_order(
     if protocol == "stomp":
         to = stored(target, count, size)
     else:
-        to = address_full.destination(target, "page")
-        peer, link = address_full.producer(target, address_full.same(to))
+        to = small_addresses.destination(target, "page")
+        peer, link = small_addresses.producer(target, small_addresses.same(to))
         for number in range(count):
-            state = address_full.send(target, peer, link, address_full.body(number, size))
+            state = small_addresses.send(target, peer, link, small_addresses.body(number, size))
             target.record_finding(
                 POLICIES, state == "accepted", f"a message to an address under PAGE was {state}"
             )
-    beside = address_full.destination(target, "page")
-    target.stomp().publish(beside, address_full.body(0, 10))
+    beside = small_addresses.destination(target, "page")
+    target.stomp().publish(beside, small_addresses.body(0, 10))
     if not paging.paged(target, admin, to.name):
         return
     other = admin.address(beside.name)
@@ -75,7 +75,7 @@ def test_what_was_paged_comes_once_and_in_order(
     taken = (
         Taker(target, to).all(count)
         if protocol == "stomp"
-        else address_full.drain_queue(target, address_full.same(to), count)
+        else small_addresses.drain_queue(target, small_addresses.same(to), count)
     )
     target.record_finding(
         KEEPS, taken == list(range(count)), f"{count} messages were paged, {brief(taken)} came"
@@ -87,10 +87,12 @@ def test_what_was_paged_comes_once_and_in_order(
 def test_page_mode_begins_at_the_limit(target: Bench, gap: int) -> None:
     """An address under PAGE filled to one byte below its limit does not page, and one filled to one
     byte above does."""
-    place = address_full.node(target, "page")
-    peer, link = address_full.producer(target, place)
-    for size in address_full.filling(LIMIT + gap, address_full.overhead(target), [1000, 300, 4000]):
-        address_full.send(target, peer, link, size)
+    place = small_addresses.node(target, "page")
+    peer, link = small_addresses.producer(target, place)
+    for size in small_addresses.filling(
+        LIMIT + gap, small_addresses.overhead(target), [1000, 300, 4000]
+    ):
+        small_addresses.send(target, peer, link, size)
     state, _ = target.admin().until(place.address, lambda found: found.size == LIMIT + gap)
     target.control(
         state.size == LIMIT + gap, f"the address should hold {LIMIT + gap} octets: {state}"
@@ -100,7 +102,7 @@ def test_page_mode_begins_at_the_limit(target: Bench, gap: int) -> None:
             ENTERS, not state.paging and state.pages == 0, f"an octet below the limit: {state}"
         )
     else:  # what is sent now goes to disk; whether the address says so before depends on the broker
-        address_full.send(target, peer, link, address_full.body(9, SMALLEST))
+        small_addresses.send(target, peer, link, small_addresses.body(9, SMALLEST))
         state, reached = target.admin().until(
             place.address, lambda found: found.paging and found.pages > 0
         )
@@ -122,7 +124,11 @@ def test_order_is_kept_when_page_mode_is_left_and_entered_again(
 ) -> None:
     """Bursts of messages are paged and consumed, so that page mode is left before each burst. Every
     message arrives once, in order."""
-    to, admin, producer = address_full.destination(target, "page"), target.admin(), target.stomp()
+    to, admin, producer = (
+        small_addresses.destination(target, "page"),
+        target.admin(),
+        target.stomp(),
+    )
     first = 0
     taker = Taker(target, to)
     for count in bursts:
@@ -157,7 +163,7 @@ def test_persistent_messages_sent_in_one_go_keep_their_order_through_pages(
 ) -> None:
     """A producer sends persistent messages in one go past the limit of an address under PAGE, and
     the last is confirmed. A consumer then gets all of them once, in order."""
-    to, admin = address_full.destination(target, "page"), target.admin()
+    to, admin = small_addresses.destination(target, "page"), target.admin()
     paging.send(to, target.stomp(), range(count), size, {"persistent": "true"})
     if not paging.paged(target, admin, to.name):
         return
@@ -174,13 +180,13 @@ def test_persistent_messages_sent_in_one_go_keep_their_order_through_pages(
 def test_several_producers_keep_their_order_through_pages(target: Bench, producers: int) -> None:
     """Several producers send at the same time past the limit. Every message arrives once, each
     producer's in order."""
-    to, admin = address_full.destination(target, "page"), target.admin()
+    to, admin = small_addresses.destination(target, "page"), target.admin()
     peers = [target.stomp() for _ in range(producers)]
     each = 80 // producers
     for number in range(each):
         for who, peer in enumerate(peers):
             peer.publish(
-                to, address_full.body(1000 * who + number, SIZE), receipt=number == each - 1
+                to, small_addresses.body(1000 * who + number, SIZE), receipt=number == each - 1
             )
     if not paging.paged(target, admin, to.name):
         return
@@ -218,15 +224,15 @@ def test_a_browser_sees_pages_and_takes_nothing(target: Bench, count: int) -> No
 
 def _browsed(target: Bench, to: Destination, count: int) -> list[int]:
     peer: AmqpPeer = target.amqp()
-    place = address_full.same(to)
+    place = small_addresses.same(to)
     source = {
         "address": place.address,
         "capabilities": place.capabilities,
         "distribution-mode": "copy",
     }
-    link = peer.receiver(place, source=address_full.source(source), credit=count + 10)
+    link = peer.receiver(place, source=small_addresses.source(source), credit=count + 10)
     return [
-        address_full.number_of(delivery.message.body)
+        small_addresses.number_of(delivery.message.body)
         for delivery in collect(target, peer, link, count)
     ]
 
@@ -241,11 +247,15 @@ def _browsed(target: Bench, to: Destination, count: int) -> list[int]:
 def test_selectors_read_on_through_the_pages(target: Bench, count: int, every: int) -> None:
     """Messages of two colours are paged, and two consumers each select one colour. Each gets all of
     its own in order, and none of the other's."""
-    to, admin, producer = address_full.destination(target, "page"), target.admin(), target.stomp()
+    to, admin, producer = (
+        small_addresses.destination(target, "page"),
+        target.admin(),
+        target.stomp(),
+    )
     for number in range(count):
         colour = "red" if number % every == 0 else "blue"
         producer.publish(
-            to, address_full.body(number, SIZE), {"colour": colour}, receipt=number == count - 1
+            to, small_addresses.body(number, SIZE), {"colour": colour}, receipt=number == count - 1
         )
     if not paging.paged(target, admin, to.name):
         return
@@ -272,12 +282,16 @@ def test_selectors_read_on_through_the_pages(target: Bench, count: int, every: i
 def test_what_a_narrow_selector_wants_comes_when_the_way_is_free(target: Bench) -> None:
     """One red message stands behind a hundred blue ones in the pages. A browser sees all of them,
     and a consumer that selects red gets it once the blue ones are consumed."""
-    to, admin, producer = address_full.destination(target, "page"), target.admin(), target.stomp()
+    to, admin, producer = (
+        small_addresses.destination(target, "page"),
+        target.admin(),
+        target.stomp(),
+    )
     blue, last = 100, 100
     for number in range(blue + 1):
         colour = "red" if number == last else "blue"
         producer.publish(
-            to, address_full.body(number, SIZE), {"colour": colour}, receipt=number == last
+            to, small_addresses.body(number, SIZE), {"colour": colour}, receipt=number == last
         )
     if not paging.paged(target, admin, to.name):
         return
@@ -308,7 +322,7 @@ def test_what_a_narrow_selector_wants_comes_when_the_way_is_free(target: Bench) 
 def test_one_lazy_subscription_takes_the_whole_address_to_disk(target: Bench, eager: int) -> None:
     """One of several subscriptions consumes nothing, and the address pages. The others get every
     message in order as it is sent, and in the end so does that one."""
-    to, admin = address_full.destination(target, "page", MULTICAST), target.admin()
+    to, admin = small_addresses.destination(target, "page", MULTICAST), target.admin()
     lazy = Taker(target, to, window=1)
     others = [Taker(target, to) for _ in range(eager)]
     producer = target.stomp()
@@ -354,7 +368,7 @@ def test_a_deep_queue_takes_little_memory(target: Bench, size: int) -> None:
         return
     # A broker may charge a small message several times its size, and what is read is charged
     # besides the rest.
-    weight = address_full.Scale(target, admin, to).weight(size)
+    weight = small_addresses.Scale(target, admin, to).weight(size)
     most = LIMIT + READ_AHEAD + PAGE + 2 * weight
     readings = [admin.size(to.name)]
     taker = Taker(target, to)

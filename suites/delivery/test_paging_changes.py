@@ -21,7 +21,7 @@ from brokerproof.harness.oracles.accounting import (
 )
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.stomp.raw_peer import Destination
-from brokerproof.suites.steps import address_full, paging
+from brokerproof.suites.steps import paging, small_addresses
 from brokerproof.suites.steps.paging import Taker, brief
 from brokerproof.suites.steps.queues import QUIET
 
@@ -45,7 +45,7 @@ def test_a_transaction_across_the_limit_is_whole(
 ) -> None:
     """A transaction sends past the limit of an address while another producer makes it page. After
     COMMIT all of its messages are there in order, after ABORT none."""
-    to, admin = address_full.destination(target, "page"), target.admin()
+    to, admin = small_addresses.destination(target, "page"), target.admin()
     peer, other = target.stomp(), target.stomp()
     if before:
         paging.send(to, peer, range(before))
@@ -93,7 +93,7 @@ def test_what_a_consumer_did_not_acknowledge_comes_again(
     """A consumer of an address that pages leaves with unacknowledged messages. The next one gets
     exactly those and the remaining ones, once, and in order if the broker had confirmed that the
     first was gone."""
-    to, admin = address_full.destination(target, "page"), target.admin()
+    to, admin = small_addresses.destination(target, "page"), target.admin()
     count = 60
     paging.send(to, target.stomp(), range(count))
     if not paging.paged(target, admin, to.name):
@@ -231,7 +231,7 @@ def test_the_books_of_a_paged_queue_balance(target: Bench, plan: list[Step]) -> 
     """Two producers send to an address that pages, consumers take messages or leave, and page mode
     is left and entered again. Every message is acknowledged once, and each consumer gets each
     producer's messages in order."""
-    play, admin = Play(target, address_full.destination(target, "page")), target.admin()
+    play, admin = Play(target, small_addresses.destination(target, "page")), target.admin()
     play.taker.peer.request("UNSUBSCRIBE", {"id": "0"})
     play.send(Send(0, 30))
     if not paging.paged(target, admin, play.to.name):

@@ -17,7 +17,6 @@ from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.protocols.stomp.raw_peer import frame
 from brokerproof.harness.targets.target import Target
-from brokerproof.suites.steps.address_full import SMALLEST, body
 from brokerproof.suites.steps.producer_flow import (
     CONSUMERS,
     PRODUCERS,
@@ -30,6 +29,7 @@ from brokerproof.suites.steps.producer_flow import (
     filled,
     place,
 )
+from brokerproof.suites.steps.small_addresses import SMALLEST, body
 
 ONE_BY_ONE = "ACTIVEMQ-PFC-1"
 WAITS = "ACTIVEMQ-PFC-2"

@@ -18,7 +18,6 @@ from brokerproof.harness.clients.activemq_statistics import Statistics
 from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.model.time import Duration, ms
 from brokerproof.harness.targets.target import Target
-from brokerproof.suites.steps.address_full import SMALLEST, body
 from brokerproof.suites.steps.producer_flow import (
     CONSUMERS,
     PRODUCERS,
@@ -33,6 +32,7 @@ from brokerproof.suites.steps.producer_flow import (
     slack,
     waits_for,
 )
+from brokerproof.suites.steps.small_addresses import SMALLEST, body
 
 AT_ONCE = "ACTIVEMQ-PFC-9"
 AFTER_A_WHILE = "ACTIVEMQ-PFC-10"

@@ -17,7 +17,6 @@ from brokerproof.harness.model.time import Duration, ms
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.openwire.raw_peer import command
 from brokerproof.harness.targets.target import Target
-from brokerproof.suites.steps.address_full import body
 from brokerproof.suites.steps.producer_flow import (
     PROMPTLY,
     QUIET,
@@ -31,6 +30,7 @@ from brokerproof.suites.steps.producer_flow import (
     slack,
     waits_for,
 )
+from brokerproof.suites.steps.small_addresses import body
 
 ONE_BY_ONE = "ACTIVEMQ-PFC-1"
 WAITS = "ACTIVEMQ-PFC-2"

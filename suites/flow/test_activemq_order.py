@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
-from brokerproof.suites.steps.address_full import body
 from brokerproof.suites.steps.producer_flow import (
     CONSUMERS,
     PRODUCERS,
@@ -25,6 +24,7 @@ from brokerproof.suites.steps.producer_flow import (
     filled,
     place,
 )
+from brokerproof.suites.steps.small_addresses import body
 
 ORDER = "ACTIVEMQ-ORDER-1"
 NEEDS = {"stomp-1.2", "amqp", "openwire", "producer-flow-control", "statistics"}

@@ -17,7 +17,6 @@ from brokerproof.harness.clients.activemq_statistics import Statistics
 from brokerproof.harness.model.time import Duration, seconds
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.targets.target import RECONFIGURABLE
-from brokerproof.suites.steps.address_full import body
 from brokerproof.suites.steps.producer_flow import (
     PLAIN,
     QUIET,
@@ -28,6 +27,7 @@ from brokerproof.suites.steps.producer_flow import (
     broker_limit,
     place,
 )
+from brokerproof.suites.steps.small_addresses import body
 
 ONE_BY_ONE = "ACTIVEMQ-PFC-1"
 WAITS = "ACTIVEMQ-PFC-2"

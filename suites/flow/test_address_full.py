@@ -16,8 +16,8 @@ from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, frame
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.targets.target import Target
 from brokerproof.suites.amqp10.steps import QUIET, bystander, collect
-from brokerproof.suites.steps import address_full
-from brokerproof.suites.steps.address_full import LIMIT, MESSAGES, SMALLEST, THRESHOLD
+from brokerproof.suites.steps import small_addresses
+from brokerproof.suites.steps.small_addresses import LIMIT, MESSAGES, SMALLEST, THRESHOLD
 
 POLICIES = "ARTEMIS-PAGING-8"
 THREE = "ARTEMIS-PAGING-13"
@@ -37,10 +37,10 @@ def corners(target: Target) -> list[dict[str, object]]:
 def filled(target: Bench, place: Node, total: int, sizes: list[int]) -> tuple[AmqpPeer, int]:
     """``place`` is charged ``total`` bytes by messages, each of which has to be accepted; how many
     they are."""
-    bodies = address_full.filling(total, address_full.overhead(target), sizes)
-    peer, link = address_full.producer(target, place)
+    bodies = small_addresses.filling(total, small_addresses.overhead(target), sizes)
+    peer, link = small_addresses.producer(target, place)
     for size in bodies:
-        state = address_full.send(target, peer, link, size)
+        state = small_addresses.send(target, peer, link, size)
         target.require(
             POLICIES, state == "accepted", f"a message to an address that is not full was {state}"
         )
@@ -53,12 +53,12 @@ def test_fail_refuses_from_the_very_octet(target: Bench, gap: int, sizes: list[i
     """An address under FAIL is filled to its limit or one byte below or above. Below, one more
     message is accepted; from the limit on it is refused and not queued, and other addresses accept
     messages."""
-    place = address_full.node(target, "fail")
+    place = small_addresses.node(target, "fail")
     with bystander(target):
         peer, count = filled(target, place, LIMIT + gap, sizes)
         link = peer.session.links[0]
         states = [
-            address_full.send(target, peer, link, address_full.body(count + more, SMALLEST))
+            small_addresses.send(target, peer, link, small_addresses.body(count + more, SMALLEST))
             for more in range(2)
         ]
         expected = ["accepted" if gap < 0 else "rejected", "rejected"]
@@ -68,15 +68,15 @@ def test_fail_refuses_from_the_very_octet(target: Bench, gap: int, sizes: list[i
             f"with {gap:+d} octets to the limit, two more were {states}",
         )
     kept = count + (gap < 0)
-    received = address_full.drain_queue(target, place, kept)
+    received = small_addresses.drain_queue(target, place, kept)
     target.record_finding(
         POLICIES,
         received == list(range(kept)),
         f"{kept} messages were accepted, the queue has {received}",
     )
-    address_full.room_again(target, place.address)
-    state = address_full.send(
-        target, *address_full.producer(target, place), address_full.body(0, SMALLEST)
+    small_addresses.room_again(target, place.address)
+    state = small_addresses.send(
+        target, *small_addresses.producer(target, place), small_addresses.body(0, SMALLEST)
     )
     target.record_finding(POLICIES, state == "accepted", f"with room again a message was {state}")
 
@@ -86,26 +86,26 @@ def test_fail_refuses_from_the_very_octet(target: Bench, gap: int, sizes: list[i
 def test_drop_loses_from_the_very_octet(target: Bench, gap: int, sizes: list[int]) -> None:
     """An address under DROP is filled to its limit or one byte below or above. Every message is
     accepted, and exactly those sent while the address was full are lost."""
-    place = address_full.node(target, "drop")
+    place = small_addresses.node(target, "drop")
     peer, count = filled(target, place, LIMIT + gap, sizes)
     link = peer.session.links[0]
     states = [
-        address_full.send(target, peer, link, address_full.body(count + more, SMALLEST))
+        small_addresses.send(target, peer, link, small_addresses.body(count + more, SMALLEST))
         for more in range(3)
     ]
     target.record_finding(
         POLICIES, states == ["accepted"] * 3, f"messages to a full address under DROP were {states}"
     )
     kept = count + (gap < 0)
-    received = address_full.drain_queue(target, place, kept)
+    received = small_addresses.drain_queue(target, place, kept)
     target.record_finding(
         POLICIES,
         received == list(range(kept)),
         f"with {gap:+d} octets to the limit {kept} are kept, the queue has {received}",
     )
-    address_full.room_again(target, place.address)
-    address_full.send(target, peer, link, address_full.body(kept, SMALLEST))
-    again = address_full.drain_queue(target, place, 1)
+    small_addresses.room_again(target, place.address)
+    small_addresses.send(target, peer, link, small_addresses.body(kept, SMALLEST))
+    again = small_addresses.drain_queue(target, place, 1)
     target.record_finding(
         POLICIES, again == [kept], f"with room again a message is kept; the queue has {again}"
     )
@@ -120,21 +120,21 @@ def test_drop_loses_from_the_very_octet(target: Bench, gap: int, sizes: list[int
 def test_settled_messages_to_a_full_address_are_lost(target: Bench, kind: str) -> None:
     """A producer sends settled messages to a full address under FAIL or DROP. They are not queued,
     its connection stays, and it goes on when there is room."""
-    place = address_full.node(target, kind)
+    place = small_addresses.node(target, kind)
     peer, count = filled(target, place, LIMIT, [1000])
     link = peer.session.links[0]
     for more in range(3):
-        peer.publish(link, address_full.body(count + more, SMALLEST), settled=True)
+        peer.publish(link, small_addresses.body(count + more, SMALLEST), settled=True)
     peer.settle()
-    received = address_full.drain_queue(target, place, count)
+    received = small_addresses.drain_queue(target, place, count)
     target.record_finding(
         POLICIES,
         received == list(range(count)),
         f"{count} messages were taken, the queue has {received}",
     )
-    address_full.room_again(target, place.address)
-    state = address_full.send(
-        target, *address_full.producer(target, place), address_full.body(0, SMALLEST)
+    small_addresses.room_again(target, place.address)
+    state = small_addresses.send(
+        target, *small_addresses.producer(target, place), small_addresses.body(0, SMALLEST)
     )
     target.record_finding(POLICIES, state == "accepted", f"with room again a message was {state}")
 
@@ -144,9 +144,9 @@ def test_settled_messages_to_a_full_address_are_lost(target: Bench, kind: str) -
 def test_credit_stops_at_the_very_octet(target: Bench, gap: int, sizes: list[int]) -> None:
     """An address under BLOCK is filled to its limit or one byte below or above. A new producer gets
     credit below the limit and none from there on; messages on earlier credit are accepted."""
-    place = address_full.node(target, "block")
+    place = small_addresses.node(target, "block")
     peer, count = filled(target, place, LIMIT + gap, sizes)
-    late, link = address_full.producer(target, place)
+    late, link = small_addresses.producer(target, place)
     if gap < 0:
         target.wait_until(lambda: link.credit > 0 or late.ended is not None, PATIENCE)
         detail = (
@@ -157,8 +157,8 @@ def test_credit_stops_at_the_very_octet(target: Bench, gap: int, sizes: list[int
         late.expect_nothing(
             for_=QUIET, of=frame("flow", link=link), proves=NO_CREDIT, why=f"full by {gap} octets"
         )
-        state = address_full.send(
-            target, peer, peer.session.links[0], address_full.body(count, SMALLEST)
+        state = small_addresses.send(
+            target, peer, peer.session.links[0], small_addresses.body(count, SMALLEST)
         )
         target.record_finding(
             POLICIES,
@@ -172,12 +172,12 @@ def test_credit_stops_at_the_very_octet(target: Bench, gap: int, sizes: list[int
 def test_credit_comes_back_at_the_very_octet(target: Bench, gap: int) -> None:
     """A consumer empties an address under BLOCK that exceeds its limit. A waiting producer gets
     credit as soon as the address is below the limit, and not at exactly the limit."""
-    place = address_full.node(target, "block")
-    extra = address_full.overhead(target)
+    place = small_addresses.node(target, "block")
+    extra = small_addresses.overhead(target)
     first = [1000, 300]
     total = LIMIT + gap + sum(size + extra for size in first)
     _, count = filled(target, place, total, [*first, 400, 500])
-    late, link = address_full.producer(target, place)
+    late, link = small_addresses.producer(target, place)
     late.expect_nothing(
         for_=QUIET, of=frame("flow", link=link), proves=NO_CREDIT, why="the address is full"
     )
@@ -211,10 +211,10 @@ def test_the_threshold_rejects_above_its_very_octet(
 ) -> None:
     """Under BLOCK with a reject threshold an address is filled on earlier credit. One byte below
     the threshold messages are accepted, one byte above they are rejected and not queued."""
-    place = address_full.node(target, "reject")
+    place = small_addresses.node(target, "reject")
     peer, count = filled(target, place, THRESHOLD + gap, [*sizes, 9000])
     link = peer.session.links[0]
-    state = address_full.send(target, peer, link, address_full.body(count, SMALLEST))
+    state = small_addresses.send(target, peer, link, small_addresses.body(count, SMALLEST))
     expected = "accepted" if gap < 0 else "rejected"
     target.record_finding(
         REFUSED,
@@ -222,13 +222,13 @@ def test_the_threshold_rejects_above_its_very_octet(
         f"{gap:+d} octets to the threshold, a message was {state}, should be {expected}",
     )
     kept = count + (gap < 0)
-    state = address_full.send(target, peer, link, address_full.body(kept, SMALLEST))
+    state = small_addresses.send(target, peer, link, small_addresses.body(kept, SMALLEST))
     target.record_finding(
         REFUSED, state == "rejected", f"above the threshold a message was {state}"
     )
-    peer.publish(link, address_full.body(kept, SMALLEST), settled=True)
+    peer.publish(link, small_addresses.body(kept, SMALLEST), settled=True)
     peer.settle()
-    received = address_full.drain_queue(target, place, kept)
+    received = small_addresses.drain_queue(target, place, kept)
     target.record_finding(
         REFUSED,
         received == list(range(kept)),
@@ -240,10 +240,10 @@ def test_the_threshold_rejects_above_its_very_octet(
 def test_the_threshold_rejects_at_its_very_octet(target: Bench) -> None:
     """An address holds exactly the bytes of its reject threshold. The manual rejects messages once
     the threshold is reached."""
-    place = address_full.node(target, "reject")
+    place = small_addresses.node(target, "reject")
     peer, count = filled(target, place, THRESHOLD, [9000])
-    state = address_full.send(
-        target, peer, peer.session.links[0], address_full.body(count, SMALLEST)
+    state = small_addresses.send(
+        target, peer, peer.session.links[0], small_addresses.body(count, SMALLEST)
     )
     target.record_finding(
         REFUSED, state == "rejected", f"at the threshold a message was {state}, should be rejected"
@@ -262,10 +262,10 @@ def test_the_threshold_rejects_at_its_very_octet(target: Bench) -> None:
 def test_messages_count_whatever_their_size(target: Bench, kind: str, sizes: list[int]) -> None:
     """An address with max-size-messages accepts that many messages of any size. One more is refused
     under FAIL and lost under DROP until one is acknowledged."""
-    place = address_full.node(target, f"three.{kind}")
-    peer, link = address_full.producer(target, place)
+    place = small_addresses.node(target, f"three.{kind}")
+    peer, link = small_addresses.producer(target, place)
     states = [
-        address_full.send(target, peer, link, address_full.body(number, size))
+        small_addresses.send(target, peer, link, small_addresses.body(number, size))
         for number, size in enumerate([*sizes, 1])
     ]
     expected = ["accepted"] * MESSAGES + ["rejected" if kind == "fail" else "accepted"]
@@ -275,7 +275,7 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str, sizes: lis
     consumer = target.amqp()
     taking = consumer.receiver(place, credit=MESSAGES + 1)
     held = collect(target, consumer, taking, MESSAGES)
-    delivered = [address_full.number_of(delivery.message.body) for delivery in held]
+    delivered = [small_addresses.number_of(delivery.message.body) for delivery in held]
     target.require(
         THREE,
         delivered == list(range(MESSAGES)),
@@ -285,14 +285,14 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str, sizes: lis
     consumer.settle()
     target.advance(QUIET)  # brokers may free what was acknowledged on their own time
     if kind == "fail":
-        state = address_full.send(target, peer, link, address_full.body(9, 1))
+        state = small_addresses.send(target, peer, link, small_addresses.body(9, 1))
         target.record_finding(
             THREE, state == "accepted", f"after one was acknowledged another was {state}"
         )
     else:
-        address_full.send(target, peer, link, address_full.body(9, 1))
+        small_addresses.send(target, peer, link, small_addresses.body(9, 1))
         received = [
-            address_full.number_of(delivery.message.body)
+            small_addresses.number_of(delivery.message.body)
             for delivery in collect(target, consumer, taking, 1)
         ]
         target.record_finding(
@@ -304,26 +304,26 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str, sizes: lis
 def test_credit_stops_at_the_last_message(target: Bench) -> None:
     """Under BLOCK with max-size-messages a new producer gets credit with one message fewer than the
     limit, and none at the limit."""
-    place = address_full.node(target, "three.block")
-    peer, link = address_full.producer(target, place)
+    place = small_addresses.node(target, "three.block")
+    peer, link = small_addresses.producer(target, place)
     for number in range(MESSAGES - 1):
-        address_full.send(target, peer, link, address_full.body(number, 300))
-    early, room = address_full.producer(target, place)
+        small_addresses.send(target, peer, link, small_addresses.body(number, 300))
+    early, room = small_addresses.producer(target, place)
     target.wait_until(lambda: room.credit > 0 or early.ended is not None, PATIENCE)
     target.record_finding(
         THREE,
         room.credit > 0,
         f"with room for one message {room.credit} credits came; {early.instead()}",
     )
-    address_full.send(target, peer, link, address_full.body(MESSAGES, 300))
-    late, none = address_full.producer(target, place)
+    small_addresses.send(target, peer, link, small_addresses.body(MESSAGES, 300))
+    late, none = small_addresses.producer(target, place)
     late.expect_nothing(
         for_=QUIET,
         of=frame("flow", link=none),
         proves=(THREE, NO_CREDIT),
         why="all places are taken",
     )
-    address_full.drain_queue(target, place, MESSAGES)
+    small_addresses.drain_queue(target, place, MESSAGES)
     target.wait_until(lambda: none.credit > 0 or late.ended is not None, PATIENCE)
     target.record_finding(
         NO_CREDIT, none.credit > 0, f"with room again {none.credit} credits came; {late.instead()}"

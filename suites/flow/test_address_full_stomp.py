@@ -18,10 +18,10 @@ from brokerproof.harness.clients.artemis_management import Admin
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.stomp.raw_peer import ERROR, Destination, StompPeer, frame
 from brokerproof.harness.targets.target import Target
-from brokerproof.suites.steps import address_full
-from brokerproof.suites.steps.address_full import LIMIT, MESSAGES
+from brokerproof.suites.steps import small_addresses
 from brokerproof.suites.steps.queues import QUIET, bodies, collect
 from brokerproof.suites.steps.refusals import bystander, either
+from brokerproof.suites.steps.small_addresses import LIMIT, MESSAGES
 
 POLICIES = "ARTEMIS-PAGING-8"
 BLOCKS = "ARTEMIS-FLOW-block-1"
@@ -52,11 +52,11 @@ def filled(
     producer, how many messages, and how many bytes there are."""
     peer = target.stomp()
     for number, size in enumerate(sizes):
-        peer.publish(to, address_full.body(number, size), proves=proves)
-    scale, count = address_full.Scale(target, admin, to), len(sizes)
+        peer.publish(to, small_addresses.body(number, size), proves=proves)
+    scale, count = small_addresses.Scale(target, admin, to), len(sizes)
     while (left := total - (admin.size(to.name) if count else 0)) >= scale.weight(2):
         # One after the other: a message may weigh a few bytes more or less than it did elsewhere.
-        peer.publish(to, address_full.body(count, scale.sizes(left)[0]), proves=proves)
+        peer.publish(to, small_addresses.body(count, scale.sizes(left)[0]), proves=proves)
         count += 1
     held = admin.size(to.name)
     target.note(
@@ -72,7 +72,9 @@ def refused(target: Bench, peer: StompPeer, to: Destination, number: int, *, rec
     name = peer.next_receipt()
     headers = [("destination", to.name), *to.send_headers, ("content-length", "2")]
     peer.send(
-        "SEND", [*headers, *([("receipt", name)] if receipt else [])], address_full.body(number, 2)
+        "SEND",
+        [*headers, *([("receipt", name)] if receipt else [])],
+        small_addresses.body(number, 2),
     )
     confirmed = frame("RECEIPT", {"receipt-id": name})
     answer = peer.watch_for(either(confirmed, ERROR))
@@ -91,22 +93,22 @@ def test_fail_refuses_from_the_very_octet(
 ) -> None:
     """An address under FAIL is filled to its limit or one byte below or above. Below, one more SEND
     is accepted; from the limit on it is answered with ERROR and not queued."""
-    to, admin = address_full.destination(target, "fail"), target.admin()
+    to, admin = small_addresses.destination(target, "fail"), target.admin()
     with bystander(target, "1.2"):
         peer, count, held = filled(target, admin, to, LIMIT + gap, sizes)
         kept = count
         while admin.size(to.name) < LIMIT:
-            peer.publish(to, address_full.body(kept, 2), proves=POLICIES)
+            peer.publish(to, small_addresses.body(kept, 2), proves=POLICIES)
             kept += 1
         refused(target, peer, to, kept, receipt=receipt)
-    received = address_full.drain_queue(target, address_full.same(to), kept)
+    received = small_addresses.drain_queue(target, small_addresses.same(to), kept)
     target.record_finding(
         POLICIES,
         received == list(range(kept)),
         f"{held} octets were there before; the queue has {received}",
     )
-    address_full.room_again(target, to.name)
-    target.stomp().publish(to, address_full.body(0, 2), proves=POLICIES)
+    small_addresses.room_again(target, to.name)
+    target.stomp().publish(to, small_addresses.body(0, 2), proves=POLICIES)
 
 
 @case(POLICIES, needs={"stomp-1.2", "address-full", "admin"})
@@ -116,18 +118,21 @@ def test_drop_loses_from_the_very_octet(
 ) -> None:
     """An address under DROP is filled to its limit or one byte below or above. Every SEND is
     confirmed, and exactly the messages sent to the full address are lost."""
-    to, admin = address_full.destination(target, "drop"), target.admin()
+    to, admin = small_addresses.destination(target, "drop"), target.admin()
     peer, count, held = filled(target, admin, to, LIMIT + gap, sizes)
     kept = number = count
     while number < kept + 3:
         room = admin.size(to.name) < LIMIT
         peer.publish(
-            to, address_full.body(number, 2), receipt=receipt, proves=POLICIES if receipt else None
+            to,
+            small_addresses.body(number, 2),
+            receipt=receipt,
+            proves=POLICIES if receipt else None,
         )
         peer.settle()
         number += 1
         kept += room
-    received = address_full.drain_queue(target, address_full.same(to), kept)
+    received = small_addresses.drain_queue(target, small_addresses.same(to), kept)
     target.record_finding(
         POLICIES,
         received == list(range(kept)),
@@ -144,15 +149,15 @@ def test_drop_loses_from_the_very_octet(
 def test_messages_count_whatever_their_size(target: Bench, kind: str) -> None:
     """An address with max-size-messages accepts that many SENDs. The next is answered with ERROR
     under FAIL and its message is lost under DROP."""
-    to = address_full.destination(target, f"three.{kind}")
+    to = small_addresses.destination(target, f"three.{kind}")
     peer = target.stomp()
     for number, size in zip(range(MESSAGES), (10, 20_000, 300), strict=True):
-        peer.publish(to, address_full.body(number, size), proves=THREE)
+        peer.publish(to, small_addresses.body(number, size), proves=THREE)
     if kind == "fail":
         refused(target, peer, to, MESSAGES, receipt=True)
     else:
-        peer.publish(to, address_full.body(MESSAGES, 2), proves=POLICIES)
-    received = address_full.drain_queue(target, address_full.same(to), MESSAGES)
+        peer.publish(to, small_addresses.body(MESSAGES, 2), proves=POLICIES)
+    received = small_addresses.drain_queue(target, small_addresses.same(to), MESSAGES)
     target.record_finding(
         THREE,
         received == list(range(MESSAGES)),
@@ -165,13 +170,13 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str) -> None:
 def test_a_transaction_does_not_get_past_a_full_address(target: Bench, kind: str, end: str) -> None:
     """A SEND in a transaction to a full address is refused under FAIL, at once or with COMMIT, and
     lost under DROP. Nothing of the transaction is queued."""
-    to = address_full.destination(target, f"three.{kind}")
+    to = small_addresses.destination(target, f"three.{kind}")
     filler = target.stomp()
     for number in range(MESSAGES):
-        filler.publish(to, address_full.body(number, 10))
+        filler.publish(to, small_addresses.body(number, 10))
     peer = target.stomp()
     peer.request("BEGIN", {"transaction": "t"})
-    peer.publish(to, address_full.body(MESSAGES, 10), {"transaction": "t"}, receipt=False)
+    peer.publish(to, small_addresses.body(MESSAGES, 10), {"transaction": "t"}, receipt=False)
     receipt = peer.next_receipt()
     peer.send(end, {"transaction": "t", "receipt": receipt})
     answer = peer.watch_for(either(frame("RECEIPT", {"receipt-id": receipt}), ERROR))
@@ -188,7 +193,7 @@ def test_a_transaction_does_not_get_past_a_full_address(target: Bench, kind: str
             answer is not None and answer.command == "ERROR",
             f"under FAIL the {end} got {what}",
         )
-    received = address_full.drain_queue(target, address_full.same(to), MESSAGES)
+    received = small_addresses.drain_queue(target, small_addresses.same(to), MESSAGES)
     target.record_finding(
         POLICIES, received == list(range(MESSAGES)), f"the queue has {received} after the {end}"
     )
@@ -202,10 +207,10 @@ def test_a_transaction_does_not_get_past_a_full_address(target: Bench, kind: str
 )
 def test_no_stomp_producer_waits_under_another_policy(target: Bench, kind: str) -> None:
     """Under PAGE and DROP a producer sends twice the limit and more. Each SEND is confirmed."""
-    to = address_full.destination(target, kind)
+    to = small_addresses.destination(target, kind)
     peer = target.stomp()
     for number in range(3 * LIMIT // 2000):
-        peer.publish(to, address_full.body(number, 2000), proves=ONLY_BLOCK)
+        peer.publish(to, small_addresses.body(number, 2000), proves=ONLY_BLOCK)
 
 
 @case(BLOCKS, needs={"stomp-1.2", "address-full"})
@@ -216,13 +221,13 @@ def test_nothing_is_lost_under_block_over_stomp(
     """Producers send twice what an address under BLOCK holds while a consumer takes everything.
     Every message arrives once, each producer's in order. One scenario: producers and consumer act
     on one address at the same time."""
-    to = address_full.destination(target, "block")
+    to = small_addresses.destination(target, "block")
     peers = [target.stomp() for _ in range(producers)]
     each = 2 * LIMIT // 2000 // producers
     for number in range(each):
         for who, peer in enumerate(peers):
             receipt = {"receipt": peer.next_receipt()} if receipts else {}
-            octets = address_full.body(who * 1000 + number, 2000)
+            octets = small_addresses.body(who * 1000 + number, 2000)
             peer.send(
                 "SEND",
                 [
@@ -237,7 +242,7 @@ def test_nothing_is_lost_under_block_over_stomp(
     consumer = target.stomp()
     consumer.subscribe(to)
     received = [
-        address_full.number_of(octets)
+        small_addresses.number_of(octets)
         for octets in bodies(collect(target, consumer, each * producers))
     ]
     expected = [list(range(who * 1000, who * 1000 + each)) for who in range(producers)]

@@ -19,8 +19,8 @@ from brokerproof.harness.protocols.amqp10.endpoint_state import Link
 from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, either, ending, frame
 from brokerproof.harness.protocols.conversation import PATIENCE, Match
 from brokerproof.suites.amqp10.steps import QUIET, bystander, collect, granted
-from brokerproof.suites.steps import address_full
-from brokerproof.suites.steps.address_full import LIMIT, MULTICAST, SMALLEST
+from brokerproof.suites.steps import small_addresses
+from brokerproof.suites.steps.small_addresses import LIMIT, MULTICAST, SMALLEST
 
 BLOCKS = "ARTEMIS-FLOW-block-1"
 ADDRESS_WIDE = "ARTEMIS-FLOW-block-2"
@@ -48,7 +48,7 @@ class Crowd:
     def __init__(self, target: Bench, place: Node, count: int) -> None:
         self.target, self.place = target, place
         self.members: list[tuple[AmqpPeer, Link]] = [
-            address_full.producer(target, place, TEN) for _ in range(count)
+            small_addresses.producer(target, place, TEN) for _ in range(count)
         ]
         self.sent = [0] * count
         self.open: list[list[int]] = [[] for _ in range(count)]
@@ -60,7 +60,7 @@ class Crowd:
         peer, link = self.members[who]
         while link.credit > 0:
             self.open[who].append(
-                peer.post(link, address_full.body(number(who, self.sent[who]), BODY))
+                peer.post(link, small_addresses.body(number(who, self.sent[who]), BODY))
             )
             self.sent[who] += 1
 
@@ -92,13 +92,13 @@ def test_producers_overrun_by_their_credit_and_no_more(target: Bench, producers:
     """Several producers hold credit when another fills the address. All messages on that credit are
     accepted and no more is given, until a consumer takes everything. One scenario: it takes a full
     address and its recovery."""
-    place = address_full.node(target, "block")
+    place = small_addresses.node(target, "block")
     crowd = Crowd(target, place, producers)
     given = sum(crowd.credit())
-    last, link = address_full.producer(target, place)
-    filler = [address_full.body(number(99, index), BODY) for index in range(-(-LIMIT // BODY))]
+    last, link = small_addresses.producer(target, place)
+    filler = [small_addresses.body(number(99, index), BODY) for index in range(-(-LIMIT // BODY))]
     for body in filler:
-        state = address_full.send(target, last, link, body)
+        state = small_addresses.send(target, last, link, body)
         target.control(state == "accepted", f"a message on the way to a full address was {state}")
     for who in range(producers):
         crowd.spend(who)
@@ -111,7 +111,7 @@ def test_producers_overrun_by_their_credit_and_no_more(target: Bench, producers:
     target.judge_count(
         OVERSHOOT, "messages into a full address", sum(crowd.sent), (given, given), "messages"
     )
-    delivered = address_full.drain_queue(target, place, sum(crowd.sent) + len(filler))
+    delivered = small_addresses.drain_queue(target, place, sum(crowd.sent) + len(filler))
     received = by_producer(delivered, producers)
     target.record_finding(
         BLOCKS,
@@ -132,7 +132,7 @@ def test_producers_overrun_by_their_credit_and_no_more(target: Bench, producers:
 def test_producers_go_on_by_themselves_whenever_there_is_room(target: Bench, rounds: int) -> None:
     """Two producers send many times what the address holds, as their credit allows, while a
     consumer takes a few messages at a time. All of them arrive, once and in order."""
-    crowd = Crowd(target, address_full.node(target, "block"), 2)
+    crowd = Crowd(target, small_addresses.node(target, "block"), 2)
     goal = 20 * rounds
     consumer = target.amqp()
     taking = consumer.receiver(crowd.place)
@@ -147,7 +147,7 @@ def test_producers_go_on_by_themselves_whenever_there_is_room(target: Bench, rou
         got = collect(target, consumer, taking, min(7, sum(crowd.sent) - len(results)), quiet=0)
         for delivery in got:
             consumer.disposition(delivery)
-        results += [address_full.number_of(delivery.message.body) for delivery in got]
+        results += [small_addresses.number_of(delivery.message.body) for delivery in got]
         if not got:
             waiting = [
                 link
@@ -178,12 +178,12 @@ def test_producers_go_on_by_themselves_whenever_there_is_room(target: Bench, rou
 def test_a_blocked_producer_is_no_blocked_consumer(target: Bench, same_session: bool) -> None:
     """One connection sends to an address until it has no credit and is its only consumer. It gets
     its messages, and its acknowledgements give its producer credit again."""
-    place = address_full.node(target, "block")
-    peer, link = address_full.producer(target, place, TEN)
+    place = small_addresses.node(target, "block")
+    peer, link = small_addresses.producer(target, place, TEN)
     granted(target, peer, link)
     sent = 0
     while link.credit > 0 and sent < 50:
-        peer.publish(link, address_full.body(sent, BODY))
+        peer.publish(link, small_addresses.body(sent, BODY))
         sent += 1
         peer.settle()
     peer.inbox.clear()
@@ -194,7 +194,7 @@ def test_a_blocked_producer_is_no_blocked_consumer(target: Bench, same_session: 
     taking = peer.receiver(place, session=session)
     peer.flow(taking, link_credit=sent)
     got = collect(target, peer, taking, sent, quiet=0)
-    received = [address_full.number_of(delivery.message.body) for delivery in got]
+    received = [small_addresses.number_of(delivery.message.body) for delivery in got]
     target.require(
         BLOCKS, received == list(range(sent)), f"{sent} messages were accepted, {received} came"
     )
@@ -228,7 +228,7 @@ def test_all_queues_of_an_address_share_its_limit_and_one_copy(target: Bench, qu
     for number, (consumer, taking) in enumerate(consumers, 1):
         consumer.flow(taking, link_credit=together)
         got = collect(target, consumer, taking, together, quiet=0)
-        received = [address_full.number_of(delivery.message.body) for delivery in got]
+        received = [small_addresses.number_of(delivery.message.body) for delivery in got]
         target.require(
             ONE_COPY,
             received == list(range(together)),
@@ -239,13 +239,13 @@ def test_all_queues_of_an_address_share_its_limit_and_one_copy(target: Bench, qu
         consumer.settle()
         if number < queues:
             target.advance(QUIET)
-            state = address_full.send(target, peer, link, address_full.body(99, SMALLEST))
+            state = small_addresses.send(target, peer, link, small_addresses.body(99, SMALLEST))
             detail = (
                 f"{number} of {queues} subscriptions have acknowledged all, a message was {state}"
             )
             target.record_finding(ADDRESS_WIDE, state == "rejected", detail)
-    address_full.room_again(target, place.address)
-    state = address_full.send(target, peer, link, address_full.body(99, SMALLEST))
+    small_addresses.room_again(target, place.address)
+    state = small_addresses.send(target, peer, link, small_addresses.body(99, SMALLEST))
     target.record_finding(
         ONE_COPY,
         state == "accepted",
@@ -257,19 +257,22 @@ Subscribed = tuple[Node, list[tuple[AmqpPeer, Link]], AmqpPeer, Link]
 
 
 def _with_consumers(target: Bench, queues: int) -> Subscribed:
-    place = address_full.node(target, "fail", MULTICAST)
+    place = small_addresses.node(target, "fail", MULTICAST)
     consumers = []
     for _ in range(queues):
         consumer = target.amqp()
         consumers.append((consumer, consumer.receiver(place)))
-    peer, link = address_full.producer(target, place)
+    peer, link = small_addresses.producer(target, place)
     return place, consumers, peer, link
 
 
 def _taken(target: Bench, peer: AmqpPeer, link: Link) -> int:
     """Return the number of messages that an address under FAIL accepts before it refuses one."""
     for count in range(20):
-        if address_full.send(target, peer, link, address_full.body(count, BODY)) != "accepted":
+        if (
+            small_addresses.send(target, peer, link, small_addresses.body(count, BODY))
+            != "accepted"
+        ):
             return count
     return 20
 
@@ -283,7 +286,7 @@ def _taken(target: Bench, peer: AmqpPeer, link: Link) -> int:
 def test_no_producer_waits_under_another_policy(target: Bench, kind: str) -> None:
     """Under PAGE and DROP a producer with little credit sends many times what the address holds.
     All messages are accepted and credit is renewed."""
-    peer, link = address_full.producer(target, address_full.node(target, kind), TEN)
+    peer, link = small_addresses.producer(target, small_addresses.node(target, kind), TEN)
     for count in range(4 * LIMIT // BODY + 10):
         target.wait_until(lambda: link.credit > 0 or peer.ended is not None, PATIENCE)
         detail = (
@@ -291,7 +294,7 @@ def test_no_producer_waits_under_another_policy(target: Bench, kind: str) -> Non
             f" {peer.instead()}"
         )
         target.require(ONLY_BLOCK, link.credit > 0, detail)
-        peer.publish(link, address_full.body(count, BODY), proves=ONLY_BLOCK)
+        peer.publish(link, small_addresses.body(count, BODY), proves=ONLY_BLOCK)
 
 
 ANSWER: Match[Frame] = either(ending("detach"), ending("end"), ending("close"))
@@ -305,14 +308,14 @@ def test_a_producer_that_ignores_its_credit_harms_nobody(
 ) -> None:
     """A producer sends on without credit. The broker accepts or refuses the messages or ends the
     link, serves others, and queues exactly the accepted messages in order."""
-    place = address_full.node(target, kind)
+    place = small_addresses.node(target, kind)
     with bystander(target):
-        peer, link = address_full.producer(target, place, TEN)
+        peer, link = small_addresses.producer(target, place, TEN)
         granted(target, peer, link)
         sent: list[int] = []
         while link.credit > 0 or more > 0:
             more -= link.credit <= 0
-            sent.append(peer.post(link, address_full.body(len(sent), BODY)))
+            sent.append(peer.post(link, small_addresses.body(len(sent), BODY)))
         outcomes = link.session.outcomes
 
         def answered() -> bool:
@@ -334,7 +337,7 @@ def test_a_producer_that_ignores_its_credit_harms_nobody(
         for count, delivery_id in enumerate(sent)
         if (at := outcomes[delivery_id]) is not None and at.kind("state") == "accepted"
     ]
-    numbers = address_full.drain_queue(target, place, len(accepted))
+    numbers = small_addresses.drain_queue(target, place, len(accepted))
     lost = [number for number in accepted if number not in numbers]
     fine = not lost and numbers == sorted(set(numbers))
     target.record_finding(

@@ -1,11 +1,11 @@
 """Clients with rates and windows of their own, and what they need of the broker for it.
 
 The manual has its client library count; here the harness's own clients do
-(:mod:`brokerproof.harness.clients.flow_controlled`), over STOMP and over AMQP. That they keep to
-their rate and window is a control, judged by an oracle that sees frames alone. What is held against
-the broker is its half: that a slow consumer's messages wait and are not lost, that a window is
-filled and not overrun whatever the rate, and that nothing waits behind a consumer that asks for one
-message at a time.
+(:mod:`brokerproof.harness.clients.rate_and_window_clients`), over STOMP and over AMQP. That they
+keep to their rate and window is a control, judged by an oracle that sees frames alone. What is held
+against the broker is its half: that a slow consumer's messages wait and are not lost, that a window
+is filled and not overrun whatever the rate, and that nothing waits behind a consumer that asks for
+one message at a time.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.clients.flow_controlled import (
+from brokerproof.harness.clients.flow_uri_options import FlowOptions
+from brokerproof.harness.clients.rate_and_window_clients import (
     AmqpConsumer,
     AmqpProducer,
     StompConsumer,
     StompProducer,
     drive,
 )
-from brokerproof.harness.clients.flow_options import FlowOptions
 from brokerproof.harness.model.time import NS_PER_S, Duration, ms
 from brokerproof.harness.oracles import rates
 from brokerproof.harness.protocols.amqp10.raw_peer import Node

@@ -18,7 +18,7 @@ from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Where, case, over
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import ms
-from brokerproof.harness.oracles.window import Account
+from brokerproof.harness.oracles.window import WindowAccount
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.stomp.codec import Frame
 from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE, Destination, StompPeer
@@ -40,7 +40,7 @@ class Holder:
 
     target: Bench
     peer: StompPeer
-    account: Account
+    account: WindowAccount
     requirement: str
     held: list[Frame]
     total: int
@@ -123,7 +123,7 @@ def hold(
     keeper = target.stomp("1.2", acceptor=acceptor)
     fill(target, to, sizes)
     keeper.subscribe(to, "w", ack=mode, headers=headers)
-    return Holder(target, keeper, Account(window), requirement, [], len(sizes))
+    return Holder(target, keeper, WindowAccount(window), requirement, [], len(sizes))
 
 
 @dataclass(frozen=True)
@@ -297,7 +297,7 @@ def test_what_is_delivered_again_is_charged_again(target: Bench, mode: str, wind
     )
     first.leave(CloseHow.RESET)
     keeper.subscribe(to, "w", ack=mode, headers={"consumer-window-size": str(window)})
-    holder = Holder(target, keeper, Account(window), POSITIVE, [], 8)
+    holder = Holder(target, keeper, WindowAccount(window), POSITIVE, [], 8)
     holder.collect()
     holder.settle(0, "ACK", mode)
     holder.collect()
@@ -314,7 +314,7 @@ def test_what_is_sent_while_the_window_is_shut_comes_later(
     to, keeper = target.destination(), target.stomp("1.2")
     keeper.subscribe(to, "w", ack=mode, headers={"consumer-window-size": str(window)})
     fill(target, to, [100] * 10)
-    holder = Holder(target, keeper, Account(window), rule, [], 10)
+    holder = Holder(target, keeper, WindowAccount(window), rule, [], 10)
     holder.collect()
     while holder.received < 10:
         holder.settle(0, "ACK", mode)

@@ -21,7 +21,6 @@ from brokerproof.harness.oracles import core_credit
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.core.codec import Packet
 from brokerproof.harness.protocols.core.raw_peer import CorePeer, packet
-from brokerproof.suites.steps.address_full import LIMIT, MESSAGES
 from brokerproof.suites.steps.core import (
     CORE,
     FIXTURES,
@@ -36,6 +35,7 @@ from brokerproof.suites.steps.core import (
     sized,
     take,
 )
+from brokerproof.suites.steps.small_addresses import LIMIT, MESSAGES
 
 COST = "ARTEMIS-FLOW-producer-1"
 WITHIN_ROOM = "ARTEMIS-FLOW-producer-2"

@@ -15,9 +15,9 @@ from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.model.time import ms
 from brokerproof.harness.protocols.amqp10.raw_peer import Node
 from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.suites.steps import address_full, paging
-from brokerproof.suites.steps.address_full import LIMIT, PAGE, PAGE_LIMIT, PAGED_MESSAGES
+from brokerproof.suites.steps import paging, small_addresses
 from brokerproof.suites.steps.paging import brief
+from brokerproof.suites.steps.small_addresses import LIMIT, PAGE, PAGE_LIMIT, PAGED_MESSAGES
 
 BYTES = "ARTEMIS-PAGING-14"
 COUNT = "ARTEMIS-PAGING-15"
@@ -35,23 +35,27 @@ def fill(
     """What became of messages of ``size`` bytes, each sent after the answer to the one before it,
     until one is refused; or of a few more than should fit, where none is. Near the limit they are
     sent slowly, so that pages can be written."""
-    peer, link = address_full.producer(target, place)
+    peer, link = small_addresses.producer(target, place)
     states: list[str | None] = []
     most = bounds[1] * (3 if policy == "fail" else 1) + 3
     while len(states) < most and "rejected" not in states:
         if len(states) > bounds[0] - SLACK:
             target.advance(PACE)
-        states.append(address_full.send(target, peer, link, address_full.body(len(states), size)))
+        states.append(
+            small_addresses.send(target, peer, link, small_addresses.body(len(states), size))
+        )
     return states
 
 
 def taken_again(target: Bench, place: Node, policy: str) -> bool:
     """True if a message is accepted, now or soon: brokers clean up in the background."""
-    peer, link = address_full.producer(target, place)
+    peer, link = small_addresses.producer(target, place)
     deadline = target.now() + 3 * PATIENCE
     while target.now() < deadline:
-        state = address_full.send(target, peer, link, address_full.body(0, 300))
-        if state == "accepted" and (policy == "fail" or address_full.drain_queue(target, place, 0)):
+        state = small_addresses.send(target, peer, link, small_addresses.body(0, 300))
+        if state == "accepted" and (
+            policy == "fail" or small_addresses.drain_queue(target, place, 0)
+        ):
             return True
         target.advance(PATIENCE // 20)
     return False
@@ -88,13 +92,13 @@ def limited(
             f"of {len(states)} messages the last was {states[-1]}",
         )
         bounded(target, requirement, "messages taken before one was refused", count, bounds)
-        received = address_full.drain_queue(target, place, count)
+        received = small_addresses.drain_queue(target, place, count)
     else:
         kinds = sorted(map(str, set(states)))
         target.record_finding(
             requirement, kinds == ["accepted"], f"under DROP messages were {', '.join(kinds)}"
         )
-        received = address_full.drain_queue(target, place, bounds[0])
+        received = small_addresses.drain_queue(target, place, bounds[0])
         count = len(received)
         bounded(target, requirement, "messages kept before they were lost", count, bounds)
     target.record_finding(
@@ -120,13 +124,13 @@ def limited(
 def test_pages_fill_up_to_their_limit(target: Bench, policy: str, size: int) -> None:
     """An address under PAGE has page-limit-bytes. It accepts its memory and about that many pages,
     then refuses or drops messages as page-full-policy says; the accepted ones arrive in order."""
-    charged = size + address_full.overhead(target)
+    charged = size + small_addresses.overhead(target)
     # In memory a message weighs more than its body, and on a page a little more; a page is not
     # filled to its last byte.
     least = LIMIT // charged + PAGE_LIMIT * (PAGE // charged)
     most = LIMIT // size + 1 + (PAGE_LIMIT + SLACK) * (PAGE // size + 1)
     limited(
-        target, BYTES, address_full.node(target, f"pages.{policy}"), policy, size, (least, most)
+        target, BYTES, small_addresses.node(target, f"pages.{policy}"), policy, size, (least, most)
     )
 
 
@@ -140,8 +144,13 @@ def test_pages_fill_up_to_their_limit(target: Bench, policy: str, size: int) -> 
 def test_pages_take_so_many_messages(target: Bench, policy: str, size: int) -> None:
     """An address under PAGE has page-limit-messages. It accepts its memory and about that many
     paged messages, then refuses or drops messages as page-full-policy says."""
-    in_memory = -(-LIMIT // (size + address_full.overhead(target)))
+    in_memory = -(-LIMIT // (size + small_addresses.overhead(target)))
     bounds = in_memory + PAGED_MESSAGES - 1, in_memory + PAGED_MESSAGES + SLACK * (PAGE // size + 1)
     limited(
-        target, COUNT, address_full.node(target, f"paged-messages.{policy}"), policy, size, bounds
+        target,
+        COUNT,
+        small_addresses.node(target, f"paged-messages.{policy}"),
+        policy,
+        size,
+        bounds,
     )

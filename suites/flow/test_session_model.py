@@ -20,7 +20,7 @@ from brokerproof.harness.oracles.accounting import (
     Settled,
     Withdrawn,
 )
-from brokerproof.harness.oracles.window import Account
+from brokerproof.harness.oracles.window import WindowAccount
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.stomp.codec import Frame
 from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE, Destination, StompPeer
@@ -89,7 +89,7 @@ class Run:
     consumer: StompPeer
     producer: StompPeer
     mode: str
-    account: Account
+    account: WindowAccount
     beat_ms: int
     waiting: list[bytes] = field(default_factory=list)
     pending: list[bytes] = field(default_factory=list)
@@ -251,7 +251,7 @@ def test_a_session_does_what_the_model_says(
     to, beat_ms = target.destination(), BEAT_MS if target.virtual else REAL_BEAT_MS
     consumer, producer = target.stomp(heart_beat=f"{beat_ms},0"), target.stomp()
     consumer.subscribe(to, ack=mode, headers={"consumer-window-size": str(window)})
-    run = Run(target, to, consumer, producer, mode, Account(window), beat_ms)
+    run = Run(target, to, consumer, producer, mode, WindowAccount(window), beat_ms)
     run.begin()
     for step in steps:
         run.step(step)

@@ -13,9 +13,9 @@ from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer, frame
 from brokerproof.suites.flow.test_address_full_stomp import GAPS, corners, filled, fillings
-from brokerproof.suites.steps import address_full
-from brokerproof.suites.steps.address_full import LIMIT
+from brokerproof.suites.steps import small_addresses
 from brokerproof.suites.steps.queues import QUIET, bodies, collect, receive
+from brokerproof.suites.steps.small_addresses import LIMIT
 
 BLOCKS = "ARTEMIS-FLOW-block-1"
 UNBLOCKS = "ARTEMIS-PAGING-12"
@@ -41,17 +41,17 @@ def consumer(target: Bench, to: Destination) -> StompPeer:
 def test_a_producer_waits_from_the_very_octet(target: Bench, gap: int, sizes: list[int]) -> None:
     """A SEND below the limit is confirmed. From the limit on it gets neither RECEIPT nor ERROR
     until a consumer has made room; then it is confirmed and arrives in its place."""
-    to, admin = address_full.destination(target, "block"), target.admin()
+    to, admin = small_addresses.destination(target, "block"), target.admin()
     peer, count, held = filled(target, admin, to, LIMIT + gap, sizes, proves=BLOCKS)
     while held < LIMIT:
-        peer.publish(to, address_full.body(count, 2), proves=BLOCKS)
+        peer.publish(to, small_addresses.body(count, 2), proves=BLOCKS)
         count, held = count + 1, admin.size(to.name)
-    receipt = offer(peer, to, address_full.body(count, 3))
+    receipt = offer(peer, to, small_addresses.body(count, 3))
     peer.expect_nothing(
         for_=QUIET, proves=BLOCKS, why=f"the address holds {held} octets of {LIMIT}"
     )
     received = [
-        address_full.number_of(body)
+        small_addresses.number_of(body)
         for body in bodies(collect(target, consumer(target, to), count + 1))
     ]
     peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=UNBLOCKS)
@@ -72,13 +72,13 @@ def test_a_burst_does_not_get_past_the_limit(
 ) -> None:
     """Producers send far more than fits without waiting. The address exceeds its limit by at most
     one message, and every message arrives once, each producer's in order."""
-    to, admin = address_full.destination(target, "block"), target.admin()
-    weight = address_full.Scale(target, admin, to).weight(size)
+    to, admin = small_addresses.destination(target, "block"), target.admin()
+    weight = small_addresses.Scale(target, admin, to).weight(size)
     peers = [target.stomp() for _ in range(producers)]
     each = 3 * LIMIT // weight + 2
     for number in range(each):
         for who, peer in enumerate(peers):
-            octets = address_full.body(1000 * who + number, size)
+            octets = small_addresses.body(1000 * who + number, size)
             peer.publish(
                 to, octets, {"receipt": peer.next_receipt()} if receipts else {}, receipt=False
             )
@@ -88,7 +88,7 @@ def test_a_burst_does_not_get_past_the_limit(
     most = LIMIT - 1 + weight
     target.judge_count(BLOCKS, "octets at a full address", state.size, (LIMIT, most), "octets")
     found = [
-        address_full.number_of(octets)
+        small_addresses.number_of(octets)
         for octets in bodies(collect(target, consumer(target, to), each * producers))
     ]
     by_producer = [
@@ -106,19 +106,19 @@ def test_a_burst_does_not_get_past_the_limit(
 def test_a_producer_that_waits_still_consumes(target: Bench) -> None:
     """A connection waits with a SEND to a full address. Its subscription gets messages, and after
     another client has made room its next SEND is confirmed."""
-    to, other = address_full.destination(target, "block"), target.destination()
+    to, other = small_addresses.destination(target, "block"), target.destination()
     peer = target.stomp()
     peer.subscribe(other)
     count = 0
     while target.admin().size(to.name) < LIMIT if count else True:
-        peer.publish(to, address_full.body(count, 4000))
+        peer.publish(to, small_addresses.body(count, 4000))
         count += 1
-    first, second = (offer(peer, to, address_full.body(count + more, 10)) for more in range(2))
+    first, second = (offer(peer, to, small_addresses.body(count + more, 10)) for more in range(2))
     peer.expect_nothing(for_=QUIET, proves=BLOCKS, why="the address is full")
     target.stomp().publish(other, b"meanwhile")
     peer.message(body=b"meanwhile", proves=BLOCKS)
     received = [
-        address_full.number_of(body)
+        small_addresses.number_of(body)
         for body in bodies(collect(target, consumer(target, to), count + 2))
     ]
     for receipt in (first, second):
@@ -133,7 +133,7 @@ def test_a_producer_that_waits_still_consumes(target: Bench) -> None:
 def test_a_topic_waits_for_its_last_subscription(target: Bench, queues: int) -> None:
     """Several subscriptions of a full address hold their messages. A waiting producer goes on when
     the last of them has acknowledged enough, not the first."""
-    to = address_full.destination(target, "block", address_full.MULTICAST)
+    to = small_addresses.destination(target, "block", small_addresses.MULTICAST)
     holders = []
     for _ in range(queues):
         holder = target.stomp()
@@ -142,9 +142,9 @@ def test_a_topic_waits_for_its_last_subscription(target: Bench, queues: int) -> 
     peer = target.stomp()
     admin, count = target.admin(), 0
     while admin.size(to.name) < LIMIT:
-        peer.publish(to, address_full.body(count, 4000))
+        peer.publish(to, small_addresses.body(count, 4000))
         count += 1
-    receipt = offer(peer, to, address_full.body(count, 10))
+    receipt = offer(peer, to, small_addresses.body(count, 10))
     for holder in holders:
         peer.expect_nothing(for_=QUIET, proves=BLOCKS, why="somebody has not acknowledged")
         held = receive(target, holder, count)

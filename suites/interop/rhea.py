@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.clients.callback_events import said
+from brokerproof.harness.clients.client_event import said
 from brokerproof.harness.clients.rhea import RheaPeer
 from brokerproof.harness.model.time import seconds
 from brokerproof.harness.protocols.amqp10.raw_peer import Node

@@ -11,7 +11,7 @@ from typing import TypeGuard
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case
-from brokerproof.harness.clients.callback_events import said
+from brokerproof.harness.clients.client_event import said
 from brokerproof.harness.model.time import ms
 from brokerproof.harness.trace import stamp
 from brokerproof.harness.trace.events import Event, FrameReceived, HeartBeatReceived

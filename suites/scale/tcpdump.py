@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 
 from brokerproof.harness.capture.conversion import Converter
-from brokerproof.harness.capture.merge import Series
+from brokerproof.harness.capture.packet_order import Series
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import seconds

@@ -14,7 +14,7 @@ from brokerproof.harness.model.time import Duration
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.stomp.codec import Frame
 from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
-from brokerproof.suites.steps import address_full
+from brokerproof.suites.steps import small_addresses
 from brokerproof.suites.steps.queues import QUIET
 
 SIZE = 1000
@@ -32,7 +32,7 @@ def send(
     them all."""
     for number in numbers:
         peer.publish(
-            to, address_full.body(number, size), headers or {}, receipt=number == numbers[-1]
+            to, small_addresses.body(number, size), headers or {}, receipt=number == numbers[-1]
         )
 
 
@@ -106,7 +106,7 @@ class Taker:
     def _acknowledge(self, most: int) -> None:
         for message in self._messages()[:most]:
             self.peer.inbox.remove(message)
-            self.found.append(address_full.number_of(message.body))
+            self.found.append(small_addresses.number_of(message.body))
             if message.get("redelivered") == "true":
                 self.marked.add(self.found[-1])
             self.peer.ack(message)

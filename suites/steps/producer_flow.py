@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.clients.activemq_statistics import Held, Statistics
+from brokerproof.harness.clients.activemq_statistics import DestinationUsage, Statistics
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.model.time import Duration, Instant, ms
 from brokerproof.harness.protocols.amqp10.endpoint_state import Link
@@ -32,7 +32,7 @@ from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer,
 from brokerproof.harness.targets.activemq import config as activemq_config
 from brokerproof.harness.targets.activemq.config import Policy
 from brokerproof.harness.trace.events import FrameReceived
-from brokerproof.suites.steps.address_full import SMALLEST, body, number_of
+from brokerproof.suites.steps.small_addresses import SMALLEST, body, number_of
 
 QUIET: Duration = ms(400)
 """How long an answer that should not come is waited for."""
@@ -406,7 +406,7 @@ CONSUMERS: dict[str, type[StompConsumer | AmqpConsumer]] = {
 """By the name of their protocol: what came by one is only read by the same here."""
 
 
-def _uses_at_least(octets: int) -> Callable[[Held], bool]:
+def _uses_at_least(octets: int) -> Callable[[DestinationUsage], bool]:
     return lambda queue: queue.memory.used >= octets
 
 

@@ -21,7 +21,7 @@ from brokerproof.harness.model.enums import RoutingType
 from brokerproof.reference_broker.config import xml_document
 from brokerproof.reference_broker.config.activemq import connector, ignored_settings
 from brokerproof.reference_broker.config.activemq.connector import OF
-from brokerproof.reference_broker.config.artemis.broker_xml import Reading
+from brokerproof.reference_broker.config.artemis.broker_xml import BrokerXmlReader
 from brokerproof.reference_broker.config.artemis.ignored_settings import Entry
 from brokerproof.reference_broker.config.notes import Note, settle, unknown
 from brokerproof.reference_broker.config.values import (
@@ -99,7 +99,7 @@ def read(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
     return read_with_notes(path, environment).settings
 
 
-def read_with_notes(path: Path, environment: Mapping[str, str] = os.environ) -> Reading:
+def read_with_notes(path: Path, environment: Mapping[str, str] = os.environ) -> BrokerXmlReader:
     """The settings of an activemq.xml and notes about what has no effect. Raises ``BadSetting``
     with one sentence."""
     return _Reader(path, environment).run()
@@ -147,7 +147,7 @@ class _Reader:
     values: dict[str, Any] = field(default_factory=dict)
     """For :class:`ActiveMq`."""
 
-    def run(self) -> Reading:
+    def run(self) -> BrokerXmlReader:
         broker = self._broker(xml_document.document(self.file, "an activemq.xml"))
         name = "localhost"
         for attribute, text, where in self._attributes(broker):
@@ -184,7 +184,7 @@ class _Reader:
                 "write at least one <transportConnector>, so that clients can connect",
             )
         settings = _settings(name, ActiveMq(**self.values), tuple(self.acceptors), self.users)
-        return Reading(settings, tuple(self.notes))
+        return BrokerXmlReader(settings, tuple(self.notes))
 
     # --- the document -----------------------------------------------------------------------------
 

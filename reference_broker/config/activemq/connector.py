@@ -17,7 +17,7 @@ from brokerproof.reference_broker.config.values import (
     decimal,
     whole,
 )
-from brokerproof.reference_broker.settings.settings import Acceptor, HeartBeatRules, Manners
+from brokerproof.reference_broker.settings.settings import Acceptor, FamilyBehaviour, HeartBeatRules
 
 OPENWIRE = "OPENWIRE"
 OF = "ActiveMQ 6.3"
@@ -37,7 +37,7 @@ _URI = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\[\]:/?#;,\s]+)(:(?P<port>[^/?#]*))?/?(\?(?P<query>.*))?",
     re.DOTALL,
 )
-ACTIVEMQ = Manners(
+ACTIVEMQ = FamilyBehaviour(
     nack_is_final=True,
     prefetch_in_messages=True,
     qualified_names=True,

@@ -111,7 +111,7 @@ value is read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class BrokerXmlReader:
     """A file that was read: its settings, and what in it has no effect here."""
 
     settings: Settings
@@ -123,7 +123,7 @@ def read(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
     return read_with_notes(path, environment).settings
 
 
-def read_with_notes(path: Path, environment: Mapping[str, str] = os.environ) -> Reading:
+def read_with_notes(path: Path, environment: Mapping[str, str] = os.environ) -> BrokerXmlReader:
     """The settings of a broker.xml and notes about what has no effect. Raises :class:`BadSetting`
     with one sentence."""
     return _Reader(path, environment).run()
@@ -136,7 +136,7 @@ class _Reader:
     notes: list[Note] = field(default_factory=list)
     matches: list[tuple[Where, str]] = field(default_factory=list)
 
-    def run(self) -> Reading:
+    def run(self) -> BrokerXmlReader:
         core = self._core(xml_document.document(self.file, "a broker.xml"))
         values: dict[str, Any] = {
             "security_enabled": True
@@ -177,7 +177,7 @@ class _Reader:
             values["users"] = users_properties.read(self.file.with_name(users_properties.NAME))
             certificates = self.file.with_name(users_properties.CERTIFICATES)
             values["certificate_users"] = users_properties.read_certificates(certificates)
-        return Reading(Settings(**values), tuple(self.notes))
+        return BrokerXmlReader(Settings(**values), tuple(self.notes))
 
     def _core(self, root: etree._Element) -> etree._Element:
         if root.tag != f"{{{ROOT}}}configuration":

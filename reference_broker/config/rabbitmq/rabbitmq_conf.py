@@ -31,8 +31,8 @@ from brokerproof.reference_broker.settings.settings import (
     QUEUES_STAY,
     Acceptor,
     BadSetting,
+    FamilyBehaviour,
     HeartBeatRules,
-    Manners,
     Settings,
 )
 
@@ -193,7 +193,7 @@ def _settings(reading: _Reading) -> Settings:
         protocols=("STOMP",),
         anycast_prefix=("/queue/", "/amq/queue/"),
         multicast_prefix=("/topic/",),
-        manners=Manners(heart_beats=HeartBeatRules.WHOLE_SECONDS),
+        manners=FamilyBehaviour(heart_beats=HeartBeatRules.WHOLE_SECONDS),
         web_socket_encoder_type="text",
     )
     web_stomp = replace(stomp, name="web_stomp", port=WEB_STOMP_PORT)

@@ -40,12 +40,12 @@ from dataclasses import dataclass
 from itertools import islice
 
 from brokerproof.reference_broker.families.activemq.usage import BrokerUsage, Usage
-from brokerproof.reference_broker.kernel.message import Claim
+from brokerproof.reference_broker.kernel.message import ResourceClaim
 from brokerproof.reference_broker.settings.activemq import Cursor as Kind
 from brokerproof.reference_broker.settings.activemq import DestinationPolicy
 
 
-class QueueClaim:
+class ChargedEntry:
     """One message of a queue that is in memory. ``gone`` is called when it has left; ``waits`` is
     False once it was paged in.
 
@@ -60,7 +60,7 @@ class QueueClaim:
         cost: int,
         persistent: bool,
         gone: Callable[[], None],
-        lies: Claim | None = None,
+        lies: ResourceClaim | None = None,
     ) -> None:
         self.cursor = cursor
         self.cost = cost
@@ -116,7 +116,7 @@ class Cursor:
         self.memory = memory
         self.usage = usage
         self.on_disk = OnDisk()
-        self._waiting: dict[QueueClaim, None] = {}
+        self._waiting: dict[ChargedEntry, None] = {}
         """What waits in memory and is not paged in, oldest first."""
         self._paged = 0
         """How many wait and are paged in."""
@@ -134,7 +134,7 @@ class Cursor:
         """Whether it is charged to the temporary store there."""
         return False
 
-    def may_clear(self, claim: QueueClaim) -> bool:
+    def may_clear(self, claim: ChargedEntry) -> bool:
         """Whether ``claim``, which waits, goes to disk when memory is cleared."""
         return False
 
@@ -143,16 +143,16 @@ class Cursor:
         """Whether memory is to be cleared now."""
         return False
 
-    def drops(self, claim: QueueClaim) -> bool:
+    def drops(self, claim: ChargedEntry) -> bool:
         """Whether there is no room on disk for ``claim`` when memory is cleared."""
         return not claim.persistent and self.usage.temp.full()
 
-    def keep(self, claim: QueueClaim) -> None:
+    def keep(self, claim: ChargedEntry) -> None:
         """``claim`` waits in memory from now on."""
         self._waiting[claim] = None
         claim.waits = True
 
-    def leaves(self, claim: QueueClaim) -> None:
+    def leaves(self, claim: ChargedEntry) -> None:
         """``claim`` does not wait in memory any more, or is paged in."""
         del self._waiting[claim]
         claim.waits = False
@@ -165,7 +165,7 @@ class Cursor:
 
     # --- in memory --------------------------------------------------------------------------------
 
-    def add(self, claim: QueueClaim) -> None:
+    def add(self, claim: ChargedEntry) -> None:
         """A message is added."""
         self._store(claim.persistent, claim.cost)
         self.keep(claim)
@@ -187,7 +187,7 @@ class Cursor:
             room -= 1
         return room
 
-    def hand(self, claim: QueueClaim) -> None:
+    def hand(self, claim: ChargedEntry) -> None:
         """``claim`` goes to a consumer."""
         if claim.waits:
             self.leaves(claim)
@@ -195,12 +195,12 @@ class Cursor:
             claim.paged = False
             self._paged -= 1
 
-    def back(self, claim: QueueClaim) -> None:
+    def back(self, claim: ChargedEntry) -> None:
         """``claim`` waits again."""
         claim.paged = True
         self._paged += 1
 
-    def remove(self, claim: QueueClaim) -> None:
+    def remove(self, claim: ChargedEntry) -> None:
         """``claim`` is gone."""
         self.hand(claim)
         self.memory.add(-claim.cost)
@@ -215,7 +215,7 @@ class Cursor:
             1, cost if persistent and self._stored else 0, octets if self.spools(persistent) else 0
         )
 
-    def clear_away(self, claim: QueueClaim, octets: int) -> None:
+    def clear_away(self, claim: ChargedEntry, octets: int) -> None:
         """``claim``, which waited, lies on disk from now on, in so many ``octets``."""
         self.leaves(claim)
         self.memory.add(-claim.cost)
@@ -227,7 +227,7 @@ class Cursor:
         self._store(True, octets)
         self._lies(messages, octets, octets if self.spools(persistent=True) else 0)
 
-    def bring_back(self, claim: QueueClaim, octets: int, stored: int) -> None:
+    def bring_back(self, claim: ChargedEntry, octets: int, stored: int) -> None:
         """What lay in so many ``octets``, and was charged ``stored`` octets of the store, waits in
         memory as ``claim``."""
         if claim.persistent and self._stored:
@@ -263,7 +263,7 @@ class FileCursor(Cursor):
         self, entry: DestinationPolicy, memory: Usage, usage: BrokerUsage, stored: bool
     ) -> None:
         super().__init__(entry, memory, usage, stored)
-        self._kept: dict[QueueClaim, None] = {}
+        self._kept: dict[ChargedEntry, None] = {}
         """What waits in memory and could be cleared away."""
 
     def puts_aside(self, persistent: bool) -> bool:
@@ -272,19 +272,19 @@ class FileCursor(Cursor):
     def spools(self, persistent: bool) -> bool:
         return True
 
-    def may_clear(self, claim: QueueClaim) -> bool:
+    def may_clear(self, claim: ChargedEntry) -> bool:
         return claim in self._kept
 
     @property
     def must_clear(self) -> bool:
         return bool(self._kept) and self.memory.percent >= self._mark
 
-    def keep(self, claim: QueueClaim) -> None:
+    def keep(self, claim: ChargedEntry) -> None:
         super().keep(claim)
         if self.spools(claim.persistent):
             self._kept[claim] = None
 
-    def leaves(self, claim: QueueClaim) -> None:
+    def leaves(self, claim: ChargedEntry) -> None:
         super().leaves(claim)
         self._kept.pop(claim, None)
 
@@ -309,11 +309,11 @@ class StoreCursor(FileCursor):
     def spools(self, persistent: bool) -> bool:
         return not persistent
 
-    def keep(self, claim: QueueClaim) -> None:
+    def keep(self, claim: ChargedEntry) -> None:
         super().keep(claim)
         self._persistent += claim.persistent
 
-    def leaves(self, claim: QueueClaim) -> None:
+    def leaves(self, claim: ChargedEntry) -> None:
         super().leaves(claim)
         self._persistent -= claim.persistent
 

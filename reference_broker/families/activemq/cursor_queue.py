@@ -8,16 +8,16 @@ from itertools import islice
 from typing import Any
 
 from brokerproof.harness.model.enums import Outcome, RoutingType
-from brokerproof.reference_broker.families.activemq.cursor import QueueClaim
+from brokerproof.reference_broker.families.activemq.cursor import ChargedEntry
 from brokerproof.reference_broker.families.activemq.spool import Spool
 from brokerproof.reference_broker.families.activemq.usage_accounting import TopicClaim
-from brokerproof.reference_broker.kernel.message import Claim, Entry, Message
+from brokerproof.reference_broker.kernel.message import Entry, Message, ResourceClaim
 from brokerproof.reference_broker.kernel.queue import Consumer, Queue
 from brokerproof.reference_broker.persistence.cursor import PageRef
 from brokerproof.reference_broker.persistence.store import JournalRef
 
 
-def claim_of(charge: Claim | None) -> Claim | None:
+def claim_of(charge: ResourceClaim | None) -> ResourceClaim | None:
     """What an entry is charged, whether or not it is in the journal besides."""
     return charge.charge if isinstance(charge, JournalRef) else charge
 
@@ -42,16 +42,16 @@ class CursorQueue(Queue):
         return not self._ready and not self._choosy and bool(self._dispatcher.with_room())
 
     def put(
-        self, message: Message, given_up: Entry | None = None, charge: Claim | None = None
+        self, message: Message, given_up: Entry | None = None, charge: ResourceClaim | None = None
     ) -> None:
         super().put(message, given_up, charge)
-        if isinstance(claim := claim_of(charge), QueueClaim):
+        if isinstance(claim := claim_of(charge), ChargedEntry):
             if self.has_consumers and claim.cursor.wants_page:
                 claim.cursor.page_in()
             if claim.cursor.must_clear:
                 self.clear()
 
-    def append(self, message: Message, given_up: Entry | None, charge: Claim) -> Entry:
+    def append(self, message: Message, given_up: Entry | None, charge: ResourceClaim) -> Entry:
         if isinstance(charge, PageRef) and self.spool is not None:
             charge = self.spool.claim(message, charge)
         return super().append(message, given_up, charge)
@@ -62,7 +62,7 @@ class CursorQueue(Queue):
         claim = claim_of(self._ready[-1].charge) if self._ready else None
         cursor = (
             claim.cursor
-            if isinstance(claim, QueueClaim)
+            if isinstance(claim, ChargedEntry)
             else None
             if self.spool is None
             else self.spool.cursor
@@ -118,7 +118,7 @@ class CursorQueue(Queue):
         """``entry`` goes to disk, or is dropped where that has no room for it."""
         charge = entry.charge
         claim = claim_of(charge)
-        assert isinstance(claim, QueueClaim)
+        assert isinstance(claim, ChargedEntry)
         if claim.cursor.drops(claim):
             self.gone(entry)
             return False
@@ -133,25 +133,27 @@ class CursorQueue(Queue):
     def _waits(entry: Entry) -> bool:
         """Whether nobody has been given it, and its cursor has it in memory."""
         claim = claim_of(entry.charge)
-        return not entry.deliveries and isinstance(claim, QueueClaim) and claim.waits
+        return not entry.deliveries and isinstance(claim, ChargedEntry) and claim.waits
 
     @staticmethod
     def _clears(entry: Entry) -> bool:
         claim = claim_of(entry.charge)
         return (
-            isinstance(claim, QueueClaim) and claim.cursor.may_clear(claim) and not entry.deliveries
+            isinstance(claim, ChargedEntry)
+            and claim.cursor.may_clear(claim)
+            and not entry.deliveries
         )
 
     @staticmethod
     def _is_stored(entry: Entry) -> bool:
         claim = claim_of(entry.charge)
         return isinstance(entry.charge, JournalRef) or (
-            isinstance(claim, QueueClaim) and claim.lies is not None
+            isinstance(claim, ChargedEntry) and claim.lies is not None
         )
 
     def hand(self, consumer: Consumer, entry: Entry) -> None:
         claim = claim_of(entry.charge)
-        if isinstance(claim, QueueClaim):
+        if isinstance(claim, ChargedEntry):
             claim.handed()
         elif isinstance(claim, TopicClaim) and not entry.deliveries:
             claim.sent()
@@ -159,7 +161,7 @@ class CursorQueue(Queue):
 
     def settle(self, entries: Sequence[Entry], outcome: Outcome) -> None:
         for entry in entries:
-            if isinstance(claim := claim_of(entry.charge), QueueClaim):
+            if isinstance(claim := claim_of(entry.charge), ChargedEntry):
                 claim.back()  # what is settled for good leaves from there
         super().settle(entries, outcome)
 

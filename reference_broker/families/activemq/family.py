@@ -8,7 +8,7 @@ from typing import Self
 from brokerproof.reference_broker.families.activemq.producer_flow import ProducerFlow
 from brokerproof.reference_broker.families.activemq.usage_accounting import UsageAccounting
 from brokerproof.reference_broker.kernel.admission import AdmissionControl
-from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.family import BrokerFamily
 
 
@@ -24,7 +24,7 @@ class ActiveMqFamily(BrokerFamily):
         self.flow = flow
 
     @classmethod
-    def of(cls, context: Shared) -> Self:
+    def of(cls, context: BrokerContext) -> Self:
         """Return the family of a broker that is an ActiveMQ."""
         assert isinstance(context.family, cls)
         return context.family

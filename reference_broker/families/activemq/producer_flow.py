@@ -59,7 +59,7 @@ class NoSpace(Exception):
     """A message is not taken; one sentence."""
 
 
-class Fate(enum.Enum):
+class SendOutcome(enum.Enum):
     """What became of a message."""
 
     TAKEN = enum.auto()
@@ -74,7 +74,7 @@ def _lives() -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sending:
+class PendingSend:
     """A message on its way to ``destination``, whose name is qualified.
 
     ``answered``: its producer waits for an answer; ``windowed``: it is told when it may send more.
@@ -95,7 +95,7 @@ class Sending:
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    sending: Sending
+    sending: PendingSend
     account: UsageAccount
     number: int
     timeout: Deadline | None = None
@@ -128,7 +128,7 @@ class ProducerFlow:
         """What ``message`` is charged, in octets."""
         return self.accounting.find(message.route.address).cost(message)
 
-    def send(self, sending: Sending) -> Fate:
+    def send(self, sending: PendingSend) -> SendOutcome:
         """Adds a message, or has it wait. Raises :class:`NoSpace`, and whatever ``publish``
         does."""
         account = self.accounting.find(sending.destination)
@@ -141,15 +141,15 @@ class ProducerFlow:
         )
         if closed is None:
             sending.publish()
-            return Fate.TAKEN
+            return SendOutcome.TAKEN
         at_once, after_ms = self._fails(account)
         if at_once:
             raise NoSpace(closed)
         parked = self.parks(account, sending)
         self._wait(sending, account, 0 if parked and is_topic(account.name) else after_ms)
-        return Fate.PARKED if parked else Fate.STALLED
+        return SendOutcome.PARKED if parked else SendOutcome.STALLED
 
-    def left(self, sending: Sending) -> None:
+    def left(self, sending: PendingSend) -> None:
         """The connection of ``sending``, which stalled it, has ended: the message is forgotten."""
         for waiting in self._waiting.get(sending.destination, {}).values():
             if waiting.sending is sending:
@@ -170,12 +170,12 @@ class ProducerFlow:
             return account.usage.store.full(account.entry.store_usage_high_water_mark)
         return account.usage.temp.full()
 
-    def parks(self, account: UsageAccount, sending: Sending) -> bool:
+    def parks(self, account: UsageAccount, sending: PendingSend) -> bool:
         """Whether a message for which there is no space leaves its connection alone."""
         waits = sending.answered or sending.windowed
         return waits and (self.memory_is_short(account) or not self._stalls_at_the_store)
 
-    def _closed(self, account: UsageAccount, sending: Sending) -> str | None:
+    def _closed(self, account: UsageAccount, sending: PendingSend) -> str | None:
         """Which gate is closed, as a sentence."""
         if self.memory_is_short(account):
             own = account.memory
@@ -208,7 +208,7 @@ class ProducerFlow:
 
     # --- those who wait ---------------------------------------------------------------------------
 
-    def _wait(self, sending: Sending, account: UsageAccount, after_ms: int) -> None:
+    def _wait(self, sending: PendingSend, account: UsageAccount, after_ms: int) -> None:
         self._numbers += 1
         waiting = _Waiting(sending, account, self._numbers)
         self._waiting.setdefault(account.name, {})[waiting.number] = waiting
@@ -238,7 +238,7 @@ class ProducerFlow:
         return None
 
     @staticmethod
-    def _go_on(sending: Sending) -> None:
+    def _go_on(sending: PendingSend) -> None:
         if not sending.is_live():
             sending.settled(
                 NoSpace(f"its transaction ended while it waited for space at {sending.destination}")

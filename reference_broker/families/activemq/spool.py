@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from brokerproof.reference_broker.families.activemq.cursor import QueueClaim
+from brokerproof.reference_broker.families.activemq.cursor import ChargedEntry
 from brokerproof.reference_broker.families.activemq.usage_accounting import UsageAccount
-from brokerproof.reference_broker.kernel.message import Claim, Entry, Message
+from brokerproof.reference_broker.kernel.message import Entry, Message, ResourceClaim
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.persistence import records
 from brokerproof.reference_broker.persistence.cursor import PageRef
@@ -83,7 +83,7 @@ class Spool:
         queue.dispatch()
         return True
 
-    def lay(self, queue: Queue, entry: Entry, claim: QueueClaim) -> None:
+    def lay(self, queue: Queue, entry: Entry, claim: ChargedEntry) -> None:
         """``entry``, which waited in memory, lies here from now on."""
         known = entry.earlier or entry.notes is not None
         octets = self._pages.append(entry.message, [queue], entry if known else None)
@@ -94,10 +94,10 @@ class Spool:
         all."""
         self._pages.store.together()
 
-    def claim(self, message: Message, place: PageRef) -> Claim:
+    def claim(self, message: Message, place: PageRef) -> ResourceClaim:
         """``message`` was read from ``place``: what it is charged from now on."""
         persistent = message.durable
-        claim = QueueClaim(
+        claim = ChargedEntry(
             self.cursor,
             self._account.cost(message),
             persistent,

@@ -24,14 +24,14 @@ from collections.abc import Callable, Mapping
 
 from brokerproof.reference_broker.families.activemq.cursor import (
     CURSORS,
+    ChargedEntry,
     Cursor,
-    QueueClaim,
     cursor_of,
 )
 from brokerproof.reference_broker.families.activemq.usage import BrokerUsage, Usage
 from brokerproof.reference_broker.kernel.accounting import MemoryAccount, MemoryAccounting
 from brokerproof.reference_broker.kernel.destinations import is_topic
-from brokerproof.reference_broker.kernel.message import Claim, Message
+from brokerproof.reference_broker.kernel.message import Message, ResourceClaim
 from brokerproof.reference_broker.settings.activemq import Cursor as Kind
 from brokerproof.reference_broker.settings.address_rules import AddressRules, Rule
 from brokerproof.reference_broker.settings.settings import Settings
@@ -130,17 +130,17 @@ class UsageAccount(MemoryAccount):
         """What ``message`` is charged."""
         return self.entry.minimum_message_size + octets(message)
 
-    def charge(self, message: Message, queues: int) -> Claim:
+    def charge(self, message: Message, queues: int) -> ResourceClaim:
         cost = self.cost(message)
         if is_topic(self.name):
             self.sends += 1
             return TopicClaim(self, cost, queues)
         self.added()
-        claim = QueueClaim(self.cursor, cost, message.durable, self.forget_message)
+        claim = ChargedEntry(self.cursor, cost, message.durable, self.forget_message)
         self.cursor.add(claim)
         return claim
 
-    def hold(self, message: Message) -> Claim:
+    def hold(self, message: Message) -> ResourceClaim:
         return HeldClaim(self, self.cost(message))
 
     def added(self, messages: int = 1) -> None:

@@ -43,7 +43,7 @@ from brokerproof.reference_broker.kernel.accounting import (
     MemoryAccount,
     MemoryAccounting,
 )
-from brokerproof.reference_broker.kernel.message import Claim, LargeBodyClaim, Message
+from brokerproof.reference_broker.kernel.message import LargeBodyClaim, Message, ResourceClaim
 from brokerproof.reference_broker.settings.address_rules import AddressRules, Rule
 from brokerproof.reference_broker.settings.settings import Settings
 
@@ -53,7 +53,7 @@ REFERENCE = 72
 """Octets charged for its place in a queue."""
 
 
-class Account(MemoryAccount):
+class AddressAccount(MemoryAccount):
     """The memory of one address, with its limits."""
 
     new_charge = Charge
@@ -89,11 +89,11 @@ class Account(MemoryAccount):
         (ARTEMIS-FLOW-amqp-4)."""
         return self.policy is FullPolicy.BLOCK and 0 <= self._threshold <= self.size
 
-    def charge(self, message: Message, queues: int) -> Claim:
+    def charge(self, message: Message, queues: int) -> ResourceClaim:
         charge = self.new_charge(self, MESSAGE + message.size(), queues, REFERENCE)
         return charge if message.large is None else LargeBodyClaim(charge, message.large, queues)
 
-    def hold(self, message: Message) -> Claim:
+    def hold(self, message: Message) -> ResourceClaim:
         charge = self.new_charge(self, MESSAGE + message.size(), 1, 0)
         return charge if message.large is None else LargeBodyClaim(charge, message.large, 1)
 
@@ -101,14 +101,14 @@ class Account(MemoryAccount):
 class Accounting(MemoryAccounting):
     """The memory of all addresses of a broker, with the limits that they share."""
 
-    account_class = Account
+    account_class = AddressAccount
 
     def __init__(self, settings: Settings, rules: AddressRules) -> None:
         super().__init__(rules)
         self._max_size = settings.global_max_size_bytes
         self._max_messages = settings.global_max_messages
 
-    def new_account(self, name: str, rule: Rule) -> Account:
+    def new_account(self, name: str, rule: Rule) -> AddressAccount:
         return self.account_class(name, rule, self)
 
     @property

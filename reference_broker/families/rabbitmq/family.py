@@ -11,7 +11,7 @@ from brokerproof.reference_broker.families.rabbitmq.topology import Topology
 from brokerproof.reference_broker.kernel.accounting import MemoryAccounting
 from brokerproof.reference_broker.kernel.admission import AdmissionControl
 from brokerproof.reference_broker.kernel.alarms import Alarms
-from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.family import BrokerFamily
 
 
@@ -44,7 +44,7 @@ class RabbitMqFamily(BrokerFamily):
         self.topology = topology
 
     @classmethod
-    def of(cls, context: Shared) -> Self:
+    def of(cls, context: BrokerContext) -> Self:
         """Return the family of a broker that is a RabbitMQ."""
         assert isinstance(context.family, cls)
         return context.family

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from brokerproof.harness.model.time import Duration, Instant
-from brokerproof.reference_broker.kernel.message import Claim, Entry, Message
+from brokerproof.reference_broker.kernel.message import Entry, Message, ResourceClaim
 from brokerproof.reference_broker.kernel.queue import Queue
 
 DROP_HEAD, REJECT, REJECT_DLX = "drop-head", "reject-publish", "reject-publish-dlx"
@@ -115,7 +115,7 @@ class LimitedQueue(Queue):
         )
 
     def put(
-        self, message: Message, given_up: Entry | None = None, charge: Claim | None = None
+        self, message: Message, given_up: Entry | None = None, charge: ResourceClaim | None = None
     ) -> None:
         own = getattr(message, "lifetime", None)
         lifetime = min((each for each in (own, self.limits.ttl) if each is not None), default=None)

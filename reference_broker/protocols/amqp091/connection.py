@@ -44,7 +44,7 @@ from brokerproof.harness.model.time import Instant, ms, seconds
 from brokerproof.reference_broker.families.rabbitmq.family import RabbitMqFamily
 from brokerproof.reference_broker.families.rabbitmq.topology import Topology
 from brokerproof.reference_broker.kernel.connection_info import Described
-from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.message import Entry
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.protocols.amqp091 import login, methods, ports
@@ -106,7 +106,7 @@ class State(enum.Enum):
 class Amqp091Connection:
     """``shared``, ``acceptor`` and what stands beside them in the constructor is for channels."""
 
-    def __init__(self, conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> None:
+    def __init__(self, conn: int, acceptor: Acceptor, shared: BrokerContext, now: Instant) -> None:
         self.conn = conn
         self.acceptor = acceptor
         self.shared = shared

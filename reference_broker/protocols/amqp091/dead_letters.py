@@ -14,7 +14,7 @@ from typing import Any
 from brokerproof.harness.model.time import NS_PER_S
 from brokerproof.reference_broker.families.rabbitmq.family import RabbitMqFamily
 from brokerproof.reference_broker.families.rabbitmq.limited_queue import EXPIRED, REJECTED
-from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.message import Message
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.protocols.amqp091 import arguments, methods
@@ -27,7 +27,7 @@ from brokerproof.reference_broker.protocols.amqp091.message import (
 from brokerproof.reference_broker.protocols.amqp091.paging import PagedMessage
 
 
-def bury(shared: Shared, queue: Queue, message: Message, why: str) -> None:
+def bury(shared: BrokerContext, queue: Queue, message: Message, why: str) -> None:
     """``message`` leaves ``queue``, because of ``why``."""
     topology = RabbitMqFamily.of(shared).topology
     declared = topology.of(queue)

@@ -10,7 +10,7 @@ import struct
 
 from pamqp import decode
 
-from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.passwords import admitted
 from brokerproof.reference_broker.protocols.amqp091.errors import (
     ACCESS_REFUSED,
@@ -23,12 +23,12 @@ from brokerproof.reference_broker.protocols.amqp091.errors import (
 PLAIN, AMQPLAIN, EXTERNAL = "PLAIN", "AMQPLAIN", "EXTERNAL"
 
 
-def offered(shared: Shared, conn: int) -> tuple[str, ...]:
+def offered(shared: BrokerContext, conn: int) -> tuple[str, ...]:
     """The mechanisms for a connection: EXTERNAL for one whose peer has shown a certificate."""
     return (PLAIN, AMQPLAIN, *((EXTERNAL,) if conn in shared.certificates else ()))
 
 
-def user(shared: Shared, conn: int, mechanism: str, response: bytes) -> str:
+def user(shared: BrokerContext, conn: int, mechanism: str, response: bytes) -> str:
     """Who the peer is. Raises :class:`Refusal`."""
     if mechanism not in offered(shared, conn):
         raise Refusal(NOT_ALLOWED, f"the mechanism {shown(mechanism)} was not offered", silent=True)

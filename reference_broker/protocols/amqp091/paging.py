@@ -17,7 +17,7 @@ from brokerproof.reference_broker.families.rabbitmq.resources import Resources
 from brokerproof.reference_broker.families.rabbitmq.topology import Topology
 from brokerproof.reference_broker.kernel.alarms import DISK, Alarms
 from brokerproof.reference_broker.kernel.deadlines import Deadlines
-from brokerproof.reference_broker.kernel.large_body import Extract, LargeBody
+from brokerproof.reference_broker.kernel.large_body import LargeBody, LargeBodySlice
 from brokerproof.reference_broker.kernel.message import Entry, LargeBodyClaim
 from brokerproof.reference_broker.persistence.large import LargeFiles
 from brokerproof.reference_broker.protocols.amqp091.message import Amqp091Message
@@ -34,7 +34,7 @@ class PagedMessage(Amqp091Message):
     def __init__(self, of: Amqp091Message, body: LargeBody) -> None:
         about = (of.number, of.arrived, of.exchange, of.routing_key, of.properties)
         super().__init__(*about, b"", of.lifetime)
-        self.body = Extract(body)
+        self.body = LargeBodySlice(body)
         self.large = body
 
     def size(self) -> int:

@@ -9,7 +9,7 @@ from pamqp import base
 
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.families.rabbitmq.topology import Topology
-from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.message import Message
 from brokerproof.reference_broker.protocols.amqp091.confirms import Confirms
 from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer, Prefetch, Unacked
@@ -23,7 +23,7 @@ class Connection(Protocol):
 
     conn: int
     acceptor: Acceptor
-    shared: Shared
+    shared: BrokerContext
     topology: Topology
     throttle: Throttle
     user: str

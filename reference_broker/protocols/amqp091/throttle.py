@@ -29,7 +29,7 @@ from brokerproof.reference_broker.kernel.connection_info import (
     FLOW,
     RUNNING,
 )
-from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.outbox import PauseReason
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.protocols.amqp091.confirms import Confirms
@@ -43,7 +43,7 @@ class Connection(Protocol):
     """A connection that may be held back."""
 
     conn: int
-    shared: Shared
+    shared: BrokerContext
     capabilities: dict[str, Any]
 
     def pause(self) -> None:

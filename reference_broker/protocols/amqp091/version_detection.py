@@ -13,7 +13,7 @@ anything else               a header of ours, and the end: 0-9-1 for whoever ask
 from __future__ import annotations
 
 from brokerproof.harness.model.time import Instant
-from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.protocol_detection import Become, DelegatingConnection
 from brokerproof.reference_broker.settings.settings import Acceptor
 
@@ -38,7 +38,7 @@ class AmqpVersionDetector(DelegatingConnection):
         self,
         conn: int,
         acceptor: Acceptor,
-        shared: Shared,
+        shared: BrokerContext,
         now: Instant,
         amqp091: Become,
         amqp10: Become | None,

@@ -14,7 +14,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from brokerproof.reference_broker.families.activemq.family import ActiveMqFamily
-from brokerproof.reference_broker.families.activemq.producer_flow import Fate, NoSpace, Sending
+from brokerproof.reference_broker.families.activemq.producer_flow import (
+    NoSpace,
+    PendingSend,
+    SendOutcome,
+)
 from brokerproof.reference_broker.kernel.outbox import PauseReason
 from brokerproof.reference_broker.kernel.router import NoRoute
 from brokerproof.reference_broker.protocols.amqp10 import conditions
@@ -35,7 +39,7 @@ class WaitingLink(IncomingLink):
     def __init__(self, session: Session, attach: Attach, our_handle: int) -> None:
         super().__init__(session, attach, our_handle)
         self._waiting = 0
-        self._stalled: tuple[Arrival, Sending] | None = None
+        self._stalled: tuple[Arrival, PendingSend] | None = None
 
     @property
     def unanswered(self) -> int:
@@ -46,7 +50,7 @@ class WaitingLink(IncomingLink):
     ) -> Any:
         shared, connection = self.session.shared, self.session.connection
         address = message.route.address
-        sending = Sending(
+        sending = PendingSend(
             message,
             address,
             message.durable,
@@ -65,10 +69,10 @@ class WaitingLink(IncomingLink):
             return self._not_taken(conditions.RESOURCE_LIMIT_EXCEEDED, str(problem))
         except NoRoute as problem:
             return self._not_taken(conditions.NOT_FOUND, str(problem))
-        if fate is Fate.TAKEN:
+        if fate is SendOutcome.TAKEN:
             return ACCEPTED
         self._waiting += 1
-        if fate is Fate.STALLED:
+        if fate is SendOutcome.STALLED:
             self._stalled, connection.stalled = (arrival, sending), True
             shared.outbox.stop_reading(connection.conn, PauseReason.ROOM)
             connection.observe(

@@ -59,7 +59,7 @@ from typing import Any
 
 from brokerproof.harness.model.time import NS_PER_S, Instant, ms
 from brokerproof.reference_broker.kernel.connection_info import BLOCKING, RUNNING, Described
-from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.message import Entry
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.protocols.amqp10 import (
@@ -144,7 +144,7 @@ class AmqpConnection:
     """``shared``, ``acceptor`` and what stands beside them in the constructor is for sessions and
     links."""
 
-    def __init__(self, conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> None:
+    def __init__(self, conn: int, acceptor: Acceptor, shared: BrokerContext, now: Instant) -> None:
         self.conn = conn
         self.acceptor = acceptor
         self.shared = shared

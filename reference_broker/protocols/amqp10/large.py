@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-from brokerproof.reference_broker.kernel.large_body import Extract, LargeBody, Reading
+from brokerproof.reference_broker.kernel.large_body import LargeBody, LargeBodySlice, SliceReader
 from brokerproof.reference_broker.kernel.message import Section
 from brokerproof.reference_broker.protocols.amqp10.decoder import DecodeError
 from brokerproof.reference_broker.protocols.amqp10.delivery import (
@@ -71,7 +71,7 @@ class LargeAmqpMessage(AmqpMessage):
     def described(self) -> bytes:
         return self.bare + EMPTY_DATA
 
-    def stomp_body(self) -> tuple[bool, Extract, str]:
+    def stomp_body(self) -> tuple[bool, LargeBodySlice, str]:
         bodies = [section for section in self.sections if section[0] != FOOTER]
         ranges: list[tuple[int, int]] = []
         for _, constructor, begin, end in bodies:
@@ -83,7 +83,7 @@ class LargeAmqpMessage(AmqpMessage):
         elif not plain:
             kind = "value"
         text = bodies[0][0] == AMQP_VALUE and bodies[0][1] in _STRING
-        return text, Extract(self.large, tuple(ranges)), kind
+        return text, LargeBodySlice(self.large, tuple(ranges)), kind
 
     @property
     def octets(self) -> int:
@@ -220,7 +220,7 @@ class LargeTransfers:
         self._first: tuple[int, int, int, bytes, bool] | None = first
         self._channel, self._handle = first[0], first[1]
         self._buffer = bytearray(head)
-        self._reading = Reading(Extract(body))
+        self._reading = SliceReader(LargeBodySlice(body))
         self._room = room(min(largest, LARGEST_FRAME))
         self._go_on, self._broken = go_on, broken
 

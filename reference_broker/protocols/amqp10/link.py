@@ -44,7 +44,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from brokerproof.harness.model.time import Instant
-from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.kernel.router import Router
 from brokerproof.reference_broker.protocols.amqp10.composite import Composite
@@ -87,7 +87,7 @@ class Connection(Protocol):
 
     conn: int
     acceptor: Acceptor
-    shared: Shared
+    shared: BrokerContext
     container: str
     peer_max_frame_size: int
     held: bool
@@ -128,7 +128,7 @@ class Connection(Protocol):
 class Session(Protocol):
     """What links need of their session."""
 
-    shared: Shared
+    shared: BrokerContext
     our_channel: int
     next_delivery_id: int
     unsettled: dict[int, Delivery]

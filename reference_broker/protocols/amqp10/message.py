@@ -22,7 +22,7 @@ import struct
 from typing import Any
 
 from brokerproof.harness.model.time import Instant
-from brokerproof.reference_broker.kernel.large_body import Extract
+from brokerproof.reference_broker.kernel.large_body import LargeBodySlice
 from brokerproof.reference_broker.kernel.message import Entry, Envelope, Message
 from brokerproof.reference_broker.protocols.amqp10 import (
     encoder,
@@ -118,7 +118,7 @@ class AmqpMessage(Message):
         """The bare message, for whoever wants to know more than its body."""
         return self.bare
 
-    def stomp_body(self) -> tuple[bool, bytes | Extract, str]:
+    def stomp_body(self) -> tuple[bool, bytes | LargeBodySlice, str]:
         """Return whether the body is text, the body, and the value of the header amqp-body."""
         return stomp_conversion.body(self.bare)
 

@@ -36,7 +36,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from brokerproof.harness.model.time import NS_PER_MS, Instant
-from brokerproof.reference_broker.kernel.large_body import Extract
+from brokerproof.reference_broker.kernel.large_body import LargeBodySlice
 from brokerproof.reference_broker.kernel.message import Envelope, Message
 from brokerproof.reference_broker.protocols.amqp10 import encoder
 from brokerproof.reference_broker.protocols.amqp10.composite import InvalidField
@@ -95,7 +95,7 @@ class Source(Protocol):
     def octets(self) -> int:
         """Return the size of the bare message."""
 
-    def stomp_body(self) -> tuple[bool, bytes | Extract, str]:
+    def stomp_body(self) -> tuple[bool, bytes | LargeBodySlice, str]:
         """Return whether the body is text, the body, and the value of the header amqp-body."""
 
 
@@ -202,7 +202,7 @@ def _octets(text: str) -> bytes:
 # --- AMQP to STOMP --------------------------------------------------------------------------------
 
 
-def to_stomp(message: Source) -> tuple[Envelope, bytes | Extract]:
+def to_stomp(message: Source) -> tuple[Envelope, bytes | LargeBodySlice]:
     """Envelope and body as a STOMP subscription gets them. Never raises for what a producer
     sent."""
     route = message.route

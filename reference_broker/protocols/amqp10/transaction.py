@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.kernel.transactions import Transaction
 from brokerproof.reference_broker.protocols.amqp10.delivery import Delivery
@@ -15,7 +15,7 @@ from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
 class Session(Protocol):
     """The session of a controller."""
 
-    shared: Shared
+    shared: BrokerContext
 
     def break_link(self, link: Any, problem: Refusal) -> None:
         """Close ``link`` with an error."""

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.harness.model.time import NS_PER_MS, Instant, ms
 from brokerproof.reference_broker.families.artemis.ttl_liveness import LivenessMonitor
-from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.java_fields import Malformed, int32
 from brokerproof.reference_broker.kernel.passwords import admitted
 from brokerproof.reference_broker.protocols.core import codes, queries
@@ -58,7 +58,7 @@ class CoreConnection:
     """``version`` is the protocol's, 0 until the client has said one; ``held`` while the peer does
     not read."""
 
-    def __init__(self, conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> None:
+    def __init__(self, conn: int, acceptor: Acceptor, shared: BrokerContext, now: Instant) -> None:
         self.conn = conn
         self.shared = shared
         self.version = 0

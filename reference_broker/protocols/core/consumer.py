@@ -15,7 +15,7 @@ from collections import OrderedDict
 from typing import Protocol
 
 from brokerproof.harness.model.enums import Outcome
-from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.java_fields import int32, int64
 from brokerproof.reference_broker.kernel.message import Entry
 from brokerproof.reference_broker.kernel.queue import Queue
@@ -29,7 +29,7 @@ from brokerproof.reference_broker.selector.selector import Selector
 class Session(Protocol):
     """A consumer's session."""
 
-    shared: Shared
+    shared: BrokerContext
     channel: int
 
     @property

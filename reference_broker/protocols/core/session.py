@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias
 
 from brokerproof.harness.model.enums import Outcome, RoutingType
 from brokerproof.reference_broker.kernel.admission import Verdict
-from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.java_fields import int32, int64
 from brokerproof.reference_broker.kernel.message import Entry, Envelope
 from brokerproof.reference_broker.kernel.queue import Queue
@@ -33,7 +33,7 @@ from brokerproof.reference_broker.protocols.core.producer_credit import Grants
 from brokerproof.reference_broker.protocols.core.refusal import Refusal
 from brokerproof.reference_broker.selector.selector import Selector, SelectorError, parse
 
-Handler: TypeAlias = Callable[[Fields, "Wanted"], None]
+Handler: TypeAlias = Callable[[Fields, "ResponseRequest"], None]
 
 FORCED = "_hornetq.forced.delivery.seq"
 """The property by which a client knows the answer to its force-delivery."""
@@ -44,7 +44,7 @@ _MOST_ROUTES = 1024
 class Connection(Protocol):
     """A session's connection. ``held`` while the peer does not read."""
 
-    shared: Shared
+    shared: BrokerContext
     version: int
     held: bool
 
@@ -96,7 +96,7 @@ class Session:
         if name is None:
             return True
         handler: Handler = getattr(self, name)
-        wanted = Wanted()
+        wanted = ResponseRequest()
         try:
             handler(fields, wanted)
         except Refusal as problem:
@@ -126,11 +126,11 @@ class Session:
 
     # --- life -------------------------------------------------------------------------------------
 
-    def start(self, fields: Fields, wanted: Wanted) -> None:
+    def start(self, fields: Fields, wanted: ResponseRequest) -> None:
         self.started = True
         self.resume()
 
-    def stop(self, fields: Fields, wanted: Wanted) -> None:
+    def stop(self, fields: Fields, wanted: ResponseRequest) -> None:
         wanted.answer = True
         self.started = False
 
@@ -139,7 +139,7 @@ class Session:
         for consumer in list(self._consumers.values()):
             consumer.offer()
 
-    def close(self, fields: Fields, wanted: Wanted) -> None:
+    def close(self, fields: Fields, wanted: ResponseRequest) -> None:
         wanted.answer = True
         self.leave(Outcome.RELEASED)
 
@@ -159,20 +159,20 @@ class Session:
             queue.dispatch()
             self.shared.router.tidy(queue)
 
-    def ignore(self, fields: Fields, wanted: Wanted) -> None:
+    def ignore(self, fields: Fields, wanted: ResponseRequest) -> None:
         """Nothing is kept of producers."""
 
-    def metadata(self, fields: Fields, wanted: Wanted) -> None:
+    def metadata(self, fields: Fields, wanted: ResponseRequest) -> None:
         """What a client says about itself is not kept."""
         wanted.answer = True
 
-    def metadata_2(self, fields: Fields, wanted: Wanted) -> None:
+    def metadata_2(self, fields: Fields, wanted: ResponseRequest) -> None:
         fields.words(), fields.words()
         wanted.answer = fields.flag()
 
     # --- queues -----------------------------------------------------------------------------------
 
-    def create_queue(self, fields: Fields, wanted: Wanted) -> None:
+    def create_queue(self, fields: Fields, wanted: ResponseRequest) -> None:
         address, name, filter, durable = (
             fields.text(),
             fields.text(),
@@ -183,7 +183,7 @@ class Session:
         wanted.answer = fields.flag()
         self._make(address, name, filter, durable, RoutingType.MULTICAST, on_demand=False)
 
-    def create_queue_2(self, fields: Fields, wanted: Wanted) -> None:
+    def create_queue_2(self, fields: Fields, wanted: ResponseRequest) -> None:
         address, name, filter, durable = (
             fields.text(),
             fields.text(),
@@ -216,7 +216,7 @@ class Session:
             on_demand=auto_delete if auto_delete is not None else on_demand,
         )
 
-    def create_shared_queue(self, fields: Fields, wanted: Wanted) -> None:
+    def create_shared_queue(self, fields: Fields, wanted: ResponseRequest) -> None:
         address, name, filter, durable = (
             fields.text(),
             fields.text(),
@@ -226,7 +226,7 @@ class Session:
         wanted.answer = fields.flag()
         self._share(address, name, filter, durable, RoutingType.MULTICAST)
 
-    def create_shared_queue_2(self, fields: Fields, wanted: Wanted) -> None:
+    def create_shared_queue_2(self, fields: Fields, wanted: ResponseRequest) -> None:
         address, name, filter, durable = (
             fields.text(),
             fields.text(),
@@ -262,7 +262,7 @@ class Session:
         except NoRoute as problem:
             raise Refusal(codes.NO_ADDRESS, str(problem)) from None
 
-    def create_address(self, fields: Fields, wanted: Wanted) -> None:
+    def create_address(self, fields: Fields, wanted: ResponseRequest) -> None:
         name = fields.text()
         routings = [_ROUTINGS.get(fields.byte()) for _ in range(max(0, min(2, fields.int32())))]
         wanted.answer = fields.flag()
@@ -273,7 +273,7 @@ class Session:
         except NoRoute as problem:
             raise Refusal(codes.NO_ADDRESS, str(problem)) from None
 
-    def delete_queue(self, fields: Fields, wanted: Wanted) -> None:
+    def delete_queue(self, fields: Fields, wanted: ResponseRequest) -> None:
         wanted.answer = True
         name = fields.text()
         address, queue = self._queue(name)
@@ -281,11 +281,11 @@ class Session:
             raise Refusal(codes.ILLEGAL_STATE, f"Cannot delete queue {name}: it has consumers")
         self.shared.router.delete(address, queue)
 
-    def queue_query(self, fields: Fields, wanted: Wanted) -> None:
+    def queue_query(self, fields: Fields, wanted: ResponseRequest) -> None:
         wanted.answer = wanted.answered = True
         self._describe(fields.text())
 
-    def binding_query(self, fields: Fields, wanted: Wanted) -> None:
+    def binding_query(self, fields: Fields, wanted: ResponseRequest) -> None:
         wanted.answer = wanted.answered = True
         name, router = fields.text(), self.shared.router
         self.send(
@@ -309,7 +309,7 @@ class Session:
 
     # --- consumers --------------------------------------------------------------------------------
 
-    def create_consumer(self, fields: Fields, wanted: Wanted) -> None:
+    def create_consumer(self, fields: Fields, wanted: ResponseRequest) -> None:
         id, name, filter = fields.int64(), fields.text(), fields.optional_text()
         browses = fields.flag()
         wanted.answer = fields.flag()
@@ -329,10 +329,10 @@ class Session:
             raise Refusal(codes.ILLEGAL_STATE, f"there is no consumer {id} in this session")
         return consumer
 
-    def credits(self, fields: Fields, wanted: Wanted) -> None:
+    def credits(self, fields: Fields, wanted: ResponseRequest) -> None:
         self._consumer(fields.int64()).given(fields.int32())
 
-    def force_delivery(self, fields: Fields, wanted: Wanted) -> None:
+    def force_delivery(self, fields: Fields, wanted: ResponseRequest) -> None:
         """What can be delivered has been, at the end of whatever made it possible: all that is left
         is to say so."""
         consumer, sequence = self._consumer(fields.int64()), fields.int64()
@@ -346,13 +346,13 @@ class Session:
             octets = marker(self.shared.router.next_number(), consumer.queue.name, FORCED, sequence)
             self.send(packet(codes.RECEIVE, self.channel, octets, int64(consumer.id), int32(0)))
 
-    def acknowledge(self, fields: Fields, wanted: Wanted) -> None:
+    def acknowledge(self, fields: Fields, wanted: ResponseRequest) -> None:
         self._acknowledge(fields, wanted, one=False)
 
-    def acknowledge_one(self, fields: Fields, wanted: Wanted) -> None:
+    def acknowledge_one(self, fields: Fields, wanted: ResponseRequest) -> None:
         self._acknowledge(fields, wanted, one=True)
 
-    def _acknowledge(self, fields: Fields, wanted: Wanted, *, one: bool) -> None:
+    def _acknowledge(self, fields: Fields, wanted: ResponseRequest, *, one: bool) -> None:
         id, number = fields.int64(), fields.int64()
         wanted.answer = fields.flag()
         consumer = self._consumer(id)
@@ -365,12 +365,12 @@ class Session:
         else:
             self._transaction.settle(queue, entries, Outcome.ACCEPTED)
 
-    def expired(self, fields: Fields, wanted: Wanted) -> None:
+    def expired(self, fields: Fields, wanted: ResponseRequest) -> None:
         """The client found that a message came too late; it is gone."""
         consumer = self._consumer(fields.int64())
         consumer.queue.settle(consumer.settle(fields.int64(), one=True), Outcome.ACCEPTED)
 
-    def close_consumer(self, fields: Fields, wanted: Wanted) -> None:
+    def close_consumer(self, fields: Fields, wanted: ResponseRequest) -> None:
         wanted.answer = True
         id = fields.int64()
         consumer = self._consumer(id)
@@ -382,7 +382,7 @@ class Session:
 
     # --- producers --------------------------------------------------------------------------------
 
-    def request_credits(self, fields: Fields, wanted: Wanted) -> None:
+    def request_credits(self, fields: Fields, wanted: ResponseRequest) -> None:
         credits, address = fields.int32(), fields.text()
         self._grants_at(address).request(credits)
 
@@ -405,7 +405,7 @@ class Session:
             )
         return grants
 
-    def publish(self, fields: Fields, wanted: Wanted) -> None:
+    def publish(self, fields: Fields, wanted: ResponseRequest) -> None:
         arrival = Arrival(fields)
         wanted.answer = fields.flag()
         if self.connection.version >= codes.ASYNC_RESPONSES and fields.left:
@@ -451,14 +451,14 @@ class Session:
             route = self._routes[key] = Envelope(address, address, routing, (), text=False)
         return route
 
-    def large(self, fields: Fields, wanted: Wanted) -> None:
+    def large(self, fields: Fields, wanted: ResponseRequest) -> None:
         """Large messages are not taken; the part that asks for an answer is told."""
         raise Refusal(
             codes.NOT_IMPLEMENTED,
             "this broker takes no large messages over CORE; send them as regular ones",
         )
 
-    def continuation(self, fields: Fields, wanted: Wanted) -> None:
+    def continuation(self, fields: Fields, wanted: ResponseRequest) -> None:
         fields.take(fields.int32())
         if not fields.flag():
             fields.int64()
@@ -469,7 +469,7 @@ class Session:
 
     # --- transactions -----------------------------------------------------------------------------
 
-    def commit(self, fields: Fields, wanted: Wanted) -> None:
+    def commit(self, fields: Fields, wanted: ResponseRequest) -> None:
         wanted.answer = True
         if self.connection.version >= codes.COMMIT_IDS and fields.left:
             wanted.correlation = fields.int64()
@@ -483,7 +483,7 @@ class Session:
         for queue in queues:
             queue.dispatch()
 
-    def rollback(self, fields: Fields, wanted: Wanted) -> None:
+    def rollback(self, fields: Fields, wanted: ResponseRequest) -> None:
         """What was acknowledged since the last end of a transaction goes back, and so does what was
         only delivered."""
         wanted.answer = True
@@ -496,7 +496,7 @@ class Session:
             queue.dispatch()
 
 
-class Wanted:
+class ResponseRequest:
     """Whether a packet asks for an ``answer``, and its number; ``answered`` if its handler gave
     another one itself."""
 

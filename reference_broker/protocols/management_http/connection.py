@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import h11
 
 from brokerproof.harness.model.time import Instant, seconds
-from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.passwords import admitted
 from brokerproof.reference_broker.protocols.management_http.resources import (
     RESOURCES,
@@ -42,7 +42,7 @@ _TYPES = ("application/json", "application/*", "*/*")
 class ManagementConnection:
     """The broker's side of one connection."""
 
-    def __init__(self, conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> None:
+    def __init__(self, conn: int, acceptor: Acceptor, shared: BrokerContext, now: Instant) -> None:
         self._conn, self._shared = conn, shared
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST)
         self._open = True

@@ -7,26 +7,26 @@ from typing import Any
 
 from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S
 from brokerproof.reference_broker.kernel.connection_info import Arrival, Described, Describes
-from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.protocols.management_http import node
 
 NEVER = "infinity"
 """The age of what never happened."""
 
 
-def entries(shared: Shared) -> list[dict[str, Any]]:
+def entries(shared: BrokerContext) -> list[dict[str, Any]]:
     """``/api/connections``: those that are open, the oldest first."""
     return [_entry(shared, *each) for each in described(shared)]
 
 
-def described(shared: Shared) -> Iterator[tuple[int, Arrival, Described]]:
+def described(shared: BrokerContext) -> Iterator[tuple[int, Arrival, Described]]:
     """The connections that are open, by number, with where they came from."""
     for conn, connection in shared.connections.items():
         if isinstance(connection, Describes) and (about := connection.describe()) is not None:
             yield conn, shared.arrivals[conn], about
 
 
-def _entry(shared: Shared, conn: int, arrival: Arrival, about: Described) -> dict[str, Any]:
+def _entry(shared: BrokerContext, conn: int, arrival: Arrival, about: Described) -> dict[str, Any]:
     peer_host, peer_port = _end(arrival.remote)
     host, port = _end(arrival.local)
     found = {

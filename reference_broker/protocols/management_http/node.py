@@ -7,18 +7,18 @@ from typing import Any
 from brokerproof.harness.model.time import NS_PER_MS
 from brokerproof.reference_broker.families.rabbitmq.family import RabbitMqFamily
 from brokerproof.reference_broker.kernel.alarms import DISK, MEMORY
-from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.context import BrokerContext
 
 UNKNOWN = "NaN"
 """How RabbitMQ tells of a disk that it cannot look at."""
 
 
-def name(shared: Shared) -> str:
+def name(shared: BrokerContext) -> str:
     """The node's name."""
     return shared.settings.node
 
 
-def entry(shared: Shared) -> dict[str, Any]:
+def entry(shared: BrokerContext) -> dict[str, Any]:
     """``/api/nodes/NAME``; octets, and milliseconds of being up."""
     found: dict[str, Any] = {
         "name": name(shared),

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from typing import Any
 
 from brokerproof.reference_broker.families.rabbitmq.family import RabbitMqFamily
-from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.protocols.management_http import connections, node, queues
 
 
@@ -16,7 +16,7 @@ def _version() -> str:
     return version("brokerproof")
 
 
-def entry(shared: Shared) -> dict[str, Any]:
+def entry(shared: BrokerContext) -> dict[str, Any]:
     """``/api/overview``. What it says of its release is our own: we are no RabbitMQ."""
     opened = [about for _, _, about in connections.described(shared)]
     found = queues.entries(shared)

@@ -8,14 +8,14 @@ from brokerproof.reference_broker.families.rabbitmq.family import RabbitMqFamily
 from brokerproof.reference_broker.families.rabbitmq.limited_queue import LimitedQueue
 from brokerproof.reference_broker.families.rabbitmq.topology import Declared
 from brokerproof.reference_broker.kernel.connection_info import Describes
-from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.protocols.management_http import node
 
 VHOST = "/"
 
 
-def entries(shared: Shared) -> list[dict[str, Any]]:
+def entries(shared: BrokerContext) -> list[dict[str, Any]]:
     """``/api/queues``: those that clients declared, or that were made for them, by name."""
     topology = RabbitMqFamily.of(shared).topology
     out: dict[Queue, int] = {}
@@ -26,7 +26,7 @@ def entries(shared: Shared) -> list[dict[str, Any]]:
     return [_entry(shared, each, out.get(each.queue, 0)) for each in found if each is not None]
 
 
-def totals(shared: Shared) -> dict[str, int]:
+def totals(shared: BrokerContext) -> dict[str, int]:
     """Messages of all queues together."""
     found = entries(shared)
     return {
@@ -35,7 +35,7 @@ def totals(shared: Shared) -> dict[str, int]:
     }
 
 
-def _entry(shared: Shared, declared: Declared, octets_out: int) -> dict[str, Any]:
+def _entry(shared: BrokerContext, declared: Declared, octets_out: int) -> dict[str, Any]:
     queue = declared.queue
     return {
         "name": declared.name,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from brokerproof.reference_broker.kernel.alarms import HERE
-from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.protocols.management_http import (
     connections,
     node,
@@ -27,7 +27,7 @@ class Place:
     ask: Callable[..., Any]
     names: tuple[str, ...]
 
-    def look(self, shared: Shared, user: str) -> Any:
+    def look(self, shared: BrokerContext, user: str) -> Any:
         """What is there for ``user``. Raises :class:`Missing`."""
         return self.ask(shared, user, *self.names)
 
@@ -55,22 +55,24 @@ def _one(found: list[dict[str, Any]], name: str) -> dict[str, Any]:
     raise Missing
 
 
-def _queues(shared: Shared, user: str, vhost: str) -> list[dict[str, Any]]:
+def _queues(shared: BrokerContext, user: str, vhost: str) -> list[dict[str, Any]]:
     if vhost != queues.VHOST:
         raise Missing
     return queues.entries(shared)
 
 
-def _alarms(shared: Shared, user: str) -> dict[str, Any]:
+def _alarms(shared: BrokerContext, user: str) -> dict[str, Any]:
     return _failed(shared, shared.alarms.all, "There are alarms in effect in the cluster")
 
 
-def _local_alarms(shared: Shared, user: str) -> dict[str, Any]:
+def _local_alarms(shared: BrokerContext, user: str) -> dict[str, Any]:
     mine = [(HERE, each) for each in shared.alarms.own]
     return _failed(shared, mine, "There are alarms in effect on the node")
 
 
-def _failed(shared: Shared, alarms: Sequence[tuple[str, str]], reason: str) -> dict[str, Any]:
+def _failed(
+    shared: BrokerContext, alarms: Sequence[tuple[str, str]], reason: str
+) -> dict[str, Any]:
     if not alarms:
         return {"status": "ok"}
     told = [

@@ -16,8 +16,12 @@ from typing import Protocol, TypeAlias
 from brokerproof.harness.model.enums import Outcome, RoutingType
 from brokerproof.harness.model.time import NS_PER_MS, Instant
 from brokerproof.reference_broker.families.activemq.family import ActiveMqFamily
-from brokerproof.reference_broker.families.activemq.producer_flow import Fate, NoSpace, Sending
-from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.families.activemq.producer_flow import (
+    NoSpace,
+    PendingSend,
+    SendOutcome,
+)
+from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.deadlines import Deadline
 from brokerproof.reference_broker.kernel.message import Envelope
 from brokerproof.reference_broker.kernel.passwords import admitted
@@ -53,7 +57,7 @@ from brokerproof.reference_broker.protocols.openwire.structures import (
 from brokerproof.reference_broker.protocols.openwire.transaction import OpenWireTransaction
 from brokerproof.reference_broker.selector.selector import Selector, SelectorError, parse
 
-Handler: TypeAlias = Callable[["Client", Fields, "Wanted"], None]
+Handler: TypeAlias = Callable[["Client", Fields, "ResponseRequest"], None]
 
 _ADVISORY = "ActiveMQ.Advisory."
 """Topics on which a broker tells of itself. This one tells nothing."""
@@ -62,7 +66,7 @@ _OF_ITS_OWN = -1
 _MOST_ROUTES = 1024
 
 
-class Wanted:
+class ResponseRequest:
     """The number of a command, whether it asks for a ``response``, and whether that is ``withheld``
     for now."""
 
@@ -78,7 +82,7 @@ class Connection(Protocol):
     """A client's connection. ``held`` while the peer does not read."""
 
     conn: int
-    shared: Shared
+    shared: BrokerContext
     version: int
     held: bool
 
@@ -86,10 +90,10 @@ class Connection(Protocol):
     def is_open(self) -> bool:
         """True if input for this connection still means anything."""
 
-    def answer(self, wanted: Wanted) -> None:
+    def answer(self, wanted: ResponseRequest) -> None:
         """Send the response that was asked for, if any."""
 
-    def refuse(self, wanted: Wanted, problem: Refusal) -> None:
+    def refuse(self, wanted: ResponseRequest, problem: Refusal) -> None:
         """Send an exception as the response."""
 
     def send(self, octets: bytes) -> None:
@@ -101,10 +105,10 @@ class Connection(Protocol):
     def close_behind(self) -> None:
         """Close once the command that is carried out has been answered."""
 
-    def stall(self, sending: Sending) -> None:
+    def stall(self, sending: PendingSend) -> None:
         """Carry out nothing, and read nothing, until there is space for ``sending``."""
 
-    def go_on(self, sending: Sending) -> None:
+    def go_on(self, sending: PendingSend) -> None:
         """Go on behind ``sending``, which needs no more space."""
 
 
@@ -141,7 +145,7 @@ class Client:
 
     # --- connections and sessions -----------------------------------------------------------------
 
-    def add_connection(self, fields: Fields, wanted: Wanted) -> None:
+    def add_connection(self, fields: Fields, wanted: ResponseRequest) -> None:
         id = structure(fields, self.version)
         name, passcode, login = fields.text(), fields.text(), fields.text()
         if not isinstance(id, ConnectionId):
@@ -160,7 +164,7 @@ class Client:
         self._connection, self._name, self._user = id.value, name, login
         self._sessions.add(SessionId(id.value, _OF_ITS_OWN))
 
-    def add_session(self, fields: Fields, wanted: Wanted) -> None:
+    def add_session(self, fields: Fields, wanted: ResponseRequest) -> None:
         id = structure(fields, self.version)
         if isinstance(id, SessionId) and id.connection == self._connection:
             self._sessions.add(id)
@@ -178,7 +182,7 @@ class Client:
                 f"Cannot add a {what} to a session that had not been registered: {id}",
             )
 
-    def remove(self, fields: Fields, wanted: Wanted) -> None:
+    def remove(self, fields: Fields, wanted: ResponseRequest) -> None:
         """The end of a connection, a session, a producer or a consumer, and of all that it has."""
         id = structure(fields, self.version)
         last = fields.int64() if self.version >= 5 else -1
@@ -216,10 +220,10 @@ class Client:
             deadline.cancel()
         self._pulls.clear()
 
-    def flush(self, fields: Fields, wanted: Wanted) -> None:
+    def flush(self, fields: Fields, wanted: ResponseRequest) -> None:
         """Everything that came before has been carried out."""
 
-    def add_or_remove_destination(self, fields: Fields, wanted: Wanted) -> None:
+    def add_or_remove_destination(self, fields: Fields, wanted: ResponseRequest) -> None:
         structure(fields, self.version)
         place = structure(fields, self.version)
         operation = fields.byte()
@@ -241,7 +245,7 @@ class Client:
 
     # --- consumers --------------------------------------------------------------------------------
 
-    def add_consumer(self, fields: Fields, wanted: Wanted) -> None:
+    def add_consumer(self, fields: Fields, wanted: ResponseRequest) -> None:
         version = self.version
         id, browses, place = structure(fields, version), fields.flag(), structure(fields, version)
         limit = fields.int32()
@@ -278,7 +282,7 @@ class Client:
         except NoRoute as problem:
             raise Refusal(BAD_DESTINATION, str(problem)) from None
 
-    def remove_subscription(self, fields: Fields, wanted: Wanted) -> None:
+    def remove_subscription(self, fields: Fields, wanted: ResponseRequest) -> None:
         structure(fields, self.version)
         called, name = fields.text(), fields.text()
         try:
@@ -295,7 +299,7 @@ class Client:
             consumer.leave(last)
             self.shared.router.tidy(consumer.queue)
 
-    def pull(self, fields: Fields, wanted: Wanted) -> None:
+    def pull(self, fields: Fields, wanted: ResponseRequest) -> None:
         """A message for a consumer without prefetch; the timeout in ms: 0 for ever, -1 not at
         all."""
         id = structure(fields, self.version)
@@ -323,7 +327,7 @@ class Client:
         if consumer.prefetch.pulled:
             consumer.nothing()
 
-    def control_consumer(self, fields: Fields, wanted: Wanted) -> None:
+    def control_consumer(self, fields: Fields, wanted: ResponseRequest) -> None:
         """A new prefetch limit for a consumer."""
         if self.version >= 6:
             structure(fields, self.version)
@@ -333,7 +337,7 @@ class Client:
             consumer.prefetch.limit = max(0, limit)
             consumer.offer()
 
-    def acknowledge(self, fields: Fields, wanted: Wanted) -> None:
+    def acknowledge(self, fields: Fields, wanted: ResponseRequest) -> None:
         version = self.version
         structure(fields, version)
         transaction, id, kind = (
@@ -363,7 +367,7 @@ class Client:
 
     # --- producers --------------------------------------------------------------------------------
 
-    def add_producer(self, fields: Fields, wanted: Wanted) -> None:
+    def add_producer(self, fields: Fields, wanted: ResponseRequest) -> None:
         version = self.version
         id, place = structure(fields, version), structure(fields, version)
         structures(fields, version)
@@ -377,7 +381,7 @@ class Client:
             destination = place if isinstance(place, Destination) else None
             self._producers[id] = Producer(id, destination, window, self.send)
 
-    def publish(self, type: int, fields: Fields, wanted: Wanted) -> None:
+    def publish(self, type: int, fields: Fields, wanted: ResponseRequest) -> None:
         """A message. Whether there is space for it is not ours to know
         (:mod:`brokerproof.reference_broker.families.activemq.producer_flow`)."""
         said = MessageFields.read(type, fields, self.version)
@@ -417,7 +421,7 @@ class Client:
                 connection.refuse(wanted, Refusal(NO_RESOURCE, str(problem)))
             connection.go_on(sending)
 
-        sending = Sending(
+        sending = PendingSend(
             message,
             place.address,
             persistent=said.persistent,
@@ -433,7 +437,7 @@ class Client:
             raise Refusal(NO_RESOURCE, str(problem)) from None
         except NoRoute as problem:
             raise Refusal(BAD_DESTINATION, str(problem)) from None
-        if fate is Fate.TAKEN:
+        if fate is SendOutcome.TAKEN:
             producer.taken(octets, answered=wanted.response)
             return
         connection.observe(
@@ -441,7 +445,7 @@ class Client:
             f"{place.address} has no space for message {message.number}: {fate.name}",
         )
         wanted.withheld = True
-        if fate is Fate.STALLED:
+        if fate is SendOutcome.STALLED:
             connection.stall(sending)
 
     def _route(self, place: Destination) -> Envelope:
@@ -456,7 +460,7 @@ class Client:
 
     # --- transactions -----------------------------------------------------------------------------
 
-    def transact(self, fields: Fields, wanted: Wanted) -> None:
+    def transact(self, fields: Fields, wanted: ResponseRequest) -> None:
         structure(fields, self.version)
         id, what = structure(fields, self.version), fields.byte()
         if what == codes.END:
@@ -484,7 +488,7 @@ class Client:
             raise Refusal(FAILED, f"Transaction '{id}' has not been started.")
         return found
 
-    def forget(self, sending: Sending) -> None:
+    def forget(self, sending: PendingSend) -> None:
         """The connection ends while ``sending`` stalls it."""
         ActiveMqFamily.of(self.shared).flow.left(sending)
 

@@ -24,12 +24,12 @@ from typing import Any
 
 from brokerproof.harness.model.time import Instant, ms
 from brokerproof.reference_broker.families.activemq.inactivity import InactivityMonitor
-from brokerproof.reference_broker.families.activemq.producer_flow import Sending
-from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.families.activemq.producer_flow import PendingSend
+from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.java_fields import Malformed, int32, int64
 from brokerproof.reference_broker.kernel.outbox import PauseReason
 from brokerproof.reference_broker.protocols.openwire import codes, maps
-from brokerproof.reference_broker.protocols.openwire.client import HANDLERS, Client, Wanted
+from brokerproof.reference_broker.protocols.openwire.client import HANDLERS, Client, ResponseRequest
 from brokerproof.reference_broker.protocols.openwire.encoding import (
     NO,
     Command,
@@ -70,7 +70,7 @@ class OpenWireConnection:
     """``version`` is the protocol's, the newest until both sides have said one; ``held`` while the
     peer does not read."""
 
-    def __init__(self, conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> None:
+    def __init__(self, conn: int, acceptor: Acceptor, shared: BrokerContext, now: Instant) -> None:
         self.conn = conn
         self.shared = shared
         self.version = codes.NEWEST
@@ -81,7 +81,7 @@ class OpenWireConnection:
         self._client = Client(self)
         self._liveness = InactivityMonitor(shared.start, shared.check_interval, 0, now)
         self._signs: Signs | None = None
-        self._stalled: Sending | None = None
+        self._stalled: PendingSend | None = None
         self._closing = False
         self._handshake = shared.deadlines.timer(lambda now: self._close(), conn)
         self._silence_check = shared.deadlines.timer(self._on_silence_check, conn)
@@ -191,7 +191,7 @@ class OpenWireConnection:
             self._close()
             return
         fields = Fields(came.fields)
-        wanted = Wanted(fields.int32(), fields.flag())
+        wanted = ResponseRequest(fields.int32(), fields.flag())
         if came.type == codes.KEEP_ALIVE:
             if wanted.response:
                 self.send(command(codes.KEEP_ALIVE, int32(wanted.number), NO))
@@ -211,12 +211,12 @@ class OpenWireConnection:
         if self._closing:
             self._close()
 
-    def answer(self, wanted: Wanted) -> None:
+    def answer(self, wanted: ResponseRequest) -> None:
         """The response to a command, if it asked for one."""
         if wanted.response:
             self.send(command(codes.RESPONSE, int32(0), NO, int32(wanted.number)))
 
-    def refuse(self, wanted: Wanted, problem: Refusal) -> None:
+    def refuse(self, wanted: ResponseRequest, problem: Refusal) -> None:
         """What went wrong with a command: its response, or a word to the connection."""
         said = throwable(problem.kind, str(problem))
         if wanted.response:
@@ -231,12 +231,12 @@ class OpenWireConnection:
 
     # --- messages that wait -----------------------------------------------------------------------
 
-    def stall(self, sending: Sending) -> None:
+    def stall(self, sending: PendingSend) -> None:
         """Nothing more is carried out, nor read, until there is space for ``sending``."""
         self._stalled = sending
         self.shared.outbox.stop_reading(self.conn, PauseReason.ROOM)
 
-    def go_on(self, sending: Sending) -> None:
+    def go_on(self, sending: PendingSend) -> None:
         """``sending`` waits no longer."""
         if self._stalled is sending:
             self._stalled = None

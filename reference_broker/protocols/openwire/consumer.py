@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from brokerproof.harness.model.enums import Outcome
-from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.java_fields import int32
 from brokerproof.reference_broker.kernel.message import Entry
 from brokerproof.reference_broker.kernel.queue import Queue
@@ -31,7 +31,7 @@ from brokerproof.reference_broker.selector.selector import Selector
 class Client(Protocol):
     """A consumer's client."""
 
-    shared: Shared
+    shared: BrokerContext
 
     @property
     def version(self) -> int:

@@ -8,8 +8,8 @@ PrefetchSubscription.registerRemoveSync).
 from __future__ import annotations
 
 from brokerproof.harness.model.enums import Outcome
-from brokerproof.reference_broker.kernel.context import Shared
-from brokerproof.reference_broker.kernel.message import Claim, Message
+from brokerproof.reference_broker.kernel.context import BrokerContext
+from brokerproof.reference_broker.kernel.message import Message, ResourceClaim
 from brokerproof.reference_broker.kernel.transactions import Transaction
 from brokerproof.reference_broker.protocols.openwire.consumer import OpenWireConsumer
 
@@ -17,13 +17,13 @@ from brokerproof.reference_broker.protocols.openwire.consumer import OpenWireCon
 class OpenWireTransaction:
     """One open transaction."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: BrokerContext) -> None:
         self._shared = shared
         self._sends = Transaction()
         self._acknowledged: list[tuple[OpenWireConsumer, list[object]]] = []
         self.is_live = True
 
-    def send(self, message: Message, charge: Claim) -> None:
+    def send(self, message: Message, charge: ResourceClaim) -> None:
         """Holds ``message`` until the commit, and what it occupies until the end."""
         self._sends.send(message, charge)
 

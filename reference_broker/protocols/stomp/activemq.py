@@ -18,8 +18,12 @@ from functools import partial
 
 from brokerproof.harness.model.time import Instant
 from brokerproof.reference_broker.families.activemq.family import ActiveMqFamily
-from brokerproof.reference_broker.families.activemq.producer_flow import Fate, NoSpace, Sending
-from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.families.activemq.producer_flow import (
+    NoSpace,
+    PendingSend,
+    SendOutcome,
+)
+from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.message import Message
 from brokerproof.reference_broker.kernel.outbox import PauseReason
 from brokerproof.reference_broker.kernel.router import NoRoute
@@ -38,10 +42,10 @@ from brokerproof.reference_broker.settings.settings import Acceptor
 class ActiveMqStompConnection(StompConnection):
     """``submit`` is for ``commands.py``."""
 
-    def __init__(self, conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> None:
+    def __init__(self, conn: int, acceptor: Acceptor, shared: BrokerContext, now: Instant) -> None:
         super().__init__(conn, acceptor, shared, now)
         self._again = False
-        self._stalled: tuple[Frame, Sending] | None = None
+        self._stalled: tuple[Frame, PendingSend] | None = None
 
     # --- SEND -------------------------------------------------------------------------------------
 
@@ -51,7 +55,7 @@ class ActiveMqStompConnection(StompConnection):
         flow = ActiveMqFamily.of(self.shared).flow
         observe = self.shared.outbox.observe
         address = message.route.address
-        sending = Sending(
+        sending = PendingSend(
             message,
             address,
             message.durable,
@@ -67,9 +71,9 @@ class ActiveMqStompConnection(StompConnection):
             return withheld
         except NoRoute as problem:
             raise Refusal(refusal.SEND_FAILED, self.version, str(problem)) from None
-        if fate is Fate.TAKEN:
+        if fate is SendOutcome.TAKEN:
             return None
-        if fate is Fate.STALLED:
+        if fate is SendOutcome.STALLED:
             self._stalled = frame, sending
             observe(
                 self.conn, "ACTIVEMQ-PFC-8", f"no space at {address}: the connection is not read"

@@ -15,10 +15,10 @@ from typing import Protocol, TypeAlias
 from brokerproof.harness.model.enums import AckMode, Outcome, RoutingType
 from brokerproof.reference_broker.families.activemq.family import ActiveMqFamily
 from brokerproof.reference_broker.kernel.admission import Verdict
-from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.credit import UNLIMITED, ByteWindow, MessageWindow
 from brokerproof.reference_broker.kernel.destinations import is_topic, qualified
-from brokerproof.reference_broker.kernel.large_body import Extract
+from brokerproof.reference_broker.kernel.large_body import LargeBodySlice
 from brokerproof.reference_broker.kernel.message import Envelope, LargeMessage, Message
 from brokerproof.reference_broker.kernel.router import NoRoute
 from brokerproof.reference_broker.kernel.transactions import Transaction
@@ -47,7 +47,7 @@ class Session(Protocol):
 
     conn: int
     acceptor: Acceptor
-    shared: Shared
+    shared: BrokerContext
     version: Version
     client_id: str | None
     encoder: FrameEncoder
@@ -137,7 +137,7 @@ def send(session: Session, frame: Frame) -> After:
     return None
 
 
-def _message(session: Session, envelope: Envelope, body: bytes | Extract) -> Message:
+def _message(session: Session, envelope: Envelope, body: bytes | LargeBodySlice) -> Message:
     """A new message; its body goes into a file if it is large, and one is to be had."""
     shared = session.shared
     arrived = shared.now + shared.epoch
@@ -147,7 +147,7 @@ def _message(session: Session, envelope: Envelope, body: bytes | Extract) -> Mes
         if sink is None:
             return shared.router.message(envelope, body, arrived)
         sink.write(body)
-        body = Extract(sink.finish())
+        body = LargeBodySlice(sink.finish())
     return LargeMessage(shared.router.next_number(), envelope, body, arrived)
 
 

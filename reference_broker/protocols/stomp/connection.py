@@ -72,8 +72,8 @@ from brokerproof.reference_broker.kernel.connection_info import (
     RUNNING,
     Described,
 )
-from brokerproof.reference_broker.kernel.context import Shared
-from brokerproof.reference_broker.kernel.large_body import Extract
+from brokerproof.reference_broker.kernel.context import BrokerContext
+from brokerproof.reference_broker.kernel.large_body import LargeBodySlice
 from brokerproof.reference_broker.kernel.liveness import NEVER, SilenceMonitor
 from brokerproof.reference_broker.kernel.message import Entry, Message
 from brokerproof.reference_broker.kernel.outbox import PauseReason
@@ -89,7 +89,7 @@ from brokerproof.reference_broker.protocols.stomp.heartbeat import (
     MirroredHeartBeats,
 )
 from brokerproof.reference_broker.protocols.stomp.parser import FrameParser, Sink
-from brokerproof.reference_broker.protocols.stomp.rabbitmq import TwoLooks, WholeSecondBeats
+from brokerproof.reference_broker.protocols.stomp.rabbitmq import RabbitHeartBeats, TwoMissedChecks
 from brokerproof.reference_broker.protocols.stomp.refusal import Fault, Refusal, shown
 from brokerproof.reference_broker.protocols.stomp.subscription import Delivery, Subscription
 from brokerproof.reference_broker.settings.settings import Acceptor, HeartBeatRules
@@ -110,7 +110,7 @@ _NewMonitor: TypeAlias = Callable[[Instant, Duration, Duration, Instant], Silenc
 _HEARTBEATS: dict[HeartBeatRules, tuple[type[HeartBeatNegotiator], _NewMonitor]] = {
     HeartBeatRules.TTL: (HeartBeatNegotiator, LivenessMonitor),
     HeartBeatRules.MIRRORED: (MirroredHeartBeats, InactivityMonitor),
-    HeartBeatRules.WHOLE_SECONDS: (WholeSecondBeats, TwoLooks),
+    HeartBeatRules.WHOLE_SECONDS: (RabbitHeartBeats, TwoMissedChecks),
 }
 """How heartbeats are agreed on, and silence is noticed, by the rules of a family."""
 
@@ -118,7 +118,7 @@ _HEARTBEATS: dict[HeartBeatRules, tuple[type[HeartBeatNegotiator], _NewMonitor]]
 class StompConnection:
     """``version``, ``encoder`` and what follows it in the constructor are for ``commands.py``."""
 
-    def __init__(self, conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> None:
+    def __init__(self, conn: int, acceptor: Acceptor, shared: BrokerContext, now: Instant) -> None:
         self.conn = conn
         self.acceptor = acceptor
         self.shared = shared
@@ -232,7 +232,7 @@ class StompConnection:
     def _wait(self, frame: Frame | None, problem: NoRoom) -> None:
         """``frame``, and everything behind it, waits until there is room."""
         self._waiting = frame
-        if frame is not None and isinstance(frame.body, Extract):
+        if frame is not None and isinstance(frame.body, LargeBodySlice):
             frame.body.whole.hold()
         self._unread = self._parser.rest()
         self.shared.outbox.stop_reading(self.conn, PauseReason.ROOM)
@@ -286,7 +286,7 @@ class StompConnection:
 
     def _forget_waiting(self) -> None:
         frame, self._waiting, self._unread = self._waiting, None, b""
-        if frame is not None and isinstance(frame.body, Extract):
+        if frame is not None and isinstance(frame.body, LargeBodySlice):
             frame.body.whole.drop()
 
     def may_send(self, address: str) -> bool:

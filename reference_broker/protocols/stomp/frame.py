@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from brokerproof.reference_broker.kernel.large_body import Extract
+from brokerproof.reference_broker.kernel.large_body import LargeBodySlice
 from brokerproof.reference_broker.kernel.message import Envelope
 
 
@@ -62,7 +62,7 @@ class Frame:
 
     __slots__ = ("body", "head")
 
-    def __init__(self, head: Head, body: bytes | Extract) -> None:
+    def __init__(self, head: Head, body: bytes | LargeBodySlice) -> None:
         self.head = head
         self.body = body
 

@@ -28,7 +28,7 @@ import re
 from collections.abc import Callable
 from typing import Protocol
 
-from brokerproof.reference_broker.kernel.large_body import Extract, LargeBody
+from brokerproof.reference_broker.kernel.large_body import LargeBody, LargeBodySlice
 from brokerproof.reference_broker.protocols.stomp import refusal
 from brokerproof.reference_broker.protocols.stomp.frame import Frame, Head
 from brokerproof.reference_broker.protocols.stomp.grammar import Grammar
@@ -262,7 +262,7 @@ class FrameParser:
                 return b""
             if data[end]:
                 raise self._no_nul(head, sink.octets, data[end : end + 1])
-        self._spooled = Frame(head, Extract(sink.finish()))
+        self._spooled = Frame(head, LargeBodySlice(sink.finish()))
         self._sink = None
         return data[end + 1 :]
 

@@ -12,7 +12,7 @@ from brokerproof.reference_broker.protocols.stomp.heartbeat import Agreement, He
 SECOND_MS = 1000
 
 
-class WholeSecondBeats(HeartBeatNegotiator):
+class RabbitHeartBeats(HeartBeatNegotiator):
     """Intervals are whole seconds: 0 is none, below a second one, else the part below a second is
     dropped.
 
@@ -36,7 +36,7 @@ class WholeSecondBeats(HeartBeatNegotiator):
         return max(SECOND_MS, promised_ms // SECOND_MS * SECOND_MS) if promised_ms else 0
 
 
-class TwoLooks(InactivityMonitor):
+class TwoMissedChecks(InactivityMonitor):
     """With R the interval, looks come at A + R, A + 2 R … after the agreement at A. The second in a
     row that finds nothing new ends the connection: more than 2 R, and 3 R at most, after the last
     octet, be it part of a frame or not."""

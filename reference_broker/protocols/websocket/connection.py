@@ -32,7 +32,7 @@ from typing import Protocol
 
 from brokerproof.harness.model.time import Instant, ms
 from brokerproof.reference_broker.kernel.connection_info import Described, Describes
-from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.message import Entry
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.protocols.websocket import framing
@@ -79,7 +79,7 @@ class State(enum.Enum):
 class WebSocketConnection:
     """``inner`` must not have sent anything yet; from here on it sends through this."""
 
-    def __init__(self, conn: int, acceptor: Acceptor, shared: Shared, inner: Inner) -> None:
+    def __init__(self, conn: int, acceptor: Acceptor, shared: BrokerContext, inner: Inner) -> None:
         self._conn, self._shared, self._inner = conn, shared, inner
         self._text = acceptor.web_socket_encoder_type == "text"
         self._state = State.UPGRADING

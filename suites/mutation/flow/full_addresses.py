@@ -4,7 +4,11 @@ it goes on."""
 from __future__ import annotations
 
 from brokerproof.harness.model.enums import FullPolicy
-from brokerproof.reference_broker.families.artemis.accounting import Account, Accounting, Charge
+from brokerproof.reference_broker.families.artemis.accounting import (
+    Accounting,
+    AddressAccount,
+    Charge,
+)
 from brokerproof.reference_broker.families.artemis.admission import Admission
 from brokerproof.reference_broker.kernel.admission import Verdict
 from brokerproof.reference_broker.protocols.amqp10 import conditions
@@ -30,7 +34,7 @@ REJECTS = "ARTEMIS-FLOW-amqp-4"
 # --- when it is full ------------------------------------------------------------------------------
 
 
-@full_addresses.override(Account, "full", breaks="ARTEMIS-PAGING-8 ARTEMIS-FLOW-amqp-2")
+@full_addresses.override(AddressAccount, "full", breaks="ARTEMIS-PAGING-8 ARTEMIS-FLOW-amqp-2")
 def full_above_the_limit(original, reached, self):
     """An address is full when it has more octets than its limit."""
     if self.size != self._max_size:
@@ -39,7 +43,7 @@ def full_above_the_limit(original, reached, self):
     return False
 
 
-@full_addresses.override(Account, "full", breaks="ARTEMIS-PAGING-8 ARTEMIS-FLOW-amqp-2")
+@full_addresses.override(AddressAccount, "full", breaks="ARTEMIS-PAGING-8 ARTEMIS-FLOW-amqp-2")
 def full_an_octet_early(original, reached, self):
     """An address is full when one octet is missing to its limit."""
     if self.size != self._max_size - 1:
@@ -49,7 +53,7 @@ def full_an_octet_early(original, reached, self):
 
 
 @full_addresses.override(
-    Account, "full", breaks="ARTEMIS-PAGING-13 ARTEMIS-FLOW-amqp-2", recreates="ARTEMIS-3940"
+    AddressAccount, "full", breaks="ARTEMIS-PAGING-13 ARTEMIS-FLOW-amqp-2", recreates="ARTEMIS-3940"
 )
 def messages_not_counted(original, reached, self):
     """max-size-messages has no effect."""
@@ -63,9 +67,9 @@ def messages_not_counted(original, reached, self):
 @full_addresses.mutant("ARTEMIS-PAGING-12 ARTEMIS-FLOW-amqp-2")
 def room_at_half_of_the_limit(patch, reached):
     """An address that was full has room again only when half of its limit is free."""
-    patch.set(Account, "was", False)
+    patch.set(AddressAccount, "was", False)
 
-    @patch.override(Account)
+    @patch.override(AddressAccount)
     def full(original, self):
         right = original(self)
         self.was = right or (self.was and 0 < self._max_size // 2 <= self.size)
@@ -137,7 +141,7 @@ def drop_takes(patch, reached):
     judging(patch, lambda right, account, _: _instead(right, account, FullPolicy.DROP), reached)
 
 
-def _instead(right: Verdict, account: Account, policy: FullPolicy) -> Verdict:
+def _instead(right: Verdict, account: AddressAccount, policy: FullPolicy) -> Verdict:
     return Verdict.TAKE if account.policy is policy else right
 
 
@@ -151,14 +155,14 @@ def drop_tells(patch, reached):
 def block_rejects(patch, reached):
     """Under BLOCK what comes on credit that was given before the address was full is rejected."""
 
-    def judge(right: Verdict, account: Account, by_credit: bool) -> Verdict:
+    def judge(right: Verdict, account: AddressAccount, by_credit: bool) -> Verdict:
         blocked = by_credit and account.policy is FullPolicy.BLOCK and account.full
         return Verdict.REFUSE if blocked else right
 
     judging(patch, judge, reached)
 
 
-@full_addresses.override(Account, "rejects", breaks=REJECTS, recreates="ARTEMIS-2505")
+@full_addresses.override(AddressAccount, "rejects", breaks=REJECTS, recreates="ARTEMIS-2505")
 def threshold_has_no_effect(original, reached, self):
     """max-size-bytes-reject-threshold is read and never looked at."""
     return reached.instead(original(self), False)

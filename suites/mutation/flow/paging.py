@@ -3,7 +3,7 @@ addresses page."""
 
 from __future__ import annotations
 
-from brokerproof.reference_broker.families.artemis.accounting import Account, Charge
+from brokerproof.reference_broker.families.artemis.accounting import AddressAccount, Charge
 from brokerproof.reference_broker.families.artemis.admission import Admission
 from brokerproof.reference_broker.kernel.admission import Verdict
 from brokerproof.reference_broker.kernel.queue import Queue
@@ -114,7 +114,7 @@ def full_pages_always_drop(original, reached, self, address, *, by_credit):
 def one_full_address_takes_all_to_disk(patch, reached):
     """As soon as one address is full every address pages."""
 
-    @patch.override(Account)
+    @patch.override(AddressAccount)
     def full(original, self):
         right = original(self)
         alike = any(original(account) for account in self.accounting._accounts.values())

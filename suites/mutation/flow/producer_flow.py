@@ -12,9 +12,9 @@ from brokerproof.reference_broker.families.activemq.cursor import (
     StoreCursor,
 )
 from brokerproof.reference_broker.families.activemq.producer_flow import (
-    Fate,
     NoSpace,
     ProducerFlow,
+    SendOutcome,
 )
 from brokerproof.reference_broker.kernel.destinations import is_topic
 from brokerproof.reference_broker.protocols.amqp10 import conditions
@@ -97,9 +97,9 @@ def answered_before_there_is_space(original, reached, self, sending):
     fate = original(
         self, replace(sending, settled=lambda problem: None) if sending.answered else sending
     )
-    if fate is Fate.PARKED:
+    if fate is SendOutcome.PARKED:
         reached()
-        return Fate.TAKEN
+        return SendOutcome.TAKEN
     return fate
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from brokerproof.reference_broker.kernel.large_body import Extract
+from brokerproof.reference_broker.kernel.large_body import LargeBodySlice
 from brokerproof.reference_broker.kernel.message import LargeMessage, Message
 from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin
 from brokerproof.reference_broker.kernel.router import Router
@@ -193,7 +193,7 @@ def _spoilt(message: Message) -> Message:
     """The message with other octets at its end."""
     body: Any = message.body
     if isinstance(
-        body, Extract
+        body, LargeBodySlice
     ):  # it is not in memory: what comes at the end is what comes at the beginning
         last, end = body.ranges[-1]
         ranges = (
@@ -201,7 +201,7 @@ def _spoilt(message: Message) -> Message:
             (last, end - 1000),
             (body.ranges[0][0], body.ranges[0][0] + 1000),
         )
-        return LargeMessage(message.number, message.envelope, Extract(body.whole, ranges))
+        return LargeMessage(message.number, message.envelope, LargeBodySlice(body.whole, ranges))
     return Message(message.number, message.envelope, body[:-1024] + bytes(1024))
 
 

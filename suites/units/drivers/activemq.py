@@ -16,8 +16,8 @@ from brokerproof.harness.model.broker_io import (
 from brokerproof.reference_broker.assembly import create_broker
 from brokerproof.reference_broker.config.activemq import activemq_xml, connector
 from brokerproof.reference_broker.families.activemq.usage_accounting import UsageAccount
-from brokerproof.reference_broker.persistence.factory import store
 from brokerproof.reference_broker.persistence.memory import MemoryDisk
+from brokerproof.reference_broker.persistence.store_from_settings import store
 from brokerproof.reference_broker.settings.activemq import ActiveMq, DestinationPolicy, SystemUsage
 from brokerproof.reference_broker.settings.settings import Settings
 from brokerproof.suites.units.drivers.broker import Driver, Received, frames

@@ -13,7 +13,7 @@ from pathlib import Path
 import dpkt
 
 from brokerproof.harness.capture.conversion import Converter
-from brokerproof.harness.capture.merge import Series
+from brokerproof.harness.capture.packet_order import Series
 from brokerproof.harness.model.time import NS_PER_S, Instant, ms
 from brokerproof.harness.protocols.amqp091 import codec as amqp091_codec
 from brokerproof.harness.protocols.amqp10 import codec as amqp10_codec

@@ -23,9 +23,9 @@ from brokerproof.harness.model.broker_io import (
 from brokerproof.harness.model.enums import FullPolicy, RoutingType
 from brokerproof.harness.model.time import NS_PER_MS, Instant, seconds
 from brokerproof.reference_broker.assembly import create_broker
-from brokerproof.reference_broker.persistence.factory import store
 from brokerproof.reference_broker.persistence.memory import DiskFaults, MemoryDisk
 from brokerproof.reference_broker.persistence.store import StoreOptions
+from brokerproof.reference_broker.persistence.store_from_settings import store
 from brokerproof.reference_broker.settings.settings import AddressSetting, Settings
 from brokerproof.suites.units.drivers.broker import Received
 

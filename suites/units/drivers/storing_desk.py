@@ -5,8 +5,8 @@ from __future__ import annotations
 from brokerproof.harness.model.broker_io import Effect, LoadFile, StoreFiles
 from brokerproof.harness.model.time import NS_PER_MS
 from brokerproof.reference_broker.assembly import create_broker
-from brokerproof.reference_broker.persistence.factory import store
 from brokerproof.reference_broker.persistence.memory import DiskFaults, MemoryDisk
+from brokerproof.reference_broker.persistence.store_from_settings import store
 from brokerproof.reference_broker.settings.settings import Settings
 from brokerproof.suites.units.drivers.amqp10 import Desk
 from brokerproof.suites.units.drivers.persistence import SMALL

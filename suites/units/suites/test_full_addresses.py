@@ -15,8 +15,9 @@ from brokerproof.harness.protocols.conversation import ControlFailed
 from brokerproof.harness.targets import target_file
 from brokerproof.reference_broker.config.artemis import broker_xml
 from brokerproof.reference_broker.settings.address_rules import AddressRules
-from brokerproof.suites.steps import address_full
-from brokerproof.suites.steps.address_full import (
+from brokerproof.suites.steps import small_addresses
+from brokerproof.suites.steps.paging import brief
+from brokerproof.suites.steps.small_addresses import (
     LIMIT,
     MESSAGES,
     PAGE,
@@ -25,7 +26,6 @@ from brokerproof.suites.steps.address_full import (
     READ_AHEAD,
     THRESHOLD,
 )
-from brokerproof.suites.steps.paging import brief
 
 
 @pytest.fixture
@@ -41,17 +41,17 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 def test_a_weight_that_is_asked_for_is_the_one_that_is_searched(bench: Bench) -> None:
     assert (
-        address_full._asked(bench)
-        == address_full._searched(bench)
+        small_addresses._asked(bench)
+        == small_addresses._searched(bench)
         == 352 + 72 + len(b"\0\x53\x75\xb0" + bytes(4))
     )
 
 
 def test_an_address_tells_how_it_stands(bench: Bench) -> None:
-    to = address_full.destination(bench, "page")
+    to = small_addresses.destination(bench, "page")
     peer = bench.stomp()
     for number in range(30):
-        peer.publish(to, address_full.body(number, 2000))
+        peer.publish(to, small_addresses.body(number, 2000))
     state, reached = bench.admin().until(to.name, lambda found: found.pages > 0)
     assert reached
     assert (state.messages, state.paging) == (30, True)
@@ -67,7 +67,7 @@ def test_what_is_not_there_is_a_failed_control(bench: Bench) -> None:
 
 
 def test_waiting_for_a_state_has_an_end(bench: Bench) -> None:
-    to = address_full.destination(bench, "page")
+    to = small_addresses.destination(bench, "page")
     bench.stomp().publish(to, b"x")
     began = bench.now()
     state, reached = bench.admin().until(to.name, lambda found: found.pages > 0, seconds(5))
@@ -78,17 +78,17 @@ def test_waiting_for_a_state_has_an_end(bench: Bench) -> None:
 
 @pytest.mark.parametrize("goal", [LIMIT - 1, LIMIT, LIMIT + 1, 3000])
 def test_bodies_are_found_that_weigh_what_is_wanted(bench: Bench, goal: int) -> None:
-    to, admin = address_full.destination(bench, "fail"), bench.admin()
+    to, admin = small_addresses.destination(bench, "fail"), bench.admin()
     peer = bench.stomp()
-    for number, size in enumerate(address_full.Scale(bench, admin, to).sizes(goal)):
-        peer.publish(to, address_full.body(number, size))
+    for number, size in enumerate(small_addresses.Scale(bench, admin, to).sizes(goal)):
+        peer.publish(to, small_addresses.body(number, size))
     assert admin.size(to.name) == goal
 
 
 def test_a_filling_has_to_leave_room_for_a_last_body() -> None:
-    assert [len(each) for each in address_full.filling(3000, 100, [1000])] == [1000, 1800]
+    assert [len(each) for each in small_addresses.filling(3000, 100, [1000])] == [1000, 1800]
     with pytest.raises(ValueError, match="leave no room"):
-        address_full.filling(3000, 100, [2700])
+        small_addresses.filling(3000, 100, [2700])
 
 
 def test_the_limits_are_those_of_the_file() -> None:

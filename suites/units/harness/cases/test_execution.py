@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Case, Over, Where, case, of, registry
 from brokerproof.harness.cases.execution import EFFORTS, Call, Run, execute
-from brokerproof.harness.cases.health_probe import PlainMessage
+from brokerproof.harness.cases.plain_message_probe import PlainMessage
 from brokerproof.harness.catalogue import requirements
 from brokerproof.harness.catalogue.deviations import Deviation
 from brokerproof.harness.model.enums import Clock

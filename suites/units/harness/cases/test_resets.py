@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.clients import proton_blocking, stomppy
+from brokerproof.harness.clients import proton_sockets, stomppy_transports
 from brokerproof.harness.counterexamples.player import Player
 from brokerproof.harness.load.control_channel import ControlConnection
 from brokerproof.harness.model.enums import CloseHow
@@ -167,7 +167,7 @@ def test_a_half_close_that_fails_loses_nothing(broker: Broker) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_stomp_py_reads_on_and_tells_the_reset(broker: Broker, way: str) -> None:
     told: list[tuple[str, Any]] = []
-    transport = stomppy._SocketTransport(
+    transport = stomppy_transports._SocketTransport(
         broker.address, None, lambda what, content: told.append((what, content))
     )
     transport.running = True
@@ -202,7 +202,7 @@ def test_proton_reads_on_and_tells_the_reset(broker: Broker, way: str) -> None:
     told: list[tuple[str, Any]] = []
     with socket.create_connection(broker.address) as plain:
         selectable = Selectable(plain)
-        proton_blocking._ObservedIO(lambda what, content: told.append((what, content)))._observe(
+        proton_sockets._ObservedIO(lambda what, content: told.append((what, content)))._observe(
             selectable
         )
         selectable.send(b"x")

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brokerproof.harness.cases import case as cases
-from brokerproof.harness.cases import reproduction
+from brokerproof.harness.cases import confirm_and_shrink
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Case, Over, Where
 from brokerproof.harness.cases.example_record import ExampleRecord
@@ -358,7 +358,7 @@ def test_an_example_in_real_time_is_made_smaller_on_the_reference(
 
 
 def test_an_uncertain_violation_is_no_example() -> None:
-    assert reproduction.example_of(ExampleRecord(), frozenset({MUST})) is None
+    assert confirm_and_shrink.example_of(ExampleRecord(), frozenset({MUST})) is None
 
 
 # the player's own reader

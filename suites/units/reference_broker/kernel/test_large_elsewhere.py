@@ -19,8 +19,8 @@ from brokerproof.harness.model.broker_io import (
 from brokerproof.reference_broker.assembly import create_broker
 from brokerproof.reference_broker.kernel import large_body
 from brokerproof.reference_broker.kernel.broker import Broker
-from brokerproof.reference_broker.persistence.factory import store
 from brokerproof.reference_broker.persistence.memory import MemoryDisk
+from brokerproof.reference_broker.persistence.store_from_settings import store
 from brokerproof.reference_broker.settings.settings import Acceptor, Settings
 from brokerproof.suites.units.drivers import amqp091
 

@@ -13,9 +13,15 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.model.broker_io import FilesStored, LoadFile, StoreFiles, Write
 from brokerproof.harness.model.enums import FullPolicy, RoutingType
-from brokerproof.reference_broker.kernel.large_body import Extract, LargeBody
+from brokerproof.reference_broker.kernel.large_body import LargeBody, LargeBodySlice
 from brokerproof.reference_broker.kernel.message import Entry, Envelope, LargeMessage, Message
-from brokerproof.reference_broker.persistence import codec, factory, operations, page, records
+from brokerproof.reference_broker.persistence import (
+    codec,
+    operations,
+    page,
+    records,
+    store_from_settings,
+)
 from brokerproof.reference_broker.persistence.disk import Disk
 from brokerproof.reference_broker.protocols.amqp10.large import LargeAmqpMessage
 from brokerproof.reference_broker.protocols.amqp10.message import AmqpMessage, Notes
@@ -142,7 +148,7 @@ def test_a_large_message_comes_back_with_where_its_body_is(
 ) -> None:
     body = LargeBody(BODIES, id, size)
     body.is_text = is_text
-    plain = LargeMessage(number, envelope, Extract(body), 5)
+    plain = LargeMessage(number, envelope, LargeBodySlice(body), 5)
     sections = ((0x75, 0xB0, 0, size // 2), (0x75, 0xA0, size // 2, size))
     sent = LargeAmqpMessage(AmqpMessage(number, envelope, 7, b"", None, b"", bare), body, sections)
     for message in (plain, sent):
@@ -315,22 +321,25 @@ def test_a_write_in_pieces_is_finished(disk: Disk, monkeypatch: pytest.MonkeyPat
 
 
 def test_one_broker_at_a_time_works_in_a_folder(tmp_path: Path) -> None:
-    handle = factory.claim(Settings(), tmp_path)
+    handle = store_from_settings.claim(Settings(), tmp_path)
     with pytest.raises(
-        factory.InUse, match="another broker works there; stop it, or name another folder"
+        store_from_settings.InUse,
+        match="another broker works there; stop it, or name another folder",
     ):
-        factory.claim(Settings(), tmp_path)
+        store_from_settings.claim(Settings(), tmp_path)
     os.close(handle)
-    os.close(factory.claim(Settings(), tmp_path))
-    with pytest.raises(factory.InUse, match="cannot be used"):
-        factory.claim(Settings(), Path(__file__))
+    os.close(store_from_settings.claim(Settings(), tmp_path))
+    with pytest.raises(store_from_settings.InUse, match="cannot be used"):
+        store_from_settings.claim(Settings(), Path(__file__))
 
 
 def test_the_limits_are_those_of_the_address_settings(tmp_path: Path) -> None:
     setting = AddressSetting(
         "#", page_size_bytes=100, page_limit_bytes=7, page_full_policy=FullPolicy.DROP
     )
-    store = factory.store(Settings(address_settings=(setting,)), Disk({"journal": tmp_path}))
+    store = store_from_settings.store(
+        Settings(address_settings=(setting,)), Disk({"journal": tmp_path})
+    )
     limits = store.pages("a").limits
     assert (limits.page_size, limits.read_octets, limits.limit_octets, limits.fails) == (
         100,
@@ -339,12 +348,12 @@ def test_the_limits_are_those_of_the_address_settings(tmp_path: Path) -> None:
         False,
     )
     assert store.journaled
-    assert not factory.store(Settings()).journaled
+    assert not store_from_settings.store(Settings()).journaled
 
 
 @pytest.mark.parametrize("address", ["a", "a/b", "..", ".", "ä" * 300, "x" * 300, "", "a.b#c"])
 def test_every_address_has_a_folder_of_its_own(address: str) -> None:
-    store = factory.store(Settings())
+    store = store_from_settings.store(Settings())
     folder = store.pages(address)._folder
     first, name = folder.split("/")
     assert first == "paging"

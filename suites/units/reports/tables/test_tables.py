@@ -10,8 +10,8 @@ from pyspark.testing import assertDataFrameEqual
 from brokerproof.harness.model.enums import CloseHow, Vantage
 from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.trace import events as ev
-from brokerproof.reports.outcomes import FINDINGS
-from brokerproof.reports.outcomes import RESULTS as RESULT_ROWS
+from brokerproof.reports.result_rows import FINDINGS
+from brokerproof.reports.result_rows import RESULTS as RESULT_ROWS
 from brokerproof.reports.tables.coverage import coverage
 from brokerproof.reports.tables.errors import errors
 from brokerproof.reports.tables.frames import frames

@@ -13,8 +13,8 @@ from brokerproof.harness.model.enums import FullPolicy, RoutingType
 from brokerproof.reference_broker.families.artemis.accounting import (
     MESSAGE,
     REFERENCE,
-    Account,
     Accounting,
+    AddressAccount,
 )
 from brokerproof.reference_broker.kernel.message import Envelope, Message
 from brokerproof.reference_broker.settings.address_rules import AddressRules, Rule
@@ -39,9 +39,9 @@ def charge(size: int, queues: int = 1) -> int:
     return MESSAGE + size + REFERENCE * queues
 
 
-def an_account(settings: Settings, **limits: object) -> Account:
+def an_account(settings: Settings, **limits: object) -> AddressAccount:
     rules = AddressRules(settings)
-    return Account("a", Rule(**limits), Accounting(settings, rules))  # type: ignore[arg-type]
+    return AddressAccount("a", Rule(**limits), Accounting(settings, rules))  # type: ignore[arg-type]
 
 
 def sized(octets: int) -> Message:

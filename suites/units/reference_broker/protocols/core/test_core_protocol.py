@@ -23,7 +23,7 @@ from brokerproof.harness.protocols.core.codec import (
 from brokerproof.harness.protocols.core.messages import DEFAULT, TEXT, Message
 from brokerproof.harness.protocols.core.tables import BY_NAME
 from brokerproof.harness.protocols.core.values import Property, encode
-from brokerproof.reference_broker.kernel.large_body import Extract, LargeBody
+from brokerproof.reference_broker.kernel.large_body import LargeBody, LargeBodySlice
 from brokerproof.reference_broker.kernel.message import Envelope, LargeMessage
 from brokerproof.reference_broker.persistence import codec
 from brokerproof.reference_broker.protocols.core.encoding import Fields
@@ -526,7 +526,7 @@ def test_a_large_message_of_another_protocol_stays_for_others() -> None:
     envelope = Envelope("q", "q", RoutingType.ANYCAST, (), text=False)
     router = one.driver.broker._shared.router
     router.publish(
-        LargeMessage(router.next_number(), envelope, Extract(LargeBody(NoFiles(), 1, 10**9)))
+        LargeMessage(router.next_number(), envelope, LargeBodySlice(LargeBody(NoFiles(), 1, 10**9)))
     )
     assert bodies(one.publish("q", b"small")) == [b"small"]
     (about,) = one.say("queue-query", queue="q")

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokerproof.harness.clients import stomppy
+from brokerproof.harness.clients import stomppy_transports
 from brokerproof.harness.protocols.stomp import codec as harness
 from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
 from brokerproof.reference_broker.protocols.stomp.frame import Version
@@ -70,7 +70,7 @@ def broker_reads(version: str, pieces: list[bytes]) -> Read | str:
 def stomppy_reads(version: str, pieces: list[bytes]) -> Read | str:
     return [
         (each.command, each.headers, each.body)
-        for each in stomppy.parse(*pieces)
+        for each in stomppy_transports.parse(*pieces)
         if each.command != "heartbeat"
     ]
 
@@ -84,7 +84,7 @@ def broker_writes(version: str, command: str, headers: Any, body: bytes) -> byte
 
 
 def stomppy_writes(version: str, command: str, headers: Any, body: bytes) -> bytes:
-    return stomppy.encode(command, headers, body, version=version)
+    return stomppy_transports.encode(command, headers, body, version=version)
 
 
 READERS = {"harness": harness_reads, "broker": broker_reads, "stomp.py": stomppy_reads}

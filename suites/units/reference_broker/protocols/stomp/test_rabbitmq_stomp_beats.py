@@ -7,7 +7,7 @@ from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.oracles.rabbitmq_heartbeats import Rules, agreed
 from brokerproof.reference_broker.families.activemq.inactivity import NEVER
 from brokerproof.reference_broker.protocols.stomp.frame import Version
-from brokerproof.reference_broker.protocols.stomp.rabbitmq import TwoLooks, WholeSecondBeats
+from brokerproof.reference_broker.protocols.stomp.rabbitmq import RabbitHeartBeats, TwoMissedChecks
 from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
 from brokerproof.reference_broker.settings.settings import Acceptor, Settings
 
@@ -25,7 +25,7 @@ RULES = Rules(floor=1000, step=1000, fraction=2, least=2, most=3)
     ],
 )
 def test_intervals_are_whole_seconds(asked: str | None, answer: str, beat: int, ttl: int) -> None:
-    found = WholeSecondBeats(Acceptor("stomp"), Settings()).negotiate(asked, Version.V1_2)
+    found = RabbitHeartBeats(Acceptor("stomp"), Settings()).negotiate(asked, Version.V1_2)
     assert (found.header, found.beat_ms, found.ttl_ms) == (answer, beat, ttl)
     if asked is not None:
         promised, wanted = map(int, asked.split(","))
@@ -36,11 +36,11 @@ def test_intervals_are_whole_seconds(asked: str | None, answer: str, beat: int, 
 
 def test_what_is_no_number_is_refused() -> None:
     with pytest.raises(Refusal):
-        WholeSecondBeats(Acceptor("stomp"), Settings()).negotiate("1,-1", Version.V1_2)
+        RabbitHeartBeats(Acceptor("stomp"), Settings()).negotiate("1,-1", Version.V1_2)
 
 
-def watching(every: int) -> TwoLooks:
-    monitor = TwoLooks(0, ms(1), 0, 0)
+def watching(every: int) -> TwoMissedChecks:
+    monitor = TwoMissedChecks(0, ms(1), 0, 0)
     assert monitor.deadline() == NEVER
     monitor.agreed(seconds(10), ms(every), ms(every))
     return monitor

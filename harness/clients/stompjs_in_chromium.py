@@ -25,7 +25,7 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from brokerproof.harness.clients.callback_events import Said, said
+from brokerproof.harness.clients.client_event import ClientEvent, said
 from brokerproof.harness.model.time import Instant, seconds
 from brokerproof.harness.protocols.conversation import ControlFailed, Conversation, Judge
 from brokerproof.harness.targets import npm
@@ -53,7 +53,7 @@ _ASK_AGAIN_S = 10
 _GRACE_S = 3.0
 
 
-class StompJsPeer(Conversation[Said]):
+class StompJsPeer(Conversation[ClientEvent]):
     """A page in a browser of its own. Raises :class:`ControlFailed`, in one sentence, where
     anything for it is missing."""
 
@@ -129,14 +129,14 @@ class StompJsPeer(Conversation[Said]):
         )
         self._to_do.put({"what": what, "about": about})
 
-    def fatal(self, frame: Said) -> bool:
+    def fatal(self, frame: ClientEvent) -> bool:
         return frame.step in ("failed", "error", "socket-error", "closed")
 
-    def words(self, frame: Said) -> str:
+    def words(self, frame: ClientEvent) -> str:
         return frame.brief()
 
     def _told(self, what: str, at: Instant, content: Any) -> None:
-        told = Said(str(content["step"]), content["detail"])
+        told = ClientEvent(str(content["step"]), content["detail"])
         self.judge.record(Noted(at_ns=at, conn=self.conn, detail=f"the page: {told.brief()}"))
         self.inbox.append(told)
 

@@ -19,7 +19,7 @@ from proton._handlers import (
 )
 from proton.handlers import MessagingHandler, TransactionHandler
 
-from brokerproof.harness.clients.proton_engine import Arrived, Told, has_tls
+from brokerproof.harness.clients.proton_engine import Arrived, ProtonEvent, has_tls
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
 from brokerproof.harness.protocols.amqp10.trace_recorder import PROTOCOL, AmqpTraceRecorder
@@ -401,7 +401,7 @@ class _Transacting(TransactionHandler):
         self._ended("commit_failed")
 
 
-class ContainerPeer(Conversation[Told]):
+class ContainerPeer(Conversation[ProtonEvent]):
     """A ``Container`` in a thread of its own. What it calls back is told to the case, in the thread
     of the case."""
 
@@ -572,9 +572,9 @@ class ContainerPeer(Conversation[Told]):
                     self.channel_closed(at, content)
             case _:
                 name, subject, condition = content
-                self.inbox.append(Told(name, at, subject, condition))
+                self.inbox.append(ProtonEvent(name, at, subject, condition))
 
-    def fatal(self, frame: Told) -> bool:
+    def fatal(self, frame: ProtonEvent) -> bool:
         return frame.name in (
             "transport_error",
             "connection_error",
@@ -584,5 +584,5 @@ class ContainerPeer(Conversation[Told]):
             "failed",
         )
 
-    def words(self, frame: Told) -> str:
+    def words(self, frame: ProtonEvent) -> str:
         return f"{frame.name}{f' ({frame.condition})' if frame.condition else ''}"

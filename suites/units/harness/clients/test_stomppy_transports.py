@@ -10,7 +10,7 @@ from queue import SimpleQueue
 
 import pytest
 
-from brokerproof.harness.clients import stomppy
+from brokerproof.harness.clients import stomppy_transports
 from brokerproof.harness.clients.stomppy_peer import StompPyPeer
 from brokerproof.harness.model.broker_io import (
     BytesReceived,
@@ -142,7 +142,7 @@ def virtual(
     if faults is not None:
         world.faults = faults
     notebook = Notebook(world)
-    peer = stomppy.in_memory(notebook, 1, "stomp", version, heart_beat, "vhost")
+    peer = stomppy_transports.in_memory(notebook, 1, "stomp", version, heart_beat, "vhost")
     peer.connect(login="l", passcode="p")
     return notebook, peer, broker
 
@@ -431,7 +431,7 @@ def served() -> Iterator[tuple[int, SimpleQueue[CloseHow]]]:
     listener.close()
 
 
-@pytest.mark.parametrize("form", [stomppy.over_sockets, stomppy.in_memory])
+@pytest.mark.parametrize("form", [stomppy_transports.over_sockets, stomppy_transports.in_memory])
 @pytest.mark.parametrize("how", [None, *CloseHow])
 def test_over_sockets_the_trace_is_the_same(
     served: tuple[int, SimpleQueue[CloseHow]],
@@ -477,7 +477,7 @@ def test_over_sockets_a_closed_port_is_a_failed_control() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # kept, so that nobody else comes to listen there
         world = RealWorld({"stomp": closed.getsockname()}, Canary())
-        peer = stomppy.over_sockets(Notebook(world), 1, "stomp", "1.2", (0, 0), None)
+        peer = stomppy_transports.over_sockets(Notebook(world), 1, "stomp", "1.2", (0, 0), None)
         with pytest.raises(ControlFailed, match="does not accept connections"):
             peer.connect()
         world.close()
@@ -486,7 +486,7 @@ def test_over_sockets_a_closed_port_is_a_failed_control() -> None:
 def test_over_sockets_needs_sockets() -> None:
     world = VirtualWorld(Scripted(answering()), {"stomp": None})
     with pytest.raises(ControlFailed, match="needs a target that has sockets"):
-        stomppy.over_sockets(Notebook(world), 1, "stomp", "1.2", (0, 0), None)
+        stomppy_transports.over_sockets(Notebook(world), 1, "stomp", "1.2", (0, 0), None)
 
 
 def test_an_expectation_names_what_came_instead() -> None:

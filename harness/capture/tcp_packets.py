@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 
 import dpkt
 
-from brokerproof.harness.capture.files import Captured
+from brokerproof.harness.capture.pcap_files import Captured
 from brokerproof.harness.model.time import Instant
 
 Endpoint: TypeAlias = tuple[bytes, int]

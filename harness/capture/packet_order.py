@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from brokerproof.harness.capture.files import Captured, CaptureFile
-from brokerproof.harness.capture.packets import Packet, Packets, glanced_at, part_of
+from brokerproof.harness.capture.pcap_files import Captured, CaptureFile
+from brokerproof.harness.capture.tcp_packets import Packet, Packets, glanced_at, part_of
 from brokerproof.harness.model.time import Duration, Instant, ms, seconds
 
 WINDOW: Duration = ms(100)

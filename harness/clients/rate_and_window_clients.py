@@ -1,7 +1,7 @@
 """Clients that keep to windows and rates, over raw peers: consumers and producers of STOMP and of
 AMQP 1.0.
 
-What they do is worked out in :mod:`brokerproof.harness.clients.flow_limits`; here it is said on the
+What they do is worked out in :mod:`brokerproof.harness.clients.rate_and_window`; here it is said on the
 wire:
 
 ===================  ===================================================  ================================================
@@ -27,8 +27,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from brokerproof.harness.clients.flow_limits import ConsumerFlow, ProducerFlow
-from brokerproof.harness.clients.flow_options import FlowOptions
+from brokerproof.harness.clients.flow_uri_options import FlowOptions
+from brokerproof.harness.clients.rate_and_window import ConsumerFlow, ProducerFlow
 from brokerproof.harness.model.time import Duration, Instant
 from brokerproof.harness.protocols.amqp10 import codec as amqp10_codec
 from brokerproof.harness.protocols.amqp10 import messages

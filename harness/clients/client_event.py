@@ -12,7 +12,7 @@ from brokerproof.harness.protocols.conversation import Match
 
 
 @dataclass(frozen=True)
-class Said:
+class ClientEvent:
     """One thing that was told."""
 
     step: str
@@ -23,7 +23,7 @@ class Said:
         return f"{self.step} {json.dumps(self.detail, ensure_ascii=False)}"[:400]
 
 
-def said(step: str, **detail: Any) -> Match[Said]:
+def said(step: str, **detail: Any) -> Match[ClientEvent]:
     """Matches what was told of that ``step``, with these values in its detail."""
     words = " ".join([step, *(f"{name}={value!r}" for name, value in detail.items())])[:200]
     return Match(

@@ -9,7 +9,7 @@ import pytest
 from brokerproof.harness.model.finding import JudgedFinding, ListedDeviation
 from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.results.records import Result, UnreadableResults, append
-from brokerproof.reports.outcomes import flatten
+from brokerproof.reports.result_rows import flatten
 from brokerproof.reports.runs import open_run
 from brokerproof.suites.units.drivers.synthetic_run import header, write_header
 

@@ -22,7 +22,7 @@ from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Case, Over
 from brokerproof.harness.cases.examples import Call, Run
 from brokerproof.harness.cases.execution import execute
-from brokerproof.harness.cases.workers import Workers, heaviest_first
+from brokerproof.harness.cases.forked_workers import Workers, heaviest_first
 from brokerproof.harness.catalogue import requirements
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results import records, run_folder

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokerproof.harness.clients.flow_limits import ConsumerFlow, ProducerFlow, TokenBucket
-from brokerproof.harness.clients.flow_options import FlowOptions, read
+from brokerproof.harness.clients.flow_uri_options import FlowOptions, read
+from brokerproof.harness.clients.rate_and_window import ConsumerFlow, ProducerFlow, TokenBucket
 from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Instant
 from brokerproof.harness.oracles import rates
 from brokerproof.harness.oracles.rates import Step

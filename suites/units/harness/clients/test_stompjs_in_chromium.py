@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from brokerproof.harness.clients import stompjs
-from brokerproof.harness.clients.callback_events import Said, said
+from brokerproof.harness.clients import stompjs_in_chromium
+from brokerproof.harness.clients.client_event import ClientEvent, said
 from brokerproof.harness.targets.failure import SetUpFailed
 
 
@@ -26,7 +26,7 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
     monkeypatch.setenv("BROKERPROOF_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv(stompjs.CHROMIUM, raising=False)
+    monkeypatch.delenv(stompjs_in_chromium.CHROMIUM, raising=False)
     return folder
 
 
@@ -40,20 +40,20 @@ def test_a_missing_chromium_is_one_sentence(bare: Path, monkeypatch: pytest.Monk
         SetUpFailed,
         match=r"^there is no Chromium on the PATH as chromium or .*; install it, or let ",
     ):
-        stompjs.chromium()
+        stompjs_in_chromium.chromium()
     script(bare / "google-chrome", "")
-    assert stompjs.chromium() == str(bare / "google-chrome")
-    monkeypatch.setenv(stompjs.CHROMIUM, "/nowhere/chrome")
+    assert stompjs_in_chromium.chromium() == str(bare / "google-chrome")
+    monkeypatch.setenv(stompjs_in_chromium.CHROMIUM, "/nowhere/chrome")
     with pytest.raises(
         SetUpFailed,
         match="there is no Chromium at '/nowhere/chrome', where BROKERPROOF_CHROMIUM says",
     ):
-        stompjs.chromium()
+        stompjs_in_chromium.chromium()
 
 
 def test_a_missing_npm_is_one_sentence(bare: Path) -> None:
     with pytest.raises(SetUpFailed, match="cannot be had without npm on the PATH; install npm"):
-        stompjs._library()
+        stompjs_in_chromium._library()
 
 
 def test_an_npm_that_fails_is_quoted_and_nothing_is_left(bare: Path, tmp_path: Path) -> None:
@@ -61,20 +61,21 @@ def test_an_npm_that_fails_is_quoted_and_nothing_is_left(bare: Path, tmp_path: P
     with pytest.raises(
         SetUpFailed, match=r"npm pack @stomp/stompjs@.* failed \(npm error code ENOTFOUND\)"
     ):
-        stompjs._library()
+        stompjs_in_chromium._library()
     assert not list((tmp_path / "cache" / "npm").glob("*.js"))
 
 
 def test_the_library_is_fetched_once(bare: Path, tmp_path: Path) -> None:
     bundle = tmp_path / "stomp.umd.js"
     bundle.write_text("// the library")
-    with tarfile.open(tmp_path / "stompjs.tgz", "w:gz") as archive:
+    with tarfile.open(tmp_path / "stompjs_in_chromium.tgz", "w:gz") as archive:
         archive.add(bundle, "package/bundles/stomp.umd.js")
     script(
-        bare / "npm", f'/bin/cp "{tmp_path}/stompjs.tgz" "$PWD/"; echo once >> "{tmp_path}/calls"'
+        bare / "npm",
+        f'/bin/cp "{tmp_path}/stompjs_in_chromium.tgz" "$PWD/"; echo once >> "{tmp_path}/calls"',
     )
-    assert stompjs._library().read_text() == "// the library"
-    assert stompjs._library().read_text() == "// the library"
+    assert stompjs_in_chromium._library().read_text() == "// the library"
+    assert stompjs_in_chromium._library().read_text() == "// the library"
     assert (tmp_path / "calls").read_text() == "once\n"
 
 
@@ -86,7 +87,7 @@ def test_the_page_is_served_told_what_to_do_and_heard() -> None:
             heard.append((what, content))
 
     to_do: queue.Queue[dict[str, Any]] = queue.Queue()
-    server = stompjs._Server(b"// library", ThreadBridge(), to_do)  # type: ignore[arg-type]
+    server = stompjs_in_chromium._Server(b"// library", ThreadBridge(), to_do)  # type: ignore[arg-type]
     try:
 
         def get(path: str, body: bytes | None = None) -> bytes:
@@ -111,10 +112,10 @@ def test_a_page_that_is_gone_gets_nothing_more() -> None:
     ending = threading.Event()
     ending.set()
     to_do.put({"what": "connect"})
-    assert stompjs._next(to_do, ending) == {}
+    assert stompjs_in_chromium._next(to_do, ending) == {}
 
 
 def test_what_was_said_is_matched_by_step_and_detail() -> None:
-    assert said("receipt", id="1").accepts(Said("receipt", {"id": "1", "more": 2}))
-    assert not said("receipt", id="1").accepts(Said("receipt", {"id": "2"}))
-    assert not said("receipt").accepts(Said("message"))
+    assert said("receipt", id="1").accepts(ClientEvent("receipt", {"id": "1", "more": 2}))
+    assert not said("receipt", id="1").accepts(ClientEvent("receipt", {"id": "2"}))
+    assert not said("receipt").accepts(ClientEvent("message"))

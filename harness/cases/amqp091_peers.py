@@ -1,0 +1,79 @@
+"""AMQP 0-9-1 peers of a bench: raw ones, pika, and RabbitMQ's management API."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from brokerproof.harness.cases.connections import Connections
+from brokerproof.harness.protocols.conversation import (
+    Requirements,
+)
+
+if TYPE_CHECKING:
+    from brokerproof.harness.clients.pika_client import PikaPeer
+    from brokerproof.harness.clients.rabbitmq_management_api import ManagementPeer
+    from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer
+
+
+class Amqp091Peers(Connections):
+    """Makes AMQP 0-9-1 peers, raw ones and pika, and connections to RabbitMQ's management API."""
+
+    def amqp091_peer(self, *, acceptor: str | None = None) -> Amqp091Peer:
+        """An open connection for AMQP 0-9-1 on which nothing has been said. Raises
+        :class:`ControlFailed` when refused."""
+        from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer
+
+        peer = Amqp091Peer(
+            self, self.next_connection(), acceptor or self.target.identity.default_amqp_acceptor
+        )
+        self._connect(peer)
+        return peer
+
+    def amqp091(
+        self, *, acceptor: str | None = None, channels: int = 1, **options: Any
+    ) -> Amqp091Peer:
+        """An AMQP 0-9-1 peer that is logged in, with channels 1 to ``channels`` open.
+
+        ``options`` are for its tune-ok, and ``capabilities`` those of its client-properties. That
+        it gets so far is a control, not a finding.
+        """
+        peer = self.amqp091_peer(acceptor=acceptor)
+        identity = self.target.identity
+        peer.start()
+        peer.authenticate(
+            identity.login, identity.passcode, capabilities=options.pop("capabilities", None)
+        )
+        peer.tune_ok(**options)
+        peer.open()
+        for channel in range(1, channels + 1):
+            peer.open_channel(channel)
+        return peer
+
+    def pika(
+        self, *, acceptor: str | None = None, proves: Requirements | None = None, **options: Any
+    ) -> PikaPeer:
+        """pika, connected; ``options`` as for its ``connect``."""
+        from brokerproof.harness.clients.pika_client import PikaPeer
+
+        identity = self.target.identity
+        peer = PikaPeer(self, self.next_connection(), acceptor or identity.default_amqp_acceptor)
+        self._connect(peer)
+        peer.connect(identity.login, identity.passcode, proves=proves, **options)
+        return peer
+
+    def management(self, *, acceptor: str | None = None) -> ManagementPeer:
+        """A connection to the management API, with the target's login. For targets with the
+        capability "management-api"."""
+        from brokerproof.harness.clients.rabbitmq_management_api import (  # needs h11
+            ACCEPTOR,
+            ManagementPeer,
+        )
+
+        def connect(peer: ManagementPeer) -> None:
+            peer.conn = self.next_connection()
+            self._connect(peer)
+
+        identity = self.target.identity
+        return ManagementPeer(
+            self, acceptor or ACCEPTOR, identity.login or "", identity.passcode or "", connect
+        )

@@ -1,0 +1,125 @@
+"""AMQP 1.0 peers of a bench: raw ones, Proton and rhea."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from brokerproof.harness.cases.connections import Connections
+from brokerproof.harness.protocols.conversation import (
+    Requirements,
+)
+from brokerproof.harness.worlds.tls import Certificate
+
+if TYPE_CHECKING:
+    from brokerproof.harness.clients.proton_engine import ProtonPeer
+    from brokerproof.harness.clients.proton_sockets import BlockingPeer, ContainerPeer
+    from brokerproof.harness.clients.rhea import RheaPeer
+    from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer
+
+Dials = TypeVar("Dials", "BlockingPeer", "ContainerPeer")
+
+
+class AmqpPeers(Connections):
+    """Makes AMQP 1.0 peers: raw ones and real clients."""
+
+    def amqp_peer(
+        self,
+        *,
+        acceptor: str | None = None,
+        certificate: Certificate | None = None,
+        plain: bool = False,
+    ) -> AmqpPeer:
+        """An open connection on which nothing has been said. Raises :class:`ControlFailed` when it
+        is refused.
+
+        ``certificate`` is what we show where there is TLS; ``plain`` leaves TLS out.
+        """
+        from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer
+
+        peer = AmqpPeer(
+            self,
+            self.next_connection(),
+            acceptor or self.target.identity.default_amqp_acceptor,
+            self._container(),
+        )
+        self._connect(peer, certificate, plain)
+        return peer
+
+    def amqp(
+        self,
+        *,
+        acceptor: str | None = None,
+        sasl: bool = True,
+        begin: bool = True,
+        **open_fields: Any,
+    ) -> AmqpPeer:
+        """An AMQP 1.0 peer that is logged in, has opened and (by default) begun a session on
+        channel 0.
+
+        ``open_fields`` are those of its open. That it gets so far is a control, not a finding.
+        """
+        peer = self.amqp_peer(acceptor=acceptor)
+        if sasl:
+            peer.authenticate(self.target.identity.login, self.target.identity.passcode)
+        peer.open(**open_fields)
+        if begin:
+            peer.begin()
+        return peer
+
+    def proton(
+        self, *, acceptor: str | None = None, proves: Requirements | None = None, **options: Any
+    ) -> ProtonPeer:
+        """Proton's engine, connected; ``options`` as for its ``connect``."""
+        from brokerproof.harness.clients.proton_engine import ProtonPeer
+
+        identity = self.target.identity
+        peer = ProtonPeer(self, self.next_connection(), acceptor or identity.default_amqp_acceptor)
+        self._connect(peer)
+        known = {
+            "login": identity.login,
+            "passcode": identity.passcode,
+            "container": self._container(),
+        }
+        peer.connect(proves=proves, **{**known, **options})
+        return peer
+
+    def proton_blocking(self, *, acceptor: str | None = None, **options: Any) -> BlockingPeer:
+        """Proton's BlockingConnection, connected. Raises :class:`ControlFailed` in virtual time."""
+        from brokerproof.harness.clients.proton_sockets import BlockingPeer
+
+        return self._dialled(BlockingPeer, acceptor, options)
+
+    def proton_container(self, *, acceptor: str | None = None, **options: Any) -> ContainerPeer:
+        """Proton's Container in a thread of its own, connected. Raises :class:`ControlFailed` in
+        virtual time."""
+        from brokerproof.harness.clients.proton_sockets import ContainerPeer
+
+        return self._dialled(ContainerPeer, acceptor, options)
+
+    def _dialled(
+        self, kind: Callable[..., Dials], acceptor: str | None, options: dict[str, Any]
+    ) -> Dials:
+        identity = self.target.identity
+        self.example_record.wire.unkept = "proton has sockets of its own"
+        peer = kind(self, self.next_connection(), acceptor or identity.default_amqp_acceptor)
+        peer.connect(**{"login": identity.login, "passcode": identity.passcode, **options})
+        return peer
+
+    def rhea(
+        self, *, acceptor: str | None = None, proves: Requirements | None = None, **options: Any
+    ) -> RheaPeer:
+        """rhea in a process of its own, connected; ``options`` are rhea's. Raises
+        :class:`ControlFailed` without node."""
+        from brokerproof.harness.clients.rhea import RheaPeer
+
+        identity = self.target.identity
+        self.example_record.wire.unkept = "rhea has a socket of its own"
+        peer = RheaPeer(self, self.next_connection(), acceptor or identity.default_amqp_acceptor)
+        known = {
+            "login": identity.login,
+            "passcode": identity.passcode,
+            "container_id": self._container(),
+        }
+        peer.connect(proves=proves, **{**known, **options})
+        return peer

@@ -1,0 +1,64 @@
+"""CORE and OpenWire peers of a bench: the protocols of Artemis and of ActiveMQ."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from brokerproof.harness.cases.connections import Connections
+
+if TYPE_CHECKING:
+    from brokerproof.harness.protocols.core.raw_peer import CorePeer
+    from brokerproof.harness.protocols.openwire.raw_peer import OpenWirePeer
+
+
+class JavaBrokerPeers(Connections):
+    """Makes peers for the brokers' own protocols: CORE (Artemis) and OpenWire (ActiveMQ)."""
+
+    def core_peer(self, *, acceptor: str | None = None, **options: Any) -> CorePeer:
+        """An open connection for Artemis's CORE protocol on which nothing has been said;
+        ``options`` has its ``version``."""
+        from brokerproof.harness.protocols.core.raw_peer import CorePeer
+
+        peer = CorePeer(self, self.next_connection(), acceptor or "core", **options)
+        self._connect(peer)
+        return peer
+
+    def core(
+        self, *, acceptor: str | None = None, version: int | None = None, **session: Any
+    ) -> CorePeer:
+        """A CORE peer with a session that is started. ``session`` are fields of its create-session.
+        That it gets so far is a control, not a finding."""
+        peer = self.core_peer(
+            acceptor=acceptor, **({} if version is None else {"version": version})
+        )
+        identity = self.target.identity
+        peer.magic()
+        peer.create_session(identity.login, identity.passcode, name=self._container(), **session)
+        peer.start()
+        return peer
+
+    def openwire_peer(
+        self, *, acceptor: str | None = None, version: int | None = None
+    ) -> OpenWirePeer:
+        """An open connection for OpenWire on which we have said nothing; ``version`` is what we say
+        that we speak."""
+        from brokerproof.harness.protocols.openwire.raw_peer import OpenWirePeer
+
+        options = {} if version is None else {"version": version}
+        peer = OpenWirePeer(
+            self, self.next_connection(), acceptor or "openwire", self._container(), **options
+        )
+        self._connect(peer)
+        return peer
+
+    def openwire(
+        self, *, acceptor: str | None = None, version: int | None = None, **options: Any
+    ) -> OpenWirePeer:
+        """An OpenWire peer that is logged in and has session 1. ``options`` are those of its
+        WireFormatInfo. That it gets so far is a control, not a finding."""
+        peer = self.openwire_peer(acceptor=acceptor, version=version)
+        identity = self.target.identity
+        peer.negotiate(**options)
+        peer.connect(identity.login, identity.passcode)
+        peer.open_session()
+        return peer
