@@ -191,7 +191,7 @@ class _Wire:
                     self._kept = frames[number + 1 :]
                     return body, where
 
-    def leave(self) -> None:
+    def finish(self) -> None:
         """Close, and wait for the broker's; what comes before it must be no delivery."""
         self.write(performative("close", {}))
         data = self._pending
@@ -263,7 +263,7 @@ def produce(job: Job, pipe: Connection) -> dict[str, int]:
             f"{problem} after {sent} of {job.messages} messages, {settled} accepted"
         ) from None
     confirmed = time.monotonic_ns()
-    wire.leave()
+    wire.finish()
     return {"first": first, "confirmed": confirmed}
 
 
@@ -340,7 +340,7 @@ def _taken(wire: _Wire, base: int, count: int) -> tuple[int, int]:
         raise _Cut(problem, taken) from None
     if taken > job.messages:
         raise Failed(f"{taken} messages came where {job.messages} were due")
-    wire.leave()
+    wire.finish()
     return last, octets
 
 

@@ -73,7 +73,7 @@ class Bench:
             driver.host.tape = self._tape
             driver.stop_producing()
             self._pass(NS_PER_S)
-            driver.leave(PATIENCE)
+            driver.disconnect(PATIENCE)
             self._world.close()
 
     def _slice(self, lasts: Duration) -> Slice:

@@ -111,7 +111,7 @@ class _Wire:
             raise Failed(f"expected {answer.decode().strip()}, got {data[:200]!r}")
         return data
 
-    def leave(self, more: bytes = b"") -> None:
+    def finish(self, more: bytes = b"") -> None:
         """Ends the session; ``more`` has been read already and must be nothing but this one
         receipt's beginning."""
         self.write(b"DISCONNECT\nreceipt:the-end\n\n\0")
@@ -155,7 +155,7 @@ def _frame_octets(job: Job) -> int:
     _subscribe(wire, 1)
     message = wire.ask(_send_frame(probe, ""), b"MESSAGE\n")
     wire.write(b"".join(_ack(probe, message)))
-    wire.leave()
+    wire.finish()
     return len(message)
 
 
@@ -198,13 +198,13 @@ def produce(job: Job, pipe: Connection) -> dict[str, int]:
             data = wire.read()
             receipts += data.count(b"\0")
         confirmed = time.monotonic_ns()
-        wire.leave()
+        wire.finish()
     else:
         whole, rest = divmod(job.messages, BURST)
         for _ in range(whole):
             wire.write(burst)
         wire.write(frame * rest)
-        wire.leave()
+        wire.finish()
         confirmed = time.monotonic_ns()
     return {"first": first, "confirmed": confirmed}
 
@@ -248,7 +248,7 @@ def _counted(wire: _Wire) -> tuple[int, int]:
     last = time.monotonic_ns()
     if frames > due or b"\nERROR\n" in data or b"\0ERROR\n" in data:
         raise Failed(f"something else than {due} messages came: {data[-200:]!r}")
-    wire.leave(data[data.rindex(b"\0") + 1 :])
+    wire.finish(data[data.rindex(b"\0") + 1 :])
     return last, octets
 
 
@@ -275,7 +275,7 @@ def _acknowledged(wire: _Wire) -> tuple[int, int]:
                 wire.write(b"".join(acks))
     except (Failed, OSError) as problem:
         raise _Cut(problem, frames) from None
-    wire.leave(tail)
+    wire.finish(tail)
     return last, octets
 
 

@@ -67,13 +67,13 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, MeasurementJud
 
         ``node`` is one node of a target that has "cluster"; the default is its first.
         """
-        self.note(f"{_place(node)} is short of {resource}")
-        self.target.starve(self.world, resource, True, node)
+        self.record_note(f"{_place(node)} is short of {resource}")
+        self.target.raise_alarm(self.world, resource, node)
 
     def clear_alarm(self, resource: str, *, node: str = "") -> None:
         """End the shortage of ``resource`` that :meth:`raise_alarm` caused."""
-        self.note(f"{_place(node)} is no more short of {resource}")
-        self.target.starve(self.world, resource, False, node)
+        self.record_note(f"{_place(node)} is no more short of {resource}")
+        self.target.clear_alarm(self.world, resource, node)
 
     def set_limits(
         self,
@@ -88,13 +88,13 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, MeasurementJud
         fraction of the memory limit at which queues start to page out, for targets that have
         "memory-paging". For targets that have "alarms".
         """
-        self.note(f"the limits are set: memory {memory}, disk {disk}, paging {paging}")
+        self.record_note(f"the limits are set: memory {memory}, disk {disk}, paging {paging}")
         self.target.set_limits(self.world, LimitsSet(memory, disk, paging))
 
     def readings(self, reading: ResourcesRead) -> None:
         """Give the broker a reading of its machine's memory and disk. For virtual targets, which
         have "readings"."""
-        self.note(f"the machine: {reading}")
+        self.record_note(f"the machine: {reading}")
         assert isinstance(self.world, VirtualWorld)
         self.world.feed(reading)
 

@@ -66,7 +66,7 @@ class CaseRecord(Judge):
         """Add an event to the case's trace."""
         self.example_record.events.append(event)
 
-    def note(self, detail: str) -> None:
+    def record_note(self, detail: str) -> None:
         """Add a step in words, for the reader of the report."""
         self.record(Noted(at_ns=self.now(), detail=detail))
 

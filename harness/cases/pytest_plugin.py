@@ -325,7 +325,7 @@ class _Session:
         self._run.recorder.flush()
         if self._folder is not None and isinstance(self._run.target, SocketTarget):
             canary = self._run.target.canary
-            run_folder.note_canary(
+            run_folder.write_canary(
                 self._folder,
                 self._run.target.identity.name,
                 canary.quantile(0.99),

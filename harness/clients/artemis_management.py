@@ -107,7 +107,7 @@ class Admin:
             int(values["pages"]),
             bool(values["paging"]),
         )
-        self._clock.note(f"{name}: {state}")
+        self._clock.record_note(f"{name}: {state}")
         return state
 
     def size(self, name: str) -> int:

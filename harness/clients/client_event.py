@@ -23,7 +23,7 @@ class ClientEvent:
         return f"{self.step} {json.dumps(self.detail, ensure_ascii=False)}"[:400]
 
 
-def said(step: str, **detail: Any) -> Match[ClientEvent]:
+def event_named(step: str, **detail: Any) -> Match[ClientEvent]:
     """Matches what was told of that ``step``, with these values in its detail."""
     words = " ".join([step, *(f"{name}={value!r}" for name, value in detail.items())])[:200]
     return Match(

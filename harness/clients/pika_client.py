@@ -16,7 +16,7 @@ import pika
 import pika.connection
 import pika.exceptions
 
-from brokerproof.harness.clients.client_event import ClientEvent, said
+from brokerproof.harness.clients.client_event import ClientEvent, event_named
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
 from brokerproof.harness.protocols.amqp091.trace_recorder import PROTOCOL, Amqp091TraceRecorder
@@ -56,15 +56,15 @@ class _Connection(pika.connection.Connection):  # type: ignore[misc]  # pika has
             internal_connection_workflow=False,
         )
 
-    def begin(self) -> None:
+    def connection_made(self) -> None:
         """The stream is there."""
         self._on_stream_connected()
 
-    def arrived(self, data: bytes) -> None:
+    def data_received(self, data: bytes) -> None:
         """Octets came."""
         self._on_data_available(data)
 
-    def gone(self) -> None:
+    def connection_lost(self) -> None:
         """The stream ended."""
         if not self.is_closed:
             self._on_stream_terminated(
@@ -115,11 +115,11 @@ class PikaPeer(Conversation[ClientEvent]):
 
     def decode(self, at: Instant, data: bytes) -> None:
         self._recorder.on_bytes_received(at, data)
-        self.connection.arrived(data)
+        self.connection.data_received(data)
 
     def channel_closed(self, at: Instant, how: CloseHow) -> None:
         super().channel_closed(at, how)
-        self.connection.gone()
+        self.connection.connection_lost()
 
     def fatal(self, frame: ClientEvent) -> bool:
         return frame.step in ("refused", "closed") or (
@@ -166,8 +166,8 @@ class PikaPeer(Conversation[ClientEvent]):
         self.connection.add_on_connection_unblocked_callback(
             lambda _, frame: self.tell("unblocked")
         )
-        self.connection.begin()
-        self.expect(said("open"), proves=proves)
+        self.connection.connection_made()
+        self.expect(event_named("open"), proves=proves)
 
     def open_channel(
         self, number: int = 1, *, confirms: bool = False, proves: Requirements | None = None
@@ -188,11 +188,11 @@ class PikaPeer(Conversation[ClientEvent]):
         channel.add_on_cancel_callback(
             lambda frame: self.tell("cancelled", tag=frame.method.consumer_tag)
         )
-        self.expect(said("channel-open", channel=number), proves=proves)
+        self.expect(event_named("channel-open", channel=number), proves=proves)
         self.channel_of[number] = channel
         if confirms:
             channel.confirm_delivery(self._confirmed, callback=lambda _: self.tell("confirming"))
-            self.expect(said("confirming"), proves=proves)
+            self.expect(event_named("confirming"), proves=proves)
         return channel
 
     def _confirmed(self, frame: Any) -> None:
@@ -211,7 +211,7 @@ class PikaPeer(Conversation[ClientEvent]):
         self.channel_of[channel].queue_declare(
             queue, callback=lambda frame: self.tell("queue", name=frame.method.queue), **about
         )
-        return str(self.expect(said("queue"), proves=proves).detail["name"])
+        return str(self.expect(event_named("queue"), proves=proves).detail["name"])
 
     def publish(self, queue: str, body: bytes, *, channel: int = 1, **about: Any) -> None:
         """One message for a queue."""
@@ -232,11 +232,11 @@ class PikaPeer(Conversation[ClientEvent]):
             self.channel_of[channel].basic_qos(
                 prefetch_count=prefetch, callback=lambda _: self.tell("qos")
             )
-            self.expect(said("qos"), proves=proves)
+            self.expect(event_named("qos"), proves=proves)
         tag = self.channel_of[channel].basic_consume(
             queue, self._message, auto_ack=auto_ack, callback=lambda _: self.tell("consuming")
         )
-        self.expect(said("consuming"), proves=proves)
+        self.expect(event_named("consuming"), proves=proves)
         return str(tag)
 
     def _message(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
@@ -255,4 +255,4 @@ class PikaPeer(Conversation[ClientEvent]):
     def close(self, *, proves: Requirements | None = None) -> None:
         """Closes in order, and waits until pika says that it is closed."""
         self.connection.close()
-        self.expect(said("closed"), proves=proves)
+        self.expect(event_named("closed"), proves=proves)

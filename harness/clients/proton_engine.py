@@ -114,7 +114,7 @@ class Sent:
     settled: bool = False
 
 
-def told(name: str, link: Any = None) -> Match[ProtonEvent]:
+def event_named(name: str, link: Any = None) -> Match[ProtonEvent]:
     """Matches an event by name, and by the link that it is about."""
     wanted = None if link is None else link.name
     words = name if wanted is None else f"{name} of link {wanted}"
@@ -192,9 +192,9 @@ class ProtonPeer(Conversation[ProtonEvent]):
             )
         return f"{frame.name}{about}{condition}{body}"
 
-    def leave(self, how: CloseHow = CloseHow.EOF) -> None:
+    def close_socket(self, how: CloseHow = CloseHow.EOF) -> None:
         self._left = True
-        super().leave(how)
+        super().close_socket(how)
 
     # the engine
 
@@ -222,7 +222,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
         if pending < 0:
             self._capacity()  # notices that the broker's close was read, too
             if self.transport.closed and self.ended is None:
-                self.leave()
+                self.close_socket()
 
     def _tick(self, now: Instant) -> None:
         due = self.transport.tick((now // NS_PER_MS + _CLOCK_BEGINS_MS) / 1000)
@@ -306,13 +306,13 @@ class ProtonPeer(Conversation[ProtonEvent]):
         self.transport.bind(self.connection)
         self.connection.open()
         self.work()
-        self.expect(told("connection_remote_open"), proves=proves)
+        self.expect(event_named("connection_remote_open"), proves=proves)
 
     def close(self, *, proves: Requirements | None = None) -> None:
         """Close and wait for the broker's close."""
         self.connection.close()
         self.work()
-        self.expect(told("connection_remote_close"), proves=proves)
+        self.expect(event_named("connection_remote_close"), proves=proves)
 
     # sessions and links
 
@@ -382,7 +382,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
     def _opened(self, link: Any, proves: Requirements | None) -> Any:
         link.open()
         self.work()
-        self.expect(told("link_remote_open", link), proves=proves)
+        self.expect(event_named("link_remote_open", link), proves=proves)
         return link
 
     def _name(self) -> str:
@@ -393,7 +393,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
         """Close a link and wait for the broker's detach."""
         link.close()
         self.work()
-        self.expect(told("link_remote_close", link), proves=proves)
+        self.expect(event_named("link_remote_close", link), proves=proves)
 
     # credit and messages
 
@@ -484,13 +484,13 @@ class ProtonPeer(Conversation[ProtonEvent]):
         proves: Requirements | None = None,
     ) -> Arrived:
         """The next message (of that receiver)."""
-        found = self.expect(told("message", receiver), within=within, proves=proves)
+        found = self.expect(event_named("message", receiver), within=within, proves=proves)
         assert isinstance(found.subject, Arrived)
         return found.subject
 
     def take_messages(self, receiver: Any = None) -> list[Arrived]:
         """Every message (of that receiver) that has been handed out and was not taken, in order."""
-        what = told("message", receiver)
+        what = event_named("message", receiver)
         taken = [each.subject for each in self.inbox if what.accepts(each)]
         self.inbox = [each for each in self.inbox if not what.accepts(each)]
         return taken

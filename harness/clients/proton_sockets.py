@@ -323,7 +323,7 @@ class _Ears(MessagingHandler):
         self.tell("told", ("transport_error", None, None if found is None else found.name))
         super().on_transport_error(event)
 
-    def heard(self, name: str, event: Any) -> None:
+    def on_event(self, name: str, event: Any) -> None:
         """One of the callbacks below."""
         if name == "link_opened":
             self.once_attached.pop(event.link.name, lambda: None)()
@@ -367,7 +367,7 @@ _HEARD = frozenset(
 
 
 def _callback(name: str) -> Callable[[_Ears, Any], None]:
-    return lambda ears, event: ears.heard(name, event)
+    return lambda ears, event: ears.on_event(name, event)
 
 
 for _name in _HEARD:  # Proton's handler has stubs of its own for most
@@ -554,7 +554,7 @@ class ContainerPeer(Conversation[ProtonEvent]):
 
         self.do(action)
 
-    def leave(self, how: CloseHow = CloseHow.EOF) -> None:
+    def close_socket(self, how: CloseHow = CloseHow.EOF) -> None:
         """The container stops; its socket is closed with it."""
         self.judge.record(ConnectionAbandoned(at_ns=self.world.now(), conn=self.conn, how=how))
         self.do(lambda container, connection: container.stop())

@@ -19,7 +19,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
-from brokerproof.harness.clients.client_event import ClientEvent, said
+from brokerproof.harness.clients.client_event import ClientEvent, event_named
 from brokerproof.harness.model.time import Instant, seconds
 from brokerproof.harness.protocols.conversation import (
     ControlFailed,
@@ -117,7 +117,7 @@ class RheaPeer(Conversation[ClientEvent]):
         self.do(
             "connect", **known, **({} if login is None else {"password": passcode or ""}), **options
         )
-        self.expect(said("connection_open"), proves=proves)
+        self.expect(event_named("connection_open"), proves=proves)
 
     def do(self, what: str, **about: Any) -> None:
         """Let it do something (see rhea_client.js)."""

@@ -25,7 +25,7 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from brokerproof.harness.clients.client_event import ClientEvent, said
+from brokerproof.harness.clients.client_event import ClientEvent, event_named
 from brokerproof.harness.model.time import Instant, seconds
 from brokerproof.harness.protocols.conversation import ControlFailed, Conversation, Judge
 from brokerproof.harness.targets import npm
@@ -103,7 +103,7 @@ class StompJsPeer(Conversation[ClientEvent]):
             self._browser.start()
         except SetUpFailed as problem:
             raise ControlFailed(str(problem)) from None
-        loaded = self.watch_for(said("loaded"), within=_LOADED_WITHIN)
+        loaded = self.watch_for(event_named("loaded"), within=_LOADED_WITHIN)
         if loaded is None:
             lines = console.read_text(errors="replace").strip().splitlines()
             raise ControlFailed(

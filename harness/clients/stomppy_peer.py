@@ -75,7 +75,7 @@ class StompPyPeer(StompConversation):
                 self._differs(
                     at, f"stomp.py failed on what it read ({type(problem).__name__}: {problem})"
                 )
-                self.leave()
+                self.close_socket()
 
     def on_frame(self, item: Frame) -> None:
         self._unheard.append(item)
@@ -88,7 +88,7 @@ class StompPyPeer(StompConversation):
     def fatal(self, frame: Frame) -> bool:
         return frame.command == "MISREAD" or super().fatal(frame)
 
-    def leave(self, how: CloseHow = CloseHow.EOF) -> None:
+    def close_socket(self, how: CloseHow = CloseHow.EOF) -> None:
         """End the connection without a word, as stomp.py's ``disconnect_socket`` does, or cut it
         (RESET)."""
         transport = self.connection.transport
@@ -109,7 +109,7 @@ class StompPyPeer(StompConversation):
 
     # what stomp.py does
 
-    def told(self, what: str, at: Instant, content: Any) -> None:
+    def on_client_event(self, what: str, at: Instant, content: Any) -> None:
         """What the client did at ``at``, in the order it did it."""
         match what:
             case "opened":

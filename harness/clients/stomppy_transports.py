@@ -334,7 +334,7 @@ def in_memory(
     peer = StompPyPeer(judge, conn, acceptor, version)
 
     def tell(what: str, content: Any) -> None:
-        peer.told(what, peer.world.now(), content)
+        peer.on_client_event(what, peer.world.now(), content)
 
     transport = _MemoryTransport(vhost, peer.dial, peer.transmit, tell)
     connection = _connection(version, transport, heart_beat, tell)
@@ -367,7 +367,7 @@ def over_sockets(
             if thread is not None:
                 thread.join(_JOIN_S)
 
-    bridge = ThreadBridge(peer.world, peer.told, end_threads)
+    bridge = ThreadBridge(peer.world, peer.on_client_event, end_threads)
     host, port = peer.world.endpoint(acceptor)
     peer.remote = f"{host}:{port}"
     transport = _SocketTransport((host, port), vhost, bridge.post)

@@ -28,7 +28,7 @@ class Side:
     letter: str
     folder: Path
     header: Mapping[str, Any]
-    told: tuple[LatestResult, ...]
+    results: tuple[LatestResult, ...]
     torn: bool
     chosen: tuple[str, ...] = ()
 
@@ -47,14 +47,16 @@ class Side:
     def targets(self) -> list[str]:
         """The targets compared: those of the header and of the results, or only the one that was
         chosen."""
-        every = dict.fromkeys([*self.listed, *(latest.result.target for latest in self.told)])
+        every = dict.fromkeys([*self.listed, *(latest.result.target for latest in self.results)])
         return [name for name in every if not self.chosen or name in self.chosen]
 
     @property
     def compared(self) -> list[LatestResult]:
         """The results of :attr:`targets`."""
         return [
-            latest for latest in self.told if not self.chosen or latest.result.target in self.chosen
+            latest
+            for latest in self.results
+            if not self.chosen or latest.result.target in self.chosen
         ]
 
     @property

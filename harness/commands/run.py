@@ -183,7 +183,7 @@ def _as_before(folder: Path | None, asked: _Asked) -> _Asked:
 def _begin(folder: Path, asked: _Asked, seed: int | None, effort: str) -> int:
     chosen = random.SystemRandom().randrange(2**32) if seed is None else seed
     run_folder.create(folder, command=run_folder.command_line(), seed=chosen, effort=effort)
-    run_folder.note(folder, "asked", dataclasses.asdict(asked))
+    run_folder.write_header_field(folder, "asked", dataclasses.asdict(asked))
     return chosen
 
 

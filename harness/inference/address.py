@@ -128,7 +128,7 @@ class AddressProbes:
         elif lost and not refused and not no_credit:
             gone = sent - self.taken(node, sent)
         for each in (peer, late):
-            each.leave()
+            each.close_socket()
         # An address under DROP calls itself paging too, for its messages take the same way out.
         return Look(accepted, refused, no_credit and not refused, gone, paged and not gone)
 
@@ -145,7 +145,7 @@ class AddressProbes:
         for each in got:
             peer.disposition(each, "accepted")
         peer.settle()
-        peer.leave()
+        peer.close_socket()
         return len(got)
 
     def full(self, bodies: Sequence[int], policy: str) -> bool:
@@ -184,7 +184,7 @@ class AddressProbes:
         else:
             return None
         for each_peer in (peer, late, consumer):
-            each_peer.leave()
+            each_peer.close_socket()
         return left
 
 

@@ -116,7 +116,7 @@ class LivenessProbes:
         """Asks what the corners are answered: no beats, the most frequent, the rarest."""
         for client in (0, 1, HUGE):
             peer, answer = self.ask(client)
-            peer.leave()
+            peer.close_socket()
             if answer is not None:
                 self.facts.answers[client] = answer[1]
 
@@ -305,7 +305,7 @@ def _server_beats(probes: LivenessProbes) -> list[Estimate]:
     """The floor of what the server promises, and how often it really beats, as a share of what it
     promised."""
     peer, answer = probes.ask(60_000, 1)
-    peer.leave()
+    peer.close_socket()
     if answer is None or not answer[0]:
         return [Estimate("server_beat_floor_ms", None, "ms", "the server promises no beats")]
     estimates = [
@@ -326,7 +326,7 @@ def _server_beats(probes: LivenessProbes) -> list[Estimate]:
         before = peer.heard_at
         if bench.wait_until(lambda before=before: peer.heard_at != before, until - bench.now()):  # type: ignore[misc]
             heard.append(peer.heard_at or 0)
-    peer.leave()
+    peer.close_socket()
     if len(heard) > 1:
         gaps = [later - earlier for earlier, later in pairwise(heard)]
         share = Range.of(

@@ -80,7 +80,7 @@ def watch(bench: Bench, peers: Sequence[StompPeer], patience: Duration) -> list[
         Closed(peer.spoke_at or 0, None if peer.ended is None else peer.ended.at) for peer in peers
     ]
     for peer in peers:
-        peer.leave()
+        peer.close_socket()
     return closed
 
 

@@ -59,7 +59,7 @@ class WindowProbes:
                 break
         sizes = [each.size for each in keeper.inbox if MESSAGE.accepts(each)]
         for peer in (keeper, producer):
-            peer.leave()
+            peer.close_socket()
         return sizes
 
     def second_comes(

@@ -133,7 +133,7 @@ class ClientConnection:
         """Send the first frames."""
         raise NotImplementedError
 
-    def heard(self, at: Instant, data: bytes) -> None:
+    def on_bytes_received(self, at: Instant, data: bytes) -> None:
         """``data`` arrived."""
         raise NotImplementedError
 
@@ -141,7 +141,7 @@ class ClientConnection:
         """Write up to ``count`` messages; return how many there was room for."""
         raise NotImplementedError
 
-    def leave(self) -> None:
+    def disconnect(self) -> None:
         """Send the closing frame; the connection is over once the broker has answered."""
         raise NotImplementedError
 
@@ -181,7 +181,7 @@ class ClientConnection:
 
     def octets_arrived(self, at: Instant, data: bytes) -> None:
         """See :class:`brokerproof.harness.worlds.world.Receiver`."""
-        self.heard(at, data)
+        self.on_bytes_received(at, data)
 
     def channel_closed(self, at: Instant, how: CloseHow) -> None:
         """See :class:`brokerproof.harness.worlds.world.Receiver`."""

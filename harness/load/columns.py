@@ -104,7 +104,7 @@ def lists(offsets: Ints, names: pa.Array, values: pa.Array) -> pa.ListArray:
     )
 
 
-def together(parts: Sequence[tuple[Ints, Frames]], rows: int) -> Frames:
+def concatenate_rows(parts: Sequence[tuple[Ints, Frames]], rows: int) -> Frames:
     """Parts of the rows, each with the numbers of its rows, as one in their order."""
     if len(parts) == 1 and len(parts[0][0]) == rows:
         return parts[0][1]

@@ -115,7 +115,7 @@ class _Seat:
     after: Mapping[str, Any] | None = None
     ready: bool = False
     failed: str = ""
-    told: dict[str, Any] = field(default_factory=dict)
+    progress: dict[str, Any] = field(default_factory=dict)
     result: dict[str, Any] | None = None
 
 
@@ -174,7 +174,7 @@ class Conductor:
             nonlocal stopped
             stopped = stopped or watch(self.progress)
             return stopped or (
-                bool(self._seats) and all(seat.told.get("done") for seat in self._seats)
+                bool(self._seats) and all(seat.progress.get("done") for seat in self._seats)
             )
 
         self._wait(over, deadline, every=NS_PER_S // 4)
@@ -297,7 +297,7 @@ class Conductor:
                 seat.wire.say(pong=asked, at=self.world.now())
             case {"result": result, "clock": clock}:
                 seat.result, seat.after = result, clock
-                seat.told = result
+                seat.progress = result
             case {"clock": clock}:
                 seat.before = clock
                 seat.same = seat.same and abs(clock["offset"]) <= clock["uncertainty"] + NS_PER_MS
@@ -306,8 +306,8 @@ class Conductor:
                 seat.ready = True
             case {"failed": why}:
                 seat.failed = why
-            case {"progress": told}:
-                seat.told = told
+            case {"progress": progress}:
+                seat.progress = progress
                 self._add_up()
 
     def _add_up(self) -> None:
@@ -317,13 +317,13 @@ class Conductor:
         progress.delivery = Latencies()
         for seat in self._seats:
             for name in _NUMBERS:
-                progress.numbers[name] += seat.told.get(name, 0)
-            if "delivery" in seat.told:
+                progress.numbers[name] += seat.progress.get(name, 0)
+            if "delivery" in seat.progress:
                 progress.delivery.add(
-                    seat.told["delivery"]["cells"], seat.told["delivery"]["worst"]
+                    seat.progress["delivery"]["cells"], seat.progress["delivery"]["worst"]
                 )
-            progress.faults.update(seat.told.get("faults", {}))
-            progress.errors.update(seat.told.get("errors", {}))
+            progress.faults.update(seat.progress.get("faults", {}))
+            progress.errors.update(seat.progress.get("errors", {}))
 
     def _wait(
         self, ready: Callable[[], bool], deadline: Instant, *, every: Duration = 10 * NS_PER_S

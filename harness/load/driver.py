@@ -98,12 +98,12 @@ class Driver:
         """Nobody sends any more; what was sent is still confirmed and taken."""
         self.host.producing = False
 
-    def leave(self, patience: Duration) -> None:
+    def disconnect(self, patience: Duration) -> None:
         """Say goodbye everywhere and wait for the answers."""
         self._ended = True
         for line in self.lines:
             if line.up:
-                line.leave()
+                line.disconnect()
             elif not line.over:
                 line.end()
         self.world.wait_until(
@@ -126,7 +126,7 @@ class Driver:
         """How many messages have no confirmation yet."""
         return sum(sender.waiting for sender in self._senders.values())
 
-    def told(self) -> dict[str, Any]:
+    def progress(self) -> dict[str, Any]:
         """How it goes."""
         tally = self.host.tally
         told: dict[str, Any] = {
@@ -154,9 +154,9 @@ class Driver:
             "faults": dict(tally.faults),
             "errors": dict(tally.errors),
         }
-        told["delivery"] = {"cells": tally.delivery.told(), "worst": tally.delivery.worst}
+        told["delivery"] = {"cells": tally.delivery.counts(), "worst": tally.delivery.worst}
         told["confirmation"] = {
-            "cells": tally.confirmation.told(),
+            "cells": tally.confirmation.counts(),
             "worst": tally.confirmation.worst,
         }
         return told

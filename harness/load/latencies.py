@@ -25,19 +25,19 @@ class Latencies:
     def __len__(self) -> int:
         return int(self._cells.sum()) + len(self._new)
 
-    def note(self, values: Iterable[Duration]) -> None:
+    def record(self, values: Iterable[Duration]) -> None:
         """Enters durations; those below zero count as zero."""
         self._new.extend(values)
         if len(self._new) >= _AT_ONCE:
             self._enter()
 
     def add(self, told: Mapping[str, int], worst: Duration) -> None:
-        """Enters what another one told by :meth:`told`."""
+        """Enters what another one told by :meth:`counts`."""
         for cell, count in told.items():
             self._cells[int(cell)] += count
         self.worst = max(self.worst, worst)
 
-    def told(self) -> dict[str, int]:
+    def counts(self) -> dict[str, int]:
         """How many in each cell that has any."""
         self._enter()
         found = np.flatnonzero(self._cells)

@@ -64,7 +64,9 @@ class Session:
             stack.callback(self.target.stop)
             facts = self.target.start(self.folder / "logs")
             run_folder.add_target(self.folder, self.target, facts)
-            run_folder.note(self.folder, "load", {"plan": dataclasses.asdict(self.wishes)})
+            run_folder.write_header_field(
+                self.folder, "load", {"plan": dataclasses.asdict(self.wishes)}
+            )
             whole = plan_builder.plan(self.target, self.wishes, self.folder.resolve().name)
             restarts = [fault.every for fault in self.wishes.faults if fault.kind == "restart"]
             if restarts and self.target.identity.kind == "address":

@@ -75,13 +75,15 @@ def complete(told: dict[str, Any]) -> bool:
     )
 
 
-def note(
+def write_header(
     session: Session, outcome: LoadOutcome, told: dict[str, Any], plan: dict[str, Any]
 ) -> None:
     """Writes the header's part about the load, and what its one case is about."""
     folder = session.folder
-    run_folder.note(folder, "load", {"plan": plan, "told": told, "clocks": outcome.clocks})
-    run_folder.note_canary(folder, session.target.identity.name, *outcome.canary)
+    run_folder.write_header_field(
+        folder, "load", {"plan": plan, "told": told, "clocks": outcome.clocks}
+    )
+    run_folder.write_canary(folder, session.target.identity.name, *outcome.canary)
     run_folder.add_cases(
         folder, {CASE: {"doc": "A load; judge it by brokerproof judge.", "source": ""}}
     )
@@ -103,7 +105,7 @@ def keep(
     """Writes the header's part about the load, and its one result: a NOTE, because a load judges
     nothing."""
     name = session.target.identity.name
-    note(session, outcome, told, plan)
+    write_header(session, outcome, told, plan)
     reference = f"trace/target={name}#case={CASE}" if told["recorder"] else ""
     result = Result(
         CASE,

@@ -70,7 +70,7 @@ class Worker:
             driver.produce(self._next("go")["go"])
             self._tell(driver)
             self._world.wait_until(self._over, self._world.now() + LONG)
-            driver.leave(PATIENCE)
+            driver.disconnect(PATIENCE)
             readings.append(self._compare_clocks())
             self._wire.say(result=self._result(driver), clock=readings[1].data())
             self._world.wait_until(lambda: self._gone, self._world.now() + PATIENCE)
@@ -118,7 +118,7 @@ class Worker:
 
     def _tell(self, driver: Driver) -> None:
         if not self._gone:
-            self._wire.say(progress=driver.told())
+            self._wire.say(progress=driver.progress())
             self._world.at(self._world.now() + TELL_EVERY, lambda: self._tell(driver))
 
     def _over(self) -> bool:
@@ -127,7 +127,7 @@ class Worker:
             message = self._messages.pop(0)
             if "stop" in message:
                 self._driver.stop_producing()
-                self._wire.say(progress=self._driver.told())
+                self._wire.say(progress=self._driver.progress())
             elif "endpoints" in message:
                 self._world.moved(_endpoints(message["endpoints"]))
             elif "leave" in message:
@@ -158,12 +158,12 @@ class Worker:
 
     def _abandon(self, driver: Driver) -> None:
         """Ends what nobody waits for any more; what was recorded is kept."""
-        driver.leave(PATIENCE)
+        driver.disconnect(PATIENCE)
         if self._backlog is not None:
             self._backlog.finish()
 
     def _result(self, driver: Driver) -> dict[str, Any]:
-        result = driver.told()
+        result = driver.progress()
         result["cpu_s"], result["start_cpu_s"] = _cpu_s() - self._start_cpu_s, self._start_cpu_s
         result["canary"] = {
             "p99_ns": self._canary.quantile(0.99),

@@ -176,7 +176,7 @@ class Ledger:
     _in_doubt: dict[str, set[Key]] = field(default_factory=dict)
     """Consumers that went unnoticed, with what they held."""
 
-    def note(self, fact: Fact) -> None:
+    def update(self, fact: Fact) -> None:
         """Enters one fact. Raises ``ValueError`` for a key that was sent twice: keys have to tell
         messages apart."""
         match fact:
@@ -284,7 +284,7 @@ def account(facts: Iterable[Fact]) -> Books:
     """The books of a whole history, in which in the end somebody consumed all there was."""
     ledger = Ledger()
     for fact in facts:
-        ledger.note(fact)
+        ledger.update(fact)
     return ledger.close()
 
 

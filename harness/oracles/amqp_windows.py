@@ -40,7 +40,7 @@ class _Counts:
 
     next_id: dict[Side, int] = field(default_factory=dict)
     limit: Granted | None = None
-    told: int | None = None
+    reported: int | None = None
     """The next-incoming-id that the judged side told last."""
 
 
@@ -52,7 +52,7 @@ class _All:
     def of(self, session: Session) -> _Counts:
         return self._by_session.setdefault(session, _Counts())
 
-    def note(self, step: Placed) -> _Counts | None:
+    def update(self, step: Placed) -> _Counts | None:
         """Enters begins, transfers and the flows of the other side; None for frames of no
         session."""
         if step.answers is not None and step.frame.side is self._side:
@@ -87,7 +87,7 @@ def windows(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> lis
     transfer judged."""
     all_, found = _All(side), []
     for step in placed(events, conn):
-        counts = all_.note(step)
+        counts = all_.update(step)
         if counts is None or step.frame.name != "transfer" or step.frame.side is not side:
             continue
         at = counts.next_id.get(side, 0)
@@ -116,7 +116,7 @@ def ids(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Fi
     """
     all_, found = _All(side), []
     for step in placed(events, conn):
-        counts = all_.note(step)
+        counts = all_.update(step)
         if counts is None or step.session is None:
             continue
         if step.frame.name == "transfer":
@@ -173,15 +173,17 @@ def _flow(counts: _Counts, step: Placed, side: Side) -> list[Finding]:
                 f"a flow tells next-incoming-id {incoming}, and only {other} was sent",
             )
         )
-    elif counts.told is not None and ahead(incoming, counts.told) < 0:
+    elif counts.reported is not None and ahead(incoming, counts.reported) < 0:
         found.append(
             Finding(
-                INCOMING, Seen.VIOLATED, f"next-incoming-id fell from {counts.told} to {incoming}"
+                INCOMING,
+                Seen.VIOLATED,
+                f"next-incoming-id fell from {counts.reported} to {incoming}",
             )
         )
     else:
         found.append(
             Finding(INCOMING, Seen.HELD, f"a flow tells next-incoming-id {incoming} of {other}")
         )
-    counts.told = incoming
+    counts.reported = incoming
     return found

@@ -56,7 +56,7 @@ class Lifetime:
     conn: int
     longest: Duration = 0
     until: Instant = 0
-    heard: Instant | None = None
+    received: Instant | None = None
     spoken: Instant | None = None
     ended: Instant | None = None
     ended_by: str = ""
@@ -93,8 +93,12 @@ def _beats(life: Lifetime) -> Iterator[Anomaly]:
     if due is None:
         return
     longest, until = life.longest, life.until
-    if life.ended is not None and life.heard is not None and life.ended - life.heard > longest:
-        longest, until = life.ended - life.heard, life.ended
+    if (
+        life.ended is not None
+        and life.received is not None
+        and life.ended - life.received > longest
+    ):
+        longest, until = life.ended - life.received, life.ended
     allowed = due + max(MARGIN, due // 10)
     if longest > allowed:
         what = (
@@ -160,9 +164,9 @@ def lifetimes(events: Sequence[Event]) -> dict[int, Lifetime]:
             continue
         life = found.setdefault(event.conn, Lifetime(event.conn))
         if isinstance(event, _IN):
-            if life.heard is not None and event.at_ns - life.heard > life.longest:
-                life.longest, life.until = event.at_ns - life.heard, event.at_ns
-            life.heard = event.at_ns
+            if life.received is not None and event.at_ns - life.received > life.longest:
+                life.longest, life.until = event.at_ns - life.received, event.at_ns
+            life.received = event.at_ns
         elif isinstance(event, _OUT):
             life.spoken = event.at_ns
             life.opaque |= isinstance(event, OctetsSent)

@@ -32,16 +32,16 @@ class Rules:
         )
         return cls(*(int(str(parameters[name])) for name in names))
 
-    def whole(self, asked: int) -> int:
+    def rounded(self, asked: int) -> int:
         """The interval that comes of what a client said, both in milliseconds; 0 is none."""
         return max(self.floor, asked - asked % self.step) if asked else 0
 
     def silence(self, promised: int) -> tuple[Duration, Duration]:
         """How long a client that promised a beat every so many milliseconds may be silent at least,
         and at most."""
-        return ms(self.least * self.whole(promised)), ms(self.most * self.whole(promised))
+        return ms(self.least * self.rounded(promised)), ms(self.most * self.rounded(promised))
 
 
 def agreed(rules: Rules, promised: int, wanted: int) -> str:
     """The header of CONNECTED: the server's interval, then the client's."""
-    return f"{rules.whole(wanted)},{rules.whole(promised)}"
+    return f"{rules.rounded(wanted)},{rules.rounded(promised)}"

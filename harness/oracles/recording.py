@@ -200,7 +200,7 @@ class Line:
     latest: int = -1
     latest_when: When = (0, 0)
 
-    def note(
+    def update(
         self, number: int, name: str, queue: str, conn: int, subscription: str, when: When
     ) -> Anomaly | None:
         """Enters the next one, message ``name`` with that number of its producer."""
@@ -294,7 +294,7 @@ def _judged(found: Sequence[Fact], complete: bool) -> Iterator[Anomaly]:
     lines: dict[tuple[int, str, int], Line] = defaultdict(Line)
     for sent, got in sorted(firsts, key=lambda pair: pair[1].when):
         line = lines[got.conn, got.subscription, producer_of(sent)]
-        wrong = line.note(
+        wrong = line.update(
             number_of(sent), str(got.key), got.queue, got.conn, got.subscription, got.when
         )
         if wrong is not None:

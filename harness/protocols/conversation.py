@@ -80,7 +80,7 @@ class CaseClock(Protocol):
 
     def wait_until(self, ready: Callable[[], bool], within: Duration) -> bool: ...
 
-    def note(self, detail: str) -> None: ...
+    def record_note(self, detail: str) -> None: ...
 
 
 F = TypeVar("F")
@@ -185,7 +185,7 @@ class Conversation(Generic[F]):
         )
         self.write(octets, as_event=False)
 
-    def leave(self, how: CloseHow = CloseHow.EOF) -> None:
+    def close_socket(self, how: CloseHow = CloseHow.EOF) -> None:
         """End the connection from our side without a word: closed in order, or cut (RESET)."""
         self.judge.record(ConnectionAbandoned(at_ns=self.world.now(), conn=self.conn, how=how))
         if how is CloseHow.RESET:

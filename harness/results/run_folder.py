@@ -169,7 +169,7 @@ def cases_of(folder: Path) -> dict[str, dict[str, Any]]:
     return json.loads(path.read_text("utf-8")) if path.exists() else {}
 
 
-def note_canary(folder: Path, target: str, p99: Duration, worst: Duration) -> None:
+def write_canary(folder: Path, target: str, p99: Duration, worst: Duration) -> None:
     """Notes how late the host itself was while ``target`` was judged."""
     header = read(folder)
     header["host"].setdefault("canary", {})[target] = {"p99_ns": p99, "worst_ns": worst}
@@ -179,9 +179,9 @@ def note_canary(folder: Path, target: str, p99: Duration, worst: Duration) -> No
     _write(folder / HEADER, header)
 
 
-def note(folder: Path, what: str, values: Any) -> None:
+def write_header_field(folder: Path, name: str, values: Any) -> None:
     """Adds something to the header under a name of its own."""
-    _write(folder / HEADER, {**read(folder), what: values})
+    _write(folder / HEADER, {**read(folder), name: values})
 
 
 def finish(folder: Path, results: Iterable[Result], code: int, notes: list[str]) -> dict[str, Any]:

@@ -25,8 +25,10 @@ _READY_WITHIN_S = 30.0
 _STOP_WITHIN_S = 10.0
 CONTROL = "--control"
 """The word by which a command says that it takes limits."""
-_MORE_THAN_ANY = 9 * 10**15
-"""Octets of disk space that no machine has."""
+_SHORT = {"memory": LimitsSet(memory=0), "disk": LimitsSet(disk=9 * 10**15)}
+"""Limits that any machine exceeds, by resource."""
+_ENOUGH = {"memory": LimitsSet(memory=0.9), "disk": LimitsSet(disk=1_000_000)}
+"""Limits that a machine with memory and disk space to spare stays within, by resource."""
 
 
 class ProcessTarget(SocketTarget):
@@ -116,11 +118,11 @@ class ProcessTarget(SocketTarget):
             ) from None
         return ready
 
-    def starve(self, world: World, resource: str, short: bool, node: str = "") -> None:
-        if resource == "memory":
-            self.set_limits(world, LimitsSet(memory=0 if short else 0.9))
-        else:
-            self.set_limits(world, LimitsSet(disk=_MORE_THAN_ANY if short else 1_000_000))
+    def raise_alarm(self, world: World, resource: str, node: str = "") -> None:
+        self.set_limits(world, _SHORT[resource])
+
+    def clear_alarm(self, world: World, resource: str, node: str = "") -> None:
+        self.set_limits(world, _ENOUGH[resource])
 
     def set_limits(self, world: World, limits: LimitsSet) -> None:
         if self._process is None or self._process.stdin is None:

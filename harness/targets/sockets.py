@@ -61,15 +61,18 @@ class SocketTarget:
     def provide(self, name: str, routing: RoutingType) -> None:
         """Nothing: most brokers make places when they are used."""
 
-    def starve(self, world: World, resource: str, short: bool, node: str = "") -> None:
-        """Raises :class:`SetUpFailed`: nobody can do that from outside, unless a subclass knows
+    def raise_alarm(self, world: World, resource: str, node: str = "") -> None:
+        """Raise :class:`SetUpFailed`: nobody can do that from outside, unless a subclass knows
         how."""
         raise SetUpFailed(
             f"target {self.identity.name}: nobody can make this broker short of {resource}"
         )
 
+    def clear_alarm(self, world: World, resource: str, node: str = "") -> None:
+        """Do nothing: :meth:`raise_alarm` caused no shortage."""
+
     def set_limits(self, world: World, limits: LimitsSet) -> None:
-        """Raises :class:`SetUpFailed`, as :meth:`starve` does."""
+        """Raise :class:`SetUpFailed`, as :meth:`raise_alarm` does."""
         raise SetUpFailed(f"target {self.identity.name}: nobody can set the limits of this broker")
 
     def world(

@@ -80,14 +80,17 @@ class Target(Protocol):
         """Make the AMQP place of that name, on brokers that do not make it when a link is attached
         to it."""
 
-    def starve(self, world: World, resource: str, short: bool, node: str = "") -> None:
-        """Make the broker short of ``resource`` (memory or disk), or not any more. For targets with
-        the capability "alarms"; raises :class:`SetUpFailed`. ``node`` is one of a target with
-        "cluster"; none is the first."""
+    def raise_alarm(self, world: World, resource: str, node: str = "") -> None:
+        """Make the broker short of ``resource`` (memory or disk). For targets with the capability
+        "alarms"; raises :class:`SetUpFailed`. ``node`` is one of a target with "cluster"; the
+        default is the first."""
+
+    def clear_alarm(self, world: World, resource: str, node: str = "") -> None:
+        """End the shortage that :meth:`raise_alarm` caused."""
 
     def set_limits(self, world: World, limits: LimitsSet) -> None:
         """Set the limits at which memory and disk space are short, as the broker's administrator
-        can. As for :meth:`starve`."""
+        can. As for :meth:`raise_alarm`."""
 
     def world(
         self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]

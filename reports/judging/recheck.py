@@ -418,7 +418,7 @@ def disordered_of(firsts: Iterable[Row]) -> Iterator[Row]:
                 continue
             when = row["witness"][0]["at_ns"], row["witness"][0]["seq"]
             names = row["what"], row["queue"], conn, subscription
-            anomaly = order.note(row["number"], *names, when)
+            anomaly = order.update(row["number"], *names, when)
             if anomaly is not None:
                 yield anomaly_row(scope, anomaly)
 

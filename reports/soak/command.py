@@ -130,7 +130,7 @@ def _keep(
         for wrong in conclusion.wrong
         if wrong.requirement
     )
-    summary.note(load, outcome, results, dataclasses.asdict(load.wishes))
+    summary.write_header(load, outcome, results, dataclasses.asdict(load.wishes))
     detail = summary.sentence(results)
     if conclusion.wrong:
         detail += "; " + "; ".join(

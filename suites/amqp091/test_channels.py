@@ -103,7 +103,7 @@ def test_what_a_closed_channel_had_is_delivered_again(target: Bench, way: str) -
         case "connection.close":
             peer.close()
         case "gone":
-            peer.leave()
+            peer.close_socket()
     owner.consume(name, no_ack=True)
     deliveries = arrive(owner, 2)
     target.record_finding(

@@ -67,7 +67,7 @@ def _exists(target: Bench, name: str) -> bool:
     peer.send("queue.declare", {"queue": name, "passive": True}, channel=1)
     answers = either(method("queue.declare-ok", channel=1), method("channel.close", channel=1))
     answer = peer.expect(answers)
-    peer.leave()
+    peer.close_socket()
     return bool(answer.get("reply-code") != 404)
 
 
@@ -140,7 +140,7 @@ def test_exclusive_queues_belong_to_a_connection(target: Bench, name: str, gone:
     owner.settle()
     target.control(owner.count(queue) == 1, "its owner should be able to use it")
     if gone:
-        owner.leave()
+        owner.close_socket()
     else:
         owner.close()
     left = eventually(other, lambda: not _exists(target, queue))
@@ -178,7 +178,7 @@ def test_an_auto_delete_queue_goes_with_its_last_consumer(target: Bench, way: st
         case "connection":
             peer.close()
         case "gone":
-            peer.leave()
+            peer.close_socket()
     left = eventually(watcher, lambda: not _exists(target, name))
     target.record_finding(
         AUTO_DELETE_QUEUE, left, f"its last consumer has left ({way}), and the queue is there"

@@ -30,7 +30,7 @@ def break_connection(peer: AmqpPeer, kind: str) -> None:
         case "no performative":
             peer.write(codec.encode_frame(b"\x40"))
         case "open twice":
-            peer.send("open", peer.said)
+            peer.send("open", peer.sent_fields)
         case _:
             peer.send("attach", {"name": "l", "handle": 0, "role": True}, channel=77)
 
@@ -106,7 +106,7 @@ def test_errors_of_links_have_names_of_the_standard(target: Bench, kind: str) ->
                 case "a tag that is too long":
                     peer.transfer(link, payload, delivery_tag=bytes(33))
                 case "no credit" if link.credit > MUCH:
-                    target.note(f"{link.credit} credits are too many to use up")
+                    target.record_note(f"{link.credit} credits are too many to use up")
                     peer.transfer(link, payload)
                 case "no credit":
                     for _ in range(link.credit + 1):

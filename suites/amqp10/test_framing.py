@@ -279,7 +279,7 @@ def test_a_frame_of_512_octets_is_always_taken(target: Bench, size: int) -> None
     peer.write(octets)
     peer.expect(frame("open"), proves=(MIN_MAX_FRAME_SIZE, LIMITS_BEFORE_OPEN))
     peer.begin(proves=(MIN_MAX_FRAME_SIZE, LIMITS_BEFORE_OPEN))
-    target.note(f"the open had {len(octets)} octets")
+    target.record_note(f"the open had {len(octets)} octets")
 
 
 @case(

@@ -65,7 +65,7 @@ def test_a_header_of_this_version_is_answered_with_the_same(target: Bench) -> No
         f"a SASL header was answered with {sasl.brief()}",
     )
     peer.expect(frame("sasl-mechanisms"), proves=VERSION_OF_HEADER)
-    peer.leave()
+    peer.close_socket()
     peer = target.amqp(begin=False)
     peer.begin(proves=VERSION_OF_HEADER)
     target.record_finding(SUPPORTED_VERSION, True, "the AMQP header was answered with AMQP 1.0.0")

@@ -108,7 +108,7 @@ def test_a_link_that_cannot_be_made_is_attached_and_detached(
             return
         mine = "source" if role is RECEIVER else "target"
         if answer.kind(mine) is not None:
-            target.note(f"the broker makes a link of {kind}: {answer.brief()}")
+            target.record_note(f"the broker makes a link of {kind}: {answer.brief()}")
             return
         gone = peer.watch_for(either(frame("detach", link=link), frame("end"), frame("close")))
         observed = peer.instead() if gone is None else gone.brief()
@@ -205,7 +205,7 @@ def test_a_link_that_is_attached_again_is_stolen(target: Bench, where: str, role
         or answer.kind(terminus) is None
         or second.detached is not None
     ):
-        target.note(
+        target.record_note(
             "the second attach did not succeed:"
             f" {other.instead() if answer is None else answer.brief()}"
         )
@@ -397,7 +397,7 @@ def test_a_message_above_the_receivers_size_is_no_delivery(
 
     target.wait_until(lambda: large() or over(), PATIENCE)
     if not over():
-        target.note("the broker sends it: the receiver ends the link")
+        target.record_note("the broker sends it: the receiver ends the link")
         ended = peer.detach(link, error=(TOO_LARGE, "it is too large"), proves=MAX_MESSAGE_SIZE)
         target.record_finding(
             MAX_MESSAGE_SIZE,

@@ -450,5 +450,5 @@ def test_a_message_that_was_on_its_way_is_whole_afterwards(target: Bench, lost: 
         target.record_finding(
             HEADER_DEFAULTS, header.get("priority", 4) == 4, f"the header is {dict(header)}"
         )
-        other.leave()
+        other.close_socket()
         target.advance(QUIET)

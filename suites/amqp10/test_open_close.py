@@ -71,7 +71,7 @@ def test_a_client_may_send_ahead(target: Bench, together: bool) -> None:
     peer = target.amqp_peer()
     peer.authenticate(target.target.identity.login, target.target.identity.passcode)
     if together:
-        target.note("the frames are sent at one instant")
+        target.record_note("the frames are sent at one instant")
     peer.open(answered=False)
     if not together:
         target.advance(ms(30))
@@ -251,7 +251,7 @@ def test_a_handle_above_the_announced_maximum_is_refused(target: Bench) -> None:
         granted(target, peer, link)
         peer.publish(link, b"by the highest handle")
         if most == 2**32 - 1:
-            target.note("the broker allows every handle")
+            target.record_note("the broker allows every handle")
             return
         peer.sender(target.node(), handle=most + 1, answered=False)
         connection_refused(

@@ -322,7 +322,7 @@ def test_the_default_outcome_applies_where_no_state_is_known(
     got = collect(target, peer, link, 1, quiet=0)
     target.control(len(got) == 1, f"{len(got)} messages came; {peer.instead()}")
     if kind not in OUTCOMES:
-        target.note("the broker's attach names no default-outcome, so nothing is promised")
+        target.record_note("the broker's attach names no default-outcome, so nothing is promised")
         return
     fields = {key: plain(value) for key, value in codec.fields_of(default).items()}
     state = (
@@ -563,7 +563,7 @@ def test_a_disposition_for_nothing_held_changes_nothing(
         if peer.ended is None and not any(map(peer.fatal, peer.inbox)):
             peer.disposition(got[0], "released")
             peer.settle()
-            peer.leave()
+            peer.close_socket()
         other = target.amqp()
         deliveries = collect(target, other, other.receiver(node, credit=1), 1)
         target.record_finding(

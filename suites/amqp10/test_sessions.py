@@ -470,7 +470,7 @@ def test_end_is_answered_with_end(target: Bench) -> None:
         peer.begin(answered=False)
         answer = peer.watch_for(either(frame("begin", remote_channel=0), frame("close")))
         if error and answer is not None and answer.name == "close":
-            target.note("the broker closed the connection behind the client's error")
+            target.record_note("the broker closed the connection behind the client's error")
             return
         target.control(
             answer is not None and answer.name == "begin",

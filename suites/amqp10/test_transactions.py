@@ -342,7 +342,7 @@ def test_a_transaction_ends_with_its_link(target: Bench, how: str, retire: bool)
         case "close":
             peer.close()
         case _:
-            peer.leave(CloseHow.EOF if how == "eof" else CloseHow.RESET)
+            peer.close_socket(CloseHow.EOF if how == "eof" else CloseHow.RESET)
     available = waiting(target, node, 1)
     posted = waiting(target, other, 0)
     target.record_finding(
@@ -435,7 +435,7 @@ def test_an_outcome_in_an_unknown_transaction_does_not_apply(target: Bench, sett
             condition is not None,
             f"an outcome in an unknown transaction: {observed}",
         )
-        peer.leave()
+        peer.close_socket()
         back = waiting(target, node, 1)
         target.record_finding(RETIRED_ON_COMMIT, back == [b"held"], f"then {back} could be had")
 
@@ -470,7 +470,7 @@ def test_a_post_in_an_unknown_transaction_is_not_taken(target: Bench, settled: b
             fine,
             f"a post in an unknown transaction, settled: {settled}: {observed}",
         )
-        peer.leave()
+        peer.close_socket()
         posted = waiting(target, node, 0)
         target.record_finding(
             POST_INVISIBLE_BEFORE_COMMIT, not posted, f"then {posted} could be had"
@@ -606,7 +606,7 @@ def test_a_settled_post_that_fails_dooms_its_transaction(target: Bench) -> None:
             target.record_finding(
                 FAILED_SETTLED_POST, True, f"the broker ended it before the discharge: {observed}"
             )
-            peer.leave()
+            peer.close_socket()
         target.advance(QUIET)
         available = waiting(target, node, 0)
         target.record_finding(

@@ -111,7 +111,7 @@ def test_what_names_a_delivery_does_not_change_in_its_midst(
         peer.transfer(link, payload[2:], **{field: wrong[field]})
         why = f"another {field} in the midst of a delivery"
         refused(target, peer, link, delivery, (OTHERS[field],), why)
-        peer.leave()
+        peer.close_socket()
         other = target.amqp()
         received = bodies(collect(target, other, other.receiver(node, credit=1), 0))
         target.record_finding(
@@ -214,7 +214,7 @@ def test_the_agreed_settle_mode_of_the_sender_is_kept(
             f"agreed as unsettled: settled was {flags}",
         )
     else:
-        target.note(
+        target.record_note(
             f"asked for {mode} the broker's attach has the snd-settle-mode {agreed}: nothing is"
             " promised"
         )
@@ -356,7 +356,7 @@ def test_what_a_sender_told_stays(target: Bench, first: str, then: list[str]) ->
     answer = peer.watch_for(words, within=QUIET)
     state = None if answer is None else answer.kind("state")
     if state is None:
-        target.note("the broker told no outcome of its own: nothing that could change")
+        target.record_note("the broker told no outcome of its own: nothing that could change")
         return
     for outcome in then:
         peer.disposition(got[0], outcome, settled=outcome == then[-1])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case
-from brokerproof.harness.clients.client_event import ClientEvent, said
+from brokerproof.harness.clients.client_event import ClientEvent, event_named
 from brokerproof.harness.clients.stompjs_in_chromium import StompJsPeer
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.model.time import ms, seconds
@@ -30,7 +30,7 @@ def open_page(target: Bench, acceptor: str | None = None) -> StompJsPeer:
         incoming=INCOMING_MS,
         outgoing=OUTGOING_MS,
     )
-    connected = page.expect(said("connected"), proves=WEBSOCKET_ACCEPTED)
+    connected = page.expect(event_named("connected"), proves=WEBSOCKET_ACCEPTED)
     version, protocol = connected.detail["headers"].get("version"), connected.detail["protocol"]
     held = version == "1.2" and protocol in ("", "v12.stomp", "v11.stomp", "v10.stomp")
     target.record_finding(
@@ -44,7 +44,7 @@ def publish(page: StompJsPeer, to: Destination, receipt: str, **content: object)
     page.do(
         "publish", destination=to.name, headers=dict(to.send_headers), receipt=receipt, **content
     )
-    page.expect(said("receipt", id=receipt), proves=WEBSOCKET_ACCEPTED)
+    page.expect(event_named("receipt", id=receipt), proves=WEBSOCKET_ACCEPTED)
 
 
 @case(WEBSOCKET_ACCEPTED, needs={"websocket"})
@@ -73,17 +73,19 @@ def test_a_page_sends_and_receives(target: Bench) -> None:
         destination=back.name,
         headers={"ack": "client-individual", **dict(back.subscribe_headers)},
     )
-    page.expect(said("receipt", id="subscribed"), proves=WEBSOCKET_ACCEPTED)
+    page.expect(event_named("receipt", id="subscribed"), proves=WEBSOCKET_ACCEPTED)
     for body in ("first ☕", "second", large):
         plain.publish(back, body.encode())
-    first: ClientEvent = page.expect(said("message", body="first ☕"), proves=WEBSOCKET_ACCEPTED)
-    page.expect(said("message", body="second"), proves=WEBSOCKET_ACCEPTED)
-    page.expect(said("message", body=large), proves=WEBSOCKET_ACCEPTED)
+    first: ClientEvent = page.expect(
+        event_named("message", body="first ☕"), proves=WEBSOCKET_ACCEPTED
+    )
+    page.expect(event_named("message", body="second"), proves=WEBSOCKET_ACCEPTED)
+    page.expect(event_named("message", body=large), proves=WEBSOCKET_ACCEPTED)
     page.do("ack", id=first.detail["id"], receipt="acknowledged")
-    page.expect(said("receipt", id="acknowledged"), proves=WEBSOCKET_ACCEPTED)
+    page.expect(event_named("receipt", id="acknowledged"), proves=WEBSOCKET_ACCEPTED)
     page.do("deactivate")
-    page.expect(said("closed"), proves=WEBSOCKET_ACCEPTED)
-    page.expect(said("deactivated"))
+    page.expect(event_named("closed"), proves=WEBSOCKET_ACCEPTED)
+    page.expect(event_named("deactivated"))
     plain.subscribe(back, "after", ack="client")
     left = plain.message()
     target.record_finding(
@@ -105,13 +107,13 @@ def test_a_page_speaks_over_tls(target: Bench) -> None:
     page.do(
         "subscribe", destination=back.name, headers={"ack": "auto", **dict(back.subscribe_headers)}
     )
-    page.expect(said("receipt", id="subscribed"), proves=WEBSOCKET_ACCEPTED)
+    page.expect(event_named("receipt", id="subscribed"), proves=WEBSOCKET_ACCEPTED)
     for body in ("one", "x" * 100_000):
         plain.publish(back, body.encode())
-        page.expect(said("message", body=body), proves=WEBSOCKET_ACCEPTED)
+        page.expect(event_named("message", body=body), proves=WEBSOCKET_ACCEPTED)
     page.do("deactivate")
-    page.expect(said("closed"), proves=WEBSOCKET_ACCEPTED)
-    page.expect(said("deactivated"))
+    page.expect(event_named("closed"), proves=WEBSOCKET_ACCEPTED)
+    page.expect(event_named("deactivated"))
 
 
 @case(
@@ -145,8 +147,8 @@ def test_an_idle_page_stays_connected_by_heart_beats(target: Bench) -> None:
         receipt="after",
         body=publish_after,
     )
-    page.expect(said("receipt", id="after"), proves=CLIENT_HEARTBEATS)
+    page.expect(event_named("receipt", id="after"), proves=CLIENT_HEARTBEATS)
     plain.message(body=publish_after.encode())
     page.do("deactivate")
-    page.expect(said("closed"))
-    page.expect(said("deactivated"))
+    page.expect(event_named("closed"))
+    page.expect(event_named("deactivated"))

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.clients.client_event import said
+from brokerproof.harness.clients.client_event import event_named
 from brokerproof.harness.model.time import seconds
 from brokerproof.suites.amqp091.steps import QUIET
 
@@ -48,7 +48,7 @@ def test_pika_sends_and_receives(target: Bench, count: int, size: int) -> None:
     peer.consume(queue, proves=PUBLISH_ORDER)
     received = []
     for _ in sent:
-        message = peer.expect(said("message"), proves=PUBLISH_ORDER).detail
+        message = peer.expect(event_named("message"), proves=PUBLISH_ORDER).detail
         received.append(message["body"])
         peer.ack(message["tag"])
     target.record_finding(
@@ -75,12 +75,12 @@ def test_pika_has_as_much_as_its_prefetch(target: Bench, prefetch: int, multiple
     peer.consume(queue, prefetch=prefetch)
     for part in range(3):
         tags = [
-            peer.expect(said("message"), proves=PREFETCH_REPLENISHED).detail["tag"]
+            peer.expect(event_named("message"), proves=PREFETCH_REPLENISHED).detail["tag"]
             for _ in range(prefetch)
         ]
         peer.expect_nothing(
             for_=QUIET,
-            of=said("message"),
+            of=event_named("message"),
             proves=PREFETCH_LIMIT,
             why=f"{prefetch} wait for acknowledgement",
         )
@@ -101,20 +101,20 @@ def test_pika_gets_confirms_and_returns(target: Bench) -> None:
         exclusive=True, arguments={"x-max-length": 1, "x-overflow": "reject-publish"}
     )
     peer.publish(full, b"first")
-    confirm = peer.expect(said("confirmed", tag=1), proves=PUBLISHER_CONFIRMS).detail
+    confirm = peer.expect(event_named("confirmed", tag=1), proves=PUBLISHER_CONFIRMS).detail
     target.record_finding(
         PUBLISHER_CONFIRMS, confirm["name"] == "ack", f"the first message was told {confirm}"
     )
     peer.publish(full, b"second")
-    confirm = peer.expect(said("confirmed", tag=2), proves=REJECT_PUBLISH).detail
+    confirm = peer.expect(event_named("confirmed", tag=2), proves=REJECT_PUBLISH).detail
     target.record_finding(
         REJECT_PUBLISH,
         confirm["name"] == "nack",
         f"the message for a full queue was told {confirm}",
     )
     peer.publish(target.fresh_name(), b"nowhere", mandatory=True)
-    peer.expect(said("returned", code=312, body="nowhere"), proves=MANDATORY_RETURNED)
-    peer.expect(said("confirmed", tag=3), proves=PUBLISHER_CONFIRMS)
+    peer.expect(event_named("returned", code=312, body="nowhere"), proves=MANDATORY_RETURNED)
+    peer.expect(event_named("confirmed", tag=3), proves=PUBLISHER_CONFIRMS)
 
 
 @case(QUEUE_MISSING, OTHER_CHANNELS_CONTINUE, needs={"amqp091"})
@@ -125,11 +125,11 @@ def test_pika_is_told_of_errors(target: Bench) -> None:
     peer.open_channel(1)
     peer.open_channel(2)
     peer.channel_of[1].queue_declare(target.fresh_name(), passive=True)
-    peer.expect(said("channel-closed", channel=1, code=404), proves=QUEUE_MISSING)
+    peer.expect(event_named("channel-closed", channel=1, code=404), proves=QUEUE_MISSING)
     queue = peer.declare(exclusive=True, channel=2, proves=OTHER_CHANNELS_CONTINUE)
     peer.publish(queue, b"on", channel=2)
     peer.consume(queue, channel=2, auto_ack=True, proves=OTHER_CHANNELS_CONTINUE)
-    peer.expect(said("message", body="on"), proves=OTHER_CHANNELS_CONTINUE)
+    peer.expect(event_named("message", body="on"), proves=OTHER_CHANNELS_CONTINUE)
 
 
 @case(SERVER_HEARTBEATS, ANY_BYTE_KEEPS_ALIVE, needs={"amqp091"})

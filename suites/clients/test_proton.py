@@ -174,4 +174,4 @@ def test_messages_come_through_a_small_window(target: Bench, size: int, octets: 
         )
         peer.settle(got)
     judge_trace(target, peer, amqp_windows.windows, amqp_deliveries.settlement)  # type: ignore[arg-type]
-    peer.leave(CloseHow.RESET)
+    peer.close_socket(CloseHow.RESET)

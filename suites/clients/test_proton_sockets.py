@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.clients.proton_engine import Arrived, ProtonEvent, told
+from brokerproof.harness.clients.proton_engine import Arrived, ProtonEvent, event_named
 from brokerproof.harness.clients.proton_sockets import ContainerPeer
 from brokerproof.harness.protocols.amqp10.raw_peer import Node
 from brokerproof.harness.protocols.conversation import Match
@@ -49,7 +49,7 @@ def received(target: Bench, peer: ContainerPeer, node: Node, count: int) -> list
     """Return the next messages of a receiver with credit for them; that they arrive is a
     control."""
     peer.receive(node.address, count, capabilities=node.capabilities)
-    arrivals = [peer.expect(told("message")).subject for _ in range(count)]
+    arrivals = [peer.expect(event_named("message")).subject for _ in range(count)]
     target.control(
         all(isinstance(arrival, Arrived) for arrival in arrivals), f"{count} messages came"
     )
@@ -188,7 +188,7 @@ def test_a_container_has_transactions(target: Bench, commit: bool, count: int) -
         ended.name == expected_event,
         f"the transaction ended as {ended.name}, should be {expected_event}",
     )
-    peer.leave()
+    peer.close_socket()
     posted = left(target, there, count if commit else 0)
     target.record_finding(
         POST_INVISIBLE_BEFORE_COMMIT,

@@ -326,7 +326,7 @@ def test_in_mode_auto_nothing_comes_again(target: Bench, version: str) -> None:
         consumer.publish(queue, body)
     held(target, consumer, queue, 3, "auto")
     consumer.settle()
-    consumer.leave(CloseHow.RESET)
+    consumer.close_socket(CloseHow.RESET)
     left = left_in(target, queue, version, 0)
     target.record_finding(
         MODE_AUTO[version], not left, f"messages of mode auto came again: {left!r}"
@@ -344,7 +344,7 @@ def test_what_is_not_acknowledged_comes_again(target: Bench, version: str, ack: 
         consumer.publish(queue, body)
     messages = held(target, consumer, queue, 3, mode)
     consumer.ack(messages[0])
-    consumer.leave(CloseHow.RESET)
+    consumer.close_socket(CloseHow.RESET)
     left = left_in(target, queue, version, 2)
     target.record_finding(
         UNSETTLED_IS_KEPT[version],
@@ -364,7 +364,7 @@ def test_in_mode_client_an_ack_covers_what_came_before(
     for body in numbered(5):
         consumer.publish(queue, body, receipt=False)
     consumer.ack(held(target, consumer, queue, 5, "client")[last])
-    consumer.leave(CloseHow.RESET)
+    consumer.close_socket(CloseHow.RESET)
     left = left_in(target, queue, version, 4 - last)
     target.record_finding(
         CUMULATIVE[version],
@@ -386,7 +386,7 @@ def test_in_mode_client_individual_an_ack_covers_one(
     messages = held(target, consumer, queue, 5, "client-individual")
     for number in reversed(settled) if last else settled:
         consumer.ack(messages[number])
-    consumer.leave(CloseHow.RESET)
+    consumer.close_socket(CloseHow.RESET)
     others = [body for number, body in enumerate(numbered(5)) if number not in settled]
     left = left_in(target, queue, version, len(others))
     target.record_finding(
@@ -404,7 +404,7 @@ def test_a_nack_of_one_message_leaves_the_others(target: Bench, version: str) ->
     for body in numbered(3):
         consumer.publish(queue, body)
     consumer.nack(held(target, consumer, queue, 3, "client-individual")[1])
-    consumer.leave(CloseHow.RESET)
+    consumer.close_socket(CloseHow.RESET)
     left = [body for body in left_in(target, queue, version, 2) if body != b"m1"]
     target.record_finding(
         INDIVIDUAL_NACK[version],

@@ -69,7 +69,7 @@ def test_what_stomp_does_not_acknowledge_amqp_gets(
     if how == "UNSUBSCRIBE":
         peer.request("UNSUBSCRIBE", {"id": "0"})
     else:
-        peer.leave(CloseHow(how))
+        peer.close_socket(CloseHow(how))
     expected = [body for number, body in enumerate(sent) if number not in done]
     other = target.amqp()
     received = bodies(
@@ -171,7 +171,7 @@ def test_deliveries_by_stomp_that_failed_count_by_amqp(
         peer = target.stomp()
         peer.subscribe(through.destination, ack="client-individual")
         peer.message(body=b"unlucky")
-        peer.leave(how)
+        peer.close_socket(how)
     other = target.amqp()
     deliveries = collect(target, other, other.receiver(through.node, credit=1), 1)
     target.record_finding(
@@ -201,7 +201,7 @@ def test_what_went_out_in_mode_auto_is_gone(target: Bench, count: int, how: Clos
     got = [peer.message() for _ in range(count)]
     target.control(len(got) == count, f"{len(got)} of {count} came")
     peer.settle()
-    peer.leave(how)
+    peer.close_socket(how)
     other = target.amqp()
     received = bodies(collect(target, other, other.receiver(through.node, credit=count), 0))
     target.record_finding(

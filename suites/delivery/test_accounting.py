@@ -124,12 +124,12 @@ class Play:
         for _ in range(step.count):
             self._messages += 1
             keys.append(f"m{self._messages}".encode())
-            self.ledger.note(Attempted(keys[-1], f"producer {step.producer}"))
+            self.ledger.update(Attempted(keys[-1], f"producer {step.producer}"))
             producer.publish(self.queue, keys[-1], within)
         if step.end:
             producer.request(step.end, within)
         for key in keys:
-            self.ledger.note(Withdrawn(key) if step.end == "ABORT" else Confirmed(key))
+            self.ledger.update(Withdrawn(key) if step.end == "ABORT" else Confirmed(key))
 
     def join(self, slot: int, ack: str) -> StompPeer:
         self._names += 1
@@ -147,7 +147,7 @@ class Play:
             peer.settle()
         for message in peer.take_messages():
             marked = message.get("redelivered") == "true"
-            self.ledger.note(Delivered(message.body, name, marked))
+            self.ledger.update(Delivered(message.body, name, marked))
             self.unanswered[name].append(message)
 
     def answer(self, step: Answer) -> None:
@@ -161,7 +161,7 @@ class Play:
         peer.request(step.command, peer.naming(waiting[at]))
         self.unanswered[name] = [key for key in waiting if key not in covered]
         keys = tuple(message.body for message in covered)
-        self.ledger.note(Settled(keys) if step.command == "ACK" else Refused(keys))
+        self.ledger.update(Settled(keys) if step.command == "ACK" else Refused(keys))
 
     def leave(self, slot: int, how: str) -> None:
         self.look(slot)
@@ -172,11 +172,11 @@ class Play:
         elif how == "DISCONNECT":
             peer.request("DISCONNECT")
             self.look(slot, settle=False)
-            peer.leave()
+            peer.close_socket()
         else:
-            peer.leave(CloseHow(how))
+            peer.close_socket(CloseHow(how))
         del self.consumers[slot]
-        self.ledger.note(
+        self.ledger.update(
             Returned(name, failed=how in tuple(CloseHow), noticed=how == "UNSUBSCRIBE")
         )
 

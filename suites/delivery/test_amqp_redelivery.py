@@ -59,7 +59,7 @@ def test_what_is_given_back_goes_to_its_place(
         case "close":
             peer.close()
         case _:
-            peer.leave(CloseHow(how))
+            peer.close_socket(CloseHow(how))
     expected = [body for body in sent if fate.get(body) != "accepted"]
     other = target.amqp()
     received = collect(target, other, other.receiver(node, credit=len(sent) + 1), len(expected))

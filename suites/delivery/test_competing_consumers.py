@@ -79,7 +79,7 @@ def test_when_a_consumer_is_lost_the_others_take_over(target: Bench) -> None:
     if shares[0]:
         steady.ack(shares[0][-1], receipt=True)
     steady.request("UNSUBSCRIBE", {"id": "0"})
-    lost.leave(CloseHow.RESET)
+    lost.close_socket(CloseHow.RESET)
     received = bodies(collect(target, staying, len(shares[1])))
     settled, orphaned = bodies(shares[0]), bodies(shares[1])
     words = (
@@ -121,7 +121,7 @@ def test_what_was_acknowledged_is_gone_for_good(target: Bench) -> None:
         if ack == "client":
             consumer.ack(messages[-1], receipt=True)
         consumer.request("DISCONNECT")
-        consumer.leave()
+        consumer.close_socket()
         left = left_in(target, queue, "1.2", 0)
         target.record_finding(
             GONE_WHEN_ACKNOWLEDGED,
@@ -209,7 +209,7 @@ def test_a_subscription_gets_what_is_sent_while_it_stands(target: Bench) -> None
     producer.publish(topic, b"during")
     heard = bodies(receive(target, first, 1))
     first.request("DISCONNECT")
-    first.leave()
+    first.close_socket()
     producer.publish(topic, b"meanwhile")
     second = target.stomp("1.2")
     second.subscribe(topic)

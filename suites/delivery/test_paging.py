@@ -297,7 +297,7 @@ def test_what_a_narrow_selector_wants_comes_when_the_way_is_free(target: Bench) 
         return
     picky = Taker(target, to, headers={"selector": "colour = 'red'"})
     early = picky.rest()
-    target.note(f"before anything was consumed the selector got {brief(early)}")
+    target.record_note(f"before anything was consumed the selector got {brief(early)}")
     if not early:
         seen = _browsed(target, to, blue + 1)
         target.record_finding(

@@ -105,7 +105,7 @@ def test_what_a_consumer_did_not_acknowledge_comes_again(
     if how is None:
         first.peer.request("UNSUBSCRIBE", {"id": "0"})
     else:
-        first.peer.leave(how)
+        first.peer.close_socket(how)
     received = Taker(target, to).all(count - held)
     expected = list(range(held, count))
     fine = received == expected if how is None else sorted(received) == expected
@@ -185,11 +185,11 @@ class Play:
     def send(self, step: Send) -> None:
         numbers = range(self.sent, self.sent + step.count)
         for number in numbers:
-            self.ledger.note(Attempted(b"%d" % number, f"producer {step.producer}"))
+            self.ledger.update(Attempted(b"%d" % number, f"producer {step.producer}"))
         paging.send(self.to, self.producers[step.producer], numbers)
         self.sent += step.count
         for number in numbers:
-            self.ledger.note(Confirmed(b"%d" % number))
+            self.ledger.update(Confirmed(b"%d" % number))
 
     def take(self, count: int) -> None:
         """Acknowledges that many, as far as there are so many that nobody acknowledged."""
@@ -201,10 +201,10 @@ class Play:
         """What the consumer got and has acknowledged goes into the books."""
         for number in numbers:
             key = b"%d" % number
-            self.ledger.note(
+            self.ledger.update(
                 Delivered(key, f"consumer {self.consumers}", number in self.taker.marked)
             )
-            self.ledger.note(Settled((key,)))
+            self.ledger.update(Settled((key,)))
             self.settled.add(number)
 
     def go(self, how: CloseHow | None) -> None:
@@ -214,8 +214,8 @@ class Play:
         if how is None:
             self.taker.peer.request("UNSUBSCRIBE", {"id": "0"})
         else:
-            self.taker.peer.leave(how)
-        self.ledger.note(
+            self.taker.peer.close_socket(how)
+        self.ledger.update(
             Returned(f"consumer {self.consumers}", failed=how is not None, noticed=how is None)
         )
         self.join()
@@ -259,4 +259,4 @@ def _emptied(target: Bench, admin: Admin, play: Play) -> None:
     play.take(play.sent)
     target.wait_until(lambda: False, QUIET)
     state, _ = admin.until(play.to.name, lambda found: not found.paging, PATIENCE)
-    target.note(f"everything was consumed: {state}")
+    target.record_note(f"everything was consumed: {state}")

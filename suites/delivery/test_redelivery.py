@@ -26,7 +26,7 @@ def test_unsettled_messages_come_again_in_their_order(target: Bench, how: str, a
     if how in ("DISCONNECT", "UNSUBSCRIBE"):
         consumer.request(how, {"id": "0"} if how == "UNSUBSCRIBE" else ())
     if how != "UNSUBSCRIBE":
-        consumer.leave(CloseHow.EOF if how == "DISCONNECT" else CloseHow(how))
+        consumer.close_socket(CloseHow.EOF if how == "DISCONNECT" else CloseHow(how))
     after = target.stomp("1.2")
     after.subscribe(queue)
     received = bodies(receive(target, after, 5))
@@ -104,7 +104,7 @@ def test_what_comes_again_after_a_lost_connection_is_marked(target: Bench, how: 
     queue, consumer, producer = target.destination(), target.stomp("1.2"), target.stomp("1.2")
     publish_all(producer, queue, numbered(3))
     held(target, consumer, queue, 3, "client-individual")
-    consumer.leave(how)
+    consumer.close_socket(how)
     for _ in range(2):
         next_one = target.stomp("1.2")
         once_more = held(target, next_one, queue, 3, "client-individual")
@@ -112,7 +112,7 @@ def test_what_comes_again_after_a_lost_connection_is_marked(target: Bench, how: 
         target.record_finding(
             MARKED, set(marked.values()) == {"true"}, f"delivered again: {marked!r}"
         )
-        next_one.leave(how)
+        next_one.close_socket(how)
     after = target.stomp("1.2")
     after.subscribe(queue)
     again = receive(target, after, 3)
@@ -161,7 +161,7 @@ def test_an_acknowledged_message_stays_away_while_the_others_come_back(target: B
     messages = held(target, first, queue, 5, "client-individual")
     for message in (messages[1], messages[3]):
         first.ack(message, receipt=True)
-    first.leave(CloseHow.RESET)
+    first.close_socket(CloseHow.RESET)
     rest = [b"m0", b"m2", b"m4"]
     for _ in range(3):
         again = target.stomp("1.2")
@@ -172,4 +172,4 @@ def test_an_acknowledged_message_stays_away_while_the_others_come_back(target: B
             sorted(received) == rest,
             f"three of five were not acknowledged; {received!r} came again",
         )
-        again.leave(CloseHow.RESET)
+        again.close_socket(CloseHow.RESET)

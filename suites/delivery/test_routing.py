@@ -346,7 +346,7 @@ def test_a_send_to_a_new_queue_is_kept(target: Bench) -> None:
     to, producer, consumer = fresh(target, "ANYCAST"), target.stomp("1.2"), target.stomp("1.2")
     publish_all(producer, to, numbered(3))
     producer.request("DISCONNECT")
-    producer.leave()
+    producer.close_socket()
     consumer.subscribe(to)
     received = bodies(collect(target, consumer, 3))
     target.record_finding(

@@ -59,7 +59,7 @@ def filled(
         peer.publish(to, small_addresses.body(count, scale.sizes(left)[0]), proves=proves)
         count += 1
     held = admin.size(to.name)
-    target.note(
+    target.record_note(
         f"the address holds {held} octets, {held - LIMIT:+d} to its limit; {held - total:+d} to"
         " what was wanted"
     )

@@ -145,14 +145,14 @@ def test_the_examples_of_the_chapter(target: Bench) -> None:
     known = target.target.acceptors(target.overrides)
     for acceptor, asked, answer, requirement in examples:
         if acceptor not in known:
-            target.note(f"the target has no acceptor {acceptor}")
+            target.record_note(f"the target has no acceptor {acceptor}")
             continue
         if (
             asked.startswith("0,")
             and known[acceptor]["connection_ttl_override_ms"] != -1
             and acceptor == "stomp"
         ):
-            target.note(
+            target.record_note(
                 "connection-ttl-override takes the place of the default that the chapter's example"
                 " shows"
             )
@@ -237,7 +237,7 @@ def test_the_acceptor_wins_over_the_broker_wide_override(target: Bench) -> None:
             overrides=overrides,
             example_record=target.example_record,
         )
-        target.note(f"connectionTtl {acceptor}, connection-ttl-override {override}")
+        target.record_note(f"connectionTtl {acceptor}, connection-ttl-override {override}")
         for version in ("1.0", "1.2"):
             peer = inner.stomp(version)
             judge_silence(inner, peer, (DEFAULT,), expected)

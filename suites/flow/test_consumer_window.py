@@ -257,7 +257,7 @@ def test_both_header_names_are_octets_and_ours_wins(target: Bench) -> None:
         ({"activemq.prefetchSize": "1", "consumer-window-size": "900"}, 900),
         ({"activemq.prefetchSize": "-1", "consumer-window-size": "0"}, 0),
     ):
-        target.note(f"{headers} should make a window of {window}")
+        target.record_note(f"{headers} should make a window of {window}")
         hold(target, NAMES, [300] * 8, window, headers, "client").collect()
 
 
@@ -272,7 +272,7 @@ def test_the_default_window_is_the_acceptors(target: Bench) -> None:
         ) or not isinstance(window, int):
             continue
         for mode in MODES:
-            target.note(f"acceptor {acceptor}, mode {mode}: window {window}")
+            target.record_note(f"acceptor {acceptor}, mode {mode}: window {window}")
             hold(target, DEFAULTS, [1000] * 14, window, {}, mode, acceptor).collect()
         automatic = hold(target, DEFAULTS, [1000] * 14, -1, {}, "auto", acceptor)
         automatic.collect()
@@ -295,7 +295,7 @@ def test_what_is_delivered_again_is_charged_again(target: Bench, mode: str, wind
     target.control(
         target.wait_until(lambda: first.messages_seen >= 8, PATIENCE), "eight messages should come"
     )
-    first.leave(CloseHow.RESET)
+    first.close_socket(CloseHow.RESET)
     keeper.subscribe(to, "w", ack=mode, headers={"consumer-window-size": str(window)})
     holder = Holder(target, keeper, WindowAccount(window), POSITIVE, [], 8)
     holder.collect()

@@ -278,7 +278,7 @@ def shares(target: Bench, course: list[int]) -> list[list[int]]:
             windows[who].consumed(delivery)
         got[who] += numbers(received)
     for peer in peers:
-        peer.leave()
+        peer.close_socket()
     return got
 
 

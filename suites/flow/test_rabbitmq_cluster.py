@@ -113,7 +113,7 @@ def _come(publishers: dict[bytes, Amqp091Peer], at: Node, proves: str) -> None:
         proves, complete, f"after the alarm {received} could be had at {at.name}"
     )
     for publisher in publishers.values():
-        publisher.leave()
+        publisher.close_socket()
 
 
 def _one_alarm(

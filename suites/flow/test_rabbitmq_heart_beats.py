@@ -76,7 +76,7 @@ def test_a_client_that_misses_two_beats_is_given_up(
     """A client beats as agreed and falls silent. The connection is closed two to three intervals
     later, and not before."""
     peer = target.stomp("1.2", heart_beat=f"{promised},0")
-    every = ms(rules(target).whole(promised))
+    every = ms(rules(target).rounded(promised))
     for _ in range(beats):
         target.advance(every * 3 // 4)
         peer.beat()
@@ -101,7 +101,7 @@ def test_the_server_beats_every_half_of_its_interval(target: Bench, wanted: int)
     """A client asks for heartbeats and promises none. They arrive every half of the agreed
     interval, no more and no less often."""
     peer = target.stomp("1.2", heart_beat=f"0,{wanted}")
-    half = ms(rules(target).whole(wanted)) // rules(target).fraction
+    half = ms(rules(target).rounded(wanted)) // rules(target).fraction
     since = target.now()
     target.advance(half * 13 // 2)
     beats = _beats(target, peer.conn, since)

@@ -45,7 +45,7 @@ def in_memory(target: Bench, queue: str) -> tuple[int, int]:
     has its own."""
     api = target.management()
     reported = api.queue(queue)
-    api.leave()
+    api.close_socket()
     return reported.get("messages_ready", 0), reported.get("messages_ready_ram", -1)
 
 
@@ -254,7 +254,7 @@ def in_use(target: Bench) -> int:
     api = target.management()
     used, _ = api.until(lambda: int(api.node().get("mem_used", 0)), bool)
     target.control(used > 0, "the API should tell how much memory is used")
-    api.leave()
+    api.close_socket()
     return used
 
 

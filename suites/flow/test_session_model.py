@@ -122,7 +122,7 @@ class Run:
     def _publish(self, size: int, inside: bool) -> None:
         self.sent += 1
         body = (b"%d " % self.sent).ljust(size, b".")
-        self.ledger.note(Attempted(body, "inside" if inside else "outside"))
+        self.ledger.update(Attempted(body, "inside" if inside else "outside"))
         if inside:
             self.producer.publish(
                 self.to, body, {"transaction": f"t{self.transactions}"}, receipt=False
@@ -130,7 +130,7 @@ class Run:
             self.pending.append(body)
         else:
             self.producer.publish(self.to, body)
-            self.ledger.note(Confirmed(body))
+            self.ledger.update(Confirmed(body))
             self.waiting.append(body)
 
     def _end(self, commit: bool) -> None:
@@ -138,7 +138,7 @@ class Run:
             "COMMIT" if commit else "ABORT", {"transaction": f"t{self.transactions}"}
         )
         for body in self.pending:
-            self.ledger.note(Confirmed(body) if commit else Withdrawn(body))
+            self.ledger.update(Confirmed(body) if commit else Withdrawn(body))
         self.waiting += self.pending if commit else []
         self.pending = []
         self.begin()
@@ -149,7 +149,7 @@ class Run:
         position = which % len(self.held)
         first = 0 if self.mode == "client" else position
         self.consumer.ack(self.held[position], receipt=True)
-        self.ledger.note(
+        self.ledger.update(
             Settled(tuple(message.body for message in self.held[first : position + 1]))
         )
         del self.held[first : position + 1]
@@ -179,7 +179,7 @@ class Run:
 
     def _took(self, message: Frame, after: str) -> None:
         body = message.body
-        self.ledger.note(Delivered(body, "consumer", False))
+        self.ledger.update(Delivered(body, "consumer", False))
         owed = body in self.waiting
         early = body in self.pending
         what = "before its COMMIT" if early else "though nobody waits for it"
@@ -274,14 +274,14 @@ def test_a_session_does_what_the_model_says(
     else:
         consumer.request("DISCONNECT")
         target.record_finding(ALIVE, True, "the consumer kept its promise and was kept")
-    run.ledger.note(Returned("consumer", failed=silent, noticed=not silent))
+    run.ledger.update(Returned("consumer", failed=silent, noticed=not silent))
     heir = target.stomp()
     heir.subscribe(to)
     owed = len(run.ledger.must_come())
     target.wait_until(lambda: heir.messages_seen >= owed or heir.ended is not None, PATIENCE)
     target.wait_until(lambda: heir.messages_seen > owed or heir.ended is not None, QUIET)
     for message in heir.take_messages():
-        run.ledger.note(Delivered(message.body, "heir", message.get("redelivered") == "true"))
+        run.ledger.update(Delivered(message.body, "heir", message.get("redelivered") == "true"))
     books = run.ledger.close()
     wrong = books.phantom or books.revived or books.lost or books.abandoned or books.shared
     target.record_finding(ONCE, not wrong, str(books))

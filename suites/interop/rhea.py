@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.clients.client_event import said
+from brokerproof.harness.clients.client_event import event_named
 from brokerproof.harness.clients.rhea import RheaPeer
 from brokerproof.harness.model.time import seconds
 from brokerproof.harness.protocols.amqp10.raw_peer import Node
@@ -46,8 +46,8 @@ def sender(peer: RheaPeer, node: Node, *, settled: bool = False) -> str:
         capabilities=list(node.capabilities),
         settled=settled,
     )
-    peer.expect(said("sender_open", link=name))
-    peer.expect(said("sendable", link=name))
+    peer.expect(event_named("sender_open", link=name))
+    peer.expect(event_named("sendable", link=name))
     return name
 
 
@@ -61,7 +61,7 @@ def receiver(peer: RheaPeer, node: Node, *, credit: int = 0) -> str:
         capabilities=list(node.capabilities),
         credit=credit,
     )
-    peer.expect(said("receiver_open", link=name))
+    peer.expect(event_named("receiver_open", link=name))
     return name
 
 
@@ -75,7 +75,7 @@ def test_rhea_connects_and_closes(target: Bench) -> None:
     """rhea logs in, opens and closes. Each step is answered."""
     peer = target.rhea(proves=(OPEN_BEFORE_OTHER_FRAMES, HEADERS_AFTER_SASL))
     peer.do("close")
-    peer.expect(said("connection_close"), proves=CLOSE_WRITTEN)
+    peer.expect(event_named("connection_close"), proves=CLOSE_WRITTEN)
 
 
 @case(BARE_MESSAGE, NO_TRANSFER_WITHOUT_CREDIT, DISPOSITION_ROLE, needs={"amqp"})
@@ -103,10 +103,10 @@ def test_what_rhea_sends_it_gets_again(
         peer.do(
             "send", link=to, message={"body": body, "message_id": f"id-{number}", "subject": "s"}
         )
-        peer.expect(said("accepted", link=to), proves=DISPOSITION_ROLE)
+        peer.expect(event_named("accepted", link=to), proves=DISPOSITION_ROLE)
     link = receiver(other, node, credit=len(sent))
     for number, body in enumerate(sent):
-        message = other.expect(said("message", link=link), proves=BARE_MESSAGE).detail
+        message = other.expect(event_named("message", link=link), proves=BARE_MESSAGE).detail
         have = {"octets": message["body"]["octets"]} if isinstance(body, dict) else message["body"]
         fine = (
             have == body and message["message_id"] == f"id-{number}" and message["subject"] == "s"
@@ -134,7 +134,7 @@ def test_messages_cross_between_rhea_and_a_raw_peer(target: Bench, size: int, fr
     body = bytes(range(256)) * (size // 256)
     to = sender(peer, there)
     peer.do("send", link=to, message={"body": octets(body)})
-    peer.expect(said("accepted", link=to))
+    peer.expect(event_named("accepted", link=to))
     raw = target.amqp()
     got = collect(target, raw, raw.receiver(there, credit=1), 1, quiet=0)
     target.record_finding(
@@ -156,7 +156,7 @@ def test_messages_cross_between_rhea_and_a_raw_peer(target: Bench, size: int, fr
 
 def peer_message(peer: RheaPeer, link: str) -> dict[str, Any]:
     """Return the next message of a receiver; that it arrives is a control."""
-    return dict(peer.expect(said("message", link=link)).detail)
+    return dict(peer.expect(event_named("message", link=link)).detail)
 
 
 @case(NO_TRANSFER_WITHOUT_CREDIT, DRAIN_ANSWERED, DRAIN_IS_PROMPT, needs={"amqp"})
@@ -172,12 +172,12 @@ def test_rhea_drains(target: Bench, count: int, credit: int) -> None:
     peer.do("drain", link=link)
     due = min(count, credit)
     for _ in range(due):
-        peer.expect(said("message", link=link), proves=(DRAIN_ANSWERED, DRAIN_IS_PROMPT))
+        peer.expect(event_named("message", link=link), proves=(DRAIN_ANSWERED, DRAIN_IS_PROMPT))
     # When every credit was used by a message there is nothing to give back, and no flow need say
     # so.
     if credit > due:
         drained = peer.expect(
-            said("receiver_drained", link=link), proves=(DRAIN_ANSWERED, DRAIN_IS_PROMPT)
+            event_named("receiver_drained", link=link), proves=(DRAIN_ANSWERED, DRAIN_IS_PROMPT)
         )
         target.record_finding(
             (DRAIN_ANSWERED, DRAIN_IS_PROMPT),
@@ -229,7 +229,7 @@ def test_what_rhea_settles_is_settled(target: Bench, outcome: str, failed: bool)
         about={"delivery_failed": failed, "undeliverable_here": False},
     )
     peer.do("close")
-    peer.expect(said("connection_close"))
+    peer.expect(event_named("connection_close"))
     other = target.rhea()
     taking = receiver(other, node, credit=1)
     if outcome == "accepted":
@@ -246,7 +246,7 @@ def test_what_rhea_settles_is_settled(target: Bench, outcome: str, failed: bool)
             f"after accepted came {late or 'nothing'} again",
         )
         return
-    back = other.expect(said("message", link=taking), proves=RELEASED_AVAILABLE).detail
+    back = other.expect(event_named("message", link=taking), proves=RELEASED_AVAILABLE).detail
     expected = int(failed and outcome == "modified")
     detail = (
         f"{outcome}, failed={failed}: the delivery-count is {back['delivery_count']}, should be"
@@ -274,5 +274,5 @@ def test_an_idle_rhea_stays_connected(target: Bench) -> None:
     )
     peer.do("send", link=to, message={"body": "after the silence"})
     peer.expect(
-        said("accepted", link=to), proves=(TIMEOUT_RESTARTED_BY_FRAMES, TIMEOUTS_INDEPENDENT)
+        event_named("accepted", link=to), proves=(TIMEOUT_RESTARTED_BY_FRAMES, TIMEOUTS_INDEPENDENT)
     )

@@ -127,7 +127,7 @@ def test_a_connection_that_breaks_off_concerns_nobody_else(target: Bench) -> Non
                 message.name, {**message.fields, "commandId": 99, "responseRequired": True}
             )[:-50]
         )
-        peer.leave()
+        peer.close_socket()
         consumer = other.open_consumer(place, prefetch=10)
         other.expect_nothing(
             for_=QUIET, proves=COMMAND_SIZE, why="only a part of a message was sent"

@@ -115,7 +115,7 @@ def test_amqp_0_9_1(target: Bench) -> None:
             target.control(delivery.body == stamped(number), "the message came as it was sent")
         peer.settle()
         peer.close()
-        peer.leave()
+        peer.close_socket()
     agree(target, capture)
     judge_tags(target, capture)
 
@@ -136,7 +136,7 @@ def test_pika(target: Bench) -> None:
             )
             peer.ack(message["tag"])
         peer.close()
-        peer.leave()
+        peer.close_socket()
     agree(target, capture)
     judge_tags(target, capture)
 

@@ -45,7 +45,7 @@ def captured(target: Bench, name: str, acceptor: str) -> Iterator[Capture]:
     target.control(shutil.which("tcpdump") is not None, "tcpdump is installed")
     probe = target.peer(acceptor=acceptor)
     port = probe.channel.remote.rpartition(":")[2]
-    probe.leave(CloseHow.EOF)
+    probe.close_socket(CloseHow.EOF)
     began = len(target.events)
     with tempfile.TemporaryDirectory() as folder:
         kept = os.environ.get(KEEP)

@@ -41,7 +41,7 @@ def paged(target: Bench, admin: Admin, name: str) -> bool:
     judged."""
     state, reached = admin.until(name, lambda found: found.paging and found.pages > 0)
     if not reached:
-        target.note(f"nothing to judge: {name} wrote no page ({state})")
+        target.record_note(f"nothing to judge: {name} wrote no page ({state})")
     return reached
 
 
@@ -49,7 +49,7 @@ def left(target: Bench, admin: Admin, name: str) -> bool:
     """True if the address has left page mode with everything acknowledged; brokers clean up in the
     background."""
     state, reached = admin.until(name, lambda found: not found.paging)
-    target.note(f"{name} {'left' if reached else 'did not leave'} page mode: {state}")
+    target.record_note(f"{name} {'left' if reached else 'did not leave'} page mode: {state}")
     return reached
 
 

@@ -433,7 +433,7 @@ class Scale:
             f"messages of {self.SIZES} octets are charged {sorted(result)} octets more",
         )
         self.extra = result.pop()
-        target.note(
+        target.record_note(
             f"a message over {producer.protocol} is charged the octets of its body and {self.extra}"
             " more"
         )

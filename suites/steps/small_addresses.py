@@ -95,7 +95,7 @@ def overhead(target: Bench) -> int:
     """Measure the charge of an AMQP message above the bytes of its body, which are at least
     :data:`SMALLEST`."""
     result = _asked(target) if ADMIN in target.capabilities else _searched(target)
-    target.note(f"an AMQP message is charged the octets of its body and {result} more")
+    target.record_note(f"an AMQP message is charged the octets of its body and {result} more")
     return result
 
 
@@ -120,7 +120,7 @@ def _searched(target: Bench) -> int:
             "an empty address takes a message",
         )
         after = send(target, peer, link, body(1, SMALLEST))
-        peer.leave()
+        peer.close_socket()
         return after == "accepted"
 
     sizes = range(SMALLEST + 1, LIMIT)

@@ -53,7 +53,7 @@ def test_an_acknowledged_message_is_consumed(target: Bench, version: str, ack: s
     consumer.publish(queue, b"taken")
     message = held(target, consumer, queue, 1, mode)[0]
     consumer.request("ACK", consumer.naming(message), proves=ACK_HEADERS[version])
-    consumer.leave(CloseHow.RESET)
+    consumer.close_socket(CloseHow.RESET)
     again = left_in(target, queue, version, 0)
     target.record_finding(
         ACK_HEADERS[version], not again, f"an acknowledged message came again: {again!r}"
@@ -86,10 +86,10 @@ def test_an_ack_that_does_not_name_its_message_is_not_confirmed(
             publish_all(consumer, queue, numbered(2))
             first, second = held(target, consumer, queue, 2, INDIVIDUAL[version])
             consumer.ack(first, receipt=True)
-            target.note(f"ACK with {words}")
+            target.record_note(f"ACK with {words}")
             named = tuple((name, second[name]) for name in kept)
             refused(target, consumer, "ACK", named, refuses=broken[version])
-            consumer.leave(CloseHow.RESET)
+            consumer.close_socket(CloseHow.RESET)
             left = left_in(target, queue, version, 1)
             target.record_finding(
                 broken[version],
@@ -116,7 +116,7 @@ def test_in_mode_client_an_ack_covers_what_came_before(
     publish_all(target.stomp(version), queue, sent)
     messages = held(target, consumer, queue, count, "client")
     consumer.request("ACK", consumer.naming(messages[last]), proves=CUMULATIVE[version])
-    consumer.leave(CloseHow.RESET)
+    consumer.close_socket(CloseHow.RESET)
     left = left_in(target, queue, version, count - last - 1)
     words = f"of {count} messages number {last} was acknowledged, the next consumer got {left!r}"
     target.record_finding(CUMULATIVE[version], not set(left) & set(sent[: last + 1]), words)
@@ -144,7 +144,7 @@ def test_an_ack_covers_only_its_own_subscription(target: Bench, version: str) ->
         "three more should come",
     )
     consumer.ack(consumer.take_messages()[-1], receipt=True)
-    consumer.leave(CloseHow.RESET)
+    consumer.close_socket(CloseHow.RESET)
     left_one, left_two = left_in(target, one, version, 3), left_in(target, two, version, 0)
     target.record_finding(
         CUMULATIVE[version], not left_two, f"the acknowledged subscription left {left_two!r}"
@@ -195,7 +195,7 @@ def test_in_mode_client_individual_an_ack_covers_one_message(
     chosen = [message for message, take in zip(messages, taken, strict=True) if take]
     for message in reversed(chosen) if backwards else chosen:
         consumer.request("ACK", consumer.naming(message), proves=INDIVIDUAL_ACK[version])
-    consumer.leave(CloseHow.RESET)
+    consumer.close_socket(CloseHow.RESET)
     rest = [body for body, take in zip(sent, taken, strict=True) if not take]
     left = left_in(target, queue, version, len(rest))
     words = (
@@ -216,7 +216,7 @@ def test_whether_an_ack_of_1_0_covers_what_came_before(target: Bench) -> None:
     publish_all(consumer, queue, sent)
     messages = held(target, consumer, queue, 3, "client")
     consumer.ack(messages[1], receipt=True)
-    consumer.leave(CloseHow.RESET)
+    consumer.close_socket(CloseHow.RESET)
     left = left_in(target, queue, "1.0", 1)
     words = (
         "cumulative"

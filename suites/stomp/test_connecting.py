@@ -87,7 +87,7 @@ def test_stomp_without_accept_version_is_answered_as_connect_is(target: Bench) -
         peer.send(command, headers)
         answer = peer.watch_for(CONNECTED)
         answers[command] = answer is not None
-        target.note(
+        target.record_note(
             f"{command} without accept-version:"
             f" {answer.brief() if answer is not None else peer.instead()}"
         )
@@ -110,7 +110,7 @@ def test_each_session_has_an_id_of_its_own(target: Bench, version: str) -> None:
         assert peer.connected is not None
         ids.append(peer.connected.get("session"))
         peer.request("DISCONNECT")
-        peer.leave()
+        peer.close_socket()
         peer = target.stomp(version)
         assert peer.connected is not None
         ids.append(peer.connected.get("session"))
@@ -224,7 +224,7 @@ def test_clients_may_come_and_go_rapidly(target: Bench, version: str, how: list[
             peer.connect(headers, proves=RAPID_RECONNECTS[version])
         if hurry == "disconnects":
             peer.send("DISCONNECT")
-        peer.leave(CloseHow.RESET if hurry == "is cut" else CloseHow.EOF)
+        peer.close_socket(CloseHow.RESET if hurry == "is cut" else CloseHow.EOF)
     late = target.peer(version)
     late.connect(headers, proves=RAPID_RECONNECTS[version])
     late.request("BEGIN", {"transaction": "t"}, proves=RAPID_RECONNECTS[version])

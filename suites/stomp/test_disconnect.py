@@ -36,7 +36,7 @@ def test_disconnect_is_confirmed_before_the_connection_ends(target: Bench, versi
         error is None,
         f"an orderly DISCONNECT got {error.brief() if error else 'no ERROR'}",
     )
-    peer.leave()
+    peer.close_socket()
     received = left_in(target, queue, version, 10)
     target.record_finding(
         ORDERLY_DISCONNECT[version],

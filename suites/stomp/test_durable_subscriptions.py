@@ -67,7 +67,7 @@ def goes(target: Bench, peer: StompPeer, how: str = "DISCONNECT") -> None:
     its own)."""
     if how == "DISCONNECT":
         peer.request("DISCONNECT")
-    peer.leave(CloseHow.RESET if how == "RESET" else CloseHow.EOF)
+    peer.close_socket(CloseHow.RESET if how == "RESET" else CloseHow.EOF)
     target.advance(QUIET)
 
 
@@ -442,7 +442,7 @@ def test_disconnect_frees_a_durable_subscription_at_once(
             headers={NAME: "s"},
             proves=(FREED_BY_DISCONNECT, OUTLIVES),
         )
-        peer.leave()
+        peer.close_socket()
         peer = again
     goes(target, peer)
     delete(target, who, ["s"])

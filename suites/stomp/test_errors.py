@@ -80,7 +80,7 @@ def answers(target: Bench, version: str, *, receipts: bool) -> Iterator[Answer]:
         asking = () if receipt is None else (("receipt", receipt),)
         peer.send(mistake.command, (*mistake.headers, *asking), mistake.body)
         error = peer.watch_for(ERROR, within=QUIET * 2)
-        target.note(f"{mistake.words}: {'no ERROR' if error is None else error.brief()}")
+        target.record_note(f"{mistake.words}: {'no ERROR' if error is None else error.brief()}")
         if error is not None:
             yield Answer(mistake, receipt, error, peer)
     stranger = target.peer(version)
@@ -220,7 +220,7 @@ def test_a_mistake_ends_only_its_own_connection(target: Bench, version: str) -> 
             "the broker closed the connection that made the mistake" if gone else stayed,
         )
         if not gone:
-            offender.leave()
+            offender.close_socket()
         for body in (b"one", b"two"):
             other.publish(queue, body)
         for body in (b"one", b"two"):

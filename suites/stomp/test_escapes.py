@@ -89,7 +89,9 @@ def exchange(target: Bench, version: str, name: str, value: str) -> tuple[str | 
     received = None if message is None else message.get(name)
     if message is None:
         fate(target, producer)
-        target.note(f"no MESSAGE came: {consumer.instead()}; the sender: {producer.instead()}")
+        target.record_note(
+            f"no MESSAGE came: {consumer.instead()}; the sender: {producer.instead()}"
+        )
     return received, bytes(heard)
 
 

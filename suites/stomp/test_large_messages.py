@@ -177,7 +177,7 @@ def test_a_large_body_that_comes_again_is_still_whole(
         if turn == times:
             consumer.ack(messages[0], receipt=True)
         consumer.request("DISCONNECT")
-        consumer.leave()
+        consumer.close_socket()
     last = target.stomp(spoken)
     last.subscribe(queue)
     last.publish(queue, b"small")

@@ -71,7 +71,7 @@ def test_a_nack_that_does_not_name_its_message_is_not_confirmed(
             other, victim = target.destination(), target.stomp(version)
             victim.publish(other, b"held")
             message = held(target, victim, other, 1, "client-individual")[0]
-            target.note(f"NACK with {words}")
+            target.record_note(f"NACK with {words}")
             refused(
                 target,
                 victim,
@@ -79,7 +79,7 @@ def test_a_nack_that_does_not_name_its_message_is_not_confirmed(
                 tuple((name, message[name]) for name in kept),
                 refuses=NACK_NAMES_MESSAGE[version],
             )
-            victim.leave(CloseHow.RESET)
+            victim.close_socket(CloseHow.RESET)
             left = left_in(target, other, version, 1)
             target.record_finding(
                 NACK_NAMES_MESSAGE[version],
@@ -103,7 +103,7 @@ def test_in_mode_client_individual_a_nack_covers_one_message(
     consumer.nack(messages[which], receipt=True)
     first, *others = [number for number in range(count) if number != which]
     consumer.request("ACK", consumer.naming(messages[first]), proves=INDIVIDUAL_NACK[version])
-    consumer.leave(CloseHow.RESET)
+    consumer.close_socket(CloseHow.RESET)
     left = left_in(target, queue, version, count - 2)
     target.record_finding(
         INDIVIDUAL_NACK[version],
@@ -132,9 +132,9 @@ def test_in_mode_client_a_nack_covers_what_came_before(target: Bench, version: s
         (sent[0] in at_once) == (sent[1] in at_once) and sent[2] not in at_once,
         f"the second of three was refused in mode client; at once came again: {sorted(at_once)!r}",
     )
-    consumer.leave(CloseHow.RESET)
+    consumer.close_socket(CloseHow.RESET)
     other.request("DISCONNECT")
-    other.leave()
+    other.close_socket()
     left = left_in(target, queue, version, 1 if not at_once else 3)
     target.record_finding(
         CUMULATIVE_NACK[version],

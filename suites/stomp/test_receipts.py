@@ -110,7 +110,7 @@ def test_every_kind_of_frame_is_answered_with_one_receipt(target: Bench, version
         receipt = f"{number}-{command.lower()}"
         asked.append(receipt)
         peer.send(command, (*headers, ("receipt", receipt)), body)
-        target.note(f"{words} with receipt:{receipt}")
+        target.record_note(f"{words} with receipt:{receipt}")
         if (
             words == HELD
             and peer.watch_for(frame("RECEIPT", {"receipt-id": receipt}), within=QUIET) is None
@@ -198,7 +198,7 @@ def test_when_the_receipt_of_a_send_comes_the_message_is_there(target: Bench, ve
     queue, producer = target.destination(), target.stomp(version)
     for body in numbered(3):
         producer.publish(queue, body, proves=ONLY_PROCESSED[version])
-    producer.leave(CloseHow.RESET)
+    producer.close_socket(CloseHow.RESET)
     left = left_in(target, queue, version, 3)
     target.record_finding(
         ONLY_PROCESSED[version],
@@ -273,7 +273,7 @@ def test_frames_that_were_received_are_processed_although_the_client_left(target
     data += encode("ACK", client.naming(message), version="1.2")
     client.write(data + encode("DISCONNECT", {"receipt": "gone"}, version="1.2"))
     client.expect(frame("RECEIPT", {"receipt-id": "gone"}))
-    client.leave()
+    client.close_socket()
     received = left_in(target, queue, "1.2", len(sent))
     target.record_finding(
         PROCESSED_TO_THE_END,

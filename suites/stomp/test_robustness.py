@@ -48,7 +48,7 @@ def misbehave(
     )
     names = [malformation.name for malformation in present]
     for name, became in zip(names, seen, strict=True):
-        target.note(f"{name}: {became}")
+        target.record_note(f"{name}: {became}")
     return list(zip(names, seen, strict=True))
 
 
@@ -148,7 +148,7 @@ def test_others_do_not_notice_connections_that_begin_wrongly(
         write_in_pieces(target, peer, octets, where)
         target.advance(ms(20))
         if cut:
-            peer.leave(CloseHow.RESET)
+            peer.close_socket(CloseHow.RESET)
     judge_service(target, version, bystander)
 
 

@@ -475,7 +475,7 @@ def test_what_a_selective_consumer_held_comes_back_to_its_place(
         first.ack(message, receipt=True)
     expected = reds[:held]
     if lost:
-        first.leave()
+        first.close_socket()
     else:
         first.request("DISCONNECT")
     second = target.stomp("1.2")

@@ -190,7 +190,7 @@ def test_without_an_ack_header_a_message_counts_as_received_when_it_was_sent(
     target.control(received == sent, f"{sent!r} was sent and {received!r} came")
     consumer.settle()
     consumer.request("DISCONNECT")
-    consumer.leave()
+    consumer.close_socket()
     again = left_in(target, queue, version, 0)
     target.record_finding(
         DEFAULT_MODE[version], not again, f"messages delivered in mode auto came again: {again!r}"
@@ -224,7 +224,7 @@ def test_what_was_not_acknowledged_is_not_consumed(
     sent = numbered(3)
     publish_all(target.stomp(version), queue, sent)
     held(target, consumer, queue, 3, "client")
-    consumer.leave(how)
+    consumer.close_socket(how)
     again = left_in(target, queue, version, 3)
     target.record_finding(
         UNSETTLED_IS_KEPT[version],
@@ -249,7 +249,7 @@ def test_what_a_lost_client_did_not_acknowledge_goes_to_another(
     )
     holder, other = (first, second) if first.inbox else (second, first)
     holder.message(body=b"one")
-    holder.leave(CloseHow.RESET)
+    holder.close_socket(CloseHow.RESET)
     arrived = bodies(receive(target, other, 1))
     target.record_finding(
         MAY_GO_TO_ANOTHER[version],

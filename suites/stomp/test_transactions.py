@@ -126,9 +126,9 @@ def test_a_transaction_that_is_open_at_the_end_is_aborted(
     producer.settle()
     if how == "DISCONNECT":
         producer.request("DISCONNECT")
-        producer.leave()
+        producer.close_socket()
     else:
-        producer.leave(CloseHow(how))
+        producer.close_socket(CloseHow(how))
     consumer.message(body=b"committed")
     target.stomp(version).publish(queue, b"afterwards")
     received = bodies(collect(target, consumer, 1))
@@ -256,7 +256,7 @@ def test_an_ack_in_a_transaction_is_undone_with_it(target: Bench, version: str, 
     if end == "ABORT":
         consumer.request("ABORT", {"transaction": "t"})
     again = consumer.take_messages()  # a server may hand it out again at once
-    consumer.leave(CloseHow.RESET)
+    consumer.close_socket(CloseHow.RESET)
     left = left_in(target, queue, version, 1)
     target.record_finding(
         ACKS[version],
@@ -276,7 +276,7 @@ def test_an_ack_in_a_transaction_takes_effect_with_its_commit(target: Bench, ver
     consumer.request("BEGIN", {"transaction": "t"})
     consumer.ack(message, {"transaction": "t"})
     consumer.request("COMMIT", {"transaction": "t"})
-    consumer.leave(CloseHow.RESET)
+    consumer.close_socket(CloseHow.RESET)
     left = left_in(target, queue, version, 1)
     target.record_finding(
         ACKS[version],
@@ -297,7 +297,7 @@ def test_what_an_abort_gave_back_can_be_acknowledged(target: Bench, version: str
     consumer.request("ABORT", {"transaction": "t"})
     again = collect(target, consumer, 0)
     if not again:
-        consumer.leave(CloseHow.RESET)
+        consumer.close_socket(CloseHow.RESET)
         consumer = target.stomp(version)
         consumer.subscribe(queue, ack=INDIVIDUAL[version])
         again = collect(target, consumer, 0)
@@ -309,7 +309,7 @@ def test_what_an_abort_gave_back_can_be_acknowledged(target: Bench, version: str
         )
         return
     consumer.request("ACK", consumer.naming(again[0]), proves=ACK_NAMES_MESSAGE[version])
-    consumer.leave(CloseHow.RESET)
+    consumer.close_socket(CloseHow.RESET)
     left = left_in(target, queue, version, 0)
     target.record_finding(
         ACK_NAMES_MESSAGE[version],
@@ -338,7 +338,7 @@ def test_an_ack_in_a_transaction_is_ignored_as_documented(target: Bench, end: st
     consumer.request("BEGIN", {"transaction": "t"})
     consumer.ack(message, {"transaction": "t"})
     consumer.request(end, {"transaction": "t"})
-    consumer.leave(CloseHow.RESET)
+    consumer.close_socket(CloseHow.RESET)
     left = left_in(target, queue, "1.2", 1)
     target.record_finding(
         ACK_IGNORED,

@@ -129,7 +129,7 @@ and other methods than GET, with which a server may ignore Upgrade."""
 def test_a_bad_handshake_is_answered_with_an_error(target: Bench, bad: str) -> None:
     """A request without key, Host, version or Upgrade in Connection, or as HTTP 1.0, is answered
     with an HTTP error. The same request without the defect is accepted before and after."""
-    target.websocket().leave()
+    target.websocket().close_socket()
     socket = target.websocket(upgrade=False)
     socket.ask(**BAD_REQUESTS[bad])  # type: ignore[arg-type]
     reply = socket.watch_for(REPLY)
@@ -137,7 +137,7 @@ def test_a_bad_handshake_is_answered_with_an_error(target: Bench, bad: str) -> N
     target.record_finding(
         BAD_REQUEST, status is not None and status >= 400, f"{bad}: {_said(socket, reply)}"
     )
-    target.websocket().leave()
+    target.websocket().close_socket()
 
 
 @case(VERSION_REFUSED, needs={"websocket"})
@@ -157,7 +157,7 @@ def test_another_version_is_refused_and_ours_named(target: Bench, asked: str) ->
         ]
     held = isinstance(reply, Reply) and reply.status >= 400 and "13" in spoken
     target.record_finding(VERSION_REFUSED, held, f"version {asked}: {_said(socket, reply)}")
-    target.websocket().leave()
+    target.websocket().close_socket()
 
 
 @case(*SERVER_RULES, needs={"websocket"})

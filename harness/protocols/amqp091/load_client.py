@@ -228,7 +228,7 @@ class Amqp091LoadConnection(ClientConnection):
 
     # receiving
 
-    def heard(self, at: Instant, data: bytes) -> None:
+    def on_bytes_received(self, at: Instant, data: bytes) -> None:
         if self._pending:
             data = self._pending + data
         place, size = 0, len(data)
@@ -250,7 +250,7 @@ class Amqp091LoadConnection(ClientConnection):
         self._record(took, at)
         tally = self.host.tally
         if took.waits:
-            tally.delivery.note(took.waits)
+            tally.delivery.record(took.waits)
             tally.received_until = at + self.host.offset
         if self.over:
             return
@@ -336,7 +336,7 @@ class Amqp091LoadConnection(ClientConnection):
             tally.errors["a confirmation names nothing that was published"] += 1
             return
         confirms.sender.waiting -= len(taken)
-        tally.confirmation.note([at - since for since in taken])
+        tally.confirmation.record([at - since for since in taken])
         if well:
             tally.confirmed += len(taken)
         else:
@@ -373,7 +373,7 @@ class Amqp091LoadConnection(ClientConnection):
             self._say([_method(f"{frame.name}-ok", frame.channel)], now)
         self.end()
 
-    def leave(self) -> None:
+    def disconnect(self) -> None:
         self.leaving = True
         now = self.host.world.now()
         self._say([_method("connection.close", 0, reply_code=200, reply_text="done")], now)

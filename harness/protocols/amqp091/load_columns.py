@@ -12,7 +12,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from brokerproof.harness.load.columns import Bools, Frames, Ints, Rows, listed, lists, together
+from brokerproof.harness.load.columns import (
+    Bools,
+    Frames,
+    Ints,
+    Rows,
+    concatenate_rows,
+    listed,
+    lists,
+)
 from brokerproof.harness.load.wire_log import EOL, LogSlice
 from brokerproof.harness.protocols.amqp091 import codec
 from brokerproof.harness.protocols.amqp091.tables import BASIC, BY_NAME
@@ -60,7 +68,7 @@ def columns(stretch: LogSlice) -> dict[str, pa.Array]:
         parts.append((mine, listed([_slow(*each) for each in told])))
     beats = data[begins] == codec.HEARTBEAT
     plain = Rows(rows.at, rows.conn, rows.sent, sizes, lengths, rows.data, rows.octets)
-    return plain.batch(PROTOCOL, together(parts, len(lengths)), beats)
+    return plain.batch(PROTOCOL, concatenate_rows(parts, len(lengths)), beats)
 
 
 def _together(

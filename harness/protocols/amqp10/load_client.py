@@ -157,7 +157,7 @@ class AmqpLoadConnection(ClientConnection):
 
     # receiving
 
-    def heard(self, at: Instant, data: bytes) -> None:
+    def on_bytes_received(self, at: Instant, data: bytes) -> None:
         if self._pending:
             data = self._pending + data
         frames, self._pending = hot_path.split(data)
@@ -202,7 +202,7 @@ class AmqpLoadConnection(ClientConnection):
         self._heard(kept, sizes, at)
         tally = self.host.tally
         if waits:
-            tally.delivery.note(waits)
+            tally.delivery.record(waits)
             tally.received_until = at + self.host.offset
         answers = self._dispositions(settling)
         tally.settled += len(settling)
@@ -271,7 +271,7 @@ class AmqpLoadConnection(ClientConnection):
             sender, since = awaited
             sender.waiting -= 1
             waits.append(now - since)
-        tally.confirmation.note(waits)
+        tally.confirmation.record(waits)
         if accepted:
             tally.confirmed += len(waits)
         else:
@@ -338,7 +338,7 @@ class AmqpLoadConnection(ClientConnection):
     def credit(self) -> int:
         return 0 if self.over else sum(link.credit for link in self._links[: len(self.senders)])
 
-    def leave(self) -> None:
+    def disconnect(self) -> None:
         self.leaving = True
         self._say([performative("close", {})], self.host.world.now())
 

@@ -10,7 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from brokerproof.harness.load.columns import Bools, Frames, Ints, Rows, listed, lists, together
+from brokerproof.harness.load.columns import (
+    Bools,
+    Frames,
+    Ints,
+    Rows,
+    concatenate_rows,
+    listed,
+    lists,
+)
 from brokerproof.harness.load.wire_log import RECORDED_OCTETS, LogSlice
 from brokerproof.harness.protocols.amqp10 import codec, types
 from brokerproof.harness.protocols.amqp10.tables import BY_CODE
@@ -97,7 +105,7 @@ def columns(stretch: LogSlice) -> dict[str, pa.Array]:
             )
         )
     beats = (lengths == codec.HEADER_SIZE) & (data[begins] != codec.PREFIX[0])
-    return rows.batch(PROTOCOL, together(parts, len(code)), beats)
+    return rows.batch(PROTOCOL, concatenate_rows(parts, len(code)), beats)
 
 
 class _Found(NamedTuple):

@@ -105,7 +105,7 @@ class AmqpPeer(Conversation[Frame]):
         """Who we are; link names are unique between two containers, so every peer should be another
         one."""
         self.endpoint = Endpoint()
-        self.said: dict[str, Any] = {}
+        self.sent_fields: dict[str, Any] = {}
         """The fields of our own open."""
         self._recorder = AmqpTraceRecorder(judge, conn)
         self._names = 0
@@ -240,8 +240,8 @@ class AmqpPeer(Conversation[Frame]):
         self.header()
         if answered:
             self.expect(frame(HEADER, id=0, major=1, minor=0, revision=0), proves=proves)
-        self.said = {"container-id": self.container, **_hyphens(fields)}
-        self.send("open", self.said)
+        self.sent_fields = {"container-id": self.container, **_hyphens(fields)}
+        self.send("open", self.sent_fields)
         return self.expect(frame("open"), proves=proves) if answered else None
 
     def close(

@@ -144,7 +144,7 @@ class StompLoadConnection(ClientConnection):
         self._say(frames, now, kept, list(map(len, frames)) if taped else None)
         return count
 
-    def heard(self, at: Instant, data: bytes) -> None:
+    def on_bytes_received(self, at: Instant, data: bytes) -> None:
         frames = (self._pending + data if self._pending else data).split(b"\0")
         self._pending = frames.pop()
         if self._pending and not self._pending.strip(b"\r\n"):
@@ -225,7 +225,7 @@ class StompLoadConnection(ClientConnection):
             if kind != b"RECE" or not self._receipt(frame, at):
                 rare.append(frame)
         if waits:
-            tally.delivery.note(waits)
+            tally.delivery.record(waits)
             tally.received_until = now
         tally.settled += len(acks)
         acks += [b"ACK\nid:%b\n\n" % each for each in latest.values()]
@@ -240,7 +240,7 @@ class StompLoadConnection(ClientConnection):
         sender, since = awaited
         sender.waiting -= 1
         self.host.tally.confirmed += 1
-        self.host.tally.confirmation.note((at - since,))
+        self.host.tally.confirmation.record((at - since,))
         return True
 
     def _agreed(self, frame: bytes) -> None:
@@ -267,7 +267,7 @@ class StompLoadConnection(ClientConnection):
         if not frame.startswith(b"ERROR"):
             self.host.tally.errors[f"no frame that we know: {head[:80]!r}"] += 1
 
-    def leave(self) -> None:
+    def disconnect(self) -> None:
         self.leaving = True
         self._asked.add(b"goodbye")
         self._say([self._frame("DISCONNECT", {"receipt": "goodbye"})], self.host.world.now())

@@ -12,10 +12,10 @@ from brokerproof.harness.load.columns import (
     Frames,
     Ints,
     Rows,
+    concatenate_rows,
     lengths,
     listed,
     lists,
-    together,
 )
 from brokerproof.harness.load.wire_log import EOL, RECORDED_OCTETS, LogSlice
 from brokerproof.harness.protocols.stomp import codec
@@ -60,7 +60,7 @@ def columns(stretch: LogSlice) -> dict[str, pa.Array]:
                 ),
             )
         )
-    return rows.batch(PROTOCOL, together(parts, count), beats)
+    return rows.batch(PROTOCOL, concatenate_rows(parts, count), beats)
 
 
 def _plain(octets: pa.Array, *, carriage: bool) -> Bools:

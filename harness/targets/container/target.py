@@ -11,9 +11,8 @@ from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.targets import parameters
 from brokerproof.harness.targets.container.engine import Container
 from brokerproof.harness.targets.container.recipes import CERTIFICATES, RECIPES
-from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.rabbitmq.management import Management
-from brokerproof.harness.targets.rabbitmq.target import NATIVE_AMQP, starving
+from brokerproof.harness.targets.rabbitmq.target import CLEAR_ALARM, NATIVE_AMQP, RAISE_ALARM
 from brokerproof.harness.targets.sockets import SocketTarget
 from brokerproof.harness.targets.target import Identity, TargetFacts
 from brokerproof.harness.worlds.world import World
@@ -70,14 +69,18 @@ class ContainerTarget(SocketTarget):
         if self._management is not None and routing is RoutingType.ANYCAST:
             self._management.declare_queue(name, self._queue_type)
 
-    def starve(self, world: World, resource: str, short: bool, node: str = "") -> None:
+    def raise_alarm(self, world: World, resource: str, node: str = "") -> None:
         """By the container's own rabbitmqctl."""
         if self._broker != "rabbitmq":
-            raise SetUpFailed(
-                f"target {self.identity.name}: nobody can make this broker short of {resource}"
-            )
+            super().raise_alarm(world, resource, node)
+        self._rabbitmqctl(*RAISE_ALARM[resource])
+
+    def clear_alarm(self, world: World, resource: str, node: str = "") -> None:
+        self._rabbitmqctl(*CLEAR_ALARM[resource])
+
+    def _rabbitmqctl(self, *arguments: str) -> None:
         assert self._container is not None, "start() comes first"
-        self._container.control("rabbitmqctl", *starving(resource, short))
+        self._container.control("rabbitmqctl", *arguments)
 
     def stop(self) -> None:
         super().stop()

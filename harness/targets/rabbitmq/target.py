@@ -19,6 +19,15 @@ from brokerproof.harness.worlds.world import World
 NATIVE_AMQP = 4
 """Since this major release AMQP 1.0 is native, and queues are no longer made by attaching to their
 address."""
+RAISE_ALARM = {
+    "memory": ("set_vm_memory_high_watermark", "0"),
+    "disk": ("set_disk_free_limit", "9000000000000000"),
+}
+"""Arguments of rabbitmqctl that make a node short of a resource."""
+CLEAR_ALARM = {
+    "memory": ("set_vm_memory_high_watermark", "0.9"),
+    "disk": ("set_disk_free_limit", "1000000"),
+}
 
 
 class RabbitmqTarget(SocketTarget):
@@ -71,9 +80,12 @@ class RabbitmqTarget(SocketTarget):
         if self._management is not None and routing is RoutingType.ANYCAST:
             self._management.declare_queue(name, self._queue_type)
 
-    def starve(self, world: World, resource: str, short: bool, node: str = "") -> None:
-        """By rabbitmqctl, for all of the node: cases that run beside this one are held back too."""
-        self._node(node).control(*starving(resource, short))
+    def raise_alarm(self, world: World, resource: str, node: str = "") -> None:
+        """By rabbitmqctl, for all of the node: cases that run beside this one are blocked too."""
+        self._node(node).control(*RAISE_ALARM[resource])
+
+    def clear_alarm(self, world: World, resource: str, node: str = "") -> None:
+        self._node(node).control(*CLEAR_ALARM[resource])
 
     def _node(self, name: str) -> RabbitmqProcess:
         """The process of a node."""
@@ -102,14 +114,6 @@ class RabbitmqTarget(SocketTarget):
         if self._process is not None:
             self._process.stop()
             self._process = None
-
-
-def starving(resource: str, short: bool) -> tuple[str, str]:
-    """What rabbitmqctl has to be told to make a node short of memory or disk space, or not any
-    more."""
-    if resource == "memory":
-        return "set_vm_memory_high_watermark", "0" if short else "0.9"
-    return "set_disk_free_limit", "9000000000000000" if short else "1000000"
 
 
 def _written(limit: float | int) -> str:

@@ -19,7 +19,9 @@ from brokerproof.harness.worlds.virtual import SansIoBroker, SansIoDisk, Virtual
 from brokerproof.harness.worlds.world import World
 
 _USED, _TOTAL, _FREE = 100_000_000, 8_000_000_000, 100_000_000_000
-"""What a virtual broker is told of its machine, in octets."""
+"""Memory and disk space of a virtual broker's machine, in bytes."""
+_SHORT = {"memory": LimitsSet(memory=0), "disk": LimitsSet(disk=_FREE + 1)}
+_ENOUGH = {"memory": LimitsSet(memory=_TOTAL), "disk": LimitsSet(disk=0)}
 
 
 class Made(Protocol):
@@ -85,15 +87,13 @@ class VirtualTarget:
     def provide(self, name: str, routing: RoutingType) -> None:
         """Nothing: the broker makes places when they are used."""
 
-    def starve(self, world: World, resource: str, short: bool, node: str = "") -> None:
-        """Sets the limit of that resource, the readings being what they are."""
-        assert isinstance(world, VirtualWorld)
-        reading = ResourcesRead(memory_used=_USED, memory_total=_TOTAL, disk_free=_FREE)
-        limits = LimitsSet(disk=_FREE + 1 if short else 0)
-        if resource == "memory":
-            limits = LimitsSet(memory=0 if short else _TOTAL)
-        for event in (reading, limits):
-            world.feed(AtNode(node, event) if node else event)
+    def raise_alarm(self, world: World, resource: str, node: str = "") -> None:
+        """Set a limit of that resource which the machine's fixed readings exceed."""
+        _feed_limits(world, _SHORT[resource], node)
+
+    def clear_alarm(self, world: World, resource: str, node: str = "") -> None:
+        """Set a limit of that resource which the machine's fixed readings stay within."""
+        _feed_limits(world, _ENOUGH[resource], node)
 
     def set_limits(self, world: World, limits: LimitsSet) -> None:
         assert isinstance(world, VirtualWorld)
@@ -107,3 +107,10 @@ class VirtualTarget:
         return VirtualWorld(
             made.broker, made.acceptors, seed=seed, observed=observed, disk=made.disk
         )
+
+
+def _feed_limits(world: World, limits: LimitsSet, node: str) -> None:
+    assert isinstance(world, VirtualWorld)
+    reading = ResourcesRead(memory_used=_USED, memory_total=_TOTAL, disk_free=_FREE)
+    for event in (reading, limits):
+        world.feed(AtNode(node, event) if node else event)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from brokerproof.harness.clients import stompjs_in_chromium
-from brokerproof.harness.clients.client_event import ClientEvent, said
+from brokerproof.harness.clients.client_event import ClientEvent, event_named
 from brokerproof.harness.targets.failure import SetUpFailed
 
 
@@ -116,6 +116,6 @@ def test_a_page_that_is_gone_gets_nothing_more() -> None:
 
 
 def test_what_was_said_is_matched_by_step_and_detail() -> None:
-    assert said("receipt", id="1").accepts(ClientEvent("receipt", {"id": "1", "more": 2}))
-    assert not said("receipt", id="1").accepts(ClientEvent("receipt", {"id": "2"}))
-    assert not said("receipt").accepts(ClientEvent("message"))
+    assert event_named("receipt", id="1").accepts(ClientEvent("receipt", {"id": "1", "more": 2}))
+    assert not event_named("receipt", id="1").accepts(ClientEvent("receipt", {"id": "2"}))
+    assert not event_named("receipt").accepts(ClientEvent("message"))

@@ -335,7 +335,7 @@ def test_what_it_cannot_send_is_the_brokers_doing_or_its_own() -> None:
         peer.publish(QUEUE, b"y", proves="R")
     assert any("could not send" in each.detail for each in notebook.of(Noted))
     _, peer, _ = virtual(answering())
-    peer.leave()
+    peer.close_socket()
     with pytest.raises(ControlFailed, match="ended this connection itself"):
         peer.publish(QUEUE, b"x", proves="R")
 
@@ -343,7 +343,7 @@ def test_what_it_cannot_send_is_the_brokers_doing_or_its_own() -> None:
 @pytest.mark.parametrize("how", list(CloseHow))
 def test_it_can_be_cut_off(how: CloseHow) -> None:
     notebook, peer, broker = virtual(answering())
-    peer.leave(how)
+    peer.close_socket(how)
     notebook.advance(ms(1))
     assert broker.gone is how
     assert [each.how for each in notebook.of(ConnectionAbandoned)] == [how]
@@ -454,7 +454,7 @@ def test_over_sockets_the_trace_is_the_same(
     if how is None:
         peer.disconnect()
     else:
-        peer.leave(how)
+        peer.close_socket(how)
     notebook.advance(ms(10))
     assert [
         (type(event), event.command)

@@ -260,7 +260,7 @@ def test_a_run_that_came_to_nothing_begins_again_in_its_folder(tmp_path: Path) -
     begin()
     with pytest.raises(run_folder.BadRunFolder, match="already holds a run"):
         begin()  # a load's, say
-    run_folder.note(tmp_path, "asked", {})
+    run_folder.write_header_field(tmp_path, "asked", {})
     run_folder.add_cases(tmp_path, {"stomp.a": {}})
     (tmp_path / "logs").mkdir()
     with (
@@ -270,7 +270,7 @@ def test_a_run_that_came_to_nothing_begins_again_in_its_folder(tmp_path: Path) -
         begin()
     begin()
     assert not run_folder.cases_of(tmp_path), "other cases may be asked for now"
-    run_folder.note(tmp_path, "asked", {})
+    run_folder.write_header_field(tmp_path, "asked", {})
     (tmp_path / records.NAME).touch()
     with pytest.raises(run_folder.BadRunFolder, match="already holds a run"):
         begin()

@@ -116,9 +116,9 @@ def test_parts_do_everything_once(drivers: int) -> None:
 def test_quantiles_are_right_within_three_percent() -> None:
     values = np.random.default_rng(1).lognormal(15, 2, 20_000).astype(np.int64)
     first, second = Latencies(), Latencies()
-    first.note(values[:7000].tolist())
-    second.note(values[7000:].tolist())
-    first.add(second.told(), second.worst)
+    first.record(values[:7000].tolist())
+    second.record(values[7000:].tolist())
+    first.add(second.counts(), second.worst)
     assert len(first) == len(values)
     assert first.worst == values.max()
     for share in (0.5, 0.95, 0.99):
@@ -129,7 +129,7 @@ def test_quantiles_are_right_within_three_percent() -> None:
 def test_no_latency_has_no_quantile() -> None:
     assert Latencies().quantile(0.5) is None
     once = Latencies()
-    once.note([-5])
+    once.record([-5])
     assert once.quantile(0.5) == 0
 
 

@@ -167,10 +167,10 @@ def test_an_unsubscribe_that_was_confirmed_leaves_no_doubt() -> None:
 def test_a_ledger_knows_what_is_still_to_come_and_who_holds_what() -> None:
     ledger = Ledger()
     for fact in [*sent(A, B), Attempted(C, "p"), *got("x", A)]:
-        ledger.note(fact)
+        ledger.update(fact)
     assert ledger.must_come() == {B}
     assert ledger.held_by("x") == [A]
-    ledger.note(Returned("x", failed=True))
+    ledger.update(Returned("x", failed=True))
     assert ledger.must_come() == {A, B}
 
 

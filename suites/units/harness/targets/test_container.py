@@ -101,13 +101,13 @@ def test_rabbitmq_gets_its_file_its_listeners_and_its_plugins(
     docker.prints = READY["rabbitmq"]
     target = load("rabbitmq-container")
     target.start(tmp_path)
-    target.starve(target.world(0, None, lambda _: None), "memory", True)
+    target.raise_alarm(target.world(0, None, lambda _: None), "memory")
     docker.exit_code = 69
     with pytest.raises(
         SetUpFailed,
         match=r"rabbitmqctl set_disk_free_limit 1000000: ended with 69 in rabbitmq:4.0-manag",
     ):
-        target.starve(target.world(0, None, lambda _: None), "disk", False)
+        target.clear_alarm(target.world(0, None, lambda _: None), "disk")
     docker.listening["15672/tcp"].close()
     with pytest.raises(SetUpFailed, match="management API did not answer"):
         target.provide("q", RoutingType.ANYCAST)
@@ -173,7 +173,7 @@ def test_activemq_gets_its_file(docker: Docker, tmp_path: Path) -> None:
     assert docker.files["/opt/apache-activemq/conf/connection.security.enabled"] == b""
     assert docker.created["Env"] == ["ACTIVEMQ_OPTS=-Dbrokerproof.data=/opt/apache-activemq/data"]
     with pytest.raises(SetUpFailed, match="nobody can make this broker short of memory"):
-        target.starve(target.world(0, None, lambda _: None), "memory", True)
+        target.raise_alarm(target.world(0, None, lambda _: None), "memory")
 
 
 def test_what_does_not_start_is_removed_and_one_sentence(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.clients.proton_engine import ProtonPeer, told
+from brokerproof.harness.clients.proton_engine import ProtonPeer, event_named
 from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.protocols.amqp10 import codec, types
@@ -357,7 +357,7 @@ def test_proton_gives_a_silent_broker_up(bench: Bench) -> None:
     peer = bench.proton(idle_timeout=seconds(2))
     peer.channel.hold_reading(True)
     bench.advance(seconds(5))
-    assert peer.take(told("transport_error")) is not None
+    assert peer.take(event_named("transport_error")) is not None
     assert [event.command for event in bench.events if isinstance(event, FrameSent)][-1] == "close"
 
 

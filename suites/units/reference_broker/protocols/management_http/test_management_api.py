@@ -108,7 +108,7 @@ def test_a_connection_is_told_with_who_it_is(bench: Bench, api: ManagementPeer) 
     assert api.connections() == [], "who asks is no connection of the broker's"
     peer = bench.amqp091_peer()
     assert api.connection(peer) is None, "it is not open yet"
-    peer.leave()
+    peer.close_socket()
     peer = bench.amqp091(channels=2)
     found = told(api, peer)
     assert found.keys() == CONNECTION | {"last_blocked_by", "last_blocked_age"}
@@ -126,7 +126,7 @@ def test_a_connection_is_told_with_who_it_is(bench: Bench, api: ManagementPeer) 
         "protocol": "STOMP 1.1",
         "client_properties": {"product": "STOMP client"},
     }
-    peer.leave()
+    peer.close_socket()
     bench.advance(seconds(1))
     assert [connection["protocol"] for connection in api.connections()] == ["STOMP 1.1"]
 
