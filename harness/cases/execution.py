@@ -26,6 +26,7 @@ from brokerproof.harness.cases.examples import (
     one_example,
 )
 from brokerproof.harness.catalogue.deviations import Deviation, match, match_control
+from brokerproof.harness.catalogue.requirements import in_range
 from brokerproof.harness.counterexamples import writer
 from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.model.finding import (
@@ -264,8 +265,17 @@ def _judged(run: Run, call: Call, findings: list[Finding]) -> tuple[JudgedFindin
     """Give each finding its verdict: by the requirement's level, or KNOWN if a deviation is listed
     for it."""
     judged = []
+    manual = run.target.identity.manual or run.facts.version
     for finding in findings:
-        verdict = verdict_for(run.catalogue.find(finding.requirement).level, finding)
+        requirement = run.catalogue.find(finding.requirement)
+        if not in_range(requirement.releases, manual):
+            finding = Finding(
+                requirement.id,
+                Seen.NOT_APPLICABLE,
+                f"the manual of {manual or 'an unknown release'} does not say so; releases"
+                f" {requirement.releases} do",
+            )
+        verdict = verdict_for(requirement.level, finding)
         known = None
         if verdict in (Verdict.FAIL, Verdict.WARN):
             known = match(

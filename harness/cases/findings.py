@@ -97,10 +97,7 @@ class CaseRecord(Judge):
         named = _ids(requirements)
         reason = None if held else uncertain or self._inconclusive
         for requirement in named:
-            if requirement not in self.cited:
-                raise ValueError(
-                    f"the case judges {requirement} but does not cite it; add it to @case"
-                )
+            self._check_cited(requirement)
             self.example_record.findings.append(Finding(requirement, seen, detail, reason))
             self.record(
                 Judged(at_ns=self.now(), requirement=requirement, seen=seen.value, detail=detail)
@@ -111,6 +108,22 @@ class CaseRecord(Judge):
                 Violation(named, detail, expectation, len(wire.steps), self.now())
             )
         return held
+
+    def record_not_applicable(self, requirements: Requirements, reason: str) -> None:
+        """Record that each of ``requirements`` asks nothing of this broker here, and why: its
+        premise did not hold. Raises ``ValueError`` for a requirement that the case does not cite.
+        """
+        for requirement in _ids(requirements):
+            self._check_cited(requirement)
+            seen = Seen.NOT_APPLICABLE
+            self.example_record.findings.append(Finding(requirement, seen, reason))
+            self.record(
+                Judged(at_ns=self.now(), requirement=requirement, seen=seen.value, detail=reason)
+            )
+
+    def _check_cited(self, requirement: str) -> None:
+        if requirement not in self.cited:
+            raise ValueError(f"the case judges {requirement} but does not cite it; add it to @case")
 
     def require(self, requirements: Requirements, held: bool, detail: str) -> None:
         """Like :meth:`record_finding`, but a violation ends the case."""

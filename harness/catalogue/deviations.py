@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import Version
 
 from brokerproof.harness.catalogue.cases import current_name
+from brokerproof.harness.catalogue.requirements import in_range
 from brokerproof.harness.catalogue.tables import BadData, Entry, Key, entries, only, read
 from brokerproof.harness.model.finding import ListedDeviation
 
@@ -96,12 +96,7 @@ def covers(deviation: Deviation, case: str, requirement: str, broker_version: st
         return False
     if deviation.case and not _pattern(deviation.case).fullmatch(case):
         return False
-    if not deviation.versions:
-        return True
-    number = re.search(r"\d+(\.\d+)*", broker_version)
-    return number is not None and SpecifierSet(deviation.versions).contains(
-        Version(number.group()), prereleases=True
-    )
+    return in_range(deviation.versions, broker_version)
 
 
 def _shows(deviation: Deviation, detail: str) -> bool:

@@ -4,7 +4,9 @@ One TOML file of ``fixtures/requirements/`` is one document: a ``[document]`` ta
 with a fragment for each section in ``[document.anchors]``, and one ``[[requirement]]`` per
 statement, in our own words.
 
-``level`` is how strongly the statement binds and ``verb`` the document's own word for it.
+``level`` is how strongly the statement binds and ``verb`` the document's own word for it. Level
+READING marks our interpretation of a text that is silent or ambiguous; its ``note`` says what the
+text leaves open. ``releases`` is the range of a vendor's releases whose manual has the sentence.
 ``subject`` is the party that the duty binds: ``server``, ``client``, or ``both`` where the sentence
 binds the frame itself or either end, so that a broker can break its half. A duty of clients alone
 cannot be judged on a broker. ``observe`` is where it shows: on the ``wire``, on the wire with a
@@ -20,6 +22,9 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import Version
 
 from brokerproof.harness.catalogue.tables import BadData, Entry, Key, entries, only, read, table
 from brokerproof.harness.model.verdicts import Level
@@ -53,6 +58,7 @@ _REQUIREMENT = {
     "why_not": Key(str, required=False),
     "statement": Key(str),
     "note": Key(str, required=False),
+    "releases": Key(str, required=False),
 }
 
 
@@ -105,6 +111,8 @@ class Requirement:
     why_not: str = ""
     """Why it cannot be tested on a broker; empty when it can."""
     note: str = ""
+    releases: str = ""
+    """The releases whose manual has the sentence, such as ``>=2.34``; empty for all."""
     where: str = ""
     """The file and line it stands in."""
 
@@ -136,6 +144,20 @@ class Requirement:
         """True if a suite is incomplete without a case for it: a testable MUST or DOC that binds
         the server."""
         return self.testable and self.subject != "client" and self.level in (Level.MUST, Level.DOC)
+
+
+def in_range(versions: str, broker_version: str) -> bool:
+    """True if the first number in ``broker_version`` is in the range ``versions``, such as
+    ``>=2.6, <2.60``.
+
+    An empty range holds every version. A version without a number is in the empty range only.
+    """
+    if not versions:
+        return True
+    number = re.search(r"\d+(\.\d+)*", broker_version)
+    return number is not None and SpecifierSet(versions).contains(
+        Version(number.group()), prereleases=True
+    )
 
 
 class Catalogue(Mapping[str, Requirement]):
@@ -248,8 +270,23 @@ def _requirement(document: Document, entry: Entry) -> Requirement:
         entry.text("subject"),
         entry.text("observe"),
     )
-    if (level is Level.DOC) != (document.profile is not None):
-        raise bad("level DOC belongs to documents with a profile, and they have no other level")
+    if level is Level.READING:
+        if not entry.text("note"):
+            raise bad("note is missing; say what the text leaves open, as the level is READING")
+    elif (level is Level.DOC) != (document.profile is not None):
+        raise bad(
+            "level DOC belongs to documents with a profile, and they have no other level but"
+            " READING"
+        )
+    releases = entry.text("releases")
+    if releases and document.profile is None:
+        raise bad("releases belongs to documents with a profile: the releases are the vendor's")
+    try:
+        SpecifierSet(releases)
+    except InvalidSpecifier:
+        raise bad(
+            f'releases is {releases!r}; it should look like ">=2.34" or ">=2.6, <2.34"'
+        ) from None
     if entry.text("section") not in document.anchors:
         raise bad(
             f"section {entry.text('section')!r} has no anchor; add it to [document.anchors], or"
@@ -282,6 +319,7 @@ def _requirement(document: Document, entry: Entry) -> Requirement:
         testable=testable,
         why_not=why_not,
         note=entry.text("note"),
+        releases=releases,
         where=entry.where,
     )
 

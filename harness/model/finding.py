@@ -80,10 +80,10 @@ def combine(findings: list[Finding]) -> list[Finding]:
     """One finding per requirement, in order of first mention.
 
     A violation outweighs everything, an uncertain one everything but a certain one, and HELD
-    outweighs NEVER_REACHED: a requirement that held in one example and was not reached in another
-    held.
+    outweighs NOT_APPLICABLE and NEVER_REACHED: a requirement that held in one example and was not
+    reached in another held.
     """
-    rank = {Seen.VIOLATED: 0, Seen.HELD: 2, Seen.NEVER_REACHED: 3}
+    rank = {Seen.VIOLATED: 0, Seen.HELD: 2, Seen.NOT_APPLICABLE: 3, Seen.NEVER_REACHED: 4}
 
     def weight(finding: Finding) -> int:
         return 1 if finding.uncertain is not None else rank[finding.seen]

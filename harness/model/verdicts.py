@@ -9,12 +9,14 @@ from brokerproof.harness.model.enums import StrEnum
 
 class Level(StrEnum):
     """How strongly a requirement binds. DOC is a vendor's own documentation, judged apart from a
-    specification."""
+    specification. READING is our interpretation of a text that is silent or ambiguous: it is
+    recorded and never counts against a broker."""
 
     MUST = enum.auto()
     SHOULD = enum.auto()
     MAY = enum.auto()
     DOC = enum.auto()
+    READING = enum.auto()
 
 
 class Seen(StrEnum):
@@ -24,6 +26,9 @@ class Seen(StrEnum):
     VIOLATED = enum.auto()
     NEVER_REACHED = enum.auto()
     """The situation in which the requirement speaks never arose; not evidence of anything."""
+    NOT_APPLICABLE = enum.auto()
+    """The case ran to its end, and the requirement asked nothing of this broker: its premise did
+    not hold, or the manual of this release does not have the sentence."""
 
 
 class Verdict(StrEnum):

@@ -16,6 +16,7 @@ _VIOLATED = {
     Level.DOC: Verdict.FAIL,
     Level.SHOULD: Verdict.WARN,
     Level.MAY: Verdict.NOTE,
+    Level.READING: Verdict.NOTE,
 }
 
 
@@ -23,12 +24,14 @@ def verdict_for(level: Level, finding: Finding) -> Verdict:
     """The verdict on one finding about a requirement of ``level``, before known deviations.
 
     A requirement whose situation never arose is INCONCLUSIVE, never PASS; so is a violation that
-    the measurement cannot carry.
+    the measurement cannot carry. A requirement that asks nothing of this broker is a NOTE.
     """
     if finding.uncertain is not None or finding.seen is Seen.NEVER_REACHED:
         return Verdict.INCONCLUSIVE
     if finding.seen is Seen.HELD:
         return Verdict.PASS
+    if finding.seen is Seen.NOT_APPLICABLE:
+        return Verdict.NOTE
     return _VIOLATED[level]
 
 

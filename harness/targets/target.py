@@ -56,6 +56,8 @@ class Identity:
     capabilities: frozenset[str] = field(default_factory=frozenset)
     deviations: Path | None = None
     """The list of known deviations of this broker family, if there is one."""
+    manual: str = ""
+    """The release whose manual binds the target; empty for the release that runs."""
 
 
 class Target(Protocol):

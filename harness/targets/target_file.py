@@ -20,6 +20,7 @@ file has::
     nodes = 2                      # rabbitmq: a cluster; optional
     parameters = { stomp_host = "/" }       # other values than the profile's; optional
     endpoints = { stomp = "127.0.0.1:61613", amqp = "amqps://127.0.0.1:5671?ca=ca.pem" }   # address; see endpoint.py
+    manual = "2.33"                # the release whose manual binds it; optional: its own release
     login, passcode, default_acceptor, default_amqp_acceptor, add_capabilities, remove_capabilities, deviations   # optional
 """  # noqa: E501
 
@@ -75,6 +76,7 @@ _COMMON: dict[str, type] = {
     "add_capabilities": list,
     "remove_capabilities": list,
     "deviations": str,
+    "manual": str,
     "parameters": dict,
 }
 _OF_KIND: dict[str, dict[str, type]] = {
@@ -226,6 +228,7 @@ def _identity(name: str, kind: str, values: Mapping[str, Any], path: Path) -> Id
         login=values.get("login"),
         passcode=values.get("passcode"),
         default_acceptor=values.get("default_acceptor", "stomp"),
+        manual=values.get("manual", ""),
         default_amqp_acceptor=values.get("default_amqp_acceptor", "amqp"),
         capabilities=(profile.capabilities | known | set(values.get("add_capabilities", ())))
         - set(values.get("remove_capabilities", ())),

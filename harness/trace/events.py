@@ -198,7 +198,8 @@ class Measured(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged(Event):
-    """A check of one requirement came out: ``seen`` is HELD, VIOLATED or NEVER_REACHED."""
+    """A check of one requirement came out: ``seen`` is the name of a
+    :class:`~brokerproof.harness.model.verdicts.Seen`."""
 
     requirement: str
     seen: str

@@ -7,9 +7,9 @@ The rule: a mutant is killed by a case in which
 3. a finding is VIOLATED, without uncertainty, for a requirement that the mutant declares to break,
    and that requirement is a MUST, a statement of the vendor's document (DOC), or a SHOULD.
 
-A WARN comes of nothing but a SHOULD, so it kills only mutants that break that SHOULD. A MAY kills
-nothing. A case whose verdict is ERROR kills nothing either: there a control failed, and a control
-accuses nobody.
+A WARN comes of nothing but a SHOULD, so it kills only mutants that break that SHOULD. A MAY or a
+READING kills nothing. A case whose verdict is ERROR kills nothing either: there a control failed,
+and a control accuses nobody.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from brokerproof.harness.model.finding import JudgedFinding
 from brokerproof.harness.model.verdicts import Level, Verdict
 from brokerproof.harness.results.records import Result
 from brokerproof.suites.mutation.mutant import Fault
+
+NOTED = (Level.MAY, Level.READING)
+"""Levels whose violation is a NOTE and kills nothing."""
 
 
 class Status(enum.StrEnum):
@@ -64,7 +67,7 @@ def kills(mutant: Fault, result: Result, reached: int, catalogue: Catalogue) -> 
     found = []
     for each in violated(result):
         level = catalogue.find(each.requirement).level
-        if each.requirement in mutant.breaks and level is not Level.MAY:
+        if each.requirement in mutant.breaks and level not in NOTED:
             found.append(Kill(result.case, each.requirement, level.value, each.detail[:300]))
     return found
 
@@ -78,6 +81,6 @@ def beside_the_point(
     return [
         Kill(result.case, each.requirement, level.value, each.detail[:300])
         for each in violated(result)
-        if (level := catalogue.find(each.requirement).level) is not Level.MAY
+        if (level := catalogue.find(each.requirement).level) not in NOTED
         and each.requirement not in mutant.breaks
     ]

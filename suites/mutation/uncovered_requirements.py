@@ -13,6 +13,7 @@ from brokerproof.harness.catalogue.requirements import Catalogue
 from brokerproof.harness.model.verdicts import Level
 from brokerproof.suites.mutation import groups
 from brokerproof.suites.mutation.calls import all_calls
+from brokerproof.suites.mutation.judging import NOTED
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ def unbroken(catalogue: Catalogue) -> list[Unbroken]:
     found = []
     for name in sorted(cases.keys() - broken):
         requirement = catalogue.find(name)
-        if requirement.level is not Level.MAY:
+        if requirement.level not in NOTED:
             found.append(
                 Unbroken(name, requirement.level, requirement.statement, tuple(cases[name]))
             )

@@ -50,7 +50,8 @@ def refused(
     """Send a frame that cannot be processed and judge the answer.
 
     ``refuses`` are the requirements that hold when the frame is not confirmed; ``answers`` those
-    that also ask for an ERROR and for the end of the connection. Without ``answers`` silence is
+    that ask for an ERROR and for the end of the connection after a frame that the broker cannot
+    process, so they ask nothing of a broker that processed it. Without ``answers`` silence is
     legal, so a frame that must be answered follows: its answer shows that the first was handled.
     """
     receipt = offend(peer, command, headers, body)
@@ -96,6 +97,9 @@ def _answered(
         target.record_finding((*_ids(refuses), *_ids(answers)), False, detail)
         return
     target.record_finding(refuses, answer is None or not confirmed.accepts(answer), detail)
+    if answer is not None and confirmed.accepts(answer):
+        target.record_not_applicable(answers, f"the broker processed the {command}: {detail}")
+        return
     if answer is None or answer.command != "ERROR":
         target.record_finding(answers, False, detail)
         return

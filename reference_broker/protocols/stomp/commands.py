@@ -90,7 +90,7 @@ _DURABLE_NAMES = (
     "durable-subscription-name",
     "activemq.subscriptionName",
 )
-"""The first of them that is there counts (ARTEMIS-STOMP-durable-3)."""
+"""The first of them that is there counts (ARTEMIS-STOMP-durable-3: the manual until 2.33)."""
 
 
 # --- SEND -----------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@ deviations."""
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -144,6 +145,45 @@ def test_what_was_cited_and_never_judged_is_inconclusive(reference: Target) -> N
     found = result(reference, half, MUST, SHOULD)
     assert found.verdict is Verdict.INCONCLUSIVE
     assert [finding.seen for finding in found.findings] == [Seen.HELD, Seen.NEVER_REACHED]
+
+
+def test_a_premise_that_did_not_hold_is_a_note(reference: Target) -> None:
+    def processed(target: Bench) -> None:
+        target.record_finding(MUST, True, "confirmed")
+        target.record_not_applicable(OTHER_MUST, "the broker processed the frame")
+
+    outcome = result(reference, processed, MUST, OTHER_MUST)
+    assert outcome.verdict is Verdict.NOTE
+    assert [finding.seen for finding in outcome.findings] == [Seen.HELD, Seen.NOT_APPLICABLE]
+
+
+def test_a_release_is_judged_by_its_own_manual(reference: Target) -> None:
+    until_2_33, since_2_34 = "ARTEMIS-STOMP-durable-3", "ARTEMIS-STOMP-durable-5"
+
+    def bad(target: Bench) -> None:
+        target.record_finding((until_2_33, since_2_34), False, "the other name counted")
+
+    for manual, verdicts in (("2.33", ["FAIL", "NOTE"]), ("2.56.0", ["NOTE", "FAIL"])):
+        identity = dataclasses.replace(reference.identity, manual=manual)
+        run = run_of(reference)
+        target = OtherIdentity(reference, identity)
+        outcome = execute(
+            dataclasses.replace(run, target=target), made(bad, until_2_33, since_2_34)
+        )
+        assert [finding.verdict.value for finding in outcome.findings] == verdicts
+        other = outcome.findings[verdicts.index("NOTE")]
+        assert other.detail.startswith(f"the manual of {manual} does not say so; releases ")
+
+
+class OtherIdentity:
+    """A target whose file says something else of it."""
+
+    def __init__(self, target: Target, identity: Identity) -> None:
+        self._target = target
+        self.identity = identity
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._target, name)
 
 
 def test_a_case_that_does_nothing_is_inconclusive(reference: Target) -> None:

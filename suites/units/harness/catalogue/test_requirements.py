@@ -85,7 +85,13 @@ def test_an_unknown_id_is_answered_with_near_ones(tmp_path: Path) -> None:
         (
             'level = "MUST"',
             'level = "must"',
-            "level is 'must'; it should be one of MUST, SHOULD, MAY, DOC",
+            "level is 'must'; it should be one of MUST, SHOULD, MAY, DOC, READING",
+        ),
+        ('level = "MUST"', 'level = "READING"', "note is missing; say what the text leaves open"),
+        (
+            'level = "MUST"',
+            'level = "MUST"\nreleases = ">=2"',
+            "releases belongs to documents with a profile",
         ),
         ('level = "MUST"', 'level = "DOC"', "level DOC belongs to documents with a profile"),
         (
@@ -171,6 +177,28 @@ def test_a_file_that_is_no_document_is_refused(tmp_path: Path, text: str, senten
 def test_an_empty_folder_is_no_catalogue(tmp_path: Path) -> None:
     with pytest.raises(BadData, match="holds no requirement files"):
         requirements.load(tmp_path)
+
+
+def test_the_releases_of_a_row_are_a_range(tmp_path: Path) -> None:
+    vendor = DOCUMENT.replace("title", 'profile = "bar"\ntitle')
+    row = ENTRY.replace('"MUST"', '"DOC"\nreleases = "since 2.34"')
+    with pytest.raises(BadData, match=r'releases is .since 2.34.; it should look like ">=2.34"'):
+        requirements.load(write(tmp_path, vendor + row))
+
+
+@pytest.mark.parametrize(
+    ("versions", "broker", "inside"),
+    [
+        (">=2.34", "2.34.0", True),
+        (">=2.34", "2.33.9", False),
+        (">=2.34", "Artemis 2.56.0", True),
+        ("<2.34", "", False),
+        ("", "", True),
+        ("", "unknown", True),
+    ],
+)
+def test_a_release_is_in_a_range_by_its_number(versions: str, broker: str, inside: bool) -> None:
+    assert requirements.in_range(versions, broker) is inside
 
 
 def test_owed_are_testable_musts_and_documented_behaviour(tmp_path: Path) -> None:

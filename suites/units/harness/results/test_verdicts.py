@@ -21,11 +21,18 @@ HELD = Finding("R-1", Seen.HELD, "yes")
 VIOLATED = Finding("R-1", Seen.VIOLATED, "no")
 LATE = Finding("R-1", Seen.VIOLATED, "no", uncertain="the host was late")
 NEVER = Finding("R-1", Seen.NEVER_REACHED)
+ABSENT = Finding("R-1", Seen.NOT_APPLICABLE, "no premise")
 
 
 @pytest.mark.parametrize(
     ("level", "verdict"),
-    [(Level.MUST, "FAIL"), (Level.DOC, "FAIL"), (Level.SHOULD, "WARN"), (Level.MAY, "NOTE")],
+    [
+        (Level.MUST, "FAIL"),
+        (Level.DOC, "FAIL"),
+        (Level.SHOULD, "WARN"),
+        (Level.MAY, "NOTE"),
+        (Level.READING, "NOTE"),
+    ],
 )
 def test_a_violation_weighs_what_its_level_says(level: Level, verdict: str) -> None:
     assert verdict_for(level, VIOLATED) is Verdict(verdict)
@@ -35,6 +42,11 @@ def test_a_violation_weighs_what_its_level_says(level: Level, verdict: str) -> N
 @pytest.mark.parametrize("level", list(Level))
 def test_what_was_not_reached_or_not_certain_is_inconclusive(level: Level) -> None:
     assert verdict_for(level, NEVER) is verdict_for(level, LATE) is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("level", list(Level))
+def test_a_requirement_that_asks_nothing_is_a_note(level: Level) -> None:
+    assert verdict_for(level, ABSENT) is Verdict.NOTE
 
 
 def test_merging_takes_the_worst_and_nothing_is_inconclusive() -> None:
@@ -49,6 +61,9 @@ def test_one_finding_per_requirement_the_most_telling_one() -> None:
     assert combine([NEVER, HELD, LATE, VIOLATED, HELD]) == [VIOLATED]
     assert combine([HELD, LATE]) == [LATE]
     assert combine([NEVER, HELD]) == [HELD]
+    assert combine([ABSENT, HELD]) == [HELD]
+    assert combine([NEVER, ABSENT]) == [ABSENT]
+    assert combine([ABSENT, LATE]) == [LATE]
     assert [
         each.requirement for each in combine([Finding("B", Seen.HELD), Finding("A", Seen.HELD)])
     ] == ["B", "A"]
