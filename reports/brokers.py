@@ -3,7 +3,6 @@ each."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from brokerproof.harness.catalogue import deviations, profiles
+from brokerproof.harness.model import strict_json
 from brokerproof.harness.model.finding import ListedDeviation
+from brokerproof.harness.model.input_file import BadInput
 from brokerproof.reports.model import VERDICTS, Bar, Column, Group
 from brokerproof.reports.runs import Run, UnreadableRun
 
@@ -131,8 +132,8 @@ def read_measured(given: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
 def _read(path: Path) -> list[dict[str, Any]]:
     right = "what `brokerproof infer --json` prints"
     try:
-        parameters = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as problem:
+        parameters = strict_json.read(path)
+    except BadInput as problem:
         raise UnreadableRun(
             f"{path}: is no readable JSON ({problem}); it should be {right}"
         ) from None
@@ -145,7 +146,8 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
 def _kept(run: Run, target: str) -> list[dict[str, Any]]:
     path = run.folder / INFERRED / f"{target}.json"
-    return _read(path) if path.is_file() else []
+    # A target's name from elsewhere must not lead out of the run folder.
+    return _read(path) if path.name == f"{target}.json" and path.is_file() else []
 
 
 def _parameters(
@@ -200,13 +202,9 @@ def _deviations(
 ) -> tuple[Deviating, ...]:
     """Return the family's deviations that cover this target and version, those that showed
     first."""
-    path = (
-        Path(str(files("brokerproof.fixtures")))
-        / "brokers"
-        / str(facts.get("profile") or "-")
-        / "known_deviations.toml"
-    )
-    if not path.is_file():
+    profile = str(facts.get("profile") or "-")
+    path = Path(str(files("brokerproof.fixtures"))) / "brokers" / profile / "known_deviations.toml"
+    if Path(profile).name != profile or not path.is_file():
         return ()
     version = str(facts.get("version", ""))
     listed = [

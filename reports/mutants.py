@@ -3,13 +3,14 @@ through what."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from brokerproof.harness.model import strict_json
+from brokerproof.harness.model.input_file import BadInput
 from brokerproof.reports.runs import UnreadableRun
 
 NAME = "mutants.json"
@@ -61,19 +62,24 @@ def read(folder: Path) -> Matrix | None:
     another format."""
     path = folder / NAME
     try:
-        data = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as problem:
+        data = strict_json.read(path) if path.exists() else None
+    except BadInput as problem:
         raise UnreadableRun(
             f"{path}: is no kill matrix ({problem}); brokerproof mutants --out writes one"
         ) from None
+    if data is None:
+        return None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise UnreadableRun(
             f"{path}: is a kill matrix of another version; write it anew with brokerproof mutants"
             " --out"
         )
-    return _matrix(data)
+    try:
+        return _matrix(data)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise UnreadableRun(
+            f"{path}: lacks parts of a kill matrix; write it anew with brokerproof mutants --out"
+        ) from None
 
 
 def _matrix(data: Mapping[str, Any]) -> Matrix:

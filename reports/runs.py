@@ -3,18 +3,24 @@ this version."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
+from brokerproof.harness.model import strict_json
+from brokerproof.harness.model.input_file import BadInput
 from brokerproof.harness.results.records import NAME as RESULTS
-from brokerproof.harness.results.run_folder import CASES, FORMAT, HEADER, wrong_format
-from brokerproof.harness.trace.columns import FINGERPRINT, SCHEMA
+from brokerproof.harness.results.run_folder import (
+    CASES,
+    FORMAT,
+    HEADER,
+    wrong_format,
+)
+from brokerproof.harness.trace.columns import FINGERPRINT
+from brokerproof.harness.trace.read import DAMAGED, UnreadableTrace, damaged, row_count
 
 
 class UnreadableRun(Exception):
@@ -129,8 +135,8 @@ def open_run(folder: Path) -> Run:
 
 def _json_object(path: Path) -> dict[str, Any]:
     try:
-        values = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as problem:
+        values = strict_json.read(path)
+    except BadInput as problem:
         raise UnreadableRun(f"{path}: is no readable JSON ({problem})") from None
     if not isinstance(values, dict):
         raise UnreadableRun(f"{path}: holds a {type(values).__name__}; it must be a JSON object")
@@ -152,11 +158,9 @@ def _case_facts(path: Path) -> dict[str, CaseFacts]:
 
 def _check_segment(segment: Path) -> None:
     try:
-        schema = pq.read_schema(segment)
-    except (OSError, pa.ArrowException) as problem:
-        raise _damaged(segment, problem) from None
-    if not schema.equals(SCHEMA):
-        raise UnreadableRun(f"{segment}: has other columns than this version records; record again")
+        row_count(segment)
+    except UnreadableTrace as problem:
+        raise UnreadableRun(str(problem)) from None
 
 
 def check_data(runs: Iterable[Run]) -> None:
@@ -168,12 +172,5 @@ def check_data(runs: Iterable[Run]) -> None:
                 with pq.ParquetFile(segment) as file:
                     for _ in file.iter_batches():
                         pass
-            except (OSError, pa.ArrowException) as problem:
-                raise _damaged(segment, problem) from None
-
-
-def _damaged(segment: Path, problem: Exception) -> UnreadableRun:
-    why = str(problem).splitlines()[0].rstrip(".")
-    return UnreadableRun(
-        f"{segment}: is no readable Parquet segment ({why}); delete it or record again"
-    )
+            except DAMAGED as problem:
+                raise UnreadableRun(damaged(segment, problem)) from None

@@ -9,6 +9,7 @@ lengths, of any number of interfaces.
 from __future__ import annotations
 
 import gzip
+import os
 import struct
 import zlib
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
+from brokerproof.harness.model import input_file
+from brokerproof.harness.model.input_file import BadInput
 from brokerproof.harness.model.time import NS_PER_S, Instant
 from brokerproof.harness.trace.read import UnreadableTrace
 
@@ -31,6 +34,8 @@ _GZIP = b"\x1f\x8b"
 _BUFFER = 1 << 20
 _LARGEST = 1 << 28
 """No packet and no block is longer than so many octets; what claims to be is damaged."""
+_LATEST: Instant = (1 << 63) - 1
+"""The trace counts nanoseconds in 64 bits."""
 _INTERFACE, _PACKET, _SIMPLE, _ENHANCED = 1, 2, 3, 6
 _RESOLUTION, _OFFSET = 9, 14
 """Options of an interface: the resolution of its time stamps, and seconds to be added to them."""
@@ -68,9 +73,9 @@ class CaptureFile:
                     raise UnreadableTrace(
                         f"{self.path}: neither pcap nor pcapng (it begins with {magic.hex()})"
                     )
+        except BadInput as problem:
+            raise UnreadableTrace(f"{self.path}: {problem}") from None
         except (OSError, EOFError, zlib.error) as problem:
-            if not self.path.exists():
-                raise UnreadableTrace(f"{self.path}: there is no such file") from None
             self.damage = f"{self.path}: cannot be read to its end ({problem})"
 
     def _pcap(self, file: IO[bytes], order: str, unit: int) -> Iterator[Captured]:
@@ -108,7 +113,7 @@ class CaptureFile:
                 mark = file.read(4)
                 order, interfaces, rest = ("<" if mark == b"\x4d\x3c\x2b\x1a" else ">"), [], 4
             kind, length = struct.unpack(order + "II", magic + head)
-            if length < 12 or length > _LARGEST or length % 4:
+            if length < 12 + rest or length > _LARGEST or length % 4:
                 self.damage = (
                     f"{self.path}: a block says that it has {length} octets; what follows was not"
                     " read"
@@ -118,7 +123,16 @@ class CaptureFile:
             if len(block) < length - 8 - rest:
                 break
             if magic != _SECTION:
-                yield from _block(kind, block[:-4], order, interfaces)
+                try:
+                    captured = _block(kind, block[:-4], order, interfaces)
+                except (struct.error, _BadBlock) as problem:
+                    self.damage = (
+                        f"{self.path}: the block of {length} bytes that ends at byte"
+                        f" {file.tell()} is damaged ({problem}); what follows was not read"
+                    )
+                    return
+                if captured is not None:
+                    yield captured
             magic = file.read(4)
         else:
             return
@@ -135,12 +149,20 @@ class _Interface(NamedTuple):
         return ((high << 32) | low) * NS_PER_S // self.per_second + self.offset * NS_PER_S
 
 
-def _block(kind: int, block: bytes, order: str, interfaces: list[_Interface]) -> Iterator[Captured]:
+class _BadBlock(Exception):
+    """A field of a block has a value that it cannot have."""
+
+
+def _block(kind: int, block: bytes, order: str, interfaces: list[_Interface]) -> Captured | None:
+    """Return the packet of a block, if it has one; interfaces are added to ``interfaces``."""
     if kind == _INTERFACE:
         link, _, snap = struct.unpack_from(order + "HHI", block)
         options = dict(_options(block[8:], order))
-        base = options.get(_RESOLUTION, b"\x06")[0]
+        resolution = options.get(_RESOLUTION, b"\x06")
         offset = options.get(_OFFSET)
+        if len(resolution) != 1 or len(offset or bytes(8)) != 8:
+            raise _BadBlock("an option of its interface has a wrong length")
+        base = resolution[0]
         interfaces.append(
             _Interface(
                 link,
@@ -153,17 +175,24 @@ def _block(kind: int, block: bytes, order: str, interfaces: list[_Interface]) ->
                 ),
             )
         )
-        return
+        return None
     if kind in (_ENHANCED, _PACKET):
         if kind == _ENHANCED:
             number, high, low, kept, _ = struct.unpack_from(order + "IIIII", block)
         else:
             number, _, high, low, kept, _ = struct.unpack_from(order + "HHIIII", block)
-        if number < len(interfaces):
-            about = interfaces[number]
-            yield Captured(about.instant(high, low), about.link, block[20 : 20 + kept])
+        if number >= len(interfaces):
+            raise _BadBlock(f"it names interface {number} of {len(interfaces)}")
+        if kept > len(block) - 20:
+            raise _BadBlock(f"its packet has {kept} bytes and the block {len(block) - 20}")
+        about = interfaces[number]
+        instant = about.instant(high, low)
+        if abs(instant) > _LATEST:
+            raise _BadBlock("its time stamp is beyond the year 2262")
+        return Captured(instant, about.link, block[20 : 20 + kept])
     # Packets without a time stamp (simple packet blocks) say nothing about time, and nothing else
     # here knows it.
+    return None
 
 
 def _options(block: bytes, order: str) -> Iterator[tuple[int, bytes]]:
@@ -177,7 +206,7 @@ def _options(block: bytes, order: str) -> Iterator[tuple[int, bytes]]:
 
 
 def _opened(path: Path) -> IO[bytes]:
-    with path.open("rb") as file:
+    with os.fdopen(input_file.open_regular(path), "rb") as file:
         magic = file.read(2)
     return (
         cast(IO[bytes], gzip.open(path)) if magic == _GZIP else path.open("rb", buffering=_BUFFER)
@@ -189,6 +218,6 @@ def is_capture(path: Path) -> bool:
     try:
         with _opened(path) as file:
             magic = file.read(4)
-    except (OSError, EOFError, zlib.error):
+    except (BadInput, OSError, EOFError, zlib.error):
         return False
     return magic in _PCAP or magic == _SECTION

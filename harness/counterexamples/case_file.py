@@ -17,6 +17,10 @@ from typing import Any
 
 from brokerproof.harness.counterexamples.player import Came, Part, Ref, Secret
 from brokerproof.harness.counterexamples.script_builder import Composed, Line
+from brokerproof.harness.model import input_file, strict_json
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.model.input_file import BadInput
+from brokerproof.harness.model.strict_json import BadJson
 
 FORMAT = "brokerproof-case"
 VERSION = 1
@@ -109,20 +113,19 @@ def _lines(talk: Composed) -> Iterator[dict[str, Any]]:
 def read(path: Path) -> CaseFile:
     """The case in ``path``. Raises :class:`BadCaseFile`."""
     try:
-        texts = path.read_text("utf-8").splitlines()
-    except OSError as problem:
-        raise BadCaseFile(f"{path}: cannot be read ({problem.strerror})") from None
-    except UnicodeDecodeError:
+        text = input_file.read_text(path).removesuffix("\n")
+    except BadInput as problem:
         raise BadCaseFile(
-            f"{path}: is not UTF-8; it should be a {SUFFIX} file of brokerproof"
+            f"{path}: {problem}; it should be a {SUFFIX} file of brokerproof"
         ) from None
     values = []
-    for number, text in enumerate(texts, 1):
+    # Not splitlines: a JSON text may hold U+2028 and its like.
+    for number, line in enumerate(text.split("\n") if text else (), 1):
         try:
-            values.append(json.loads(text))
-        except (ValueError, RecursionError):
+            values.append(strict_json.loads(line))
+        except BadJson as problem:
             raise BadCaseFile(
-                f"{path}, line {number}: is no JSON; the file may have been cut off"
+                f"{path}, line {number}: {problem}; the file may have been cut off"
             ) from None
         if not isinstance(values[-1], dict):
             raise BadCaseFile(f"{path}, line {number}: should be a JSON object")
@@ -141,10 +144,12 @@ def read(path: Path) -> CaseFile:
         ("detail", str),
         ("fingerprint", str),
     ):
-        if not isinstance(header.get(key), kind):
+        if not isinstance(header.get(key), kind) or isinstance(header.get(key), bool):
             raise BadCaseFile(
                 f"{path}, line 1: {key} should be a {kind.__name__}, it is {header.get(key)!r}"
             )
+    if not 0 <= header["seed"] < 1 << 64 or not isinstance(header.get("case_version"), str | None):
+        raise BadCaseFile(f"{path}, line 1: seed should be below 2^64 and case_version a text")
     if not all(
         isinstance(each, dict) and isinstance(each.get("id"), str)
         for each in header["requirements"]
@@ -154,16 +159,78 @@ def read(path: Path) -> CaseFile:
         )
     try:
         return CaseFile(header, _conversation(values[1:]))
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as problem:
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as problem:
         raise BadCaseFile(
             f"{path}: the steps are not as this version writes them ({problem!r})"
         ) from None
 
 
+MOST_SECONDS = 86_400
+"""No pause and no wait of a recording is longer than a day."""
+_KINDS = ("frame", "silence", "end", "duration", "count", "words")
+
+
+def _text_of(values: Mapping[str, Any], key: str) -> str:
+    if not isinstance(values[key], str):
+        raise TypeError(f"{key} is {values[key]!r:.60}; it should be text")
+    return str(values[key])
+
+
+def _number_of(values: Mapping[str, Any], key: str, most: int) -> float:
+    value = values[key]
+    if type(value) not in (int, float) or not 0 <= value <= most:
+        raise TypeError(f"{key} is {value!r:.60}; it should be a number from 0 to {most}")
+    return float(value)
+
+
+def _check_step(line: Line, came: Mapping[int, list[Came]]) -> None:
+    """Raise for a step that the player could not play: ``KeyError``, ``TypeError`` or
+    ``ValueError``."""
+    about = line.about
+    if line.verb != "pause" and (type(line.conn) is not int or line.conn not in came):
+        raise ValueError(f"{line.verb} names the connection {line.conn!r:.60}, which is not open")
+    match line.verb:
+        case "open":
+            _text_of(about, "acceptor")
+        case "receive":
+            _number_of(about, "count", 1 << 31)
+        case "pause":
+            _number_of(about, "ms", MOST_SECONDS * 1000)
+        case "leave" | "ends":
+            CloseHow(_text_of(about, "how"))
+        case "send":
+            for part in line.parts:
+                if isinstance(part, Ref) and (part.conn not in came or part.nth < 1):
+                    raise ValueError(f"send refers to {part!r:.80}, which never arrived")
+        case _:
+            raise ValueError(f"{line.verb!r:.60} is no step")
+    if "within_s" in about:
+        _number_of(about, "within_s", MOST_SECONDS)
+
+
+def _check_expectation(expected: Mapping[str, Any]) -> None:
+    if expected["kind"] not in _KINDS:
+        raise ValueError(f"the expectation's kind is {expected['kind']!r:.60}")
+    _text_of(expected, "words")
+    if expected["kind"] in ("frame", "silence"):
+        _number_of(expected, "before", 1 << 31)
+        if expected["command"] is not None:
+            _text_of(expected, "command")
+        for name, value in expected["headers"]:
+            if not isinstance(name, str) or not isinstance(value, str):
+                raise TypeError("the expectation's headers should be pairs of texts")
+    if expected["kind"] == "duration" and "lo_s" in expected:
+        _number_of(expected, "lo_s", MOST_SECONDS)
+        if expected["hi_s"] is not None:
+            _number_of(expected, "hi_s", MOST_SECONDS)
+    if not isinstance(expected.get("conn", 0), int):
+        raise TypeError("the expectation's conn should be a number")
+
+
 def _conversation(values: list[dict[str, Any]]) -> Composed | None:
     if not values:
         return None
-    about, *steps, expectation = values
+    about, *steps, expectation = values if len(values) > 1 else [*values, {"step": ""}]
     if about["step"] != "conversation" or expectation["step"] != "expectation":
         raise ValueError("they should begin with the conversation and end with the expectation")
     lines: list[Line] = []
@@ -173,7 +240,8 @@ def _conversation(values: list[dict[str, Any]]) -> Composed | None:
         rest = {
             k: v for k, v in step.items() if k not in ("step", "at_ms", "conn", "octets", "frame")
         }
-        line = Line(round(step["at_ms"] * 1e6), step["step"], step.get("conn"), rest)
+        at_ms = _number_of(step, "at_ms", MOST_SECONDS * 1000)
+        line = Line(round(at_ms * 1e6), _text_of(step, "step"), step.get("conn"), rest)
         line.parts = tuple(_part_of(part) for part in step.get("octets", ()))
         if "frame" in step:
             command, headers, body = step["frame"]
@@ -184,11 +252,14 @@ def _conversation(values: list[dict[str, Any]]) -> Composed | None:
             came.setdefault(int(step["conn"]), [])
         if line.verb == "ends":
             ended.append(int(step["conn"]))
+        _check_step(line, came)
         lines.append(line)
     expected = {k: v for k, v in expectation.items() if k != "step"}
     if isinstance(expected.get("body"), dict):
         expected["body"] = _octets_of(expected["body"])
-    return Composed(lines, expected, came, ended, about["mark"].encode(), list(about["acceptors"]))
+    _check_expectation(expected)
+    acceptors = [str(acceptor) for acceptor in about["acceptors"]]
+    return Composed(lines, expected, came, ended, _text_of(about, "mark").encode(), acceptors)
 
 
 def _octets(data: bytes) -> dict[str, str]:
@@ -218,8 +289,8 @@ def _part_of(stored: Mapping[str, Any]) -> Part:
     if "secret" in stored:
         name, start, end = stored["secret"]
         if name not in ("login", "passcode"):
-            raise ValueError(f"no secret is called {name!r}")
-        return Secret(name, start, end)
+            raise ValueError(f"no secret is called {name!r:.60}")
+        return Secret(name, int(start), None if end is None else int(end))
     if "of_message" in stored:
         conn, nth, header = stored["of_message"]
         return Ref(int(conn), int(nth), str(header))

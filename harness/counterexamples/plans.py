@@ -79,8 +79,10 @@ def decode(stored: Any) -> Any:
         return [decode(each) for each in stored]
     try:
         return _decode(stored)
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as problem:
-        raise Unrestorable(f"stored arguments do not fit this version: {problem!r}") from None
+    except Unrestorable:
+        raise
+    except Exception as problem:  # a class of ours may refuse what it is given in any way
+        raise Unrestorable(f"stored arguments do not fit this version: {problem!r:.200}") from None
 
 
 def _decode(stored: Mapping[str, Any]) -> Any:

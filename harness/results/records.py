@@ -11,10 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from brokerproof.harness.model import input_file, strict_json
 from brokerproof.harness.model.finding import JudgedFinding, ListedDeviation, Measurement
+from brokerproof.harness.model.input_file import BadInput
 from brokerproof.harness.model.verdicts import Seen, Verdict
 
 NAME = "results.ndjson"
+MOST_ATTEMPTS = 1_000_000
+"""No case is run more often: what says so is no result."""
 
 
 class UnreadableResults(Exception):
@@ -47,10 +51,10 @@ class Result:
     def parse(cls, line: str) -> Result:
         """The result in ``line``. Raises ``ValueError``, ``KeyError`` or ``TypeError`` for anything
         else."""
-        values = json.loads(line)
+        values = _object(strict_json.loads(line))
         values["verdict"] = Verdict(values["verdict"])
-        values["requirements"] = tuple(values["requirements"])
-        values["findings"] = tuple(_finding(finding) for finding in values["findings"])
+        values["requirements"] = tuple(_list(values["requirements"]))
+        values["findings"] = tuple(_finding(finding) for finding in _list(values["findings"]))
         values["measurements"] = measurements_of(values.get("measurements", {}))
         result = cls(**values)
         if not result._well_formed():
@@ -66,13 +70,26 @@ class Result:
                 texts += dataclasses.astuple(finding.deviation)
         return (
             all(isinstance(text, str) for text in texts)
-            and isinstance(self.attempts, int)
-            and isinstance(self.duration_s, int | float)
+            and type(self.attempts) is int
+            and 0 <= self.attempts <= MOST_ATTEMPTS
+            and type(self.duration_s) in (int, float)
         )
 
 
+def _object(values: Any) -> dict[str, Any]:
+    if not isinstance(values, dict):
+        raise TypeError(f"a {type(values).__name__} stands where an object should")
+    return values
+
+
+def _list(values: Any) -> list[Any]:
+    if not isinstance(values, list):
+        raise TypeError(f"a {type(values).__name__} stands where a list should")
+    return values
+
+
 def _finding(values: Any) -> JudgedFinding:
-    deviation = values.get("deviation")
+    deviation = _object(values).get("deviation")
     return JudgedFinding(
         **{
             **values,
@@ -87,7 +104,7 @@ def measurements_of(values: Any) -> dict[str, Measurement]:
     """Measurements by label, from JSON. Raises ``TypeError`` for anything else."""
     if not isinstance(values, dict):
         raise TypeError("measurements are not an object")
-    measurements = {label: Measurement(**fields) for label, fields in values.items()}
+    measurements = {label: Measurement(**_object(fields)) for label, fields in values.items()}
     for measurement in measurements.values():
         numbers = [measurement.value, measurement.margin]
         numbers += [bound for bound in (measurement.low, measurement.high) if bound is not None]
@@ -139,7 +156,7 @@ def mend(folder: Path) -> None:
     """Cut off a last line that a kill tore, so that the next result starts a line of its own."""
     path = folder / NAME
     if path.exists():
-        data = path.read_bytes()
+        data = _read_bytes(path)
         if not data.endswith(b"\n"):
             path.write_bytes(data[: data.rfind(b"\n") + 1])
 
@@ -154,7 +171,7 @@ def read(folder: Path, *, forgive_torn_tail: bool = True) -> Iterator[Result]:
     path = folder / NAME
     if not path.exists():
         return
-    lines = path.read_text("utf-8", errors="replace").split("\n")
+    lines = _read_bytes(path).split(b"\n")
     last = lines.pop()
     if last and not forgive_torn_tail:
         raise UnreadableResults(
@@ -186,16 +203,26 @@ class Tail:
         whole = data[: data.rfind(b"\n") + 1]
         self._read += len(whole)
         results = []
-        for line in whole.decode("utf-8", errors="replace").split("\n")[:-1]:
+        for line in whole.split(b"\n")[:-1]:
             self._lines += 1
             results.append(_parsed(self._path, self._lines, line))
         return results
 
 
-def _parsed(path: Path, number: int, line: str) -> Result:
+def _read_bytes(path: Path) -> bytes:
     try:
-        return Result.parse(line)
-    except (ValueError, KeyError, TypeError) as problem:
-        raise UnreadableResults(
-            f"{path}, line {number}: is no result ({problem}); remove the line"
-        ) from None
+        return input_file.read_bytes(path)
+    except BadInput as problem:
+        raise UnreadableResults(f"{path}: {problem}") from None
+
+
+def _parsed(path: Path, number: int, line: bytes) -> Result:
+    try:
+        return Result.parse(line.decode("utf-8"))
+    except UnicodeDecodeError as problem:
+        reason = f"byte {problem.start} is not UTF-8"
+    except KeyError as problem:
+        reason = f"{problem} is missing"
+    except (ValueError, TypeError) as problem:
+        reason = str(problem)
+    raise UnreadableResults(f"{path}, line {number}: is no result ({reason}); remove the line")

@@ -13,6 +13,7 @@ import fcntl
 import json
 import os
 import platform
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,6 +22,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from brokerproof.harness.model import strict_json
+from brokerproof.harness.model.input_file import BadInput
+from brokerproof.harness.model.strict_json import BadJson
 from brokerproof.harness.model.time import Duration
 from brokerproof.harness.results import records
 from brokerproof.harness.results.records import Result
@@ -114,23 +118,54 @@ def read(folder: Path, *, traces: bool = True) -> dict[str, Any]:
     """
     path = folder / HEADER
     try:
-        header = json.loads(path.read_text("utf-8"))
-        fingerprint = header["fingerprint"]
-    except OSError as problem:
+        header = strict_json.read(path)
+    except BadJson as problem:
         raise BadRunFolder(
-            f"{path}: cannot be read ({problem.strerror}); {folder} should be a run folder"
+            f"{path}: is not the header of a run ({problem}); it may have been cut off"
         ) from None
-    except (ValueError, KeyError, TypeError):
-        raise BadRunFolder(
-            f"{path}: is not the header of a run; it may have been cut off"
-        ) from None
+    except BadInput as problem:
+        raise BadRunFolder(f"{path}: {problem}; {folder} should be a run folder") from None
+    if not isinstance(header, dict) or "fingerprint" not in header:
+        raise BadRunFolder(f"{path}: is not the header of a run; it may have been cut off")
+    fingerprint = header["fingerprint"]
     if header.get("format") != FORMAT:
         raise BadRunFolder(f"{path}: {wrong_format(header)}")
+    if problem_of_key := wrong_key(header):
+        raise BadRunFolder(f"{path}: {problem_of_key}")
     if traces and fingerprint != FINGERPRINT:
         raise BadRunFolder(
             f"{path}: was recorded with another table of events ({fingerprint}, here {FINGERPRINT})"
         )
-    return header  # type: ignore[no-any-return]
+    return header
+
+
+_TYPES: Mapping[str, type] = {
+    "run": str,
+    "brokerproof": str,
+    "started": str,
+    "command": list,
+    "seed": int,
+    "effort": str,
+    "host": dict,
+    "targets": list,
+    "footer": dict,
+}
+_PROFILE = re.compile(r"[A-Za-z0-9._-]*")
+
+
+def wrong_key(header: Mapping[str, Any]) -> str:
+    """Return the key of a header that has a wrong value, and what it should be; empty if none
+    has."""
+    for key, kind in _TYPES.items():
+        if key in header and type(header[key]) is not kind:
+            return f"{key} is {header[key]!r:.60}; it should be a {kind.__name__}"
+    for number, target in enumerate(header.get("targets", ()), 1):
+        if not isinstance(target, dict) or not isinstance(target.get("name"), str):
+            return f"targets, entry {number}: should be an object with a name"
+        profile = target.get("profile", "")
+        if not isinstance(profile, str) or not _PROFILE.fullmatch(profile):
+            return f"targets, entry {number}: profile is {profile!r:.60}; it should be a name"
+    return ""
 
 
 def wrong_format(header: Mapping[str, Any]) -> str:
@@ -166,7 +201,15 @@ def add_cases(folder: Path, cases: Mapping[str, Mapping[str, Any]]) -> None:
 def cases_of(folder: Path) -> dict[str, dict[str, Any]]:
     """Return the descriptions of the run's cases, by id; empty before any were collected."""
     path = folder / CASES
-    return json.loads(path.read_text("utf-8")) if path.exists() else {}
+    if not path.exists():
+        return {}
+    try:
+        cases = strict_json.read(path)
+    except BadInput as problem:
+        raise BadRunFolder(f"{path}: {problem}; remove it and run again") from None
+    if not isinstance(cases, dict) or not all(isinstance(about, dict) for about in cases.values()):
+        raise BadRunFolder(f"{path}: should be an object of objects; remove it and run again")
+    return cases
 
 
 def write_canary(folder: Path, target: str, p99: Duration, worst: Duration) -> None:
@@ -201,6 +244,9 @@ def finish(folder: Path, results: Iterable[Result], code: int, notes: list[str])
 def reopen(folder: Path) -> dict[str, Any]:
     """Makes a run that was cut off, or finished, ready to go on; returns its header."""
     header = read(folder)
+    for key in ("seed", "effort", "targets", "host"):
+        if key not in header:
+            raise BadRunFolder(f"{folder / HEADER}: {key} is missing; begin another run")
     header.pop("footer", None)
     _write(folder / HEADER, header)
     records.mend(folder)

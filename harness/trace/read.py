@@ -3,6 +3,7 @@ single cases."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from brokerproof.harness.model import input_file
 from brokerproof.harness.model.enums import CloseHow, Vantage
+from brokerproof.harness.model.input_file import BadInput
 from brokerproof.harness.trace import events
 from brokerproof.harness.trace.columns import FIELDS, SCHEMA
 
+DAMAGED = (OSError, pa.ArrowException, MemoryError, OverflowError, ValueError)
+"""What Arrow raises for a damaged file. ``ValueError`` includes text that is no UTF-8."""
+MOST_ROWS = 1 << 31
+"""Of a segment. The recorder closes one near 50,000."""
 _KINDS = {kind.__name__: kind for kind in events.ALL}
 
 
@@ -32,22 +39,57 @@ def rows(segment: Path) -> Iterator[dict[str, Any]]:
     Raises :class:`UnreadableTrace` for a file that is no Parquet or has other columns than this
     version's table.
     """
+    row_count(segment)
     try:
         # The file alone: its folder's name must not become a column of a second type.
         table = pq.ParquetFile(segment).read()
-    except (OSError, pa.ArrowException) as problem:
+        table.validate(full=True)
+        found = table.to_pylist()
+    except DAMAGED as problem:
+        raise UnreadableTrace(damaged(segment, problem)) from None
+    for number, row in enumerate(found, 1):
+        if row["kind"] not in _KINDS:
+            raise UnreadableTrace(
+                f"{segment}, row {number}: there is no kind of event {row['kind']!r:.60}; record"
+                " again"
+            )
+        yield row
+
+
+def row_count(segment: Path) -> int:
+    """Return the rows that a segment's footer declares, once its columns are known to be those of
+    this version. Raises :class:`UnreadableTrace`."""
+    try:
+        os.close(input_file.open_regular(segment))
+        with pq.ParquetFile(segment) as file:
+            schema, count = file.schema_arrow, int(file.metadata.num_rows)
+            groups = sum(
+                file.metadata.row_group(group).num_rows
+                for group in range(file.metadata.num_row_groups)
+            )
+    except BadInput as problem:
+        raise UnreadableTrace(f"{segment}: {problem}") from None
+    except DAMAGED as problem:
+        raise UnreadableTrace(damaged(segment, problem)) from None
+    if not schema.equals(SCHEMA):
         raise UnreadableTrace(
-            f"{segment}: not a readable Parquet segment ({problem}); delete it or record again"
-        ) from None
-    if not table.schema.equals(SCHEMA):
-        raise UnreadableTrace(
-            f"{segment}: has other columns than this version of brokerproof records; record again"
+            f"{segment}: has other columns than this version records; record again"
         )
-    yield from table.to_pylist()
+    if count != groups or not 0 <= count <= MOST_ROWS:
+        raise UnreadableTrace(
+            f"{segment}: declares {count} rows and its groups {groups}; delete it or record again"
+        )
+    return count
+
+
+def damaged(segment: Path, problem: BaseException) -> str:
+    """Return the sentence for a segment that Arrow cannot read."""
+    reason = (str(problem).splitlines() or [type(problem).__name__])[0].rstrip(".")
+    return f"{segment}: is no readable Parquet segment ({reason}); delete it or record again"
 
 
 def event(row: dict[str, Any]) -> events.Event:
-    """One row as the event it was."""
+    """One row of :func:`rows` as the event it was."""
     kind = _KINDS[row["kind"]]
     values: dict[str, Any] = {name: row[name] for name in FIELDS[row["kind"]]}
     if "headers" in values:

@@ -4,7 +4,6 @@ disk that the workers see or wherever Spark can read (``hdfs://``, ``s3a://`` an
 from __future__ import annotations
 
 import io
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,8 +15,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from brokerproof.harness.trace.columns import SCHEMA
-from brokerproof.harness.trace.read import UnreadableTrace
+from brokerproof.harness.results import run_folder
+from brokerproof.harness.trace.read import UnreadableTrace, row_count
 from brokerproof.reports.judging.columns import DICTIONARIES
 from brokerproof.reports.read import arrow
 from brokerproof.reports.sources import Piece, Source
@@ -58,7 +57,9 @@ def local(names: Iterable[str], parallel: int = 1) -> Source:
     file with other columns.
     """
     files = sorted({file for name in names for file in _under(Path(name.removeprefix("file://")))})
-    segments = sorted((_Segment(file, _rows(file)) for file in files), key=lambda file: file.order)
+    segments = sorted(
+        (_Segment(file, row_count(file)) for file in files), key=lambda file: file.order
+    )
     total = sum(segment.rows for segment in segments)
     most = max(1, min(PIECE_ROWS, -(-total // (parallel * 3))))
     pieces: list[Piece] = []
@@ -145,21 +146,6 @@ def _under(path: Path) -> Iterator[Path]:
     yield from segments
 
 
-def _rows(path: Path) -> int:
-    try:
-        with pq.ParquetFile(path) as file:
-            schema, rows = file.schema_arrow, int(file.metadata.num_rows)
-    except (OSError, pa.ArrowException) as problem:
-        raise UnreadableTrace(
-            f"{path}: not a readable Parquet segment ({problem}); delete it or record again"
-        ) from None
-    if not schema.equals(SCHEMA):
-        raise UnreadableTrace(
-            f"{path}: has other columns than this version of brokerproof records; record again"
-        )
-    return rows
-
-
 def _profile(names: Iterable[str]) -> str:
     """Return the profile that the run folders name, if all name one."""
     profiles = set()
@@ -168,11 +154,9 @@ def _profile(names: Iterable[str]) -> str:
             header = folder / "run.json"
             if header.is_file():
                 try:
-                    targets = json.loads(header.read_text("utf-8")).get("targets", [])
-                except ValueError:
+                    targets = run_folder.read(folder, traces=False).get("targets", [])
+                except run_folder.BadRunFolder:
                     break
-                profiles |= {
-                    str(target.get("profile", "")) for target in targets if isinstance(target, dict)
-                }
+                profiles |= {str(target.get("profile", "")) for target in targets}
                 break
     return profiles.pop() if len(profiles) == 1 else ""

@@ -1,0 +1,72 @@
+"""Files that somebody else wrote, read without trust: only regular files, only up to a size, only
+UTF-8.
+
+A named pipe would block, a device or a huge file would fill the memory, and a text in another
+encoding would end in an exception far from the file. Each is refused with a reason that completes
+the sentence ``PATH: …``.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import stat
+from pathlib import Path
+
+MOST_BYTES = 64 << 20
+"""No file that is read whole is larger. The results of all suites take 0.6 MB a target."""
+
+
+class BadInput(Exception):
+    """A file cannot be read: the reason and what would be right, without the file's name."""
+
+
+def open_regular(path: Path) -> int:
+    """Return a descriptor of the regular file ``path``. Raises :class:`BadInput`.
+
+    The kind of file is read from the descriptor: nobody can swap the file between check and use.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as problem:
+        raise BadInput(f"cannot be read ({problem.strerror})") from None
+    except ValueError:
+        raise BadInput("cannot be read (its name holds a NUL)") from None
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return descriptor
+    os.close(descriptor)
+    kind = "a folder" if stat.S_ISDIR(mode) else "a pipe" if stat.S_ISFIFO(mode) else "a device"
+    raise BadInput(f"cannot be read (it is {kind}); name a file")
+
+
+def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
+    """Return the bytes of ``path``, at most ``most``. Raises :class:`BadInput`."""
+    with os.fdopen(open_regular(path), "rb") as file:
+        try:
+            data = file.read(most + 1)
+        except OSError as problem:
+            raise BadInput(f"cannot be read ({problem.strerror})") from None
+    if len(data) > most:
+        raise BadInput(f"cannot be read (it has more than {most} bytes); give a smaller file")
+    return data
+
+
+def read_text(path: Path, most: int = MOST_BYTES) -> str:
+    """Return the text of ``path`` with its line ends as LF. Raises :class:`BadInput`."""
+    return decoded(read_bytes(path, most)).replace("\r\n", "\n")
+
+
+def decoded(data: bytes) -> str:
+    """Return ``data`` as text. Raises :class:`BadInput` for a byte order mark and for anything but
+    UTF-8."""
+    if data.startswith(codecs.BOM_UTF8):
+        raise BadInput("begins with a byte order mark; save it as UTF-8 without one")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as problem:
+        line = data.count(b"\n", 0, problem.start) + 1
+        raise BadInput(
+            f"line {line}: is not UTF-8 (byte {problem.start} of the file is"
+            f" 0x{data[problem.start]:02x}); save it as UTF-8"
+        ) from None

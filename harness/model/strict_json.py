@@ -1,0 +1,97 @@
+"""JSON from elsewhere, read strictly: what ``json`` accepts beyond RFC 8259, or what would raise
+later, is refused here.
+
+Refused are NaN and the infinities, fractions beyond a double (``1e999`` is not infinity), whole
+numbers of more than :data:`MOST_DIGITS` digits, values nested deeper than :data:`MOST_DEPTH`, and
+an object with the same key twice. Every reason is one sentence with the place.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from brokerproof.harness.model import input_file
+from brokerproof.harness.model.input_file import BadInput
+
+MOST_DEPTH = 64
+"""Arrays and objects inside each other. The deepest of ours, drawn arguments, stay below 20."""
+MOST_DIGITS = 100
+"""Of a whole number. The largest of ours, an unsigned long of a wire, has 20."""
+
+_MARKS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
+"""Strings and brackets. The possessive star keeps a text of many escapes linear."""
+
+
+class BadJson(BadInput, ValueError):
+    """A text is no JSON of ours: the place and what is wrong."""
+
+
+def loads(text: str) -> Any:
+    """Return the value of a JSON text. Raises :class:`BadJson`."""
+    _check_depth(text)
+    try:
+        return _DECODER.decode(text)
+    except BadJson:
+        raise
+    except json.JSONDecodeError as problem:
+        raise BadJson(f"is no JSON (column {problem.pos + 1}: {problem.msg})") from None
+    except (ValueError, RecursionError) as problem:
+        raise BadJson(f"is no JSON ({problem})") from None
+
+
+def read(path: Path) -> Any:
+    """Return the value of a JSON file. Raises :class:`BadInput`, without the file's name."""
+    return loads(input_file.read_text(path))
+
+
+def _check_depth(text: str) -> None:
+    if text.count("[") + text.count("{") <= MOST_DEPTH:
+        return
+    depth = 0
+    for mark in _MARKS.finditer(text):
+        if mark[0] in "[{":
+            depth += 1
+            if depth > MOST_DEPTH:
+                raise BadJson(
+                    f"is nested deeper than {MOST_DEPTH} levels (column {mark.start() + 1})"
+                )
+        elif mark[0] in "]}":
+            depth -= 1
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
+        raise BadJson(f"has the key {twice[:60]!r} twice in one object; keep one of them")
+    return values
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise BadJson(f"has a whole number of {len(digits)} digits; {MOST_DIGITS} are the most")
+    return int(digits)
+
+
+def _fraction(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise BadJson(f"has the number {text[:40]}, which is beyond a double")
+    return value
+
+
+def _constant(name: str) -> float:
+    raise BadJson(f"has {name}, which is no JSON; write a number")
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object,
+    parse_int=_integer,
+    parse_float=_fraction,
+    parse_constant=_constant,
+)
