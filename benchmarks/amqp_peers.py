@@ -144,13 +144,13 @@ class _Wire:
             self._pending += self.read()
         end = self._pending.index(b"\x00\x53\x44") - codec.HEADER_SIZE
         end += int.from_bytes(self._pending[end : end + 4])
-        for each in reader.feed(self._pending[:end]):
+        for frame in reader.feed(self._pending[:end]):
             if (
-                isinstance(each, codec.Frame)
-                and each.name == "sasl-outcome"
-                and each.get("code") != 0
+                isinstance(frame, codec.Frame)
+                and frame.name == "sasl-outcome"
+                and frame.get("code") != 0
             ):
-                raise Failed(f"the login was answered with {each.brief()}")
+                raise Failed(f"the login was answered with {frame.brief()}")
         self._pending = self._pending[end:]
 
     def read(self) -> bytes:
@@ -199,14 +199,14 @@ class _Wire:
         if any(code == TRANSFER for code, _, _ in self._kept):
             raise Failed("a delivery came behind the last one")
         while True:
-            for each in reader.feed(data):
-                name = each.name if isinstance(each, codec.Frame) else ""
+            for frame in reader.feed(data):
+                name = frame.name if isinstance(frame, codec.Frame) else ""
                 if name == "transfer":
                     raise Failed("a delivery came behind the last one")
                 if name == "close":
-                    assert isinstance(each, codec.Frame)
-                    if each.condition:
-                        raise Failed(f"the broker closed with {each.brief()}")
+                    assert isinstance(frame, codec.Frame)
+                    if frame.condition:
+                        raise Failed(f"the broker closed with {frame.brief()}")
                     self.socket.close()
                     return
             data = self.read()

@@ -76,7 +76,7 @@ def ack_path() -> float:
         took += time.perf_counter() - began
         sent += BATCH
         while ids := ACK_ID.findall(out := _sent(effects, 2)):
-            acks = b"".join(b"ACK\nid:%b\nreceipt:r%b\n\n\0" % (each, each) for each in ids)
+            acks = b"".join(b"ACK\nid:%b\nreceipt:r%b\n\n\0" % (ack_id, ack_id) for ack_id in ids)
             began = time.perf_counter()
             effects = broker.handle(0, BytesReceived(2, acks))
             took += time.perf_counter() - began

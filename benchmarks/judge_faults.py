@@ -136,10 +136,10 @@ class _Swapped(ast.NodeTransformer):
 def noticed(module: str, source: str) -> bool:
     """True if a test fails on a copy in which ``reports/judging/MODULE.py`` has that source."""
     with tempfile.TemporaryDirectory(prefix="brokerproof-faults-") as folder:
-        for each in PACKAGES:
+        for package in PACKAGES:
             shutil.copytree(
-                ROOT / each,
-                Path(folder, each),
+                ROOT / package,
+                Path(folder, package),
                 ignore=shutil.ignore_patterns("__pycache__"),
                 symlinks=True,
             )
@@ -179,7 +179,7 @@ def main() -> None:
             possible, min(chosen.faults, len(possible))
         )
         found = 0
-        for line, what, faulty in sorted(drawn, key=lambda each: each[0]):
+        for line, what, faulty in sorted(drawn, key=lambda row: row[0]):
             seen = noticed(module, faulty)
             found += seen
             print(f"{'noticed' if seen else 'NOT noticed'} {module}.py:{line}: {what}", flush=True)

@@ -156,7 +156,7 @@ def judges(folder: Path) -> dict[str, Any]:
     return {
         "start": ready - began,
         "work": done - ready,
-        "found": {each.kind: each.count for each in found.wrong},
+        "found": {anomaly.kind: anomaly.count for anomaly in found.wrong},
     }
 
 
@@ -187,7 +187,7 @@ def oracles(folder: Path) -> dict[str, Any]:
         for life in connection_lifetimes.lifetimes(events).values()
         for anomaly in connection_lifetimes.find_anomalies(life, about)
     ]
-    kinds = [each.kind for each in wrong]
+    kinds = [anomaly.kind for anomaly in wrong]
     return {
         "work": time.monotonic() - began,
         "found": {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)},

@@ -147,7 +147,7 @@ class Amqp:
         while not self.inbox:
             data = self.socket.recv(PIECE)
             assert data, "the broker closed"
-            self.inbox += [each for each in self.reader.feed(data) if isinstance(each, codec.Frame)]
+            self.inbox += [item for item in self.reader.feed(data) if isinstance(item, codec.Frame)]
         return self.inbox.pop(0)
 
     def wait(self, name: str) -> codec.Frame:

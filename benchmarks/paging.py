@@ -254,16 +254,16 @@ def one(broker: Broker, to: bytes, folder: Path, depth: int, octets: int, durabl
     )
 
 
-def _line(each: Figures, write: float, read: float) -> str:
-    volume = each.depth * each.octets / MIB
-    into, out = volume / each.in_s, volume / each.out_s
+def _line(run: Figures, write: float, read: float) -> str:
+    volume = run.depth * run.octets / MIB
+    into, out = volume / run.in_s, volume / run.out_s
     return (
-        f"{each.broker:20} {each.depth:>9,} | in {each.depth / each.in_s:>7,.0f}/s {into:6.1f}"
-        f" MiB/s ({into / write:4.0%} of the disk) {each.in_cpu_us:5.1f} us | out"
-        f" {each.depth / each.out_s:>7,.0f}/s {out:6.1f} MiB/s ({out / read:4.0%})"
-        f" {each.out_cpu_us:5.1f} us | memory {each.before_mib:4.0f}, in {each.most_in_mib:4.0f},"
-        f" out {each.most_out_mib:4.0f} MiB | pages {each.pages_mib:6.0f} MiB"
-        + (f" | {each.misplaced} OUT OF ORDER" if each.misplaced else "")
+        f"{run.broker:20} {run.depth:>9,} | in {run.depth / run.in_s:>7,.0f}/s {into:6.1f}"
+        f" MiB/s ({into / write:4.0%} of the disk) {run.in_cpu_us:5.1f} us | out"
+        f" {run.depth / run.out_s:>7,.0f}/s {out:6.1f} MiB/s ({out / read:4.0%})"
+        f" {run.out_cpu_us:5.1f} us | memory {run.before_mib:4.0f}, in {run.most_in_mib:4.0f},"
+        f" out {run.most_out_mib:4.0f} MiB | pages {run.pages_mib:6.0f} MiB"
+        + (f" | {run.misplaced} OUT OF ORDER" if run.misplaced else "")
     )
 
 

@@ -120,7 +120,7 @@ def measured(
         )
     lost = [1 - with_.rate / without.rate for without, with_ in slices]
     drivers = [
-        statistics.median(each.driver for each in side) for side in zip(*slices, strict=True)
+        statistics.median(figures.driver for figures in side) for side in zip(*slices, strict=True)
     ]
     more = statistics.median(with_.driver - without.driver for without, with_ in slices)
     say(
@@ -129,7 +129,7 @@ def measured(
     )
     say(f"  lost throughput: {words(lost)}")
     say(
-        f"  {statistics.median(each.rate for each, _ in slices):,.0f} messages/s without; µs of the"
+        f"  {statistics.median(part.rate for part, _ in slices):,.0f} messages/s without; µs of the"
         " driver a message"
     )
     say(
@@ -142,7 +142,7 @@ def measured(
         "lost_throughput": lost_of(lost),
         "driver_us": drivers,
         "driver_more_us": more,
-        "rate": statistics.median(each.rate for each, _ in slices),
+        "rate": statistics.median(part.rate for part, _ in slices),
     }
     loads: list[tuple[Whole, Whole]] = []
     for number in range(options.whole):
@@ -199,7 +199,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("protocols", nargs="*", choices=[*PROTOCOLS, []], help="default: all")
     parser.add_argument(
-        "--target", help=f"default: {', '.join(f'{name} {each}' for name, each in TARGETS.items())}"
+        "--target",
+        help=f"default: {', '.join(f'{name} {profile}' for name, profile in TARGETS.items())}",
     )
     parser.add_argument("--pairs", type=int, default=50)
     parser.add_argument("--slice-ms", type=int, default=300)
@@ -235,7 +236,7 @@ def main() -> int:
                 target.stop()
     if options.json:
         print(json.dumps({"cores": os.cpu_count(), "protocols": told}))
-    return int(any(each["lost_throughput"]["median"] >= MOST_LOST for each in told))
+    return int(any(result["lost_throughput"]["median"] >= MOST_LOST for result in told))
 
 
 if __name__ == "__main__":

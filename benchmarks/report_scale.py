@@ -184,7 +184,7 @@ def write_run(folder: Path, cases: int, targets: int) -> int:
         target = names[number % targets]
         place = number // targets
         case = f"{SUITES[place % 5]}.part_{place % 97}.a_case_that_says_what_it_is_about_{place}"
-        verdict = next((each for each, share in DOUBTS if chance.random() < share), "PASS")
+        verdict = next((doubt for doubt, share in DOUBTS if chance.random() < share), "PASS")
         trace = two_connections() if number % 10 == 0 else silence(2_000_000_000 + number * 20_000)
         recorders[target].write(case, trace)
         events += len(trace)
@@ -197,7 +197,8 @@ def write_run(folder: Path, cases: int, targets: int) -> int:
         )
         seen = Seen.VIOLATED if bad else Seen.HELD
         findings = tuple(
-            JudgedFinding(each, seen, said, verdict=Verdict(verdict)) for each in cited
+            JudgedFinding(requirement, seen, said, verdict=Verdict(verdict))
+            for requirement in cited
         )
         told.append(
             Result(

@@ -161,9 +161,10 @@ def _frame_octets(job: Job) -> int:
 
 def _ack(job: Job, frames: bytes) -> list[bytes]:
     if job.speech.version == "1.2":
-        return [b"ACK\nid:%b\n\n\0" % each for each in _ACK.findall(frames)]
+        return [b"ACK\nid:%b\n\n\0" % ack_id for ack_id in _ACK.findall(frames)]
     return [
-        b"ACK\nsubscription:0\nmessage-id:%b\n\n\0" % each for each in _MESSAGE_ID.findall(frames)
+        b"ACK\nsubscription:0\nmessage-id:%b\n\n\0" % message_id
+        for message_id in _MESSAGE_ID.findall(frames)
     ]
 
 

@@ -91,7 +91,7 @@ class _Connection:
 
     def _begun(self, side: int) -> bool:
         return self.stream.halves[side].begun and not any(
-            isinstance(each, Missing) and each.side == side for each in self._waiting
+            isinstance(item, Missing) and item.side == side for item in self._waiting
         )
 
     def _known(self, found: Recognised) -> Iterator[Event]:
@@ -209,8 +209,8 @@ class Converter:
         rest."""
         for packet, reset in moments:
             if reset:
-                for each in [*self._open.values()]:
-                    yield from self._told(each, each.clock_set(packet.at))
+                for connection in [*self._open.values()]:
+                    yield from self._told(connection, connection.clock_set(packet.at))
             yield from self.packet(packet)
 
     def packet(self, packet: Packet) -> Iterator[Recorded]:

@@ -104,7 +104,7 @@ def _sorted(packets: Iterable[Packet]) -> Iterator[Packet]:
     for number, packet in enumerate(packets):
         if held and packet.at < newest - SET_BACK:
             # A clock that was set back: what was held came before, whatever its time says.
-            yield from (each for _, _, each in sorted(held))
+            yield from (place for _, _, place in sorted(held))
             held, octets, newest = [], 0, packet.at
         newest = max(newest, packet.at)
         heapq.heappush(held, (packet.at, number, packet))
@@ -113,7 +113,7 @@ def _sorted(packets: Iterable[Packet]) -> Iterator[Packet]:
             _, _, first = heapq.heappop(held)
             octets -= len(first.payload)
             yield first
-    yield from (each for _, _, each in sorted(held))
+    yield from (place for _, _, place in sorted(held))
 
 
 def _steady(packets: Iterable[Packet]) -> Iterator[Moment]:

@@ -172,9 +172,9 @@ class _Amqp091:
         self._factory, self._out, self._stream = factory, out, amqp091_trace_recorder.Stream()
 
     def feed(self, at: Instant, data: bytes) -> Iterator[Event | None]:
-        for each in self._stream.feed(data):
-            yield amqp091_trace_recorder.event_of(self._factory, at, self._out, each)
-            if each.name == amqp091_trace_recorder.UNREADABLE:
+        for frame in self._stream.feed(data):
+            yield amqp091_trace_recorder.event_of(self._factory, at, self._out, frame)
+            if frame.name == amqp091_trace_recorder.UNREADABLE:
                 yield None
 
     def skip(self, size: int) -> int:
@@ -188,9 +188,9 @@ class _Core:
         self._factory, self._out, self._reader = factory, out, core_codec.Reader(magic=magic)
 
     def feed(self, at: Instant, data: bytes) -> Iterator[Event | None]:
-        for each in self._reader.feed(data):
-            yield core_trace_recorder.event_of(self._factory, at, self._out, each)
-            if isinstance(each, core_codec.Unreadable):
+        for packet in self._reader.feed(data):
+            yield core_trace_recorder.event_of(self._factory, at, self._out, packet)
+            if isinstance(packet, core_codec.Unreadable):
                 yield None
 
     def skip(self, size: int) -> int:

@@ -161,7 +161,7 @@ class _Half:
         assert self.next is not None
         ends = [run[0] for run in self.runs[:1]]
         if not ends:
-            ends = [each for each in (self.acked, self.end or 0) if each > self.next]
+            ends = [offset for offset in (self.acked, self.end or 0) if offset > self.next]
         size, since = min(ends) - self.next, self.at
         # It crossed before it was acknowledged, and before what came behind it.
         told = [run[2] for run in self.runs[:1]] + (
@@ -307,7 +307,7 @@ class Stream:
 
     def _in_order(self, found: list[Piece], now: Instant) -> Iterator[Piece]:
         self._held += found
-        self._held_octets += sum(len(each.data) for each in found if isinstance(each, Octets))
+        self._held_octets += sum(len(item.data) for item in found if isinstance(item, Octets))
         full = self._held_octets + sum(half.waiting for half in self.halves) > MOST_WAITING
         for half in self.halves:
             while half.holed and (full or self._hopeless(half, now)):
@@ -327,7 +327,10 @@ class Stream:
 
     def _release(self) -> Iterator[Piece]:
         held, self._held, self._held_octets = self._held, [], 0
-        sides = [deque(each for each in enumerate(held) if each[1].side == side) for side in (0, 1)]
+        sides = [
+            deque(segment for segment in enumerate(held) if segment[1].side == side)
+            for side in (0, 1)
+        ]
         while any(sides):
             yield min((side for side in sides if side), key=lambda side: _rank(*side[0])).popleft()[
                 1

@@ -28,8 +28,8 @@ def event_named(step: str, **detail: Any) -> Match[ClientEvent]:
     words = " ".join([step, *(f"{name}={value!r}" for name, value in detail.items())])[:200]
     return Match(
         words,
-        lambda each: (
-            each.step == step
-            and all(each.detail.get(name) == value for name, value in detail.items())
+        lambda event: (
+            event.step == step
+            and all(event.detail.get(name) == value for name, value in detail.items())
         ),
     )

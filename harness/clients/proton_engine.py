@@ -118,7 +118,9 @@ def event_named(name: str, link: Any = None) -> Match[ProtonEvent]:
     """Matches an event by name, and by the link that it is about."""
     wanted = None if link is None else link.name
     words = name if wanted is None else f"{name} of link {wanted}"
-    return Match(words, lambda each: each.name == name and (wanted is None or each.link == wanted))
+    return Match(
+        words, lambda event: event.name == name and (wanted is None or event.link == wanted)
+    )
 
 
 class ProtonPeer(Conversation[ProtonEvent]):
@@ -259,10 +261,10 @@ class ProtonPeer(Conversation[ProtonEvent]):
 
     def _delivery(self, now: Instant, delivery: Any) -> None:
         if delivery.link.is_sender:
-            for each in self.sent:
-                if each.delivery == delivery:
-                    each.state = _NAMES.get(int(delivery.remote_state), str(delivery.remote_state))
-                    each.settled = delivery.settled
+            for sent in self.sent:
+                if sent.delivery == delivery:
+                    sent.state = _NAMES.get(int(delivery.remote_state), str(delivery.remote_state))
+                    sent.settled = delivery.settled
             self._tell(now, "delivery", delivery, None)
         elif delivery.aborted:
             delivery.settle()
@@ -326,7 +328,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
         self.work()
         if answered:
             self.expect(
-                Match("session_remote_open", lambda each: each.name == "session_remote_open")
+                Match("session_remote_open", lambda event: event.name == "session_remote_open")
             )
         return made
 
@@ -491,8 +493,8 @@ class ProtonPeer(Conversation[ProtonEvent]):
     def take_messages(self, receiver: Any = None) -> list[Arrived]:
         """Every message (of that receiver) that has been handed out and was not taken, in order."""
         what = event_named("message", receiver)
-        taken = [each.subject for each in self.inbox if what.accepts(each)]
-        self.inbox = [each for each in self.inbox if not what.accepts(each)]
+        taken = [event.subject for event in self.inbox if what.accepts(event)]
+        self.inbox = [event for event in self.inbox if not what.accepts(event)]
         return taken
 
     def settle(
@@ -543,9 +545,9 @@ def _kept(value: Any) -> Any:
         case proton.Array():
             return proton.Array(value.descriptor, value.type, *map(_kept, value.elements))
         case list():
-            return [_kept(each) for each in value]
+            return [_kept(item) for item in value]
         case dict():
-            return {_kept(key): _kept(each) for key, each in value.items()}
+            return {_kept(key): _kept(item) for key, item in value.items()}
     return value
 
 

@@ -458,7 +458,8 @@ class ContainerPeer(Conversation[ProtonEvent]):
         thread = threading.Thread(target=container.run, name=f"proton-{self.conn}", daemon=True)
         thread.start()
         self.expect(
-            Match("connection_opened", lambda each: each.name == "connection_opened"), proves=proves
+            Match("connection_opened", lambda event: event.name == "connection_opened"),
+            proves=proves,
         )
 
     def do(self, action: Callable[[Any, Any], None]) -> None:
@@ -547,8 +548,8 @@ class ContainerPeer(Conversation[ProtonEvent]):
             def work(transaction: Any) -> None:
                 for body in bodies:
                     transaction.send(sender, proton.Message(body=body))
-                for each in taken:
-                    transaction.accept(each.delivery)
+                for arrival in taken:
+                    transaction.accept(arrival.delivery)
 
             container.declare_transaction(connection, handler=_Transacting(work, commit, tell))
 

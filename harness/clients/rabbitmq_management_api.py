@@ -213,9 +213,9 @@ class ManagementPeer(Conversation[Answer]):
         """The connection of ``peer``, told apart by its address and port; None when the API tells
         of none yet."""
         host, _, port = peer.channel.local.rpartition(":")
-        for each in self.connections():
-            if (each.get("peer_host"), each.get("peer_port")) == (host, int(port)):
-                return each
+        for connection in self.connections():
+            if (connection.get("peer_host"), connection.get("peer_port")) == (host, int(port)):
+                return connection
         return None
 
     def until(

@@ -96,12 +96,12 @@ class StompConsumer:
         peer.subscribe(source, id, ack="client-individual", headers=headers)
 
     def stirs(self) -> bool:
-        return any(each.command == "MESSAGE" for each in self.peer.inbox)
+        return any(frame.command == "MESSAGE" for frame in self.peer.inbox)
 
     def step(self) -> Instant | None:
         world, flow = self.peer.world, self.flow
-        for each in self.peer.take_messages():
-            flow.arrived(each, each.size)
+        for message in self.peer.take_messages():
+            flow.arrived(message, message.size)
         while (at := flow.next_at(world.now())) is not None and at <= world.now():
             message = flow.waiting[0][0]
             if flow.window == 0:
@@ -195,16 +195,16 @@ class StompProducer:
 
     def _receipts(self) -> list[Frame]:
         return [
-            each
-            for each in self.peer.inbox
-            if each.command == "RECEIPT" and each.get("receipt-id") in self._sizes
+            frame
+            for frame in self.peer.inbox
+            if frame.command == "RECEIPT" and frame.get("receipt-id") in self._sizes
         ]
 
     def step(self) -> Instant | None:
         world, flow = self.peer.world, self.flow
-        for each in self._receipts():
-            self.peer.inbox.remove(each)
-            flow.confirmed(self._sizes.pop(each["receipt-id"]))
+        for frame in self._receipts():
+            self.peer.inbox.remove(frame)
+            flow.confirmed(self._sizes.pop(frame["receipt-id"]))
             self.confirmed += 1
         while (at := flow.next_at(world.now())) is not None and at <= world.now():
             body, size = flow.waiting[0]

@@ -89,7 +89,7 @@ class RheaPeer(Conversation[ClientEvent]):
                 target=self._listen, name=f"rhea-{conn}", daemon=True
             )
             self._listening.start()
-            loaded = self.watch_for(Match("loaded", lambda each: True), within=_LOADED_WITHIN)
+            loaded = self.watch_for(Match("loaded", lambda event: True), within=_LOADED_WITHIN)
         if loaded is None or loaded.step != "loaded":
             raise ControlFailed(f"{node} did not load rhea ({self._complaint()})")
 

@@ -344,8 +344,8 @@ class StompPyPeer(StompConversation):
 
     def take_messages(self) -> list[Frame]:
         """Every MESSAGE that has been handed out and was not taken, in order."""
-        taken = [each for each in self.inbox if each.command == "MESSAGE"]
-        self.inbox = [each for each in self.inbox if each.command != "MESSAGE"]
+        taken = [frame for frame in self.inbox if frame.command == "MESSAGE"]
+        self.inbox = [frame for frame in self.inbox if frame.command != "MESSAGE"]
         return taken
 
     def stop_beating(self) -> None:

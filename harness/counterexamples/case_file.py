@@ -151,8 +151,8 @@ def read(path: Path) -> CaseFile:
     if not 0 <= header["seed"] < 1 << 64 or not isinstance(header.get("case_version"), str | None):
         raise BadCaseFile(f"{path}, line 1: seed should be below 2^64 and case_version a text")
     if not all(
-        isinstance(each, dict) and isinstance(each.get("id"), str)
-        for each in header["requirements"]
+        isinstance(entry, dict) and isinstance(entry.get("id"), str)
+        for entry in header["requirements"]
     ):
         raise BadCaseFile(
             f"{path}, line 1: every one of requirements should be an object with an id"

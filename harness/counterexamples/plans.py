@@ -36,17 +36,17 @@ def encode(value: Any) -> Any:
     if isinstance(value, bytes | bytearray):
         return {"bytes": base64.b64encode(bytes(value)).decode()}
     if isinstance(value, list):
-        return [encode(each) for each in value]
+        return [encode(item) for item in value]
     if isinstance(value, tuple):
-        return {"tuple": [encode(each) for each in value]}
+        return {"tuple": [encode(item) for item in value]}
     if isinstance(value, set | frozenset):
         return {
             "set" if isinstance(value, set) else "frozenset": [
-                encode(each) for each in sorted(value, key=repr)
+                encode(item) for item in sorted(value, key=repr)
             ]
         }
     if isinstance(value, Mapping):
-        return {"mapping": [[encode(key), encode(each)] for key, each in value.items()]}
+        return {"mapping": [[encode(key), encode(item)] for key, item in value.items()]}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _encode_dataclass(value)
     raise Unstorable(f"an argument of type {type(value).__name__} cannot be stored")
@@ -60,8 +60,8 @@ def _encode_dataclass(value: Any) -> Any:
     except Unstorable:
         for name, table in vars(sys.modules[kind.__module__]).items():
             if isinstance(table, (list, tuple)):
-                for index, each in enumerate(table):
-                    if each is value:
+                for index, entry in enumerate(table):
+                    if entry is value:
                         return {
                             "constant": f"{kind.__module__}:{name}",
                             "index": index,
@@ -76,7 +76,7 @@ def decode(stored: Any) -> Any:
     if not isinstance(stored, (dict, list)):
         return stored
     if isinstance(stored, list):
-        return [decode(each) for each in stored]
+        return [decode(item) for item in stored]
     try:
         return _decode(stored)
     except Unrestorable:
@@ -93,9 +93,9 @@ def _decode(stored: Mapping[str, Any]) -> Any:
             return base64.b64decode(inner, validate=True)
         case "tuple" | "set" | "frozenset":
             make: Any = {"tuple": tuple, "set": set, "frozenset": frozenset}[kind]
-            return make(decode(each) for each in inner)
+            return make(decode(item) for item in inner)
         case "mapping":
-            return {decode(key): decode(each) for key, each in inner}
+            return {decode(key): decode(item) for key, item in inner}
         case "enum":
             found = _found(inner)
             if not (isinstance(found, type) and issubclass(found, enum.Enum)):
@@ -105,7 +105,7 @@ def _decode(stored: Mapping[str, Any]) -> Any:
             found = _found(inner)
             if not (isinstance(found, type) and dataclasses.is_dataclass(found)):
                 raise Unrestorable(f"{inner} is no dataclass")
-            return found(**{name: decode(each) for name, each in stored["fields"].items()})
+            return found(**{name: decode(item) for name, item in stored["fields"].items()})
         case "constant":
             table = _found(inner)
             if not isinstance(table, Sequence):

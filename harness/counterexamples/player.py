@@ -67,7 +67,7 @@ class Came(NamedTuple):
 
     def get(self, name: str) -> str | None:
         """The first value of that header."""
-        return next((value for each, value in self.headers if each == name), None)
+        return next((value for header, value in self.headers if header == name), None)
 
     def line(self) -> str:
         """The frame in one line."""
@@ -205,7 +205,7 @@ class Player:
         if isinstance(part, Secret):
             return self._secrets[part.name][part.start : part.end]
         if isinstance(part, Ref):
-            messages = [each for each in self.came[part.conn] if each.command == "MESSAGE"]
+            messages = [frame for frame in self.came[part.conn] if frame.command == "MESSAGE"]
             value = messages[part.nth - 1].get(part.header) if part.nth <= len(messages) else None
             return (value if value is not None else "no-such-message").encode(
                 "utf-8", "surrogateescape"
@@ -280,7 +280,7 @@ def decide(
     and a sentence."""
     kind, conn = expected["kind"], expected.get("conn")
     if kind in ("frame", "silence") and conn in player.came:
-        count = sum(_fits(each, expected, player) for each in player.came[conn])
+        count = sum(_fits(frame, expected, player) for frame in player.came[conn])
         came = f"{count} came"
         if kind == "frame":
             enough = count > expected["before"]
@@ -331,8 +331,8 @@ def _compare(recorded: Mapping[str, Any], player: Player) -> tuple[bool | None, 
     """Without an expectation that can be checked here: the same behaviour is the same violation."""
     for conn, frames in recorded["came"].items():
         now = [
-            _essence(each.command, each.headers, each.body, player)
-            for each in player.came.get(int(conn), [])
+            _essence(frame.command, frame.headers, frame.body, player)
+            for frame in player.came.get(int(conn), [])
         ]
         then = [_essence(command, headers, body, None) for command, headers, body in frames]
         if now[: len(then)] != then or len(now) > len(then):
@@ -396,8 +396,8 @@ def main(
         "--acceptor", action="append", default=[], metavar="NAME=HOST:PORT", help=", ".join(others)
     )
     given = parser.parse_args()
-    named = dict(each.partition("=")[::2] for each in given.acceptor) | {first: given.address}
-    missing = [each for each in others if each not in named]
+    named = dict(option.partition("=")[::2] for option in given.acceptor) | {first: given.address}
+    missing = [option for option in others if option not in named]
     if missing:
         parser.error(
             f"this conversation uses other acceptors too: add --acceptor {missing[0]}=HOST:PORT"
@@ -418,12 +418,15 @@ def main(
         player.close()
     held, words = decide(expected, recorded, player)
     show()
-    for each in about["requirements"]:
-        show(f"{each['id']} ({each['level']}, {each['source']}): {each['statement']}")
+    for requirement in about["requirements"]:
+        show(
+            f"{requirement['id']} ({requirement['level']}, {requirement['source']}):"
+            f" {requirement['statement']}"
+        )
     show(f"When it was recorded: {about['detail']}")
     show(f"Now: {words}")
-    for each in player.late:
-        show(f"  did not come this time: {each}")
+    for line in player.late:
+        show(f"  did not come this time: {line}")
     show(
         {
             True: "It came as expected.",

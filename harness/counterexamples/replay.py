@@ -101,7 +101,7 @@ def run_case(
     run: Run, file: CaseFile, call: Call, plan: Mapping[str, Any], say: Callable[[str], None]
 ) -> Answer:
     """Runs the case again and compares what it says of the requirements that were violated."""
-    named = frozenset(each["id"] for each in file.header["requirements"])
+    named = frozenset(requirement["id"] for requirement in file.header["requirements"])
     missing = call.case.needs - run.target.identity.capabilities
     if missing:
         return Answer(ERROR, f"the target has no {', '.join(sorted(missing))}", "case")
@@ -114,9 +114,9 @@ def run_case(
         if error is not None:
             return Answer(ERROR, error, "case")
         findings = {
-            each.requirement: each
-            for each in combine(outcome.findings)
-            if each.requirement in named
+            finding.requirement: finding
+            for finding in combine(outcome.findings)
+            if finding.requirement in named
         }
         violated = [finding for finding in findings.values() if finding.seen is Seen.VIOLATED]
         if violated and violated[0].uncertain is None:
@@ -134,7 +134,7 @@ def run_case(
     if never:
         return Answer(ERROR, f"the case ended before it came to judge {', '.join(never)}", "case")
     return Answer(
-        FIXED, "; ".join(f"{name}: {each.detail}" for name, each in findings.items()), "case"
+        FIXED, "; ".join(f"{name}: {detail.detail}" for name, detail in findings.items()), "case"
     )
 
 

@@ -90,7 +90,9 @@ def compose(
                 readers[step.conn], came[step.conn] = Frames(), []
                 lines.append(Line(step.at, "open", step.conn, {"acceptor": step.acceptor}))
             case Sent():
-                parts = tuple(part for each in secret[position] for part in _with_ids(each, ids))
+                parts = tuple(
+                    part for fragment in secret[position] for part in _with_ids(fragment, ids)
+                )
                 lines.append(Line(step.at, "send", step.conn, parts=parts))
             case ClosedByUs():
                 lines.append(Line(step.at, "leave", step.conn, {"how": step.how.value}))
@@ -122,7 +124,7 @@ def _arrival(step: Received, count: int, frame: Came) -> Line:
 
 def _remember(ids: dict[bytes, Ref], conn: int, frame: Came, before: list[Came]) -> None:
     if frame.command == "MESSAGE":
-        nth = sum(each.command == "MESSAGE" for each in before)
+        nth = sum(step.command == "MESSAGE" for step in before)
         for name in ("message-id", "ack"):
             value = frame.get(name)
             if value:
@@ -189,7 +191,7 @@ def _expected(violation: Violation, came: Mapping[int, list[Came]]) -> dict[str,
         found["conn"] = about.conn
     if about.kind in ("frame", "silence"):
         command, headers, body = about.shape if about.shape is not None else (None, (), None)
-        fitting = sum(_fits(each, about) for each in came.get(about.conn or 0, ()))
+        fitting = sum(_fits(frame, about) for frame in came.get(about.conn or 0, ()))
         found |= {
             "command": command,
             "headers": headers,
@@ -234,7 +236,7 @@ def _mark_duration(lines: list[Line], about: Expectation | None) -> None:
         ]
         if near:
             # Where a broker says ERROR and closes at once, another may only close.
-            found[mark] = min(near, key=lambda each: (abs(each.at - instant), each.verb != "ends"))
+            found[mark] = min(near, key=lambda step: (abs(step.at - instant), step.verb != "ends"))
     if len(found) == 2 and found["since"] is not found["until"]:
         for mark, line in found.items():
             line.about["mark"] = mark

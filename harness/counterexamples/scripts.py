@@ -37,8 +37,8 @@ def raw(header: Mapping[str, Any], talk: Composed) -> str:
         "mark": talk.mark,
         "detail": header["detail"],
         "requirements": [
-            {key: each[key] for key in ("id", "level", "source", "statement")}
-            for each in header["requirements"]
+            {key: requirement[key] for key in ("id", "level", "source", "statement")}
+            for requirement in header["requirements"]
         ],
     }
     recorded = {
@@ -76,8 +76,9 @@ def raw(header: Mapping[str, Any], talk: Composed) -> str:
 
 def _head(header: Mapping[str, Any], usage: str, talk: Composed) -> list[str]:
     said = [
-        f"{each['id']} ({each['level']}, {each['source']}): {each['statement']}"
-        for each in header["requirements"]
+        f"{requirement['id']} ({requirement['level']}, {requirement['source']}):"
+        f" {requirement['statement']}"
+        for requirement in header["requirements"]
     ]
     lines = [
         f"{header['case']}, recorded with {header['broker']} {header['broker_version']}.",
@@ -92,7 +93,7 @@ def _head(header: Mapping[str, Any], usage: str, talk: Composed) -> list[str]:
     ]
     return [
         "#!/usr/bin/env python3",
-        *(f"# {each}".rstrip() for line in lines for each in line.splitlines() or [""]),
+        *(f"# {text}".rstrip() for line in lines for text in line.splitlines() or [""]),
         "",
     ]
 
@@ -116,8 +117,8 @@ def _call(line: Line) -> Iterator[str]:
                 yield "play.send("
                 yield f"    {line.conn},"
                 yield from (
-                    f"    {each}" if each.startswith("b") and more else f"    {each},"
-                    for each, more in _joined(line.parts)
+                    f"    {part}" if part.startswith("b") and more else f"    {part},"
+                    for part, more in _joined(line.parts)
                 )
                 if mark:
                     yield f"    {mark.removeprefix(', ')},"
@@ -158,8 +159,8 @@ def _joined(parts: tuple[Part, ...]) -> Iterator[tuple[str, bool]]:
             )
         else:
             lines = re.findall(rb"[^\n]{1,200}\n?|\n", part)
-            for place, each in enumerate(lines):
-                yield repr(each), place < len(lines) - 1
+            for place, text in enumerate(lines):
+                yield repr(text), place < len(lines) - 1
 
 
 def _check_length(talk: Composed) -> None:

@@ -59,7 +59,9 @@ def _conversation(run: Run, example: ExampleRecord, violation: Violation) -> Com
     virtual = run.target.clock is Clock.VIRTUAL
     talk = compose(example.wire, violation, identity.login, identity.passcode, virtual=virtual)
     places = [
-        each for value in example.plan.values() for each in (value, getattr(value, "where", None))
+        folder
+        for value in example.plan.values()
+        for folder in (value, getattr(value, "where", None))
     ]
     overrides = next((place.overrides for place in places if isinstance(place, Where)), None)
     known = run.target.acceptors(overrides)
@@ -80,7 +82,7 @@ def _header(
         }
     except plans.Unstorable as problem:
         stored["not_restorable"] = str(problem)
-    catalogue = [run.catalogue.find(each) for each in named]
+    catalogue = [run.catalogue.find(name) for name in named]
     return {
         "case": call.id,
         "name": call.case.name,
@@ -95,12 +97,12 @@ def _header(
         "clock": run.target.clock.value,
         "requirements": [
             {
-                "id": each.id,
-                "level": each.level.value,
-                "source": each.source,
-                "statement": each.statement,
+                "id": requirement.id,
+                "level": requirement.level.value,
+                "source": requirement.source,
+                "statement": requirement.statement,
             }
-            for each in catalogue
+            for requirement in catalogue
         ],
         "detail": violation.detail,
         "seed": example.seed,

@@ -108,8 +108,8 @@ class AddressProbes:
         # Who has credit from before may send to an address that blocks; under FAIL nobody may,
         # credit or not.
         able = [
-            (each, way)
-            for each, way in ((peer, peer.session.links[0]), (late, link))
+            (producer, way)
+            for producer, way in ((peer, peer.session.links[0]), (late, link))
             if way.credit > 0
         ]
         if otherwise is None and able:
@@ -127,8 +127,8 @@ class AddressProbes:
             paged = before.paging or (otherwise is None and after.size <= before.size)
         elif lost and not refused and not no_credit:
             gone = sent - self.taken(node, sent)
-        for each in (peer, late):
-            each.close_socket()
+        for producer in (peer, late):
+            producer.close_socket()
         # An address under DROP calls itself paging too, for its messages take the same way out.
         return Look(accepted, refused, no_credit and not refused, gone, paged and not gone)
 
@@ -142,8 +142,8 @@ class AddressProbes:
             # Patiently: what is slow to come from disk is not lost.
             self.bench.wait_until(lambda seen=seen: len(peer.deliveries) > seen, 8 * QUIET)  # type: ignore[misc]
         got = peer.take_deliveries(link)
-        for each in got:
-            peer.disposition(each, "accepted")
+        for delivery in got:
+            peer.disposition(delivery, "accepted")
         peer.settle()
         peer.close_socket()
         return len(got)

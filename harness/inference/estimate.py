@@ -31,8 +31,8 @@ class Range:
 
     def meet(self, other: Range) -> Range:
         """What lies in both. Raises :class:`Refuted` when nothing does."""
-        lows = [each for each in (self.low, other.low) if each is not None]
-        highs = [each for each in (self.high, other.high) if each is not None]
+        lows = [bound for bound in (self.low, other.low) if bound is not None]
+        highs = [bound for bound in (self.high, other.high) if bound is not None]
         met = Range(max(lows, default=None), min(highs, default=None))
         if met.low is not None and met.high is not None and met.low > met.high:
             raise Refuted(f"nothing is in both {self} and {other}")

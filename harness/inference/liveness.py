@@ -155,9 +155,9 @@ class LivenessProbes:
         closed = watch(self.bench, peers, self.patience)
         self.grid = grid(closed, stagger + self.slip, self.slip)
         if self.grid is not None:
-            for each in closed:
-                if each.at is not None:
-                    self._note(1, each)
+            for probe in closed:
+                if probe.at is not None:
+                    self._note(1, probe)
 
     def possible(self) -> dict[str, Left]:
         """What is left under each way of rounding that is not refuted."""
@@ -176,7 +176,7 @@ class LivenessProbes:
         A beat splits where its TTL, for the two ends of what is left, ends at different looks. Of
         those the longest is the sharpest, as far as patience, the maximum and the grid allow.
         """
-        modifier = hull([each.modifier for each in self.possible().values()])
+        modifier = hull([estimate.modifier for estimate in self.possible().values()])
         if self.grid is None or modifier.low is None or modifier.high is None or not modifier.high:
             return []
         check = (self.grid.check.high or Fraction(ms(1))) / ms(1)
@@ -206,7 +206,7 @@ def hull(ranges: list[Range]) -> Range:
     """The smallest range that has all of them in it."""
     if not ranges:
         return Range()
-    lows, highs = [each.low for each in ranges], [each.high for each in ranges]
+    lows, highs = [interval.low for interval in ranges], [interval.high for interval in ranges]
     return Range(
         None if None in lows else min(low for low in lows if low is not None),
         None if None in highs else max(high for high in highs if high is not None),
@@ -297,8 +297,8 @@ def _estimates(probes: LivenessProbes) -> list[Estimate]:
     ]
 
 
-def _ends(each: Range) -> tuple[Fraction | None, Fraction | None]:
-    return each.low, each.high
+def _ends(interval: Range) -> tuple[Fraction | None, Fraction | None]:
+    return interval.low, interval.high
 
 
 def _server_beats(probes: LivenessProbes) -> list[Estimate]:

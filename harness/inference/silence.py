@@ -57,14 +57,14 @@ class Grid:
         # A silence of k to k + 1 looks is that of a TTL of more than k - 1 looks, and of k at the
         # most. Where the check is known only roughly, either end of it is tried.
         lows = [
-            (math.floor((silence - self.slip) / each) - 1) * each
-            for each in (low_check, high_check)
-            if each
+            (math.floor((silence - self.slip) / check) - 1) * check
+            for check in (low_check, high_check)
+            if check
         ]
         highs = [
-            math.floor((silence + self.slip) / each) * each
-            for each in (low_check, high_check)
-            if each
+            math.floor((silence + self.slip) / check) * check
+            for check in (low_check, high_check)
+            if check
         ]
         low, high = min(lows) - self.slip, max(highs) + self.slip
         exact = self.slip == 0 and low_check == high_check
@@ -90,11 +90,11 @@ def grid(closed: Sequence[Closed], stagger: Duration, slip: Duration) -> Grid | 
 
     None when fewer than two were closed at all.
     """
-    ended = [each for each in closed if each.at is not None]
+    ended = [probe for probe in closed if probe.at is not None]
     if len(ended) < 2:
         return None
-    instants = sorted({each.at for each in ended if each.at is not None})
-    silences = [each.silence for each in ended]
+    instants = sorted({probe.at for probe in ended if probe.at is not None})
+    silences = [probe.silence for probe in ended]
     spread = max(silences) - min(silences)
     if slip == 0:
         if spread == 0:

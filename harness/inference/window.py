@@ -57,7 +57,7 @@ class WindowProbes:
         while keeper.messages_seen < len(bodies):
             if not self.bench.wait_until(partial(_has_more, keeper, keeper.messages_seen), QUIET):
                 break
-        sizes = [each.size for each in keeper.inbox if MESSAGE.accepts(each)]
+        sizes = [frame.size for frame in keeper.inbox if MESSAGE.accepts(frame)]
         for peer in (keeper, producer):
             peer.close_socket()
         return sizes

@@ -113,10 +113,10 @@ def concatenate_rows(parts: Sequence[tuple[Ints, Frames]], rows: int) -> Frames:
     order = pa.array(place)
 
     def taken(column: str) -> pa.Array:
-        return pa.concat_arrays([getattr(each, column) for _, each in parts]).take(order)
+        return pa.concat_arrays([getattr(part, column) for _, part in parts]).take(order)
 
     def numbers(column: str) -> Ints:
-        found: Ints = np.concatenate([getattr(each, column) for _, each in parts])[place]
+        found: Ints = np.concatenate([getattr(part, column) for _, part in parts])[place]
         return found
 
     return Frames(

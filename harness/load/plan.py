@@ -177,16 +177,16 @@ class Plan:
         values = dict(data)
         values["places"] = tuple(
             Place(
-                each["name"],
-                _pairs(each["send"]),
-                _pairs(each["subscribe"]),
-                tuple(each["capabilities"]),
+                entry["name"],
+                _pairs(entry["send"]),
+                _pairs(entry["subscribe"]),
+                tuple(entry["capabilities"]),
             )
-            for each in data["places"]
+            for entry in data["places"]
         )
-        values["producers"] = tuple(Producer(**each) for each in data["producers"])
-        values["consumers"] = tuple(Consumer(**each) for each in data["consumers"])
-        values["faults"] = tuple(Fault(**each) for each in data["faults"])
+        values["producers"] = tuple(Producer(**entry) for entry in data["producers"])
+        values["consumers"] = tuple(Consumer(**entry) for entry in data["consumers"])
+        values["faults"] = tuple(Fault(**entry) for entry in data["faults"])
         values["sizes"] = Sizes(**data["sizes"])
         return cls(**values)
 

@@ -90,12 +90,12 @@ def terms(target: SocketTarget, acceptor: str, record: Mapping[str, Any] | None)
         raise BadPlan(f"target {target.identity.name} has no acceptor {acceptor!r}")
     tls = {
         name: {
-            "authority": None if each.authority is None else str(each.authority),
-            "verify": each.verify,
-            "own": None if each.own is None else str(each.own),
-            "certificates": None if each.certificates is None else str(each.certificates),
+            "authority": None if tls.authority is None else str(tls.authority),
+            "verify": tls.verify,
+            "own": None if tls.own is None else str(tls.own),
+            "certificates": None if tls.certificates is None else str(tls.certificates),
         }
-        for name, each in target.tls.items()
+        for name, tls in target.tls.items()
         if name == acceptor
     }
     return Terms({acceptor: target.endpoints[acceptor]}, tls, record)

@@ -42,7 +42,7 @@ def wire_logs(run: Path) -> list[Path]:
     """The folders of the tapes that a run folder holds, in order."""
     return sorted(
         (path.parent for path in run.glob(f"tape/*/{ABOUT}")),
-        key=lambda each: (len(each.name), each.name),
+        key=lambda path: (len(path.name), path.name),
     )
 
 

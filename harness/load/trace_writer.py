@@ -105,12 +105,12 @@ class TraceWriter:
     def __init__(self, about: LogHeader) -> None:
         self._about = about
         there = sorted(about.segments.glob(f"part-{about.tag}-*.parquet"))
-        self._next = 1 + max((int(each.stem.rpartition("-")[2]) for each in there), default=-1)
+        self._next = 1 + max((int(path.stem.rpartition("-")[2]) for path in there), default=-1)
         self._recorder = Recorder(
             Path(about.folder), about.run, about.target, Clock.REAL, about.tag, segment_rows=_NEVER
         )
         self._recorder.goes_on_behind(
-            about.case, sum(pq.read_metadata(each).num_rows for each in there)
+            about.case, sum(pq.read_metadata(path).num_rows for path in there)
         )
         self._longest: Duration = about.segment_s * NS_PER_S or _NEVER
         self._protocol = EVENT
@@ -150,7 +150,9 @@ class TraceWriter:
             closing = self._about.tape / CLOSING
             if self._done:
                 closing.write_text(
-                    json.dumps({"segment": name, "files": [each.name for each in self._done]}),
+                    json.dumps(
+                        {"segment": name, "files": [segment.name for segment in self._done]}
+                    ),
                     "utf-8",
                 )
             self._recorder.flush()

@@ -141,12 +141,12 @@ class Worker:
         about = part["part"]
         tls = {
             name: Tls(
-                Path(each["authority"]) if each["authority"] else None,
-                verify=each["verify"],
-                own=Path(each["own"]) if each["own"] else None,
-                certificates=Path(each["certificates"]) if each["certificates"] else None,
+                Path(tls["authority"]) if tls["authority"] else None,
+                verify=tls["verify"],
+                own=Path(tls["own"]) if tls["own"] else None,
+                certificates=Path(tls["certificates"]) if tls["certificates"] else None,
             )
-            for name, each in about["tls"].items()
+            for name, tls in about["tls"].items()
         }
         self._world.moved(_endpoints(about["endpoints"]), tls)
         if about["record"] is not None:

@@ -208,14 +208,16 @@ class Ledger:
 
     def must_come(self) -> set[Key]:
         """Which messages have to be delivered yet, if anybody still consumes."""
-        return {key for key, each in self._entries.items() if each.now is _Now.BACK or _owed(each)}
+        return {
+            key for key, entry in self._entries.items() if entry.now is _Now.BACK or _owed(entry)
+        }
 
     def held_by(self, consumer: str) -> list[Key]:
         """What ``consumer`` holds, in the order of sending."""
         return [
             key
-            for key, each in self._entries.items()
-            if each.now is _Now.HELD and each.holder == consumer
+            for key, entry in self._entries.items()
+            if entry.now is _Now.HELD and entry.holder == consumer
         ]
 
     def close(self) -> Books:
@@ -223,15 +225,15 @@ class Ledger:
         entries = self._entries.items()
         return Books(
             attempted=len(self._entries),
-            confirmed=sum(each.confirmed for _, each in entries),
+            confirmed=sum(entry.confirmed for _, entry in entries),
             delivered=self._deliveries,
             **{
                 name: tuple(keys)
                 for name, keys in self._found.items()
                 if name not in ("lost", "abandoned")
             },
-            lost=tuple(key for key, each in entries if _owed(each)),
-            abandoned=tuple(key for key, each in entries if each.now is _Now.BACK),
+            lost=tuple(key for key, entry in entries if _owed(entry)),
+            abandoned=tuple(key for key, entry in entries if entry.now is _Now.BACK),
         )
 
     def _delivered(self, fact: Delivered) -> None:
@@ -267,7 +269,7 @@ class Ledger:
 
     def _believe(self, key: Key) -> None:
         """A delivery of ``key`` ends the doubt about a consumer that had held it."""
-        for consumer in [each for each, keys in self._in_doubt.items() if key in keys]:
+        for consumer in [name for name, keys in self._in_doubt.items() if key in keys]:
             del self._in_doubt[consumer]
             if not self._in_doubt:
                 self._runs += 1

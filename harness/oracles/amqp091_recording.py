@@ -73,7 +73,7 @@ def _number(headers: Headers, name: str) -> int:
 
 
 def _text(headers: Headers, name: str) -> str:
-    return next((value for each, value in headers if each == name), "")
+    return next((value for header, value in headers if header == name), "")
 
 
 def deliveries(events: Sequence[Event], conn: int) -> list[Finding]:
@@ -244,7 +244,7 @@ def _answered(waiting: _Waiting, event: FrameSent) -> None:
     if event.command in ANSWERS:
         tag = _number(headers, "delivery-tag")
         if _text(headers, "multiple") == "true":
-            of = {each for each in waiting.tags if not tag or each <= tag}
+            of = {waiting_tag for waiting_tag in waiting.tags if not tag or waiting_tag <= tag}
             wrong = bool(tag) and not of
         else:
             of, wrong = {tag}, tag not in waiting.tags
@@ -266,9 +266,9 @@ def _answered(waiting: _Waiting, event: FrameSent) -> None:
 
 _ASKING = frozenset(
     {
-        *(f"basic.{each}" for each in ("qos", "consume", "cancel", "recover")),
-        *(f"queue.{each}" for each in ("declare", "bind", "unbind", "purge", "delete")),
-        *(f"exchange.{each}" for each in ("declare", "delete", "bind", "unbind")),
+        *(f"basic.{name}" for name in ("qos", "consume", "cancel", "recover")),
+        *(f"queue.{name}" for name in ("declare", "bind", "unbind", "purge", "delete")),
+        *(f"exchange.{name}" for name in ("declare", "delete", "bind", "unbind")),
         "confirm.select",
         "channel.flow",
     }

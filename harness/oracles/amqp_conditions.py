@@ -51,7 +51,7 @@ _OF_A_SCOPE = {
     },
     "transaction": {"unknown-id", "rollback", "timeout"},
 }
-LISTED = frozenset(f"amqp:{each}" for each in _OF_ALL) | {
+LISTED = frozenset(f"amqp:{rule}" for rule in _OF_ALL) | {
     f"amqp:{scope}:{name}" for scope, names in _OF_A_SCOPE.items() for name in names
 }
 """Every condition of the standard, those of transactions included."""
@@ -74,7 +74,7 @@ def conditions(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> 
         if named is None:
             continue
         condition = named.group(1)
-        about = [SHARED, *(_OF_FRAME[each] for each in (frame.name,) if each in _OF_FRAME)]
+        about = [SHARED, *(_OF_FRAME[rule] for rule in (frame.name,) if rule in _OF_FRAME)]
         wrong = condition.startswith("amqp:") and condition not in LISTED
         if wrong:
             scope = condition.split(":")[1]
@@ -82,5 +82,5 @@ def conditions(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> 
         detail = (
             f"{frame.name} has the condition {condition}{', which no list has' if wrong else ''}"
         )
-        found += [Finding(each, Seen.VIOLATED if wrong else Seen.HELD, detail) for each in about]
+        found += [Finding(rule, Seen.VIOLATED if wrong else Seen.HELD, detail) for rule in about]
     return found or [Finding(SHARED, Seen.NEVER_REACHED, "no error came")]

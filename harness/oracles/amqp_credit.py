@@ -121,8 +121,8 @@ def _spent(account: _Account, step: Placed) -> list[Finding]:
         return [Finding(NOT_WITHOUT, Seen.HELD, f"{what} was sent with {room} credit left")]
     if not account.flowed:
         return [
-            Finding(each, Seen.VIOLATED, f"{what} was sent before any credit was given")
-            for each in (FIRST, NOT_WITHOUT)
+            Finding(requirement, Seen.VIOLATED, f"{what} was sent before any credit was given")
+            for requirement in (FIRST, NOT_WITHOUT)
         ]
     return [Finding(NOT_WITHOUT, Seen.VIOLATED, f"{what} was sent {1 - room} beyond the credit")]
 

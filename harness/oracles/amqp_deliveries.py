@@ -177,10 +177,10 @@ def _named(book: _Book, step: Placed) -> tuple[int, int, list[_Delivery]]:
     span = max(0, ahead(last, first))
     if span < len(book.by_id):
         inside = (book.by_id.get((sender, (first + offset) % WRAP)) for offset in range(span + 1))
-        return first, last, [each for each in inside if each is not None]
+        return first, last, [delivery for delivery in inside if delivery is not None]
     known = [
-        each
-        for (who, id_), each in book.by_id.items()
+        delivery
+        for (who, id_), delivery in book.by_id.items()
         if who is sender and 0 <= ahead(id_, first) <= span
     ]
     return first, last, known
@@ -199,15 +199,15 @@ def _judge(book: _Book, step: Placed) -> Iterator[Finding]:
         return
     yield Finding(DIRECTION, Seen.HELD, f"a disposition is about {which}")
     if frame.flag("settled"):
-        again = all(frame.side in each.settled for each in about)
+        again = all(frame.side in delivery.settled for delivery in about)
         detail = f"{which}: settled {'again' if again else 'once'}"
         yield Finding(ONCE, Seen.VIOLATED if again else Seen.HELD, detail)
     state = _outcome(frame.fields.get("state"))
-    for each in about:
-        before = each.outcome.get(frame.side)
+    for delivery in about:
+        before = delivery.outcome.get(frame.side)
         if before is not None and state is not None:
             held = before == state
-            detail = f"delivery {each.id} was {before}{'' if held else f' and became {state}'}"
+            detail = f"delivery {delivery.id} was {before}{'' if held else f' and became {state}'}"
             yield Finding(TERMINAL, Seen.HELD if held else Seen.VIOLATED, detail)
 
 
@@ -215,11 +215,11 @@ def _settle(books: _Books, step: Placed) -> None:
     if step.session is None:
         return
     state = _outcome(step.frame.fields.get("state"))
-    for each in _named(books.of(step.session), step)[2]:
+    for delivery in _named(books.of(step.session), step)[2]:
         if step.frame.flag("settled"):
-            each.settled.add(step.frame.side)
+            delivery.settled.add(step.frame.side)
         if state is not None:
-            each.outcome.setdefault(step.frame.side, state)
+            delivery.outcome.setdefault(step.frame.side, state)
 
 
 def _outcome(text: str | None) -> str | None:

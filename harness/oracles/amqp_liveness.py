@@ -62,8 +62,8 @@ def idle_as_recorded(events: Sequence[Event], conn: int, side: Side = Side.BROKE
     close = worst <= SURELY_LATE * ((allowed or 0) + margin) + NS_PER_S
     late = "the recording may have been late" if close else None
     return [
-        replace(each, uncertain=late) if each.seen is Seen.VIOLATED else each
-        for each in idle(events, conn, side, margin)
+        replace(silence, uncertain=late) if silence.seen is Seen.VIOLATED else silence
+        for silence in idle(events, conn, side, margin)
     ]
 
 

@@ -56,9 +56,9 @@ class _All:
         """Enters begins, transfers and the flows of the other side; None for frames of no
         session."""
         if step.answers is not None and step.frame.side is self._side:
-            for each in self._by_session.values():
-                if each.limit is not None:
-                    each.limit.known(step.answers)
+            for counts in self._by_session.values():
+                if counts.limit is not None:
+                    counts.limit.known(step.answers)
         if step.session is None:
             return None
         counts, frame = self.of(step.session), step.frame

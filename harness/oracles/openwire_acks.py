@@ -78,14 +78,14 @@ def acks(events: Sequence[Event], conn: int) -> list[Finding]:
     """What the trace of connection ``conn`` says of its ProducerAcks, once all of them should have
     come."""
     found, wrong = producers(events, conn)
-    findings = [Finding(ONLY, Seen.VIOLATED, each) for each in wrong]
+    findings = [Finding(ONLY, Seen.VIOLATED, detail) for detail in wrong]
     if not wrong:
         seen = Seen.HELD if found else Seen.NEVER_REACHED
         findings.append(Finding(ONLY, seen, f"{len(found)} producers, and no ProducerAck too many"))
-    for name, each in found.items():
-        if each.window > 0 and each.sent:
-            held = each.taken == each.sent
-            detail = f"producer {name} sent {each.sent} octets and was told of {each.taken}"
+    for name, producer in found.items():
+        if producer.window > 0 and producer.sent:
+            held = producer.taken == producer.sent
+            detail = f"producer {name} sent {producer.sent} octets and was told of {producer.taken}"
             findings.append(Finding(TAKEN, Seen.HELD if held else Seen.VIOLATED, detail))
     if all(finding.requirement != TAKEN for finding in findings):
         findings.append(

@@ -234,7 +234,9 @@ def find_anomalies(
         )
 
     judged = _judged(found, readable(events) and whole)
-    return sorted(replace(each, uncertain=each.uncertain or doubtful(each)) for each in judged)
+    return sorted(
+        replace(anomaly, uncertain=anomaly.uncertain or doubtful(anomaly)) for anomaly in judged
+    )
 
 
 def readable(events: Iterable[Event]) -> bool:
@@ -277,8 +279,8 @@ def _judged(found: Sequence[Fact], complete: bool) -> Iterator[Anomaly]:
             yield Anomaly(
                 "overrun", fact.queue, fact.conn, fact.subscription, str(fact), (fact.when,)
             )
-    for each in gots.values():
-        each.sort(key=lambda got: got.when)
+    for deliveries in gots.values():
+        deliveries.sort(key=lambda got: got.when)
     about = circumstances(found, sends, complete)
     firsts: list[tuple[Sent, Delivered]] = []
     for at in sends.keys() | gots.keys():
@@ -320,7 +322,7 @@ def circumstances(
         elif isinstance(fact, Delivered) and len(own := sends.get(slot(fact), ())) == 1:
             flow = fact.queue, producer_of(own[0])
             came[flow] = max(number_of(own[0]), came.get(flow, -1))
-    queues = frozenset(each.queue for own in sends.values() for each in own)
+    queues = frozenset(got.queue for own in sends.values() for got in own)
     opaque = any(isinstance(fact, UnreadableConnection) for fact in found)
     return MessageContext(
         complete and not opaque, left, departed, came, frozenset(selective), queues

@@ -102,7 +102,9 @@ _KINDS: Mapping[str, _Kind] = {
     ),
     "rabbitmq": _Kind(
         install=lambda version: _rabbitmq(version).folder,
-        installed=lambda: {each.version: each.folder for each in rabbitmq_release.installed()},
+        installed=lambda: {
+            release.version: release.folder for release in rabbitmq_release.installed()
+        },
         release=lambda version: _rabbitmq(version).version,
         start=_start_rabbitmq,
         stop_s=rabbitmq_broker.STOP_S,

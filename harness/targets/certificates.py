@@ -90,8 +90,8 @@ def make(folder: Path) -> None:
     )
     (folder / AUTHORITY).write_bytes(_pem(authority.certificate))
     _write(folder / SERVER, authority.issue("localhost", server=True))
-    for each, issuer in ((CERTIFIED, authority), (NOBODY, authority), (STRANGER, other)):
-        _write(folder / each.file, issuer.issue(_common_name(each), server=False))
+    for certificate, issuer in ((CERTIFIED, authority), (NOBODY, authority), (STRANGER, other)):
+        _write(folder / certificate.file, issuer.issue(_common_name(certificate), server=False))
 
 
 def _write(path: Path, octets: bytes) -> None:
@@ -129,7 +129,7 @@ def _builder(
 
 
 def _ourselves() -> list[x509.GeneralName]:
-    addresses = (ipaddress.ip_address(each) for each in ("127.0.0.1", "::1"))
+    addresses = (ipaddress.ip_address(address) for address in ("127.0.0.1", "::1"))
     # Proton looks for an address among the names.
     return [x509.DNSName("localhost"), x509.DNSName("127.0.0.1"), *map(x509.IPAddress, addresses)]
 

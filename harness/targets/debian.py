@@ -82,8 +82,8 @@ def _make(root: Path, suite: str, package: str) -> Path:
     policy.chmod(0o755)
     (root / "etc" / "hosts").write_text("127.0.0.1 localhost\n", "ascii")
     _run(what, ["unshare", "--mount", "sh", "-c", _INSTALL, root, package])
-    for each in ("var/cache/apt", "var/lib/apt/lists", "usr/share/locale", "usr/share/doc"):
-        shutil.rmtree(root / each, ignore_errors=True)
+    for name in ("var/cache/apt", "var/lib/apt/lists", "usr/share/locale", "usr/share/doc"):
+        shutil.rmtree(root / name, ignore_errors=True)
     return root
 
 
@@ -104,7 +104,7 @@ def _run(what: str, command: list[str | Path]) -> None:
     if done.returncode:
         said = done.stdout.decode("utf-8", "replace").strip().splitlines()
         wrong = [
-            each for each in said if each.startswith(("E:", "W: Failure", "unshare:", "mount:"))
+            line for line in said if line.startswith(("E:", "W: Failure", "unshare:", "mount:"))
         ] or said[-1:]
         raise SetUpFailed(
             f"{what}: could not be made, {Path(str(command[0])).name} ended with {done.returncode}"

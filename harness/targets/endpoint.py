@@ -46,9 +46,8 @@ def read(text: str, folder: Path, *, options: tuple[str, ...] = ()) -> Endpoint:
     except ValueError as problem:
         raise BadEndpoint(f"{problem}; write HOST:PORT") from None
     if url.scheme not in SCHEMES or not host or port is None:
-        raise BadEndpoint(
-            f"should look like {', '.join(f'{each}://HOST:PORT' for each in SCHEMES)}, or HOST:PORT"
-        )
+        forms = ", ".join(f"{scheme}://HOST:PORT" for scheme in SCHEMES)
+        raise BadEndpoint(f"should look like {forms}, or HOST:PORT")
     given = dict(parse_qsl(url.query, keep_blank_values=True))
     secure = SCHEMES[url.scheme]
     known = (*options, *(_OPTIONS if secure else ()))

@@ -38,7 +38,7 @@ class NativeProcess:
         grace_s: float = 10,
         free: bool = False,
     ) -> None:
-        self._command = [str(each) for each in command]
+        self._command = [str(word) for word in command]
         self._folder, self._console = folder, console
         self._environment = None if environment is None else dict(environment)
         self._grace_s, self._free = grace_s, free

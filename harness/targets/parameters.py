@@ -114,7 +114,7 @@ def _settings(path: Path) -> Iterator[tuple[int, str, str]]:
     except (OSError, UnicodeDecodeError):
         raise SetUpFailed(f"{path}: cannot be read; name a rabbitmq.conf") from None
     for number, line in enumerate(lines, 1):
-        key, _, value = (each.strip() for each in line.partition("#")[0].partition("="))
+        key, _, value = (part.strip() for part in line.partition("#")[0].partition("="))
         yield number, key, value
 
 
@@ -169,8 +169,8 @@ def merged(settings: Iterable[Mapping[str, Value]], name: str) -> dict[str, Valu
     specific ones last."""
     about: dict[str, Value] = {}
     matching = [setting for setting in settings if _matches(str(setting["match"]), name)]
-    for each in sorted(matching, key=lambda each: _weight(str(each["match"]))):
-        about |= {key: value for key, value in each.items() if key != "match"}
+    for setting in sorted(matching, key=lambda setting: _weight(str(setting["match"]))):
+        about |= {key: value for key, value in setting.items() if key != "match"}
     return about
 
 
@@ -180,11 +180,11 @@ def _of_addresses(
     for element in _root(path).iter(etree.Element):
         if etree.QName(element).localname == "address-setting":
             about: dict[str, Value] = {"match": str(element.get("match"))}
-            for each in element.iter(etree.Element):
-                known = _ADDRESS_ELEMENTS.get(etree.QName(each).localname)
+            for child in element.iter(etree.Element):
+                known = _ADDRESS_ELEMENTS.get(etree.QName(child).localname)
                 if (
                     known is not None
-                    and (value := read(path, each, known[1], each.text or "")) is not None
+                    and (value := read(path, child, known[1], child.text or "")) is not None
                 ):
                     about[known[0]] = value
             yield about

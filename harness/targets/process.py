@@ -56,7 +56,7 @@ class ProcessTarget(SocketTarget):
         folder.mkdir(parents=True, exist_ok=True)
         log = folder / f"{self.identity.name}.log"
         self._folders = tempfile.TemporaryDirectory(prefix="brokerproof-process-")
-        made, data = (Path(self._folders.name) / each for each in ("certificates", "data"))
+        made, data = (Path(self._folders.name) / name for name in ("certificates", "data"))
         made.mkdir()
         certificates.make(made)
         known = {"python": sys.executable, "config": self._path, "pid": os.getpid(), "data": data}
@@ -149,7 +149,7 @@ class ProcessTarget(SocketTarget):
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        for each in (self._process.stdin, self._process.stdout):
-            if each is not None:
-                each.close()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                stream.close()
         self._process = None

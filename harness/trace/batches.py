@@ -21,7 +21,7 @@ def batch(events: Sequence[Event], envelope: Mapping[str, pa.Array]) -> pa.Recor
         for name in FIELDS[kind]:
             value = getattr(event, name)
             if name == "headers":
-                value = [{"name": each, "value": text} for each, text in value]
+                value = [{"name": item, "value": text} for item, text in value]
             if name not in columns:
                 columns[name] = [None] * size
             columns[name][row] = value

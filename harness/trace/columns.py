@@ -46,7 +46,9 @@ _NULLABLE_IN_ENVELOPE = {"conn"}
 
 def _arrow_type(annotation: object) -> pa.DataType:
     if isinstance(annotation, types.UnionType):
-        (annotation,) = [each for each in typing.get_args(annotation) if each is not type(None)]
+        (annotation,) = [
+            argument for argument in typing.get_args(annotation) if argument is not type(None)
+        ]
     return _ARROW[annotation]
 
 

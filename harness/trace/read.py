@@ -93,7 +93,7 @@ def event(row: dict[str, Any]) -> events.Event:
     kind = _KINDS[row["kind"]]
     values: dict[str, Any] = {name: row[name] for name in FIELDS[row["kind"]]}
     if "headers" in values:
-        values["headers"] = tuple((each["name"], each["value"]) for each in values["headers"])
+        values["headers"] = tuple((header["name"], header["value"]) for header in values["headers"])
     if "how" in values:
         values["how"] = CloseHow(values["how"])
     return kind(at_ns=row["at_ns"], conn=row["conn"], vantage=Vantage(row["vantage"]), **values)

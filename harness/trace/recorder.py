@@ -144,7 +144,7 @@ class Recorder:
                     column = columns[field] = [None] * size
                 column[row] = getattr(event, field)
         return pa.RecordBatch.from_arrays(
-            [_array(columns.get(each.name), each, size) for each in SCHEMA], schema=SCHEMA
+            [_array(columns.get(column.name), column, size) for column in SCHEMA], schema=SCHEMA
         )
 
     def _close_segment(self) -> None:

@@ -46,7 +46,7 @@ class StompUnit:
 
     def get(self, name: str) -> str | None:
         """The first value of a header."""
-        return next((value for each, value in self.headers if each == name), None)
+        return next((value for header, value in self.headers if header == name), None)
 
     def rewritten(
         self,
@@ -151,7 +151,9 @@ class StreamSplitter:
         except UnicodeDecodeError:
             self._opaque = True
             return None
-        headers = tuple((name, value) for name, _, value in (each.partition(":") for each in rest))
+        headers = tuple(
+            (name, value) for name, _, value in (piece.partition(":") for piece in rest)
+        )
         length = whole_number(
             next((value for name, value in headers if name == "content-length"), "")
         )

@@ -119,8 +119,8 @@ class TlsLayer:
             if not self.established:
                 self._tls.do_handshake()
                 self.established = True
-                for each in self._early:
-                    self.write(each)
+                for early in self._early:
+                    self.write(early)
             while data := self._tls.read(_READ):
                 clear.append(data)
             self.ended = True

@@ -127,8 +127,8 @@ class _Link:
         if held:
             return
         waiting, self._unread_by_us = self._unread_by_us, []
-        for each in waiting:
-            self._reach_us(each)
+        for item in waiting:
+            self._reach_us(item)
 
     # the broker's end
 
@@ -166,11 +166,11 @@ class _Link:
             case ResumeReading():
                 self._broker_reads = True
                 waiting, self._unread_by_broker = self._unread_by_broker, []
-                for each in waiting:
-                    if isinstance(each, bytes):
-                        self._reach_broker(each)
+                for item in waiting:
+                    if isinstance(item, bytes):
+                        self._reach_broker(item)
                     else:
-                        self._leave(each)
+                        self._leave(item)
 
     def _end(self, how: CloseHow) -> None:
         self._world.at(self._down.arrival(self._world.now()), partial(self._reach_us, how))

@@ -72,7 +72,7 @@ def curves(rows: Iterator[Mapping[str, Any]], settings: Settings = ()) -> list[C
     for count, row in enumerate(rows):
         if count >= MOST_FRAMES:
             break
-        fields = {each["name"]: each["value"] for each in reversed(row["headers"] or ())}
+        fields = {header["name"]: header["value"] for header in reversed(row["headers"] or ())}
         if row["protocol"] == "AMQP":
             links.see(row, fields)
         elif row["protocol"] == "STOMP":
@@ -81,11 +81,11 @@ def curves(rows: Iterator[Mapping[str, Any]], settings: Settings = ()) -> list[C
         else:
             unsettled.see(row, fields)
     every = (told.curves, held.curves, links.curves, unsettled.curves)
-    found = [each for some in every for each in some.values() if _moves(each)]
-    found.sort(key=lambda each: (not each.bounds, -len(each.points)))
+    found = [curve for some in every for curve in some.values() if _moves(curve)]
+    found.sort(key=lambda curve: (not curve.bounds, -len(curve.points)))
     return [
-        Curve(each.title, each.unit, _thinned(each.points), each.bounds)
-        for each in found[:MOST_CURVES]
+        Curve(curve.title, curve.unit, _thinned(curve.points), curve.bounds)
+        for curve in found[:MOST_CURVES]
     ]
 
 
@@ -240,8 +240,8 @@ class _Held:
                         if self._modes[key] == "client"
                         else [name]
                     )
-                    for each in covered:
-                        del sizes[each]
+                    for tag in covered:
+                        del sizes[tag]
                     self._now(key, at)
                     break
 
@@ -305,10 +305,12 @@ class _Unsettled:
 
     def _settle(self, channel: tuple[int, str], tag: int, several: bool, at: int) -> None:
         for key, tags in self._tags.items():
-            gone = [each for each in tags if each == tag or (several and (tag == 0 or each <= tag))]
-            if key[:2] == channel and gone:
-                for each in gone:
-                    del tags[each]
+            settled = [
+                held for held in tags if held == tag or (several and (tag == 0 or held <= tag))
+            ]
+            if key[:2] == channel and settled:
+                for held in settled:
+                    del tags[held]
                 self.curves[key].at(at, len(tags))
 
 

@@ -38,7 +38,7 @@ def series(
     known = dict(settings or {})
     spoken = trace.where(
         F.col("kind").isin("FrameSent", "FrameReceived")
-        & F.col("command").isin(*_AMQP, *_STOMP, *(f"basic.{each}" for each in _AMQP091))
+        & F.col("command").isin(*_AMQP, *_STOMP, *(f"basic.{command}" for command in _AMQP091))
         & (F.col("vantage") != "BROKER")
     )
     needed = spoken.join(F.broadcast(examples), [*CASE, "part"]).select(
@@ -65,7 +65,7 @@ def series(
                 row = {
                     "page": page,
                     "part": part,
-                    "curves": json.dumps([vars(each) for each in found]),
+                    "curves": json.dumps([vars(curve) for curve in found]),
                 }
                 yield pa.RecordBatch.from_pylist([row], schema=SERIES)
 

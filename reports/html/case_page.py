@@ -85,10 +85,10 @@ class CasePages:
             .render(kept=kept(run, case), replay=replay(case))
         )
 
-    def more(self, each: int, first: int) -> str:
+    def more(self, example: int, first: int) -> str:
         """The page that shows packed ones: ``each`` of them in a chunk, from number ``first``
         on."""
-        return templates().get_template("more.html.j2").render(each=each, first=first)
+        return templates().get_template("more.html.j2").render(each=example, first=first)
 
     def _judgement(self, finding: Mapping[str, Any]) -> Judgement:
         return Judgement(

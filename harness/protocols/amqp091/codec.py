@@ -71,7 +71,7 @@ def encode_method(name: str, fields: Mapping[str, Any] | None = None) -> bytes:
     """
     about = BY_NAME[name]
     given = hyphened(fields)
-    unknown = given.keys() - {each for each, _ in about.fields}
+    unknown = given.keys() - {field for field, _ in about.fields}
     if unknown:
         raise ValueError(f"{name} has no field {', '.join(sorted(unknown))}")
     return about.class_id.to_bytes(2) + about.method_id.to_bytes(2) + _fields(about.fields, given)
@@ -343,9 +343,9 @@ class _Open:
             self.method = replace(
                 self.method,
                 properties={
-                    name: each
-                    for name, each in frame.fields.items()
-                    if name != "body-size" and _USUAL.get(name) != each
+                    name: value
+                    for name, value in frame.fields.items()
+                    if name != "body-size" and _USUAL.get(name) != value
                 },
             )
         else:

@@ -217,7 +217,7 @@ class Amqp091FactReader:
             arguments = row.headers.get("arguments", "")
             goes = is_true(row.headers, "exclusive") or is_true(row.headers, "auto-delete")
             if is_true(row.headers, "passive") or not (
-                goes or any(each in arguments for each in CHANGEABLE)
+                goes or any(name in arguments for name in CHANGEABLE)
             ):
                 return
         yield Subscribed(queue or channel.queue, self.conn, "", row.when, selective=True)
@@ -242,11 +242,13 @@ class Amqp091FactReader:
 
     def _answered(self, channel: _Channel, row: Row) -> Iterator[Fact]:
         tag, multiple = number(row.headers, "delivery-tag"), is_true(row.headers, "multiple")
-        of = [each for each in channel.held if not tag or each <= tag] if multiple else [tag]
+        settled = [tag]
+        if multiple:
+            settled = [held_tag for held_tag in channel.held if not tag or held_tag <= tag]
         back = row.command != "basic.ack" and row.headers.get("requeue", "true") == "true"
         end = End.TENTATIVE if channel.transactional else End.REFUSED if back else End.ASKED
-        for each in of:
-            held = channel.held.pop(each, None)
+        for settled_tag in settled:
+            held = channel.held.pop(settled_tag, None)
             if held is not None:
                 yield replace(held, end=end, ended=row.when)
 
@@ -283,14 +285,16 @@ class Amqp091FactReader:
             case "basic.return" if row.key is not None:
                 yield from self._returned(channel, row, row.key)
             case "tx.commit-ok":
-                yield from (replace(each, confirmed=True) for each in channel.committing)
+                yield from (replace(sent, confirmed=True) for sent in channel.committing)
                 channel.committing = []
 
     def _confirmed(self, channel: _Channel, row: Row) -> Iterator[Fact]:
         tag, multiple = number(row.headers, "delivery-tag"), is_true(row.headers, "multiple")
-        of = [each for each in channel.awaiting if not tag or each <= tag] if multiple else [tag]
-        for each in of:
-            sent = channel.awaiting.pop(each, None)
+        confirmed = [tag]
+        if multiple:
+            confirmed = [sent_tag for sent_tag in channel.awaiting if not tag or sent_tag <= tag]
+        for confirmed_tag in confirmed:
+            sent = channel.awaiting.pop(confirmed_tag, None)
             if sent is not None:
                 yield replace(sent, confirmed=row.command == "basic.ack")
 

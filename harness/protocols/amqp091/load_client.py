@@ -95,11 +95,11 @@ class Amqp091LoadConnection(ClientConnection):
         super().__init__(host, number, senders, consumers)
         self._publish = {
             channel: _method(
-                "basic.publish", channel, routing_key=host.plan.places[each.about.place].name
+                "basic.publish", channel, routing_key=host.plan.places[sender.about.place].name
             )
-            for channel, each in enumerate(senders, 1)
+            for channel, sender in enumerate(senders, 1)
         }
-        self._channels = {each.about.number: channel for channel, each in enumerate(senders, 1)}
+        self._channels = {sender.about.number: channel for channel, sender in enumerate(senders, 1)}
 
     # connecting
 
@@ -107,7 +107,7 @@ class Amqp091LoadConnection(ClientConnection):
         self._pending = b""
         self._contents: dict[int, _Content] = {}
         self._confirms = {
-            channel: _Confirms(each, {}) for channel, each in enumerate(self.senders, 1)
+            channel: _Confirms(sender, {}) for channel, sender in enumerate(self.senders, 1)
         }
         self._asked: set[tuple[int, str]] = set()
         self._blocked = False

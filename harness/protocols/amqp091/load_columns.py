@@ -65,7 +65,7 @@ def columns(stretch: LogSlice) -> dict[str, pa.Array]:
         mine = np.flatnonzero(left)
         octets = rows.octets.take(pa.array(mine)).to_pylist()
         told = zip(octets, sizes[mine].tolist(), broken[mine].tolist(), strict=True)
-        parts.append((mine, listed([_slow(*each) for each in told])))
+        parts.append((mine, listed([_slow(*row) for row in told])))
     beats = data[begins] == codec.HEARTBEAT
     plain = Rows(rows.at, rows.conn, rows.sent, sizes, lengths, rows.data, rows.octets)
     return plain.batch(PROTOCOL, concatenate_rows(parts, len(lengths)), beats)
@@ -167,10 +167,10 @@ def _slow(octets: bytes, size: int, broken: bool) -> tuple[str, codec.FieldList,
     """One method by the harness's own codec. What is kept of a body has no frames of its own."""
     end = _frames_end(octets)
     frames: list[codec.Frame] = []
-    for each in codec.Reader().feed(octets[:end]):
-        if not isinstance(each, codec.Frame):
-            return UNREADABLE, (("reason", each.reason),), octets, len(octets), size
-        frames.append(each)
+    for item in codec.Reader().feed(octets[:end]):
+        if not isinstance(item, codec.Frame):
+            return UNREADABLE, (("reason", item.reason),), octets, len(octets), size
+        frames.append(item)
     first, body = frames[0], octets[end:]
     if first.name == codec.HEART_BEAT:
         return first.name, (), b"", 0, size

@@ -59,7 +59,7 @@ def either(*matches: Match[Method]) -> Match[Method]:
     """Matches what any of ``matches`` does."""
     return Match(
         " or ".join(map(str, matches)),
-        lambda candidate: any(each.accepts(candidate) for each in matches),
+        lambda candidate: any(match.accepts(candidate) for match in matches),
     )
 
 
@@ -82,12 +82,12 @@ class Amqp091Peer(Conversation[Method]):
     # Conversation
 
     def decode(self, at: Instant, data: bytes) -> None:
-        for each in self._recorder.on_bytes_received(at, data):
-            self.inbox.append(each)
-            if each.name == "connection.start":
-                self.started = each
-            elif each.name == "connection.tune":
-                self.tuned = each
+        for frame in self._recorder.on_bytes_received(at, data):
+            self.inbox.append(frame)
+            if frame.name == "connection.start":
+                self.started = frame
+            elif frame.name == "connection.tune":
+                self.tuned = frame
 
     def fatal(self, frame: Method) -> bool:
         return frame.name in ("connection.close", "channel.close", UNREADABLE)
@@ -216,10 +216,10 @@ class Amqp091Peer(Conversation[Method]):
         found = self.expect(
             Match(
                 words,
-                lambda each: (
-                    each.name == f"{scope}.close"
-                    and (where is None or each.channel == where)
-                    and (not codes or each["reply-code"] in codes)
+                lambda method: (
+                    method.name == f"{scope}.close"
+                    and (where is None or method.channel == where)
+                    and (not codes or method["reply-code"] in codes)
                 ),
             ),
             within=within,

@@ -185,7 +185,7 @@ BY_NAME: dict[str, MethodTable] = {
     for class_id, method_id, name, fields in _METHODS
 }
 BY_NUMBERS: dict[tuple[int, int], MethodTable] = {
-    (each.class_id, each.method_id): each for each in BY_NAME.values()
+    (method.class_id, method.method_id): method for method in BY_NAME.values()
 }
 
 BASIC = 60

@@ -65,7 +65,7 @@ def encode(value: Any, kind: str) -> bytes:
         except struct.error:
             raise ValueError(f"{value!r} is no {kind}") from None
     if kind == "table":
-        return _sized(b"".join(_name(name) + _field(each) for name, each in value.items()))
+        return _sized(b"".join(_name(name) + _field(item) for name, item in value.items()))
     octets = value.encode() if isinstance(value, str) else bytes(value)
     if kind == "longstr":
         return _sized(octets)
@@ -147,8 +147,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, Typed):
         return plain(text(value.value) if value.letter == "S" else value.value)
     if isinstance(value, Mapping):
-        return {name: plain(each) for name, each in value.items()}
-    return [plain(each) for each in value] if isinstance(value, list | tuple) else value
+        return {name: plain(item) for name, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def words(value: Any) -> str:

@@ -66,7 +66,7 @@ def composite(name: str, fields: Mapping[str, Any] | None = None, /, **more: Any
         raise ValueError(f"{name} has no field {', '.join(sorted(unknown))}")
     values = [typed(given.get(field.name), field.type) for field in about.fields]
     last = max(
-        (at + 1 for at, each in enumerate(about.fields) if given.get(each.name) is not None),
+        (at + 1 for at, field in enumerate(about.fields) if given.get(field.name) is not None),
         default=0,
     )
     return Described(types.ulong(about.code), Value("list", tuple(values[:last])))
@@ -84,7 +84,7 @@ def typed(value: Any, kind: str) -> Item:
             return types.symbol(value) if isinstance(value, str) else types.symbols(value)
         case "fields":
             return Value(
-                "map", tuple((_symbolic(key), types.item(each)) for key, each in value.items())
+                "map", tuple((_symbolic(key), types.item(item)) for key, item in value.items())
             )
         case "error":
             return error(value) if isinstance(value, str) else error(*value)
@@ -128,9 +128,9 @@ def fields_of(what: Item | None) -> dict[str, Item]:
         return {}
     names = [field.name for field in about.fields]
     return {
-        names[at] if at < len(names) else f"field-{at}": each
-        for at, each in enumerate(what.value.value)
-        if each != NULL
+        names[at] if at < len(names) else f"field-{at}": item
+        for at, item in enumerate(what.value.value)
+        if item != NULL
     }
 
 
@@ -139,7 +139,7 @@ def words(what: Item) -> str:
     name = name_of(what)
     if name is None:
         return types.text(what)
-    return f"{name}({', '.join(f'{key}={words(each)}' for key, each in fields_of(what).items())})"
+    return f"{name}({', '.join(f'{key}={words(item)}' for key, item in fields_of(what).items())})"
 
 
 # --- frames ---------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class Frame:
     def part(self, name: str) -> dict[str, Any]:
         """The fields of a composite field (source, error, state …) as plain Python; empty when it
         is none."""
-        return {key: types.plain(each) for key, each in fields_of(self.fields.get(name)).items()}
+        return {key: types.plain(item) for key, item in fields_of(self.fields.get(name)).items()}
 
     def kind(self, name: str) -> str | None:
         """Which composite a field is: ``accepted`` for a state, ``coordinator`` for a target …"""
@@ -205,7 +205,7 @@ def field_list(fields: Mapping[str, Item], channel: int) -> FieldList:
     ``receiver``."""
     return (
         ("channel", str(channel)),
-        *((name, _field_text(name, each)) for name, each in fields.items()),
+        *((name, _field_text(name, item)) for name, item in fields.items()),
     )
 
 
@@ -330,7 +330,7 @@ class Reader(LengthPrefixedReader[Frame | Empty]):
         if head[:4] == PREFIX:
             del self._pending[:HEADER_SIZE]
             names = ("id", "major", "minor", "revision")
-            fields = {name: types.ubyte(each) for name, each in zip(names, head[4:], strict=True)}
+            fields = {name: types.ubyte(value) for name, value in zip(names, head[4:], strict=True)}
             return Frame("protocol-header", fields, size=HEADER_SIZE)
         size, doff, type = int.from_bytes(head[:4]), head[4], head[5]
         channel = int.from_bytes(head[6:])

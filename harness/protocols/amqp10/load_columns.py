@@ -71,12 +71,17 @@ def columns(stretch: LogSlice) -> dict[str, pa.Array]:
     code = np.where(quick, data[start + 2], 0)
     parts: list[tuple[Ints, Frames]] = []
     left = np.ones(len(code), np.bool_)
-    for each in TOGETHER:
-        numbers = np.flatnonzero(code == each)
+    for descriptor in TOGETHER:
+        numbers = np.flatnonzero(code == descriptor)
         if not len(numbers):
             continue
         found = _together(
-            each, data, begins[numbers], start[numbers] + 3, lengths[numbers], rows.sizes[numbers]
+            descriptor,
+            data,
+            begins[numbers],
+            start[numbers] + 3,
+            lengths[numbers],
+            rows.sizes[numbers],
         )
         if found.fits.all():
             left[numbers] = False
@@ -86,7 +91,7 @@ def columns(stretch: LogSlice) -> dict[str, pa.Array]:
             some = found.frames
             left[numbers[found.fits]] = False
             command, headers, body = (
-                each.take(chosen) for each in (some.command, some.headers, some.body)
+                column.take(chosen) for column in (some.command, some.headers, some.body)
             )
             sizes = some.body_size[found.fits], some.size[found.fits]
             parts.append((numbers[found.fits], Frames(command, headers, body, *sizes)))
@@ -97,10 +102,7 @@ def columns(stretch: LogSlice) -> dict[str, pa.Array]:
             (
                 numbers,
                 listed(
-                    [
-                        _slow(*each)
-                        for each in zip(octets, rows.sizes[numbers].tolist(), strict=True)
-                    ]
+                    [_slow(*row) for row in zip(octets, rows.sizes[numbers].tolist(), strict=True)]
                 ),
             )
         )

@@ -51,7 +51,7 @@ class Message:
 
     def first(self, name: str) -> Item | None:
         """The value of the first section of that name, without its descriptor."""
-        return next((value for each, value in self.sections if each == name), None)
+        return next((value for section, value in self.sections if section == name), None)
 
     def fields(self, name: str) -> Mapping[str, Any]:
         """The fields of the header or the properties as plain Python; empty when there is no such
@@ -76,10 +76,10 @@ class Message:
         list."""
         data = [value for name, value in self.sections if name == "data"]
         if data:
-            return b"".join(types.plain(each) for each in data)
+            return b"".join(types.plain(section) for section in data)
         sequences = [value for name, value in self.sections if name == "amqp-sequence"]
         if sequences:
-            return [each for value in sequences for each in types.plain(value)]
+            return [item for value in sequences for item in types.plain(value)]
         found = self.first("amqp-value")
         return None if found is None else types.plain(found)
 

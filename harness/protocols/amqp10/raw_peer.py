@@ -72,10 +72,10 @@ def ending(what: str, condition: str | None = None) -> Match[Frame]:
     words = f"{what} with {condition or 'an error'}"
     return Match(
         words,
-        lambda each: (
-            each.name == what
-            and each.condition is not None
-            and (condition is None or each.condition == condition)
+        lambda frame: (
+            frame.name == what
+            and frame.condition is not None
+            and (condition is None or frame.condition == condition)
         ),
     )
 
@@ -84,11 +84,11 @@ def either(*matches: Match[Frame]) -> Match[Frame]:
     """Matches what any of ``matches`` does."""
     return Match(
         " or ".join(map(str, matches)),
-        lambda candidate: any(each.accepts(candidate) for each in matches),
+        lambda candidate: any(match.accepts(candidate) for match in matches),
     )
 
 
-ANY_BUT_FLOW: Match[Frame] = Match("frame but flow", lambda each: each.name != "flow")
+ANY_BUT_FLOW: Match[Frame] = Match("frame but flow", lambda frame: frame.name != "flow")
 """A flow may come at any time, asked for or not."""
 
 
@@ -497,9 +497,9 @@ class AmqpPeer(Conversation[Frame]):
         """The next complete delivery (of ``link``, with that body), with its frames taken out of
         the inbox."""
 
-        def fits(each: Delivery) -> bool:
-            return (link is None or each.link is link) and (
-                body is None or each.message.body == body
+        def fits(delivery: Delivery) -> bool:
+            return (link is None or delivery.link is link) and (
+                body is None or delivery.message.body == body
             )
 
         def wanted() -> Delivery | None:
@@ -522,7 +522,7 @@ class AmqpPeer(Conversation[Frame]):
         assert found is not None
         self.deliveries.remove(found)
         mine = {id(frame) for frame in found.frames}
-        self.inbox = [each for each in self.inbox if id(each) not in mine]
+        self.inbox = [frame for frame in self.inbox if id(frame) not in mine]
         if proves is not None:
             self.judge.record_finding(
                 proves, True, f"got delivery {found.id}{of}: {found.payload[:60]!r}"
@@ -533,7 +533,7 @@ class AmqpPeer(Conversation[Frame]):
         """Every complete delivery (of ``link``) that nobody took, in order."""
         taken = self.endpoint.take_deliveries(link)
         mine = {id(frame) for delivery in taken for frame in delivery.frames}
-        self.inbox = [each for each in self.inbox if id(each) not in mine]
+        self.inbox = [frame for frame in self.inbox if id(frame) not in mine]
         return taken
 
     def disposition(

@@ -116,8 +116,12 @@ def _field(text: str) -> Field:
 
 COMPOSITES: Mapping[str, Composite] = {composite.name: composite for composite in _composites()}
 """By name."""
-BY_CODE: Mapping[int, Composite] = {each.code: each for each in COMPOSITES.values()}
-BY_SYMBOL: Mapping[str, Composite] = {each.symbol: each for each in COMPOSITES.values()}
+BY_CODE: Mapping[int, Composite] = {composite.code: composite for composite in COMPOSITES.values()}
+BY_SYMBOL: Mapping[str, Composite] = {
+    composite.symbol: composite for composite in COMPOSITES.values()
+}
 
-PERFORMATIVES = frozenset(name for name, each in COMPOSITES.items() if 0x10 <= each.code <= 0x18)
+PERFORMATIVES = frozenset(
+    name for name, composite in COMPOSITES.items() if 0x10 <= composite.code <= 0x18
+)
 SASL = frozenset(name for name in COMPOSITES if name.startswith("sasl-"))

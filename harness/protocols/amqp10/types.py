@@ -87,7 +87,7 @@ _ALL = (
     Constructor(0xF0, "array", "array32", "array", 4),
 )
 
-CONSTRUCTORS: Mapping[int, Constructor] = {each.code: each for each in _ALL}
+CONSTRUCTORS: Mapping[int, Constructor] = {primitive.code: primitive for primitive in _ALL}
 """Every constructor of part 1, by its code."""
 
 _LARGE = {"list": 0xD0, "map": 0xD1, "array": 0xF0, "binary": 0xB0, "string": 0xB1, "symbol": 0xB3}
@@ -95,7 +95,9 @@ _SMALL = {"list": 0xC0, "map": 0xC1, "array": 0xE0, "binary": 0xA0, "string": 0x
 _WHOLE = {"uint": 0x70, "ulong": 0x80, "int": 0x71, "long": 0x81, "boolean": 0x56} | _LARGE
 _SIGNED_SMALL = {"int": 0x54, "long": 0x55}
 _ONLY = {
-    each.type: each.code for each in _ALL if sum(other.type == each.type for other in _ALL) == 1
+    primitive.type: primitive.code
+    for primitive in _ALL
+    if sum(other.type == primitive.type for other in _ALL) == 1
 }
 
 
@@ -206,9 +208,9 @@ def item(value: Any) -> Item:
         case UUID():
             return Value("uuid", value)
         case list() | tuple():
-            return Value("list", tuple(item(each) for each in value))
+            return Value("list", tuple(item(element) for element in value))
         case Mapping():
-            return Value("map", tuple((item(key), item(each)) for key, each in value.items()))
+            return Value("map", tuple((item(key), item(element)) for key, element in value.items()))
     raise TypeError(f"{value!r} says not which AMQP type it has; write for example uint({value!r})")
 
 
@@ -219,7 +221,7 @@ def plain(what: Item) -> Any:
         case Value("list", items):
             return [plain(item) for item in items]
         case Value("map", pairs):
-            return {_key(plain(key)): plain(each) for key, each in pairs}
+            return {_key(plain(key)): plain(item) for key, item in pairs}
         case Value(_, value):
             return value
         case Described(_, inner):
@@ -246,7 +248,7 @@ def text(what: Item) -> str:
         case Value("list", items):
             return f"[{', '.join(map(text, items))}]"
         case Value("map", pairs):
-            return "{" + ", ".join(f"{text(key)}: {text(each)}" for key, each in pairs) + "}"
+            return "{" + ", ".join(f"{text(key)}: {text(item)}" for key, item in pairs) + "}"
         case Value(_, bytes() as octets):
             return f"0x{octets.hex()}"
         case Value(_, value):
@@ -367,7 +369,7 @@ def _count(what: Value) -> int:
 
 def _compound_body(what: Value) -> bytes:
     if what.type == "map":
-        return b"".join(encode(each) for pair in what.value for each in pair)
+        return b"".join(encode(item) for pair in what.value for item in pair)
     return b"".join(map(encode, what.value))
 
 

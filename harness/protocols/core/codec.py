@@ -47,7 +47,7 @@ def encode_packet(
     """
     about = BY_NAME[name]
     given = {key.replace("_", "-"): value for key, value in (fields or {}).items()}
-    unknown = given.keys() - {each for each, _, _ in about.fields}
+    unknown = given.keys() - {field for field, _, _ in about.fields}
     if unknown:
         raise ValueError(f"{name} has no field {', '.join(sorted(unknown))}")
     octets = b"".join(

@@ -221,9 +221,9 @@ class CoreFactReader:
         if row.command == "acknowledge":
             before = list(consumer.held)
             of = before[: before.index(named) + 1]
-        for each in of:
+        for delivery in of:
             end = End.ASKED if session.settles else End.TENTATIVE
-            yield replace(consumer.held.pop(each), end=end, ended=row.when)
+            yield replace(consumer.held.pop(delivery), end=end, ended=row.when)
 
     def _came(self, row: Row) -> Iterator[Fact]:
         headers, session = row.headers, self._session(row)
@@ -231,7 +231,7 @@ class CoreFactReader:
             case "null-response" | "exception" if session.waiting:
                 confirmed = row.command == "null-response"
                 yield from (
-                    replace(each, confirmed=confirmed) for each in session.waiting.popleft()
+                    replace(waiting, confirmed=confirmed) for waiting in session.waiting.popleft()
                 )
             case "receive" if row.key is not None and FORCED not in headers:
                 name, address = headers.get("consumer", ""), headers.get("address", "")

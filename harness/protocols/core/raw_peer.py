@@ -43,25 +43,25 @@ def packet(name: str, /, **fields: Any) -> Match[Packet]:
     words = " ".join([name, *(f"{key}={value}" for key, value in wanted.items())])
     return Match(
         words,
-        lambda each: (
-            each.name == name and all(each.get(key) == value for key, value in wanted.items())
+        lambda packet: (
+            packet.name == name and all(packet.get(key) == value for key, value in wanted.items())
         ),
     )
 
 
-def is_forced(each: Packet) -> bool:
+def is_forced(packet: Packet) -> bool:
     """Whether ``each`` is the answer to a force-delivery, which is written like a message."""
-    return each.name == "receive" and FORCED in each.message.properties
+    return packet.name == "receive" and FORCED in packet.message.properties
 
 
 def delivery(consumer: int | None = None) -> Match[Packet]:
     """Matches a message that is delivered to ``consumer``, or to any."""
     return Match(
         "message" if consumer is None else f"message for consumer {consumer}",
-        lambda each: (
-            each.name == "receive"
-            and not is_forced(each)
-            and (consumer is None or each["consumer"] == consumer)
+        lambda packet: (
+            packet.name == "receive"
+            and not is_forced(packet)
+            and (consumer is None or packet["consumer"] == consumer)
         ),
     )
 
@@ -83,7 +83,7 @@ class CorePeer(Conversation[Packet]):
 
     def decode(self, at: Instant, data: bytes) -> None:
         self.inbox += [
-            each for each in self._recorder.on_bytes_received(at, data) if each.name != PING
+            packet for packet in self._recorder.on_bytes_received(at, data) if packet.name != PING
         ]
 
     def fatal(self, frame: Packet) -> bool:
@@ -263,7 +263,7 @@ class CorePeer(Conversation[Packet]):
         self.expect(
             Match(
                 f"the answer to force-delivery {wanted}",
-                lambda each: is_forced(each) and each.message.get(FORCED) == wanted,
+                lambda packet: is_forced(packet) and packet.message.get(FORCED) == wanted,
             ),
             within=within,
         )

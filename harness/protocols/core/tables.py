@@ -114,7 +114,7 @@ _PACKETS: dict[str, tuple[int, str]] = {
 BY_NAME: dict[str, PacketTable] = {
     name: PacketTable(name, code & 0xFF, fields(text)) for name, (code, text) in _PACKETS.items()
 }
-BY_CODE: dict[int, PacketTable] = {each.code: each for each in BY_NAME.values()}
+BY_CODE: dict[int, PacketTable] = {definition.code: definition for definition in BY_NAME.values()}
 
 ERRORS = {
     0: "INTERNAL_ERROR",

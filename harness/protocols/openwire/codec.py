@@ -81,7 +81,7 @@ class Structure:
     def properties(self) -> dict[str, Any]:
         """What its map of properties holds, without types. Raises :class:`Malformed`."""
         octets = self.get("marshalledProperties")
-        return {name: each.value for name, each in read_map(octets).items()} if octets else {}
+        return {name: item.value for name, item in read_map(octets).items()} if octets else {}
 
     def text(self) -> str | None:
         """The content of a text message. Raises :class:`Malformed`."""
@@ -118,8 +118,8 @@ class Structure:
             if value is None or name in ("password", "content", "magic"):
                 continue
             if isinstance(value, Structure) and value.name in MESSAGES:
-                outside = {each for each, _ in listed}
-                listed += [each for each in value.listed() if each[0] not in outside]
+                outside = {item for item, _ in listed}
+                listed += [item for item in value.listed() if item[0] not in outside]
             elif name == "marshalledProperties":
                 listed += _listed_properties(self)
             else:
@@ -206,7 +206,7 @@ def _encode(kind: str, value: Any, version: int) -> bytes:
         return (
             b"\1"
             + encode("short", len(value))
-            + b"".join(_encode("structure", each, version) for each in value)
+            + b"".join(_encode("structure", item, version) for item in value)
         )
     about = BY_NAME[value.name]
     return b"\1" + bytes((about.code,)) + _encode_fields(about, value.fields, version)

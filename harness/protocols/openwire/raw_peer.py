@@ -71,8 +71,8 @@ def command(name: str, /, **fields: Any) -> Match[Structure]:
     words = " ".join([name, *(f"{key}={value}" for key, value in fields.items())])
     return Match(
         words,
-        lambda each: (
-            each.name == name and all(each.get(key) == value for key, value in fields.items())
+        lambda command: (
+            command.name == name and all(command.get(key) == value for key, value in fields.items())
         ),
     )
 
@@ -81,7 +81,7 @@ def answer(number: int) -> Match[Structure]:
     """Matches what answers command ``number``, well or ill."""
     return Match(
         f"the answer to command {number}",
-        lambda each: each.get("correlationId") == number and each.name in RESPONSES,
+        lambda command: command.get("correlationId") == number and command.name in RESPONSES,
     )
 
 
@@ -89,8 +89,9 @@ def dispatch(consumer: Structure | None = None) -> Match[Structure]:
     """Matches a message for ``consumer``, or for any."""
     return Match(
         "a message" if consumer is None else f"a message for consumer {consumer}",
-        lambda each: (
-            each.name == "MessageDispatch" and (consumer is None or each["consumerId"] == consumer)
+        lambda command: (
+            command.name == "MessageDispatch"
+            and (consumer is None or command["consumerId"] == consumer)
         ),
     )
 
@@ -119,13 +120,13 @@ class OpenWirePeer(Conversation[Structure]):
     # Conversation
 
     def decode(self, at: Instant, data: bytes) -> None:
-        for each in self._recorder.on_bytes_received(at, data):
-            if each.name == KEEP_ALIVE:
-                self.beats.append(each)
+        for command in self._recorder.on_bytes_received(at, data):
+            if command.name == KEEP_ALIVE:
+                self.beats.append(command)
             else:
-                if each.name == WIRE_FORMAT:
-                    self.theirs = each
-                self.inbox.append(each)
+                if command.name == WIRE_FORMAT:
+                    self.theirs = command
+                self.inbox.append(command)
 
     def fatal(self, frame: Structure) -> bool:
         return frame.name in ("ConnectionError", "ExceptionResponse", UNREADABLE)

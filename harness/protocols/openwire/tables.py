@@ -173,7 +173,7 @@ BY_NAME: dict[str, Table] = {
     for tables, command in ((_COMMANDS, True), (_PARTS, False))
     for name, (code, text) in tables.items()
 }
-BY_CODE: dict[int, Table] = {each.code: each for each in BY_NAME.values()}
+BY_CODE: dict[int, Table] = {definition.code: definition for definition in BY_NAME.values()}
 
 MESSAGES = frozenset(name for name in BY_NAME if name.endswith("Message"))
 """The commands that are messages."""

@@ -43,8 +43,8 @@ class Frame:
 
     def get(self, name: str, default: str | None = None) -> str | None:
         """The first value of header ``name`` (STOMP12-REPEAT-02)."""
-        for each, value in self.headers:
-            if each == name:
+        for header, value in self.headers:
+            if header == name:
                 return value
         return default
 

@@ -246,8 +246,8 @@ class StompFactReader:
             if "transaction" in row.headers:
                 end = End.TENTATIVE
             told = []
-            for each in covered:
-                delivery = found.held.pop(each)
+            for ack_id in covered:
+                delivery = found.held.pop(ack_id)
                 found.octets -= delivery.size
                 told.append(self._got(found, delivery, end, row.when))
             yield from self._await(row.headers.get("receipt"), told)
@@ -261,7 +261,9 @@ class StompFactReader:
         failed: bool = False,
         receipt: str | None = None,
     ) -> Iterator[Fact]:
-        name = next(name for name, each in self.subscriptions.items() if each is found)
+        name = next(
+            name for name, subscription in self.subscriptions.items() if subscription is found
+        )
         del self.subscriptions[name]
         self._went.add(name)
         end = End.HELD if when is None else End.LOST if failed else End.RETURNED
@@ -276,9 +278,9 @@ class StompFactReader:
 def _up_to(held: Mapping[str, Delivery], token: str) -> list[str]:
     """The names of what is held, in order, as far as ``token``."""
     covered = []
-    for each in held:
-        covered.append(each)
-        if each == token:
+    for ack_id in held:
+        covered.append(ack_id)
+        if ack_id == token:
             break
     return covered
 

@@ -122,11 +122,11 @@ class StompLoadConnection(ClientConnection):
         frames: list[bytes] = []
         kept: list[bytes] = []
         octets = 0
-        for each in range(sender.next, sender.next + count):
-            body = host.body(number, each, now)
+        for index in range(sender.next, sender.next + count):
+            body = host.body(number, index, now)
             size = len(body)
             if confirmed:
-                receipt = b"%d.%d" % (number, each)
+                receipt = b"%d.%d" % (number, index)
                 awaited[receipt] = sender, now
                 frame = b"%bcontent-length:%d\nreceipt:%b\n\n%b" % (head, size, receipt, body)
             else:
@@ -228,7 +228,7 @@ class StompLoadConnection(ClientConnection):
             tally.delivery.record(waits)
             tally.received_until = now
         tally.settled += len(acks)
-        acks += [b"ACK\nid:%b\n\n" % each for each in latest.values()]
+        acks += [b"ACK\nid:%b\n\n" % ack_id for ack_id in latest.values()]
         return _Took(kept, acks, rare)
 
     def _receipt(self, frame: bytes, at: Instant) -> bool:

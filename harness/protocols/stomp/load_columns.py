@@ -52,8 +52,8 @@ def columns(stretch: LogSlice) -> dict[str, pa.Array]:
                 numbers,
                 listed(
                     [
-                        _slow(*each)
-                        for each in zip(
+                        _slow(*row)
+                        for row in zip(
                             one_by_one, bare[numbers].tolist(), size[numbers].tolist(), strict=True
                         )
                     ]
@@ -113,7 +113,7 @@ def _unescaped(texts: pa.Array) -> pa.Array | None:
         return texts
     quoted = pc.match_substring(texts, "\\")
     try:
-        plain = [codec.unescape(each, "1.2") for each in texts.filter(quoted).to_pylist()]
+        plain = [codec.unescape(text, "1.2") for text in texts.filter(quoted).to_pylist()]
     except ValueError:
         return None
     return pc.replace_with_mask(texts, quoted, pa.array(plain, pa.string()))

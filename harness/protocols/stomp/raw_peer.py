@@ -234,6 +234,6 @@ class StompPeer(StompConversation):
 
     def take_messages(self) -> list[Frame]:
         """Every MESSAGE that has arrived and was not taken, in order."""
-        taken = [each for each in self.inbox if each.command == "MESSAGE"]
-        self.inbox = [each for each in self.inbox if each.command != "MESSAGE"]
+        taken = [frame for frame in self.inbox if frame.command == "MESSAGE"]
+        self.inbox = [frame for frame in self.inbox if frame.command != "MESSAGE"]
         return taken

@@ -42,7 +42,7 @@ class Reply:
 
     def values(self, name: str) -> list[str]:
         """Every value of a field."""
-        return [value for each, value in self.fields if each == name.lower()]
+        return [value for field, value in self.fields if field == name.lower()]
 
     def brief(self) -> str:
         """The reply in one line."""

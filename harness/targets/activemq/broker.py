@@ -61,7 +61,9 @@ def java_minimum(version: str) -> int:
     """The oldest Java that runs release ``version``."""
     known = releases()["java"]
     return int(
-        next((each for each in known if _key(version) >= _key(each["from"])), known[-1])["minimum"]
+        next((release for release in known if _key(version) >= _key(release["from"])), known[-1])[
+            "minimum"
+        ]
     )
 
 
@@ -80,13 +82,13 @@ def install(version: str | None = None) -> Path:
         )
     data = releases()
     group = data["group"]
-    ours = [f"{group}:{each}:{version}" for each in data["artifacts"]]
+    ours = [f"{group}:{artifact}:{version}" for artifact in data["artifacts"]]
     pom = _POM.substitute(
         parent=_dependency(
             f"{group}:{data['parent']}:{version}", "<type>pom</type><scope>import</scope>"
         ),
         dependencies="".join(
-            _dependency(each) for each in (*ours, *data["managed"], *data["others"])
+            _dependency(artifact) for artifact in (*ours, *data["managed"], *data["others"])
         ),
     )
     return maven.collect(pom, f"ActiveMQ {version}", home_of(version))

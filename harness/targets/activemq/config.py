@@ -71,7 +71,7 @@ def policy(config: Path, routing: RoutingType, name: str) -> Policy:
         if match is None or not _matches(match, name):
             continue
         cursor = next(
-            (each for kind in entry.iter(f"{CORE}pendingQueuePolicy") for each in kind), None
+            (option for kind in entry.iter(f"{CORE}pendingQueuePolicy") for option in kind), None
         )
         said = Policy(
             memory_limit=_size(config, entry, entry.get("memoryLimit", "0")),
@@ -81,7 +81,7 @@ def policy(config: Path, routing: RoutingType, name: str) -> Policy:
             ),
         )
         found.append((tuple({">": 0, "*": 1}.get(part, 2) for part in match.split(".")), said))
-    return max(found, key=lambda each: each[0], default=((), Policy()))[1]
+    return max(found, key=lambda entry: entry[0], default=((), Policy()))[1]
 
 
 def connectors(config: Path) -> dict[str, int]:

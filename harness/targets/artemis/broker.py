@@ -70,9 +70,9 @@ def java_minimum(version: str) -> int:
     """The oldest Java that runs release ``version``."""
     known = releases()["java"]
     assert isinstance(known, list)
-    for each in known:
-        if _key(version) >= _key(each["from"]):
-            return int(each["minimum"])
+    for entry in known:
+        if _key(version) >= _key(entry["from"]):
+            return int(entry["minimum"])
     return int(known[-1]["minimum"])
 
 
@@ -87,7 +87,7 @@ def absent_jars(version: str) -> list[Path]:
     if _key(version) >= _key(absent["before"]):
         return []
     wanted = [maven.Coordinates(*text.split(":")) for text in absent["artifacts"]]
-    return [maven.download([each], cache_folder() / "dl") for each in wanted]
+    return [maven.download([artifact], cache_folder() / "dl") for artifact in wanted]
 
 
 def home_of(version: str) -> Path:
@@ -166,7 +166,9 @@ class ArtemisProcess(JavaBroker):
             shutil.rmtree(self.certificates, ignore_errors=True)
 
     def _wanted(self) -> dict[str, int]:
-        return {name: each.port for name, each in artemis_config.acceptors(self._config).items()}
+        return {
+            name: acceptor.port for name, acceptor in artemis_config.acceptors(self._config).items()
+        }
 
     def _installed(self) -> tuple[Path, int]:
         home = install(self._version)

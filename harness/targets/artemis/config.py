@@ -83,7 +83,7 @@ def as_of(home: Path, config: Path) -> bytes:
     )
     root, known = (
         etree.fromstring(text),
-        {str(each.get("name")) for each in schema.iter(_ATTRIBUTE)},
+        {str(attribute.get("name")) for attribute in schema.iter(_ATTRIBUTE)},
     )
     for element in root.iter(etree.Element):
         for name in set(map(str, element.attrib)) - known:

@@ -74,7 +74,7 @@ def of_artemis(config: Path, version: str | None) -> Recipe:
     """``apache/activemq-artemis:VERSION`` with a broker.xml and the files beside it. Raises
     :class:`SetUpFailed`."""
     version = version or artemis_broker.default_version()
-    ports = {name: each.port for name, each in artemis_config.acceptors(config).items()}
+    ports = {name: acceptor.port for name, acceptor in artemis_config.acceptors(config).items()}
     files = {f"{_ARTEMIS_ETC}/broker.xml": artemis_config.with_ports(config, {}, ANYWHERE)}
     for name in (*_ARTEMIS_FILES, "login.config"):
         beside = config.with_name(name)

@@ -52,8 +52,10 @@ def installed(name: str) -> dict[str, Path]:
         path for path in (cache_folder() / name).glob("[0-9]*") if (path / _PROGRAM[name]).is_file()
     ]
     return {
-        each.name: each
-        for each in sorted(found, key=lambda each: [int(part) for part in each.name.split(".")])
+        folder.name: folder
+        for folder in sorted(
+            found, key=lambda folder: [int(part) for part in folder.name.split(".")]
+        )
     }
 
 
@@ -93,7 +95,7 @@ def _download(packages: Sequence[str], folder: Path) -> list[Path]:
         raise SetUpFailed(
             f"{missing[0]}: apt-get download brought no file of that name; run apt-get update first"
         )
-    return [each for each in found if each is not None]
+    return [line for line in found if line is not None]
 
 
 def _release(deb: Path) -> str:

@@ -151,9 +151,9 @@ class RabbitmqProcess(ManagedBroker):
         names = [
             "amqp",
             *(
-                each
-                for each in ("stomp", "web_stomp", "management")
-                if f"rabbitmq_{each}" in plugins
+                plugin
+                for plugin in ("stomp", "web_stomp", "management")
+                if f"rabbitmq_{plugin}" in plugins
             ),
         ]
         for attempt in range(1, TRIES + 1):
@@ -257,12 +257,12 @@ class RabbitmqProcess(ManagedBroker):
                 listeners += [f"{name}.tcp.ip = 127.0.0.1", f"{name}.tcp.port = {ports[name]}"]
         if self._beside is not None:
             listeners.append("cluster_formation.peer_discovery_backend = classic_config")
-            for number, each in enumerate((self._beside.name, node), 1):
-                listeners.append(f"cluster_formation.classic_config.nodes.{number} = {each}")
+            for number, peer in enumerate((self._beside.name, node), 1):
+                listeners.append(f"cluster_formation.classic_config.nodes.{number} = {peer}")
         try:
-            for each in ("etc", "log", "data", "home"):
-                shutil.rmtree(folder / each, ignore_errors=True)
-                (folder / each).mkdir(parents=True)
+            for subfolder in ("etc", "log", "data", "home"):
+                shutil.rmtree(folder / subfolder, ignore_errors=True)
+                (folder / subfolder).mkdir(parents=True)
             # Whichever form the file has, RabbitMQ reads the files of this folder as well, in the
             # newer one.
             (folder / "etc" / "conf.d").mkdir()

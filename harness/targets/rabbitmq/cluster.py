@@ -34,7 +34,8 @@ class RabbitmqClusterTarget(RabbitmqTarget):
                 self._nodes[name] = process
                 before = "" if first is None else f"{name}."
                 self.endpoints |= {
-                    f"{before}{each}": (running.host, port) for each, port in running.ports.items()
+                    f"{before}{acceptor}": (running.host, port)
+                    for acceptor, port in running.ports.items()
                 }
                 first = first or process
             for node in self._nodes.values():
@@ -56,8 +57,8 @@ class RabbitmqClusterTarget(RabbitmqTarget):
 
     def stop(self) -> None:
         super().stop()
-        for each in reversed(getattr(self, "_nodes", {}).values()):
-            each.stop()
+        for node in reversed(getattr(self, "_nodes", {}).values()):
+            node.stop()
         self._nodes = {}
 
 

@@ -75,9 +75,9 @@ def settings(path: Path) -> list[Setting]:
 
 
 def _pairs(term: Any) -> Iterator[Tuple]:
-    for each in term if isinstance(term, list) else ():
-        if isinstance(each, Tuple) and len(each) == 2 and isinstance(each[0], Atom):
-            yield each
+    for item in term if isinstance(term, list) else ():
+        if isinstance(item, Tuple) and len(item) == 2 and isinstance(item[0], Atom):
+            yield item
 
 
 class _Reader:

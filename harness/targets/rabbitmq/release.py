@@ -65,12 +65,12 @@ def find(version: str | None = None) -> Release:
     What ``BROKERPROOF_RABBITMQ`` names comes first, then the newest that this machine's package
     installed, then the Debian roots, and last a root is made. Raises :class:`SetUpFailed`.
     """
-    for each in (*_named(), *_packaged()):
-        if version is None or _is(each, version):
-            return each
+    for release in (*_named(), *_packaged()):
+        if version is None or _is(release, version):
+            return release
     if version is None:
         raise SetUpFailed(f"RabbitMQ: is not installed here (looked in {PACKAGED}); {_INSTALL}")
-    suites = {str(each["version"]): str(each["suite"]) for each in _known()["release"]}
+    suites = {str(entry["version"]): str(entry["suite"]) for entry in _known()["release"]}
     for known, suite in suites.items():
         if f"{version}.".startswith(f"{known}."):
             found = _in_root(debian.install(suite, PACKAGE))
@@ -95,8 +95,8 @@ def installed() -> Iterator[Release]:
     """Every release that can be started without installing anything."""
     yield from _named()
     yield from _packaged()
-    for each in _known()["release"]:
-        home = debian.home_of(str(each["suite"]), PACKAGE)
+    for entry in _known()["release"]:
+        home = debian.home_of(str(entry["suite"]), PACKAGE)
         if home.is_dir() and (found := _in_root(home)) is not None:
             yield found
 
@@ -147,7 +147,9 @@ def _homes(folder: Path) -> list[Path]:
         if (path / "sbin" / "rabbitmq-server").is_file()
     ]
     return sorted(
-        found, key=lambda each: [int(part) for part in re.findall(r"\d+", each.name)], reverse=True
+        found,
+        key=lambda folder: [int(part) for part in re.findall(r"\d+", folder.name)],
+        reverse=True,
     )
 
 
