@@ -9,18 +9,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import dpkt
 
 from brokerproof.harness.capture.conversion import Converter
 from brokerproof.harness.capture.packet_order import Series
 from brokerproof.harness.model.time import NS_PER_S, Instant, ms
+from brokerproof.harness.oracles import connection_lifetimes, recording
+from brokerproof.harness.oracles.expectations import Expectations
 from brokerproof.harness.protocols.amqp091 import codec as amqp091_codec
 from brokerproof.harness.protocols.amqp10 import codec as amqp10_codec
 from brokerproof.harness.protocols.amqp10 import types
 from brokerproof.harness.protocols.core import codec as core_codec
 from brokerproof.harness.protocols.core.messages import Message
 from brokerproof.harness.protocols.stomp import codec as stomp_codec
+from brokerproof.harness.trace import events as ev
 from brokerproof.harness.trace import stamp
 from brokerproof.harness.trace.events import Event
 
@@ -423,3 +427,37 @@ def core_session(*, over: bool = False, unasked: bool = False) -> Wire:
         line.broker(say("ping", core_codec.LIVENESS, connection_ttl=60_000))
     line.close()
     return wire
+
+
+GROUND = Expectations("artemis", {"consumer-window-size": "octets"}, 10_240, 2.0, 2000, queues=True)
+
+
+def read(segments: Sequence[Segment], snap: int = 65535) -> list[ev.Event]:
+    """The events of packets in this order."""
+    with TemporaryDirectory() as folder:
+        return events_of(written(Path(folder) / "x.pcap", segments, snap=snap))
+
+
+def surely(events: Sequence[ev.Event]) -> set[tuple[str, str]]:
+    """What a broker is accused of without a doubt."""
+    found = [*recording.find_anomalies(events, GROUND)]
+    for life in connection_lifetimes.lifetimes(events).values():
+        found += connection_lifetimes.find_anomalies(life, GROUND)
+    return {(each.kind, each.what) for each in found if not each.uncertain}
+
+
+def frames(events: Sequence[ev.Event]) -> list[tuple[int | None, str, bool, int]]:
+    """Frames and beats by connection, in order."""
+    told = [
+        (
+            event.conn,
+            getattr(event, "command", "beat"),
+            isinstance(event, (ev.FrameSent, ev.HeartBeatSent)),
+            event.size,
+        )
+        for event in events
+        if isinstance(
+            event, (ev.FrameSent, ev.FrameReceived, ev.HeartBeatSent, ev.HeartBeatReceived)
+        )
+    ]
+    return sorted(told, key=lambda each: each[0] or 0)

@@ -15,6 +15,7 @@ from brokerproof.harness.protocols.conversation import ControlFailed
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.worlds.canary import Canary
 from brokerproof.harness.worlds.real import RealWorld
+from brokerproof.suites.units.drivers.scripts import script
 
 
 @pytest.fixture
@@ -25,11 +26,6 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", str(folder))
     monkeypatch.setenv("BROKERPROOF_CACHE", str(tmp_path / "cache"))
     return folder
-
-
-def script(path: Path, text: str) -> None:
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
 
 
 class Desk:

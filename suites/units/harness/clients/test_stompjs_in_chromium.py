@@ -17,6 +17,7 @@ import pytest
 from brokerproof.harness.clients import stompjs_in_chromium
 from brokerproof.harness.clients.client_event import ClientEvent, event_named
 from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.suites.units.drivers.scripts import script
 
 
 @pytest.fixture
@@ -28,11 +29,6 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("BROKERPROOF_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv(stompjs_in_chromium.CHROMIUM, raising=False)
     return folder
-
-
-def script(path: Path, text: str) -> None:
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
 
 
 def test_a_missing_chromium_is_one_sentence(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:

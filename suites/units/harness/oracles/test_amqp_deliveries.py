@@ -1,30 +1,23 @@
-"""The AMQP oracles of deliveries, liveness, limits and errors on traces made by hand: each
-violation is seen."""
+"""The AMQP oracle of deliveries and settlement on hand-made traces: each violation is seen."""
 
 from __future__ import annotations
 
-import re
-from importlib.resources import files
 from typing import Any
 
 import pytest
 
-from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.finding import Finding
 from brokerproof.harness.model.time import ms
 from brokerproof.harness.model.verdicts import Seen
-from brokerproof.harness.oracles import amqp_conditions, amqp_credit, amqp_deliveries, amqp_liveness
+from brokerproof.harness.oracles import amqp_credit, amqp_deliveries, amqp_liveness
 from brokerproof.harness.protocols.amqp10.fact_reader import Side
 from brokerproof.harness.trace.events import (
-    ConnectionClosed,
     Event,
     HeartBeatReceived,
     HeartBeatSent,
-    Noted,
 )
 from brokerproof.suites.units.drivers.amqp_traces import (
     LAST,
-    begun,
     broker,
     delivery,
     grant,
@@ -155,53 +148,8 @@ def test_no_disposition_is_no_evidence() -> None:
     }
 
 
-# --- idle time-out --------------------------------------------------------------------------------
-
-
 def beats(*instants: int) -> list[Event]:
     return [HeartBeatReceived(at_ns=ms(at), conn=1, protocol="AMQP", size=8) for at in instants]
-
-
-def trace_until(at: int) -> Event:
-    return Noted(at_ns=ms(at), detail="the end")
-
-
-def test_signs_of_life_in_time_hold() -> None:
-    events = [
-        *opened(idle_time_out=1000),
-        *beats(500, 1500),
-        broker("flow", 2400),
-        trace_until(3400),
-    ]
-    assert outcome(amqp_liveness.idle, events) == {amqp_liveness.SILENCE: Seen.HELD}
-
-
-@pytest.mark.parametrize(
-    "events",
-    [[*beats(500, 1501)], [*beats(900, 1900)], [], [we("flow", 500), we("flow", 1500)]],
-    ids=["one late", "none at the end", "none at all", "only ours"],
-)
-def test_silence_is_seen(events: list[Event]) -> None:
-    trace = [*opened(idle_time_out=1000), *events, trace_until(2901)]
-    assert violations(amqp_liveness.idle, trace) == {amqp_liveness.SILENCE}
-    assert not violations(amqp_liveness.idle, trace, slack=ms(2000))
-
-
-@pytest.mark.parametrize("asked", [{}, {"idle_time_out": 0}], ids=["absent", "0"])
-def test_nobody_asked_for_signs_of_life(asked: dict[str, int]) -> None:
-    events = [*opened(**asked), trace_until(99_999)]
-    assert outcome(amqp_liveness.idle, events) == {amqp_liveness.SILENCE: Seen.NEVER_REACHED}
-
-
-def test_silence_after_the_end_is_none() -> None:
-    ended = ConnectionClosed(at_ns=ms(900), conn=1, how=CloseHow.EOF)
-    assert not violations(
-        amqp_liveness.idle, [*opened(idle_time_out=1000), ended, trace_until(9000)]
-    )
-    closed = broker("close", 900)
-    assert not violations(
-        amqp_liveness.idle, [*opened(idle_time_out=1000), closed, trace_until(9000)]
-    )
 
 
 # --- what comes first and last, and limits --------------------------------------------------------
@@ -271,60 +219,3 @@ def test_other_connections_are_none_of_ours() -> None:
     assert amqp_credit.credit(events, 2) == [
         Finding(amqp_credit.NOT_WITHOUT, Seen.NEVER_REACHED, "no delivery was sent")
     ]
-
-
-# --- error conditions -----------------------------------------------------------------------------
-
-
-def failed(frame: str, condition: str) -> list[Event]:
-    error = f"error(condition={condition}, description=a, b (condition=amqp:none-of-this))"
-    told = (
-        {"state": f"rejected(error={error})", "role": "receiver", "first": 0}
-        if frame == "disposition"
-        else {"error": error}
-    )
-    return [*begun(), broker(frame, **told)]
-
-
-@pytest.mark.parametrize(
-    ("frame", "condition", "requirement"),
-    [
-        ("close", "amqp:connection:framing-error", "AMQP10-ERR-02"),
-        ("close", "amqp:internal-error", "AMQP10-ERR-01"),
-        ("end", "amqp:session:window-violation", "AMQP10-ERR-03"),
-        ("end", "broker:own-trouble", "AMQP10-ERR-03"),
-        ("detach", "amqp:link:stolen", "AMQP10-ERR-04"),
-        ("detach", "amqp:transaction:rollback", "AMQP10-ERR-04"),
-        ("disposition", "amqp:not-found", "AMQP10-ERR-01"),
-    ],
-)
-def test_conditions_of_the_standard_and_own_ones_hold(
-    frame: str, condition: str, requirement: str
-) -> None:
-    seen = outcome(amqp_conditions.conditions, failed(frame, condition))
-    assert seen[requirement] is Seen.HELD
-    assert not violations(amqp_conditions.conditions, failed(frame, condition))
-
-
-@pytest.mark.parametrize(
-    ("frame", "condition", "requirement"),
-    [
-        ("close", "amqp:connection:framing-eror", "AMQP10-ERR-02"),
-        ("close", "amqp:forced", "AMQP10-ERR-01"),
-        ("end", "amqp:session:window-violations", "AMQP10-ERR-03"),
-        ("detach", "amqp:link:not-found", "AMQP10-ERR-04"),
-        ("disposition", "amqp:rejected", "AMQP10-ERR-01"),
-    ],
-)
-def test_conditions_that_no_list_has_are_seen(frame: str, condition: str, requirement: str) -> None:
-    assert violations(amqp_conditions.conditions, failed(frame, condition)) == {requirement}
-
-
-def test_no_error_is_no_evidence() -> None:
-    assert set(outcome(amqp_conditions.conditions, begun()).values()) == {Seen.NEVER_REACHED}
-
-
-def test_the_conditions_are_those_of_the_definition() -> None:
-    text = (files("brokerproof.fixtures") / "vectors" / "amqp10-definition.json").read_text("utf-8")
-    named = set(re.findall(r'"(amqp:(?:[a-z]+:)?[a-z-]+)"', text))
-    assert named >= amqp_conditions.LISTED

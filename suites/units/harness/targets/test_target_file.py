@@ -1,5 +1,5 @@
-"""What --target may name, and what is known of a target before it is started. What is refused:
-test_harness_command."""
+"""What --target may name, and what is known of a target before it is started. commands/test_run.py
+has what is refused."""
 
 from __future__ import annotations
 

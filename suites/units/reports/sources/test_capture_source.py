@@ -18,6 +18,7 @@ from brokerproof.reports.judging.judge import find_anomalies
 from brokerproof.reports.schema import TRACE
 from brokerproof.reports.sources.captures import Captures, Opening, holds_captures, local
 from brokerproof.suites.units.drivers.captured import (
+    GROUND,
     Plan,
     events_of,
     renumbered,
@@ -25,7 +26,6 @@ from brokerproof.suites.units.drivers.captured import (
     without,
     written,
 )
-from brokerproof.suites.units.harness.capture.test_capture import GROUND
 
 FIXTURES = Path(str(files("brokerproof.fixtures"))) / "captures"
 

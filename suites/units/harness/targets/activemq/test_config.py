@@ -1,17 +1,14 @@
-"""ActiveMQ as a target: what is read and changed of its configuration, and what is put together of
-its jars."""
+"""activemq.xml as the harness reads it: connectors, policies, limits, and what is refused."""
 
 from __future__ import annotations
 
-import os
-import stat
 from pathlib import Path
 
 import pytest
 from lxml import etree
 
 from brokerproof.harness.model.enums import RoutingType
-from brokerproof.harness.targets import brokers, maven, parameters, target_file
+from brokerproof.harness.targets import parameters, target_file
 from brokerproof.harness.targets.activemq import broker, config
 from brokerproof.harness.targets.activemq.target import ActivemqTarget
 from brokerproof.harness.targets.failure import SetUpFailed
@@ -172,54 +169,3 @@ def test_every_shipped_configuration_says_what_the_cases_need(name: str) -> None
     assert about.get("send_fail_if_no_space_after_timeout_ms", 0) == (
         3000 if name == "timeout" else 0
     )
-
-
-def test_the_shipped_target_and_its_releases() -> None:
-    target = target_file.load("activemq@5.18.3")
-    assert isinstance(target, ActivemqTarget)
-    assert target.identity.profile.name == "activemq"
-    assert "activemq" in brokers.NAMES
-    assert [broker.java_minimum(each) for each in ("6.3.1", "5.18.3", "5.16.6")] == [17, 11, 8]
-    with pytest.raises(SetUpFailed, match="ActiveMQ latest: is no release number"):
-        broker.install("latest")
-
-
-def _mvn(folder: Path, script: str) -> dict[str, str]:
-    path = folder / "bin" / "mvn"
-    path.parent.mkdir()
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return {"PATH": f"{path.parent}{os.pathsep}{os.environ['PATH']}"}
-
-
-def test_jars_are_put_together_once(tmp_path: Path) -> None:
-    count = tmp_path / "calls"
-    environment = _mvn(
-        tmp_path, f"echo x >> {count}; grep -q marker pom.xml && mkdir lib && touch lib/a.jar"
-    )
-    for _ in range(2):
-        folder = maven.collect(
-            "<project>marker</project>", "A", tmp_path / "cache" / "a", environment
-        )
-    assert [path.name for path in folder.iterdir()] == ["a.jar"]
-    assert count.read_text() == "x\n"
-
-
-@pytest.mark.parametrize(
-    ("script", "sentence"),
-    [
-        (
-            "echo '[ERROR] no such release'; exit 1",
-            "A: cannot be downloaded .mvn said: no such release",
-        ),
-        ("true", "A: cannot be downloaded .mvn brought no jar"),
-    ],
-)
-def test_jars_that_cannot_be_had_are_one_sentence(
-    tmp_path: Path, script: str, sentence: str
-) -> None:
-    with pytest.raises(SetUpFailed, match=sentence):
-        maven.collect("<project/>", "A", tmp_path / "cache" / "a", _mvn(tmp_path, script))
-    assert not (tmp_path / "cache" / "a").exists()
-    with pytest.raises(SetUpFailed, match="A: cannot be put together without mvn on the PATH"):
-        maven.collect("<project/>", "A", tmp_path / "cache" / "a", {"PATH": ""})

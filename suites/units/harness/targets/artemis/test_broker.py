@@ -1,47 +1,19 @@
-"""Artemis as a target, without Artemis: its configuration, a process on its leash, a broker that
-keeps running.
-
-No JVM and no network: where a broker is needed, a small Python script stands in for ``java``.
-"""
+"""Artemis as a process, without Artemis: a script stands in for java."""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
-import stat
-import subprocess
 import sys
 import zipfile
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
 from brokerproof.harness.targets import brokers, cache, local_process
 from brokerproof.harness.targets.artemis import broker
-from brokerproof.harness.targets.artemis import config as artemis_config
 from brokerproof.harness.targets.failure import SetUpFailed
-
-
-def script(path: Path, text: str) -> Path:
-    """An executable shell script."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return path
-
-
-def fake_java(path: Path, version: str, after: str = "exit 1") -> Path:
-    """Something that says a version as java does, and otherwise does ``after``."""
-    return script(
-        path,
-        f'if [ "$1" = -version ]; then echo \'openjdk version "{version}" x\' >&2; exit 0;'
-        f" fi\n{after}",
-    )
-
-
-# --- broker.xml -----------------------------------------------------------------------------------
+from brokerproof.suites.units.drivers.scripts import fake_java
 
 
 def config(path: Path, *acceptors: str) -> Path:
@@ -54,78 +26,6 @@ def config(path: Path, *acceptors: str) -> Path:
     return path
 
 
-def test_acceptors_are_read_and_their_ports_rewritten(tmp_path: Path) -> None:
-    path = config(
-        tmp_path / "broker.xml",
-        '<acceptor name="a">tcp://127.0.0.1:61613?protocols=STOMP;connectionTtl=5</acceptor>',
-        '<acceptor name="b">tcp://localhost:5672?connectionTtl=5;protocols=AMQP,STOMP</acceptor>',
-        '<acceptor name="c">tcp://127.0.0.1:0</acceptor>',
-    )
-    found = artemis_config.acceptors(path)
-    assert [(each.name, each.host, each.port, each.protocols) for each in found.values()] == [
-        ("a", "127.0.0.1", 61613, ("STOMP",)),
-        ("b", "localhost", 5672, ("AMQP", "STOMP")),
-        ("c", "127.0.0.1", 0, ()),
-    ]
-    again = tmp_path / "again.xml"
-    again.write_bytes(artemis_config.with_ports(path, {"a": 1, "c": 3}))
-    assert [acceptor.port for acceptor in artemis_config.acceptors(again).values()] == [1, 5672, 3]
-    assert "127.0.0.1:1?protocols=STOMP;connectionTtl=5" in again.read_text()
-
-
-@pytest.mark.parametrize(
-    ("acceptor", "sentence"),
-    [
-        (
-            "<acceptor>tcp://127.0.0.1:1</acceptor>",
-            r"broker\.xml, line 4: the acceptor has no name",
-        ),
-        (
-            '<acceptor name="a">vm://0</acceptor>',
-            r"line 4: acceptor a is 'vm://0', not tcp://HOST:PORT",
-        ),
-        ('<acceptor name="a">tcp://127.0.0.1</acceptor>', r"not tcp://HOST:PORT"),
-        (
-            '<acceptor name="a">tcp://0.0.0.0:1</acceptor>',
-            r"listens on 0\.0\.0\.0; only 127\.0\.0\.1",
-        ),
-        (
-            '<acceptor name="a">tcp://127.0.0.1:70000</acceptor>',
-            r"port 70000, which is not in 0 to 65535",
-        ),
-        (
-            '<acceptor name="a">tcp://127.0.0.1:1</acceptor>' * 2,
-            r"line 4: a second acceptor is called a",
-        ),
-        ("", r"has no <acceptor>"),
-        ("<oops>", r"broker\.xml, line \d+: is no XML"),
-    ],
-)
-def test_acceptors_that_cannot_be_used_are_refused(
-    tmp_path: Path, acceptor: str, sentence: str
-) -> None:
-    with pytest.raises(SetUpFailed, match=sentence):
-        artemis_config.acceptors(config(tmp_path / "broker.xml", acceptor))
-
-
-def test_a_missing_configuration_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(SetUpFailed, match=r"none\.xml: cannot be read; name a broker\.xml"):
-        artemis_config.acceptors(tmp_path / "none.xml")
-
-
-@pytest.mark.parametrize(
-    "name", ["broker.xml", "override.xml", "history-1.xml", "history-2.xml", "history-2.21.xml"]
-)
-def test_our_own_files_name_loopback_acceptors_with_ports_of_their_own(name: str) -> None:
-    found = artemis_config.acceptors(broker.our_files() / name)
-    assert "stomp" in found
-    assert len({each.port for each in found.values()}) == len(found)
-    spoken = {"amqp": "AMQP", "core": "CORE"}
-    assert all(
-        each.protocols == (spoken.get(each.name.split("-")[0], "STOMP"),) for each in found.values()
-    )
-
-
 @pytest.mark.parametrize(
     ("version", "minimum"),
     [("1.5.0", 8), ("2.19.1", 8), ("2.20.0", 11), ("2.38.0", 11), ("2.39.0", 17), ("3.0.0", 17)],
@@ -133,119 +33,6 @@ def test_our_own_files_name_loopback_acceptors_with_ports_of_their_own(name: str
 def test_which_java_a_release_needs(version: str, minimum: int) -> None:
     assert broker.java_minimum(version) == minimum
 
-
-# --- a process on its leash -----------------------------------------------------------------------
-
-STUBBORN = (
-    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True);"
-    " time.sleep(60)"
-)
-
-
-def wait_for(path: Path, text: str) -> None:
-    with subprocess.Popen(
-        ["tail", "-n", "+1", "-F", path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as tail:
-        assert tail.stdout is not None
-        for line in tail.stdout:
-            if text in line.decode():
-                break
-        tail.kill()
-
-
-def process(
-    tmp_path: Path, *command: str, grace_s: float = 5, free: bool = False
-) -> local_process.NativeProcess:
-    return local_process.NativeProcess(
-        command, folder=tmp_path, console=tmp_path / "console", grace_s=grace_s, free=free
-    )
-
-
-def test_a_process_is_started_and_ended(tmp_path: Path) -> None:
-    sleeper = process(tmp_path, "sleep", "60")
-    pid = sleeper.start()
-    assert local_process.started_at(pid) is not None
-    assert not sleeper.ended()
-    sleeper.stop()
-    assert local_process.wait_for_end(pid, 0)
-    assert sleeper.ended()
-    sleeper.stop()
-
-
-def test_what_ignores_sigterm_is_killed(tmp_path: Path) -> None:
-    sleeper = process(tmp_path, sys.executable, "-c", STUBBORN, grace_s=0.1)
-    pid = sleeper.start()
-    wait_for(tmp_path / "console", "up")
-    sleeper.stop()
-    assert local_process.wait_for_end(pid, 0)
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_process_does_not_outlive_a_harness_that_is_killed(
-    tmp_path: Path, number: signal.Signals
-) -> None:
-    text = (
-        "import sys; from pathlib import Path; from brokerproof.harness.targets.local_process"
-        f" import NativeProcess\np = NativeProcess(['sleep', '60'], folder=Path({str(tmp_path)!r}),"
-        f" console=Path({str(tmp_path / 'c')!r}))\nprint(p.start(), flush=True); sys.stdin.read()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as harness:
-        assert harness.stdout is not None
-        pid = int(harness.stdout.readline())
-        assert local_process.started_at(pid) is not None
-        harness.send_signal(number)
-        assert local_process.wait_for_end(pid, 10)
-
-
-def test_a_process_dies_with_its_leash(tmp_path: Path) -> None:
-    sleeper = process(tmp_path, "sleep", "60")
-    pid = sleeper.start()
-    parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    os.kill(parent, signal.SIGKILL)
-    assert local_process.wait_for_end(pid, 10)
-    assert sleeper.ended(5)
-    sleeper.stop()
-
-
-def test_a_free_process_goes_on_until_it_is_ended(tmp_path: Path) -> None:
-    sleeper = process(tmp_path, "sleep", "60", free=True)
-    pid = sleeper.start()
-    assert not sleeper.ended()
-    del sleeper
-    assert not local_process.wait_for_end(pid, 0)
-    local_process.end(pid, 5)
-    assert local_process.wait_for_end(pid, 0)
-    local_process.end(pid, 5)
-
-
-def test_a_command_that_cannot_be_run_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(SetUpFailed, match=r"missing: cannot be run \(.*No such file"):
-        process(tmp_path, str(tmp_path / "missing")).start()
-
-
-def test_waiting_ends_with_the_process_or_the_time(tmp_path: Path) -> None:
-    short = process(tmp_path, "true")
-    short.start()
-    with pytest.raises(SetUpFailed, match="true ended before it was ready: because"):
-        short.wait_until_ready(lambda: False, within_s=10, reason=lambda: "because")
-    long = process(tmp_path, "sleep", "60")
-    pid = long.start()
-    with pytest.raises(SetUpFailed, match=r"sleep was not ready after 0\.1 s: see .*console"):
-        long.wait_until_ready(lambda: False, within_s=0.1, reason=lambda: "")
-    assert local_process.wait_for_end(pid, 0)
-
-
-def test_free_ports_differ_and_taken_ones_are_seen() -> None:
-    ports = local_process.free_ports(5)
-    assert len(set(ports)) == 5
-    with HTTPServer(("127.0.0.1", ports[0]), BaseHTTPRequestHandler) as server:
-        assert local_process.taken(ports) == [server.server_port]
-        assert local_process.listens("127.0.0.1", server.server_port)
-
-
-# --- the broker, with a script in place of java ---------------------------------------------------
 
 BROKER = """
 import re, select, socket, sys
@@ -448,7 +235,7 @@ def test_the_reason_is_found_in_the_logs(tmp_path: Path, log: str, console: str,
     assert bool(said) == bool(why)
 
 
-# --- brokers that stay ----------------------------------------------------------------------------
+# --- brokers that outlive their command ----------------------------------------------------------
 
 
 def listed() -> list[brokers.Listed]:

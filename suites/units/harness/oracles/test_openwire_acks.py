@@ -1,22 +1,11 @@
-"""The oracles of OpenWire: ProducerAcks against what was sent, and the interval in which a silent
-connection ends."""
+"""The oracle of OpenWire's ProducerAcks: what is acknowledged against what was sent."""
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from brokerproof.harness.model.finding import combine
-from brokerproof.harness.model.time import ms
 from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.oracles.openwire_acks import ONLY, TAKEN, acks, producers
-from brokerproof.harness.oracles.openwire_liveness import (
-    agreed_ms,
-    longest_silence,
-    silence_interval,
-)
 from brokerproof.harness.trace.events import Event, FrameReceived, FrameSent
-from brokerproof.suites.units.drivers.broker import patient
 
 
 def made(producer: str, window: int, conn: int = 1) -> Event:
@@ -100,13 +89,3 @@ def test_other_connections_do_not_matter() -> None:
         acked("a", 3),
     )
     assert seen(*events) == {ONLY: Seen.HELD, TAKEN: Seen.HELD}
-
-
-@given(st.integers(1, 10**6), st.integers(0, 10**6))
-@patient
-def test_the_interval_of_silence(duration: int, delay: int) -> None:
-    low, high = silence_interval(duration, delay)
-    assert low == ms(duration) == longest_silence(duration)
-    assert high >= 3 * low
-    assert high - ms(2 * duration) == ms(max(duration, delay))
-    assert agreed_ms(duration, delay) == agreed_ms(delay, duration) <= duration

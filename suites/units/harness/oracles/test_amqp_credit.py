@@ -1,5 +1,5 @@
-"""The AMQP oracles of credit and windows on traces made by hand: what is right passes, every
-violation is seen."""
+"""The AMQP oracle of link credit on hand-made traces: correct ones pass, every violation is
+seen."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.verdicts import Seen
-from brokerproof.harness.oracles import amqp_credit, amqp_windows
+from brokerproof.harness.oracles import amqp_credit
 from brokerproof.harness.protocols.amqp10.fact_reader import Granted, Side, ahead
 from brokerproof.harness.trace.events import ConnectionClosed, Event
 from brokerproof.suites.units.drivers.amqp_traces import (
@@ -19,7 +19,6 @@ from brokerproof.suites.units.drivers.amqp_traces import (
     delivery,
     grant,
     mirrored,
-    opened,
     outcome,
     receiving,
     violations,
@@ -229,116 +228,3 @@ def test_a_drain_that_is_taken_back_or_cut_off_asks_for_nothing() -> None:
         outcome(amqp_credit.drains, [*start, ConnectionClosed(at_ns=1, conn=1, how=CloseHow.EOF)])
         == never
     )
-
-
-# --- windows --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("start", [0, LAST, LAST - 1])
-def test_transfers_beyond_the_window_of_begin_are_seen(start: int) -> None:
-    events = [
-        *receiving(window=2, theirs=start),
-        grant(9, incoming_window=2, next_incoming_id=start),
-        delivery(0),
-        delivery(1),
-    ]
-    assert outcome(amqp_windows.windows, events) == {amqp_windows.RESPECTED: Seen.HELD}
-    assert violations(amqp_windows.windows, [*events, delivery(2)]) == {amqp_windows.RESPECTED}
-
-
-def test_every_frame_of_a_delivery_takes_one_of_the_window() -> None:
-    parts = [
-        delivery(0, more=True),
-        broker("transfer", handle=0, more=True),
-        broker("transfer", handle=0),
-    ]
-    events = [*receiving(window=2), grant(9, incoming_window=2), *parts]
-    assert violations(amqp_windows.windows, events) == {amqp_windows.RESPECTED}
-
-
-def test_a_flow_opens_the_window_again() -> None:
-    events = [*receiving(window=1), grant(9, incoming_window=1), delivery(0)]
-    more = grant(9, 1, next_incoming_id=1, incoming_window=1)
-    assert not violations(amqp_windows.windows, [*events, more, delivery(1)])
-    assert violations(amqp_windows.windows, [*events, more, delivery(1), delivery(2)]) == {
-        amqp_windows.RESPECTED
-    }
-
-
-def test_a_flow_without_next_incoming_id_counts_from_the_begin() -> None:
-    flow = we(
-        "flow",
-        incoming_window=1,
-        next_outgoing_id=0,
-        outgoing_window=9,
-        handle=0,
-        link_credit=9,
-        delivery_count=0,
-    )
-    events = [*receiving(window=0, theirs=40), flow, delivery(0)]
-    assert not violations(amqp_windows.windows, events)
-    assert violations(amqp_windows.windows, [*events, delivery(1)]) == {amqp_windows.RESPECTED}
-
-
-def test_a_window_that_shrank_on_the_way_is_not_held_against_the_broker() -> None:
-    events = [
-        *receiving(window=5),
-        grant(9, incoming_window=5),
-        grant(9, incoming_window=0),
-        delivery(0),
-    ]
-    assert not violations(amqp_windows.windows, events)
-
-
-def test_flows_that_tell_the_ids_as_they_are_hold() -> None:
-    events = [*receiving(), grant(9), delivery(0), answer(next_outgoing_id=1)]
-    expected = dict.fromkeys(
-        (amqp_windows.PRESENT, amqp_windows.OUTGOING, amqp_windows.INCOMING), Seen.HELD
-    )
-    assert outcome(amqp_windows.ids, events) == expected
-
-
-@pytest.mark.parametrize(
-    ("flows", "requirement"),
-    [
-        ([answer(next_outgoing_id=0)], amqp_windows.OUTGOING),
-        ([answer(next_outgoing_id=2)], amqp_windows.OUTGOING),
-        ([answer(next_outgoing_id=1, next_incoming_id=1)], amqp_windows.INCOMING),
-        (
-            [
-                answer(next_outgoing_id=1, next_incoming_id=0),
-                answer(next_outgoing_id=1, next_incoming_id=LAST),
-            ],
-            amqp_windows.INCOMING,
-        ),
-        (
-            [broker("flow", next_incoming_id=0, next_outgoing_id=1, outgoing_window=1)],
-            amqp_windows.PRESENT,
-        ),
-        (
-            [broker("flow", incoming_window=1, next_outgoing_id=1, outgoing_window=1)],
-            amqp_windows.WHEN_BEGUN,
-        ),
-    ],
-    ids=[
-        "outgoing behind",
-        "outgoing ahead",
-        "incoming ahead",
-        "incoming falls",
-        "no window",
-        "no next-incoming-id",
-    ],
-)
-def test_flows_that_tell_ids_otherwise_are_seen(flows: list[Event], requirement: str) -> None:
-    assert violations(amqp_windows.ids, [*receiving(), grant(9), delivery(0), *flows]) == {
-        requirement
-    }
-
-
-def test_a_next_incoming_id_before_the_others_begin_is_seen() -> None:
-    events = [
-        *opened(),
-        broker("begin", next_outgoing_id=0, incoming_window=1, outgoing_window=1),
-        answer(next_incoming_id=0),
-    ]
-    assert violations(amqp_windows.ids, events) == {amqp_windows.WHEN_BEGUN}

@@ -3,23 +3,24 @@ for epmd."""
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 import sys
 from pathlib import Path
 
 import pytest
 
-from brokerproof.harness.targets import debian
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.local_process import listens
 from brokerproof.harness.targets.rabbitmq import broker
 from brokerproof.harness.targets.rabbitmq import release as rabbitmq_release
 from brokerproof.harness.targets.rabbitmq.broker import RabbitmqProcess, default_plugins, our_files
 from brokerproof.harness.targets.rabbitmq.release import Release
+from brokerproof.suites.units.drivers.scripts import script
 
+PYTHON = f"{sys.executable} -I"
 LISTEN = "import socket; held = [socket.create_server(('127.0.0.1', int(each))) for each in ports]"
+
+
 EPMD = f"""
 import os, socket, sys, time
 if "-names" in sys.argv:
@@ -29,6 +30,8 @@ ports = [sys.argv[sys.argv.index("-port") + 1]]
 {LISTEN}
 time.sleep(60)
 """
+
+
 NODE = f"""
 import os, re, time
 from pathlib import Path
@@ -41,17 +44,10 @@ time.sleep(60)
 """
 
 
-def script(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!{sys.executable} -I\n{text}\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return path
-
-
 def release(folder: Path, node: str = NODE) -> Release:
     """A release whose launcher does ``node``."""
     home = folder / "rabbitmq_server-3.99.1"
-    script(home / "sbin" / "rabbitmq-server", node)
+    script(home / "sbin" / "rabbitmq-server", node, PYTHON)
     for name in ("rabbit", *default_plugins("3.99.1")):
         (home / "plugins" / f"{name}-3.99.1").mkdir(parents=True)
     return Release("3.99.1", home)
@@ -59,7 +55,7 @@ def release(folder: Path, node: str = NODE) -> Release:
 
 @pytest.fixture
 def erlang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script(tmp_path / "bin" / "epmd", EPMD)
+    script(tmp_path / "bin" / "epmd", EPMD, PYTHON)
     script(tmp_path / "bin" / "erl", "")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
 
@@ -73,91 +69,6 @@ def test_a_machine_without_rabbitmq_is_told_what_to_install(
     with pytest.raises(SetUpFailed, match=sentence):
         RabbitmqProcess(tmp_path / "node").start()
     assert not (tmp_path / "node").exists()
-
-
-def test_the_newest_installed_release_is_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("BROKERPROOF_RABBITMQ", raising=False)
-    monkeypatch.setattr(rabbitmq_release, "PACKAGED", tmp_path)
-    for version in ("3.9.13", "3.10.8", "3.8.0"):
-        script(tmp_path / f"rabbitmq_server-{version}" / "sbin" / "rabbitmq-server", "")
-    (tmp_path / "rabbitmq_server-4.0.0").mkdir()  # removed, its folder is left
-    assert rabbitmq_release.find().version == "3.10.8"
-
-
-def test_a_release_can_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = release(tmp_path).home.rename(tmp_path / "mine")
-    monkeypatch.setenv("BROKERPROOF_RABBITMQ", str(home))
-    for version in (None, "3", "3.99", "3.99.1"):
-        assert rabbitmq_release.find(version) == Release("3.99.1", home)
-    monkeypatch.setenv("BROKERPROOF_RABBITMQ", str(tmp_path))
-    with pytest.raises(SetUpFailed, match=r"BROKERPROOF_RABBITMQ: .* has no sbin/rabbitmq-server"):
-        rabbitmq_release.find()
-
-
-def test_a_release_that_the_machine_has_not_is_taken_from_a_debian_root(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Any leading numbers name a release, whole ones: 3.1 is not 3.10."""
-    monkeypatch.delenv("BROKERPROOF_RABBITMQ", raising=False)
-    monkeypatch.setattr(rabbitmq_release, "PACKAGED", tmp_path / "none")
-    monkeypatch.setenv("BROKERPROOF_CACHE", str(tmp_path / "cache"))
-    root = debian.home_of("bookworm", "rabbitmq-server")
-    script(
-        root
-        / "/".join((tmp_path / "none").parts[1:])
-        / "rabbitmq_server-3.10.8"
-        / "sbin"
-        / "rabbitmq-server",
-        "",
-    )
-    found = rabbitmq_release.find("3.10")
-    assert found == Release("3.10.8", tmp_path / "none" / "rabbitmq_server-3.10.8", root)
-    assert found.folder.is_dir()
-    assert list(rabbitmq_release.installed()) == [found]
-    with pytest.raises(
-        SetUpFailed, match=r"3\.10\.9: Debian bookworm has 3\.10\.8; name the release 3\.10"
-    ):
-        rabbitmq_release.find("3.10.9")
-    for version in ("3.1", "2.8.7"):
-        with pytest.raises(
-            SetUpFailed, match=rf"RabbitMQ {version}: can be had neither .* known are 4\.0, 3\.10,"
-        ):
-            rabbitmq_release.find(version)
-    with pytest.raises(
-        SetUpFailed, match=r"RabbitMQ newest: is no release number; name one like 4\.0"
-    ):
-        rabbitmq_release.find("newest")
-
-
-def test_a_debian_root_needs_root_and_debootstrap(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("BROKERPROOF_CACHE", str(tmp_path))
-    monkeypatch.setattr(debian, "PATH", str(tmp_path))
-    for user, sentence in (
-        (1000, "only root can make and enter"),
-        (0, "needs unshare; install it with: apt-get"),
-    ):
-        monkeypatch.setattr(os, "geteuid", lambda user=user: user)
-        with pytest.raises(SetUpFailed, match=f"Debian trixie with rabbitmq-server: {sentence}"):
-            debian.install("trixie", "rabbitmq-server")
-    for tool in ("unshare", "chroot"):
-        script(tmp_path / tool, "")
-    with pytest.raises(
-        SetUpFailed, match="needs debootstrap; install it with: apt-get install debootstrap"
-    ):
-        debian.install("trixie", "rabbitmq-server")
-    script(
-        tmp_path / "debootstrap",
-        "print('I: Retrieving\\nE: Couldn\\'t download it'); raise SystemExit(1)",
-    )
-    with pytest.raises(
-        SetUpFailed, match=r"debootstrap ended with 1 \(E: Couldn't download it\); it needs root"
-    ):
-        debian.install("trixie", "rabbitmq-server")
-    assert not debian.home_of("trixie", "rabbitmq-server").exists()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,86 @@
+"""Link layers, IPv6, extension headers and fragments below the same TCP segments."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from brokerproof.suites.units.drivers.captured import (
+    COOKED,
+    COOKED2,
+    LOOPBACK,
+    RAW,
+    Plan,
+    Segment,
+    events_of,
+    frames,
+    pcap,
+    read,
+    session,
+    written,
+)
+
+
+@pytest.mark.parametrize("link", [COOKED, COOKED2, LOOPBACK, RAW])
+def test_every_link_layer_tells_the_same(tmp_path: Path, link: int) -> None:
+    segments = session(Plan()).segments
+    usual = events_of(written(tmp_path / "usual.pcap", segments))
+    assert events_of(written(tmp_path / "other.pcap", segments, link=link)) == usual
+
+
+def test_over_ipv6_and_with_extension_headers(tmp_path: Path) -> None:
+    def moved(each: Segment) -> Segment:
+        return replace(
+            each,
+            source=(b"\xfd" + bytes(11) + each.source[0], each.source[1]),
+            target=(b"\xfd" + bytes(11) + each.target[0], each.target[1]),
+        )
+
+    segments = [moved(segment) for segment in session(Plan()).segments]
+    six = events_of(written(tmp_path / "six.pcap", segments))
+    assert frames(six) == frames(read(session(Plan()).segments))
+    extended = []
+    for each in segments:
+        octets = each.octets()
+        # A hop-by-hop header of eight octets that pads.
+        head, rest = octets[:54], octets[54:]
+        size = int.from_bytes(head[18:20]) + 8
+        extended.append(
+            (
+                each.at,
+                head[:18]
+                + size.to_bytes(2)
+                + b"\x00"
+                + head[21:]
+                + b"\x06\x00\x01\x04"
+                + bytes(4)
+                + rest,
+            )
+        )
+    (tmp_path / "extended.pcap").write_bytes(pcap(extended))
+    assert events_of(tmp_path / "extended.pcap") == six
+
+
+def test_fragments_are_put_together(tmp_path: Path) -> None:
+    segments = session(Plan()).segments
+    packets = []
+    for number, each in enumerate(segments):
+        octets = each.octets()
+        link, head, rest = octets[:14], octets[14:34], octets[34:]
+        if len(rest) <= 64:
+            packets.append((each.at, octets))
+            continue
+        for offset in range(0, len(rest), 64):
+            part = rest[offset : offset + 64]
+            flag = 0x2000 if offset + 64 < len(rest) else 0
+            packets.append(
+                (
+                    each.at,
+                    link + head[:2] + (20 + len(part)).to_bytes(2) + number.to_bytes(2)
+                    + (flag | offset // 8).to_bytes(2) + head[8:] + part,
+                )
+            )  # fmt: skip
+    (tmp_path / "x.pcap").write_bytes(pcap(packets))
+    assert events_of(tmp_path / "x.pcap") == read(segments)
