@@ -133,6 +133,8 @@ class Broker:
         if conn is not None and store.much_waits and conn in self._connections:
             self._choked.add(conn)
             self._outbox.stop_reading(conn, PauseReason.FILES)
+        if conn is not None:
+            self._outbox.concern(conn)
         batch = store.batch if store.seal() else 0
         effects = self._outbox.drain(batch)
         effects += store.effects()
@@ -189,6 +191,7 @@ class Broker:
                 continue
             connection = self._connections.get(conn)
             if connection is not None:
+                self._outbox.concern(conn)
                 self._deadlines.run(deadline, now)
                 if not connection.is_open:
                     self._forget(conn)

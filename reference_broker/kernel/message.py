@@ -195,11 +195,14 @@ class Entry:
     often it came back as a failed delivery, and ``earlier`` the failures in the queue that gave it
     up. ``barred`` has the consumers that must not get it any more, None for nobody. ``notes``
     belongs to the protocol sides: what was said about the message when it came back. ``charge`` is
-    what has to be released when the entry has left its queue for good, None for nothing.
+    what has to be released when the entry has left its queue for good, None for nothing. ``batch``
+    is the batch that stores what put the entry into its queue, 0 for none: no delivery leaves
+    before it is stored.
     """
 
     __slots__ = (
         "barred",
+        "batch",
         "charge",
         "deliveries",
         "earlier",
@@ -213,6 +216,7 @@ class Entry:
         self.message = message
         self.order = order
         self.charge = charge
+        self.batch = 0
         self.deliveries = 0
         self.failures = 0
         self.earlier = 0

@@ -37,10 +37,12 @@ class Outbox:
     """Order of what comes out: observations as they were made, then for each connection its octets,
     whether it is read, and its close.
 
-    What leaves in consequence of something that has to be stored first is held until then, and so
-    is everything behind it on the same connection: nothing overtakes. So it is with what leaves
-    behind a large message that leaves piece by piece
-    (:mod:`brokerproof.reference_broker.kernel.streamed_sends`).
+    No confirmation before its data: a connection *waits for* the batch that stores what its own
+    input did, or what another's did for it, and for the batch of every entry delivered to it. Until
+    that batch is stored nothing leaves to the connection. This holds for the connection and not for
+    single frames: so it does not matter through which queues a frame passes before it gets here
+    (an AMQP session's window, a body in pieces, a socket that is full), nor in which input it
+    arrives. Nothing overtakes.
     """
 
     def __init__(self) -> None:
@@ -54,6 +56,12 @@ class Outbox:
         self._reading: dict[int, bool] = {}
         self._held: dict[int, deque[tuple[int, bytes | None]]] = {}
         self._free: list[Effect] = []
+        self._waits_for: dict[int, int] = {}
+        """By connection the last batch that it waits for, of those that are not stored."""
+        self._concerned: set[int] = set()
+        """Connections that this input does something for, whether or not octets leave to them."""
+        self._stored = 0
+        """The last batch that is stored."""
 
     @property
     def closed(self) -> Sequence[int]:
@@ -68,6 +76,16 @@ class Outbox:
         """Nothing stands there any more."""
         self._layers.pop(conn, None)
 
+    def concern(self, conn: int) -> None:
+        """This input does something for ``conn``: if that is durable, ``conn`` waits for it."""
+        self._concerned.add(conn)
+
+    def wait_for(self, conn: int, batch: int) -> None:
+        """Nothing leaves to ``conn`` before ``batch`` and what this input does are stored."""
+        self._concerned.add(conn)
+        if batch > self._stored:
+            self._waits_for[conn] = max(batch, self._waits_for.get(conn, 0))
+
     def send(self, conn: int, data: bytes) -> None:
         """``data`` goes to ``conn`` behind everything sent before."""
         if self._layers:
@@ -79,17 +97,20 @@ class Outbox:
     def put(self, conn: int, data: bytes) -> None:
         """Like :meth:`send`, but beneath any layer."""
         if self._lines and self.streams.behind(conn, data):
+            self._concerned.add(conn)
             return
         self._put_now(conn, data)
 
     def stream(self, conn: int, head: bytes, body: LargeBodySlice, tail: bytes) -> None:
         """``head``, the octets of ``body`` and ``tail`` go to ``conn``, as one whole, as the peer
         takes them."""
+        self._concerned.add(conn)
         self.streams.begin(conn, head, body, tail)
 
     def gather(self, conn: int, body: LargeBodySlice, made_of: Callable[[bytes], bytes]) -> None:
         """Likewise for a protocol that needs a body as a whole: what is ``made_of`` its octets
         leaves when they are read."""
+        self._concerned.add(conn)
         self.streams.begin(conn, b"", body, b"", made_of)
 
     def watch(self, conn: int, streams: Callable[[bool], None]) -> None:
@@ -141,6 +162,7 @@ class Outbox:
 
     def resume_reading(self, conn: int, reason: PauseReason) -> None:
         """``reason`` is gone, or was not there."""
+        self._concerned.add(conn)
         reasons = self._unread.get(conn)
         if reasons is None:
             return
@@ -165,16 +187,20 @@ class Outbox:
         self._observed.append(AlarmChanged(resource, short))
 
     def drain(self, batch: int = 0) -> list[Effect]:
-        """Everything collected; the outbox is empty afterwards. With a ``batch``, octets are held
-        until that is stored."""
+        """Everything collected; the outbox is empty afterwards. With a ``batch``, whoever this
+        input concerns waits until that is stored."""
+        waits_for = self._waits_for
+        if batch:
+            waits_for.update(dict.fromkeys((*self._octets, *self._concerned), batch))
+        self._concerned.clear()
         effects = self._observed
         if self._free:
             effects += self._free
             self._free = []
         for conn, chunks in self._octets.items():
             data = b"".join(chunks) if len(chunks) > 1 else chunks[0]
-            if batch or conn in self._held:
-                self._held.setdefault(conn, deque()).append((batch, data))
+            if conn in waits_for or conn in self._held:
+                self._held.setdefault(conn, deque()).append((waits_for.get(conn, 0), data))
             else:
                 effects.append(SendBytes(conn, data))
         effects.extend(
@@ -183,7 +209,7 @@ class Outbox:
         )
         for conn in self._closed:
             if conn in self._held:
-                self._held[conn].append((batch, None))
+                self._held[conn].append((0, None))
             else:
                 effects.append(Close(conn))
         self._observed, self._octets, self._closed = [], {}, []
@@ -193,6 +219,8 @@ class Outbox:
     def release(self, batch: int) -> None:
         """All batches up to ``batch`` are stored: what waited for them goes out with the next
         drain."""
+        self._stored = batch
+        self._waits_for = {conn: last for conn, last in self._waits_for.items() if last > batch}
         for conn, held in list(self._held.items()):
             octets: list[bytes] = []
             while held and held[0][0] <= batch:
@@ -216,8 +244,11 @@ class Outbox:
         """What was to be stored cannot be: what waited for it is forgotten. Returns the connections
         that waited.
 
-        One that was to be closed behind that is closed at once.
+        One that was to be closed behind that is closed at once, and one that lacks a part of a
+        large body now is cut.
         """
-        waited, self._held = self._held, {}
-        self._free += [Close(conn) for conn, held in waited.items() if held[-1][1] is None]
-        return list(waited)
+        held, self._held = self._held, {}
+        waited, self._waits_for = self._waits_for, {}
+        self._free += [Close(conn) for conn, octets in held.items() if octets[-1][1] is None]
+        self.streams.broken += [conn for conn in held if conn in self.streams]
+        return list(held | waited)

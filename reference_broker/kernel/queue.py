@@ -44,6 +44,9 @@ class Consumer(Protocol):
     def deliver(self, entry: Entry) -> None:
         """Takes a message. Called only right after ``has_room()`` was true."""
 
+    def wait_for(self, batch: int) -> None:
+        """Send nothing more before ``batch`` is stored (see :meth:`Outbox.wait_for`)."""
+
 
 class Browser(Protocol):
     """Who only looks. ``cursor`` is the order of the last entry that was seen, 0 before the
@@ -56,6 +59,9 @@ class Browser(Protocol):
 
     def show(self, entry: Entry) -> None:
         """Sees a message. Called only right after ``has_room()`` was true."""
+
+    def wait_for(self, batch: int) -> None:
+        """Send nothing more before ``batch`` is stored (see :meth:`Outbox.wait_for`)."""
 
 
 class PagedTail(Protocol):
@@ -78,6 +84,12 @@ class PagedTail(Protocol):
 
     def stop_browsing(self, browser: Browser) -> None:
         """``browser`` sees nothing more."""
+
+
+class Numbered(Protocol):
+    """Something that is on disk when ``batch`` is stored."""
+
+    batch: int
 
 
 class RoundRobin:
@@ -136,7 +148,9 @@ class Queue:
 
     ``filter`` says which messages may enter; who puts messages in asks it before. ``durable``
     queues are there again after a restart. ``id`` is the store's number for the queue, 0 where
-    there is no store; ``behind`` is what lies on pages.
+    there is no store; ``behind`` is what lies on pages. ``unstored`` gathers what an input brought
+    into being, for the store to number with the input's batch; None where nothing survives a
+    restart. ``batch`` is the batch that stores the queue itself, or that it had a consumer.
     """
 
     def __init__(
@@ -153,6 +167,8 @@ class Queue:
         self.id = 0
         self.durable = False
         self.behind: PagedTail | None = None
+        self.unstored: list[Numbered] | None = None
+        self.batch = 0
         self.on_consumer: Callable[[], None] | None = None
         """Called before a consumer sees anything."""
         self.unsettled = 0
@@ -213,6 +229,8 @@ class Queue:
         if given_up is not None:
             entry.earlier = given_up.earlier + given_up.failures
             entry.notes = given_up.notes
+        if self.unstored is not None:
+            self.unstored.append(entry)
         if not self._ready and not self._choosy:
             consumer = self._dispatcher.pick()
             if consumer is not None:
@@ -241,6 +259,8 @@ class Queue:
         """``consumer`` joins and gets what waits, of that what ``selector`` selects."""
         if self.on_consumer is not None:
             self.on_consumer()
+        if self.unstored is not None:
+            consumer.wait_for(self.batch)
         self._dispatcher.add(consumer)
         if selector is not None:
             self._selectors[consumer] = selector
@@ -271,7 +291,9 @@ class Queue:
                 self._serve()
 
     def hand(self, consumer: Consumer, entry: Entry) -> None:
-        """``consumer``, who has room, gets ``entry``."""
+        """``consumer``, who has room, gets ``entry``: on the wire when both are stored."""
+        if self.unstored is not None:
+            consumer.wait_for(max(entry.batch, self.batch))
         consumer.deliver(entry)
 
     def _serve(self) -> None:
@@ -342,6 +364,8 @@ class Queue:
         while place < len(self._ready) and browser.has_room():
             entry = self._ready[place]
             browser.cursor = entry.order
+            if self.unstored is not None:
+                browser.wait_for(max(entry.batch, self.batch))
             browser.show(entry)
             place += 1
         if self.behind is not None and place >= len(self._ready) and browser.has_room():

@@ -201,6 +201,9 @@ class PageCursor:
         )
         if page.recovered:
             entry.failures, entry.deliveries = self.pages.store.history(self.queue, page, index)
+        if self.queue.unstored is not None and not page.is_written:
+            entry.batch = page.batch
+            self.queue.unstored.append(entry)
         self._octets += octets
         self._messages += 1
         page.left[self._id] -= 1
@@ -314,6 +317,9 @@ class PageCursor:
             if given_up is not None:
                 entry.earlier, entry.notes = given_up.earlier + given_up.failures, given_up.notes
             browser.cursor = glance.order
+            if self.queue.unstored is not None:
+                page = self.pages.pages[glance.number]
+                browser.wait_for(max(page.batch, self.queue.batch))
             browser.show(entry)
 
     def _next(self, glance: _Glance) -> tuple[Message, Entry | None] | None:

@@ -121,12 +121,14 @@ class Page:
     that has to be known after a restart. ``written`` octets are on disk of ``octets``;
     ``generation`` counts the files this page was begun anew in. ``large`` has by record the body
     that its message has elsewhere, and how many queues are not done with it; it is held until they
-    are, or until the page goes.
+    are, or until the page goes. ``batch`` stores the last message that was added by a durable
+    input.
     """
 
     __slots__ = (
         *(
             "acked",
+            "batch",
             "content",
             "folder",
             "generation",
@@ -146,7 +148,7 @@ class Page:
         self.generation = 0
         self.content: list[bytes] | Loaded | None = []
         self.tail: list[bytes] = []
-        self.records = self.octets = self.written = self.pending = 0
+        self.records = self.octets = self.written = self.pending = self.batch = 0
         self.refs: dict[int, int] = {}
         self.left: dict[int, int] = {}
         self.acked: dict[int, bytearray] = {}

@@ -53,8 +53,10 @@ class Stored:
     def made(self, queue: Queue, address: Address, on_demand: bool, subscription: bool) -> None:
         """``queue`` exists now."""
         self.store.name(queue, address.name, on_demand, subscription)
-        if self.store.journaled and queue.durable:
-            queue.on_consumer = partial(self.store.consumed, queue)
+        if self.store.journaled:
+            queue.unstored = self.store.unstored
+            if queue.durable:
+                queue.on_consumer = partial(self.store.consumed, queue)
 
     def gone(self, queue: Queue, address: Address) -> None:
         """``queue`` is deleted."""

@@ -40,7 +40,7 @@ from brokerproof.harness.model.broker_io import (
     Write,
 )
 from brokerproof.reference_broker.kernel.message import Entry, Message, ResourceClaim
-from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.kernel.queue import Numbered, Queue
 from brokerproof.reference_broker.persistence.codec import Decoder
 from brokerproof.reference_broker.persistence.journal import Journal, Live, Segment
 from brokerproof.reference_broker.persistence.large import LargeFiles
@@ -145,6 +145,8 @@ class Store:
         """Octets that were read from pages for this input."""
         self.unfinished: dict[Queue, None] = {}
         """Queues that would read on."""
+        self.unstored: list[Numbered] = []
+        """What this input brought into being, to be numbered with its batch."""
         self._limits = limits
         self._stores: dict[str, PagingStore] = {}
         self._numbers: dict[str, int] = {}
@@ -211,6 +213,7 @@ class Store:
         if self.journal.queues.get(queue.id) != made:
             self.journal.queues[queue.id] = made
             self.journal.say(made)
+            self.unstored.append(queue)
 
     def forget(self, queue: Queue, address: str) -> None:
         """``queue`` was deleted."""
@@ -227,6 +230,7 @@ class Store:
         if queue.id in journal.queues and queue.id not in journal.consumed:
             journal.consumed.add(queue.id)
             journal.say(Consumed(queue.id, True))
+            self.unstored.append(queue)
 
     def keeps(self, message: Message, queues: Iterable[Queue]) -> bool:
         """Whether ``message`` goes into the journal for any of ``queues``."""
@@ -280,6 +284,8 @@ class Store:
         """``octets`` more are to be written to ``page``; with fsync if they are ``durable``."""
         self._dirty[page] = store
         self.waiting += octets
+        if self.journaled:
+            self.unstored.append(page)
         if durable:
             page.sync = self.journal.touched = True
 
@@ -326,10 +332,15 @@ class Store:
         """Ends what one input brought. True if it brought something durable, which now belongs to
         ``batch``."""
         self.read_now = 0
+        unstored, self.unstored[:] = tuple(self.unstored), ()
         if not self.journal.touched:
             return False
         self.journal.seal(together=self.unit != 0)
         self.unit = 0
+        if not self._has_work:
+            return False
+        for item in unstored:
+            item.batch = self.batch
         return True
 
     @property
@@ -416,8 +427,7 @@ class Store:
             self.report("what could not be written is written now; messages are taken again")
 
     def _not_written(self, event: FilesStored) -> bool:
-        """The same batch is to be written once more; False if it has to wait."""
-        self.batch -= 1
+        """What is in this batch is to be written with the next; False if it has to wait."""
         self._useless = self._removing + self._useless
         self.journal.failed_to_write()
         self.large.not_written()

@@ -149,6 +149,10 @@ class Channel:
         self._tags += 1
         return self._tags
 
+    def wait_for(self, batch: int) -> None:
+        """Send nothing more before ``batch`` is stored."""
+        self.connection.shared.outbox.wait_for(self.connection.conn, batch)
+
     def send_delivery(self, consumer: str, tag: int, redelivered: bool, what: Message) -> None:
         """basic.deliver with its content."""
         exchange, key = message.exchange_and_key(what)

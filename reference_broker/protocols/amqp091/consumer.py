@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from brokerproof.reference_broker.families.rabbitmq.topology import Declared
@@ -57,6 +58,9 @@ class Channel(Protocol):
     def connection(self) -> Connection:
         """Return the channel's connection."""
 
+    def wait_for(self, batch: int) -> None:
+        """Send nothing more before ``batch`` is stored."""
+
     def next_tag(self) -> int:
         """Return the tag of the next delivery."""
 
@@ -83,6 +87,10 @@ class Consumer:
         if channel.connection.held or not channel.active:
             return False
         return self.no_ack or (self.prefetch.has_room() and channel.limit.has_room())
+
+    def wait_for(self, batch: int) -> None:
+        """Send nothing more before ``batch`` is stored."""
+        self.channel.wait_for(batch)
 
     def deliver(self, entry: Entry) -> None:
         """Sends one message."""
@@ -118,8 +126,9 @@ class Consumer:
 class Getter:
     """Takes one message, for basic.get."""
 
-    def __init__(self) -> None:
+    def __init__(self, wait_for: Callable[[int], None]) -> None:
         self.entry: Entry | None = None
+        self.wait_for = wait_for
 
     def has_room(self) -> bool:
         return self.entry is None

@@ -62,7 +62,7 @@ def cancel_ok(channel: Channel, method: Any) -> None:
 def get(channel: Channel, method: Any) -> None:
     found = queue_of(channel, method.queue)
     queue = found.queue
-    getter = Getter()
+    getter = Getter(channel.wait_for)
     queue.attach(getter)
     queue.detach(getter)
     entry = getter.entry

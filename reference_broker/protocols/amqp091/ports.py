@@ -57,6 +57,9 @@ class Channel(Protocol):
     def tell(self, method: base.Frame) -> None:
         """Send a method."""
 
+    def wait_for(self, batch: int) -> None:
+        """Send nothing more before ``batch`` is stored."""
+
     def next_tag(self) -> int:
         """Return the tag of the next delivery."""
 

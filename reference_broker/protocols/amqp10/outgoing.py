@@ -179,6 +179,10 @@ class OutgoingLink(Link):
         """Whether one more message can be sent now."""
         return self.credit.credit > 0 and self.session.can_send() and not self._stopped
 
+    def wait_for(self, batch: int) -> None:
+        """Send nothing more before ``batch`` is stored."""
+        self.session.shared.outbox.wait_for(self.session.connection.conn, batch)
+
     def deliver(self, entry: Entry) -> None:
         """Sends one message."""
         session = self.session

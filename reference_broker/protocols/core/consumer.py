@@ -36,6 +36,9 @@ class Session(Protocol):
     def may_deliver(self) -> bool:
         """True if the session is started and the peer reads."""
 
+    def wait_for(self, batch: int) -> None:
+        """Send nothing more before ``batch`` is stored."""
+
     def send(self, octets: bytes) -> None:
         """Send a packet."""
 
@@ -98,6 +101,10 @@ class CoreConsumer:
     def has_room(self) -> bool:
         """Whether one more message can be sent now."""
         return self._session.may_deliver and self.credit.has_room()
+
+    def wait_for(self, batch: int) -> None:
+        """Send nothing more before ``batch`` is stored."""
+        self._session.wait_for(batch)
 
     def deliver(self, entry: Entry) -> None:
         """Sends one message. One whose body lies in a file stays for others: that would be a large

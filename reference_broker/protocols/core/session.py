@@ -44,6 +44,7 @@ _MOST_ROUTES = 1024
 class Connection(Protocol):
     """A session's connection. ``held`` while the peer does not read."""
 
+    conn: int
     shared: BrokerContext
     version: int
     held: bool
@@ -89,6 +90,10 @@ class Session:
     def send(self, octets: bytes) -> None:
         """A packet for the peer."""
         self.connection.send(octets)
+
+    def wait_for(self, batch: int) -> None:
+        """Send nothing more before ``batch`` is stored."""
+        self.shared.outbox.wait_for(self.connection.conn, batch)
 
     def handle(self, type: int, fields: Fields) -> bool:
         """Carries out a packet. False when the session is over. Raises Malformed."""

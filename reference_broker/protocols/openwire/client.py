@@ -143,6 +143,10 @@ class Client:
         """Octets for the peer, behind all others."""
         self.connection.send(octets)
 
+    def wait_for(self, batch: int) -> None:
+        """Send nothing more before ``batch`` is stored."""
+        self.shared.outbox.wait_for(self.connection.conn, batch)
+
     # --- connections and sessions -----------------------------------------------------------------
 
     def add_connection(self, fields: Fields, wanted: ResponseRequest) -> None:

@@ -41,6 +41,9 @@ class Client(Protocol):
     def may_deliver(self) -> bool:
         """True if the peer reads."""
 
+    def wait_for(self, batch: int) -> None:
+        """Send nothing more before ``batch`` is stored."""
+
     def send(self, octets: bytes) -> None:
         """Send a command."""
 
@@ -106,6 +109,10 @@ class OpenWireConsumer:
     def has_room(self) -> bool:
         """Whether one more message can be dispatched now."""
         return self._client.may_deliver and self.prefetch.has_room(len(self._out))
+
+    def wait_for(self, batch: int) -> None:
+        """Send nothing more before ``batch`` is stored."""
+        self._client.wait_for(batch)
 
     def deliver(self, entry: Entry) -> None:
         """Dispatches one message."""

@@ -75,6 +75,10 @@ class Subscription:
         """Have no room, whatever the window is, while the peer does not read."""
         self.has_room = _no_room if paused else self.window.has_room
 
+    def wait_for(self, batch: int) -> None:
+        """Send nothing more before ``batch`` is stored."""
+        self._outbox.wait_for(self._conn, batch)
+
     def deliver(self, entry: Entry) -> None:
         """Sends one message (see :class:`brokerproof.reference_broker.kernel.queue.Consumer`)."""
         entry.deliveries += 1

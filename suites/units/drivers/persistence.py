@@ -11,6 +11,7 @@ from brokerproof.harness.model.broker_io import (
     Close,
     Connected,
     Effect,
+    FileLoaded,
     Input,
     LoadFile,
     Report,
@@ -120,6 +121,14 @@ class StoringDriver:
         self.now = max(self.now, at)
         self.feed(answer)
         return True
+
+    def read_ahead(self) -> None:
+        """All answers to reads, however long a write takes: the reader is faster than the
+        writer."""
+        while reads := [answer for answer in self._answers if isinstance(answer[2], FileLoaded)]:
+            self._answers.remove(min(reads))
+            heapq.heapify(self._answers)
+            self.feed(min(reads)[2])
 
     def settle(self) -> None:
         """All answers of the disk."""

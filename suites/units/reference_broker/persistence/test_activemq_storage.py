@@ -202,6 +202,9 @@ class Watcher:
     def has_room(self) -> bool:
         return True
 
+    def wait_for(self, batch: int) -> None:
+        pass
+
     def show(self, entry: Entry) -> None:
         self.seen.append(entry.message.body.decode())
 
