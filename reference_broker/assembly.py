@@ -147,7 +147,7 @@ def create_broker(
         large=None if store is None or family.stalls_producers else store.large,
     )
     if isinstance(family, RabbitMqFamily):
-        family.topology.dead = partial(dead_letters.bury, context)
+        family.topology.dead = partial(dead_letters.dead_letter, context)
     if linked:
         family.alarms.tell = outbox.alarm
     if storage is not None:

@@ -181,7 +181,7 @@ class Channel:
     def flush(self) -> None:
         """Sends the confirms that have come together."""
         if self.confirms is not None and not self.is_closing:
-            for method in self.confirms.due():
+            for method in self.confirms.take_answers():
                 self.tell(method)
 
     # --- settling ---------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ class Channel:
         if self.connection.capabilities.get("consumer_cancel_notify") is True:
             self.tell(methods.make(commands.Basic.Cancel, consumer.tag, True))
 
-    def leave(self, consumer: Consumer) -> None:
+    def cancel(self, consumer: Consumer) -> None:
         """A consumer ends at its own wish, or with its channel."""
         self.consumers.pop(consumer.tag, None)
         consumer.detach()
@@ -269,7 +269,7 @@ class Channel:
 
     def stop(self) -> None:
         """Its consumers leave; what they had is still to be given back."""
-        self.flow.leave()
+        self.flow.close()
         for consumer in list(self.consumers.values()):
             consumer.detach()
 

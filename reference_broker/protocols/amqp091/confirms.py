@@ -29,7 +29,7 @@ class Confirms:
         """What became of a message."""
         self._due[number] = taken
 
-    def due(self) -> Iterator[commands.Basic.Ack | commands.Basic.Nack]:
+    def take_answers(self) -> Iterator[commands.Basic.Ack | commands.Basic.Nack]:
         """What is to be told now."""
         due, self._due = self._due, {}
         while due:

@@ -145,7 +145,7 @@ class Amqp091Connection:
     def receive(self, now: Instant, data: bytes) -> None:
         """Octets have arrived."""
         if self._beats is not None:
-            self._beats.heard()
+            self._beats.on_bytes_received()
         if self._deaf:
             return
         self._parser.feed(data)
@@ -199,7 +199,7 @@ class Amqp091Connection:
 
     def on_peer_gone(self) -> None:
         """The peer is gone; nothing can be sent."""
-        self._leave()
+        self._release()
 
     def on_store_failed(self, reason: str) -> None:
         """What the peer asked for cannot be stored."""
@@ -331,7 +331,7 @@ class Amqp091Connection:
             case State.OPENING, commands.Connection.Open():
                 self._open(method)
             case ((State.RUNNING | State.OPENING), commands.Connection.Close()):
-                self._leave()
+                self._release()
                 self.tell(commands.Connection.CloseOk())
                 self.shared.outbox.close(self.conn)
             case State.RUNNING, commands.Connection.UpdateSecret():
@@ -428,7 +428,7 @@ class Amqp091Connection:
         ):
             self.end()
             return
-        self._leave()
+        self._release()
         self._state = State.CLOSING
         self.tell(
             commands.Connection.Close(problem.code, problem.text, *methods.numbers_of(method))
@@ -446,14 +446,14 @@ class Amqp091Connection:
     def end(self) -> None:
         """Ends the connection without a word."""
         if self._state is not State.CLOSED:
-            self._leave()
+            self._release()
             self.shared.outbox.close(self.conn)
 
-    def _leave(self) -> None:
+    def _release(self) -> None:
         """Takes everything of this connection out of the broker: consumers first, then what they
         had, then queues."""
         before, self._state = self._state, State.CLOSED
-        self.throttle.leave()
+        self.throttle.close()
         for deadline in (
             self._handshake,
             self._next_beat,

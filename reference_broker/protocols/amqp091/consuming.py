@@ -50,7 +50,7 @@ def cancel(channel: Channel, method: Any) -> None:
     acknowledgement."""
     consumer = channel.consumers.get(method.consumer_tag)
     if consumer is not None:
-        channel.leave(consumer)
+        channel.cancel(consumer)
     if not method.nowait:
         channel.tell(commands.Basic.CancelOk(method.consumer_tag))
 

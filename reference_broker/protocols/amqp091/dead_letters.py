@@ -27,7 +27,7 @@ from brokerproof.reference_broker.protocols.amqp091.message import (
 from brokerproof.reference_broker.protocols.amqp091.paging import PagedMessage
 
 
-def bury(shared: BrokerContext, queue: Queue, message: Message, why: str) -> None:
+def dead_letter(shared: BrokerContext, queue: Queue, message: Message, why: str) -> None:
     """``message`` leaves ``queue``, because of ``why``."""
     topology = RabbitMqFamily.of(shared).topology
     declared = topology.of(queue)

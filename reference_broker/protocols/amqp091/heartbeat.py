@@ -28,7 +28,7 @@ class HeartBeats:
         """Octets went out."""
         self._sent = True
 
-    def heard(self) -> None:
+    def on_bytes_received(self) -> None:
         """Octets came."""
         self._heard = True
 

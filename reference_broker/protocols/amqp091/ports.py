@@ -84,5 +84,5 @@ class Channel(Protocol):
     def cancelled(self, consumer: Consumer) -> None:
         """Report that the broker ended a consumer."""
 
-    def leave(self, consumer: Consumer) -> None:
+    def cancel(self, consumer: Consumer) -> None:
         """End a consumer as its client asked."""

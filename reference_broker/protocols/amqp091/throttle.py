@@ -151,7 +151,7 @@ class Throttle:
                 self.at = self._connection.shared.now
                 self._go_on(PauseReason.FLOW)
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """The connection is over."""
         self._connection.shared.alarms.forget(self.alarm_over)
         self._channels.clear()
@@ -214,7 +214,7 @@ class ChannelFlow:
             self._owed = 0
         self._channel.connection.throttle.in_flow(self._channel, self._reader.blocked)
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """The channel is over: it holds nobody back any more."""
         self._left = True
         self._channel.connection.throttle.in_flow(self._channel, False)

@@ -96,7 +96,9 @@ class WaitingLink(IncomingLink):
                 if problem is None
                 else self._not_taken(conditions.RESOURCE_LIMIT_EXCEEDED, str(problem))
             )
-            state = self.said(ACCEPTED if refused is None else refused, arrival, transaction)
+            state = self.reported_state(
+                ACCEPTED if refused is None else refused, arrival, transaction
+            )
             if not arrival.settled:
                 self.session.settle_incoming(arrival.id, state)
             self.refill()

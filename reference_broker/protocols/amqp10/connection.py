@@ -533,7 +533,7 @@ class AmqpConnection:
                 "AMQP10-CLOSE-01",
                 f"the peer closed: {closed.error.condition} {closed.error.description or ''}",
             )
-        self._leave()
+        self._release()
         self.send(frame(0, Close().encode()))
         self._close()
 
@@ -554,7 +554,7 @@ class AmqpConnection:
         if not self._opened:
             self._send_open()
         self._flush()
-        self._leave()
+        self._release()
         self.send(frame(0, Close(error=error).encode()))
         self._state = State.CLOSING
         self._cancel_deadlines()
@@ -569,9 +569,9 @@ class AmqpConnection:
         self._end()
         self.shared.outbox.close(self.conn)
 
-    def _leave(self) -> None:
+    def _release(self) -> None:
         """Every session ends without a word; what its links hold goes back."""
-        links = [link for session in self._sessions.values() for link in session.leave()]
+        links = [link for session in self._sessions.values() for link in session.release_links()]
         self._sessions.clear()
         self._touched.clear()
         part(links, self.shared.router)
@@ -580,7 +580,7 @@ class AmqpConnection:
         self._state = State.CLOSED
         self._cancel_deadlines()
         self._close_timeout.cancel()
-        self._leave()
+        self._release()
 
 
 _OUT_OF_STEP: frozenset[Fault] = frozenset(

@@ -324,10 +324,10 @@ class IncomingLink(Link):
                     state = self._not_taken(
                         conditions.RESOURCE_LIMIT_EXCEEDED, f"Address is full: {route.address}"
                     )
-        return self.said(state, arrival, transaction)
+        return self.reported_state(state, arrival, transaction)
 
     @staticmethod
-    def said(state: Any, arrival: Arrival, transaction: LiveTransaction | None) -> Any:
+    def reported_state(state: Any, arrival: Arrival, transaction: LiveTransaction | None) -> Any:
         """What is said of a delivery whose outcome is ``state``: in a transaction that is part of
         another."""
         if transaction is None or state is None:

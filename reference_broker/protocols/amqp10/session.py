@@ -223,7 +223,7 @@ class Session:
             case Detach():
                 self._detach(performative)
             case End():
-                part(self.leave(), self.shared.router)
+                part(self.release_links(), self.shared.router)
                 self.send(End())
                 self.is_over = True
 
@@ -439,7 +439,7 @@ class Session:
             if each.belongs_to(link):
                 self._errant[each.id] = link
         link.state = LinkState.BROKEN
-        self._leave(link)
+        self._release(link)
         self.send(Detach(handle=link.our_handle, closed=True, error=problem.error))
 
     def _detach(self, detach: Detach) -> None:
@@ -450,7 +450,7 @@ class Session:
                 f"a detach came for handle {detach.handle}, which is not attached",
             )
         if link.state is LinkState.ATTACHED:
-            self._leave(link)
+            self._release(link)
             self.send(Detach(handle=link.our_handle, closed=detach.closed))
             heapq.heappush(self._free_handles, link.our_handle)
             link.state = LinkState.GONE
@@ -469,7 +469,7 @@ class Session:
         self._closing[link.name, link.role] = link
         link.attach_to_close()
 
-    def _leave(self, link: Link) -> None:
+    def _release(self, link: Link) -> None:
         """``link`` has nothing to do with messages any more; what it held goes back."""
         if self._pending:
             for holder, frames in self._pending:
@@ -490,11 +490,11 @@ class Session:
         """Ends the session with an error (AMQP10-SESS-03); what still comes is ignored until the
         peer's ``end``."""
         self.connection.observe(problem.fault.requirement, problem.detail)
-        part(self.leave(), self.shared.router)
+        part(self.release_links(), self.shared.router)
         self.send(End(error=problem.error))
         self._discarding = True
 
-    def leave(self) -> list[Link]:
+    def release_links(self) -> list[Link]:
         """Gives up every link and returns those that have to part from their queues."""
         self.shared.alarms.watchers.pop(self.alarmed, None)
         links = [link for link in self.links.values() if link.state is LinkState.ATTACHED]

@@ -226,5 +226,5 @@ class CoreConnection:
         self._state = State.CLOSED
         self._silence_check.cancel()
         self._handshake.cancel()
-        self._each(lambda session: session.leave(Outcome.MODIFIED))
+        self._each(lambda session: session.release(Outcome.MODIFIED))
         self._sessions.clear()

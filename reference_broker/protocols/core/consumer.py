@@ -178,7 +178,7 @@ class CoreConsumer:
         self._unsettled.clear()
         self.queue.settle(entries, outcome)
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Leaves the queue. Nothing is sent from here on."""
         if self.browses:
             self.queue.stop_browsing(self)

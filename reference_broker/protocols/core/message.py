@@ -48,7 +48,7 @@ class CoreMessage(Message):
     """One message as it arrived. ``octets`` is its body, ``tail`` everything from the address
     on."""
 
-    __slots__ = ("_said", "octets", "tail")
+    __slots__ = ("_fields", "octets", "tail")
 
     record_kind = 4
 
@@ -59,7 +59,7 @@ class CoreMessage(Message):
         arrived: Instant,
         octets: bytes,
         tail: bytes,
-        said: MessageFields,
+        fields: MessageFields,
     ) -> None:
         # The base class's __init__ is left out on purpose: envelope and body stay empty, see
         # __getattr__.
@@ -68,19 +68,19 @@ class CoreMessage(Message):
         self.arrived = arrived
         self.octets = octets
         self.tail = tail
-        self._said = said
+        self._fields = fields
 
     def __getattr__(self, name: str) -> Any:
         """Python comes here for what has not been set yet: the envelope and the body that STOMP
         wants to see."""
         if name not in ("envelope", "body"):
             raise AttributeError(name)
-        self.envelope, self.body = _to_stomp(self.route, self._said, self.octets)
+        self.envelope, self.body = _to_stomp(self.route, self._fields, self.octets)
         return self.envelope if name == "envelope" else self.body
 
     @property
     def durable(self) -> bool:
-        return self._said.durable
+        return self._fields.durable
 
     def size(self) -> int:
         return 12 + len(self.octets) + len(self.tail)
@@ -91,21 +91,21 @@ class CoreMessage(Message):
     def property(self, name: str) -> Value:
         """What a selector finds under ``name``: a property with its own type, or one of the
         broker's own names."""
-        said = self._said
+        fields = self._fields
         match name:
             case properties.SIZE:
                 return self.size()
             case properties.TIMESTAMP:
-                return said.timestamp or self.arrived // NS_PER_MS
+                return fields.timestamp or self.arrived // NS_PER_MS
             case "AMQAddress":
                 return self.route.address
             case "AMQPriority":
-                return said.priority
+                return fields.priority
             case "AMQDurable":
-                return "DURABLE" if said.durable else "NON_DURABLE"
+                return "DURABLE" if fields.durable else "NON_DURABLE"
             case "AMQExpiration":
-                return said.expiration
-        found = said.properties.get("_AMQ_GROUP_ID" if name == "AMQGroupID" else name)
+                return fields.expiration
+        found = fields.properties.get("_AMQ_GROUP_ID" if name == "AMQGroupID" else name)
         return None if isinstance(found, bytes) else found
 
 
@@ -185,7 +185,7 @@ class Arrival:
     """A message as it stands in a packet, read but not numbered. ``cost`` is what its producer
     needed credit for."""
 
-    __slots__ = ("cost", "octets", "said", "tail")
+    __slots__ = ("cost", "fields", "octets", "tail")
 
     def __init__(self, fields: Fields) -> None:
         begin = fields.at
@@ -195,7 +195,7 @@ class Arrival:
         self.octets = fields.take(end - OFFSET)
         fields.int64()
         tail = fields.at
-        self.said = MessageFields(fields)
+        self.fields = MessageFields(fields)
         self.tail = fields.octets[tail : fields.at]
         self.cost = fields.at - begin
 
@@ -287,22 +287,22 @@ def _tail_of(envelope: Envelope, type: int) -> bytes:
     )
 
 
-def _to_stomp(route: Envelope, said: MessageFields, octets: bytes) -> tuple[Envelope, bytes]:
+def _to_stomp(route: Envelope, fields: MessageFields, octets: bytes) -> tuple[Envelope, bytes]:
     headers: list[tuple[str, str]] = []
-    if said.durable:
+    if fields.durable:
         headers.append(("persistent", "true"))
-    if said.priority != _USUAL_PRIORITY:
-        headers.append(("priority", str(said.priority)))
+    if fields.priority != _USUAL_PRIORITY:
+        headers.append(("priority", str(fields.priority)))
     headers += [
         (name, str(each))
-        for name, each in (("expires", said.expiration), ("timestamp", said.timestamp))
+        for name, each in (("expires", fields.expiration), ("timestamp", fields.timestamp))
         if each
     ]
-    for name, value in said.properties.items():
+    for name, value in fields.properties.items():
         if name and not name.startswith(_INTERNAL) and value is not None:
             headers.append((name, _written(value)))
     body, is_text = octets, False
-    if said.type == TEXT:
+    if fields.type == TEXT:
         with contextlib.suppress(Malformed):  # it says that it is text, and may not be
             body, is_text = (
                 (Fields(octets).optional_text() or "").encode("utf-8", "surrogatepass"),

@@ -146,9 +146,9 @@ class Session:
 
     def close(self, fields: Fields, wanted: ResponseRequest) -> None:
         wanted.answer = True
-        self.leave(Outcome.RELEASED)
+        self.release(Outcome.RELEASED)
 
-    def leave(self, outcome: Outcome) -> None:
+    def release(self, outcome: Outcome) -> None:
         """The session is over: its transaction is undone, and what was not acknowledged goes
         back."""
         for grants in self._grants.values():
@@ -156,7 +156,7 @@ class Session:
         consumers = list(self._consumers.values())
         self._consumers.clear()
         for consumer in consumers:
-            consumer.leave()
+            consumer.close()
         queues = self._transaction.undo()
         for consumer in consumers:
             consumer.rolled_back(outcome)
@@ -380,7 +380,7 @@ class Session:
         id = fields.int64()
         consumer = self._consumer(id)
         del self._consumers[id]
-        consumer.leave()
+        consumer.close()
         consumer.rolled_back(Outcome.RELEASED)
         consumer.queue.dispatch()
         self.shared.router.tidy(consumer.queue)
@@ -415,7 +415,7 @@ class Session:
         wanted.answer = fields.flag()
         if self.connection.version >= codes.ASYNC_RESPONSES and fields.left:
             wanted.correlation = fields.int64()
-        address = arrival.said.address
+        address = arrival.fields.address
         if not address:
             raise Refusal(codes.NO_ADDRESS, "a message has no address")
         grants = self._grants.get(address)
@@ -433,10 +433,10 @@ class Session:
                 )
             case Verdict.TAKE:
                 pass
-        route = self._route(address, arrival.said.routing)
+        route = self._route(address, arrival.fields.routing)
         now = shared.now + shared.epoch
         message = CoreMessage(
-            shared.router.next_number(), route, now, arrival.octets, arrival.tail, arrival.said
+            shared.router.next_number(), route, now, arrival.octets, arrival.tail, arrival.fields
         )
         try:
             if self._sends_at_once:

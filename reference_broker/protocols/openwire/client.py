@@ -300,7 +300,7 @@ class Client:
             deadline = self._pulls.pop(consumer, None)
             if deadline is not None:
                 deadline.cancel()
-            consumer.leave(last)
+            consumer.close(last)
             self.shared.router.tidy(consumer.queue)
 
     def pull(self, fields: Fields, wanted: ResponseRequest) -> None:
@@ -388,22 +388,26 @@ class Client:
     def publish(self, type: int, fields: Fields, wanted: ResponseRequest) -> None:
         """A message. Whether there is space for it is not ours to know
         (:mod:`brokerproof.reference_broker.families.activemq.producer_flow`)."""
-        said = MessageFields.read(type, fields, self.version)
+        received = MessageFields.read(type, fields, self.version)
         producer = (
-            self._producers.get(said.producer) if isinstance(said.producer, ProducerId) else None
+            self._producers.get(received.producer)
+            if isinstance(received.producer, ProducerId)
+            else None
         )
         if producer is None:
-            raise Refusal(FAILED, f"a message of a producer that is not there: {said.producer}")
-        place = said.destination or producer.destination
-        if place is None or said.id is None:
+            raise Refusal(FAILED, f"a message of a producer that is not there: {received.producer}")
+        place = received.destination or producer.destination
+        if place is None or received.id is None:
             raise Refusal(BAD_DESTINATION, "a message needs an id and a destination")
-        said.destination = place
+        received.destination = place
         shared = self.shared
         now = shared.now + shared.epoch
-        said.arrival = said.broker_in = now // NS_PER_MS
-        said.user = self._user
-        transaction = None if said.transaction is None else self._transaction(said.transaction)
-        message = OpenWireMessage(shared.router.next_number(), self._route(place), now, said)
+        received.arrival = received.broker_in = now // NS_PER_MS
+        received.user = self._user
+        transaction = (
+            None if received.transaction is None else self._transaction(received.transaction)
+        )
+        message = OpenWireMessage(shared.router.next_number(), self._route(place), now, received)
         flow = ActiveMqFamily.of(shared).flow
         octets = flow.cost(message)
         connection = self.connection
@@ -428,7 +432,7 @@ class Client:
         sending = PendingSend(
             message,
             place.address,
-            persistent=said.persistent,
+            persistent=received.persistent,
             answered=wanted.response,
             publish=publish,
             settled=settled,

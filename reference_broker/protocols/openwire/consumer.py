@@ -17,7 +17,7 @@ from brokerproof.reference_broker.kernel.message import Entry
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.protocols.openwire import codes
 from brokerproof.reference_broker.protocols.openwire.encoding import NO, YES, command
-from brokerproof.reference_broker.protocols.openwire.message import said_of
+from brokerproof.reference_broker.protocols.openwire.message import fields_of
 from brokerproof.reference_broker.protocols.openwire.refusal import FAILED, Refusal
 from brokerproof.reference_broker.protocols.openwire.structures import (
     ConsumerId,
@@ -126,13 +126,13 @@ class OpenWireConsumer:
             self._send(entry)
 
     def _send(self, entry: Entry) -> None:
-        said = said_of(entry.message)
-        key = said.id.key if said.id is not None else entry.message.number
+        fields = fields_of(entry.message)
+        key = fields.id.key if fields.id is not None else entry.message.number
         self._out[key] = entry
         self.prefetch.dispatched()
-        redeliveries = entry.failures + entry.earlier + said.redeliveries
+        redeliveries = entry.failures + entry.earlier + fields.redeliveries
         version = self._client.version
-        octets = said.octets(version, entry.message.number, redeliveries)
+        octets = fields.octets(version, entry.message.number, redeliveries)
         self._dispatch(YES, octets, int32(redeliveries))
 
     def _dispatch(self, *message: bytes) -> None:
@@ -194,7 +194,7 @@ class OpenWireConsumer:
         if not self.browses:
             self.queue.settle(entries, outcome)
 
-    def leave(self, last: int | None) -> None:
+    def close(self, last: int | None) -> None:
         """Leaves the queue. What was not acknowledged goes back: in vain up to the message
         ``last``, all of it for None."""
         if self.browses:

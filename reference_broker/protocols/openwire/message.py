@@ -124,48 +124,51 @@ class MessageFields:
     @staticmethod
     def read(type: int, fields: Fields, version: int) -> MessageFields:
         """What stands behind the head of a command. Raises :class:`Malformed`."""
-        said = MessageFields(type)
-        said.producer = structure(fields, version)
+        message = MessageFields(type)
+        message.producer = structure(fields, version)
         destination = structure(fields, version)
-        said.transaction = structure(fields, version)
-        said.original = structure(fields, version)
+        message.transaction = structure(fields, version)
+        message.original = structure(fields, version)
         id = structure(fields, version)
         if not isinstance(destination, Destination | None) or not isinstance(id, MessageId | None):
             raise Malformed("the destination or the id of a message is none")
-        said.destination, said.id = destination, id
-        said.original_transaction = structure(fields, version)
-        said.group, said.group_sequence, said.correlation_id = (
+        message.destination, message.id = destination, id
+        message.original_transaction = structure(fields, version)
+        message.group, message.group_sequence, message.correlation_id = (
             fields.text(),
             fields.int32(),
             fields.text(),
         )
-        said.persistent, said.expiration, said.priority = (
+        message.persistent, message.expiration, message.priority = (
             fields.flag(),
             fields.int64(),
             fields.byte(),
         )
-        said.reply_to, said.timestamp, said.jms_type = (
+        message.reply_to, message.timestamp, message.jms_type = (
             structure(fields, version),
             fields.int64(),
             fields.text(),
         )
-        said.content, said.properties = fields.data(), fields.data()
-        said.data_structure, said.target = structure(fields, version), structure(fields, version)
-        said.compressed, said.redeliveries = fields.flag(), fields.int32()
-        said.path, said.arrival, said.user = (
+        message.content, message.properties = fields.data(), fields.data()
+        message.data_structure, message.target = (
+            structure(fields, version),
+            structure(fields, version),
+        )
+        message.compressed, message.redeliveries = fields.flag(), fields.int32()
+        message.path, message.arrival, message.user = (
             structures(fields, version),
             fields.int64(),
             fields.text(),
         )
         fields.flag()  # received by a bridge
         if version >= 2:
-            said.droppable = fields.flag()
+            message.droppable = fields.flag()
         if version >= 3:
-            said.cluster, said.broker_in = structures(fields, version), fields.int64()
+            message.cluster, message.broker_in = structures(fields, version), fields.int64()
             fields.int64()
         if version >= 10:
-            said.first_of_group = fields.flag()
-        return said
+            message.first_of_group = fields.flag()
+        return message
 
     def octets(self, version: int, number: int, redeliveries: int) -> bytes:
         """All of it, from its type on; ``number`` is the broker's own, ``redeliveries`` how often
@@ -213,17 +216,19 @@ class MessageFields:
 class OpenWireMessage(Message):
     """One message as it arrived."""
 
-    __slots__ = ("_properties", "said")
+    __slots__ = ("_properties", "fields")
 
     record_kind = 8
 
-    def __init__(self, number: int, route: Envelope, arrived: Instant, said: MessageFields) -> None:
+    def __init__(
+        self, number: int, route: Envelope, arrived: Instant, fields: MessageFields
+    ) -> None:
         # The base class's __init__ is left out on purpose: envelope and body stay empty, see
         # __getattr__.
         self.number = number
         self.route = route
         self.arrived = arrived
-        self.said = said
+        self.fields = fields
         self._properties: dict[str, Any] | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -231,15 +236,15 @@ class OpenWireMessage(Message):
         want to see."""
         if name not in ("envelope", "body"):
             raise AttributeError(name)
-        self.envelope, self.body = _to_others(self.route, self.said, self.properties)
+        self.envelope, self.body = _to_others(self.route, self.fields, self.properties)
         return self.envelope if name == "envelope" else self.body
 
     @property
     def durable(self) -> bool:
-        return self.said.persistent
+        return self.fields.persistent
 
     def size(self) -> int:
-        return len(self.said.content or b"") + len(self.said.properties or b"")
+        return len(self.fields.content or b"") + len(self.fields.properties or b"")
 
     def content(self) -> int:
         return self.size()
@@ -249,7 +254,7 @@ class OpenWireMessage(Message):
         """Its properties by name; none where they cannot be read."""
         if self._properties is None:
             try:
-                self._properties = maps.read(self.said.properties)
+                self._properties = maps.read(self.fields.properties)
             except Malformed:
                 self._properties = {}
         return self._properties
@@ -257,30 +262,30 @@ class OpenWireMessage(Message):
     def property(self, name: str) -> Value:
         """What a selector finds under ``name``: a property with its own type, or one of the names
         of JMS and of the broker."""
-        said = self.said
+        fields = self.fields
         match name:
             case properties.SIZE:
                 return self.size()
             case properties.TIMESTAMP | "JMSTimestamp":
-                return said.timestamp or self.arrived // NS_PER_MS
+                return fields.timestamp or self.arrived // NS_PER_MS
             case "AMQAddress":
                 return self.route.address
             case "AMQPriority" | "JMSPriority":
-                return said.priority
+                return fields.priority
             case "AMQDurable":
-                return "DURABLE" if said.persistent else "NON_DURABLE"
+                return "DURABLE" if fields.persistent else "NON_DURABLE"
             case "JMSDeliveryMode":
-                return "PERSISTENT" if said.persistent else "NON_PERSISTENT"
+                return "PERSISTENT" if fields.persistent else "NON_PERSISTENT"
             case "AMQExpiration" | "JMSExpiration":
-                return said.expiration
+                return fields.expiration
             case "AMQGroupID" | "JMSXGroupID":
-                return said.group
+                return fields.group
             case "JMSCorrelationID":
-                return said.correlation_id
+                return fields.correlation_id
             case "JMSType":
-                return said.jms_type
+                return fields.jms_type
             case "JMSMessageID":
-                return str(said.id)
+                return str(fields.id)
         found = self.properties.get(name)
         return found if isinstance(found, str | bool | int | float) else None
 
@@ -289,43 +294,42 @@ class OpenWireRecords:
     """Messages in files: as they look in the newest version of the protocol."""
 
     def encode(self, message: OpenWireMessage) -> bytes:
-        said = message.said
-        return said.octets(codes.NEWEST, message.number, said.redeliveries)
+        fields = message.fields
+        return fields.octets(codes.NEWEST, message.number, fields.redeliveries)
 
     def decode(self, head: RecordHead, octets: bytes) -> OpenWireMessage:
-        fields = Fields(octets, 1 + 4 + 1)
-        said = MessageFields.read(octets[0], fields, codes.NEWEST)
-        return OpenWireMessage(head.number, head.route, head.arrived, said)
+        fields = MessageFields.read(octets[0], Fields(octets, 1 + 4 + 1), codes.NEWEST)
+        return OpenWireMessage(head.number, head.route, head.arrived, fields)
 
 
 # --- from and to others ---------------------------------------------------------------------------
 
 
-def said_of(message: Message) -> MessageFields:
+def fields_of(message: Message) -> MessageFields:
     """``message`` as an OpenWire consumer gets it, whatever protocol it came by."""
     if isinstance(message, OpenWireMessage):
-        return message.said
+        return message.fields
     envelope, body = message.envelope, bytes(message.body)
-    said = MessageFields(codes.OCTETS_MESSAGE)
-    said.content = body
+    fields = MessageFields(codes.OCTETS_MESSAGE)
+    fields.content = body
     if envelope.text:
         try:
             octets = encoded(body.decode())
         except UnicodeDecodeError:
             pass
         else:
-            said.type, said.content = codes.TEXT_MESSAGE, int32(len(octets)) + octets
+            fields.type, fields.content = codes.TEXT_MESSAGE, int32(len(octets)) + octets
     address = envelope.address
-    said.destination = Destination(
+    fields.destination = Destination(
         codes.TOPIC if is_topic(address) else codes.QUEUE, plain(address)
     )
-    said.producer = ProducerId("ID:brokerproof", 1, -1)
-    said.id = MessageId(None, said.producer, message.number, message.number)
-    said.timestamp = said.arrival = said.broker_in = message.arrived // NS_PER_MS
+    fields.producer = ProducerId("ID:brokerproof", 1, -1)
+    fields.id = MessageId(None, fields.producer, message.number, message.number)
+    fields.timestamp = fields.arrival = fields.broker_in = message.arrived // NS_PER_MS
     headers = dict(reversed(envelope.headers))
-    said.persistent = headers.pop("persistent", "") == "true"
+    fields.persistent = headers.pop("persistent", "") == "true"
     for header, field in _WORDS.items():
-        setattr(said, field, headers.pop(header, None))
+        setattr(fields, field, headers.pop(header, None))
     for header, field in _NUMBERS.items():
         digits = headers.get(header, "")
         if (
@@ -333,32 +337,32 @@ def said_of(message: Message) -> MessageFields:
             and digits.isdigit()
             and int(digits) <= (9 if field == "priority" else 2**63 - 1)
         ):
-            setattr(said, field, int(headers.pop(header)))
-    said.properties = maps.write(dict(reversed(headers.items()))) if headers else None
-    return said
+            setattr(fields, field, int(headers.pop(header)))
+    fields.properties = maps.write(dict(reversed(headers.items()))) if headers else None
+    return fields
 
 
 def _to_others(
-    route: Envelope, said: MessageFields, found: dict[str, Any]
+    route: Envelope, fields: MessageFields, found: dict[str, Any]
 ) -> tuple[Envelope, bytes]:
     headers: list[tuple[str, str]] = []
-    if said.persistent:
+    if fields.persistent:
         headers.append(("persistent", "true"))
-    if said.priority != _USUAL_PRIORITY:
-        headers.append(("priority", str(said.priority)))
+    if fields.priority != _USUAL_PRIORITY:
+        headers.append(("priority", str(fields.priority)))
     for header in ("expires", "timestamp"):
-        number = getattr(said, _NUMBERS[header])
+        number = getattr(fields, _NUMBERS[header])
         if number:
             headers.append((header, str(number)))
     for header, field in _WORDS.items():
-        words = getattr(said, field)
+        words = getattr(fields, field)
         if words is not None:
             headers.append((header, words))
     headers += [
         (name, _written(value)) for name, value in found.items() if name and value is not None
     ]
-    body, is_text = said.content or b"", False
-    if said.type == codes.TEXT_MESSAGE and not said.compressed:
+    body, is_text = fields.content or b"", False
+    if fields.type == codes.TEXT_MESSAGE and not fields.compressed:
         body, is_text = _text(body)
     return Envelope(route.address, route.destination, route.routing, tuple(headers), is_text), body
 

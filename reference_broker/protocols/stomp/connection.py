@@ -309,15 +309,15 @@ class StompConnection:
         """A peer that does not read gets no messages: they stay in their queues, for others or for
         later."""
         self._paused = paused
-        self._hold()
+        self._update_pause()
 
     def _streaming(self, streams: bool) -> None:
         """While a large message is on its way out others stay in their queues too: they would have
         to wait behind it here."""
         self._streams = streams
-        self._hold()
+        self._update_pause()
 
-    def _hold(self) -> None:
+    def _update_pause(self) -> None:
         held = self._paused or self._streams
         if held is self.held:
             return
@@ -494,7 +494,7 @@ class StompConnection:
     ) -> None:
         """Ends ``subscriptions`` and undoes ``transactions``; their messages go back and are
         offered to others."""
-        back = [(subscription.queue, subscription.leave()) for subscription in subscriptions]
+        back = [(subscription.queue, subscription.unsubscribe()) for subscription in subscriptions]
         queues: dict[Queue, None] = {}
         for transaction in transactions:
             queues.update(dict.fromkeys(transaction.undo()))

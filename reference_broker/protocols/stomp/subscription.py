@@ -138,7 +138,7 @@ class Subscription:
         self.window.give_back(charge)
         return taken
 
-    def leave(self) -> list[Entry]:
+    def unsubscribe(self) -> list[Entry]:
         """Leaves the queue; returns what was not settled. No message is sent from here on."""
         self.queue.detach(self)
         entries = [each.entry for each in self._unsettled.values()]

@@ -94,7 +94,7 @@ def a_refusal_is_confirmed(original, reached, self, message, queues):
     return reached.instead(original(self, message, queues), True)
 
 
-@amqp091.override(dead_letters, "bury", breaks="RABBITMQ-AMQP091-LEN-03")
+@amqp091.override(dead_letters, "dead_letter", breaks="RABBITMQ-AMQP091-LEN-03")
 def dead_letters_are_dropped(original, reached, *arguments):
     """What leaves a queue without having been consumed goes nowhere."""
     reached()
@@ -127,7 +127,7 @@ def beats_are_forgotten(patch, reached):
         return reached.instead(original(self, now), self.turn % 3 == 0)
 
 
-@amqp091.override(HeartBeats, "heard", breaks="AMQP091-HB-05")
+@amqp091.override(HeartBeats, "on_bytes_received", breaks="AMQP091-HB-05")
 def nothing_is_a_sign_of_life(original, reached, self):
     """Nothing that a client sends is a sign of life."""
     reached()

@@ -36,7 +36,7 @@ def nobody_is_given_up(original, reached, self, now):
     """A client may be silent for ever."""
     if self._beats is not None:
         reached()
-        self._beats.heard()
+        self._beats.on_bytes_received()
     original(self, now)
 
 

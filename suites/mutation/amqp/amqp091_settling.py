@@ -193,7 +193,7 @@ def _turn(queue: Queue, reached: Reached) -> None:
 # --- consumers that end ---------------------------------------------------------------------------
 
 
-@amqp091_settling.override(Channel, "leave", breaks="AMQP091-CONS-03")
+@amqp091_settling.override(Channel, "cancel", breaks="AMQP091-CONS-03")
 def who_has_cancelled_gets_more(original, reached, self, consumer):
     """A consumer that was cancelled gets messages as before."""
     reached()

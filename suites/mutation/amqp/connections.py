@@ -170,7 +170,7 @@ def mistakes_cut_off(original, reached, self, error):
 def close_not_answered(original, reached, self, closed):
     """A close of the peer is answered by the end of the connection alone."""
     reached()
-    self._leave()
+    self._release()
     self._close()
 
 

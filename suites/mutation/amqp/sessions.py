@@ -83,7 +83,7 @@ def handles_taken_over(original, reached, self, attach):
     """An attach with a handle in use takes the handle over."""
     if attach.handle in self.links:
         reached()
-        self._leave(self.links.pop(attach.handle))
+        self._release(self.links.pop(attach.handle))
     original(self, attach)
 
 

@@ -11,7 +11,7 @@ from brokerproof.reference_broker.protocols.openwire.connection import OpenWireC
 from brokerproof.reference_broker.protocols.openwire.consumer import OpenWireConsumer, Prefetch
 from brokerproof.reference_broker.protocols.openwire.encoding import CommandParser
 from brokerproof.reference_broker.protocols.openwire.keepalive import Signs
-from brokerproof.reference_broker.protocols.openwire.message import said_of
+from brokerproof.reference_broker.protocols.openwire.message import fields_of
 from brokerproof.reference_broker.protocols.openwire.producer import Producer
 from brokerproof.suites.mutation.mutant import Group
 
@@ -45,12 +45,12 @@ def it_begins_with_other_letters(original, reached, self, octets):
 
 @openwire.override(OpenWireConsumer, "_send", breaks=SPOKEN)
 def the_newest_version_is_spoken(original, reached, self, entry):
-    """What the broker sends has the fields of its own version, whatever the client said."""
+    """What the broker sends has the fields of its own version, whatever the client fields."""
     client = self._client
-    said = client.connection.version
-    client.connection.version = reached.instead(said, codes.NEWEST)
+    fields = client.connection.version
+    client.connection.version = reached.instead(fields, codes.NEWEST)
     original(self, entry)
-    client.connection.version = said
+    client.connection.version = fields
 
 
 # --- the encoding ---------------------------------------------------------------------------------
@@ -59,18 +59,18 @@ def the_newest_version_is_spoken(original, reached, self, entry):
 @openwire.override(OpenWireConsumer, "deliver", breaks=SAME)
 def properties_are_lost(original, reached, self, entry):
     """A message is dispatched without its properties."""
-    said = said_of(entry.message)
-    if said.properties:
+    fields = fields_of(entry.message)
+    if fields.properties:
         reached()
-        said.properties = None
+        fields.properties = None
     original(self, entry)
 
 
 @openwire.override(OpenWireConsumer, "deliver", breaks=SAME)
 def groups_begin_anew(original, reached, self, entry):
     """A message is dispatched as the first of its group."""
-    said = said_of(entry.message)
-    said.group_sequence = reached.instead(said.group_sequence, 1)
+    fields = fields_of(entry.message)
+    fields.group_sequence = reached.instead(fields.group_sequence, 1)
     original(self, entry)
 
 
@@ -247,7 +247,7 @@ def the_silent_live_for_ever(original, reached, self):
 
 @openwire.override(InactivityMonitor, "deadline", breaks=CLOSED)
 def the_first_look_closes(original, reached, self):
-    """Who has said nothing for a tenth of the duration is closed."""
+    """Who has fields nothing for a tenth of the duration is closed."""
     right = original(self)
     return int(
         reached.instead(
@@ -302,13 +302,13 @@ def signs_of_life_are_too_rare(original, reached, self):
 
 
 @openwire.override(OpenWireConnection, "_watch", breaks=OFF)
-def a_duration_of_zero_is_the_broker_s(original, reached, self, now, said):
+def a_duration_of_zero_is_the_broker_s(original, reached, self, now, fields):
     """A client that says 0 is looked after with the broker's own duration."""
-    duration = said.get("MaxInactivityDuration")
+    duration = fields.get("MaxInactivityDuration")
     if isinstance(duration, int) and duration <= 0:
         reached()
-        said = {**said, "MaxInactivityDuration": 30_000}
-    original(self, now, said)
+        fields = {**fields, "MaxInactivityDuration": 30_000}
+    original(self, now, fields)
 
 
 # --- what is no command ---------------------------------------------------------------------------

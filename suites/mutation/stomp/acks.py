@@ -187,7 +187,9 @@ def auto_waits_for_acks(patch, reached):
     as_mode(patch, reached, (None, "auto"), "client")
 
 
-@acks.override(Subscription, "leave", breaks="STOMP10-SUBSCRIBE-05 STOMP11-ACK-05 STOMP12-ACK-04")
+@acks.override(
+    Subscription, "unsubscribe", breaks="STOMP10-SUBSCRIBE-05 STOMP11-ACK-05 STOMP12-ACK-04"
+)
 def client_is_auto(original, reached, self):
     """In mode client messages count as consumed when they are sent."""
     left = original(self)
@@ -198,7 +200,7 @@ def client_is_auto(original, reached, self):
     return left
 
 
-@acks.override(Subscription, "leave", breaks=UNTIL_THEN)
+@acks.override(Subscription, "unsubscribe", breaks=UNTIL_THEN)
 def individual_is_auto(original, reached, self):
     """In mode client-individual messages count as consumed when they are sent."""
     left = original(self)

@@ -276,7 +276,7 @@ def test_both_codecs_read_the_same_of_a_message_from_artemis(side: str) -> None:
     arrival = Arrival(fields)
     theirs = read_packet(octets)
     assert isinstance(theirs, Packet)
-    ours = arrival.said
+    ours = arrival.fields
     assert arrival.cost == theirs.message.cost
     assert arrival.octets == theirs.message.body
     assert ours.properties == {name: each.value for name, each in theirs.message.properties.items()}
@@ -487,7 +487,7 @@ def test_a_message_comes_back_from_a_file_as_it_went() -> None:
     )
     arrival = Arrival(Fields(octets, 13))
     route = Envelope("q", "q", RoutingType.ANYCAST, (), text=False)
-    message = CoreMessage(77, route, 5, arrival.octets, arrival.tail, arrival.said)
+    message = CoreMessage(77, route, 5, arrival.octets, arrival.tail, arrival.fields)
     assert message.durable
     stored = codec.encode(message)
     back = codec.Decoder(_no_body).decode(b"before" + stored, 6)
