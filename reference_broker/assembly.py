@@ -53,15 +53,9 @@ from brokerproof.reference_broker.protocols.stomp.activemq import (
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.websocket.connection import WebSocketConnection
 from brokerproof.reference_broker.protocols.websocket.upgrade import METHODS
+from brokerproof.reference_broker.settings.acceptor import AMQP091, HTTP, OPENWIRE, Acceptor
 from brokerproof.reference_broker.settings.address_rules import AddressRules
-from brokerproof.reference_broker.settings.settings import (
-    AMQP091,
-    HTTP,
-    OPENWIRE,
-    Acceptor,
-    HeartBeatRules,
-    Settings,
-)
+from brokerproof.reference_broker.settings.settings import Settings
 
 stored_messages.register()
 RECORDS.register(CoreMessage.record_kind, CoreRecords())
@@ -84,7 +78,8 @@ def create_broker(
     another one, so that sessions stay unique. ``epoch`` and an instant together are the nanoseconds
     since 1970, which only selectors ask for. ``store`` is where messages go that do not fit into
     memory or have to survive a restart; what it found of an earlier broker is there again at once.
-    Without it everything is kept in memory. ``linked``: other brokers must know of its alarms.
+    Without it everything is kept in memory. ``linked``: it reports its alarms to the
+    other nodes of a RabbitMQ cluster.
     """
     rules = AddressRules.for_(settings)
     deadlines = Deadlines()
@@ -99,14 +94,14 @@ def create_broker(
     if settings.activemq is not None:
         accounting = UsageAccounting(settings, rules, CURSORS)
         router = Router(settings, rules, CursorQueue, RoundRobin, accounting)
-        flow = ProducerFlow(accounting, deadlines, now, settings.stalls_at_the_store)
+        flow = ProducerFlow(accounting, deadlines, now, settings.activemq.stalls_at_the_store)
         family = ActiveMqFamily(accounting, AdmissionControl(), flow)
         if settings.activemq.statistics:
             statistics.answered_by(router, accounting)
         if store is not None:
             storage = SpoolingStored(store)
             flow.storing = storage.judge
-    elif linked or _is_rabbitmq(settings):  # only RabbitMQ's brokers are linked
+    elif settings.rabbitmq is not None:
         accounting = UnlimitedAccounting(rules)
         router = Router(settings, rules, Queue, RoundRobin, accounting)
         alarms = Alarms()
@@ -114,16 +109,24 @@ def create_broker(
             accounting,
             AdmissionControl(),
             alarms,
-            Resources(alarms, deadlines, settings.memory_high_watermark, settings.disk_free_limit),
-            Topology(router, deadlines, now, settings.queue_rate),
+            Resources(
+                alarms,
+                deadlines,
+                settings.rabbitmq.memory_high_watermark,
+                settings.rabbitmq.disk_free_limit,
+            ),
+            Topology(router, deadlines, now, settings.rabbitmq.queue_rate),
         )
         if store is not None:
             storage = Stored(store)
-            ratio = settings.memory_paging_ratio
-            if ratio is not None:
-                family.paging = PagingOut(
-                    family.topology, family.resources, alarms, deadlines, store.large, ratio
-                )
+            family.paging = PagingOut(
+                family.topology,
+                family.resources,
+                alarms,
+                deadlines,
+                store.large,
+                settings.rabbitmq.memory_paging_ratio,
+            )
     else:
         accounting = Accounting(settings, rules)
         router = Router(settings, rules, Queue, RoundRobin, accounting)
@@ -154,15 +157,6 @@ def create_broker(
         router.store_in(storage)
         family.admission.storing = storage.judge
     return Broker(context, _connector(family), store)
-
-
-def _is_rabbitmq(settings: Settings) -> bool:
-    return any(
-        AMQP091 in acceptor.protocols
-        or HTTP in acceptor.protocols
-        or acceptor.manners.heart_beats is HeartBeatRules.WHOLE_SECONDS
-        for acceptor in settings.acceptors
-    )
 
 
 def _connector(family: BrokerFamily) -> Become:

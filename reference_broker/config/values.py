@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from brokerproof.reference_broker.settings.settings import LONG_MAX, BadSetting
+from brokerproof.reference_broker.settings.acceptor import LONG_MAX
+from brokerproof.reference_broker.settings.settings import BadSetting
 
 INT_MAX = 2**31 - 1
 LONG_MIN = -(2**63)

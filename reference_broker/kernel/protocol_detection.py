@@ -19,7 +19,7 @@ from brokerproof.reference_broker.kernel.connection_info import Described, Descr
 from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.message import Entry
 from brokerproof.reference_broker.kernel.queue import Queue
-from brokerproof.reference_broker.settings.settings import Acceptor
+from brokerproof.reference_broker.settings.acceptor import Acceptor
 
 _SILENT_MS = 60_000
 """For how long a connection may say nothing at all where no handshake timeout is set."""

@@ -53,7 +53,8 @@ from brokerproof.reference_broker.runtime.control_input import Control
 from brokerproof.reference_broker.runtime.listening import BACKLOG, layers, listen, opened
 from brokerproof.reference_broker.runtime.resource_sampler import EVERY_S, Readings
 from brokerproof.reference_broker.runtime.tls import TlsLayer
-from brokerproof.reference_broker.settings.settings import Acceptor, Settings
+from brokerproof.reference_broker.settings.acceptor import Acceptor
+from brokerproof.reference_broker.settings.settings import Settings
 
 WRITE_LOW, WRITE_HIGH = 256 * 1024, 1024 * 1024
 """Octets waiting for a slow reader: above the second it gets no messages, below the first it does

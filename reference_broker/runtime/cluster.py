@@ -25,6 +25,7 @@ from brokerproof.harness.model.time import Instant
 from brokerproof.reference_broker.assembly import create_broker
 from brokerproof.reference_broker.kernel.broker import Broker
 from brokerproof.reference_broker.runtime.virtual import Made, made_of, settled
+from brokerproof.reference_broker.settings.rabbitmq import RabbitMq
 
 NODES = ("a", "b")
 
@@ -77,9 +78,10 @@ def make(config: str | None, overrides: Mapping[str, object], *, start: Instant)
     """Two linked brokers with the same configuration; see
     :func:`brokerproof.reference_broker.runtime.virtual.make`."""
     settings = settled(config, overrides)
+    rabbitmq = settings.rabbitmq or RabbitMq()  # no other family has clusters
     nodes = {
         name: create_broker(
-            replace(settings, node=f"{name}@localhost"),
+            replace(settings, rabbitmq=replace(rabbitmq, node=f"{name}@localhost")),
             start=start,
             session_seed=name,
             linked=True,

@@ -29,7 +29,8 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from brokerproof.reference_broker.config.ports import on_any_port, with_ports
-from brokerproof.reference_broker.settings.settings import Acceptor, BadSetting, Settings
+from brokerproof.reference_broker.settings.acceptor import Acceptor
+from brokerproof.reference_broker.settings.settings import BadSetting, Settings
 
 if TYPE_CHECKING:
     from brokerproof.reference_broker.persistence.disk import Disk
@@ -351,7 +352,7 @@ def _serve(
     )
     try:
         readings = (
-            Readings(data or Path(tempfile.gettempdir())) if settings.watches_the_machine else None
+            Readings(data or Path(tempfile.gettempdir())) if settings.rabbitmq is not None else None
         )
         heard = sys.stdin.fileno() if control else None
         asyncio_server.run(

@@ -6,7 +6,8 @@ import socket
 from collections.abc import Callable
 
 from brokerproof.reference_broker.runtime.tls import BadTls, TlsLayer, context
-from brokerproof.reference_broker.settings.settings import Acceptor, Settings
+from brokerproof.reference_broker.settings.acceptor import Acceptor
+from brokerproof.reference_broker.settings.settings import Settings
 
 BACKLOG = 1024
 SPOKEN = frozenset({"STOMP", "AMQP", "CORE", "HTTP"})

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from brokerproof.reference_broker.protocols.amqp10 import headers
-from brokerproof.reference_broker.settings.settings import Acceptor, Tls
+from brokerproof.reference_broker.settings.acceptor import Acceptor, Tls
 
 _AMQP = headers.TLS[:4]
 _READ = 256 * 1024

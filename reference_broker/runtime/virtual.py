@@ -9,7 +9,7 @@ import os
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -22,12 +22,9 @@ from brokerproof.reference_broker.config.rabbitmq import rabbitmq_conf, rabbitmq
 from brokerproof.reference_broker.config.values import nearest
 from brokerproof.reference_broker.persistence.memory import DiskFaults, MemoryDisk
 from brokerproof.reference_broker.persistence.store_from_settings import store
-from brokerproof.reference_broker.settings.settings import (
-    Acceptor,
-    AddressSetting,
-    BadSetting,
-    Settings,
-)
+from brokerproof.reference_broker.settings.acceptor import Acceptor
+from brokerproof.reference_broker.settings.parameters import parameters, with_parameters
+from brokerproof.reference_broker.settings.settings import AddressSetting, BadSetting, Settings
 
 _ACCEPTOR_PARAMETERS = (
     "connection_ttl_ms",
@@ -56,7 +53,7 @@ _NOT_OVERRIDABLE = {
         "name",
         "host",
         "port",
-        "limits",
+        "stomp_limits",
         "tls",
         "acceptors",
         "users",
@@ -64,13 +61,12 @@ _NOT_OVERRIDABLE = {
         "address_settings",
         "addresses",
         "match",
-        "manners",
-        "activemq",
+        "persistent",
+        "policies",
+        "default_policy",
+        "usage",
+        "statistics",
     )
-}
-
-_HINTS: dict[type, dict[str, Any]] = {
-    kind: typing.get_type_hints(kind) for kind in (Acceptor, Settings, AddressSetting)
 }
 
 Overridden = TypeVar("Overridden", Acceptor, Settings, AddressSetting)
@@ -113,7 +109,7 @@ def make(config: str | None, overrides: Mapping[str, object], *, start: Instant)
     limited = settings.global_max_size_bytes >= 0 or settings.global_max_messages >= 0
     limited = (
         limited
-        or settings.memory_paging_ratio is not None
+        or settings.rabbitmq is not None
         or (settings.activemq is not None and settings.activemq.persistent)
         or any(_is_limited(setting) for setting in settings.address_settings)
     )
@@ -259,11 +255,12 @@ def _described(settings: Settings) -> dict[str, dict[str, object]]:
 
 def _describe(settings: Settings) -> dict[str, dict[str, object]]:
     broad = {name: getattr(settings, name) for name in _BROKER_PARAMETERS}
+    known = parameters(Acceptor)
     return {
         acceptor.name: {
             "name": acceptor.name,
             "protocols": ",".join(acceptor.protocols),
-            **{name: getattr(acceptor, name) for name in _ACCEPTOR_PARAMETERS},
+            **{name: known[name].of(acceptor) for name in _ACCEPTOR_PARAMETERS},
             **broad,
         }
         for acceptor in settings.acceptors
@@ -279,20 +276,22 @@ def _replaced(what: Overridden, changed: object, group: str) -> Overridden:
         )
     if not changed:
         return what
-    known = {field.name for field in fields(what)} - _NOT_OVERRIDABLE
-    hints = _HINTS[type(what)]
+    known = {
+        name: parameter
+        for name, parameter in parameters(type(what)).items()
+        if name not in _NOT_OVERRIDABLE and parameter.is_set(what)
+    }
     values: dict[str, Any] = {}
     for name, value in changed.items():
         if name not in known:
             hint = nearest(str(name), known) or f"there are {', '.join(sorted(known))}"
             raise BadSetting(f"unknown override {group}.{name}; {hint}")
-        value = _member(value, hints[name])
-        if not _fits(value, hints[name]):
-            raise BadSetting(
-                f"override {group}.{name}: {value!r} has the wrong type; give {hints[name]}"
-            )
+        hint = known[name].type
+        value = _member(value, hint)
+        if not _fits(value, hint):
+            raise BadSetting(f"override {group}.{name}: {value!r} has the wrong type; give {hint}")
         values[name] = value
-    return replace(what, **values)
+    return with_parameters(what, **values)
 
 
 def _member(value: object, hint: Any) -> object:

@@ -12,6 +12,8 @@ import enum
 import functools
 from dataclasses import dataclass
 
+from brokerproof.reference_broker.settings.parameters import Options
+
 GIB = 1024**3
 
 
@@ -86,16 +88,23 @@ class SystemUsage:
 
 
 @dataclass(frozen=True, slots=True)
-class ActiveMq:
-    """The broker. ``persistent`` says whether there is a store on disk, and with it one for what is
-    temporary."""
+class ActiveMq(Options):
+    """The broker."""
 
     persistent: bool = True
+    """True if there is a store on disk, and with it a temporary store."""
     policies: tuple[DestinationPolicy, ...] = ()
     default_policy: DestinationPolicy = DestinationPolicy()
     usage: SystemUsage = SystemUsage()
     statistics: bool = False
-    """``statisticsBrokerPlugin``: whether messages to ``ActiveMQ.Statistics.*`` are answered."""
+    """``statisticsBrokerPlugin``: messages to ``ActiveMQ.Statistics.*`` are answered."""
+    stalls_at_the_store: bool = False
+    """True: a send for which the store has no space holds up its connection even if it waits for an
+    answer, as release 6.3.1 has it. False: it waits by itself (ACTIVEMQ-PFC-1)."""
+    heap: int = GIB
+    """Bytes of the Java heap, which ``percentOfJvmHeap`` is a part of."""
+    disk_space: int | None = None
+    """Bytes of the disk available to messages: no limit exceeds it. None: unlimited."""
 
     def policy(self, name: str) -> DestinationPolicy:
         """The entry that holds for the destination of this qualified name: an equal one, else of

@@ -35,13 +35,14 @@ from brokerproof.reference_broker.config.values import (
 )
 from brokerproof.reference_broker.config.xml_document import line, tag
 from brokerproof.reference_broker.kernel.destinations import DEAD_LETTERS, qualified
+from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.activemq import (
     ActiveMq,
     Cursor,
     DestinationPolicy,
     SystemUsage,
 )
-from brokerproof.reference_broker.settings.settings import QUEUES_STAY, Acceptor, Settings
+from brokerproof.reference_broker.settings.settings import QUEUES_STAY, Settings
 
 SPACE = "http://activemq.apache.org/schema/core"
 BEANS = "http://www.springframework.org/schema/beans"

@@ -17,7 +17,8 @@ from brokerproof.reference_broker.config.values import (
     decimal,
     whole,
 )
-from brokerproof.reference_broker.settings.settings import Acceptor, FamilyBehaviour, HeartBeatRules
+from brokerproof.reference_broker.settings.acceptor import Acceptor
+from brokerproof.reference_broker.settings.parameters import with_parameters
 
 OPENWIRE = "OPENWIRE"
 OF = "ActiveMQ 6.3"
@@ -37,12 +38,6 @@ _URI = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\[\]:/?#;,\s]+)(:(?P<port>[^/?#]*))?/?(\?(?P<query>.*))?",
     re.DOTALL,
 )
-ACTIVEMQ = FamilyBehaviour(
-    nack_is_final=True,
-    prefetch_in_messages=True,
-    qualified_names=True,
-    heart_beats=HeartBeatRules.MIRRORED,
-)
 
 
 def _grace(text: str, where: Where) -> float:
@@ -52,7 +47,7 @@ def _grace(text: str, where: Where) -> float:
 
 
 USED: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
-    "transport.hbGracePeriodMultiplier": ("heart_beat_grace", _grace),
+    "transport.hbGracePeriodMultiplier": ("stomp_heart_beat_grace", _grace),
     "transport.producerCredit": ("amqp_credits", whole(1, INT_MAX)),
     "transport.wireFormat.producerCredit": ("amqp_credits", whole(1, INT_MAX)),
     "transport.wireFormat.idleTimeout": ("amqp_idle_timeout_ms", whole(0, INT_MAX)),
@@ -64,7 +59,7 @@ USED: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
     "wireFormat.maxInactivityDurationInitalDelay": ("openwire_initial_delay_ms", whole(0)),
     "wireFormat.maxFrameSize": ("openwire_max_frame_size", whole(1)),
 }
-"""The options that are used: the field of :class:`Acceptor`, and how the value is read."""
+"""The options that are used: the parameter of :class:`Acceptor`, and how the value is read."""
 
 
 def read(name: str, uri: str, where: Where) -> tuple[Acceptor, list[Note]]:
@@ -116,9 +111,8 @@ def acceptor(name: str, protocols: tuple[str, ...], **values: Any) -> Acceptor:
         "amqp_low_credits": credits * 3 // 10,
         "stomp_min_large_message_size": -1,
         "amqp_min_large_message_size": -1,
-        "manners": ACTIVEMQ,
     }
-    return Acceptor(name, protocols=protocols, **(ours | values))
+    return with_parameters(Acceptor(name, protocols=protocols), **(ours | values))
 
 
 def _options(query: str, where: Where) -> dict[str, str]:

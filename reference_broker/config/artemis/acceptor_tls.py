@@ -18,7 +18,7 @@ from brokerproof.reference_broker.config.artemis.ignored_settings import (
 )
 from brokerproof.reference_broker.config.notes import Note, settle
 from brokerproof.reference_broker.config.values import Where, boolean, whole, words
-from brokerproof.reference_broker.settings.settings import Tls
+from brokerproof.reference_broker.settings.acceptor import Tls
 
 VERSIONS = ("TLSv1.2", "TLSv1.3")
 """What ``enabledProtocols`` may name."""

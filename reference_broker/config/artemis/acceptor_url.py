@@ -19,7 +19,8 @@ from brokerproof.reference_broker.config.values import (
     one_of,
     whole,
 )
-from brokerproof.reference_broker.settings.settings import Acceptor
+from brokerproof.reference_broker.settings.acceptor import Acceptor
+from brokerproof.reference_broker.settings.parameters import with_parameters
 
 PROTOCOLS = ("CORE", "AMQP", "STOMP", "HORNETQ", "MQTT", "OPENWIRE")
 """What ``protocols`` may name; an acceptor without the parameter speaks all of them in Artemis."""
@@ -87,17 +88,17 @@ USED: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
     "webSocketEncoderType": ("web_socket_encoder_type", one_of("binary", "text")),
     "anycastPrefix": ("anycast_prefix", _prefixes),
     "multicastPrefix": ("multicast_prefix", _prefixes),
-    "disableStompServerHeader": ("disable_stomp_server_header", boolean),
+    "disableStompServerHeader": ("stomp_disable_server_header", boolean),
     "stomp-enable-message-id": ("stomp_enable_message_id", boolean),
     "stompEnableMessageId": ("stomp_enable_message_id", boolean),
     "handshake-timeout": ("handshake_timeout_ms", _seconds),
-    "saslMechanisms": ("sasl_mechanisms", _mechanisms),
+    "saslMechanisms": ("amqp_sasl_mechanisms", _mechanisms),
     "amqpIdleTimeout": ("amqp_idle_timeout_ms", whole(-INT_MAX, INT_MAX)),
     "amqpCredits": ("amqp_credits", whole(1, INT_MAX)),
     "amqpLowCredits": ("amqp_low_credits", whole(0, INT_MAX)),
     "maxFrameSize": ("amqp_max_frame_size", whole(512, INT_MAX)),
 }
-"""The parameters that this broker acts on: the field of :class:`Acceptor` and how its value is
+"""The parameters that this broker acts on: the parameter of :class:`Acceptor` and how its value is
 read, weakest first."""
 
 _DEPRECATED = {
@@ -141,7 +142,7 @@ def read(name: str, url: str, where: Where) -> tuple[Acceptor, list[Note]]:
     for parameter, text in given.items():
         if parameter in ACCEPTOR:
             notes += settle(text, where.named(f"{where.name}, {parameter}"), ACCEPTOR[parameter])
-    return Acceptor(name, host, port, **values), notes
+    return with_parameters(Acceptor(name, host, port), **values), notes
 
 
 def _parameters(query: str, where: Where) -> dict[str, str]:

@@ -45,8 +45,8 @@ from brokerproof.reference_broker.config.values import (
 from brokerproof.reference_broker.config.xml_document import line as line_of
 from brokerproof.reference_broker.config.xml_document import tag as tag_of
 from brokerproof.reference_broker.selector.selector import SelectorError, parse
+from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.settings import (
-    Acceptor,
     AddressSetting,
     ConfiguredAddress,
     ConfiguredQueue,

@@ -25,16 +25,10 @@ from brokerproof.reference_broker.config.values import (
     one_of,
     whole,
 )
-from brokerproof.reference_broker.settings.settings import (
-    AMQP091,
-    HTTP,
-    QUEUES_STAY,
-    Acceptor,
-    BadSetting,
-    FamilyBehaviour,
-    HeartBeatRules,
-    Settings,
-)
+from brokerproof.reference_broker.settings.acceptor import AMQP091, HTTP, Acceptor, WebSocketOptions
+from brokerproof.reference_broker.settings.parameters import with_parameters
+from brokerproof.reference_broker.settings.rabbitmq import RabbitMq
+from brokerproof.reference_broker.settings.settings import QUEUES_STAY, BadSetting, Settings
 
 STOMP_PORT, AMQP_PORT, MANAGEMENT_PORT, WEB_STOMP_PORT = 61613, 5672, 15672, 15674
 LOGIN, PASSCODE = "guest", "guest"
@@ -125,8 +119,6 @@ _OF_ACCEPTORS: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
 
 
 PAGING_RATIO = "vm_memory_high_watermark_paging_ratio"
-PAGING = 0.5
-"""What that is where no file says otherwise."""
 _UNITS = {
     "": 1,
     "k": 1 << 10,
@@ -193,8 +185,7 @@ def _settings(reading: _Reading) -> Settings:
         protocols=("STOMP",),
         anycast_prefix=("/queue/", "/amq/queue/"),
         multicast_prefix=("/topic/",),
-        manners=FamilyBehaviour(heart_beats=HeartBeatRules.WHOLE_SECONDS),
-        web_socket_encoder_type="text",
+        web_socket=WebSocketOptions(encoder_type="text"),
     )
     web_stomp = replace(stomp, name="web_stomp", port=WEB_STOMP_PORT)
     amqp = Acceptor(
@@ -209,10 +200,11 @@ def _settings(reading: _Reading) -> Settings:
     for each in (stomp, amqp, management, web_stomp):
         endpoint = reading.endpoints.get(each.name, (each.host, each.port))
         if endpoint is not None:
-            each = replace(
+            each = with_parameters(
                 each, stomp_min_large_message_size=-1, amqp_min_large_message_size=-1
             )  # nothing has a file
-            acceptors.append(replace(each, host=endpoint[0], port=endpoint[1], **reading.values))
+            each = replace(each, host=endpoint[0], port=endpoint[1])
+            acceptors.append(with_parameters(each, **reading.values))
     return Settings(
         name="rabbitmq",
         acceptors=tuple(acceptors),
@@ -220,6 +212,5 @@ def _settings(reading: _Reading) -> Settings:
         users=reading.users or {LOGIN: PASSCODE},
         address_settings=(QUEUES_STAY,),
         persistence_enabled=False,
-        watches_the_machine=True,
-        **({"memory_paging_ratio": PAGING} | reading.broker),
+        rabbitmq=RabbitMq(**reading.broker),
     )

@@ -9,13 +9,17 @@ from brokerproof.reference_broker.families.activemq.producer_flow import Produce
 from brokerproof.reference_broker.families.activemq.usage_accounting import UsageAccounting
 from brokerproof.reference_broker.kernel.admission import AdmissionControl
 from brokerproof.reference_broker.kernel.context import BrokerContext
-from brokerproof.reference_broker.kernel.family import BrokerFamily
+from brokerproof.reference_broker.kernel.family import BrokerFamily, HeartBeatRules
 
 
 class ActiveMqFamily(BrokerFamily):
     """``flow`` decides over each message."""
 
     stalls_producers = True
+    nack_is_final = True
+    prefetch_in_messages = True
+    qualified_names = True
+    heartbeats = HeartBeatRules.MIRRORED
 
     def __init__(
         self, accounting: UsageAccounting, admission: AdmissionControl, flow: ProducerFlow

@@ -42,15 +42,11 @@ class Usage:
 
 
 class BrokerUsage:
-    """What all of a broker uses: memory, the store on disk, and that for what is temporary.
+    """The usage of a whole broker: memory, the store and the temporary store."""
 
-    ``heap`` is what Java may have, ``disk`` what the disk holds for messages (None: whatever is
-    asked for), in octets.
-    """
-
-    def __init__(self, activemq: ActiveMq, heap: int, disk: int | None) -> None:
-        about = activemq.usage
-        memory = about.memory if about.memory <= heap else heap * HEAP_PERCENT // 100
-        self.memory = Usage(heap * about.memory_percent // 100 if about.memory_percent else memory)
-        self.store = Usage(limit_of(about.store, about.store_percent, about.store_total or disk))
-        self.temp = Usage(limit_of(about.temp, about.temp_percent, about.temp_total or disk))
+    def __init__(self, activemq: ActiveMq) -> None:
+        usage, heap, disk = activemq.usage, activemq.heap, activemq.disk_space
+        memory = usage.memory if usage.memory <= heap else heap * HEAP_PERCENT // 100
+        self.memory = Usage(heap * usage.memory_percent // 100 if usage.memory_percent else memory)
+        self.store = Usage(limit_of(usage.store, usage.store_percent, usage.store_total or disk))
+        self.temp = Usage(limit_of(usage.temp, usage.temp_percent, usage.temp_total or disk))

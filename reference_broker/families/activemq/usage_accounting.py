@@ -171,7 +171,7 @@ class UsageAccounting(MemoryAccounting):
         self.activemq = settings.activemq
         self.is_question: Callable[[str], bool] = lambda name: False
         """Whether messages to the destination of this name are answered, and not kept."""
-        self.usage = BrokerUsage(self.activemq, settings.heap, settings.disk_space)
+        self.usage = BrokerUsage(self.activemq)
 
     def find(self, name: str) -> UsageAccount:
         found = self._accounts.get(name)

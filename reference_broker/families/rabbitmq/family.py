@@ -12,7 +12,7 @@ from brokerproof.reference_broker.kernel.accounting import MemoryAccounting
 from brokerproof.reference_broker.kernel.admission import AdmissionControl
 from brokerproof.reference_broker.kernel.alarms import Alarms
 from brokerproof.reference_broker.kernel.context import BrokerContext
-from brokerproof.reference_broker.kernel.family import BrokerFamily
+from brokerproof.reference_broker.kernel.family import BrokerFamily, HeartBeatRules
 
 
 class Paging(Protocol):
@@ -28,6 +28,7 @@ class Paging(Protocol):
 class RabbitMqFamily(BrokerFamily):
     """``paging`` is None where nothing is written out."""
 
+    heartbeats = HeartBeatRules.WHOLE_SECONDS
     paging: Paging | None = None
 
     def __init__(

@@ -117,7 +117,7 @@ class Channel:
         if self._properties is None:
             self._missing, self._properties = methods.content_header(payload, methods.BASIC)
             self.connection.throttle.published()
-            most = self.connection.acceptor.amqp091_max_message_size
+            most = self.connection.acceptor.amqp091.max_message_size
             if self._missing > most:
                 self._forget_content()
                 raise Refusal(PRECONDITION_FAILED, f"a message has at most {most} octets")

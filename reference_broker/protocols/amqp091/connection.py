@@ -69,7 +69,7 @@ from brokerproof.reference_broker.protocols.amqp091.framing import (
 )
 from brokerproof.reference_broker.protocols.amqp091.heartbeat import HeartBeats
 from brokerproof.reference_broker.protocols.amqp091.throttle import Throttle
-from brokerproof.reference_broker.settings.settings import Acceptor
+from brokerproof.reference_broker.settings.acceptor import Acceptor
 
 CAPABILITIES = {
     "publisher_confirms": True,
@@ -377,19 +377,19 @@ class Amqp091Connection:
         acceptor = self.acceptor
         self.tell(
             commands.Connection.Tune(
-                acceptor.amqp091_channel_max,
-                acceptor.amqp091_frame_max,
-                acceptor.amqp091_heartbeat_s,
+                acceptor.amqp091.channel_max,
+                acceptor.amqp091.frame_max,
+                acceptor.amqp091.heartbeat_s,
             )
         )
 
     def _tune_ok(self, now: Instant, method: commands.Connection.TuneOk) -> None:
-        ours, theirs = self.acceptor.amqp091_frame_max, method.frame_max
+        ours, theirs = self.acceptor.amqp091.frame_max, method.frame_max
         if (theirs and theirs < LEAST_MAX) or (ours and not 0 < theirs <= ours):
             raise Refusal(
                 NOT_ALLOWED, f"frame-max {theirs} is not {LEAST_MAX} to {ours}", silent=True
             )
-        ours, channels = self.acceptor.amqp091_channel_max, method.channel_max
+        ours, channels = self.acceptor.amqp091.channel_max, method.channel_max
         if ours and not 0 < channels <= ours:
             raise Refusal(NOT_ALLOWED, f"channel-max {channels} is not 1 to {ours}", silent=True)
         self.frame_max = self._parser.limit = theirs

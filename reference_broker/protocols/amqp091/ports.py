@@ -15,7 +15,7 @@ from brokerproof.reference_broker.protocols.amqp091.confirms import Confirms
 from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer, Prefetch, Unacked
 from brokerproof.reference_broker.protocols.amqp091.throttle import ChannelFlow, Throttle
 from brokerproof.reference_broker.protocols.amqp091.transaction import Transaction
-from brokerproof.reference_broker.settings.settings import Acceptor
+from brokerproof.reference_broker.settings.acceptor import Acceptor
 
 
 class Connection(Protocol):

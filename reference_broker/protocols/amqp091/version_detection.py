@@ -15,7 +15,7 @@ from __future__ import annotations
 from brokerproof.harness.model.time import Instant
 from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.protocol_detection import Become, DelegatingConnection
-from brokerproof.reference_broker.settings.settings import Acceptor
+from brokerproof.reference_broker.settings.acceptor import Acceptor
 
 SIZE = 8
 PREFIX = b"AMQP"

@@ -110,7 +110,7 @@ from brokerproof.reference_broker.protocols.amqp10.sasl import (
 from brokerproof.reference_broker.protocols.amqp10.session import Session
 from brokerproof.reference_broker.protocols.amqp10.transaction import LiveTransaction
 from brokerproof.reference_broker.protocols.amqp10.types import Symbol
-from brokerproof.reference_broker.settings.settings import Acceptor
+from brokerproof.reference_broker.settings.acceptor import Acceptor
 
 DEFAULT_TTL_MS = 60_000
 PATIENCE = ms(2_000)
@@ -180,8 +180,8 @@ class AmqpConnection:
 
     def _ttl_ms(self) -> int:
         """How long the peer may be silent; 0 for ever."""
-        if self.acceptor.amqp_idle_timeout_ms is not None:
-            return max(0, self.acceptor.amqp_idle_timeout_ms)
+        if self.acceptor.amqp.idle_timeout_ms is not None:
+            return max(0, self.acceptor.amqp.idle_timeout_ms)
         override = self.shared.settings.connection_ttl_override_ms
         return DEFAULT_TTL_MS if override == -1 else max(0, override)
 
@@ -334,7 +334,7 @@ class AmqpConnection:
             if self.conn not in self.shared.certificates:
                 useless.add(EXTERNAL)
             offered = tuple(
-                mechanism for mechanism in acceptor.sasl_mechanisms if mechanism not in useless
+                mechanism for mechanism in acceptor.amqp.sasl_mechanisms if mechanism not in useless
             )
             external = self.shared.certified(self.conn)
             self._sasl = SaslServer(offered, settings.users, settings.security_enabled, external)
@@ -343,7 +343,7 @@ class AmqpConnection:
             self.send(frame(0, mechanisms.encode(), SASL))
         else:
             self._state = State.OPENING
-            self._parser.limit = self.acceptor.amqp_max_frame_size
+            self._parser.limit = self.acceptor.amqp.max_frame_size
         return True
 
     def _sasl_frame(self, type: int, body: bytes) -> None:
@@ -393,16 +393,16 @@ class AmqpConnection:
             raise Refusal(
                 refusal.BAD_FRAME_TYPE, f"a frame of type {type} came where only type {AMQP} can"
             )
-        if not body and channel <= self.acceptor.amqp_channel_max:
+        if not body and channel <= self.acceptor.amqp.channel_max:
             return
         if self._state is State.CLOSING:
             with contextlib.suppress(Refusal):  # only a close means anything now
                 if isinstance(_decoded(body, _FRAMES)[0], Close):
                     self._close()
             return
-        if channel > self.acceptor.amqp_channel_max:
+        if channel > self.acceptor.amqp.channel_max:
             detail = (
-                f"channel {channel} is above the channel-max of {self.acceptor.amqp_channel_max}"
+                f"channel {channel} is above the channel-max of {self.acceptor.amqp.channel_max}"
             )
             raise Refusal(refusal.CHANNEL_TOO_HIGH, detail)
         performative, at = _decoded(body, _FRAMES)
@@ -465,8 +465,8 @@ class AmqpConnection:
         acceptor = self.acceptor
         answer = Open(
             container_id=self.shared.settings.name,
-            max_frame_size=acceptor.amqp_max_frame_size,
-            channel_max=acceptor.amqp_channel_max,
+            max_frame_size=acceptor.amqp.max_frame_size,
+            channel_max=acceptor.amqp.channel_max,
             idle_time_out=self._ttl // ms(2) or None,
             offered_capabilities=(Symbol("ANONYMOUS-RELAY"),),
             properties={Symbol("product"): "brokerproof", Symbol("version"): "0.1.0"},

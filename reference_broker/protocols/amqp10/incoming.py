@@ -73,7 +73,7 @@ class IncomingLink(Link):
         super().__init__(session, attach, our_handle)
         self.arriving: Arrival | None = None
         self._format = 0
-        self._largest = session.connection.acceptor.amqp_max_message_size
+        self._largest = session.connection.acceptor.amqp.max_message_size
         self._route: Envelope | None = None
         self._routes: dict[str, Envelope] = {}
         self._dynamic: str | None = None
@@ -106,7 +106,7 @@ class IncomingLink(Link):
         self.session.send(answer)
         shared, acceptor = self.session.shared, self.session.connection.acceptor
         self._rule = ProducerCredit(
-            acceptor.amqp_credits, acceptor.amqp_low_credits, shared.admission, address
+            acceptor.amqp.credits, acceptor.amqp.low_credits, shared.admission, address
         )
         self.refill()
 
@@ -130,12 +130,16 @@ class IncomingLink(Link):
         if target.dynamic:
             routing = terminus.wanted_routing(target.capabilities) or RoutingType.ANYCAST
             name = terminus.dynamic_name(connection.container, self.name, shared.next_consumer())
-            address = self._dynamic = name = terminus.placed(connection.acceptor, name, routing)
+            address = self._dynamic = name = terminus.placed(
+                connection.shared.family, name, routing
+            )
         elif target.address is None:
             return ""
         else:
             name = target.address
-            address, routing = terminus.where(connection.acceptor, name, target.capabilities)
+            address, routing = terminus.where(
+                connection.acceptor, connection.shared.family, name, target.capabilities
+            )
         try:
             shared.router.ensure(address, routing)
         except NoRoute as problem:
@@ -215,7 +219,7 @@ class IncomingLink(Link):
         had."""
         large, smallest = (
             self.session.shared.large,
-            self.session.connection.acceptor.amqp_min_large_message_size,
+            self.session.connection.acceptor.amqp.min_large_message_size,
         )
         if large is None or arrival.goes_elsewhere or not 0 <= smallest <= arrival.size:
             return
@@ -394,7 +398,10 @@ class IncomingLink(Link):
         route = self._routes.get(properties.to)
         if route is None:
             try:
-                address, routing = terminus.where(self.session.connection.acceptor, properties.to)
+                connection = self.session.connection
+                address, routing = terminus.where(
+                    connection.acceptor, connection.shared.family, properties.to
+                )
             except Refusal as problem:
                 raise NoRoute(problem.detail) from None
             if len(self._routes) >= _MOST_ROUTES:

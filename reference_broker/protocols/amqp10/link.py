@@ -61,7 +61,7 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import (
 )
 from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
 from brokerproof.reference_broker.protocols.amqp10.transaction import LiveTransaction
-from brokerproof.reference_broker.settings.settings import Acceptor
+from brokerproof.reference_broker.settings.acceptor import Acceptor
 
 
 class LinkState(enum.Enum):

@@ -85,7 +85,7 @@ class OutgoingLink(Link):
     def __init__(self, session: Session, attach: Attach, our_handle: int) -> None:
         super().__init__(session, attach, our_handle)
         self.rcv_settle_mode = attach.rcv_settle_mode
-        self.credit = SenderCredit(session.connection.acceptor.amqp_first_delivery_count)
+        self.credit = SenderCredit(session.connection.acceptor.amqp.first_delivery_count)
         self.copies = False
         self.cursor = 0
         self.default_outcome: Any = Released()
@@ -167,11 +167,14 @@ class OutgoingLink(Link):
             number = session.shared.next_consumer()
             routing = terminus.wanted_routing(source.capabilities) or RoutingType.ANYCAST
             name = terminus.dynamic_name(session.connection.container, self.name, number)
-            self._dynamic = terminus.placed(session.connection.acceptor, name, routing)
+            self._dynamic = terminus.placed(session.connection.shared.family, name, routing)
             return self._dynamic, routing
         if not source.address:
             raise Refusal(refusal.NO_TERMINUS, "the source has no address, and is not dynamic")
-        return terminus.where(session.connection.acceptor, source.address, source.capabilities)
+        connection = session.connection
+        return terminus.where(
+            connection.acceptor, connection.shared.family, source.address, source.capabilities
+        )
 
     # --- deliveries -------------------------------------------------------------------------------
 

@@ -96,20 +96,20 @@ class Session:
         self.our_channel = our_channel
         self.is_over = False
         self.next_incoming_id = begun.next_outgoing_id
-        self._full_window = acceptor.amqp_incoming_window
+        self._full_window = acceptor.amqp.incoming_window
         self.incoming_window = 0 if self.shared.alarms.raised else self._full_window
         self._under_way = 0  # transfers that an alarm has overtaken, at most
-        self.next_outgoing_id = self._initial_outgoing_id = acceptor.amqp_first_transfer_id
+        self.next_outgoing_id = self._initial_outgoing_id = acceptor.amqp.first_transfer_id
         self.remote_incoming_window = begun.incoming_window
         self.remote_outgoing_window = begun.outgoing_window
-        self.next_delivery_id = acceptor.amqp_first_delivery_id
+        self.next_delivery_id = acceptor.amqp.first_delivery_id
         self.unsettled: dict[int, Delivery] = {}
         """What we sent and is not settled, by delivery-id, in the order of the ids."""
         self.links: dict[int, Link] = {}
         self._closing: dict[tuple[str, bool], Link] = {}
         self._free_handles: list[int] = []
         self._handles = 0
-        self._handle_max = min(begun.handle_max, acceptor.amqp_handle_max)
+        self._handle_max = min(begun.handle_max, acceptor.amqp.handle_max)
         self._expected_delivery_id: int | None = None
         self._errant: dict[int, Link] = {}  # by delivery-id
         self._pending: deque[tuple[Link, Frames]] = deque()
@@ -122,7 +122,7 @@ class Session:
                 next_outgoing_id=self.next_outgoing_id,
                 incoming_window=self.incoming_window,
                 outgoing_window=OUTGOING_WINDOW,
-                handle_max=acceptor.amqp_handle_max,
+                handle_max=acceptor.amqp.handle_max,
             )
         )
 
@@ -377,7 +377,7 @@ class Session:
     # --- links ------------------------------------------------------------------------------------
 
     def _attach(self, attach: Attach) -> None:
-        handle_max = self.connection.acceptor.amqp_handle_max
+        handle_max = self.connection.acceptor.amqp.handle_max
         if attach.handle > handle_max:
             detail = f"handle {attach.handle} is above the handle-max of {handle_max}"
             raise Refusal(refusal.HANDLE_TOO_HIGH, detail)

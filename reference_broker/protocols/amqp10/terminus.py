@@ -11,9 +11,10 @@ from collections.abc import Iterable
 
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.reference_broker.kernel.destinations import qualified
+from brokerproof.reference_broker.kernel.family import BrokerFamily
 from brokerproof.reference_broker.protocols.amqp10 import refusal
 from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
-from brokerproof.reference_broker.settings.settings import Acceptor
+from brokerproof.reference_broker.settings.acceptor import Acceptor
 
 CAPABILITIES = {
     "queue": RoutingType.ANYCAST,
@@ -32,7 +33,7 @@ def wanted_routing(capabilities: Iterable[str]) -> RoutingType | None:
 
 
 def where(
-    acceptor: Acceptor, name: str, capabilities: Iterable[str] = ()
+    acceptor: Acceptor, family: BrokerFamily, name: str, capabilities: Iterable[str] = ()
 ) -> tuple[str, RoutingType | None]:
     """The address and the routing type that ``name`` stands for. Raises :class:`Refusal` if only a
     prefix is there."""
@@ -43,16 +44,16 @@ def where(
     if len(prefix) == len(name):
         raise Refusal(refusal.NOT_FOUND, f"address {refusal.shown(name)} has no name")
     wanted = wanted_routing(capabilities)
-    if acceptor.manners.qualified_names:
+    if family.qualified_names:
         routing = routing or wanted or RoutingType.ANYCAST  # a name that says what it is wins
     else:
         routing = wanted or routing
-    return placed(acceptor, name[len(prefix) :], routing), routing
+    return placed(family, name[len(prefix) :], routing), routing
 
 
-def placed(acceptor: Acceptor, name: str, routing: RoutingType | None) -> str:
+def placed(family: BrokerFamily, name: str, routing: RoutingType | None) -> str:
     """The address of ``name``, where one of each routing type is another."""
-    return qualified(name, routing) if acceptor.manners.qualified_names else name
+    return qualified(name, routing) if family.qualified_names else name
 
 
 def dynamic_name(container: str, link: str, number: int) -> str:

@@ -41,7 +41,7 @@ from brokerproof.reference_broker.protocols.core.encoding import (
 )
 from brokerproof.reference_broker.protocols.core.refusal import Refusal
 from brokerproof.reference_broker.protocols.core.session import Session
-from brokerproof.reference_broker.settings.settings import Acceptor
+from brokerproof.reference_broker.settings.acceptor import Acceptor
 
 TTL_MS = 60_000
 

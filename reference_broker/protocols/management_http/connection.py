@@ -24,7 +24,7 @@ from brokerproof.reference_broker.protocols.management_http.resources import (
     Missing,
     Place,
 )
-from brokerproof.reference_broker.settings.settings import Acceptor
+from brokerproof.reference_broker.settings.acceptor import Acceptor
 
 FIRST, PATIENCE = seconds(5), seconds(60)
 """For how long a client may say nothing: before the first request is whole, and after it. As

@@ -15,7 +15,8 @@ UNKNOWN = "NaN"
 
 def name(shared: BrokerContext) -> str:
     """The node's name."""
-    return shared.settings.node
+    assert shared.settings.rabbitmq is not None
+    return shared.settings.rabbitmq.node
 
 
 def entry(shared: BrokerContext) -> dict[str, Any]:

@@ -44,7 +44,7 @@ from brokerproof.reference_broker.protocols.openwire.encoding import (
 from brokerproof.reference_broker.protocols.openwire.keepalive import Signs
 from brokerproof.reference_broker.protocols.openwire.refusal import Refusal
 from brokerproof.reference_broker.protocols.openwire.structures import BrokerId, nested
-from brokerproof.reference_broker.settings.settings import Acceptor
+from brokerproof.reference_broker.settings.acceptor import Acceptor
 
 MAGIC = b"ActiveMQ"
 MOST = 100 * 1024 * 1024
@@ -77,7 +77,7 @@ class OpenWireConnection:
         self.held = False
         self._acceptor = acceptor
         self._state = State.NEGOTIATING
-        self._parser = CommandParser(least(MOST, acceptor.openwire_max_frame_size))
+        self._parser = CommandParser(least(MOST, acceptor.openwire.max_frame_size))
         self._client = Client(self)
         self._liveness = InactivityMonitor(shared.start, shared.check_interval, 0, now)
         self._signs: Signs | None = None
@@ -102,9 +102,9 @@ class OpenWireConnection:
             "StackTraceEnabled": False,
             "SizePrefixDisabled": False,
             "TcpNoDelayEnabled": True,
-            "MaxInactivityDuration": acceptor.openwire_max_inactivity_ms,
-            "MaxInactivityDurationInitalDelay": acceptor.openwire_initial_delay_ms,
-            "MaxFrameSize": acceptor.openwire_max_frame_size,
+            "MaxInactivityDuration": acceptor.openwire.max_inactivity_ms,
+            "MaxInactivityDurationInitalDelay": acceptor.openwire.initial_delay_ms,
+            "MaxFrameSize": acceptor.openwire.max_frame_size,
             "ProviderName": "brokerproof",
         }
 
@@ -152,7 +152,7 @@ class OpenWireConnection:
         """Begins to look for silence: each side counts with the lesser duration, and a missing one
         is 0."""
         ours, theirs = (
-            self._acceptor.openwire_max_inactivity_ms,
+            self._acceptor.openwire.max_inactivity_ms,
             said.get("MaxInactivityDuration", 0),
         )
         delay = said.get("MaxInactivityDurationInitalDelay", 0)
@@ -160,7 +160,7 @@ class OpenWireConnection:
             raise Malformed("a duration is no number")
         duration = min(ours, theirs)
         if duration > 0:
-            first = ms(max(0, min(self._acceptor.openwire_initial_delay_ms, delay)))
+            first = ms(max(0, min(self._acceptor.openwire.initial_delay_ms, delay)))
             self._liveness.agreed(now, ms(duration), first)
             self._signs = Signs(ms(duration), now + first)
             self._silence_check.move(self._liveness.deadline())

@@ -36,7 +36,7 @@ from brokerproof.reference_broker.protocols.stomp.connection import (
 )
 from brokerproof.reference_broker.protocols.stomp.frame import Frame
 from brokerproof.reference_broker.protocols.stomp.refusal import Fault, Refusal
-from brokerproof.reference_broker.settings.settings import Acceptor
+from brokerproof.reference_broker.settings.acceptor import Acceptor
 
 
 class ActiveMqStompConnection(StompConnection):
@@ -141,7 +141,7 @@ class ActiveMqStompConnection(StompConnection):
         self.close()
 
     def _refuse(self, problem: Refusal, frame: Frame | None = None) -> None:
-        if frame is None or self._state is not State.SESSION or self.acceptor.stomp_errors_close:
+        if frame is None or self._state is not State.SESSION or self.acceptor.stomp.errors_close:
             super()._refuse(problem, frame)
             return
         self.tell(problem, frame)

@@ -29,7 +29,7 @@ from brokerproof.reference_broker.protocols.stomp.parser import Sink
 from brokerproof.reference_broker.protocols.stomp.refusal import Fault, Refusal, shown
 from brokerproof.reference_broker.protocols.stomp.subscription import Delivery, Subscription
 from brokerproof.reference_broker.selector.selector import Selector, SelectorError, parse
-from brokerproof.reference_broker.settings.settings import Acceptor
+from brokerproof.reference_broker.settings.acceptor import Acceptor
 
 
 class NoRoom(Exception):
@@ -122,7 +122,7 @@ def send(session: Session, frame: Frame) -> After:
         if not session.may_send(address):
             raise NoRoom(f"address {shown(address)} is full")
     message = _message(session, envelope, frame.body)
-    if session.acceptor.stomp_enable_message_id:
+    if session.acceptor.stomp.enable_message_id:
         message = _named(message)
     try:
         if transaction is None:
@@ -142,7 +142,7 @@ def _message(session: Session, envelope: Envelope, body: bytes | LargeBodySlice)
     shared = session.shared
     arrived = shared.now + shared.epoch
     if isinstance(body, bytes):
-        smallest = session.acceptor.stomp_min_large_message_size
+        smallest = session.acceptor.stomp.min_large_message_size
         sink = session.spool(envelope.text) if 0 <= smallest <= len(body) and body else None
         if sink is None:
             return shared.router.message(envelope, body, arrived)
@@ -197,7 +197,7 @@ def _where(
             nameless, session.version, f"destination {shown(destination)} is only a prefix"
         )
     address = destination[len(prefix) :]
-    if not acceptor.manners.qualified_names:
+    if not session.shared.family.qualified_names:
         return address, routing
     if routing is None:
         known = " ".join((*acceptor.anycast_prefix, *acceptor.multicast_prefix))
@@ -302,7 +302,7 @@ def _ack_mode(text: str | None, version: Version) -> AckMode:
 def _window_of(session: Session, frame: Frame, mode: AckMode) -> ByteWindow:
     """The window of a new subscription, in octets or in messages, as the acceptor counts. What is
     received as soon as it is sent needs none of messages."""
-    if not session.acceptor.manners.prefetch_in_messages:
+    if not session.shared.family.prefetch_in_messages:
         return ByteWindow(_window(session, frame, mode))
     if mode is AckMode.AUTO:
         return MessageWindow(UNLIMITED)
@@ -343,7 +343,7 @@ def _window(session: Session, frame: Frame, mode: AckMode) -> int:
             return int(text)
         detail = f"{name} {shown(text)} is no number of octets from -1 (no limit) to {INT_MAX}"
         raise Refusal(refusal.BAD_WINDOW, session.version, detail)
-    return -1 if mode is AckMode.AUTO else session.acceptor.stomp_consumer_window_size
+    return -1 if mode is AckMode.AUTO else session.acceptor.stomp.consumer_window_size
 
 
 def unsubscribe(session: Session, frame: Frame) -> After:
@@ -390,7 +390,7 @@ def ack(session: Session, frame: Frame) -> After:
 def nack(session: Session, frame: Frame) -> After:
     """The message was not consumed: back to its queue as a failed delivery (STOMP11-NACK-03,
     STOMP12-NACK-03), or to the dead letters."""
-    outcome = Outcome.REJECTED if session.acceptor.manners.nack_is_final else Outcome.MODIFIED
+    outcome = Outcome.REJECTED if session.shared.family.nack_is_final else Outcome.MODIFIED
     _settle(session, frame, outcome, refusal.NACK_UNKNOWN, refusal.NACK_NO_TRANSACTION)
     return None
 

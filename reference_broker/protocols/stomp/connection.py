@@ -73,6 +73,7 @@ from brokerproof.reference_broker.kernel.connection_info import (
     Described,
 )
 from brokerproof.reference_broker.kernel.context import BrokerContext
+from brokerproof.reference_broker.kernel.family import HeartBeatRules
 from brokerproof.reference_broker.kernel.large_body import LargeBodySlice
 from brokerproof.reference_broker.kernel.liveness import NEVER, SilenceMonitor
 from brokerproof.reference_broker.kernel.message import Entry, Message
@@ -92,7 +93,7 @@ from brokerproof.reference_broker.protocols.stomp.parser import FrameParser, Sin
 from brokerproof.reference_broker.protocols.stomp.rabbitmq import RabbitHeartBeats, TwoMissedChecks
 from brokerproof.reference_broker.protocols.stomp.refusal import Fault, Refusal, shown
 from brokerproof.reference_broker.protocols.stomp.subscription import Delivery, Subscription
-from brokerproof.reference_broker.settings.settings import Acceptor, HeartBeatRules
+from brokerproof.reference_broker.settings.acceptor import Acceptor
 
 SERVER = "brokerproof/0.1.0"
 
@@ -132,8 +133,8 @@ class StompConnection:
         self.held = False
         self._paused = self._streams = False
         self._state = State.OPENING
-        self._parser = FrameParser(grammar.OPENING, acceptor.limits)
-        negotiator, liveness = _HEARTBEATS[acceptor.manners.heart_beats]
+        self._parser = FrameParser(grammar.OPENING, acceptor.stomp.limits)
+        negotiator, liveness = _HEARTBEATS[shared.family.heartbeats]
         self._negotiator = negotiator(acceptor, shared.settings)
         self._silence: Fault = refusal.SILENT
         self._ttl_ms = self._negotiator.initial_ttl_ms()
@@ -213,7 +214,7 @@ class StompConnection:
 
     def _on_silence(self) -> None:
         """Give the peer up, which has been silent for too long."""
-        if self.acceptor.manners.heart_beats is HeartBeatRules.WHOLE_SECONDS:
+        if self.shared.family.heartbeats is HeartBeatRules.WHOLE_SECONDS:
             detail = f"nothing came in two intervals of {self._ttl_ms} ms: the end, without a word"
             self.shared.outbox.observe(self.conn, "RABBITMQ-STOMP-hb-2", detail)
             self.close()
@@ -380,14 +381,14 @@ class StompConnection:
         if "accept-version" in first:
             headers.append(("version", version.wire))
         headers.append(("session", f"{self.shared.session_seed}session-{self.conn}"))
-        if not self.acceptor.disable_stomp_server_header:
+        if not self.acceptor.stomp.disable_server_header:
             headers.append(("server", SERVER))
         if agreement.header is not None:
             headers.append(("heart-beat", agreement.header))
         self._state = State.SESSION
         rest = self._parser.rest()
-        self._parser = FrameParser(grammar.GRAMMARS[version], self.acceptor.limits)
-        smallest = self.acceptor.stomp_min_large_message_size
+        self._parser = FrameParser(grammar.GRAMMARS[version], self.acceptor.stomp.limits)
+        smallest = self.acceptor.stomp.min_large_message_size
         if self.shared.large is not None and smallest >= 0:
             self._parser.spool_from(smallest, self.spool)
         self._parser.feed(rest)

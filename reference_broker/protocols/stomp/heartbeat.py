@@ -31,7 +31,8 @@ from dataclasses import dataclass
 
 from brokerproof.reference_broker.protocols.stomp.frame import Version
 from brokerproof.reference_broker.protocols.stomp.refusal import BAD_HEART_BEAT, Refusal, shown
-from brokerproof.reference_broker.settings.settings import LONG_MAX, Acceptor, Settings
+from brokerproof.reference_broker.settings.acceptor import LONG_MAX, Acceptor
+from brokerproof.reference_broker.settings.settings import Settings
 
 DEFAULT_TTL_MS = 60_000
 MIN_BEAT_MS = 500
@@ -69,8 +70,8 @@ class HeartBeatNegotiator:
 
     def initial_ttl_ms(self) -> int:
         """TTL0."""
-        if self.acceptor.connection_ttl_ms is not None:
-            return self.acceptor.connection_ttl_ms
+        if self.acceptor.ttl.connection_ttl_ms is not None:
+            return self.acceptor.ttl.connection_ttl_ms
         if self.settings.connection_ttl_override_ms != -1:
             return self.settings.connection_ttl_override_ms
         return DEFAULT_TTL_MS
@@ -119,12 +120,12 @@ class HeartBeatNegotiator:
 
     def agree(self, cx: int, cy: int) -> tuple[int, int, int]:
         """sx, sy and TTL, in milliseconds."""
-        lo, hi = self.acceptor.connection_ttl_min_ms, self.acceptor.connection_ttl_max_ms
+        lo, hi = self.acceptor.ttl.connection_ttl_min_ms, self.acceptor.ttl.connection_ttl_max_ms
         sx = 0 if cy == 0 else max(MIN_BEAT_MS, cy)
         if cx == 0:
             ttl = self.initial_ttl_ms()
             return sx, self._without_modifier(ttl), ttl
-        ttl = to_long(float(cx) * self.acceptor.heart_beat_to_connection_ttl_modifier)
+        ttl = to_long(float(cx) * self.acceptor.ttl.heart_beat_to_connection_ttl_modifier)
         if ttl < lo:
             return sx, self._without_modifier(lo), lo
         if ttl > hi:
@@ -132,7 +133,7 @@ class HeartBeatNegotiator:
         return sx, cx, ttl
 
     def _without_modifier(self, ttl: int) -> int:
-        modifier = self.acceptor.heart_beat_to_connection_ttl_modifier
+        modifier = self.acceptor.ttl.heart_beat_to_connection_ttl_modifier
         return to_long(float(ttl) / modifier) if modifier else LONG_MAX
 
 
@@ -153,7 +154,7 @@ class MirroredHeartBeats(HeartBeatNegotiator):
         answer = f"{cy},{cx}"
         if min(cx, cy) < 0:
             return Agreement(answer, 0, 0, client_beats=False)
-        every = int(cx * self.acceptor.heart_beat_grace)
+        every = int(cx * self.acceptor.stomp.heart_beat_grace)
         return Agreement(answer, cy, every, client_beats=cx != 0, first_look_ms=min(cx, cy))
 
     def parse(self, header: str, version: Version) -> tuple[int, int]:

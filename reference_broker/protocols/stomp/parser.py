@@ -33,7 +33,7 @@ from brokerproof.reference_broker.protocols.stomp import refusal
 from brokerproof.reference_broker.protocols.stomp.frame import Frame, Head
 from brokerproof.reference_broker.protocols.stomp.grammar import Grammar
 from brokerproof.reference_broker.protocols.stomp.refusal import Fault, Refusal, shown
-from brokerproof.reference_broker.settings.settings import StompLimits
+from brokerproof.reference_broker.settings.acceptor import StompLimits
 
 REMEMBERED = 64
 """How many heads a parser remembers, of at most :data:`SHORT` octets each."""

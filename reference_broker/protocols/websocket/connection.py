@@ -44,7 +44,7 @@ from brokerproof.reference_broker.protocols.websocket.framing import (
     Ping,
 )
 from brokerproof.reference_broker.protocols.websocket.upgrade import Answer, Upgrade
-from brokerproof.reference_broker.settings.settings import Acceptor
+from brokerproof.reference_broker.settings.acceptor import Acceptor
 
 CLOSING_MS = 2000
 """For how long the peer's Close is waited for."""
@@ -81,10 +81,10 @@ class WebSocketConnection:
 
     def __init__(self, conn: int, acceptor: Acceptor, shared: BrokerContext, inner: Inner) -> None:
         self._conn, self._shared, self._inner = conn, shared, inner
-        self._text = acceptor.web_socket_encoder_type == "text"
+        self._text = acceptor.web_socket.encoder_type == "text"
         self._state = State.UPGRADING
         self._upgrade = Upgrade()
-        self._frames = Frames(acceptor.web_socket_max_frame_payload_length)
+        self._frames = Frames(acceptor.web_socket.max_frame_payload_length)
         self._closing = shared.deadlines.timer(lambda now: self._end(), conn)
         shared.outbox.wrap(conn, self)
         shared.deadlines.divert(conn, lambda now: self._on_upgrade_timeout())

@@ -25,7 +25,7 @@ def none_is_what_was_proposed(original, reached, self, now, method):
     some."""
     if not method.heartbeat:
         reached()
-        method.heartbeat = self.acceptor.amqp091_heartbeat_s
+        method.heartbeat = self.acceptor.amqp091.heartbeat_s
     original(self, now, method)
 
 

@@ -90,7 +90,7 @@ def first_frames_below_512(patch, reached):
     @patch.override(AmqpConnection)
     def _open(original, self, opened, channel):
         original(self, opened, channel)
-        self._parser.limit = self.acceptor.amqp_max_frame_size
+        self._parser.limit = self.acceptor.amqp.max_frame_size
 
     @patch.override(FrameParser)
     def next(original, self):

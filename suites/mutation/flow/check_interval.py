@@ -40,7 +40,7 @@ def some_looks_too_many(patch, reached):
 def the_grace_is_forgotten(original, reached, self, header, version):
     """transport.hbGracePeriodMultiplier has no effect."""
     right = original(self, header, version)
-    wrong = int(right.ttl_ms / self.acceptor.heart_beat_grace)
+    wrong = int(right.ttl_ms / self.acceptor.stomp.heart_beat_grace)
     return replace(right, ttl_ms=reached.instead(right.ttl_ms, wrong))
 
 

@@ -9,7 +9,8 @@ from brokerproof.reference_broker.protocols.stomp.heartbeat import (
     HeartBeatNegotiator,
     to_long,
 )
-from brokerproof.reference_broker.settings.settings import LONG_MAX
+from brokerproof.reference_broker.settings.acceptor import LONG_MAX
+from brokerproof.reference_broker.settings.parameters import with_parameters
 from brokerproof.suites.mutation.mutant import Group
 
 ttl = Group("ttl")
@@ -42,9 +43,9 @@ def modifier_divides(patch, reached):
     @patch.override(HeartBeatNegotiator)
     def agree(original, self, cx, cy):
         right = original(self, cx, cy)
-        modifier = self.acceptor.heart_beat_to_connection_ttl_modifier
+        modifier = self.acceptor.ttl.heart_beat_to_connection_ttl_modifier
         product = to_long(cx / modifier)
-        low, high = self.acceptor.connection_ttl_min_ms, self.acceptor.connection_ttl_max_ms
+        low, high = self.acceptor.ttl.connection_ttl_min_ms, self.acceptor.ttl.connection_ttl_max_ms
         if not cx or not low <= product <= high:
             return right
         return reached.instead(right, (right[0], cx, product))
@@ -58,8 +59,8 @@ def modifier_divides(patch, reached):
 def modifier_without_fraction(original, reached, self, cx, cy):
     """The modifier is read as a whole number: 1.5 counts as 1."""
     right = original(self, cx, cy)
-    modifier = self.acceptor.heart_beat_to_connection_ttl_modifier
-    whole = replace(
+    modifier = self.acceptor.ttl.heart_beat_to_connection_ttl_modifier
+    whole = with_parameters(
         self.acceptor, heart_beat_to_connection_ttl_modifier=float(max(1, int(modifier)))
     )
     return reached.instead(right, original(HeartBeatNegotiator(whole, self.settings), cx, cy))
@@ -73,11 +74,11 @@ def modifier_without_fraction(original, reached, self, cx, cy):
 def product_in_32_bits(original, reached, self, cx, cy):
     """The product of interval and modifier is kept in 32 bits and wraps."""
     right = original(self, cx, cy)
-    product = to_long(float(cx) * self.acceptor.heart_beat_to_connection_ttl_modifier)
+    product = to_long(float(cx) * self.acceptor.ttl.heart_beat_to_connection_ttl_modifier)
     wrapped = (product + 2**31) % 2**32 - 2**31
     if not cx or wrapped == product:
         return right
-    low = self.acceptor.connection_ttl_min_ms
+    low = self.acceptor.ttl.connection_ttl_min_ms
     wrong = (
         (right[0], cx, wrapped) if wrapped >= low else (right[0], self._without_modifier(low), low)
     )
@@ -87,7 +88,7 @@ def product_in_32_bits(original, reached, self, cx, cy):
 @ttl.override(HeartBeatNegotiator, "agree", breaks="ARTEMIS-STOMP-ttl-4 ARTEMIS-STOMP-ttl-6")
 def minimum_ignored(original, reached, self, cx, cy):
     """connectionTtlMin is ignored: a client that beats often has a very short TTL."""
-    without = replace(self.acceptor, connection_ttl_min_ms=0)
+    without = with_parameters(self.acceptor, connection_ttl_min_ms=0)
     return reached.instead(
         original(self, cx, cy), original(HeartBeatNegotiator(without, self.settings), cx, cy)
     )
@@ -96,7 +97,7 @@ def minimum_ignored(original, reached, self, cx, cy):
 @ttl.override(HeartBeatNegotiator, "agree", breaks="ARTEMIS-STOMP-ttl-4 ARTEMIS-STOMP-ttl-5")
 def maximum_ignored(original, reached, self, cx, cy):
     """connectionTtlMax is ignored: the TTL grows with the client's interval without an end."""
-    without = replace(self.acceptor, connection_ttl_max_ms=LONG_MAX)
+    without = with_parameters(self.acceptor, connection_ttl_max_ms=LONG_MAX)
     return reached.instead(
         original(self, cx, cy), original(HeartBeatNegotiator(without, self.settings), cx, cy)
     )
@@ -110,8 +111,8 @@ def maximum_ignored(original, reached, self, cx, cy):
 def maximum_before_minimum(original, reached, self, cx, cy):
     """The maximum is looked at before the minimum, and wins where it is the lower of the two."""
     right = original(self, cx, cy)
-    product = to_long(float(cx) * self.acceptor.heart_beat_to_connection_ttl_modifier)
-    high = self.acceptor.connection_ttl_max_ms
+    product = to_long(float(cx) * self.acceptor.ttl.heart_beat_to_connection_ttl_modifier)
+    high = self.acceptor.ttl.connection_ttl_max_ms
     if not cx or product <= high:
         return right
     return reached.instead(right, (right[0], self._without_modifier(high), high))
@@ -124,7 +125,11 @@ def minimum_not_told(original, reached, self, cx, cy):
     sx, sy, result = original(self, cx, cy)
     return (
         sx,
-        (reached.instead(sy, cx) if cx and result == self.acceptor.connection_ttl_min_ms else sy),
+        (
+            reached.instead(sy, cx)
+            if cx and result == self.acceptor.ttl.connection_ttl_min_ms
+            else sy
+        ),
         result,
     )
 
@@ -134,7 +139,7 @@ def minimum_told_undivided(original, reached, self, cx, cy):
     """A TTL lifted to the minimum is answered with the minimum itself, not divided by the
     modifier."""
     sx, sy, result = original(self, cx, cy)
-    low = self.acceptor.connection_ttl_min_ms
+    low = self.acceptor.ttl.connection_ttl_min_ms
     return sx, reached.instead(sy, low) if cx and result == low and sy != cx else sy, result
 
 
@@ -142,7 +147,7 @@ def minimum_told_undivided(original, reached, self, cx, cy):
 def maximum_told_undivided(original, reached, self, cx, cy):
     """A TTL cut to the maximum is answered with the maximum itself, not divided by the modifier."""
     sx, sy, result = original(self, cx, cy)
-    high = self.acceptor.connection_ttl_max_ms
+    high = self.acceptor.ttl.connection_ttl_max_ms
     return (
         sx,
         reached.instead(sy, high) if cx and result == high and sy != cx else sy,
@@ -153,12 +158,14 @@ def maximum_told_undivided(original, reached, self, cx, cy):
 @ttl.override(HeartBeatNegotiator, "agree", breaks="ARTEMIS-STOMP-ttl-4 ARTEMIS-STOMP-ttl-6")
 def minimum_off_by_one(original, reached, self, cx, cy):
     """A product that is one millisecond below the minimum is let pass."""
-    lower = replace(self.acceptor, connection_ttl_min_ms=self.acceptor.connection_ttl_min_ms - 1)
+    lower = with_parameters(
+        self.acceptor, connection_ttl_min_ms=self.acceptor.ttl.connection_ttl_min_ms - 1
+    )
     right, wrong = (
         original(self, cx, cy),
         original(HeartBeatNegotiator(lower, self.settings), cx, cy),
     )
-    if wrong[2] != self.acceptor.connection_ttl_min_ms - 1:
+    if wrong[2] != self.acceptor.ttl.connection_ttl_min_ms - 1:
         return right
     return reached.instead(right, (wrong[0], cx, wrong[2]))
 
@@ -236,7 +243,7 @@ def override_beats_acceptor(original, reached, self):
 @ttl.override(HeartBeatNegotiator, "initial_ttl_ms", breaks="ARTEMIS-STOMP-ttl-2")
 def override_ignored(original, reached, self):
     """connection-ttl-override has no effect on STOMP connections."""
-    return reached.instead(original(self), self.acceptor.connection_ttl_ms or 60_000)
+    return reached.instead(original(self), self.acceptor.ttl.connection_ttl_ms or 60_000)
 
 
 @ttl.override(
@@ -253,7 +260,7 @@ def default_of_half_a_minute(original, reached, self):
     """Where nothing is configured the TTL is 30 s instead of a minute."""
     right = original(self)
     configured = (
-        self.acceptor.connection_ttl_ms is not None
+        self.acceptor.ttl.connection_ttl_ms is not None
         or self.settings.connection_ttl_override_ms != -1
     )
     return right if configured else reached.instead(right, 30_000)
@@ -263,7 +270,7 @@ def default_of_half_a_minute(original, reached, self):
 def minimum_for_everybody(original, reached, self):
     """connectionTtlMin also lifts the TTL of connections without client beats."""
     right = original(self)
-    return reached.instead(right, max(right, self.acceptor.connection_ttl_min_ms))
+    return reached.instead(right, max(right, self.acceptor.ttl.connection_ttl_min_ms))
 
 
 @ttl.override(HeartBeatNegotiator, "negotiate", breaks="ARTEMIS-STOMP-ttl-2 ARTEMIS-STOMP-ttl-8")

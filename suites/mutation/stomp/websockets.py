@@ -203,7 +203,7 @@ def any_text_taken(patch, reached):
 def frames_of_any_size(original, reached, self, conn, acceptor, shared, inner):
     """A frame may be eight times as large as the acceptor says."""
     original(self, conn, acceptor, shared, inner)
-    self._frames = Frames(8 * acceptor.web_socket_max_frame_payload_length)
+    self._frames = Frames(8 * acceptor.web_socket.max_frame_payload_length)
     reached()
 
 
@@ -211,7 +211,7 @@ def frames_of_any_size(original, reached, self, conn, acceptor, shared, inner):
 def frames_of_the_limit_refused(original, reached, self, conn, acceptor, shared, inner):
     """A frame must be smaller than the acceptor says."""
     original(self, conn, acceptor, shared, inner)
-    self._frames = Frames(acceptor.web_socket_max_frame_payload_length - 1)
+    self._frames = Frames(acceptor.web_socket.max_frame_payload_length - 1)
     reached()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 from brokerproof.harness.model.enums import AckMode
 from brokerproof.reference_broker.kernel.credit import UNLIMITED, ByteWindow
@@ -11,6 +10,7 @@ from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
+from brokerproof.reference_broker.settings.parameters import with_parameters
 from brokerproof.suites.mutation.mutant import Group, rewritten, without
 from brokerproof.suites.mutation.stomp.windows import (
     DEFAULTS,
@@ -107,15 +107,15 @@ def prefetch_size_in_messages(patch, reached):
 @window_sizes.override(StompConnection, "__init__", breaks=DEFAULTS)
 def acceptor_default_ignored(original, reached, self, conn, acceptor, shared, now):
     """The default window is 10240, whatever the acceptor says."""
-    size = reached.instead(acceptor.stomp_consumer_window_size, 10_240)
-    original(self, conn, replace(acceptor, stomp_consumer_window_size=size), shared, now)
+    size = reached.instead(acceptor.stomp.consumer_window_size, 10_240)
+    original(self, conn, with_parameters(acceptor, stomp_consumer_window_size=size), shared, now)
 
 
 @window_sizes.override(StompConnection, "__init__", breaks=DEFAULTS)
 def no_default(original, reached, self, conn, acceptor, shared, now):
     """A subscription that names no window has none."""
-    size = reached.instead(acceptor.stomp_consumer_window_size, UNLIMITED)
-    original(self, conn, replace(acceptor, stomp_consumer_window_size=size), shared, now)
+    size = reached.instead(acceptor.stomp.consumer_window_size, UNLIMITED)
+    original(self, conn, with_parameters(acceptor, stomp_consumer_window_size=size), shared, now)
 
 
 @window_sizes.override(
@@ -126,7 +126,7 @@ def no_default(original, reached, self, conn, acceptor, shared, now):
 def auto_has_the_default(original, reached, session, frame):
     """An auto subscription gets the acceptor's window too, which nothing ever opens again."""
     if frame.get("ack") in (None, "auto") and frame.get(OURS) is None and frame.get(THEIRS) is None:
-        size = session.acceptor.stomp_consumer_window_size
+        size = session.acceptor.stomp.consumer_window_size
         if size != UNLIMITED:
             reached()
             frame = rewritten(frame, ((OURS, str(size)), *frame.head.headers))

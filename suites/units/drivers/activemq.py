@@ -19,6 +19,7 @@ from brokerproof.reference_broker.families.activemq.usage_accounting import Usag
 from brokerproof.reference_broker.persistence.memory import MemoryDisk
 from brokerproof.reference_broker.persistence.store_from_settings import store
 from brokerproof.reference_broker.settings.activemq import ActiveMq, DestinationPolicy, SystemUsage
+from brokerproof.reference_broker.settings.parameters import with_parameters
 from brokerproof.reference_broker.settings.settings import Settings
 from brokerproof.suites.units.drivers.broker import Driver, Received, frames
 
@@ -39,10 +40,11 @@ def configured(*policies: DestinationPolicy, persistent: bool = True, **usage: A
     )
 
 
-def settings(activemq: ActiveMq, **fields: Any) -> Settings:
-    """Acceptors ``stomp`` and ``amqp``; ``fields`` of :class:`Settings`."""
+def settings(activemq: ActiveMq, **values: Any) -> Settings:
+    """Return acceptors ``stomp`` and ``amqp``, with these parameters of :class:`Settings`."""
     acceptors = tuple(connector.acceptor(each, (each.upper(),)) for each in ("stomp", "amqp"))
-    return replace(activemq_xml.default(), activemq=activemq, acceptors=acceptors, **fields)
+    made = replace(activemq_xml.default(), activemq=activemq, acceptors=acceptors)
+    return with_parameters(made, **values)
 
 
 class SpoolingDriver(Driver):

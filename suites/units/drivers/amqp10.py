@@ -39,7 +39,9 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import (
     Open,
     Transfer,
 )
-from brokerproof.reference_broker.settings.settings import Acceptor, Settings
+from brokerproof.reference_broker.settings.acceptor import Acceptor
+from brokerproof.reference_broker.settings.parameters import with_parameters
+from brokerproof.reference_broker.settings.settings import Settings
 
 AMQP = Settings(
     acceptors=(
@@ -50,9 +52,10 @@ AMQP = Settings(
 )
 
 
-def settings(**fields: Any) -> Settings:
-    """An acceptor ``amqp`` with these fields, and ``stomp`` beside it."""
-    return Settings(acceptors=(Acceptor("amqp", protocols=("AMQP",), **fields), Acceptor("stomp")))
+def settings(**parameters: Any) -> Settings:
+    """Return an acceptor ``amqp`` with these parameters, and ``stomp`` beside it."""
+    amqp = with_parameters(Acceptor("amqp", protocols=("AMQP",)), **parameters)
+    return Settings(acceptors=(amqp, Acceptor("stomp")))
 
 
 class Desk:

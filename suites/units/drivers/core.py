@@ -22,7 +22,8 @@ from brokerproof.harness.protocols.core.codec import (
 from brokerproof.harness.protocols.core.fact_reader import FORCED
 from brokerproof.harness.protocols.core.messages import Message
 from brokerproof.harness.protocols.core.tables import NEWEST
-from brokerproof.reference_broker.settings.settings import Acceptor, Settings
+from brokerproof.reference_broker.settings.acceptor import Acceptor
+from brokerproof.reference_broker.settings.settings import Settings
 from brokerproof.suites.units.drivers.broker import Driver
 
 CORE = Acceptor("core", protocols=("CORE",))

@@ -20,7 +20,9 @@ from brokerproof.harness.model.enums import CloseHow, FullPolicy
 from brokerproof.harness.model.time import NS_PER_MS, seconds
 from brokerproof.reference_broker.kernel import large_body as large
 from brokerproof.reference_broker.persistence.memory import DiskFaults
-from brokerproof.reference_broker.settings.settings import Acceptor, Settings
+from brokerproof.reference_broker.settings.acceptor import Acceptor
+from brokerproof.reference_broker.settings.parameters import with_parameters
+from brokerproof.reference_broker.settings.settings import Settings
 from brokerproof.suites.units.drivers.broker import Received
 from brokerproof.suites.units.drivers.persistence import SMALL, StoringDriver, paging
 
@@ -37,7 +39,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def places(settings: Settings | None = None, **acceptor: object) -> Settings:
     """A broker whose acceptor ``stomp`` calls bodies of 100 octets large."""
-    known = Acceptor("stomp", stomp_min_large_message_size=SMALLEST, **acceptor)  # type: ignore[arg-type]
+    known = with_parameters(Acceptor("stomp"), stomp_min_large_message_size=SMALLEST, **acceptor)
     return replace(settings or paging(-1), acceptors=(known,))
 
 

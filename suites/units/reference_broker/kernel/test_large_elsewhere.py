@@ -21,11 +21,13 @@ from brokerproof.reference_broker.kernel import large_body
 from brokerproof.reference_broker.kernel.broker import Broker
 from brokerproof.reference_broker.persistence.memory import MemoryDisk
 from brokerproof.reference_broker.persistence.store_from_settings import store
-from brokerproof.reference_broker.settings.settings import Acceptor, Settings
+from brokerproof.reference_broker.settings.acceptor import Acceptor
+from brokerproof.reference_broker.settings.parameters import with_parameters
+from brokerproof.reference_broker.settings.settings import Settings
 from brokerproof.suites.units.drivers import amqp091
 
 BODY = b"".join(b"%06d:" % number for number in range(300))
-STOMP = Acceptor("large", stomp_min_large_message_size=100)
+STOMP = with_parameters(Acceptor("large"), stomp_min_large_message_size=100)
 
 
 @pytest.fixture(autouse=True)

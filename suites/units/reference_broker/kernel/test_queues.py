@@ -10,9 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from brokerproof.harness.model.broker_io import SendBytes
 from brokerproof.harness.model.enums import RoutingType
+from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.address_rules import AddressRules
 from brokerproof.reference_broker.settings.settings import (
-    Acceptor,
     AddressSetting,
     ConfiguredAddress,
     ConfiguredQueue,

@@ -13,7 +13,8 @@ from brokerproof.harness.model.broker_io import (
 )
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.reference_broker.assembly import create_broker
-from brokerproof.reference_broker.settings.settings import Acceptor, Settings
+from brokerproof.reference_broker.settings.acceptor import Acceptor
+from brokerproof.reference_broker.settings.settings import Settings
 
 
 class Driven:

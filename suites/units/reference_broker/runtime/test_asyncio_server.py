@@ -29,7 +29,8 @@ from brokerproof.harness.model.broker_io import (
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import NS_PER_MS
 from brokerproof.reference_broker.runtime import asyncio_server, listening
-from brokerproof.reference_broker.settings.settings import Acceptor, Settings
+from brokerproof.reference_broker.settings.acceptor import Acceptor
+from brokerproof.reference_broker.settings.settings import Settings
 
 ANSWER_WITHIN_S = 5.0
 ONE_READ = 256 * 1024  # what asyncio takes from a socket at once

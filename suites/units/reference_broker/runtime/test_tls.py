@@ -39,8 +39,8 @@ from brokerproof.harness.worlds.tls import (
 )
 from brokerproof.reference_broker.protocols.amqp10 import headers
 from brokerproof.reference_broker.runtime import listening
-from brokerproof.reference_broker.settings.settings import Acceptor
-from brokerproof.reference_broker.settings.settings import Tls as Served
+from brokerproof.reference_broker.settings.acceptor import Acceptor
+from brokerproof.reference_broker.settings.acceptor import Tls as Served
 from brokerproof.suites.units.reference_broker.runtime.test_asyncio_server import (
     Echo,
     client,

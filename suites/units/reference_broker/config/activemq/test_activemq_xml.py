@@ -68,7 +68,7 @@ def test_the_defaults_are_those_of_activemq(tmp_path: Path) -> None:
         61613,
         30_000,
     )
-    assert (stomp.heart_beat_grace, stomp.manners.qualified_names) == (1.0, True)
+    assert stomp.stomp.heart_beat_grace == 1.0
 
 
 def test_policies(tmp_path: Path) -> None:
@@ -178,8 +178,13 @@ def test_connectors(tmp_path: Path) -> None:
         </transportConnectors>"""
     reading = activemq_xml.read_with_notes(written(tmp_path, inside))
     s, t, a, o = reading.settings.acceptors
-    assert (s.heart_beat_grace, t.heart_beat_grace, t.host, t.port) == (1.5, 1.0, "::1", 1)
-    assert (a.amqp_idle_timeout_ms, a.amqp_credits, a.amqp_low_credits) == (900, 10, 3)
+    assert (s.stomp.heart_beat_grace, t.stomp.heart_beat_grace, t.host, t.port) == (
+        1.5,
+        1.0,
+        "::1",
+        1,
+    )
+    assert (a.amqp.idle_timeout_ms, a.amqp.credits, a.amqp.low_credits) == (900, 10, 3)
     assert o.protocols == ("OPENWIRE",)
     assert [note.where.name for note in reading.notes] == [
         "connector 's', transport.soTimeout",

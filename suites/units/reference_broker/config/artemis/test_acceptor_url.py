@@ -11,13 +11,9 @@ import pytest
 from brokerproof.reference_broker.config.artemis import acceptor_url
 from brokerproof.reference_broker.config.ports import on_any_port, with_ports
 from brokerproof.reference_broker.config.values import Where
-from brokerproof.reference_broker.settings.settings import (
-    LONG_MAX,
-    Acceptor,
-    BadSetting,
-    Settings,
-    Tls,
-)
+from brokerproof.reference_broker.settings.acceptor import LONG_MAX, Acceptor, Tls
+from brokerproof.reference_broker.settings.parameters import with_parameters
+from brokerproof.reference_broker.settings.settings import BadSetting, Settings
 
 WHERE = Where(Path("broker.xml"), 7, "acceptor 'a'")
 DEFAULT = replace(Acceptor("a", "127.0.0.1", 61613), protocols=acceptor_url.PROTOCOLS)
@@ -28,7 +24,7 @@ def accepted(query: str) -> Acceptor:
 
 
 @pytest.mark.parametrize(
-    ("query", "field", "value"),
+    ("query", "parameter", "value"),
     [
         ("protocols=STOMP", "protocols", ("STOMP",)),
         ("protocols=AMQP,%20STOMP", "protocols", ("AMQP", "STOMP")),
@@ -52,24 +48,24 @@ def accepted(query: str) -> Acceptor:
         ("webSocketEncoderType=text", "web_socket_encoder_type", "text"),
         ("anycastPrefix=queue/,jms.queue.", "anycast_prefix", ("queue/", "jms.queue.")),
         ("multicastPrefix=%2Ftopic%2F", "multicast_prefix", ("/topic/",)),
-        ("disableStompServerHeader=TRUE", "disable_stomp_server_header", True),
+        ("disableStompServerHeader=TRUE", "stomp_disable_server_header", True),
         ("handshake-timeout=3", "handshake_timeout_ms", 3000),
         ("handshake-timeout=0", "handshake_timeout_ms", 0),
         ("handshake-timeout=-1", "handshake_timeout_ms", 0),
-        ("saslMechanisms=PLAIN", "sasl_mechanisms", ("PLAIN",)),
-        ("saslMechanisms=EXTERNAL,%20PLAIN", "sasl_mechanisms", ("EXTERNAL", "PLAIN")),
+        ("saslMechanisms=PLAIN", "amqp_sasl_mechanisms", ("PLAIN",)),
+        ("saslMechanisms=EXTERNAL,%20PLAIN", "amqp_sasl_mechanisms", ("EXTERNAL", "PLAIN")),
         ("amqpIdleTimeout=-1", "amqp_idle_timeout_ms", -1),
         ("amqpCredits=1", "amqp_credits", 1),
         ("amqpLowCredits=0", "amqp_low_credits", 0),
         ("maxFrameSize=512", "amqp_max_frame_size", 512),
     ],
 )
-def test_a_parameter_sets_its_field_and_no_other(query: str, field: str, value: object) -> None:
-    assert accepted(query) == replace(DEFAULT, **{field: value})
+def test_a_parameter_sets_its_value_and_no_other(query: str, parameter: str, value: object) -> None:
+    assert accepted(query) == with_parameters(DEFAULT, **{parameter: value})
 
 
 def test_both_separators_and_a_trailing_one() -> None:
-    assert accepted("connectionTtl=5;connectionTtlMin=6&connectionTtlMax=7;") == replace(
+    assert accepted("connectionTtl=5;connectionTtlMin=6&connectionTtlMax=7;") == with_parameters(
         DEFAULT, connection_ttl_ms=5, connection_ttl_min_ms=6, connection_ttl_max_ms=7
     )
 
@@ -266,11 +262,14 @@ def test_a_bad_url_is_refused(url: str, sentence: str) -> None:
 
 def test_ports_are_replaced_by_name() -> None:
     settings = Settings(
-        acceptors=(Acceptor("a", port=1), Acceptor("b", port=2, connection_ttl_ms=5))
+        acceptors=(
+            Acceptor("a", port=1),
+            with_parameters(Acceptor("b", port=2), connection_ttl_ms=5),
+        )
     )
     assert with_ports(settings, {"b": 0}).acceptors == (
         Acceptor("a", port=1),
-        Acceptor("b", port=0, connection_ttl_ms=5),
+        with_parameters(Acceptor("b", port=0), connection_ttl_ms=5),
     )
     assert [acceptor.port for acceptor in on_any_port(settings).acceptors] == [0, 0]
     assert with_ports(settings, {}) == settings

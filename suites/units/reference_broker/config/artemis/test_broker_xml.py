@@ -11,8 +11,8 @@ import pytest
 
 from brokerproof.harness.model.enums import FullPolicy, RoutingType
 from brokerproof.reference_broker.config.artemis import broker_xml
+from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.settings import (
-    Acceptor,
     AddressSetting,
     BadSetting,
     ConfiguredAddress,
@@ -215,9 +215,9 @@ def test_what_has_no_effect_is_noted_with_line_name_and_reason(tmp_path: Path) -
 def test_our_own_file_for_both_brokers_is_understood() -> None:
     settings = broker_xml.read(OUR_FILE)
     assert settings.acceptor("stomp") == Acceptor("stomp", port=settings.acceptor("stomp").port)
-    assert settings.acceptor("ttl-2000").connection_ttl_ms == 2000
-    assert settings.acceptor("ttl-modifier-1.5").heart_beat_to_connection_ttl_modifier == 1.5
-    assert settings.acceptor("credits-3000").stomp_consumer_window_size == 3000
+    assert settings.acceptor("ttl-2000").ttl.connection_ttl_ms == 2000
+    assert settings.acceptor("ttl-modifier-1.5").ttl.heart_beat_to_connection_ttl_modifier == 1.5
+    assert settings.acceptor("credits-3000").stomp.consumer_window_size == 3000
     assert settings.acceptor("prefixes").anycast_prefix == ("queue/",)
     assert settings.users, "security is on in that file"
 

@@ -54,22 +54,28 @@ def test_what_settings_mean(tmp_path: Path) -> None:
         """,
     )
     stomp, amqp, management, web_stomp = settings.acceptors
-    assert (web_stomp.host, web_stomp.port, web_stomp.web_socket_encoder_type) == (
+    assert (web_stomp.host, web_stomp.port, web_stomp.web_socket.encoder_type) == (
         "127.0.0.1",
         15675,
         "binary",
     )
     assert (management.host, management.port) == ("127.0.0.3", 15673)
     assert (stomp.host, stomp.port, amqp.port) == ("127.0.0.2", 61614, 5673)
-    assert (amqp.amqp091_heartbeat_s, amqp.amqp091_channel_max, amqp.amqp091_frame_max) == (
+    assert (amqp.amqp091.heartbeat_s, amqp.amqp091.channel_max, amqp.amqp091.frame_max) == (
         10,
         100,
         8192,
     )
     assert settings.users == {"ann": "p w"}
-    assert (settings.memory_high_watermark, settings.disk_free_limit) == (2 * 1024**3, 1.5)
-    assert _read(tmp_path, "vm_memory_high_watermark.relative = 0").memory_high_watermark == 0.0
-    assert _read(tmp_path, "disk_free_limit.absolute = 50MB").disk_free_limit == 50_000_000
+    assert (settings.rabbitmq.memory_high_watermark, settings.rabbitmq.disk_free_limit) == (
+        2 * 1024**3,
+        1.5,
+    )
+    assert (
+        _read(tmp_path, "vm_memory_high_watermark.relative = 0").rabbitmq.memory_high_watermark
+        == 0.0
+    )
+    assert _read(tmp_path, "disk_free_limit.absolute = 50MB").rabbitmq.disk_free_limit == 50_000_000
     assert [
         acceptor.name for acceptor in _read(tmp_path, "stomp.listeners.tcp = none").acceptors
     ] == [

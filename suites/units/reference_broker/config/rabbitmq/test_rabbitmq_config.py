@@ -137,17 +137,20 @@ def test_what_settings_mean(tmp_path: Path) -> None:
         "web_stomp": ("127.0.0.4", 15675),
     }
     assert (
-        settings.acceptor("amqp").amqp091_heartbeat_s,
-        settings.acceptor("amqp").amqp091_frame_max,
+        settings.acceptor("amqp").amqp091.heartbeat_s,
+        settings.acceptor("amqp").amqp091.frame_max,
     ) == (10, 8192)
-    assert settings.acceptor("web_stomp").web_socket_encoder_type == "binary"
-    assert (settings.memory_high_watermark, settings.disk_free_limit) == (2 * 1024**3, 1.0)
+    assert settings.acceptor("web_stomp").web_socket.encoder_type == "binary"
+    assert (settings.rabbitmq.memory_high_watermark, settings.rabbitmq.disk_free_limit) == (
+        2 * 1024**3,
+        1.0,
+    )
     assert settings.users == {"ann": "p w"}
 
     def watermark(text: str) -> float | int:
         return _read(
             tmp_path, f"[{{rabbit, [{{vm_memory_high_watermark, {text}}}]}}]."
-        ).memory_high_watermark
+        ).rabbitmq.memory_high_watermark
 
     assert [watermark(each) for each in ("0.4", "0", "{relative, 2}", "{absolute, 100}")] == [
         0.4,
@@ -163,7 +166,9 @@ def test_what_settings_mean(tmp_path: Path) -> None:
     }
     for text, limit in limits.items():
         assert (
-            _read(tmp_path, f"[{{rabbit, [{{disk_free_limit, {text}}}]}}].").disk_free_limit
+            _read(
+                tmp_path, f"[{{rabbit, [{{disk_free_limit, {text}}}]}}]."
+            ).rabbitmq.disk_free_limit
             == limit
         )
     assert [
@@ -178,9 +183,12 @@ def test_the_shipped_file_is_read_alike() -> None:
         "amqp"
     ]
     amqp = settings.acceptor("amqp")
-    assert (amqp.amqp091_heartbeat_s, amqp.amqp091_channel_max) == (20, 100)
+    assert (amqp.amqp091.heartbeat_s, amqp.amqp091.channel_max) == (20, 100)
     assert (known["amqp091_heartbeat_s"], known["amqp091_channel_max"]) == (20, 100)
-    assert (settings.memory_high_watermark, settings.disk_free_limit) == (0.3, 0.1)
+    assert (settings.rabbitmq.memory_high_watermark, settings.rabbitmq.disk_free_limit) == (
+        0.3,
+        0.1,
+    )
     found = broker.settings(OURS)
     assert (
         settings.users

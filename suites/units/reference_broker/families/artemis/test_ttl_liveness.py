@@ -11,12 +11,16 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.model.broker_io import Close, Observe, SendBytes
 from brokerproof.harness.model.time import NS_PER_S, Instant, ms, seconds
-from brokerproof.reference_broker.settings.settings import Acceptor, Settings
+from brokerproof.reference_broker.settings.acceptor import Acceptor
+from brokerproof.reference_broker.settings.parameters import with_parameters
+from brokerproof.reference_broker.settings.settings import Settings
 from brokerproof.suites.units.drivers.broker import Driver, frames, only, patient
 
 
 def settings(ttl: int = 5000, interval: int = 2000, handshake: int = 0) -> Settings:
-    acceptor = Acceptor("stomp", connection_ttl_ms=ttl, handshake_timeout_ms=handshake)
+    acceptor = with_parameters(
+        Acceptor("stomp", handshake_timeout_ms=handshake), connection_ttl_ms=ttl
+    )
     return Settings(acceptors=(acceptor,), connection_ttl_check_interval_ms=interval)
 
 
@@ -153,7 +157,9 @@ def test_after_connected_there_is_no_handshake_timeout() -> None:
 
 def test_one_timer_call_serves_everything_that_is_due() -> None:
     driver = Driver(
-        dataclasses.replace(settings(2000), acceptors=(Acceptor("stomp", connection_ttl_ms=2000),))
+        dataclasses.replace(
+            settings(2000), acceptors=(with_parameters(Acceptor("stomp"), connection_ttl_ms=2000),)
+        )
     )
     for conn in (1, 2, 3):
         driver.connect(conn)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from brokerproof.harness.model.broker_io import LimitsSet, PeerGone, ResourcesRead
@@ -17,6 +15,7 @@ from brokerproof.reference_broker.families.rabbitmq.resources import (
 from brokerproof.reference_broker.kernel.alarms import Alarms
 from brokerproof.reference_broker.kernel.deadlines import Deadlines
 from brokerproof.reference_broker.runtime.control_input import Control
+from brokerproof.reference_broker.settings.parameters import with_parameters
 from brokerproof.suites.units.drivers.amqp091 import Driver
 
 GIB = 1024**3
@@ -171,7 +170,7 @@ def test_a_blocked_connection_may_go() -> None:
 
 
 def test_limits_come_from_the_configuration() -> None:
-    settings = replace(rabbitmq_conf.default(), memory_high_watermark=0)
+    settings = with_parameters(rabbitmq_conf.default(), memory_high_watermark=0)
     driver = Driver(settings)
     conn = driver.connect()
     driver.declare(conn, "q")

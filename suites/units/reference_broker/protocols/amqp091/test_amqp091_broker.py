@@ -23,6 +23,7 @@ from brokerproof.reference_broker.protocols.amqp091.framing import (
     FrameParser,
     frame,
 )
+from brokerproof.reference_broker.settings.parameters import with_parameters
 from brokerproof.suites.units.drivers.amqp091 import Driver
 
 
@@ -303,7 +304,7 @@ def test_a_body_in_many_frames_costs_linear_time(monkeypatch: pytest.MonkeyPatch
 def test_a_message_above_the_limit_is_refused_by_its_header() -> None:
     acceptor = next(one for one in rabbitmq_conf.default().acceptors if one.name == "amqp")
     settings = replace(
-        rabbitmq_conf.default(), acceptors=(replace(acceptor, amqp091_max_message_size=10),)
+        rabbitmq_conf.default(), acceptors=(with_parameters(acceptor, amqp091_max_message_size=10),)
     )
     driver = Driver(settings)
     conn = driver.connect()

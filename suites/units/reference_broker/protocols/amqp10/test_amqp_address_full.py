@@ -26,7 +26,9 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import (
     Disposition,
     Flow,
 )
-from brokerproof.reference_broker.settings.settings import Acceptor, AddressSetting, Settings
+from brokerproof.reference_broker.settings.acceptor import Acceptor
+from brokerproof.reference_broker.settings.parameters import with_parameters
+from brokerproof.reference_broker.settings.settings import AddressSetting, Settings
 from brokerproof.suites.units.drivers.amqp10 import (
     Desk,
     Frame,
@@ -50,7 +52,9 @@ MOST, LOW = 10, 3
 def of(policy: FullPolicy, match: str = "q", **limits: Any) -> Desk:
     anycast = AddressSetting("#", default_address_routing_type=RoutingType.ANYCAST)
     rules = (AddressSetting(match, address_full_policy=policy, **limits), anycast)
-    acceptor = Acceptor("amqp", protocols=("AMQP",), amqp_credits=MOST, amqp_low_credits=LOW)
+    acceptor = with_parameters(
+        Acceptor("amqp", protocols=("AMQP",)), amqp_credits=MOST, amqp_low_credits=LOW
+    )
     return Desk(Settings(acceptors=(acceptor, Acceptor("stomp")), address_settings=rules))
 
 

@@ -14,7 +14,8 @@ from brokerproof.reference_broker.protocols.amqp10.large import EMPTY_DATA, Body
 from brokerproof.reference_broker.protocols.amqp10.messaging import Header
 from brokerproof.reference_broker.protocols.amqp10.performatives import Disposition, Transfer
 from brokerproof.reference_broker.protocols.amqp10.sections import BadMessage, sections
-from brokerproof.reference_broker.settings.settings import Acceptor
+from brokerproof.reference_broker.settings.acceptor import Acceptor
+from brokerproof.reference_broker.settings.parameters import with_parameters
 from brokerproof.suites.units.drivers.amqp10 import Frame, Peer
 from brokerproof.suites.units.drivers.persistence import paging
 from brokerproof.suites.units.drivers.storing_desk import StoringDesk
@@ -46,13 +47,12 @@ class LargeDesk(StoringDesk):
 
     def __init__(self) -> None:
         acceptors = (
-            Acceptor(
-                "amqp",
-                protocols=("AMQP",),
+            with_parameters(
+                Acceptor("amqp", protocols=("AMQP",)),
                 amqp_min_large_message_size=SMALLEST,
                 amqp_max_frame_size=512,
             ),
-            Acceptor("stomp", stomp_min_large_message_size=SMALLEST),
+            with_parameters(Acceptor("stomp"), stomp_min_large_message_size=SMALLEST),
         )
         super().__init__(replace(paging(-1), acceptors=acceptors))
 

@@ -40,8 +40,8 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import (
     Transfer,
 )
 from brokerproof.reference_broker.protocols.amqp10.types import Symbol
+from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.settings import (
-    Acceptor,
     AddressSetting,
     ConfiguredAddress,
     ConfiguredQueue,

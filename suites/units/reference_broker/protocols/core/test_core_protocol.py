@@ -28,7 +28,8 @@ from brokerproof.reference_broker.kernel.message import Envelope, LargeMessage
 from brokerproof.reference_broker.persistence import codec
 from brokerproof.reference_broker.protocols.core.encoding import Fields
 from brokerproof.reference_broker.protocols.core.message import Arrival, CoreMessage, encoded
-from brokerproof.reference_broker.settings.settings import Acceptor, AddressSetting, Settings
+from brokerproof.reference_broker.settings.acceptor import Acceptor
+from brokerproof.reference_broker.settings.settings import AddressSetting, Settings
 from brokerproof.suites.units.drivers.broker import Driver, frames, send, subscribe
 from brokerproof.suites.units.drivers.core import CORE, CoreClient, bodies, client, few, names
 

@@ -15,7 +15,9 @@ from brokerproof.harness.model.time import seconds
 from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer
 from brokerproof.harness.protocols.conversation import ControlFailed
 from brokerproof.harness.targets.target_file import load
-from brokerproof.reference_broker.settings.settings import Acceptor, Settings
+from brokerproof.reference_broker.settings.acceptor import Acceptor
+from brokerproof.reference_broker.settings.rabbitmq import RabbitMq
+from brokerproof.reference_broker.settings.settings import Settings
 from brokerproof.suites.units.drivers.amqp091 import Driver
 
 # The fields that RabbitMQ 3.10.8 and 4.0.5 have under the same names, and with values of the same
@@ -347,7 +349,9 @@ def test_who_says_nothing_is_parted_from_and_may_come_again(bench: Bench) -> Non
 
 @pytest.mark.parametrize("target", [b"//[", b"http://[::1/api/overview"])
 def test_a_target_that_is_no_url_is_a_bad_request(target: bytes) -> None:
-    driver = Driver(Settings(acceptors=(Acceptor("http", protocols=("HTTP",)),)))
+    driver = Driver(
+        Settings(acceptors=(Acceptor("http", protocols=("HTTP",)),), rabbitmq=RabbitMq())
+    )
     conn = driver.open("http")
     driver.write(conn, b"GET %b HTTP/1.1\r\nHost: here\r\n\r\n" % target)
     assert driver.sent[conn].startswith(b"HTTP/1.1 400 ")

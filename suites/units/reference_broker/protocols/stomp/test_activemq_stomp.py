@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from brokerproof.harness.model.time import ms
 from brokerproof.reference_broker.families.activemq.inactivity import InactivityMonitor
 from brokerproof.reference_broker.settings.activemq import Cursor
+from brokerproof.reference_broker.settings.parameters import with_parameters
 from brokerproof.suites.units.drivers.activemq import (
     ack,
     broker,
@@ -34,7 +35,9 @@ def connected(
     """A session with these heart-beats, and what was agreed."""
     about = settings(configured())
     stomp, *others = about.acceptors
-    driver = Driver(replace(about, acceptors=(replace(stomp, heart_beat_grace=grace), *others)))
+    driver = Driver(
+        replace(about, acceptors=(with_parameters(stomp, stomp_heart_beat_grace=grace), *others))
+    )
     driver.open(1)
     header = "" if heart_beat is None else f"heart-beat:{heart_beat}\n"
     return driver, only(
@@ -46,7 +49,9 @@ def lenient() -> Driver:
     """A session that few errors end."""
     about = settings(configured())
     stomp, *others = about.acceptors
-    driver = Driver(replace(about, acceptors=(replace(stomp, stomp_errors_close=False), *others)))
+    driver = Driver(
+        replace(about, acceptors=(with_parameters(stomp, stomp_errors_close=False), *others))
+    )
     driver.connect(1)
     return driver
 

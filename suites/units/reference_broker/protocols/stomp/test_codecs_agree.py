@@ -25,7 +25,7 @@ from brokerproof.reference_broker.protocols.stomp.frame import Version
 from brokerproof.reference_broker.protocols.stomp.grammar import GRAMMARS, OPENING
 from brokerproof.reference_broker.protocols.stomp.parser import FrameParser
 from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
-from brokerproof.reference_broker.settings.settings import StompLimits
+from brokerproof.reference_broker.settings.acceptor import StompLimits
 
 VECTORS = json.loads(
     (Path(str(files("brokerproof.fixtures"))) / "vectors" / "stomp.json").read_text(

@@ -11,7 +11,9 @@ import pytest
 
 from brokerproof.harness.model.broker_io import Close, Observe, SendBytes
 from brokerproof.reference_broker.protocols.stomp import refusal
-from brokerproof.reference_broker.settings.settings import Acceptor, Settings
+from brokerproof.reference_broker.settings.acceptor import Acceptor
+from brokerproof.reference_broker.settings.parameters import with_parameters
+from brokerproof.reference_broker.settings.settings import Settings
 from brokerproof.suites.units.drivers.broker import SERVER, Driver, frames, only, send, subscribe
 
 # --- connecting -----------------------------------------------------------------------------------
@@ -43,7 +45,9 @@ def test_the_highest_common_version_is_used(verb: str, headers: str, answer: str
 
 
 def test_connected_with_heart_beat_and_without_server() -> None:
-    driver = Driver(Settings(acceptors=(Acceptor("stomp", disable_stomp_server_header=True),)))
+    driver = Driver(
+        Settings(acceptors=(with_parameters(Acceptor("stomp"), stomp_disable_server_header=True),))
+    )
     effects = driver.connect(7, headers="heart-beat:1000,2000\n")
     expected = b"CONNECTED\nversion:1.2\nsession:session-7\nheart-beat:2000,1000\n\n\0"
     assert effects == [SendBytes(7, expected)]
@@ -400,7 +404,12 @@ def test_versions_meet() -> None:
 
 def test_an_acceptor_gives_messages_a_number_that_selectors_see_too() -> None:
     driver = Driver(
-        Settings(acceptors=(Acceptor("stomp"), Acceptor("numbered", stomp_enable_message_id=True)))
+        Settings(
+            acceptors=(
+                Acceptor("stomp"),
+                with_parameters(Acceptor("numbered"), stomp_enable_message_id=True),
+            )
+        )
     )
     driver.connect(1)
     driver.open(2, acceptor="numbered")

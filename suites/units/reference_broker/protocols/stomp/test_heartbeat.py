@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from brokerproof.reference_broker.protocols.stomp.frame import Version
 from brokerproof.reference_broker.protocols.stomp.heartbeat import HeartBeatNegotiator
 from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
-from brokerproof.reference_broker.settings.settings import LONG_MAX, Acceptor, Settings
+from brokerproof.reference_broker.settings.acceptor import LONG_MAX, Acceptor
+from brokerproof.reference_broker.settings.parameters import with_parameters
+from brokerproof.reference_broker.settings.settings import Settings
 
 PLAIN = Acceptor("a")
-NARROW = Acceptor(
-    "a", connection_ttl_ms=1000, connection_ttl_min_ms=5000, connection_ttl_max_ms=10000
+NARROW = with_parameters(
+    Acceptor("a"), connection_ttl_ms=1000, connection_ttl_min_ms=5000, connection_ttl_max_ms=10000
 )
-CAPPED = Acceptor("a", connection_ttl_max_ms=30000)
-ONE = Acceptor("a", heart_beat_to_connection_ttl_modifier=1.0)
-ONE_AND_A_HALF = Acceptor("a", heart_beat_to_connection_ttl_modifier=1.5)
-CROSSED = Acceptor("a", connection_ttl_min_ms=5000, connection_ttl_max_ms=2000)
-ODD = Acceptor("a", connection_ttl_min_ms=1001)
+CAPPED = with_parameters(Acceptor("a"), connection_ttl_max_ms=30000)
+ONE = with_parameters(Acceptor("a"), heart_beat_to_connection_ttl_modifier=1.0)
+ONE_AND_A_HALF = with_parameters(Acceptor("a"), heart_beat_to_connection_ttl_modifier=1.5)
+CROSSED = with_parameters(Acceptor("a"), connection_ttl_min_ms=5000, connection_ttl_max_ms=2000)
+ODD = with_parameters(Acceptor("a"), connection_ttl_min_ms=1001)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_worked_examples(acceptor: Acceptor, asked: str, answer: str, ttl: int) 
 def test_the_first_ttl_is_the_acceptors_then_the_override_then_a_minute(
     own: int | None, override: int, ttl: int
 ) -> None:
-    acceptor = dataclasses.replace(PLAIN, connection_ttl_ms=own)
+    acceptor = with_parameters(PLAIN, connection_ttl_ms=own)
     negotiator = HeartBeatNegotiator(acceptor, Settings(connection_ttl_override_ms=override))
     for header, version in [
         (None, Version.V1_2),

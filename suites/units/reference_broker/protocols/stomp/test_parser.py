@@ -14,7 +14,7 @@ from brokerproof.reference_broker.protocols.stomp.frame import Version
 from brokerproof.reference_broker.protocols.stomp.grammar import GRAMMARS, OPENING, Grammar
 from brokerproof.reference_broker.protocols.stomp.parser import FrameParser
 from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
-from brokerproof.reference_broker.settings.settings import StompLimits
+from brokerproof.reference_broker.settings.acceptor import StompLimits
 from brokerproof.suites.units.drivers.broker import patient
 
 V10, V11, V12 = (GRAMMARS[each] for each in Version)

@@ -9,7 +9,8 @@ from brokerproof.reference_broker.families.activemq.inactivity import NEVER
 from brokerproof.reference_broker.protocols.stomp.frame import Version
 from brokerproof.reference_broker.protocols.stomp.rabbitmq import RabbitHeartBeats, TwoMissedChecks
 from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
-from brokerproof.reference_broker.settings.settings import Acceptor, Settings
+from brokerproof.reference_broker.settings.acceptor import Acceptor
+from brokerproof.reference_broker.settings.settings import Settings
 
 RULES = Rules(floor=1000, step=1000, fraction=2, least=2, most=3)
 

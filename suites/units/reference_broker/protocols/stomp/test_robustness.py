@@ -18,11 +18,13 @@ from brokerproof.harness.model.broker_io import (
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import seconds
 from brokerproof.reference_broker.assembly import create_broker
-from brokerproof.reference_broker.settings.settings import Acceptor, Settings, StompLimits
+from brokerproof.reference_broker.settings.acceptor import Acceptor, StompLimits
+from brokerproof.reference_broker.settings.parameters import with_parameters
+from brokerproof.reference_broker.settings.settings import Settings
 from brokerproof.suites.units.drivers.broker import Driver, bodies, frames, patient, send, subscribe
 
 LIMITS = StompLimits(headers=6, line=64, body=64)
-SMALL = Settings(acceptors=(Acceptor("stomp", limits=LIMITS),))
+SMALL = Settings(acceptors=(with_parameters(Acceptor("stomp"), stomp_limits=LIMITS),))
 
 heads = st.sampled_from(
     [

@@ -12,7 +12,9 @@ from brokerproof.harness.model.broker_io import BytesReceived, Close, Connected,
 from brokerproof.reference_broker.assembly import create_broker
 from brokerproof.reference_broker.config.artemis import users_properties
 from brokerproof.reference_broker.kernel.passwords import admitted, is_hash
-from brokerproof.reference_broker.settings.settings import Acceptor, BadSetting, Settings
+from brokerproof.reference_broker.settings.acceptor import Acceptor
+from brokerproof.reference_broker.settings.parameters import with_parameters
+from brokerproof.reference_broker.settings.settings import BadSetting, Settings
 
 # Printed by `artemis mask --hash secret-word` of release 2.56.0.
 MASKED = (
@@ -24,7 +26,9 @@ ANN = "CN=ann, O=Example"
 SETTINGS = Settings(
     acceptors=(
         Acceptor("stomp"),
-        Acceptor("amqp", protocols=("AMQP",), sasl_mechanisms=("EXTERNAL", "PLAIN")),
+        with_parameters(
+            Acceptor("amqp", protocols=("AMQP",)), amqp_sasl_mechanisms=("EXTERNAL", "PLAIN")
+        ),
     ),
     security_enabled=True,
     users=USERS,

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brokerproof.reference_broker.kernel.credit import ByteWindow
-from brokerproof.reference_broker.settings.settings import Acceptor, Settings
+from brokerproof.reference_broker.settings.acceptor import Acceptor
+from brokerproof.reference_broker.settings.parameters import with_parameters
+from brokerproof.reference_broker.settings.settings import Settings
 from brokerproof.suites.units.drivers.broker import Driver, bodies, frames, patient, send, subscribe
 
 BODY = "x" * 50
@@ -69,7 +71,9 @@ def test_the_acceptors_default_is_for_the_client_modes_only() -> None:
 
 
 def test_an_acceptors_own_default() -> None:
-    driver = Driver(Settings(acceptors=(Acceptor("stomp", stomp_consumer_window_size=0),)))
+    driver = Driver(
+        Settings(acceptors=(with_parameters(Acceptor("stomp"), stomp_consumer_window_size=0),))
+    )
     driver.connect(1)
     driver.feed(1, subscribe("c", "client", "c"))
     driver.feed(1, subscribe("a", "auto", "a"))

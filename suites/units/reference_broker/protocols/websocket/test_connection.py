@@ -28,9 +28,11 @@ from brokerproof.reference_broker.assembly import create_broker
 from brokerproof.reference_broker.kernel.broker import Broker
 from brokerproof.reference_broker.protocols.websocket.connection import CLOSING_MS
 from brokerproof.reference_broker.protocols.websocket.upgrade import HEAD_MOST
-from brokerproof.reference_broker.settings.settings import Acceptor, Settings
+from brokerproof.reference_broker.settings.acceptor import Acceptor
+from brokerproof.reference_broker.settings.parameters import with_parameters
+from brokerproof.reference_broker.settings.settings import Settings
 
-ACCEPTOR = Acceptor("stomp", web_socket_max_frame_payload_length=1000)
+ACCEPTOR = with_parameters(Acceptor("stomp"), web_socket_max_frame_payload_length=1000)
 CONNECT = stomp_codec.encode("CONNECT", {"accept-version": "1.2", "host": "here"})
 MASK = b"\x01\x02\x03\x04"
 
@@ -208,7 +210,7 @@ def test_connect_that_does_not_come_in_time() -> None:
 
 
 def test_a_ping_is_no_sign_of_life_of_stomp() -> None:
-    wire = connected(replace(ACCEPTOR, connection_ttl_ms=2000))
+    wire = connected(with_parameters(ACCEPTOR, connection_ttl_ms=2000))
     for tenth in range(1, 20):
         wire.until(tenth * NS_PER_S // 10)
         wire.frame(Op.PING)
@@ -218,7 +220,7 @@ def test_a_ping_is_no_sign_of_life_of_stomp() -> None:
 
 
 def test_an_end_of_line_is_a_sign_of_life_of_stomp() -> None:
-    wire = connected(replace(ACCEPTOR, connection_ttl_ms=2000))
+    wire = connected(with_parameters(ACCEPTOR, connection_ttl_ms=2000))
     for second in range(1, 12):
         wire.until(second * NS_PER_S)
         wire.frame(Op.TEXT, b"\n")
@@ -320,7 +322,7 @@ def test_what_is_larger_than_a_frame_leaves_in_fragments() -> None:
 
 
 def test_text_where_it_is_configured_and_possible() -> None:
-    wire = opened(replace(ACCEPTOR, web_socket_encoder_type="text"))
+    wire = opened(with_parameters(ACCEPTOR, web_socket_encoder_type="text"))
     wire.frame(Op.TEXT, CONNECT)
     to = {"destination": "a", "destination-type": "ANYCAST", "subscription-type": "ANYCAST"}
     wire.frame(Op.BINARY, stomp_codec.encode("SUBSCRIBE", {**to, "id": "0"}))
