@@ -7,12 +7,21 @@ n-th entry is found at the n-th ``[[name]]``.
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from brokerproof.harness.model import input_file
+from brokerproof.harness.model.input_file import BadInput
+
+MOST_BYTES = 8 << 20
+MOST_DEPTH = 16
+_NESTED = re.compile(r"(?<![A-Za-z0-9_-])(?:[A-Za-z0-9_-]++[ \t]*\.[ \t]*){40}")
+"""A dotted key of many parts: tomllib takes time by the square of their number."""
 
 
 class BadData(Exception):
@@ -53,12 +62,31 @@ def read(path: Path) -> tuple[dict[str, Any], str]:
     """Return the values of a TOML file, and its text. Raises :class:`BadData` for a file that is
     missing or is not TOML."""
     try:
-        text = path.read_text("utf-8")
-        return tomllib.loads(text), text
-    except OSError as problem:
-        raise BadData(f"{path}: cannot be read ({problem.strerror or problem})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        text = input_file.read_text(path, MOST_BYTES)
+    except BadInput as problem:
+        raise BadData(f"{path}: {problem}") from None
+    if brackets := _NESTED.search(text):
+        line = text.count("\n", 0, brackets.start()) + 1
+        raise BadData(f"{path}, line {line}: has a key of 40 parts or more; write a table")
+    try:
+        values = tomllib.loads(text)
+    except (ValueError, RecursionError) as problem:
         raise BadData(f"{path}: is not TOML ({problem})") from None
+    _check(path, values, 0)
+    return values, text
+
+
+def _check(path: Path, value: Any, depth: int) -> None:
+    """Raise :class:`BadData` for numbers and nesting that TOML allows and nothing here expects."""
+    if depth > MOST_DEPTH:
+        raise BadData(f"{path}: is nested deeper than {MOST_DEPTH} levels")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise BadData(f"{path}: has the number {value}; write a finite one")
+    if isinstance(value, int) and abs(value) >= 1 << 64:
+        raise BadData(f"{path}: has a whole number of {value.bit_length()} bits; 64 are the most")
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            _check(path, inner, depth + 1)
 
 
 def entries(

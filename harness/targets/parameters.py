@@ -15,6 +15,9 @@ from urllib.parse import urlsplit
 
 from lxml import etree
 
+from brokerproof.harness.model import input_file
+from brokerproof.harness.model.input_file import BadInput
+from brokerproof.harness.targets import xml_file
 from brokerproof.harness.targets.activemq import config
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.rabbitmq import erlang_config
@@ -80,6 +83,7 @@ def _is_activemq(path: Path) -> bool:
     return next(_root(path).iter(f"{config.CORE}broker"), None) is not None
 
 
+_WHOLE = re.compile(r"[0-9]{1,18}")
 _CONF: dict[str, str] = {
     "heartbeat": "amqp091_heartbeat_s",
     "channel_max": "amqp091_channel_max",
@@ -94,8 +98,10 @@ def from_rabbitmq_conf(path: Path, defaults: Parameters) -> dict[str, dict[str, 
     found = dict(defaults)
     for number, key, value in _settings(path):
         if key in _CONF:
-            if not value.isdecimal():
-                raise SetUpFailed(f"{path}, line {number}: {value!r} should be a number")
+            if not _WHOLE.fullmatch(value):
+                raise SetUpFailed(
+                    f"{path}, line {number}: {value!r:.60} should be a number of at most 18 digits"
+                )
             found[_CONF[key]] = int(value)
     spoken = {"stomp": "STOMP", "amqp": "AMQP", "management": "HTTP"}
     return {name: {"protocols": protocol, **found} for name, protocol in spoken.items()}
@@ -110,9 +116,9 @@ def _settings(path: Path) -> Iterator[tuple[int, str, str]]:
         )
         return
     try:
-        lines = path.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        raise SetUpFailed(f"{path}: cannot be read; name a rabbitmq.conf") from None
+        lines = input_file.read_text(path).splitlines()
+    except BadInput as problem:
+        raise SetUpFailed(f"{path}: {problem}; name a rabbitmq.conf") from None
     for number, line in enumerate(lines, 1):
         key, _, value = (part.strip() for part in line.partition("#")[0].partition("="))
         yield number, key, value
@@ -137,12 +143,7 @@ def from_broker_xml(path: Path, defaults: Parameters) -> dict[str, dict[str, Val
 
 
 def _root(path: Path) -> etree._Element:
-    try:
-        return etree.parse(path, etree.XMLParser(resolve_entities=False, no_network=True)).getroot()
-    except OSError as problem:
-        raise SetUpFailed(f"{path}: cannot be read ({problem.strerror or problem})") from None
-    except etree.XMLSyntaxError as problem:
-        raise SetUpFailed(f"{path}: is not well-formed XML ({problem.msg})") from None
+    return xml_file.parsed(path, "a broker's configuration").getroot()
 
 
 def of_address(path: Path, name: str) -> dict[str, Value]:
@@ -216,24 +217,26 @@ def _acceptors(root: etree._Element) -> Iterator[tuple[str, etree._Element, str]
 
 
 def _of_url(path: Path, element: etree._Element, url: str) -> Iterator[tuple[str, Value]]:
+    try:
+        query = urlsplit(url).query
+    except ValueError as problem:
+        raise SetUpFailed(
+            f"{path}, line {element.sourceline}: {url!r:.60} is no URL ({problem})"
+        ) from None
     given = dict(
-        pair.partition("=")[::2]
-        for pair in urlsplit(url).query.replace("&", ";").split(";")
-        if "=" in pair
+        pair.partition("=")[::2] for pair in query.replace("&", ";").split(";") if "=" in pair
     )
     for spelling, (name, kind) in _URL_PARAMETERS.items():
         if spelling in given:
             yield name, _number(path, element, kind, given[spelling])
 
 
-def _number(path: Path, element: etree._Element, kind: type, text: str) -> Value:
+def _number(path: Path, element: etree._Element, kind: Callable[[str], Value], text: str) -> Value:
     try:
-        return kind(text.strip())  # type: ignore[no-any-return]
+        return xml_file.number(kind, text.strip())
     except ValueError:
         line = element.sourceline
-        raise SetUpFailed(
-            f"{path}, line {line}: {text.strip()!r} should be a number ({kind.__name__})"
-        ) from None
+        raise SetUpFailed(f"{path}, line {line}: {text.strip()!r:.60} should be a number") from None
 
 
 def has_tls(about: Parameters) -> bool:

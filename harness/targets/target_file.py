@@ -29,7 +29,6 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from importlib.resources import files
@@ -37,7 +36,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from brokerproof.harness.catalogue import profiles
+from brokerproof.harness.catalogue import profiles, tables
 from brokerproof.harness.catalogue.tables import BadData
 from brokerproof.harness.targets import endpoint
 from brokerproof.harness.targets.activemq.target import ActivemqTarget
@@ -106,7 +105,7 @@ def shipped() -> dict[str, Path]:
 
 def about(path: Path) -> dict[str, str]:
     """What a shipped target file says of its target: ``description``, ``kind`` and ``profile``."""
-    values = tomllib.loads(path.read_text("utf-8"))
+    values, _ = tables.read(path)
     return {name: str(values[name]) for name in ("description", "kind", "profile")}
 
 
@@ -175,11 +174,9 @@ def _from_url(text: str) -> Target:
 
 def _from_file(path: Path, name: str, version: str = "") -> Target:
     try:
-        values = tomllib.loads(path.read_text("utf-8"))
-    except OSError as problem:
-        raise BadTarget(f"{path}: cannot be read ({problem.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-        raise BadTarget(f"{path}: is not TOML ({problem})") from None
+        values, _ = tables.read(path)
+    except BadData as problem:
+        raise BadTarget(str(problem)) from None
     kind = str(values.get("kind"))
     if kind not in _OF_KIND:
         raise BadTarget(f"{path}: kind is {kind!r}; it should be one of {', '.join(_OF_KIND)}")
@@ -196,8 +193,17 @@ def _from_file(path: Path, name: str, version: str = "") -> Target:
                 f"{path}: unknown key {key!r}; a target of kind {kind} has"
                 f" {', '.join(sorted(allowed))}"
             )
-        if not isinstance(value, allowed[key]):
-            raise BadTarget(f"{path}: {key} should be a {allowed[key].__name__}, it is {value!r}")
+        if type(value) is not allowed[key]:
+            raise BadTarget(
+                f"{path}: {key} should be a {allowed[key].__name__}, it is {value!r:.60}"
+            )
+    for key in ("command", "add_capabilities", "remove_capabilities"):
+        if not all(isinstance(word, str) for word in values.get(key, ())):
+            raise BadTarget(f"{path}: {key} should be a list of texts")
+    for key in ("endpoints", "parameters"):
+        for name, value in values.get(key, {}).items():
+            if not isinstance(value, str | int | float):
+                raise BadTarget(f"{path}: {key}.{name} should be text or a number")
     for key in sorted((_OF_KIND[kind].keys() | {"profile"}) - _OPTIONAL - values.keys()):
         if not (kind == "address" and key == "config"):
             raise BadTarget(f"{path}: {key} is missing; a target of kind {kind} needs it")

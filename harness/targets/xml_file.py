@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from lxml import etree
 
+from brokerproof.harness.model import input_file
+from brokerproof.harness.model.input_file import BadInput
 from brokerproof.harness.targets.failure import SetUpFailed
+
+T = TypeVar("T")
 
 
 def parsed(config: Path, wanted: str = "a broker.xml") -> etree._ElementTree:
     """The file as a tree. Raises :class:`SetUpFailed` when it cannot be read (``wanted`` should be
     named) or is no XML."""
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
     try:
-        return etree.parse(str(config), etree.XMLParser(resolve_entities=False, no_network=True))
-    except OSError:
-        raise SetUpFailed(f"{config}: cannot be read; name {wanted}") from None
-    except etree.XMLSyntaxError as problem:
-        raise SetUpFailed(f"{config}, line {problem.lineno}: is no XML ({problem.msg})") from None
+        root = etree.fromstring(input_file.read_bytes(config), parser)
+    except BadInput as problem:
+        raise SetUpFailed(f"{config}: {problem}; name {wanted}") from None
+    except (etree.XMLSyntaxError, ValueError) as problem:
+        line = getattr(problem, "lineno", None) or 1
+        raise SetUpFailed(f"{config}, line {line}: is no XML ({problem})") from None
+    return root.getroottree()
+
+
+def number(kind: Callable[[str], T], text: str) -> T:
+    """Return ``text`` as ``kind``: int, float, or anything else that is made of a text. Raises
+    ``ValueError`` for what is no number, no finite one, or beyond a trace's 64 bits."""
+    value = kind(text)
+    if isinstance(value, int | float) and not abs(value) < 1 << 64:
+        raise ValueError(text)
+    return value

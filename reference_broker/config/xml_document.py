@@ -7,9 +7,12 @@ from typing import Any
 
 from lxml import etree
 
+from brokerproof.harness.model import input_file
+from brokerproof.harness.model.input_file import BadInput
 from brokerproof.reference_broker.config.values import Where
 from brokerproof.reference_broker.settings.settings import BadSetting
 
+MOST_BYTES = 8 << 20
 _XINCLUDE = "{http://www.w3.org/2001/XInclude}"
 
 
@@ -25,9 +28,9 @@ def document(file: Path, what: str) -> etree._Element:
         remove_pis=True,
     )
     try:
-        octets = file.read_bytes()
-    except OSError as problem:
-        raise BadSetting(f"{file}: cannot be read ({problem.strerror}); name {what}") from None
+        octets = input_file.read_bytes(file, MOST_BYTES)
+    except BadInput as problem:
+        raise BadSetting(f"{file}: {problem}; name {what}") from None
     try:
         root = etree.fromstring(octets, parser)
     except etree.XMLSyntaxError as problem:

@@ -20,11 +20,14 @@ a frame ends, so nothing that was cut off is taken for whole.
 from __future__ import annotations
 
 import contextlib
+import os
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from brokerproof.harness.model import input_file
+from brokerproof.harness.model.input_file import BadInput
 from brokerproof.reference_broker.protocols.amqp10 import headers
 from brokerproof.reference_broker.settings.acceptor import Acceptor, Tls
 
@@ -49,6 +52,8 @@ _SHORT = {
     "userId": "UID",
     "domainComponent": "DC",
 }
+MOST_BYTES = 1 << 20
+"""Of a file with keys or certificates."""
 _SPECIAL = frozenset(',+=\n<>#;\\"')
 
 
@@ -70,6 +75,8 @@ def context(tls: Tls) -> ssl.SSLContext:
     certificates, key = (
         (tls.key_store, None) if tls.key_store_type == "PEM" else _sources(tls.key_store)
     )
+    for path in (certificates, key, tls.trust_store):
+        _check_regular(path)
     try:
         # Without a password OpenSSL would ask for one on the terminal.
         made.load_cert_chain(certificates, key, password=tls.key_password or "")
@@ -81,8 +88,8 @@ def context(tls: Tls) -> ssl.SSLContext:
         raise BadTls(
             f"{missing} does not exist; keyStorePath should name a certificate and its key in PEM"
         ) from None
-    except OSError as problem:
-        reason = problem.reason if isinstance(problem, ssl.SSLError) else problem.strerror
+    except (OSError, ValueError) as problem:
+        reason = (problem.reason or "") if isinstance(problem, ssl.SSLError) else str(problem)
         raise BadTls(
             f"{certificates} cannot be used ({reason or 'no PEM'}); it should hold, in PEM, a"
             " certificate and its key, whose password is keyStorePassword if it has one"
@@ -91,9 +98,7 @@ def context(tls: Tls) -> ssl.SSLContext:
         try:
             made.load_verify_locations(tls.trust_store)
         except OSError as problem:
-            reason = (
-                "no certificate in it" if isinstance(problem, ssl.SSLError) else problem.strerror
-            )
+            reason = "no certificate in it" if isinstance(problem, ssl.SSLError) else str(problem)
             raise BadTls(
                 f"{tls.trust_store} cannot be used ({reason}); it should hold certificates in PEM"
             ) from None
@@ -101,21 +106,31 @@ def context(tls: Tls) -> ssl.SSLContext:
     return made
 
 
+def _check_regular(path: Path | None) -> None:
+    """Raise :class:`BadTls` for a folder or a pipe: OpenSSL would wait for a writer."""
+    if path is None or not path.exists():
+        return
+    try:
+        os.close(input_file.open_regular(path))
+    except BadInput as problem:
+        raise BadTls(f"{path} {problem}") from None
+
+
 def _sources(path: Path) -> tuple[Path, Path]:
     """The files of certificates and key that a PEMCFG file names in its properties
     ``source.ANYTHING``."""
     try:
-        lines = path.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
+        lines = input_file.read_text(path, MOST_BYTES).splitlines()
+    except BadInput as problem:
         raise BadTls(
-            f"{path} cannot be read; keyStorePath should name a file of properties source.… = FILE"
+            f"{path}: {problem}; keyStorePath should name a file of properties source.… = FILE"
         ) from None
     named = [line.partition("=") for line in lines if line.strip().startswith("source.")]
     files = [path.parent / value.strip() for _, _, value in named]
     found: dict[str, Path] = {}
     for file in files:
-        with contextlib.suppress(OSError):
-            text = file.read_bytes()
+        with contextlib.suppress(BadInput):
+            text = input_file.read_bytes(file, MOST_BYTES)
             for what, mark in (
                 ("key", b"PRIVATE KEY-----"),
                 ("certificates", b"-----BEGIN CERTIFICATE-----"),

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 from lxml import etree
 
 from brokerproof.harness.model.enums import RoutingType
+from brokerproof.harness.targets import xml_file
 from brokerproof.harness.targets.artemis.config import LOOPBACK
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.target import Parameters, Value
@@ -25,7 +26,7 @@ CORE = "{http://activemq.apache.org/schema/core}"
 _URI = re.compile(
     r"^(?P<before>[a-z+]+://)(?P<host>\[[^\]]*\]|[^:/?]+):(?P<port>\d{1,5})(?P<after>.*)$"
 )
-_SIZE = re.compile(r"^\s*(\d+)\s*([kmg]?)b?\s*$", re.IGNORECASE)
+_SIZE = re.compile(r"^\s*([0-9]{1,18})\s*([kmg]?)b?\s*$", re.IGNORECASE)
 _PROTOCOLS = {"stomp": "STOMP", "amqp": "AMQP", "tcp": "OPENWIRE"}
 _KIND = {RoutingType.ANYCAST: "queue", RoutingType.MULTICAST: "topic"}
 
@@ -158,10 +159,10 @@ def _number(
     config: Path, element: etree._Element, text: str, kind: type[int] | type[float]
 ) -> int | float:
     try:
-        return kind(text)
+        return xml_file.number(kind, text)
     except ValueError:
         raise SetUpFailed(
-            f"{config}, line {element.sourceline}: {text!r} should be a number"
+            f"{config}, line {element.sourceline}: {text!r:.60} should be a number"
         ) from None
 
 

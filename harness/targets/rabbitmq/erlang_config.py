@@ -6,15 +6,24 @@ judges.
 
 from __future__ import annotations
 
+import bisect
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from brokerproof.harness.model import input_file
+from brokerproof.harness.model.input_file import BadInput
 from brokerproof.harness.targets.failure import SetUpFailed
 
 SUFFIX = ".config"
+MOST_BYTES = 4 << 20
+MOST_DIGITS = 40
+"""Of a number."""
+MOST_DEPTH = 50
+"""Lists and tuples inside each other. RabbitMQ's own examples need seven."""
 
 _TOKEN = re.compile(
     r"""(?P<space>(?:\s|%[^\n]*)+)
@@ -57,9 +66,9 @@ def settings(path: Path) -> list[Setting]:
     """What a file sets, in order. Raises :class:`SetUpFailed` with file, line and what would be
     right."""
     try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError):
-        raise SetUpFailed(f"{path}: cannot be read; name a rabbitmq.config") from None
+        text = input_file.read_text(path, MOST_BYTES)
+    except BadInput as problem:
+        raise SetUpFailed(f"{path}: {problem}; name a rabbitmq.config") from None
     reader = _Reader(path, text)
     whole = reader.term()
     reader.mark(".")
@@ -82,10 +91,14 @@ def _pairs(term: Any) -> Iterator[Tuple]:
 
 class _Reader:
     def __init__(self, path: Path, text: str) -> None:
-        self._path, self._text, self._at = path, text, 0
+        self._path = path
+        self._text = text
+        self._at = 0
+        self._depth = 0
+        self._ends = [end.start() for end in re.finditer("\n", text)]
 
     def _line(self) -> int:
-        return self._text.count("\n", 0, self._at) + 1
+        return bisect.bisect_left(self._ends, self._at) + 1
 
     def _next(self) -> re.Match[str]:
         while True:
@@ -114,7 +127,13 @@ class _Reader:
         line = self._line()
         value: Any
         if found["mark"] in ("[", "{"):
+            self._depth += 1
+            if self._depth > MOST_DEPTH:
+                raise SetUpFailed(
+                    f"{self._path}, line {line}: is nested deeper than {MOST_DEPTH} levels"
+                )
             items = self._items("]" if found["mark"] == "[" else "}")
+            self._depth -= 1
             value = items
             if found["mark"] == "{":
                 value = Tuple(items)
@@ -127,16 +146,30 @@ class _Reader:
             value = Atom(found["atom"])
         elif found["quoted"]:
             value = Atom(re.sub(r"\\(.)", r"\1", found["name"]))
-        elif found["float"]:
-            value = float(found["float"].replace("_", ""))
-        elif found["whole"]:
-            value = int(found["whole"].replace("_", ""))
-        elif found["based"]:
-            base, _, digits = found["based"].replace("_", "").partition("#")
-            value = int(digits, abs(int(base))) * (-1 if base.startswith("-") else 1)
+        elif found["float"] or found["whole"] or found["based"]:
+            value = self._number(found[0].replace("_", ""), line)
         else:
             value = re.sub(r"\\(.)", r"\1", found["octets"] if found["binary"] else found["text"])
         return value
+
+    def _number(self, text: str, line: int) -> int | float:
+        base, sharp, digits = text.partition("#")
+        try:
+            if len(text) > MOST_DIGITS:
+                raise ValueError
+            if "." in text:
+                value = float(text)
+                if not math.isfinite(value):
+                    raise ValueError
+                return value
+            if not sharp:
+                return int(text)
+            return int(digits, abs(int(base))) * (-1 if base.startswith("-") else 1)
+        except ValueError:
+            raise SetUpFailed(
+                f"{self._path}, line {line}: {text[:40]} is no number; write one like 42, 0.4 or"
+                " 16#1F"
+            ) from None
 
     def _items(self, end: str) -> list[Any]:
         items: list[Any] = []

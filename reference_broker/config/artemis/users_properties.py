@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from brokerproof.harness.model import input_file
+from brokerproof.harness.model.input_file import BadInput
 from brokerproof.reference_broker.config.values import Where
 from brokerproof.reference_broker.kernel.passwords import is_hash
 from brokerproof.reference_broker.settings.settings import BadSetting
@@ -68,11 +70,10 @@ def _lines(path: Path, right: str) -> Iterator[tuple[Where, str, str]]:
     """Place, name and value of each line that says something; ``right`` is what such a line looks
     like."""
     try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        reason = problem.strerror if isinstance(problem, OSError) else "not UTF-8"
+        text = input_file.read_text(path)
+    except BadInput as problem:
         raise BadSetting(
-            f"{path}: cannot be read ({reason}); security is on, so write one line {right} for each"
+            f"{path}: {problem}; security is on, so write one line {right} for each"
             " user there, or set security-enabled to false"
         ) from None
     for number, line in enumerate(text.splitlines(), 1):

@@ -8,6 +8,7 @@ else that does not belong here.
 from __future__ import annotations
 
 import functools
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from lark import Lark, Token, Transformer, UnexpectedInput, UnexpectedToken, v_a
 from lark.exceptions import VisitError
 from lark.tree import Meta
 
+from brokerproof.harness.model import input_file
+from brokerproof.harness.model.input_file import BadInput
 from brokerproof.reference_broker.config.values import Where
 from brokerproof.reference_broker.settings.settings import BadSetting
 
@@ -57,6 +60,15 @@ _ESCAPES = {
     "v": "\v",
     "0": "\0",
 }
+MOST_BYTES = 4 << 20
+MOST_DEPTH = 50
+"""Lists and tuples inside each other. RabbitMQ's own examples need seven."""
+MOST_DIGITS = 40
+"""Of a number."""
+_BRACKETS = re.compile(
+    r"""%[^\n]*+|\$(?:\\.|[^\\])|"(?:[^"\\]|\\.)*+"?|'(?:[^'\\]|\\.)*+'?|[\[\]{}]""", re.DOTALL
+)
+"""Comments, characters and texts, which may hold brackets that do not count, and brackets."""
 _ESCAPE = re.compile(r"\\(x\{[0-9A-Fa-f]+\}|x[0-9A-Fa-f]{2}|[0-7]{1,3}|\^.|.)", re.DOTALL)
 _TERM = "a term"
 _WORD = re.compile(r"[\w@]+")
@@ -125,20 +137,38 @@ def shown(term: Term) -> str:
 def read(path: Path) -> Term:
     """The term of a file. Raises :class:`BadSetting` with file, line and what would be right."""
     try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        reason = problem.strerror if isinstance(problem, OSError) else "not UTF-8"
-        raise BadSetting(f"{path}: cannot be read ({reason}); name a rabbitmq.config") from None
+        text = input_file.read_text(path, MOST_BYTES)
+    except BadInput as problem:
+        raise BadSetting(f"{path}: {problem}; name a rabbitmq.config") from None
+    _check_depth(path, text)
     try:
         found: Term = _Building().transform(_parser().parse(text))
     except UnexpectedInput as problem:
         raise Where(path, max(1, problem.line)).bad(*_wrong(problem, text)) from None
     except VisitError as problem:
-        token, reason = problem.orig_exc.args
-        raise Where(path, token.line).bad(
-            f"{token} {reason}", "write a number like 16#1F or 42"
-        ) from None
+        if not isinstance(problem.orig_exc, _BadToken):
+            raise
+        token, reason, right = problem.orig_exc.args
+        raise Where(path, token.line).bad(f"{token[:40]} {reason}", right) from None
     return found
+
+
+class _BadToken(Exception):
+    """A token, what is wrong with it, and what would be right."""
+
+
+def _check_depth(path: Path, text: str) -> None:
+    """Raise :class:`BadSetting` for terms nested so deep that building them would recurse too
+    far."""
+    depth = 0
+    for mark in _BRACKETS.finditer(text):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(mark[0], 0)
+        if depth > MOST_DEPTH:
+            line = text.count("\n", 0, mark.start()) + 1
+            raise Where(path, line).bad(
+                f"lists and tuples are nested deeper than {MOST_DEPTH} levels",
+                "no setting needs more than seven",
+            )
 
 
 @functools.cache
@@ -194,18 +224,23 @@ class _Building(Transformer[Token, Any]):
     def number(self, found: list[Token]) -> Number:
         token = found[0]
         text = token.replace("_", "")
-        if "." in text:
-            return Number(float(text), _line(token))
         base, sharp, digits = text.partition("#")
-        if not sharp:
-            return Number(int(text), _line(token))
         sign = -1 if base.startswith("-") else 1
         try:
+            if len(text) > MOST_DIGITS:
+                raise ValueError
+            if "." in text:
+                fraction = float(text)
+                if not math.isfinite(fraction):
+                    raise ValueError
+                return Number(fraction, _line(token))
+            if not sharp:
+                return Number(int(text), _line(token))
             if not 2 <= abs(int(base)) <= 36:
                 raise ValueError
             return Number(sign * int(digits, abs(int(base))), _line(token))
         except ValueError:
-            raise ValueError(token, "is no number") from None
+            raise _BadToken(token, "is no number", "write a number like 16#1F or 42") from None
 
     @v_args(meta=True)
     def list(self, meta: Meta, found: Any) -> Sequence:
@@ -229,7 +264,16 @@ def _line(token: Token) -> int:
 
 def _unescaped(token: str) -> str:
     """What stands between the quotation marks."""
-    return _ESCAPE.sub(_escaped, token[1:-1])
+    try:
+        text = _ESCAPE.sub(_escaped, token[1:-1])
+        text.encode()
+    except (ValueError, OverflowError):
+        raise _BadToken(
+            token,
+            "has an escape of no character",
+            "write one up to \\x{10FFFF}, no surrogate",
+        ) from None
+    return text
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from brokerproof.harness.model import input_file
+from brokerproof.harness.model.input_file import BadInput
 from brokerproof.reference_broker.config.rabbitmq import rabbitmq_config
 from brokerproof.reference_broker.config.values import (
     INT_MAX,
@@ -95,10 +97,9 @@ def read(path: Path) -> Settings:
 
 def _lines(path: Path) -> Iterator[tuple[Where, str, str]]:
     try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        reason = problem.strerror if isinstance(problem, OSError) else "not UTF-8"
-        raise BadSetting(f"{path}: cannot be read ({reason}); name a rabbitmq.conf") from None
+        text = input_file.read_text(path)
+    except BadInput as problem:
+        raise BadSetting(f"{path}: {problem}; name a rabbitmq.conf") from None
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
