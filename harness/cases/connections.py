@@ -8,7 +8,7 @@ from brokerproof.harness.cases.findings import CaseRecord
 from brokerproof.harness.catalogue.profiles import Profile
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.protocols.byte_log import LoggedChannel
-from brokerproof.harness.protocols.conversation import ControlFailed, Conversation
+from brokerproof.harness.protocols.conversation import ControlFailed, Conversation, Symptom
 from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
 from brokerproof.harness.targets.target import Overrides, Parameters
 from brokerproof.harness.trace.events import ConnectionOpened, Noted
@@ -71,7 +71,7 @@ class Connections(CaseRecord):
                 wire.unkept = f"a connection speaks {peer.protocol}, of which no bytes are kept"
                 channel = self.world.open(peer.acceptor, peer, certificate, plain=plain)
         except Unreachable as problem:
-            raise ControlFailed(str(problem)) from None
+            raise ControlFailed(str(problem), Symptom.UNREACHABLE) from None
         self.record(
             ConnectionOpened(
                 at_ns=self.now(),

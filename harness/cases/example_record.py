@@ -25,6 +25,8 @@ class ExampleRecord:
     plan: Mapping[str, Any] = field(default_factory=dict)
     """The drawn arguments of the example."""
     seed: int = 0
+    case: str = ""
+    """The id of the case."""
 
     def measure(self, label: str, measurement: Measurement) -> None:
         """Keep ``measurement`` unless the one of that label is nearer to a bound."""

@@ -17,7 +17,7 @@ from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Case, Where
 from brokerproof.harness.cases.example_record import ExampleRecord
 from brokerproof.harness.cases.hypothesis_constants_patch import by_seed_alone
-from brokerproof.harness.cases.plain_message_probe import PlainMessage
+from brokerproof.harness.cases.target_health import TargetHealth
 from brokerproof.harness.catalogue.deviations import Deviation
 from brokerproof.harness.catalogue.requirements import Catalogue
 from brokerproof.harness.model.enums import Clock
@@ -25,6 +25,7 @@ from brokerproof.harness.protocols.conversation import ControlFailed, Violated
 from brokerproof.harness.targets.target import Target, TargetFacts
 from brokerproof.harness.trace.events import CaseStarted, Event, ExampleStarted
 from brokerproof.harness.trace.recorder import Recorder
+from brokerproof.harness.worlds.bounds import LimitReached
 
 EFFORTS: Mapping[str, tuple[float, float]] = {
     "smoke": (0.1, 0.02),
@@ -52,7 +53,7 @@ class Run:
     shrink: bool = True
     """True if a failing example is made smaller, in virtual time. A run that only counts failures
     saves the time."""
-    plain: PlainMessage | None = None
+    health: TargetHealth | None = None
     """Distinguishes a broker that no longer serves anybody from one that breaks a promise. None:
     every violation is reported."""
 
@@ -98,6 +99,7 @@ def one_example(
         if isinstance(place, Where)
     ]
     outcome.plan = plan
+    outcome.case = call.id
     bench = Bench(
         run.target,
         call.cited,
@@ -128,6 +130,8 @@ def explain(problem: Exception) -> str:
     """Why an exception that left an example is an error of ours."""
     if isinstance(problem, ControlFailed):
         return f"control failed: {problem}"
+    if isinstance(problem, LimitReached):
+        return f"ended at a limit: {problem}"
     where = traceback.extract_tb(problem.__traceback__)[-1]
     return (
         f"{type(problem).__name__}: {problem} ({where.filename.rpartition('/')[2]}:{where.lineno})"

@@ -59,8 +59,11 @@ SIDE_BY_SIDE_EXAMPLES = 16
 
 
 def execute(run: Run, call: Call) -> Result:
-    """Run ``call`` and return its result; the trace goes to the recorder. Never raises for what a
-    broker did."""
+    """Run ``call`` and return its result; the trace goes to the recorder.
+
+    Raises :class:`brokerproof.harness.worlds.bounds.RunStopped` when the broker serves nobody any
+    more, and nothing else for what a broker did.
+    """
     began = time.perf_counter()
     missing = call.case.needs - run.target.identity.capabilities
     if missing:
@@ -77,6 +80,8 @@ def execute(run: Run, call: Call) -> Result:
         findings = _complete(call, record.findings)
         if (excuse := _excuse(run, call, problem)) is not None:
             break
+        if problem is not None and run.health is not None:
+            run.health.examine(call.id, explain(problem))
         if isinstance(problem, ControlFailed):
             if attempt < most:
                 earlier_attempts += f" (attempt {attempt}: {explain(problem)})"
@@ -122,8 +127,8 @@ def _judge_completed(
         reason = ""
         if example is None:
             reason = confirm_and_shrink.IRREPRODUCIBLE
-        elif run.plain is not None:
-            reason = run.plain.lost()
+        elif run.health is not None:
+            reason = run.health.refusal(call.id)
         if reason:
             example = None
             judged = _judged(run, call, confirm_and_shrink.without(findings, failing, reason))

@@ -20,11 +20,16 @@ from brokerproof.harness.protocols.conversation import (
 from brokerproof.harness.targets.target import Target
 from brokerproof.harness.trace.events import (
     Event,
+    FrameReceived,
+    FrameSent,
+    HeartBeatReceived,
     IntervalExpected,
     JitterMeasured,
     Judged,
     Measured,
     Noted,
+    OctetsRefused,
+    OctetsSent,
 )
 from brokerproof.harness.worlds.world import World
 
@@ -65,6 +70,16 @@ class CaseRecord(Judge):
     def record(self, event: Event) -> None:
         """Add an event to the case's trace."""
         self.example_record.events.append(event)
+        match event:
+            case FrameReceived() | HeartBeatReceived() | OctetsRefused():
+                self.world.bounds.on_frame_received(event.at_ns, event.conn)
+            case FrameSent():
+                self.world.bounds.on_sent(event.at_ns, self.example_record.case, event.command)
+            case OctetsSent():
+                sent = f"{event.size} raw bytes"
+                self.world.bounds.on_sent(event.at_ns, self.example_record.case, sent)
+            case _:
+                pass
 
     def record_note(self, detail: str) -> None:
         """Add a step in words, for the reader of the report."""

@@ -1,24 +1,29 @@
-"""Probe: a plain message still passes through the broker as it did when the run began.
-
-A broker may enter a state in which it serves nobody: the disk or the memory of its machine is full,
-or a limit was set from outside. The result of a case is then no answer to the case's question. So
-before a violation in real time is reported, one message is sent and received. Where that worked at
-the beginning and no longer works, the violation is uncertain. A broker through which no message
-passes from the beginning is judged as it is.
-"""
+"""Probe: a plain message passes through the broker over fresh connections."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 from itertools import count
 
 from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.protocols.conversation import ControlFailed, Violated
+from brokerproof.harness.model.limits import Limits
+from brokerproof.harness.protocols.conversation import ControlFailed, Symptom, Violated
+from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.target import Target
+from brokerproof.harness.trace.events import Event, FrameSent, OctetsRefused, OctetsSent
+from brokerproof.harness.worlds.bounds import LimitReached
 
 _BODY = b"a plain message"
-_TRIES = 2
-"""One probe may meet with a bad moment of the host."""
+LIMITS = Limits(
+    connection_bytes=1024 * 1024,
+    connection_frames=1_000,
+    case_bytes=2 * 1024 * 1024,
+    case_frames=2_000,
+    case_seconds=6,
+)
+"""A plain message takes some 20 frames, and less than a second on a busy broker."""
 
 
 def _stomp(bench: Bench) -> None:
@@ -30,43 +35,107 @@ def _stomp(bench: Bench) -> None:
 
 def _amqp(bench: Bench) -> None:
     peer, place = bench.amqp(), bench.node()
-    taking = peer.receiver(place, credit=1)
+    receiver = peer.receiver(place, credit=1)
     peer.publish(peer.sender(place), _BODY)
-    peer.disposition(peer.delivery(taking, body=_BODY))
+    peer.disposition(peer.delivery(receiver, body=_BODY))
 
 
-_BY_CAPABILITY: Mapping[str, Callable[[Bench], None]] = {"stomp": _stomp, "amqp": _amqp}
+def _amqp091(bench: Bench) -> None:
+    peer, queue = bench.amqp091(), bench.fresh_name()
+    peer.declare(queue, exclusive=True)
+    peer.consume(queue)
+    peer.publish(_BODY, queue)
+    peer.delivery()
 
 
-class PlainMessage:
-    """Sends one at once over each protocol that ``target`` speaks; ``seed`` tells its addresses
-    from those of cases."""
+_BY_CAPABILITY: Mapping[str, Callable[[Bench], None]] = {
+    "stomp": _stomp,
+    "amqp": _amqp,
+    "amqp091": _amqp091,
+}
+_LOGIN: Mapping[str, Callable[[Bench], object]] = {
+    "stomp": Bench.stomp,
+    "amqp": Bench.amqp,
+    "amqp091": Bench.amqp091,
+}
+
+
+class Fault(StrEnum):
+    """How a probe failed."""
+
+    GONE = "is gone"
+    CLOSES = "closes connections"
+    SILENT = "is silent"
+    FLOODS = "floods its clients"
+    GARBAGE = "sends what cannot be read"
+    REFUSES = "refuses plain messages"
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeFailure:
+    """One probe that failed, over the protocol ``name``."""
+
+    name: str
+    fault: Fault
+    detail: str
+
+
+class PlainMessageProbe:
+    """Sends plain messages over each protocol that ``target`` speaks; ``seed`` keeps its addresses
+    apart from those of cases."""
 
     def __init__(self, target: Target, seed: int) -> None:
-        self._target, self._seed, self._numbers = target, seed, count(1)
-        spoken = [name for name in _BY_CAPABILITY if name in target.identity.capabilities]
-        self._passed = [name for name in spoken if not self._lost(name)]
+        identity = target.identity
+        self.protocols = [
+            name
+            for name in _BY_CAPABILITY
+            if name in identity.capabilities
+            and (identity.default_acceptor if name == "stomp" else identity.default_amqp_acceptor)
+            in target.acceptors()
+        ]
+        self._target = target
+        self._seed = seed
+        self._numbers = count(1)
 
-    def lost(self) -> str:
-        """Why a plain message that passed at the beginning does not now; empty when it does, or
-        never did."""
-        return next((why for name in self._passed if (why := self._lost(name))), "")
+    def failure(self, name: str, *, login_only: bool = False) -> ProbeFailure | None:
+        """Send one message over the protocol, or only log in; return how that failed, or None if it
+        passed."""
+        label = f"plain-message-{next(self._numbers)}"
+        bench = Bench(self._target, (), label=label, seed=self._seed)
+        bench.world.bounds.tighten(LIMITS)
+        events = bench.events
+        try:
+            (_LOGIN if login_only else _BY_CAPABILITY)[name](bench)
+        except (ControlFailed, Violated, SetUpFailed) as problem:
+            return ProbeFailure(name, _fault(problem, events), str(problem))
+        except LimitReached as problem:
+            if problem.limit != "case_seconds":
+                return ProbeFailure(name, Fault.FLOODS, problem.detail)
+            unanswered = f"{_last_sent(events)} was not answered in {LIMITS.case_seconds} s"
+            return ProbeFailure(name, Fault.SILENT, unanswered)
+        except Exception as problem:  # a codec of ours failed on what the target sent
+            return ProbeFailure(name, Fault.GARBAGE, f"{type(problem).__name__}: {problem}")
+        finally:
+            bench.close()
+        return None
 
-    def _lost(self, name: str) -> str:
-        why = ""
-        for _ in range(_TRIES):
-            bench = Bench(
-                self._target, (), label=f"plain-message-{next(self._numbers)}", seed=self._seed
-            )
-            try:
-                _BY_CAPABILITY[name](bench)
-            except (ControlFailed, Violated) as problem:
-                why = (
-                    f"a plain {name.upper()} message, which passed when the run began, does not"
-                    f" pass now: {problem}"
-                )
-            else:
-                return ""
-            finally:
-                bench.close()
-        return why
+
+def _fault(problem: Exception, events: list[Event]) -> Fault:
+    if any(isinstance(event, OctetsRefused) for event in events):
+        return Fault.GARBAGE
+    match problem:
+        case SetUpFailed() | ControlFailed(symptom=Symptom.UNREACHABLE):
+            return Fault.GONE
+        case ControlFailed(symptom=Symptom.CLOSED):
+            return Fault.CLOSES
+        case _:
+            return Fault.REFUSES
+
+
+def _last_sent(events: list[Event]) -> str:
+    for event in reversed(events):
+        if isinstance(event, FrameSent):
+            return event.command
+        if isinstance(event, OctetsSent):
+            return f"{event.size} raw bytes"
+    return "the connection"

@@ -48,6 +48,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         " processes in virtual time (default 1)",
     )
     group.addoption(
+        "--brokerproof-limit",
+        metavar="NAME=NUMBER",
+        action="append",
+        default=[],
+        help="a bound in real time, such as case_seconds=60; may be given several times",
+    )
+    group.addoption(
         "--brokerproof-resume",
         action="store_true",
         help="leave out the cases that the run folder has a result for",

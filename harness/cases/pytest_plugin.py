@@ -16,14 +16,15 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import signal
 import sys
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -31,12 +32,13 @@ from brokerproof.harness.cases import case as cases
 from brokerproof.harness.cases.ast_parse_lock import one_at_a_time
 from brokerproof.harness.cases.execution import Call, Run, execute
 from brokerproof.harness.cases.forked_workers import Workers, heaviest_first
-from brokerproof.harness.cases.plain_message_probe import PlainMessage
 from brokerproof.harness.cases.pytest_options import CASES_IN_PARALLEL, DEFAULT_TARGET
+from brokerproof.harness.cases.target_health import RunWatch, TargetHealth
 from brokerproof.harness.catalogue import deviations, requirements
 from brokerproof.harness.catalogue.requirements import Catalogue
 from brokerproof.harness.catalogue.tables import BadData
 from brokerproof.harness.counterexamples import case_file
+from brokerproof.harness.model import limits
 from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results import records, run_folder
@@ -46,8 +48,11 @@ from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.sockets import SocketTarget
 from brokerproof.harness.targets.target import Target
 from brokerproof.harness.trace.recorder import Recorder
+from brokerproof.harness.worlds.bounds import RunStopped
 
 _SET_UP_FAILED, _USAGE = 3, 4
+_CASES_END_WITHIN_S = 5.0
+Outcome = TypeVar("Outcome")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -120,6 +125,10 @@ class _Session:
         self._run: Run | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._workers: Workers | None = None
+        self._futures: list[Future[Result]] = []
+        self._stuck = False
+        self._status = 0
+        """True if a case did not end in time when the run did."""
         self._started: dict[str, Callable[[], Result]] = {}
         """Return a function that waits for the result of a case that was begun before pytest
         reached it."""
@@ -213,7 +222,9 @@ class _Session:
             one_at_a_time()
             self._pool = ThreadPoolExecutor(together, thread_name_prefix="case")
             for call in sorted(calls, key=_is_busy):
-                self._started[call.id] = self._pool.submit(self._execute, run, call).result
+                future = self._pool.submit(self._execute, run, call)
+                self._futures.append(future)
+                self._started[call.id] = future.result
         elif (self._options.brokerproof_cases_in_parallel or 1) > 1 and len(calls) > 1:
             self._workers = Workers(
                 heaviest_first(run, calls),
@@ -228,8 +239,9 @@ class _Session:
     def _load_target(self) -> Target:
         if self._target is None:
             try:
-                self._target = target_file.load(self._target_name)
-            except target_file.BadTarget as problem:
+                changes = limits.parse(tuple(self._options.brokerproof_limit))
+                self._target = target_file.load(self._target_name, changes)
+            except (target_file.BadTarget, ValueError) as problem:
                 pytest.exit(str(problem), returncode=_USAGE)
         return self._target
 
@@ -256,14 +268,14 @@ class _Session:
             effort=self._options.brokerproof_effort,
             seed=self._options.brokerproof_seed,
             counterexamples=None if self._folder is None else self._folder / case_file.FOLDER,
-            plain=(
-                PlainMessage(target, self._options.brokerproof_seed)
-                if target.clock is Clock.REAL
-                else None
-            ),
         )
         if self._folder is not None:
             run_folder.add_target(self._folder, target, facts)
+        if target.clock is Clock.REAL:
+            health = _or_exit(lambda: TargetHealth(target, self._options.brokerproof_seed))
+            self._run = replace(self._run, health=health)
+            if isinstance(target, SocketTarget):
+                RunWatch(target, health).start()
         return self._run
 
     def _recorder(self, target: Target, tag: str) -> Recorder:
@@ -276,6 +288,8 @@ class _Session:
         )
 
     def _execute(self, run: Run, call: Call) -> Result:
+        if isinstance(run.target, SocketTarget):
+            run.target.bounds.check()
         result = execute(run, call)
         self._keep(result)
         return result
@@ -290,8 +304,8 @@ class _Session:
         if call is None:
             return None
         assert self._run is not None
-        started = self._started.get(call.id)
-        result = self._execute(self._run, call) if started is None else started()
+        run = self._run
+        result = _or_exit(self._started.get(call.id) or (lambda: self._execute(run, call)))
         pyfuncitem.user_properties += [("verdict", result.verdict.value), ("detail", result.detail)]
         if result.verdict is Verdict.SKIP:
             pytest.skip(result.detail)
@@ -314,12 +328,16 @@ class _Session:
         return report
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_sessionfinish(self) -> Generator[None, None, None]:
+    def pytest_sessionfinish(self, exitstatus: int) -> Generator[None, None, None]:
         yield
+        self._status = int(exitstatus)
         if self._workers is not None:
             self._workers.stop()
         if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+            if isinstance(self._target, SocketTarget):
+                self._target.bounds.stop("the run has ended")
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._stuck = bool(wait(self._futures, _CASES_END_WITHIN_S).not_done)
         if self._run is None:
             return
         self._run.recorder.flush()
@@ -332,6 +350,21 @@ class _Session:
                 canary.quantile(1.0),
             )
         self._run.target.stop()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self, config: pytest.Config) -> None:
+        """End a process that would wait for the threads of stuck cases."""
+        if self._stuck:
+            sys.stdout.flush()
+            os._exit(self._status)
+
+
+def _or_exit(work: Callable[[], Outcome]) -> Outcome:
+    """The outcome of ``work``; the session ends where the run cannot go on."""
+    try:
+        return work()
+    except RunStopped as stopped:
+        pytest.exit(str(stopped), returncode=_SET_UP_FAILED)
 
 
 def _end_well() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from pathlib import Path
 
 from rich.console import Console
@@ -16,8 +17,12 @@ _PLAIN_EVERY = 50
 """Without a terminal one line is printed per this many cases."""
 
 
-def follow(console: Console, process: subprocess.Popen[bytes], folder: Path, target: str) -> None:
-    """Follows ``process`` by the results it writes until it ends."""
+def follow(
+    console: Console, process: subprocess.Popen[bytes], folder: Path, target: str, within_s: int
+) -> bool:
+    """Follow ``process`` by the results it writes until it ends; return False if it takes longer
+    than ``within_s``."""
+    deadline = time.monotonic() + within_s
     done = bad = total = 0
     tail = records.Tail(folder)
     with Progress(
@@ -40,6 +45,8 @@ def follow(console: Console, process: subprocess.Popen[bytes], folder: Path, tar
                 ended = True
             except subprocess.TimeoutExpired:
                 ended = False
+            if not ended and time.monotonic() > deadline:
+                return False
             before = done
             for result in tail.new():
                 if result.target == target:
@@ -54,3 +61,4 @@ def follow(console: Console, process: subprocess.Popen[bytes], folder: Path, tar
                 done // _PLAIN_EVERY > before // _PLAIN_EVERY or (ended and done)
             ):
                 console.print(f"{target}: {done} cases, {bad} failed", highlight=False)
+    return True

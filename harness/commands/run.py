@@ -32,6 +32,7 @@ from rich.table import Table
 from brokerproof.harness.catalogue import deviations
 from brokerproof.harness.catalogue.cases import CONFORMANCE, SUITE_ALIASES
 from brokerproof.harness.commands import errors, progress
+from brokerproof.harness.model import limits
 from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.results import records, run_folder
@@ -41,7 +42,7 @@ from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.target import Target
 
 DEFAULT_TARGETS = ("reference", "reference-real")
-_PYTEST_SET_UP, _PYTEST_USAGE = 3, 4
+_PYTEST_SET_UP, _PYTEST_USAGE, _PYTEST_NO_TESTS = 3, 4, 5
 INCONCLUSIVE = 2
 """The exit code for nothing worse than inconclusive."""
 _GRACE_S = 30.0
@@ -96,6 +97,13 @@ _NO_ROOM = 2**20
 )
 @click.option("-n", "jobs", type=click.IntRange(1, 256), hidden=True)
 @click.option(
+    "--limit",
+    "limit_words",
+    multiple=True,
+    metavar="NAME=NUMBER",
+    help=f"A bound on a target in real time; repeat for several. Names: {', '.join(limits.NAMES)}.",
+)
+@click.option(
     "--inconclusive-ok",
     is_flag=True,
     help="Exit 0 instead of 2: for CI on hosts that are too noisy to judge.",
@@ -113,6 +121,7 @@ def run(
     out: Path | None,
     resume: bool,
     jobs: int | None,
+    limit_words: tuple[str, ...],
     inconclusive_ok: bool,
     no_report: bool,
     as_json: bool,
@@ -125,7 +134,8 @@ def run(
             asked = _as_before(out, _Asked(targets, suites, pattern))
         else:
             asked = _Asked(targets or DEFAULT_TARGETS, suites, pattern)
-        loaded = [target_file.load(name) for name in asked.targets]
+        bounds = _limits(limit_words)
+        loaded = [target_file.load(name, bounds) for name in asked.targets]
         if not resume:
             seed = _begin(folder, asked, seed, effort)
         with run_folder.alone(folder) as held:
@@ -137,9 +147,12 @@ def run(
                 at_once = jobs or (
                     len(os.sched_getaffinity(0)) if target.clock is Clock.VIRTUAL else None
                 )
-                arguments = _arguments(name, asked, effort, seed, folder, resume, at_once)
+                arguments = [
+                    *_arguments(name, asked, effort, seed, folder, resume, at_once),
+                    *(f"--brokerproof-limit={limit}" for limit in limit_words),
+                ]
                 _judge(console, target, arguments, folder, held)
-                if not resume:
+                if not resume or asked == _before(folder):
                     _complete(target, folder)
             results = list(records.read(folder))
             passing = _known_that_pass(loaded, folder, results)
@@ -174,10 +187,25 @@ def _as_before(folder: Path | None, asked: _Asked) -> _Asked:
     """Return the selection of a resumed run: the one in its folder, unless another is named now."""
     if folder is None:
         raise errors.Usage("--resume needs --out, the folder of the run to go on with")
-    before = run_folder.read(folder).get("asked")
+    before = _before(folder)
     if before is None or asked.targets or asked.suites or asked.case:
         return dataclasses.replace(asked, targets=asked.targets or DEFAULT_TARGETS)
+    return before
+
+
+def _before(folder: Path) -> _Asked | None:
+    """The selection in the header of a run."""
+    before = run_folder.read(folder).get("asked")
+    if before is None:
+        return None
     return _Asked(tuple(before["targets"]), tuple(before["suites"]), before["case"])
+
+
+def _limits(words: tuple[str, ...]) -> dict[str, int]:
+    try:
+        return limits.parse(words)
+    except ValueError as problem:
+        raise errors.Usage(f"--limit: {problem}") from None
 
 
 def _begin(folder: Path, asked: _Asked, seed: int | None, effort: str) -> int:
@@ -253,9 +281,14 @@ def _judge(console: Console, target: Target, arguments: list[str], folder: Path,
         )
         try:
             with _interruptible():
-                progress.follow(console, process, folder, name)
+                in_time = progress.follow(
+                    console, process, folder, name, target.identity.limits.run_seconds
+                )
         finally:
             _end(process)
+    if not in_time:
+        within = f"within {target.identity.limits.run_seconds} s (limit run_seconds)"
+        raise errors.SetUp(f"{name} was not judged {within}; {_how_to_go_on(folder)}")
     lines = log.read_text(errors="replace").strip().splitlines()
     last = next(
         (
@@ -267,9 +300,17 @@ def _judge(console: Console, target: Target, arguments: list[str], folder: Path,
     )
     reason = last.partition("Exit: ")[2] if last else (lines[-1] if lines else "it printed nothing")
     if process.returncode == _PYTEST_SET_UP:
-        raise errors.SetUp(reason if reason.startswith(name) else f"target {name}: {reason}")
+        sentence = reason if reason.startswith(name) else f"target {name}: {reason}"
+        kept = _has_results(folder, name)
+        raise errors.SetUp(f"{sentence}; {_how_to_go_on(folder)}" if kept else sentence)
     if process.returncode == _PYTEST_USAGE:
         raise errors.Usage(reason.removeprefix("ERROR: "))
+    if (
+        process.returncode == 5
+        and "--brokerproof-resume" in arguments
+        and _has_results(folder, name)
+    ):
+        return  # it was cut off after its last case
     if process.returncode == 5:
         raise errors.Usage(f"no case of the chosen suites fits; what was collected is in {log}")
     if process.returncode not in (0, 1):
@@ -291,6 +332,15 @@ def _interruptible() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _how_to_go_on(folder: Path) -> str:
+    again = f"brokerproof run --resume --out {shlex.quote(str(folder))}"
+    return f"the results so far are kept, and {again} goes on with it"
+
+
+def _has_results(folder: Path, name: str) -> bool:
+    return any(result.target == name for result in records.read(folder))
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

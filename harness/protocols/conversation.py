@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Generic, Literal, Protocol, TypeVar
 
 from brokerproof.harness.model.enums import CloseHow
@@ -46,9 +47,22 @@ class Violated(Exception):
     """The broker broke a requirement and the case cannot go on. The finding has been recorded."""
 
 
+class Symptom(StrEnum):
+    """How a connection of the target failed."""
+
+    UNREACHABLE = "unreachable"
+    CLOSED = "closed"
+    REFUSED = "refused"
+    """Another answer than expected."""
+
+
 class ControlFailed(Exception):
     """Something the case relies on did not happen: its own set-up or positive control. Not the
     requirement's fault."""
+
+    def __init__(self, detail: str, symptom: Symptom = Symptom.REFUSED) -> None:
+        super().__init__(detail)
+        self.symptom = symptom
 
 
 class Judge(Protocol):
@@ -312,7 +326,9 @@ class Conversation(Generic[F]):
         self, detail: str, proves: Requirements | None, unmet: Expectation | None = None
     ) -> None:
         if proves is None:
-            raise ControlFailed(detail)
+            is_answered = any(map(self.fatal, self.inbox))
+            closed = self.ended is not None and not is_answered
+            raise ControlFailed(detail, Symptom.CLOSED if closed else Symptom.REFUSED)
         self.judge.record_finding(proves, False, detail, expectation=unmet)
         raise Violated(detail)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -139,6 +140,13 @@ class ProcessTarget(SocketTarget):
         if self._folders is not None:
             self._folders.cleanup()
             self._folders = None
+
+    def process_end(self) -> str:
+        code = None if self._process is None else self._process.poll()
+        if code is None:
+            return ""
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return f"its process ended with {how}"
 
     def _end(self) -> None:
         if self._process is None:

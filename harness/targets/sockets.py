@@ -13,6 +13,7 @@ from brokerproof.harness.targets import certificates, parameters
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.target import Identity, Overrides, Parameters, TargetFacts, Value
 from brokerproof.harness.trace.events import Observed
+from brokerproof.harness.worlds.bounds import RunBounds
 from brokerproof.harness.worlds.canary import Canary
 from brokerproof.harness.worlds.real import RealWorld
 from brokerproof.harness.worlds.scheduler_delay import SchedulerDelay
@@ -36,6 +37,8 @@ class SocketTarget:
         """Host and port by acceptor name; filled by ``start``."""
         self.tls: dict[str, Tls] = {}
         """How to speak TLS, by the names of the acceptors that have it; filled by ``start``."""
+        self.bounds = RunBounds(identity.limits)
+        """Shared by all cases of the run."""
         self.canary = Canary()
 
     def start(self, folder: Path) -> TargetFacts:
@@ -78,7 +81,9 @@ class SocketTarget:
     def world(
         self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]
     ) -> RealWorld:
-        return RealWorld(self.endpoints, self.canary, self.tls, is_local=self.is_local)
+        return RealWorld(
+            self.endpoints, self.canary, self.tls, is_local=self.is_local, bounds=self.bounds
+        )
 
     def trust(self, folder: Path) -> None:
         """Speak TLS with the acceptors whose configuration has it, by the certificates that were
@@ -92,6 +97,11 @@ class SocketTarget:
         of this host."""
         self.canary = Canary(None if broker is None else SchedulerDelay(broker))
         self.canary.start()
+        self.bounds = RunBounds(self.identity.limits)
+
+    def process_end(self) -> str:
+        """How the broker's process ended, where it is one of ours; empty while it runs."""
+        return ""
 
     def stop(self) -> None:
         if self.canary.running:

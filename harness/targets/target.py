@@ -10,6 +10,7 @@ from typing import Protocol, TypeAlias
 from brokerproof.harness.catalogue.profiles import Profile
 from brokerproof.harness.model.broker_io import LimitsSet
 from brokerproof.harness.model.enums import Clock, RoutingType
+from brokerproof.harness.model.limits import Limits
 from brokerproof.harness.trace.events import Observed
 from brokerproof.harness.worlds.world import World
 
@@ -58,6 +59,8 @@ class Identity:
     """The list of known deviations of this broker family, if there is one."""
     manual: str = ""
     """The release whose manual binds the target; empty for the release that runs."""
+    limits: Limits = field(default_factory=Limits)
+    """Bounds of a run in real time."""
 
 
 class Target(Protocol):

@@ -19,6 +19,7 @@ file has::
     queue_type = "classic" | "quorum"      # rabbitmq: of queues declared for AMQP 1.0; optional
     nodes = 2                      # rabbitmq: a cluster; optional
     parameters = { stomp_host = "/" }       # other values than the profile's; optional
+    limits = { case_seconds = 60 }  # other bounds in real time than harness/model/limits.py; optional
     endpoints = { stomp = "127.0.0.1:61613", amqp = "amqps://127.0.0.1:5671?ca=ca.pem" }   # address; see endpoint.py
     manual = "2.33"                # the release whose manual binds it; optional: its own release
     login, passcode, default_acceptor, default_amqp_acceptor, add_capabilities, remove_capabilities, deviations   # optional
@@ -33,11 +34,13 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote
 
 from brokerproof.harness.catalogue import profiles, tables
 from brokerproof.harness.catalogue.tables import BadData
+from brokerproof.harness.model.limits import Limits, changed
 from brokerproof.harness.targets import endpoint
 from brokerproof.harness.targets.activemq.target import ActivemqTarget
 from brokerproof.harness.targets.artemis.target import ArtemisTarget
@@ -77,6 +80,7 @@ _COMMON: dict[str, type] = {
     "deviations": str,
     "manual": str,
     "parameters": dict,
+    "limits": dict,
 }
 _OF_KIND: dict[str, dict[str, type]] = {
     "virtual": {"factory": str, "config": str},
@@ -113,25 +117,29 @@ def _families() -> Path:
     return Path(str(files("brokerproof.fixtures"))) / "brokers"
 
 
-def load(text: str) -> Target:
-    """The target that ``text`` names. Raises :class:`BadTarget`; connects to nothing."""
+def load(text: str, limits: Mapping[str, int] = MappingProxyType({})) -> Target:
+    """The target that ``text`` names, with ``limits`` before those of its file. Raises
+    :class:`BadTarget`; connects to nothing."""
     known = shipped()
     if text in known:
-        return _from_file(known[text], text)
+        return _from_file(known[text], text, limits)
     shipped_name, at, version = text.rpartition("@")
     if at and shipped_name in known:
-        return _from_file(known[shipped_name], text, version)
+        return _from_file(known[shipped_name], text, limits, version)
     if text.endswith(".toml") or Path(text).is_file():
-        return _from_file(Path(text), Path(text).name.removesuffix(".toml").removesuffix(".target"))
+        name = Path(text).name.removesuffix(".toml").removesuffix(".target")
+        return _from_file(Path(text), name, limits)
     word, colon, name = text.partition(":")
     for point in (
         entry_points(group=GROUP, name=word) if colon and not name.startswith("//") else ()
     ):
+        if limits:
+            raise BadTarget(f"--target {text!r} takes no limits; leave --limit out")
         return _from_elsewhere(point.load(), name, text)
     if "://" in text:
-        return _from_url(text)
+        return _from_url(text, limits)
     if re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[^:/\s]+):\d+", text):
-        return _from_url(f"stomp://{text}")
+        return _from_url(f"stomp://{text}", limits)
     near = difflib.get_close_matches(text, known, n=3)
     meant = f"did you mean {' or '.join(near)}? " if near else ""
     raise BadTarget(
@@ -147,7 +155,7 @@ def _from_elsewhere(find: Callable[[str], Target], name: str, text: str) -> Targ
         raise BadTarget(f"--target {text!r}: {problem}") from None
 
 
-def _from_url(text: str) -> Target:
+def _from_url(text: str, limits: Mapping[str, int]) -> Target:
     try:
         found = endpoint.read(text, Path(), options=("profile",))
     except endpoint.BadEndpoint as problem:
@@ -160,7 +168,8 @@ def _from_url(text: str) -> Target:
         )
     host, port, profile = found.host, found.port, found.options.get("profile", "stomp")
     credentials = {"login": found.login, "passcode": found.passcode}
-    given = {key: unquote(value) for key, value in credentials.items() if value is not None}
+    given: dict[str, Any] = {"limits": limits}
+    given |= {key: unquote(value) for key, value in credentials.items() if value is not None}
     # Whoever says that a broker is of a family has the family's known deviations in mind as well.
     listed = _families() / profile / "known_deviations.toml"
     if listed.is_file():
@@ -172,7 +181,7 @@ def _from_url(text: str) -> Target:
     )
 
 
-def _from_file(path: Path, name: str, version: str = "") -> Target:
+def _from_file(path: Path, name: str, limits: Mapping[str, int], version: str = "") -> Target:
     try:
         values, _ = tables.read(path)
     except BadData as problem:
@@ -207,6 +216,7 @@ def _from_file(path: Path, name: str, version: str = "") -> Target:
     for key in sorted((_OF_KIND[kind].keys() | {"profile"}) - _OPTIONAL - values.keys()):
         if not (kind == "address" and key == "config"):
             raise BadTarget(f"{path}: {key} is missing; a target of kind {kind} needs it")
+    values["limits"] = {**values.get("limits", {}), **limits}
     return _MAKERS[kind](_identity(name, kind, values, path), values, path)
 
 
@@ -223,6 +233,10 @@ def _identity(name: str, kind: str, values: Mapping[str, Any], path: Path) -> Id
     profile = dataclasses.replace(
         profile, parameters={**profile.parameters, **values.get("parameters", {})}
     )
+    try:
+        limits = changed(Limits(), values.get("limits", {}))
+    except ValueError as problem:
+        raise BadTarget(f"{path}: limits: {problem}") from None
     deviations = values.get("deviations")
     known = ({LOGIN} if "login" in values else set()) | ({SOCKETS} if kind != "virtual" else set())
     if TLS in values.get("add_capabilities", ()) and _proton_has_tls():
@@ -239,6 +253,7 @@ def _identity(name: str, kind: str, values: Mapping[str, Any], path: Path) -> Id
         capabilities=(profile.capabilities | known | set(values.get("add_capabilities", ())))
         - set(values.get("remove_capabilities", ())),
         deviations=None if deviations is None else path.parent / deviations,
+        limits=limits,
     )
 
 

@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from brokerproof.harness.model.enums import Clock, CloseHow
-from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
+from brokerproof.harness.model.time import NS_PER_S, Duration, Instant, seconds
+from brokerproof.harness.worlds.bounds import CHECK_EVERY, CaseBounds, RunBounds
 from brokerproof.harness.worlds.canary import Canary
 from brokerproof.harness.worlds.socket_close import SocketCloseTracker
 from brokerproof.harness.worlds.tls import Certificate, Tls, TlsFailed, TlsLayer
@@ -21,6 +22,7 @@ from brokerproof.harness.worlds.world import Receiver, Unreachable
 
 _READ = 256 * 1024
 _CONNECT_TIMEOUT_S = 10.0
+_AGREE_WITHIN: Duration = seconds(10)
 
 
 class Watched(Protocol):
@@ -50,6 +52,7 @@ class _Socket:
         self._acceptor, self._tls = acceptor, tls
         self._close_tracker = SocketCloseTracker(is_local=world.is_local)
         self._unsent = bytearray()
+        self._received = 0
         self._open = self._writable = True
         self._reading = True
         self._closing = False
@@ -138,6 +141,8 @@ class _Socket:
             self._gone(self._close_tracker.finish())
             return
         self._close_tracker.read(len(data), more=len(data) == _READ)
+        self._received += len(data)
+        self._world.bounds.on_bytes_received(self._world.now(), len(data), self._received)
         if self._tls is None:
             self._receiver.octets_arrived(self._world.now(), data)
         else:
@@ -195,7 +200,8 @@ class _Socket:
 class RealWorld:
     """Connections to acceptors at ``endpoints`` (host and port by acceptor name), with TLS at those
     that ``tls`` names. ``is_local``: see
-    :class:`brokerproof.harness.targets.sockets.SocketTarget`."""
+    :class:`brokerproof.harness.targets.sockets.SocketTarget`. Without ``bounds`` nothing is
+    limited."""
 
     clock = Clock.REAL
 
@@ -206,8 +212,10 @@ class RealWorld:
         tls: Mapping[str, Tls] | None = None,
         *,
         is_local: bool = False,
+        bounds: RunBounds | None = None,
     ) -> None:
         self.is_local = is_local
+        self.bounds = CaseBounds(bounds)
         self._endpoints, self._canary, self._tls = endpoints, canary, tls or {}
         self._selector = selectors.DefaultSelector()
         self._watched: dict[Watched, int] = {}
@@ -299,6 +307,7 @@ class RealWorld:
             ):  # the broker is gone; what it said before is still to be read
                 connection.sendall(tls.outgoing())
 
+        deadline = self.now() + _AGREE_WITHIN
         try:
             say()
             while not tls.established and not tls.failed:
@@ -310,6 +319,8 @@ class RealWorld:
                     break
                 tls.receive(data)
                 say()
+                if self.now() > deadline and not tls.established:
+                    raise TimeoutError("timed out")
         except OSError as problem:
             tls.failed = tls.failed or f"the connection broke before TLS was agreed on ({problem})"
         if tls.failed and not tolerant:
@@ -332,13 +343,14 @@ class RealWorld:
     def wait_until(self, ready: Callable[[], bool], deadline: Instant) -> bool:
         while not ready():
             now = self.now()
+            self.bounds.check(now)
             if self._timers and self._timers[0][0] <= min(now, deadline):
                 heapq.heappop(self._timers)[2]()
                 continue
             if now >= deadline:
                 return False
-            left = min([deadline, *(due for due, _, _ in self._timers[:1])]) - now
-            for key, mask in self._selector.select(left / NS_PER_S):
+            wake_at = min([deadline, *(due for due, _, _ in self._timers[:1])])
+            for key, mask in self._selector.select(min(wake_at - now, CHECK_EVERY) / NS_PER_S):
                 key.fileobj.ready(mask)  # type: ignore[union-attr]
         return True
 

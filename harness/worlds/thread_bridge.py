@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from brokerproof.harness.model.time import Instant
+from brokerproof.harness.worlds.bounds import LimitReached
 from brokerproof.harness.worlds.real import RealWorld
 
 Handler = Callable[[str, Instant, Any], None]
@@ -17,7 +18,8 @@ Handler = Callable[[str, Instant, Any], None]
 
 class ThreadBridge:
     """Wakes ``world`` whenever a foreign thread has posted an event, and passes events to
-    ``handle`` in the order they were posted (a self-pipe).
+    ``handle`` in the order they were posted (a self-pipe). While the thread that waits cannot keep
+    up, no more than a limit of them are kept; then it ends the case.
 
     ``close`` is called when the world closes: it must end the foreign threads.
     """
@@ -30,6 +32,7 @@ class ThreadBridge:
         self._ours.setblocking(False)
         self._theirs.setblocking(False)
         self._events: deque[tuple[str, Instant, Any]] = deque()
+        self._full = False
         self._order = threading.Lock()
         self._open = True
         world.adopt(self)
@@ -37,7 +40,10 @@ class ThreadBridge:
     def post(self, kind: str, content: Any) -> None:
         """From any thread: ``kind`` happened now."""
         with self._order:
-            self._events.append((kind, self._world.now(), content))
+            if len(self._events) > self._world.bounds.most_events:
+                self._full = True
+            else:
+                self._events.append((kind, self._world.now(), content))
         with suppress(OSError):  # full: a wake-up is pending already; closed: the world is closed
             self._theirs.send(b"!")
 
@@ -50,6 +56,9 @@ class ThreadBridge:
             self._ours.recv(4096)
         while self._events:
             self._handle(*self._events.popleft())
+        if self._full:
+            most = self._world.bounds.most_events
+            raise LimitReached("connection_frames", f"a client has more than {most:,} events")
 
     def close(self) -> None:
         if self._open:

@@ -37,6 +37,7 @@ from brokerproof.harness.model.broker_io import (
 from brokerproof.harness.model.enums import Clock, CloseHow, Vantage
 from brokerproof.harness.model.time import Duration, Instant
 from brokerproof.harness.trace.events import Observed
+from brokerproof.harness.worlds.bounds import CaseBounds
 from brokerproof.harness.worlds.link import PERFECT, Direction, LinkFaults
 from brokerproof.harness.worlds.tls import Certificate
 from brokerproof.harness.worlds.world import Receiver, Unreachable
@@ -192,6 +193,7 @@ class VirtualWorld:
     ``disk`` has its files."""
 
     clock = Clock.VIRTUAL
+    bounds = CaseBounds(None)
     is_local = True
 
     def __init__(

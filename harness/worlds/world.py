@@ -7,6 +7,7 @@ from typing import Protocol
 
 from brokerproof.harness.model.enums import Clock, CloseHow
 from brokerproof.harness.model.time import Duration, Instant
+from brokerproof.harness.worlds.bounds import CaseBounds
 from brokerproof.harness.worlds.tls import Certificate
 
 
@@ -78,6 +79,10 @@ class World(Protocol):
     def is_local(self) -> bool:
         """True if a reset loses nothing that the broker wrote before it."""
 
+    @property
+    def bounds(self) -> CaseBounds:
+        """What the case may receive."""
+
     def now(self) -> Instant:
         """The current instant of this world."""
 
@@ -98,7 +103,7 @@ class World(Protocol):
 
     def wait_until(self, ready: Callable[[], bool], deadline: Instant) -> bool:
         """Let time pass until ``ready()`` or until ``deadline``, whichever is first; returns
-        ``ready()``."""
+        ``ready()``. In real time it raises what :class:`CaseBounds` raises."""
 
     def at(self, instant: Instant, action: Callable[[], None]) -> None:
         """Do ``action`` at ``instant`` (at once when it is past), while somebody waits in this

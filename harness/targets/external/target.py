@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import socket
 import ssl
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from brokerproof.harness.targets.target import Identity, TargetFacts
 from brokerproof.harness.worlds.tls import Tls, TlsFailed
 
 _PROBE_TIMEOUT_S = 10.0
+_MOST_GREETING = 64 * 1024
+"""Bytes received for one CONNECTED."""
 
 
 class AddressTarget(SocketTarget):
@@ -89,7 +92,13 @@ class AddressTarget(SocketTarget):
         try:
             with self._dial(self.identity.default_acceptor, host, port) as connection:
                 connection.sendall(codec.encode("CONNECT", headers))
+                deadline = time.monotonic() + _PROBE_TIMEOUT_S
                 while data := connection.recv(4096):
+                    if time.monotonic() > deadline or len(said) > _MOST_GREETING:
+                        raise SetUpFailed(
+                            f"{where} sent {len(said):,} bytes without a whole answer to CONNECT;"
+                            " is it a STOMP port?"
+                        )
                     said += data
                     for item in reader.feed(data):
                         if isinstance(item, codec.Frame):

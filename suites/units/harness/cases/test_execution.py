@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Case, Over, Where, case, of, registry
 from brokerproof.harness.cases.execution import EFFORTS, Call, Run, execute
-from brokerproof.harness.cases.plain_message_probe import PlainMessage
+from brokerproof.harness.cases.target_health import TargetHealth
 from brokerproof.harness.catalogue import requirements
 from brokerproof.harness.catalogue.deviations import Deviation
 from brokerproof.harness.model.enums import Clock
@@ -441,7 +441,7 @@ def test_what_a_broker_does_that_serves_nobody_any_more_is_not_held_against_it(
         target.record_finding(MUST, False, "broken")
 
     broker = Shut(reference)
-    run = replace(run_of(broker), plain=PlainMessage(broker, 7))
+    run = replace(run_of(broker), health=TargetHealth(broker, 7))
     assert execute(run, made(bad, MUST)).verdict is Verdict.FAIL
     found = execute(run, made(shuts, MUST))
     assert found.verdict is Verdict.INCONCLUSIVE
@@ -460,7 +460,7 @@ def test_a_broker_that_never_served_anybody_is_judged_as_it_is(reference: Target
     broker = Shut(reference)
     broker.shut = True
     assert (
-        execute(replace(run_of(broker), plain=PlainMessage(broker, 7)), made(bad, MUST)).verdict
+        execute(replace(run_of(broker), health=TargetHealth(broker, 7)), made(bad, MUST)).verdict
         is Verdict.FAIL
     )
 

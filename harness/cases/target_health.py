@@ -1,0 +1,205 @@
+"""Tells a target that serves nobody from one that breaks a promise.
+
+A case whose control failed, or that found a violation, says something about the target only if the
+target still serves others. So plain messages are sent over fresh connections:
+
+* None of :data:`TRIES` passes: the target is gone, silent, flooding or closes every connection. The
+  run stops. The case has no result, because it was never put to a target that serves.
+* Some pass: more are sent. With :data:`FAILURES` failures among the last :data:`WINDOW` the target
+  is unstable, and the run stops. A working broker fails none of them, and a failure of the host is
+  rare. Three tell a broker that closes one connection in ten with a probability of 95 % by the
+  fifth failed case.
+* All pass: the case's own traffic made it fail, and it keeps its verdict. A broker that floods,
+  stalls or closes connections for one stimulus only is judged to the end.
+
+A target that answers plain messages with a refusal from the beginning (no permission, say) is
+judged as it is. If it does so later (its disk is full, or a limit was set from outside), violations
+are uncertain, and a failed control stops the run.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+
+from brokerproof.harness.cases.plain_message_probe import Fault, PlainMessageProbe, ProbeFailure
+from brokerproof.harness.model.time import NS_PER_S, Duration, Instant, seconds
+from brokerproof.harness.targets.sockets import SocketTarget
+from brokerproof.harness.targets.target import Target
+from brokerproof.harness.worlds.bounds import RunBounds, RunStopped
+
+TRIES = 3
+"""Probes that fail one after the other before the target counts as unusable."""
+RETRY_AFTER: Duration = seconds(1)
+"""A pause after a refused or closed connection: the broker may be starting again."""
+FEW = 4
+MANY = 20
+"""Further probes after one that passed: so many if none failed lately, or so many if one did."""
+FAILURES = 3
+WINDOW = 100
+LOOK_EVERY: Duration = NS_PER_S // 10
+SILENCE: Duration = seconds(12)
+"""A target from which nothing is received for so long is asked for a login."""
+
+
+class TargetHealth:
+    """Probes ``target`` now and whenever a case fails.
+
+    Raises :class:`RunStopped` if no plain message passes now, unless the target refuses them.
+    """
+
+    def __init__(self, target: Target, seed: int) -> None:
+        self._target = target
+        self._name = target.identity.name
+        self._bounds = (
+            target.bounds if isinstance(target, SocketTarget) else RunBounds(target.identity.limits)
+        )
+        self._probe = PlainMessageProbe(target, seed)
+        self._passing: list[str] = []
+        """The protocols over which a plain message passed when the run began."""
+        self._recent: deque[bool] = deque(maxlen=WINDOW)
+        """True for each recent probe that passed."""
+        self._lock = threading.Lock()
+        self._examined_at: Instant = 0
+        self._refusal = ""
+        for name in self._probe.protocols:
+            failures = self._try(name)
+            if len(failures) < TRIES:
+                self._passing.append(name)
+            elif failures[-1].fault is not Fault.REFUSES:
+                self._stop_for(failures[-1], "when the run began")
+        self._check_stability("when the run began")
+
+    def examine(self, case: str, problem: str) -> None:
+        """Raise :class:`RunStopped` if the target does not serve others, now that ``case`` failed
+        for the reason ``problem``."""
+        refusal = self.refusal(case, problem)
+        if refusal:
+            self._stop(f"{self._name}: {refusal}; {self._noticed(case, problem)}")
+
+    def refusal(self, case: str, problem: str = "it found a violation") -> str:
+        """Return why the target now refuses a plain message that passed when the run began; empty
+        if it passes. Raises :class:`RunStopped` if the target serves nobody."""
+        noticed_at = time.monotonic_ns()
+        with self._lock:
+            self._bounds.check()
+            if self._examined_at < noticed_at:  # else another case asked later and has the answer
+                self._examined_at = time.monotonic_ns()
+                self._refusal = self._examine(self._noticed(case, problem))
+            return self._refusal
+
+    def examine_silence(self) -> None:
+        """Stop the run if nothing was received for long and the target lets nobody in."""
+        now = time.monotonic_ns()
+        if now - max(self._bounds.received_at, self._examined_at) < SILENCE or not self._passing:
+            return
+        with self._lock:
+            self._examined_at = now
+            for name in self._passing:
+                failures = self._try(name, login_only=True)
+                if len(failures) == TRIES:
+                    quiet = f"nothing was received for {SILENCE // NS_PER_S} s"
+                    self._stop_for(failures[-1], quiet)
+
+    def _examine(self, occasion: str) -> str:
+        for name in self._passing:
+            failures = self._try(name)
+            if len(failures) == TRIES:
+                if failures[-1].fault is Fault.REFUSES:
+                    return (
+                        f"a plain {name.upper()} message, which passed when the run began, does not"
+                        f" pass now: {failures[-1].detail}"
+                    )
+                self._stop_for(failures[-1], occasion)
+        self._check_stability(occasion)
+        return ""
+
+    def _try(self, name: str, *, login_only: bool = False) -> list[ProbeFailure]:
+        """The failures before the first probe that passes."""
+        failures: list[ProbeFailure] = []
+        while len(failures) < TRIES:
+            failure = self._probe.failure(name, login_only=login_only)
+            if failure is None:
+                self._recent.extend([False] * len(failures))
+                self._recent.append(True)
+                break
+            failures.append(failure)
+            if failure.fault in (Fault.GONE, Fault.CLOSES):
+                self._bounds.pause(RETRY_AFTER)
+        return failures
+
+    def _check_stability(self, occasion: str) -> None:
+        last: ProbeFailure | None = None
+        for _ in range(FEW if all(self._recent) else MANY):
+            for name in self._passing:
+                failure = self._probe.failure(name)
+                self._recent.append(failure is None)
+                last = failure or last
+            failed = self._recent.count(False)
+            if failed >= FAILURES:
+                share = f"{failed} of the last {len(self._recent)} plain messages failed"
+                detail = "" if last is None else f", the last one over {_text(last)}"
+                self._stop(f"{self._name} is unstable: {share}{detail}; {occasion}")
+
+    def _stop_for(self, failure: ProbeFailure, occasion: str) -> None:
+        fault = f"{self._name} {failure.fault}: {TRIES} of {TRIES} plain messages failed"
+        reason = f"{fault}, the last one over {_text(failure)}; {occasion}"
+        unanswered = self._bounds.first_unanswered()
+        if unanswered is not None and failure.fault in (Fault.GONE, Fault.SILENT):
+            reason += f"; nothing was received after {unanswered}"
+        end = self._target.process_end() if isinstance(self._target, SocketTarget) else ""
+        self._stop(reason + (f"; {end}" if end else ""))
+
+    def _noticed(self, case: str, problem: str) -> str:
+        action = self._bounds.last_action(case)
+        sent = "" if action is None else f" after {action.command}"
+        return f"noticed in case {case}{sent}: {problem}"
+
+    def _stop(self, reason: str) -> None:
+        self._bounds.stop(" ".join(reason.split()))
+        raise RunStopped(" ".join(reason.split()))
+
+
+def _text(failure: ProbeFailure) -> str:
+    return f"{failure.name.upper()}: {failure.detail}"
+
+
+class RunWatch:
+    """Watches the memory of this process and the silence of the target, in a thread, until the run
+    is stopped."""
+
+    def __init__(self, target: SocketTarget, health: TargetHealth) -> None:
+        self._target = target
+        self._health = health
+        self._thread = threading.Thread(target=self._run, name="brokerproof-watch", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._thread.start()
+
+    def _run(self) -> None:
+        bounds = self._target.bounds
+        with suppress(RunStopped):  # the cases raise it too
+            while not bounds.pause(LOOK_EVERY):
+                resident = resident_bytes()
+                if resident > bounds.limits.run_bytes:
+                    action = bounds.last_action()
+                    during = "" if action is None else f"; the last frame sent was {action}"
+                    bounds.stop(
+                        f"judging {self._target.identity.name} takes {resident:,} bytes of memory"
+                        f" (limit run_bytes){during}"
+                    )
+                self._health.examine_silence()
+
+
+def resident_bytes() -> int:
+    """Return the resident memory of this process; 0 where the system does not say."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+    except OSError:
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")

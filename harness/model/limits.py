@@ -1,0 +1,56 @@
+"""Bounds on what a target in real time may cost: bytes, frames, time and memory."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that a connection, a case and a run may take. A property counts each example as a
+    case of its own.
+
+    The largest conformance case receives 2,100 frames and 26 MB.
+    """
+
+    connection_bytes: int = 64 * _MIB
+    """Bytes received on one connection."""
+    connection_frames: int = 20_000
+    """Frames, heartbeats and unreadable pieces received on one connection."""
+    case_bytes: int = 256 * _MIB
+    case_frames: int = 50_000
+    case_seconds: int = 300
+    run_seconds: int = 4 * 60 * 60
+    """Wall time to judge one target."""
+    run_bytes: int = 2048 * _MIB
+    """Resident memory of the process that judges one target."""
+
+
+NAMES = tuple(field.name for field in dataclasses.fields(Limits))
+
+
+def changed(limits: Limits, values: Mapping[str, object]) -> Limits:
+    """``limits`` with other values for some names. Raises ``ValueError`` with one sentence for an
+    unknown name or a value that is no positive integer."""
+    for name, value in values.items():
+        if name not in NAMES:
+            raise ValueError(f"there is no limit {name!r}; the limits are {', '.join(NAMES)}")
+        if type(value) is not int or value < 1:
+            raise ValueError(f"the limit {name} should be a positive integer, it is {value!r}")
+    return dataclasses.replace(limits, **values)  # type: ignore[arg-type]
+
+
+def parse(words: tuple[str, ...]) -> dict[str, int]:
+    """The limits in ``words``, each ``NAME=NUMBER``. Raises ``ValueError`` with one sentence."""
+    values: dict[str, int] = {}
+    for word in words:
+        name, _, number = word.partition("=")
+        if not (number.isascii() and number.isdecimal() and len(number) < 19):
+            raise ValueError(f"{word!r} should be NAME=NUMBER, with NAME one of {', '.join(NAMES)}")
+        values[name] = int(number)
+    changed(Limits(), values)
+    return values

@@ -1,0 +1,151 @@
+"""Ends a case that exceeds a limit, and all cases of a run that cannot go on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from dataclasses import dataclass
+
+from brokerproof.harness.model.limits import Limits
+from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
+
+CHECK_EVERY: Duration = NS_PER_S // 4
+"""The longest that a waiting case takes to notice the end of its run."""
+_KEPT_ACTIONS = 4096
+_UNLIMITED = 2**63 - 1
+
+
+class LimitReached(Exception):
+    """A case exceeded ``limit`` (a field of :class:`Limits`): one sentence."""
+
+    def __init__(self, limit: str, detail: str) -> None:
+        super().__init__(f"{detail} (limit {limit})")
+        self.limit = limit
+        self.detail = detail
+
+
+class RunStopped(BaseException):
+    """The run cannot go on: one sentence. Not an ``Exception``: no case may handle it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A frame that a case sent."""
+
+    at: Instant
+    case: str
+    command: str
+
+    def __str__(self) -> str:
+        return f"{self.command} in case {self.case}"
+
+
+class RunBounds:
+    """Shared by all worlds of a run on one target, each in its own thread."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.received_at: Instant = 0
+        """When any connection last received bytes."""
+        self._actions: deque[Action] = deque(maxlen=_KEPT_ACTIONS)
+        self._stopping = threading.Lock()
+        self._stopped = threading.Event()
+        self._reason = ""
+
+    def stop(self, reason: str) -> None:
+        """End every case of the run soon. The first reason counts."""
+        with self._stopping:
+            self._reason = self._reason or reason
+            self._stopped.set()
+
+    def check(self) -> None:
+        """Raise :class:`RunStopped` once the run was stopped."""
+        if self._stopped.is_set():
+            raise RunStopped(self._reason)
+
+    def pause(self, duration: Duration) -> bool:
+        """Wait for ``duration``; return True at once when the run is stopped."""
+        return self._stopped.wait(duration / NS_PER_S)
+
+    def on_sent(self, at: Instant, case: str, command: str) -> None:
+        """Keep what ``case`` did last; a probe is no case."""
+        if case:
+            self._actions.append(Action(at, case, command))
+
+    def last_action(self, case: str = "") -> Action | None:
+        """The last frame that ``case`` sent, or any case."""
+        latest = reversed(self._actions.copy())
+        return next((action for action in latest if case in ("", action.case)), None)
+
+    def first_unanswered(self) -> Action | None:
+        """The first frame sent after the target's last byte; the last frame of all if there is
+        none."""
+        actions = self._actions.copy()
+        unanswered = (act for act in actions if act.at > self.received_at)
+        return next(unanswered, actions[-1] if actions else None)
+
+
+class CaseBounds:
+    """Counts what one world receives. Without ``run`` nothing is limited."""
+
+    def __init__(self, run: RunBounds | None) -> None:
+        self._run = run
+        self._limits = Limits() if run is None else run.limits
+        self._bytes = 0
+        self._frames = 0
+        self._frames_on: Counter[int | None] = Counter()
+        self.deadline: Instant = _UNLIMITED
+        if run is not None:
+            self.deadline = time.monotonic_ns() + self._limits.case_seconds * NS_PER_S
+
+    def tighten(self, limits: Limits) -> None:
+        """Replace the limits of this case, whose time begins again."""
+        if self._run is not None:
+            self._limits = limits
+            self.deadline = time.monotonic_ns() + limits.case_seconds * NS_PER_S
+
+    def check(self, now: Instant) -> None:
+        """Raise :class:`RunStopped` or :class:`LimitReached` when waiting must end."""
+        if self._run is not None:
+            self._run.check()
+        if now >= self.deadline:
+            seconds = self._limits.case_seconds
+            raise LimitReached("case_seconds", f"the case took longer than {seconds} s")
+
+    def on_bytes_received(self, at: Instant, count: int, connection_total: int) -> None:
+        """Count bytes. Raises :class:`LimitReached`."""
+        if self._run is None:
+            return
+        self._run.received_at = max(self._run.received_at, at)
+        self._bytes += count
+        if connection_total > self._limits.connection_bytes:
+            most = f"{self._limits.connection_bytes:,} bytes on one connection"
+            raise LimitReached("connection_bytes", f"the target sent more than {most}")
+        if self._bytes > self._limits.case_bytes:
+            most = f"{self._limits.case_bytes:,} bytes in one case"
+            raise LimitReached("case_bytes", f"the target sent more than {most}")
+
+    def on_frame_received(self, at: Instant, conn: int | None) -> None:
+        """Count a frame. Raises :class:`LimitReached`."""
+        if self._run is None:
+            return
+        self._run.received_at = max(self._run.received_at, at)
+        self._frames += 1
+        self._frames_on[conn] += 1
+        if self._frames_on[conn] > self._limits.connection_frames:
+            most = f"{self._limits.connection_frames:,} frames on connection {conn}"
+            raise LimitReached("connection_frames", f"the target sent more than {most}")
+        if self._frames > self._limits.case_frames:
+            most = f"{self._limits.case_frames:,} frames in one case"
+            raise LimitReached("case_frames", f"the target sent more than {most}")
+
+    def on_sent(self, at: Instant, case: str, command: str) -> None:
+        """Keep what the case did last."""
+        if self._run is not None:
+            self._run.on_sent(at, case, command)
+
+    @property
+    def most_events(self) -> int:
+        """The most events that a client's own thread may leave waiting."""
+        return _UNLIMITED if self._run is None else self._limits.connection_frames
