@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
@@ -84,17 +83,17 @@ class TargetHealth:
     def refusal(self, case: str, problem: str = "it found a violation") -> str:
         """Return why the target now refuses a plain message that passed when the run began; empty
         if it passes. Raises :class:`RunStopped` if the target serves nobody."""
-        noticed_at = time.monotonic_ns()
+        noticed_at = self._bounds.now()
         with self._lock:
             self._bounds.check()
             if self._examined_at < noticed_at:  # else another case asked later and has the answer
-                self._examined_at = time.monotonic_ns()
+                self._examined_at = self._bounds.now()
                 self._refusal = self._examine(self._noticed(case, problem))
             return self._refusal
 
     def examine_silence(self) -> None:
         """Stop the run if nothing was received for long and the target lets nobody in."""
-        now = time.monotonic_ns()
+        now = self._bounds.now()
         if now - max(self._bounds.received_at, self._examined_at) < SILENCE or not self._passing:
             return
         with self._lock:

@@ -53,6 +53,10 @@ class RunBounds:
         self._stopped = threading.Event()
         self._reason = ""
 
+    def now(self) -> Instant:
+        """The current instant of every world of the run."""
+        return time.monotonic_ns()
+
     def stop(self, reason: str) -> None:
         """End every case of the run soon. The first reason counts."""
         with self._stopping:

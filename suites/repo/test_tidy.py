@@ -12,13 +12,16 @@ from brokerproof.suites.repo.sources import Module, module, modules, read, texts
 MOST_LINES = 660
 
 CLOCKS = {
+    "harness/commands/progress.py": "ends a process that judges for too long",
     "harness/counterexamples/player.py": (
         "becomes a script of its own, over sockets, that needs nothing of ours"
     ),
     "harness/cases/execution.py": "how long a case took, for the result",
     "harness/results/run_folder.py": "when a run began, for its header",
     "harness/targets/certificates.py": "certificates are valid from a day to a day",
+    "harness/targets/external/target.py": "waits for the answer to a first CONNECT",
     "harness/targets/process.py": "waits for a process to be ready or to end",
+    "harness/worlds/bounds.py": "ends a case in real time that takes too long",
     "harness/worlds/canary.py": "measures how late the host is",
     "harness/worlds/real.py": "real time is its subject",
     "reference_broker/runtime/asyncio_server.py": "the only place of the broker that knows sockets",
