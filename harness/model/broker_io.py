@@ -206,14 +206,15 @@ class StoreFiles:
     """Carry out ``writes`` one after the other up to the first that fails, then remove the files of
     ``removes``.
 
-    ``before`` is removed first. Answered by :class:`FilesStored`; there is never a second one under
-    way.
+    Before that, copies of the files ``aside`` are kept in another folder, and then ``before`` is
+    removed. Answered by :class:`FilesStored`; there is never a second one under way.
     """
 
     ticket: int
     writes: tuple[Write, ...]
     removes: tuple[str, ...] = ()
     before: tuple[str, ...] = ()
+    aside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

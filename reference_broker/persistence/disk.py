@@ -1,4 +1,4 @@
-"""Files: what the store asks for, done. The only module here that touches them; it blocks, so a
+"""Files: the store's effects, carried out. The only module here that touches them; it blocks, so a
 thread calls it.
 
 ``sync`` is fdatasync, and a new file's folder is synced too, so both content and name are on the
@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
+import shutil
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from brokerproof.harness.model.broker_io import FileLoaded, FilesStored, LoadFile, StoreFiles, Write
@@ -29,12 +31,24 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def _no_trouble() -> str | None:
+    return None
+
+
 class Disk:
     """``folders`` has the real folder for the first part of each path: ``{"journal": …, "paging":
-    …}``."""
+    …}``; copies of damaged files go below ``damaged``. ``trouble`` returns a sentence if the
+    folders are not this broker's any more: nothing is written then, and no write counts."""
 
-    def __init__(self, folders: Mapping[str, Path]) -> None:
+    def __init__(
+        self,
+        folders: Mapping[str, Path],
+        damaged: Path,
+        trouble: Callable[[], str | None] = _no_trouble,
+    ) -> None:
         self._folders = dict(folders)
+        self._damaged = damaged
+        self._trouble = trouble
         self._open: OrderedDict[str, int] = OrderedDict()
         self._new: set[str] = set()
         """Files whose names are not synced yet."""
@@ -47,9 +61,28 @@ class Disk:
     # --- what the store asks for ------------------------------------------------------------------
 
     def store(self, effect: StoreFiles) -> FilesStored:
-        """Writes and removes."""
-        for name in effect.before:
-            self._remove(name)
+        """Write and remove. The folders are looked at before, so that nothing is written elsewhere,
+        and after, so that nothing is confirmed that is elsewhere now."""
+        answer = self._store(effect) if (problem := self._trouble()) is None else None
+        if answer is not None and answer.problem is None:
+            problem = self._trouble()
+        if problem is None:
+            assert answer is not None
+            return answer
+        for name in list(self._open):
+            self._forget(name)
+        return FilesStored(effect.ticket, problem)
+
+    def _store(self, effect: StoreFiles) -> FilesStored:
+        name = ""
+        try:
+            for name in effect.aside:
+                self._keep(name)
+            for name in effect.before:
+                self._remove(name)
+        except OSError as problem:
+            sentence = f"{self.path(name)}: cannot be copied or removed ({problem.strerror})"
+            return FilesStored(effect.ticket, sentence, full=problem.errno in _NO_SPACE)
         for write in effect.writes:
             try:
                 handle = self._handle(write.file)
@@ -67,18 +100,22 @@ class Disk:
                     effect.ticket, f"{self.path(write.file)}: fsync failed ({problem.strerror})"
                 )
         for name in effect.removes:
-            self._remove(name)
+            try:
+                self._remove(name)
+            except OSError as problem:
+                return FilesStored(
+                    effect.ticket, f"{self.path(name)}: cannot be removed ({problem.strerror})"
+                )
         return FilesStored(effect.ticket)
 
     def load(self, effect: LoadFile) -> FileLoaded:
         """Reads."""
-        path = self.path(effect.file)
         try:
-            with path.open("rb") as file:
-                file.seek(effect.offset)
-                return FileLoaded(effect.ticket, file.read(effect.length))
+            data = self.read_part(effect.file, effect.offset, effect.length)
         except OSError as problem:
-            return FileLoaded(effect.ticket, b"", f"{path}: cannot be read ({problem.strerror})")
+            sentence = f"{self.path(effect.file)}: cannot be read ({problem.strerror})"
+            return FileLoaded(effect.ticket, b"", sentence)
+        return FileLoaded(effect.ticket, data)
 
     def _handle(self, name: str) -> int:
         handle = self._open.get(name)
@@ -119,11 +156,28 @@ class Disk:
         self._forget(name)
         self._new.discard(name)
         path = self.path(name)
-        with contextlib.suppress(OSError):
-            path.unlink()
+        path.unlink(missing_ok=True)
         if name.startswith("paging/"):
             with contextlib.suppress(OSError):  # the folder goes with its last page
                 path.parent.rmdir()
+
+    def _keep(self, name: str) -> None:
+        """A damaged file stays, whatever becomes of its name: no broker writes to it again."""
+        path = self.path(name)
+        for number in itertools.count():
+            copy = self._damaged / f"{name}.{number}"
+            try:
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                os.link(path, copy)
+                return
+            except FileNotFoundError:
+                return
+            except FileExistsError:
+                if copy.samefile(path):
+                    return
+            except OSError:  # no links here, or another file system
+                shutil.copyfile(path, copy)
+                return
 
     def close(self) -> None:
         """Closes every file."""
@@ -142,6 +196,12 @@ class Disk:
     def read(self, name: str) -> bytes:
         """The octets of a file."""
         return self.path(name).read_bytes()
+
+    def read_part(self, name: str, offset: int, length: int) -> bytes:
+        """Return as many of these bytes of a file as there are."""
+        with self.path(name).open("rb") as file:
+            file.seek(offset)
+            return file.read(length)
 
     def size(self, name: str) -> int:
         """How many octets a file has."""

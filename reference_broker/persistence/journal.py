@@ -1,8 +1,9 @@
-"""The journal: what is durable and does not lie on a page, and what queues are done with.
+"""The journal: what is durable and not on a page, what queues are done with, and which files there
+must be.
 
 Segments -------- The journal is a row of files, each called a segment, each record of which is
 operations (``operations.py``). What belongs together (a transaction, and everything else of one
-input that comes with it) is one record, so it is there or it is not.
+input) is one record, so it is there or it is not.
 
 A segment begins with a snapshot of everything but the messages themselves. So of the segments
 before it nothing is needed but the messages that were added there and are not done with; the oldest
@@ -12,6 +13,10 @@ segment are added again at the end, and it is removed.
 A write that failed is not repeated in the same file, of which nobody knows what is in it now: the
 segment is left as it is, and what was to be written is written to a new one. Whatever of it came to
 be in the old one says the same.
+
+The journal accounts for every file: for its own segments by their lengths in each snapshot, for the
+end of the last one by the extent (``extent.py``), and for pages by notes of what is stored of them.
+Such a note on its own is not synced: it only says that less than this is damage.
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ from collections.abc import Callable, Iterable
 from brokerproof.harness.model.broker_io import Write
 from brokerproof.reference_broker.kernel.message import Entry, Message
 from brokerproof.reference_broker.persistence import codec, records
+from brokerproof.reference_broker.persistence.extent import Extent
 from brokerproof.reference_broker.persistence.operations import (
     Added,
     Consumed,
@@ -30,6 +36,8 @@ from brokerproof.reference_broker.persistence.operations import (
     Length,
     Operation,
     PageGone,
+    PageOver,
+    PageWritten,
     QueueMade,
     Snapshot,
 )
@@ -58,13 +66,14 @@ class Live:
 
 
 class Segment:
-    """One file, of which ``good`` octets are known to be stored. ``live`` counts the messages that
+    """One file, of which ``good`` bytes are known to be synced. ``live`` counts the messages that
     were added here last, ``live_octets`` their octets."""
 
-    __slots__ = ("good", "live", "live_octets", "number", "octets", "places", "records")
+    __slots__ = ("good", "live", "live_octets", "number", "octets", "places", "records", "seed")
 
     def __init__(self, number: int) -> None:
         self.number = number
+        self.seed = records.seed(self.file)
         self.octets = self.good = self.records = self.live = self.live_octets = 0
         self.places: list[int] = []
 
@@ -91,6 +100,9 @@ class Journal:
         """Whether something has happened since :meth:`seal`."""
         self.waiting = 0
         """Octets that have been sealed and are not stored yet."""
+        self.extent: Extent | None = None
+        """What was noted last, None if both copies have to be written."""
+        self.extents = 0
         self._current: Segment | None = None
         self._operations: list[bytes] = []
         self._gone: dict[int, list[list[int]]] = {}
@@ -98,6 +110,8 @@ class Journal:
         self._sealed: list[tuple[bytes, list[int]]] = []
         self._places: list[int] = []
         self._under_way: list[tuple[bytes, list[int]]] = []
+        self._accounts: list[bytes] = []
+        self._syncs = self._must_sync = False
 
     # --- what happens -----------------------------------------------------------------------------
 
@@ -158,6 +172,12 @@ class Journal:
             runs.append([record, record + 1])
         self.touched = True
 
+    def account(self, operation: PageWritten | PageOver) -> None:
+        """Note what the next write stores of a page, or that it removes one. The latter has to be
+        synced before the file goes."""
+        self._accounts.append(operation.encode())
+        self._must_sync = self._must_sync or isinstance(operation, PageOver)
+
     def seal(self, together: bool) -> None:
         """Ends what one input brought; it is one record if it belongs ``together``."""
         operations = self._operations
@@ -180,32 +200,59 @@ class Journal:
 
     @property
     def waits(self) -> bool:
-        """Whether something is to be written."""
-        return bool(self._sealed)
+        """True if something must be written."""
+        return bool(self._sealed or self._accounts)
 
-    def write(self) -> Write:
-        """What to write next: everything that has been sealed. To be called when ``waits``."""
+    def begin(self) -> tuple[Write, ...]:
+        """Return what must be written before any other file: the extent as it is, unless this
+        broker has written it already."""
+        if self.extent is not None:
+            return ()
+        newest = next(reversed(self.segments.values()), None)
+        return self._note(newest, 0 if newest is None else newest.good).write_synced()
+
+    def extent_for_removal(self) -> tuple[Write, ...]:
+        """Return what must be synced before segments are removed."""
+        assert self.extent is not None
+        return self._note(self.segments.get(self.extent.last), self.extent.size).write_synced()
+
+    def _note(self, last: Segment | None, size: int) -> Extent:
+        self.extents += 1
+        first = next(iter(self.segments), 0)
+        self.extent = Extent(self.extents, first, 0 if last is None else last.number, size)
+        return self.extent
+
+    def write(self) -> tuple[Write, Write]:
+        """Return what to write next: everything that has been sealed, and the extent. To be called
+        when ``waits``, after :meth:`begin`."""
         self._under_way, self._sealed = self._sealed, []
+        accounts, self._accounts = self._accounts, []
+        self._syncs, self._must_sync = bool(self._under_way) or self._must_sync, False
         segment = self._current
         if segment is None or segment.octets >= self._size:
             segment = self._current = self.segments[self.next_segment] = Segment(self.next_segment)
             self.next_segment += 1
-            parts = [each.encode() for each in self._snapshot()] + [
-                each for each, _ in self._under_way
-            ]
-            octets = records.frame(0, b"".join(parts))
+            self._syncs = True
+            snapshot = b"".join(operation.encode() for operation in self._snapshot())
+            parts = [b"".join((snapshot, *accounts, *(part for part, _ in self._under_way)))]
+            octets = records.head(segment.file)
             segment.records = 1
         else:
-            first = segment.records
-            octets = b"".join(
-                records.frame(first + at, each) for at, (each, _) in enumerate(self._under_way)
-            )
-            segment.records += len(self._under_way)
+            parts = [part for part, _ in self._under_way]
+            if accounts:
+                parts.append(b"".join(accounts))
+            octets = b""
+        first = segment.records
+        octets += b"".join(
+            records.frame(number, part, segment.seed) for number, part in enumerate(parts, first)
+        )
+        segment.records += len(parts)
         offset, segment.octets = segment.octets, segment.octets + len(octets)
         for _, places in self._under_way:
             for place in places:
                 self._settle_in(segment, place)
-        return Write(segment.file, offset, octets, sync=True)
+        extent = self._note(segment, segment.octets if self._syncs else segment.good)
+        return Write(segment.file, offset, octets, self._syncs), extent.write()
 
     def _settle_in(self, segment: Segment, place: int) -> None:
         live = self.live.get(place)
@@ -224,7 +271,7 @@ class Journal:
         write."""
         self.waiting -= sum(len(each) for each, _ in self._under_way)
         self._under_way = []
-        if self._current is not None:
+        if self._current is not None and self._syncs:
             self._current.good = self._current.octets
         useless = []
         while len(self.segments) > 1:
@@ -257,7 +304,8 @@ class Journal:
         self._under_way = []
         if self._current is not None:
             self._current.octets = self._current.good
-        self._current = None
+        self._current = self.extent = None
+        self._accounts, self._must_sync = [], False
 
     def _snapshot(self) -> Iterable[Operation]:
         yield Snapshot(self.unit, self.place, self.queue_id)

@@ -7,6 +7,10 @@ says in the journal or on a page that a message is there is never written before
 that is to survive a restart is synced then. What is not written yet cannot be read; who wants it
 waits for the batch.
 
+A file is a head and blocks of :data:`BLOCK` bytes (the last may be shorter), each a record
+(``records.py``). What says that the message is there says how long its body is, so all of a body is
+accounted for, and no byte leaves unchecked.
+
 After a restart a file that nothing speaks of is removed: its message never came to be, or was done
 with.
 """
@@ -15,11 +19,15 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from brokerproof.harness.model.broker_io import Effect, FileLoaded, LoadFile, Write
 from brokerproof.reference_broker.kernel.large_body import LargeBody
+from brokerproof.reference_broker.persistence import records
 
+BLOCK = 16 * 1024
+"""Bytes of a body under one checksum."""
 _Then = Callable[[bytes | None], None]
 
 
@@ -34,6 +42,96 @@ class Store(Protocol):
 
     def report(self, sentence: str) -> None:
         """Report a problem to the operator."""
+
+    def set_aside(self, file: str, damage: str) -> None:
+        """Report ``damage`` of ``file`` and keep a copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some whole blocks of a body of ``size`` bytes in the file ``path``, enough for the bytes
+    from ``begin`` to ``end``."""
+
+    path: str
+    size: int
+    begin: int
+    end: int
+
+    @property
+    def offset(self) -> int:
+        """Where they begin in the file."""
+        return _position(self.path, self.begin // BLOCK * BLOCK)
+
+    @property
+    def length(self) -> int:
+        """Their bytes in the file."""
+        end = min(self.size, -(-self.end // BLOCK) * BLOCK)
+        return _position(self.path, end) - self.offset
+
+    def read(self, data: bytes) -> bytes | None:
+        """Return the bytes of the body that are in ``data`` of the file; None if they are
+        damaged."""
+        seed, first, at = records.seed(self.path), self.begin // BLOCK, 0
+        blocks: list[bytes] = []
+        for block in range(first, -(-self.end // BLOCK)):
+            payload = records.payload_at(data, at, block + 1, seed)
+            if payload is None or len(payload) != min(BLOCK, self.size - block * BLOCK):
+                return None
+            blocks.append(payload)
+            at += records.HEAD.size + len(payload)
+        whole = blocks[0] if len(blocks) == 1 else b"".join(blocks)
+        begin = self.begin - first * BLOCK
+        return whole[begin : begin + self.end - self.begin]
+
+
+def _position(path: str, count: int) -> int:
+    """Where the block ends that ends with the byte ``count`` of a body."""
+    return len(records.head(path)) + count + -(-count // BLOCK) * records.HEAD.size
+
+
+@dataclass(slots=True)
+class _Arriving:
+    """The end of a body that is not in a write yet. ``at`` is where it goes in the file."""
+
+    seed: int
+    head: bytes
+    rest: bytearray
+    at: int = 0
+    blocks: int = 0
+
+    def take(self, data: bytes, *, last: bool = False) -> bytes:
+        """Return the blocks that ``data`` fills, as they are written; with the ``last`` bytes also
+        one that is not full."""
+        parts: list[bytes | memoryview] = [] if self.at else [self.head]
+        view = memoryview(data)
+        if self.rest:
+            missing = BLOCK - len(self.rest)
+            self.rest += view[:missing]
+            view = view[missing:]
+            if len(self.rest) == BLOCK:
+                self._add(parts, bytes(self.rest))
+                self.rest.clear()
+        while len(view) >= BLOCK:
+            self._add(parts, view[:BLOCK])
+            view = view[BLOCK:]
+        self.rest += view
+        if last and self.rest:
+            self._add(parts, bytes(self.rest))
+            self.rest.clear()
+        return b"".join(parts)
+
+    def _add(self, parts: list[bytes | memoryview], block: bytes | memoryview) -> None:
+        self.blocks += 1
+        parts += (records.frame_head(self.blocks, block, self.seed), block)
+
+
+@dataclass(frozen=True, slots=True)
+class _BodyWrite:
+    """A write after which the body can be read up to the byte ``readable``."""
+
+    body: LargeBody
+    write: Write
+    readable: int
 
 
 class Spool:
@@ -92,9 +190,10 @@ class LargeFiles:
         self._last = 0
         self._open: dict[LargeBody, Spool] = {}
         self._idle: dict[LargeBody, None] = {}
-        self._writes: list[tuple[LargeBody, Write]] = []
-        self._under_way: list[tuple[LargeBody, Write]] = []
-        self._reads: dict[int, tuple[LargeBody, int, int, _Then]] = {}
+        self._arriving: dict[LargeBody, _Arriving] = {}
+        self._writes: list[_BodyWrite] = []
+        self._under_way: list[_BodyWrite] = []
+        self._reads: dict[int, tuple[Part, _Then]] = {}
         self._later: list[tuple[LargeBody, int, int, _Then]] = []
         self.waiting = 0
 
@@ -104,20 +203,32 @@ class LargeFiles:
         """A new body begins to arrive; with ``text`` it is looked at whether it is UTF-8."""
         self._last += 1
         body = self._bodies[self._last] = LargeBody(self, self._last)
+        head = records.head(body.file)
+        self._arriving[body] = _Arriving(records.seed(body.file), head, bytearray())
         spool = self._open[body] = Spool(self, body, text, failed)
         return spool
 
     def add(self, body: LargeBody, data: bytes) -> None:
         """The next octets of ``body``."""
-        self._writes.append((body, Write(body.file, body.octets, data, sync=False)))
         body.octets += len(data)
-        self.waiting += len(data)
+        self._write(body, self._arriving[body].take(data))
+
+    def _write(self, body: LargeBody, data: bytes) -> None:
+        arriving = self._arriving[body]
+        if data:
+            write = Write(body.file, arriving.at, data, sync=False)
+            self._writes.append(_BodyWrite(body, write, body.octets - len(arriving.rest)))
+            arriving.at += len(data)
+            self.waiting += len(data)
 
     def close(self, spool: Spool) -> None:
-        """No more octets of it come."""
-        del self._open[spool.body]
-        if not spool.body.holders:
-            self._idle[spool.body] = None
+        """No more bytes of it arrive."""
+        body = spool.body
+        del self._open[body]
+        self._write(body, self._arriving[body].take(b"", last=True))
+        del self._arriving[body]
+        if not body.holders:
+            self._idle[body] = None
 
     def find(self, id: int, octets: int) -> LargeBody:
         """The body that something stored speaks of."""
@@ -130,7 +241,7 @@ class LargeFiles:
         """``body`` is to survive a restart from the next batch on."""
         if not body.synced:
             body.synced = True
-            self._writes.append((body, Write(body.file, body.octets, b"", sync=True)))
+            self._writes.append(_BodyWrite(body, Write(body.file, 0, b"", sync=True), 0))
 
     def idle(self, body: LargeBody) -> None:
         """Nobody holds ``body`` now."""
@@ -145,8 +256,10 @@ class LargeFiles:
         useless = []
         for body in gone:
             del self._bodies[body.id]
-            self.waiting -= sum(len(write.data) for each, write in self._writes if each is body)
-            self._writes = [write for write in self._writes if write[0] is not body]
+            self.waiting -= sum(
+                len(waiting.write.data) for waiting in self._writes if waiting.body is body
+            )
+            self._writes = [waiting for waiting in self._writes if waiting.body is not body]
             if body.begun:
                 useless.append(body.file)
         return useless
@@ -161,15 +274,15 @@ class LargeFiles:
     def take(self) -> list[Write]:
         """What is to be written with the next batch."""
         self._under_way, self._writes = self._writes, []
-        for body, _ in self._under_way:
-            body.begun = True
-        return [write for _, write in self._under_way]
+        for taken in self._under_way:
+            taken.body.begun = True
+        return [taken.write for taken in self._under_way]
 
     def written(self) -> None:
         """The batch was written."""
-        for body, write in self._under_way:
-            body.written = max(body.written, write.offset + len(write.data))
-            self.waiting -= len(write.data)
+        for done in self._under_way:
+            done.body.written = max(done.body.written, done.readable)
+            self.waiting -= len(done.write.data)
         self._under_way = []
         later, self._later = self._later, []
         for each in later:
@@ -177,11 +290,10 @@ class LargeFiles:
 
     def not_written(self) -> None:
         """The batch is to be written once more, as far as its bodies are still wanted."""
-        gone = [write for body, write in self._under_way if body.id not in self._bodies]
-        self.waiting -= sum(len(each.data) for each in gone)
-        self._writes = [
-            each for each in self._under_way if each[0].id in self._bodies
-        ] + self._writes
+        wanted = [undone for undone in self._under_way if undone.body.id in self._bodies]
+        self.waiting -= sum(len(undone.write.data) for undone in self._under_way)
+        self.waiting += sum(len(undone.write.data) for undone in wanted)
+        self._writes = wanted + self._writes
         self._under_way = []
 
     def give_up(self, problem: str) -> None:
@@ -197,21 +309,28 @@ class LargeFiles:
             self._later.append((body, begin, count, then))
             return
         ticket = self._store.next_ticket()
-        self._reads[ticket] = body, begin, count, then
-        self._store.say(LoadFile(ticket, body.file, count, begin))
+        part = Part(body.file, body.octets, begin, begin + count)
+        self._reads[ticket] = part, then
+        self._store.say(LoadFile(ticket, body.file, part.length, part.offset))
 
     def loaded(self, event: FileLoaded) -> bool:
         """Whether ``event`` is the answer to one of ours."""
         asked = self._reads.pop(event.ticket, None)
         if asked is None:
             return False
-        body, begin, count, then = asked
-        problem = event.problem
-        if problem is None and len(event.data) != count:
-            problem = f"{body.file}: octets {begin} to {begin + count} are not there"
-        if problem is not None:
-            self._store.report(f"{problem}; whoever was to get them is cut off")
-        then(None if problem is not None else event.data)
+        part, then = asked
+        data = None
+        if event.problem is not None:
+            self._store.report(f"{event.problem}; its consumer is disconnected")
+        else:
+            data = part.read(event.data)
+            if data is None:
+                self._store.set_aside(
+                    part.path,
+                    f"of bytes {part.begin} to {part.end} of the body some are damaged or missing;"
+                    " its consumer is disconnected, and the message cannot be delivered",
+                )
+        then(data)
         return True
 
     # --- after a restart --------------------------------------------------------------------------

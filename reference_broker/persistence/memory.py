@@ -88,6 +88,11 @@ class MemoryDisk:
         )
 
     def _store(self, effect: StoreFiles) -> FilesStored:
+        for name in effect.aside:
+            if name in self._files:
+                file = self._files.setdefault(f"damaged/{name}.0", _File())
+                file.octets = bytearray(self._files[name].octets)
+                file.synced = bytes(file.octets)
         for name in effect.before:
             self._files.pop(name, None)
         for write in effect.writes:
@@ -168,6 +173,7 @@ class MemoryDisk:
                 tuple(writes),
                 effect.removes[: max(0, done - len(effect.writes))],
                 effect.before,
+                effect.aside,
             )
         )
 
@@ -175,19 +181,21 @@ class MemoryDisk:
         written, synced = bytes(file.octets), file.synced
         if written == synced:
             return
-        same = next(
-            (at for at, (a, b) in enumerate(zip(written, synced, strict=False)) if a != b),
-            min(len(written), len(synced)),
-        )
+        same = min(len(written), len(synced))
         end = self._dice.choice((same, len(written), self._dice.randint(same, len(written))))
         kept = bytearray(written[:end])
+        for begin in range(0, same, BLOCK):  # written in place: the old block, the new, or neither
+            block = slice(begin, min(begin + BLOCK, same))
+            if written[block] != synced[block]:
+                torn = self._dice.randbytes(block.stop - begin)
+                kept[block] = self._dice.choice((written[block], synced[block], torn))
         if end > same and self._dice.random() < 0.5:
             begin = max(same, (end - 1) // BLOCK * BLOCK)
             kept[begin:end] = self._dice.randbytes(end - begin)
         file.octets = kept
 
     def spoil(self, name: str, at: int) -> None:
-        """One octet of a file changes."""
+        """Change one byte of a file."""
         file = self._files[name]
         file.octets[at] ^= 0xFF
         file.synced = bytes(file.octets)
@@ -201,6 +209,10 @@ class MemoryDisk:
     def read(self, name: str) -> bytes:
         """The octets of a file."""
         return bytes(self._files[name].octets)
+
+    def read_part(self, name: str, offset: int, length: int) -> bytes:
+        """Return as many of these bytes of a file as there are."""
+        return bytes(self._files[name].octets[offset : offset + length])
 
     def size(self, name: str) -> int:
         """How many octets a file has."""

@@ -15,6 +15,8 @@ P       :class:`PageGone`     a queue is done with records of a page
 f       :class:`PageFailed`   a queue has a message back that lies on a page
 U       :class:`UnitDone`     what pages have of this unit counts
 L       :class:`Length`       so many octets of an earlier segment count, and no more
+W       :class:`PageWritten`  a page has at least so much of what survives
+w       :class:`PageOver`     a page is done with, and its file goes
 ======  ====================  ==========================================================================================
 """  # noqa: E501
 
@@ -42,6 +44,8 @@ _PAGE_RUN = struct.Struct(">II")
 _PAGE_FAILED = struct.Struct(">cIIIH")
 _UNIT = struct.Struct(">cQ")
 _LENGTH_OF = struct.Struct(">cIQ")
+_PAGE_WRITTEN = struct.Struct(">cIIII")
+_PAGE_OVER = struct.Struct(">cII")
 
 
 class BadOperation(Exception):
@@ -186,6 +190,31 @@ class Length:
         return _LENGTH_OF.pack(b"L", self.segment, self.octets)
 
 
+@dataclass(frozen=True, slots=True)
+class PageWritten:
+    """A page's file of that ``generation`` has at least so many ``records``, the head included."""
+
+    page: int
+    generation: int
+    records: int
+    address: str
+
+    def encode(self) -> bytes:
+        address = self.address.encode(*_TEXT)
+        head = _PAGE_WRITTEN.pack(b"W", self.page, self.generation, self.records, len(address))
+        return head + address
+
+
+@dataclass(frozen=True, slots=True)
+class PageOver:
+    page: int
+    address: str
+
+    def encode(self) -> bytes:
+        address = self.address.encode(*_TEXT)
+        return _PAGE_OVER.pack(b"w", self.page, len(address)) + address
+
+
 Operation: TypeAlias = (
     Snapshot
     | QueueMade
@@ -198,6 +227,8 @@ Operation: TypeAlias = (
     | PageFailed
     | UnitDone
     | Length
+    | PageWritten
+    | PageOver
 )
 
 
@@ -241,6 +272,14 @@ def decode(payload: bytes) -> Iterator[Operation]:
             elif letter == b"Q":
                 made, at = _queue(payload, at)
                 yield made
+            elif letter == b"W":
+                _, page, generation, count, length = _PAGE_WRITTEN.unpack_from(payload, at)
+                address, at = _text(payload, at + _PAGE_WRITTEN.size, length)
+                yield PageWritten(page, generation, count, address)
+            elif letter == b"w":
+                _, page, length = _PAGE_OVER.unpack_from(payload, at)
+                address, at = _text(payload, at + _PAGE_OVER.size, length)
+                yield PageOver(page, address)
             else:
                 operation, size = _simple(letter, payload, at)
                 at += size
@@ -274,11 +313,16 @@ def _queue(payload: bytes, at: int) -> tuple[QueueMade, int]:
     texts = []
     for _ in range(3):
         (length,) = _LENGTH.unpack_from(payload, at)
-        at += _LENGTH.size
-        texts.append(payload[at : at + length].decode(*_TEXT))
-        at += length
-    if at > len(payload):
-        raise BadOperation("the name of a queue ends too early")
+        text, at = _text(payload, at + _LENGTH.size, length)
+        texts.append(text)
     routing = RoutingType.MULTICAST if flags & 1 else RoutingType.ANYCAST
     kept = texts[2] if flags & 8 else None
     return QueueMade(id, texts[0], texts[1], routing, bool(flags & 2), bool(flags & 4), kept), at
+
+
+def _text(payload: bytes, at: int, length: int) -> tuple[str, int]:
+    """The text of ``length`` bytes that begins ``at``, and where it ends."""
+    end = at + length
+    if end > len(payload):
+        raise BadOperation("a name ends too early")
+    return payload[at:end].decode(*_TEXT), end

@@ -1,8 +1,8 @@
 """One page: a file with a run of an address's messages, and what is known of it while it is not in
 memory.
 
-Record 0 of the file is its head: the name of the address. Each other record is one message and the
-queues it is for::
+The head of the file has the name of the address. Each other record is one message and the queues it
+is for::
 
     flags (1) | queues (2) | unit (8) | queue ids (4 each) | [earlier failures (2) | notes' length
     (4) | notes] | message
@@ -13,7 +13,9 @@ was completed.
 
 from __future__ import annotations
 
+import hashlib
 import struct
+import urllib.parse
 from array import array
 from collections.abc import Sequence
 
@@ -29,6 +31,7 @@ _FIXED = struct.Struct(">BHQ")
 _ID = struct.Struct(">I")
 _GRAVE = struct.Struct(">HI")
 _MOST_FAILURES = 0xFFFF
+_LONGEST_FOLDER = 150
 IDS_AT = _FIXED.size
 """Where the ids of the queues begin."""
 
@@ -95,15 +98,18 @@ class Loaded:
 
     __slots__ = ("_begins", "_ends", "_octets", "damaged")
 
-    def __init__(self, octets: bytes, count: int) -> None:
-        found = records.scan(octets)
+    def __init__(self, octets: bytes, count: int, path: str) -> None:
+        try:
+            found = records.scan(octets, path)
+        except records.OtherFormat:  # what is there now is not what was written
+            found = records.Scan(b"")
         self._octets = octets
         self._begins, self._ends = array("q", [-1]) * count, array("q", [-1]) * count
         for number, begin, end in found.records:
             if number < count:
                 self._begins[number], self._ends[number] = begin, end
-        self.damaged = self._begins.count(-1)
-        """How many cannot be read."""
+        self.damaged = self._begins.count(-1) - 1
+        """How many cannot be read. Record 0 is the head."""
 
     def __len__(self) -> int:
         return len(self._begins)
@@ -119,6 +125,8 @@ class Page:
     ``refs`` counts by queue what is not yet done with, ``left`` what its cursor has not yet read,
     and ``pending`` all of the refs. ``acked`` marks by queue the records that are done with, where
     that has to be known after a restart. ``written`` octets are on disk of ``octets``;
+    ``accounted`` records the journal knows of, 0 if nothing here has to survive; ``missing``
+    records were damaged already when an earlier broker's files were read;
     ``generation`` counts the files this page was begun anew in. ``large`` has by record the body
     that its message has elsewhere, and how many queues are not done with it; it is held until they
     are, or until the page goes. ``batch`` stores the last message that was added by a durable
@@ -127,7 +135,9 @@ class Page:
 
     __slots__ = (
         *(
+            "accounted",
             "acked",
+            "address",
             "batch",
             "content",
             "folder",
@@ -135,27 +145,30 @@ class Page:
             "large",
             "left",
             "loading",
+            "missing",
             "number",
             "octets",
             "pending",
         ),
-        *("recovered", "records", "refs", "sync", "tail", "written"),
+        *("recovered", "records", "refs", "seed", "sync", "tail", "written"),
     )
 
-    def __init__(self, folder: str, number: int, head: bytes) -> None:
+    def __init__(self, folder: str, number: int, address: str, generation: int = 0) -> None:
         self.folder = folder
         self.number = number
-        self.generation = 0
-        self.content: list[bytes] | Loaded | None = []
-        self.tail: list[bytes] = []
-        self.records = self.octets = self.written = self.pending = self.batch = 0
+        self.address = address
+        self.generation = generation
+        self.content: list[bytes] | Loaded | None = [b""]
+        self.seed = records.seed(self.file)
+        self.tail = [self._head()]
+        self.records = 1
+        self.octets = len(self.tail[0])
+        self.written = self.pending = self.accounted = self.missing = self.batch = 0
         self.refs: dict[int, int] = {}
         self.left: dict[int, int] = {}
         self.acked: dict[int, bytearray] = {}
         self.large: dict[int, tuple[LargeBody, int]] = {}
         self.sync = self.recovered = self.loading = False
-        if head:
-            self._add(head)
 
     @property
     def file(self) -> str:
@@ -172,17 +185,17 @@ class Page:
         """Octets of one of its messages, on average."""
         return self.octets // max(1, self.records - 1)
 
-    def _add(self, payload: bytes) -> None:
+    def _head(self) -> bytes:
+        return records.head(self.file, self.address.encode("utf-8", "surrogatepass"))
+
+    def add(self, payload: bytes, ids: Sequence[int]) -> None:
+        """One more message for the queues ``ids``."""
         assert isinstance(self.content, list)
-        framed = records.frame(self.records, payload)
+        framed = records.frame(self.records, payload, self.seed)
         self.content.append(payload)
         self.tail.append(framed)
         self.records += 1
         self.octets += len(framed)
-
-    def add(self, payload: bytes, ids: Sequence[int]) -> None:
-        """One more message for the queues ``ids``."""
-        self._add(payload)
         refs, left = self.refs, self.left
         for each in ids:
             refs[each] = refs.get(each, 0) + 1
@@ -200,8 +213,14 @@ class Page:
         assert isinstance(self.content, list)
         old = self.file
         self.generation += 1
+        self.seed = records.seed(self.file)
         self.written = 0
-        self.tail = [records.frame(number, each) for number, each in enumerate(self.content)]
+        self.tail = [self._head()]
+        self.tail += [
+            records.frame(number, payload, self.seed)
+            for number, payload in enumerate(self.content[1:], 1)
+        ]
+        self.octets = sum(map(len, self.tail))
         return old
 
     def keep(self, index: int, body: LargeBody, queues: int) -> None:
@@ -263,3 +282,15 @@ def runs(marks: bytes) -> list[tuple[int, int]]:
             found.append((start, at))
             start = None
     return found
+
+
+def folder(address: str) -> str:
+    """Return the folder of an address's pages: the address where letters allow it, otherwise as
+    much of it as does, and a checksum."""
+    data = address.encode("utf-8", "surrogatepass")
+    quoted = urllib.parse.quote(data, safe="")
+    if address in (".", ".."):
+        quoted = quoted.replace(".", "%2E")
+    if len(quoted) > _LONGEST_FOLDER:
+        quoted = f"{quoted[:_LONGEST_FOLDER]}-{hashlib.sha256(data).hexdigest()[:16]}"
+    return f"paging/{quoted or '%'}"

@@ -62,6 +62,9 @@ class Store(CursorStore, Protocol):
     def page_over(self, page: Page) -> None:
         """Have the file of ``page`` removed."""
 
+    def set_aside(self, file: str, damage: str) -> None:
+        """Report ``damage`` of ``file`` and keep a copy."""
+
 
 class PagingStore:
     """The pages of the address ``name``, in ``folder``."""
@@ -151,9 +154,7 @@ class PagingStore:
     def _roll(self) -> Page:
         rolled = self.last
         number, self.next_number = self.next_number, self.next_number + 1
-        last = self.last = self.pages[number] = Page(
-            self._folder, number, self.name.encode("utf-8", "surrogatepass")
-        )
+        last = self.last = self.pages[number] = Page(self._folder, number, self.name)
         self.octets += last.octets
         if rolled is not None and rolled.is_written:
             self.written(rolled)
@@ -203,10 +204,13 @@ class PagingStore:
         page.loading = False
         if page.number not in self.pages or page.content is not None:
             return
-        page.content = content = Loaded(octets, page.records)
-        if content.damaged:
-            self.store.report(
-                f"{page.file}: {content.damaged} of {page.records} records are damaged and not used"
+        page.content = content = Loaded(octets, page.records, page.file)
+        lost = content.damaged - page.missing
+        if lost > 0:
+            self.store.set_aside(
+                page.file,
+                f"{lost} of {page.records - 1} messages of address {self.name} are damaged or"
+                " missing, and lost",
             )
         self._cache[page.number] = page
         self._evict()

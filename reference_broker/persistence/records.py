@@ -1,18 +1,22 @@
-"""How a file of records is written, and how one is read that may be damaged.
+"""Files of records: how they are written, and how one that may be damaged is read.
 
 ::
 
-    mark (2) | number (4) | length (4) | crc (4) | payload (length octets)
+    mark (2) | number (4) | length (4) | crc (4) | payload (length bytes)
 
-``number`` counts the records of a file from 0; big-endian all. The crc is CRC-32 of the payload,
-begun with a value that depends on number and length, so that it guards these too. A file may end
-anywhere, since power may be lost at any moment, and any octet of it may have changed:
+All numbers are big-endian. ``number`` counts the records of a file from 0. Record 0 is the *head*:
+it names the format and the file itself (its path below the data folder, which has its kind, its
+address and its number), and more where a kind of file needs it. The crc is CRC-32 of the payload,
+begun with a value that depends on number and length and, except for the head, on the path. So no
+record is accepted at another place of its file, or in another file.
 
-* What cannot be read is passed over up to the next record that can be: a place where mark, length
-  and crc fit together. The numbers behind it tell how many records are missing.
+A file may end anywhere, since power may be lost at any moment, and any byte of it may have changed:
+
+* What cannot be read is passed over up to the next record that can be. The numbers of the records
+  around it tell which are missing.
 * What cannot be read and has no good record behind it is the *tail*. Whether it was torn while it
-  was being written or is a loss depends on what else is known of the file, and is for the reader to
-  say.
+  was being written or is a loss depends on what the journal accounts for, and is for the reader to
+  decide.
 """
 
 from __future__ import annotations
@@ -21,64 +25,157 @@ import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+FORMAT = 2
+"""The format of all files. Format 1 had records whose crc did not depend on their file, and large
+bodies without any."""
 HEAD = struct.Struct(">HIII")
-"""Octets in front of each payload."""
+"""What stands in front of each payload."""
 _MARK = 0xB7A6
-_MARK_OCTETS = _MARK.to_bytes(2)
+_MARK_BYTES = _MARK.to_bytes(2)
 _MASK = 0xFFFF_FFFF
 _SPREAD = 0x9E37_79B1
+_MAGIC = b"brokerproof\0"
+_IDENTITY = struct.Struct(">HH")
+_TEXT = ("utf-8", "surrogatepass")
 
 
-def frame(number: int, payload: bytes) -> bytes:
-    """``payload`` (below 4 GiB) as record ``number`` (below 2^32) of its file."""
+class OtherFormat(Exception):
+    """A file of another version of the broker; one sentence."""
+
+
+class Gap(NamedTuple):
+    """Records from ``first`` to before ``next`` are damaged or missing, between the bytes ``begin``
+    and ``end``."""
+
+    begin: int
+    end: int
+    first: int
+    next: int
+
+
+def seed(path: str) -> int:
+    """Return what the crc of every record of the file ``path`` depends on."""
+    return zlib.crc32(path.encode(*_TEXT))
+
+
+def frame(number: int, payload: bytes, seed: int) -> bytes:
+    """Return ``payload`` (below 4 GiB) as record ``number`` (1 to 2^32 - 1) of the file with that
+    seed."""
+    return frame_head(number, payload, seed) + payload
+
+
+def frame_head(number: int, payload: bytes | memoryview, seed: int) -> bytes:
+    """Return what stands in front of ``payload``."""
     length = len(payload)
-    crc = zlib.crc32(payload, (number * _SPREAD ^ length) & _MASK)
-    return HEAD.pack(_MARK, number, length, crc) + payload
+    crc = zlib.crc32(payload, (number * _SPREAD ^ length ^ seed) & _MASK)
+    return HEAD.pack(_MARK, number, length, crc)
+
+
+def payload_at(data: bytes, at: int, number: int, seed: int) -> bytes | None:
+    """Return the payload of record ``number``, which begins ``at``; None if it is not there or
+    damaged."""
+    if at + HEAD.size > len(data):
+        return None
+    mark, here, length, crc = HEAD.unpack_from(data, at)
+    payload = data[at + HEAD.size : at + HEAD.size + length]
+    if mark != _MARK or here != number or len(payload) != length:
+        return None
+    start = (number * _SPREAD ^ length ^ seed) & _MASK
+    return payload if zlib.crc32(payload, start) == crc else None
+
+
+def head(path: str, detail: bytes = b"") -> bytes:
+    """Return record 0 of the file ``path``, with ``detail`` for its readers."""
+    name = path.encode(*_TEXT)
+    return frame(0, b"".join((_MAGIC, _IDENTITY.pack(FORMAT, len(name)), name, detail)), 0)
 
 
 @dataclass(slots=True)
 class Scan:
-    """What a file of these ``octets`` held.
+    """The good records of a file with these ``data``.
 
-    ``records`` are number, begin and end of the payload of each good record, in the order of the
-    file; ``end`` is the octet behind the last of them; ``damages`` are begin and end of what had to
-    be passed over before ``end``.
+    ``records`` are number, begin and end of the payload of each good record but the head, in order;
+    ``end`` is the byte behind the last good one and ``next`` the number that would follow;
+    ``gaps`` are what had to be passed over before ``end``. ``detail`` is that of the head, None if
+    the head cannot be read. ``other`` is the path in the head if it is another file's; then there
+    are no records.
     """
 
-    octets: bytes
+    data: bytes
     records: list[tuple[int, int, int]] = field(default_factory=list)
     end: int = 0
-    damages: list[tuple[int, int]] = field(default_factory=list)
+    next: int = 0
+    gaps: list[Gap] = field(default_factory=list)
+    detail: bytes | None = None
+    other: str | None = None
 
     def payloads(self) -> Iterator[tuple[int, bytes]]:
-        """Number and payload of each good record."""
+        """Number and payload of each good record but the head."""
         for number, begin, end in self.records:
-            yield number, self.octets[begin:end]
+            yield number, self.data[begin:end]
 
 
-def scan(octets: bytes) -> Scan:
-    """All good records of a file. Never raises."""
-    found = Scan(octets)
-    records, view = found.records, memoryview(octets)
-    unpack, size, crc32 = HEAD.unpack_from, HEAD.size, zlib.crc32
-    at, limit = 0, len(octets)
-    damaged: int | None = None
+def scan(data: bytes, path: str) -> Scan:
+    """Return all good records of the file ``path``. Raises :class:`OtherFormat`."""
+    scanned = Scan(data)
+    own = seed(path)
+    view, limit, size = memoryview(data), len(data), HEAD.size
+    unpack, crc32 = HEAD.unpack_from, zlib.crc32
+
+    def end_of(at: int) -> int:
+        """The end of the good record that begins at ``at``; 0 if there is none."""
+        if at + size > limit:
+            return 0
+        mark, number, length, crc = unpack(data, at)
+        end: int = at + size + length
+        if mark != _MARK or end > limit:
+            return 0
+        start = number * _SPREAD ^ length ^ (own if number else 0)
+        return end if crc32(view[at + size : end], start & _MASK) == crc else 0
+
+    at = 0
+    bad: int | None = None
     while at + size <= limit:
-        mark, number, length, crc = unpack(octets, at)
-        begin = at + size
-        fits = mark == _MARK and begin + length <= limit
-        if fits and crc32(view[begin : begin + length], (number * _SPREAD ^ length) & _MASK) == crc:
-            if damaged is not None:
-                found.damages.append((damaged, at))
-                damaged = None
-            at = begin + length
-            records.append((number, begin, at))
+        end = end_of(at)
+        number = int(unpack(data, at)[1])
+        if end and number >= scanned.next:
+            if bad is not None or number > scanned.next:
+                scanned.gaps.append(Gap(at if bad is None else bad, at, scanned.next, number))
+                bad = None
+            if number == 0:
+                scanned.detail, scanned.other = _identity(data[at + size : end], path)
+                if scanned.other is not None:
+                    return scanned
+            else:
+                scanned.records.append((number, at + size, end))
+            scanned.next, scanned.end, at = number + 1, end, end
             continue
-        if damaged is None:
-            damaged = at
-        at = octets.find(_MARK_OCTETS, at + 1)
+        if bad is None:
+            bad = at
+        # A record that only its payload is damaged of is passed over as a whole: what looks like a
+        # record within a payload is none.
+        behind = end or at + size + int(unpack(data, at)[2])
+        if end or end_of(behind):
+            at = behind
+            continue
+        at = data.find(_MARK_BYTES, at + 1)
         if at < 0:
             break
-    found.end = records[-1][2] if records else 0
-    return found
+    return scanned
+
+
+def _identity(payload: bytes, path: str) -> tuple[bytes, str | None]:
+    """The detail of a head, and the path in it if that is not ``path``."""
+    written, length = 1, 0
+    if payload.startswith(_MAGIC):
+        written, length = _IDENTITY.unpack_from(payload, len(_MAGIC))
+    if written != FORMAT:
+        raise OtherFormat(
+            f"{path}: has format {written}, and this broker reads format {FORMAT}; empty the queues"
+            " with the broker that wrote it, or name another folder"
+        )
+    begin = len(_MAGIC) + _IDENTITY.size
+    name = payload[begin : begin + length].decode(*_TEXT)
+    return payload[begin + length :], None if name == path else name

@@ -1,32 +1,36 @@
-"""What is found in the files of a broker that ended, in whatever way.
+"""Recovery: what the files of a broker hold that ended, in whatever way.
 
 * Messages of the journal that some queue is not done with, in order; durable queues; pages with
   what is not done with.
-* A record that cannot be read is reported, and what was in it is never delivered. At the very end
-  of the journal, or of an address's last page, such octets are what was being written when power
-  was lost or the process was killed: nobody was told that it is stored, so it is cut off, and that
-  is no loss.
+* The journal accounts for every file. What is damaged, missing or at another's place is reported
+  with its file, its address and what is lost; a copy of the file is kept, and the undamaged rest is
+  used. After damage to the journal everything counts as delivered before, since acknowledgements
+  may be lost.
+* Behind what is accounted for, bytes that cannot be read are what was being written when power was
+  lost or the process was killed. Nothing there was confirmed, so it is cut off without a report.
 * Messages on pages that are not durable are not there any more. Messages of a transaction that was
   not completed never were.
 
-All pages are read once, one at a time. Nothing here touches files: it reads through a
-:class:`Folder`.
+All pages and large bodies are read once, one at a time. Nothing here touches files: it reads
+through a :class:`Folder`.
 """
 
 from __future__ import annotations
 
 import re
 import struct
+import urllib.parse
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Protocol
 
 from brokerproof.reference_broker.kernel.large_body import LargeBody
 from brokerproof.reference_broker.kernel.message import Entry, Message
-from brokerproof.reference_broker.persistence import codec, records
+from brokerproof.reference_broker.persistence import codec, extent, records
 from brokerproof.reference_broker.persistence import page as layout
 from brokerproof.reference_broker.persistence.codec import BadOctets, Decoder
+from brokerproof.reference_broker.persistence.extent import Extent
+from brokerproof.reference_broker.persistence.large import BLOCK, Part
 from brokerproof.reference_broker.persistence.operations import (
     Added,
     BadOperation,
@@ -37,6 +41,8 @@ from brokerproof.reference_broker.persistence.operations import (
     Operation,
     PageFailed,
     PageGone,
+    PageOver,
+    PageWritten,
     QueueGone,
     QueueMade,
     Snapshot,
@@ -48,6 +54,8 @@ from brokerproof.reference_broker.persistence.page import Page
 _SEGMENT = re.compile(r"journal/(\d{9,})\.journal")
 _LARGE = re.compile(r"large/(\d{9,})\.body")
 _PAGE = re.compile(r"(paging/[^/]+)/(\d{9,})(?:-(\d+))?\.page")
+_AT_ONCE = 64 * BLOCK
+"""Bytes of a large body that are checked at once."""
 
 
 class _Nobody:
@@ -74,6 +82,9 @@ class Folder(Protocol):
     def read(self, name: str) -> bytes:
         """The octets of one. Raises ``OSError``."""
 
+    def read_part(self, name: str, offset: int, length: int) -> bytes:
+        """Return as many of these bytes of one as there are. Raises ``OSError``."""
+
     def size(self, name: str) -> int:
         """How many octets one has. Raises ``OSError``."""
 
@@ -93,30 +104,35 @@ class Kept:
 
 @dataclass(slots=True)
 class Recovered:
-    """What was found. ``segments`` has number and good octets; ``pages`` are by folder, with the
-    name of their address."""
+    """The state of a broker that ended. ``segments`` has number and good bytes; ``pages`` are by
+    folder, with the name of their address."""
 
     kept: dict[int, Kept] = field(default_factory=dict)
     queues: dict[int, QueueMade] = field(default_factory=dict)
     consumed: set[int] = field(default_factory=set)
     segments: list[tuple[int, int]] = field(default_factory=list)
+    next_segment: int = 0
     pages: dict[str, tuple[str, list[Page]]] = field(default_factory=dict)
     next_page: dict[int, int] = field(default_factory=dict)
     """By queue: a number that no page of its address had."""
     page_failures: dict[tuple[int, int, int], int] = field(default_factory=dict)
     bodies: dict[int, LargeBody] = field(default_factory=dict)
-    """The large bodies that are spoken of, by their numbers."""
+    """The large bodies of messages, by their numbers."""
     last_body: int = 0
     unit: int = 0
     place: int = 0
     queue_id: int = 0
     message: int = 0
+    extents: int = 0
     useless: list[str] = field(default_factory=list)
+    aside: list[str] = field(default_factory=list)
+    """Damaged files of which a copy is kept."""
     reports: list[str] = field(default_factory=list)
 
 
 def recover(folder: Folder) -> Recovered:
-    """Reads everything. Raises ``OSError`` for a file that cannot be read at all."""
+    """Read everything. Raises ``OSError`` for a file that cannot be read at all, and
+    :class:`records.OtherFormat`."""
     return _Recovery(folder).run()
 
 
@@ -128,103 +144,150 @@ class _Recovery:
         self._base = 0
         self._units: set[int] = set()
         self._marks: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        self._written: dict[tuple[str, int], PageWritten] = {}
+        self._over: set[tuple[str, int]] = set()
+        self._large_records: list[tuple[LargeBody, Page, int, tuple[int, ...]]] = []
+        self._journal_is_damaged = False
 
     def run(self) -> Recovered:
         names = sorted(self._folder.names())
-        self._journal(
-            [(int(match[1]), name) for name in names if (match := _SEGMENT.fullmatch(name))]
-        )
-        files: dict[str, dict[int, list[tuple[int, str]]]] = {}
+        segments = {int(match[1]): name for name in names if (match := _SEGMENT.fullmatch(name))}
+        pages: dict[str, dict[int, list[str]]] = {}
         for name in names:
             match = _PAGE.fullmatch(name)
             if match:
-                files.setdefault(match[1], {}).setdefault(int(match[2]), []).append(
-                    (int(match[3] or 0), name)
-                )
-        for folder, numbers in files.items():
+                pages.setdefault(match[1], {}).setdefault(int(match[2]), []).append(name)
+        self._journal(segments, self._extent(names, bool(segments or pages)))
+        for (folder, number), written in self._written.items():
+            pages.setdefault(folder, {}).setdefault(number, [])
+            self._found.pages.setdefault(folder, (written.address, []))
+        for folder, numbers in pages.items():
             self._pages(folder, numbers)
-        self._large([(int(match[1]), name) for name in names if (match := _LARGE.fullmatch(name))])
-        return self._finish()
+        self._forget_unknown_queues()
+        self._large({int(match[1]): name for name in names if (match := _LARGE.fullmatch(name))})
+        return self._found
 
-    # --- large bodies -----------------------------------------------------------------------------
+    def _damaged(self, name: str, damage: str) -> None:
+        """Report damage of a file, of which a copy is kept."""
+        if name not in self._found.aside:
+            self._found.aside.append(name)
+        self._found.reports.append(f"{name}: {damage}; a copy of the file is kept in damaged")
 
-    def _body(self, id: int, octets: int) -> LargeBody:
-        body = self._found.bodies.get(id)
-        if body is None:
-            body = self._found.bodies[id] = LargeBody(_NOBODY, id, octets)
-        return body
-
-    def _large(self, files: list[tuple[int, str]]) -> None:
-        """What nobody speaks of is of no use; a message whose body is not wholly there is lost."""
-        found = self._found
-        found.last_body = max((id for id, _ in files), default=0)
-        found.useless += [name for id, name in files if id not in found.bodies]
-        there = {id: self._folder.size(name) for id, name in files if id in found.bodies}
-        short = {id for id, body in found.bodies.items() if there.get(id, -1) < body.octets}
-        for place, kept in list(found.kept.items()):
-            large = kept.message.large
-            if large is not None and large.id in short:
-                del found.kept[place]
-                sentence = (
-                    f"{large.file}: has {there.get(large.id, 0)} of {large.octets} octets; its"
-                    " message is lost"
-                )
-                found.reports.append(sentence)
+    def _missing(self, name: str, loss: str) -> None:
+        self._found.reports.append(
+            f"{name}: is missing, and it was not removed by a broker; {loss}"
+        )
 
     # --- the journal ------------------------------------------------------------------------------
 
-    def _journal(self, segments: list[tuple[int, str]]) -> None:
-        segments.sort()
-        texts = {number: records.scan(self._folder.read(name)) for number, name in segments}
-        lengths = self._lengths(texts)
-        for number, name in segments:
-            scanned = texts.pop(number)
+    def _extent(self, names: list[str], expected: bool) -> Extent:
+        """The extent of the journal; an empty one if it cannot be read."""
+        unknown = "if the end of the journal was cut off, that goes unnoticed"
+        if extent.FILE not in names:
+            if expected:
+                self._missing(extent.FILE, unknown)
+            return Extent()
+        newest, synced = extent.read(self._folder.read(extent.FILE))
+        if newest is None:
+            if expected:
+                self._damaged(extent.FILE, f"is damaged; {unknown}")
+            return Extent()
+        if not synced:
+            self._damaged(extent.FILE, "the first of its two copies is damaged; nothing is lost")
+        self._found.extents = newest.version
+        return newest
+
+    def _journal(self, segments: dict[int, str], known: Extent) -> None:
+        found = self._found
+        scans = {
+            number: records.scan(self._folder.read(segments[number]), segments[number])
+            for number in sorted(segments)
+        }
+        lengths, latest, stated = self._lengths(scans)
+        found.next_segment = max((*segments, known.last, -1)) + 1 if segments or known.size else 0
+        needed = {number for number, good in stated.items() if good}
+        needed.update(range(latest, known.last) if latest >= 0 else range(known.first, known.last))
+        if known.size:
+            needed.add(known.last)
+        for number in sorted(needed - segments.keys()):
+            if number >= known.first:
+                self._journal_is_damaged = True
+                self._missing(f"journal/{number:09d}.journal", _JOURNAL_LOSS)
+        for number, scanned in scans.items():
+            if number < known.first or (number < latest and number not in stated):
+                found.useless.append(segments[number])
+                continue
+            least = known.size if number == known.last and number not in lengths else 0
             good = lengths.get(number, scanned.end)
-            self._found.segments.append((number, good))
-            self._judge(name, number, scanned, lengths)
-            at = 0
-            for record, payload in scanned.payloads():
-                at += records.HEAD.size + len(payload)
-                if at > good and number in lengths:
-                    break
-                try:
-                    for operation in decode(payload):
-                        self._apply(operation, number)
-                except (BadOperation, BadOctets) as problem:
-                    self._found.reports.append(
-                        f"{name}, record {record}: {problem}; nothing of it is used"
-                    )
+            self._judge(segments[number], scanned, lengths.get(number, least), number in lengths)
+            if scanned.other is not None:
+                found.useless.append(segments[number])
+                continue
+            found.segments.append((number, min(good, scanned.end)))
+            self._replay(segments[number], number, scanned, good)
+        if self._journal_is_damaged:
+            found.consumed = set(found.queues)
+
+    def _replay(self, name: str, number: int, scanned: records.Scan, good: int) -> None:
+        """Apply what is in a segment, up to the byte ``good``."""
+        for record, begin, end in scanned.records:
+            if end > good:
+                break
+            try:
+                for operation in decode(scanned.data[begin:end]):
+                    self._apply(operation, number)
+            except (BadOperation, BadOctets) as problem:
+                self._journal_is_damaged = True
+                self._damaged(name, f"record {record}: {problem}; {_JOURNAL_LOSS}")
 
     @staticmethod
-    def _lengths(texts: dict[int, records.Scan]) -> dict[int, int]:
-        """What later segments say of how much of the earlier ones counts."""
+    def _lengths(
+        scans: dict[int, records.Scan],
+    ) -> tuple[dict[int, int], int, dict[int, int]]:
+        """How much of earlier segments counts; the last segment with a good snapshot, -1 for none;
+        and what that says."""
         lengths: dict[int, int] = {}
-        for scanned in texts.values():
-            for number, payload in islice(scanned.payloads(), 1):
-                if number == 0:
-                    try:
-                        lengths |= {
-                            each.segment: each.octets
-                            for each in decode(payload)
-                            if isinstance(each, Length)
-                        }
-                    except BadOperation:
-                        continue
-        return lengths
+        latest, stated = -1, {}
+        for number, scanned in scans.items():
+            if not scanned.records or scanned.records[0][0] != 1:
+                continue
+            _, begin, end = scanned.records[0]
+            try:
+                operations = [
+                    operation
+                    for operation in decode(scanned.data[begin:end])
+                    if isinstance(operation, Snapshot | Length)
+                ]
+            except BadOperation:
+                continue
+            latest = number
+            stated = {
+                operation.segment: operation.octets
+                for operation in operations
+                if isinstance(operation, Length)
+            }
+            lengths |= stated
+        return lengths, latest, stated
 
-    def _judge(
-        self, name: str, number: int, scanned: records.Scan, lengths: dict[int, int]
-    ) -> None:
-        reports = self._found.reports
-        good = lengths.get(number)
-        for begin, end in scanned.damages:
-            if good is None or begin < good:
-                reports.append(
-                    f"{name}: octets {begin} to {end} are damaged; what was in them is lost"
-                )
-        if good is not None and scanned.end < good:
-            reports.append(
-                f"{name}: octets {scanned.end} to {good} are damaged; what was in them is lost"
+    def _judge(self, name: str, scanned: records.Scan, least: int, is_limit: bool) -> None:
+        """Report what is damaged in a segment that must have ``least`` bytes, and no more count if
+        that ``is_limit``."""
+        if scanned.other is not None:
+            self._journal_is_damaged = True
+            self._damaged(name, f"is the file {scanned.other}, and is not used; {_JOURNAL_LOSS}")
+            return
+        for gap in scanned.gaps:
+            if is_limit and gap.begin >= least:
+                continue
+            if gap.next == 1:
+                self._damaged(name, "its head is damaged; nothing is lost")
+                continue
+            self._journal_is_damaged = True
+            self._damaged(name, f"{_gap(gap)}; {_JOURNAL_LOSS}")
+        if scanned.end < least:
+            self._journal_is_damaged = True
+            self._damaged(
+                name, f"bytes {scanned.end} to {least} are damaged or missing; {_JOURNAL_LOSS}"
             )
 
     def _apply(self, operation: Operation, segment: int) -> None:
@@ -274,6 +337,13 @@ class _Recovery:
                 found.consumed.clear()
                 found.page_failures.clear()
                 self._marks.clear()
+                self._written.clear()
+                self._over.clear()
+            case PageWritten(page, _, _, address):
+                self._written[layout.folder(address), page] = operation
+            case PageOver(page, address):
+                self._written.pop((layout.folder(address), page), None)
+                self._over.add((layout.folder(address), page))
             case Length():
                 pass
 
@@ -287,68 +357,138 @@ class _Recovery:
 
     # --- pages ------------------------------------------------------------------------------------
 
-    def _pages(self, folder: str, numbers: dict[int, list[tuple[int, str]]]) -> None:
+    def _pages(self, folder: str, numbers: dict[int, list[str]]) -> None:
+        """Read the pages of one address. ``numbers`` has the files of each."""
         found = self._found
+        known = found.pages.pop(folder, None)
+        address = None if known is None else known[0]
         pages: list[Page] = []
-        address = ""
-        for number in sorted(numbers):
-            candidates = [
-                (records.scan(self._folder.read(name)), generation, name)
-                for generation, name in numbers[number]
-            ]
-            scanned, generation, name = max(
-                candidates, key=lambda candidate: (len(candidate[0].records), candidate[1])
-            )
-            found.useless += [candidate[2] for candidate in candidates if candidate[2] != name]
-            del candidates
-            if not scanned.records or scanned.records[0][0] != 0:
-                if scanned.end or number != max(numbers):
-                    found.reports.append(f"{name}: its head is damaged; nothing of it is used")
-                else:
-                    found.useless.append(name)  # it had just been begun
+        last = max(numbers)
+        for number, names in sorted(numbers.items()):
+            if (folder, number) in self._over:
+                found.useless += names
                 continue
-            for begin, end in scanned.damages:
-                found.reports.append(
-                    f"{name}: octets {begin} to {end} are damaged; what was in them is lost"
+            scans = {name: records.scan(self._folder.read(name), name) for name in sorted(names)}
+            for scanned in scans.values():
+                if address is None and scanned.detail is not None and scanned.other is None:
+                    address = scanned.detail.decode("utf-8", "surrogatepass")
+            likely = _likely_address(folder) if address is None else address
+            name = self._best(folder, number, scans, likely, last)
+            found.useless += [other for other in names if other != name]
+            if name is None:
+                continue
+            page = self._page(folder, number, likely, name, scans[name])
+            if self._is_known(folder, page):
+                pages.append(page)
+            else:
+                self._damaged(
+                    name,
+                    f"the journal knows younger pages of address {likely} and not this one, which"
+                    " is not used",
                 )
-            _, begin, end = scanned.records[0]
-            address = scanned.octets[begin:end].decode("utf-8", "surrogatepass")
-            page = self._page(folder, number, scanned, name)
-            page.generation = generation
-            pages.append(page)
+                found.useless.append(name)
         if pages:
-            found.pages[folder] = address, pages
+            found.pages[folder] = pages[-1].address, pages
 
-    def _page(self, folder: str, number: int, scanned: records.Scan, name: str) -> Page:
+    def _best(
+        self,
+        folder: str,
+        number: int,
+        candidates: dict[str, records.Scan],
+        address: str,
+        last: int,
+    ) -> str | None:
+        """The file of a page that has most of it; None if none has anything. Report what is
+        damaged."""
+        written = self._written.get((folder, number))
+        count = 0 if written is None else written.records
+        if not candidates:
+            loss = _lost(count - 1, address)
+            self._missing(
+                Page(folder, number, address, written.generation if written else 0).file, loss
+            )
+            return None
+        name = max(candidates, key=lambda name: (len(candidates[name].records), len(name), name))
+        scanned = candidates[name]
+        lost = max(count, scanned.next) - 1 - len(scanned.records)
+        loss = _lost(max(lost, 0), address)
+        if scanned.other is not None:
+            self._damaged(name, f"is the file {scanned.other}, and is not used; {loss}")
+            return None
+        if not scanned.next:
+            if written is not None or (number != last and scanned.data):
+                self._damaged(name, f"nothing of it can be read; {loss}")
+            return None
+        for gap in scanned.gaps:
+            if gap.next == 1:
+                self._damaged(name, "its head is damaged; nothing is lost")
+            else:
+                lost = gap.next - max(1, gap.first)
+                self._damaged(name, f"{_gap(gap)}; {_lost(lost, address)}")
+        if scanned.next < count:
+            self._damaged(
+                name,
+                f"is damaged or cut off behind byte {scanned.end};"
+                f" {_lost(count - scanned.next, address)}",
+            )
+        return name if scanned.records else None
+
+    def _is_known(self, folder: str, page: Page) -> bool:
+        """True unless an older page with something durable is not in the journal: a page is, before
+        the next one is. Its messages are done with."""
+        return (
+            self._journal_is_damaged
+            or not page.accounted
+            or (folder, page.number) in self._written
+            or not any(other == folder and number > page.number for other, number in self._written)
+        )
+
+    def _page(
+        self, folder: str, number: int, address: str, name: str, scanned: records.Scan
+    ) -> Page:
         found = self._found
-        page = Page(folder, number, b"")
-        page.content = None
+        match = _PAGE.fullmatch(name)
+        assert match is not None
+        page = Page(folder, number, address, int(match[3] or 0))
+        page.content, page.tail = None, []
         page.recovered = True
         page.octets = page.written = scanned.end
-        page.records = scanned.records[-1][0] + 1
-        for record, payload in islice(scanned.payloads(), 1, None):
+        page.records = scanned.next
+        page.missing = page.records - 1 - len(scanned.records)
+        strange = 0
+        for record, payload in scanned.payloads():
             try:
                 flags, unit, ids, at = layout.peek(payload)
                 found.message = max(found.message, layout.number(payload, flags, at))
                 body = layout.large(payload, flags, at)
             except struct.error as problem:
-                found.reports.append(f"{name}, record {record}: {problem}; it is not delivered")
+                self._damaged(name, f"record {record}: {problem}; it is not delivered")
                 continue
             found.queue_id = max(found.queue_id, *ids)
-            wanted = sum(id in found.queues for id in ids) if flags & layout.DURABLE else 0
+            if not flags & layout.DURABLE:
+                continue
+            page.accounted = page.records
+            wanted = [id for id in ids if id in found.queues]
+            strange += not wanted
             if body is not None and wanted:
-                page.keep(record, self._body(*body), wanted)
+                large = self._body(*body)
+                page.keep(record, large, len(wanted))
+                self._large_records.append((large, page, record, ids))
             counts = not unit or unit <= self._base or unit in self._units
-            for id in ids:
-                if id not in found.queues or not flags & layout.DURABLE:
-                    continue
+            for id in wanted:
                 if not counts:
                     page.mark(id, record)
                     page.done(record)
                     continue
                 page.refs[id] = page.refs.get(id, 0) + 1
+        if strange and self._journal_is_damaged:
+            self._damaged(
+                name,
+                f"the queues of {strange} messages of address {address} are not in what is left of"
+                " the journal; the messages are lost",
+            )
         for id in [queue for queue in found.queues if (queue, number) in self._marks]:
-            self._mark(page, id, {record for record, *_ in scanned.records[1:]})
+            self._mark(page, id, {record for record, *_ in scanned.records})
         page.pending = sum(page.refs.values())
         page.left = dict(page.refs)
         return page
@@ -365,11 +505,112 @@ class _Recovery:
                     page.refs[id] -= 1
                     page.done(record)
 
-    def _finish(self) -> Recovered:
+    # --- large bodies -----------------------------------------------------------------------------
+
+    def _body(self, id: int, octets: int) -> LargeBody:
+        body = self._found.bodies.get(id)
+        if body is None:
+            body = self._found.bodies[id] = LargeBody(_NOBODY, id, octets)
+        return body
+
+    def _large(self, files: dict[int, str]) -> None:
+        """Remove files without a message, and messages whose body is damaged."""
         found = self._found
-        for place in [place for place, each in found.kept.items()]:
-            kept = found.kept[place]
-            kept.ids = tuple(each for each in kept.ids if each in found.queues)
+        found.last_body = max(files, default=0)
+        kept: dict[int, list[int]] = {}
+        for place, entry in found.kept.items():
+            if entry.message.large is not None:
+                kept.setdefault(entry.message.large.id, []).append(place)
+        on_pages: dict[int, list[tuple[Page, int, tuple[int, ...]]]] = {}
+        for body, page, record, ids in self._large_records:
+            if record in page.large:
+                on_pages.setdefault(body.id, []).append((page, record, ids))
+        for id, body in list(found.bodies.items()):
+            if id not in kept and id not in on_pages:
+                continue
+            damage = self._body_damage(body, files.get(id))
+            if damage is None:
+                continue
+            addresses = {
+                found.queues[queue].address
+                for place in kept.get(id, ())
+                for queue in found.kept[place].ids
+            }
+            addresses |= {page.address for page, _, _ in on_pages.get(id, ())}
+            loss = f"{damage}; its message of address {', '.join(sorted(addresses))} is lost"
+            if id in files:
+                self._damaged(body.file, loss)
+            else:
+                found.reports.append(f"{body.file}: {loss}")
+            del found.bodies[id]
+            for place in kept.get(id, ()):
+                del found.kept[place]
+            for page, record, ids in on_pages.get(id, ()):
+                self._drop(page, record, ids)
+        found.useless += [name for id, name in files.items() if id not in found.bodies]
+
+    def _drop(self, page: Page, record: int, ids: tuple[int, ...]) -> None:
+        """The queues ``ids`` are done with a record, whose body is damaged."""
+        for id in ids:
+            if page.refs.get(id, 0) and not page.is_marked(id, record):
+                page.mark(id, record)
+                page.done(record)
+                page.drop(id, 1)
+                page.left[id] -= 1
+
+    def _body_damage(self, body: LargeBody, name: str | None) -> str | None:
+        """What is wrong with the file of a body, None if nothing is."""
+        if name is None:
+            return f"has 0 of {body.octets} bytes"
+        head = records.scan(self._folder.read_part(name, 0, len(records.head(name))), name)
+        if head.other is not None:
+            return f"is the file {head.other}"
+        end = Part(name, body.octets, 0, body.octets)
+        size = self._folder.size(name)
+        if size < end.offset + end.length:
+            return f"has {size} of {end.offset + end.length} bytes"
+        for begin in range(0, body.octets, _AT_ONCE):
+            part = Part(name, body.octets, begin, min(begin + _AT_ONCE, body.octets))
+            if part.read(self._folder.read_part(name, part.offset, part.length)) is None:
+                return f"of bytes {part.begin} to {part.end} of the body some are damaged"
+        if head.detail is None and body.octets:
+            self._damaged(name, "its head is damaged; nothing is lost")
+        return None
+
+    def _forget_unknown_queues(self) -> None:
+        found = self._found
+        strange = 0
+        for place, kept in list(found.kept.items()):
+            kept.ids = tuple(id for id in kept.ids if id in found.queues)
             if not kept.ids:
                 del found.kept[place]
-        return found
+                strange += 1
+        if strange and self._journal_is_damaged:
+            found.reports.append(
+                f"journal: the queues of {strange} messages are not in what is left of the journal;"
+                " the messages are lost"
+            )
+
+
+def _likely_address(folder: str) -> str:
+    """The address of a folder, as far as its name shows it."""
+    return urllib.parse.unquote(folder.removeprefix("paging/"), errors="surrogateescape")
+
+
+_JOURNAL_LOSS = (
+    "messages, acknowledgements and queues that it had are lost, so messages may be missing or come"
+    " again"
+)
+
+
+def _gap(gap: records.Gap) -> str:
+    last = gap.next - 1
+    which = f"record {last} (" if gap.first == last else f"records {gap.first} to {last} ("
+    verb = "is" if gap.first == last else "are"
+    return f"{which}bytes {gap.begin} to {gap.end}) {verb} damaged or missing"
+
+
+def _lost(count: int, address: str) -> str:
+    if count == 1:
+        return f"up to 1 message of address {address} is lost"
+    return f"up to {count} messages of address {address} are lost"

@@ -3,9 +3,9 @@ disk.
 
 Group commit ------------ Everything that inputs bring is gathered while files are being written;
 what has been gathered is then one *batch*, and is written when the batch before it is done: pages
-first, then the journal, each with fsync if it holds anything durable. So however many producers
-wait, they wait for one fsync. A batch has a number; what leaves the broker for a connection that
-caused something durable waits until its batch is done (see
+first, then the journal, which accounts for them, each with fsync if it holds anything durable. So
+however many producers wait, they wait for one fsync. A batch has a number; what leaves the broker
+for a connection that caused something durable waits until its batch is done (see
 :class:`brokerproof.reference_broker.kernel.outbox.Outbox`). A receipt, or a disposition, therefore
 says that the message survives a loss of power, as far as fsync keeps its word.
 
@@ -25,8 +25,6 @@ soon as there is room for the ballast, or the batch was written.
 from __future__ import annotations
 
 import enum
-import hashlib
-import urllib.parse
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -49,18 +47,21 @@ from brokerproof.reference_broker.persistence.operations import (
     Operation,
     PageFailed,
     PageGone,
+    PageOver,
+    PageWritten,
     QueueGone,
     QueueMade,
     UnitDone,
 )
-from brokerproof.reference_broker.persistence.page import Page, runs
+from brokerproof.reference_broker.persistence.page import Page, folder, runs
 from brokerproof.reference_broker.persistence.pages import PageLimits, PagingStore
 from brokerproof.reference_broker.persistence.recovery import Recovered
 
 BALLAST = "journal/ballast"
+ASIDE = "damaged"
+"""The folder where copies of damaged files are kept."""
 MUCH = 8 * 1024 * 1024
 """Octets that wait to be written: above this, who sends messages to pages is not read."""
-_LONGEST_FOLDER = 150
 
 
 class State(enum.Enum):
@@ -154,6 +155,10 @@ class Store:
         self._useless: list[str] = []
         self._under_way: list[_PageWrite] = []
         self._removing: list[str] = []
+        self._aside: list[str] = []
+        self._setting_aside: list[str] = []
+        self._unreadable: set[str] = set()
+        """Pages whose reading has failed, and was reported."""
         self._leaving: dict[str, Page] = {}
         """Pages of no more use whose files may still be there: it has to be known that everything
         is done with."""
@@ -181,9 +186,7 @@ class Store:
         """The paging store of the address ``name``."""
         found = self._stores.get(name)
         if found is None:
-            found = self._stores[name] = PagingStore(
-                self, name, f"paging/{_folder(name)}", self._limits(name)
-            )
+            found = self._stores[name] = PagingStore(self, name, folder(name), self._limits(name))
             found.next_number = self._numbers.pop(name, 1)
             for queue in self.journal.queues.values() if self._next_page else ():
                 if queue.address == name:
@@ -269,6 +272,11 @@ class Store:
         """The person who runs the broker has to know."""
         self.say(Report(sentence))
 
+    def set_aside(self, file: str, damage: str) -> None:
+        """Report the ``damage`` of a file, of which a copy is kept."""
+        self._aside.append(file)
+        self.report(f"{file}: {damage}; a copy of the file is kept in {ASIDE}")
+
     def say(self, effect: Effect) -> None:
         """Something is to be done."""
         self._effects.append(effect)
@@ -318,6 +326,8 @@ class Store:
         pages = [page for store in self._stores.values() for page in store.pages.values()]
         for page in (*pages, *self._leaving.values()):
             here.update((queue, page.number) for queue in page.refs)
+            if page.accounted and page.file not in self._leaving:
+                yield PageWritten(page.number, page.generation, page.accounted, page.address)
             for queue, marks in page.acked.items():
                 yield PageGone(queue, page.number, tuple(runs(bytes(marks))))
         self._page_failures = {
@@ -360,7 +370,9 @@ class Store:
 
     @property
     def _has_work(self) -> bool:
-        return bool(self._dirty or self.journal.waits or self._useless or self.large.waits)
+        return bool(
+            self._dirty or self.journal.waits or self._useless or self.large.waits or self._aside
+        )
 
     def effects(self) -> list[Effect]:
         """What is to be done with files now."""
@@ -371,21 +383,41 @@ class Store:
         return effects
 
     def _begin(self, before: tuple[str, ...] = ()) -> None:
+        journal = self.journal
         writes = self.large.take()
         for page, store in self._dirty.items():
             each = _PageWrite(store, page, page.take_tail(), page.sync)
+            if page.sync:
+                page.accounted = page.records
+                journal.account(
+                    PageWritten(page.number, page.generation, page.records, page.address)
+                )
             page.sync = False
             self._under_way.append(each)
             writes.append(Write(page.file, page.written, each.data, each.sync))
         self._dirty.clear()
-        if self.journal.waits:
-            writes.append(self.journal.write())
         self._removing, self._useless = self._useless, []
-        if writes or self._removing or before:
+        for page in filter(None, map(self._leaving.get, self._removing)):
+            if page.accounted:
+                journal.account(PageOver(page.number, page.address))
+        if self.journaled and (writes or journal.waits or self._removing):
+            writes[:0] = journal.begin()
+            if journal.waits:
+                writes += journal.write()
+            if any(name.startswith("journal/") for name in self._removing):
+                writes += journal.extent_for_removal()
+        self._setting_aside, self._aside = self._aside, []
+        if writes or self._removing or before or self._setting_aside:
             self._stores_as = self.next_ticket()
             self.batch += 1
             self._effects.append(
-                StoreFiles(self._ticket, tuple(writes), tuple(self._removing), before)
+                StoreFiles(
+                    self._ticket,
+                    tuple(writes),
+                    tuple(self._removing),
+                    before,
+                    tuple(self._setting_aside),
+                )
             )
         elif not self._has_ballast and self.state is State.HEALTHY:
             self._make_ballast()
@@ -429,6 +461,7 @@ class Store:
     def _not_written(self, event: FilesStored) -> bool:
         """What is in this batch is to be written with the next; False if it has to wait."""
         self._useless = self._removing + self._useless
+        self._aside = self._setting_aside + self._aside
         self.journal.failed_to_write()
         self.large.not_written()
         under_way, self._under_way = self._under_way, []
@@ -438,14 +471,16 @@ class Store:
                 self.waiting -= len(each.data)
                 self._useless.append(page.file)
                 continue
-            page.sync = page.sync or each.sync
+            page.sync = page.sync or each.sync or page.accounted > 0
             self._dirty[page] = each.store
             if event.full:
                 page.tail.insert(0, each.data)
             else:
                 self.waiting -= len(each.data) + sum(map(len, page.tail))
+                before = page.octets
                 self._useless.append(page.begin_anew())
-                self.waiting += sum(map(len, page.tail))
+                each.store.octets += page.octets - before
+                self.waiting += page.octets
         self.problem = str(event.problem)
         if (
             event.full
@@ -511,9 +546,15 @@ class Store:
             return
         store, page = self._loads.pop(event.ticket)
         if event.problem is None:
+            self._unreadable.discard(page.file)
             store.loaded(page, event.data)
         elif page.number in store.pages:
-            self.report(f"{event.problem}; it is tried again")
+            if page.file not in self._unreadable:
+                self._unreadable.add(page.file)
+                self.report(
+                    f"{event.problem}; the messages of address {page.address} on it wait, and it is"
+                    " read again every second"
+                )
             self._unread.append((store, page))
 
     # --- after a restart --------------------------------------------------------------------------
@@ -523,7 +564,7 @@ class Store:
         for number, octets in found.segments:
             segment = journal.segments[number] = Segment(number)
             segment.octets = segment.good = octets
-            journal.next_segment = number + 1
+        journal.next_segment = found.next_segment
         journal.queues, journal.consumed = dict(found.queues), set(found.consumed)
         journal.unit, journal.place, journal.queue_id = found.unit, found.place, found.queue_id
         self._consumed_before = set(found.consumed)
@@ -541,6 +582,8 @@ class Store:
         for address, pages in found.pages.values():
             self.pages(address).adopt(pages)
         self._useless += found.useless
+        self._aside += found.aside
+        journal.extents = found.extents
         self.large.adopt(found.bodies, found.last_body)
         for sentence in found.reports:
             self.report(sentence)
@@ -592,17 +635,3 @@ class Store:
             if queue.id in self.journal.consumed:
                 self.journal.consumed.discard(queue.id)
                 self.journal.say(Consumed(queue.id, False))
-
-
-def _folder(address: str) -> str:
-    """A name for the folder of an address: the address where letters allow it, otherwise as much of
-    it, and a checksum."""
-    octets = address.encode("utf-8", "surrogatepass")
-    quoted = (
-        urllib.parse.quote(octets, safe="").replace(".", "%2E")
-        if address in (".", "..")
-        else urllib.parse.quote(octets, safe="")
-    )
-    if len(quoted) <= _LONGEST_FOLDER:
-        return quoted or "%"
-    return f"{quoted[:_LONGEST_FOLDER]}-{hashlib.sha256(octets).hexdigest()[:16]}"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from brokerproof.harness.model.enums import FullPolicy
@@ -20,7 +22,7 @@ _PAGES_ONLY = StoreOptions(journaled=False)
 
 
 class InUse(Exception):
-    """Another broker works in this folder, or it cannot be used; one sentence."""
+    """A folder in which another broker works, or that cannot be used; one sentence."""
 
 
 def limits(rule: Rule) -> PageLimits:
@@ -56,40 +58,90 @@ def store(
     return Store(options, lambda name: limits(rules.of(name)), recover(folder))
 
 
-def disk(settings: Settings, data: Path) -> Disk:
-    """The files of a broker with ``settings`` whose data are in ``data``."""
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The folders of a broker, which are its own as long as it lives. ``handles`` are the locks;
+    ``places`` have device and inode of each folder and of the lock file."""
+
+    handles: tuple[int, ...]
+    places: dict[Path, tuple[int, int]]
+
+    def trouble(self) -> str | None:
+        """Return what has happened to a folder, in one sentence; None if nothing has."""
+        for path, place in self.places.items():
+            try:
+                status = path.stat()
+            except OSError as problem:
+                return (
+                    f"{path}: was moved, removed or made inaccessible while the broker ran"
+                    f" ({problem.strerror}); nothing is stored and nothing confirmed until it is"
+                    " back"
+                )
+            if (status.st_dev, status.st_ino) != place:
+                return (
+                    f"{path}: was replaced while the broker ran; nothing is stored and nothing"
+                    " confirmed until the former is back or the broker is started again"
+                )
+        return None
+
+    def release(self) -> None:
+        """Let another broker work here."""
+        for handle in self.handles:
+            os.close(handle)
+
+
+def disk(settings: Settings, data: Path, claim: Claim | None = None) -> Disk:
+    """Return the files of a broker with ``settings`` whose data are in ``data``, which is its own
+    by ``claim``."""
     return Disk(
         {
             "paging": data / settings.paging_directory,
             "journal": data / settings.journal_directory,
             "large": data / settings.large_messages_directory,
-        }
+        },
+        data / "damaged",
+        *(() if claim is None else (claim.trouble,)),
     )
 
 
-def claim(settings: Settings, data: Path) -> int:
-    """Takes the folder for this process, as long as it lives; returns the handle that holds it.
-    Raises :class:`InUse`."""
-    folder = data / settings.journal_directory
+def claim(settings: Settings, data: Path) -> Claim:
+    """Take the folder for this process, as long as it lives. Raises :class:`InUse`.
+
+    The folder of the journal is locked, and a file in it: the former cannot be removed while the
+    journal is there, and the latter is for file systems without locks on folders.
+    """
+    data = data.absolute()
+    journal = data / settings.journal_directory
+    others = [data / settings.paging_directory, data / settings.large_messages_directory]
+    handles: list[int] = []
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in (settings.paging_directory, settings.large_messages_directory):
-            (data / name).mkdir(parents=True, exist_ok=True)
-        for each in (folder.parent, data, data.absolute().parent):
-            sync_folder(each)
-        handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        for folder in (journal, *others):
+            folder.mkdir(parents=True, exist_ok=True)
+        for folder in (journal.parent, data, data.parent):
+            sync_folder(folder)
+        handles.append(os.open(journal, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        handles.append(os.open(journal / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except OSError as problem:
+        for handle in handles:
+            os.close(handle)
         raise InUse(
             f"{data}: cannot be used ({problem.strerror}); name a folder that can be written to"
         ) from None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(handle)
-        raise InUse(
-            f"{data}: another broker works there; stop it, or name another folder"
-        ) from None
-    return handle
+    claim = Claim(tuple(handles), {})
+    for handle in handles:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as problem:
+            if handle == handles[0] and problem.errno not in (errno.EWOULDBLOCK, errno.EAGAIN):
+                continue
+            claim.release()
+            raise InUse(
+                f"{data}: another broker works there; stop it, or name another folder"
+            ) from None
+    for path in (data, journal, *others, journal / "lock"):
+        status = path.stat()
+        claim.places[path] = status.st_dev, status.st_ino
+    return claim
 
 
 def forget_pages(disk: Disk) -> None:

@@ -290,8 +290,8 @@ def _run(settings: Settings, parent: int | None, data: Path | None, control: boo
             )
         return
     try:
-        store_from_settings.claim(settings, data)
-        _serve(settings, parent, data, store_from_settings.disk(settings, data), control)
+        claim = store_from_settings.claim(settings, data)
+        _serve(settings, parent, data, store_from_settings.disk(settings, data, claim), control)
     except store_from_settings.InUse as problem:
         raise SetUpFailed(str(problem)) from None
 
@@ -303,6 +303,7 @@ def _serve(
 
     from brokerproof.reference_broker.assembly import create_broker
     from brokerproof.reference_broker.persistence import store_from_settings
+    from brokerproof.reference_broker.persistence.records import OtherFormat
     from brokerproof.reference_broker.runtime import asyncio_server, listening
     from brokerproof.reference_broker.runtime.resource_sampler import Readings
 
@@ -343,6 +344,8 @@ def _serve(
             store = store_from_settings.store(settings, disk)
     except OSError as problem:
         raise SetUpFailed(f"{data}: what is stored there cannot be read ({problem})") from None
+    except OtherFormat as problem:
+        raise SetUpFailed(f"{data}: {problem}") from None
     broker = create_broker(
         settings,
         start=asyncio_server.now(),

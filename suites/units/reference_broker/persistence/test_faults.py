@@ -11,6 +11,8 @@ from brokerproof.reference_broker.persistence.store import State
 from brokerproof.suites.units.drivers.persistence import StoringDriver, paging
 
 BODY = "x" * 300
+EXTENT = 5000
+"""At most so many bytes has the extent of the journal."""
 GOOD = DiskFaults(write=NS_PER_MS, read=NS_PER_MS)
 
 
@@ -64,7 +66,7 @@ def test_a_disk_that_fails_for_a_while(limit: int, faults: DiskFaults) -> None:
 def test_a_disk_that_is_full_for_a_while(limit: int) -> None:
     driver = _driver(limit)
     driver.disk.faults = DiskFaults(
-        write=NS_PER_MS, read=NS_PER_MS, space=driver.disk.used + 12_000
+        write=NS_PER_MS, read=NS_PER_MS, space=driver.disk.used + 12_000 + EXTENT
     )
     producer = driver.connect()
     receipted: list[str] = []

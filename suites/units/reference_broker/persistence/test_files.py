@@ -38,17 +38,24 @@ numbers = st.integers(0, 2**63)
 # --- records --------------------------------------------------------------------------------------
 
 
+PATH = "journal/000000007.journal"
+SEED = records.seed(PATH)
+HEAD = records.head(PATH)
+
+
 def _file(payloads: list[bytes]) -> bytes:
-    return b"".join(records.frame(number, each) for number, each in enumerate(payloads))
+    return HEAD + b"".join(
+        records.frame(number, payload, SEED) for number, payload in enumerate(payloads, 1)
+    )
 
 
 @given(st.lists(octets, max_size=8), octets)
 @patient
 def test_what_was_written_is_read_and_a_tail_is_seen(payloads: list[bytes], tail: bytes) -> None:
     whole = _file(payloads)
-    found = records.scan(whole + tail)
-    assert list(found.payloads()) == list(enumerate(payloads))
-    assert (found.end, found.damages) == (len(whole), [])
+    found = records.scan(whole + tail, PATH)
+    assert list(found.payloads()) == list(enumerate(payloads, 1))
+    assert (found.end, found.gaps, found.next) == (len(whole), [], len(payloads) + 1)
 
 
 @given(st.lists(octets, min_size=1, max_size=8), st.data())
@@ -56,15 +63,18 @@ def test_what_was_written_is_read_and_a_tail_is_seen(payloads: list[bytes], tail
 def test_a_cut_leaves_what_is_before_it(payloads: list[bytes], data: st.DataObject) -> None:
     whole = _file(payloads)
     cut = data.draw(st.integers(0, len(whole) - 1))
-    found = records.scan(whole[:cut])
+    found = records.scan(whole[:cut], PATH)
     kept = list(found.payloads())
-    assert kept == list(enumerate(payloads))[: len(kept)]
-    assert (
-        len(_file(payloads[: len(kept) + 1]))
-        > cut
-        >= found.end
-        == len(_file(payloads[: len(kept)]))
-    )
+    assert kept == list(enumerate(payloads, 1))[: len(kept)]
+    if cut < len(HEAD):
+        assert (found.end, found.detail) == (0, None)
+    else:
+        assert (
+            len(_file(payloads[: len(kept) + 1]))
+            > cut
+            >= found.end
+            == len(_file(payloads[: len(kept)]))
+        )
 
 
 @given(st.lists(octets, min_size=2, max_size=8), st.data())
@@ -75,11 +85,13 @@ def test_a_changed_octet_costs_the_record_it_is_in_and_no_other(
     whole = bytearray(_file(payloads))
     at = data.draw(st.integers(0, len(whole) - 1))
     whole[at] ^= data.draw(st.integers(1, 255))
-    found = records.scan(bytes(whole))
-    hit = next(number for number in range(len(payloads)) if at < len(_file(payloads[: number + 1])))
-    assert list(found.payloads()) == [each for each in enumerate(payloads) if each[0] != hit]
-    begin, end = len(_file(payloads[:hit])), len(_file(payloads[: hit + 1]))
-    assert found.damages == ([] if hit == len(payloads) - 1 else [(begin, end)])
+    found = records.scan(bytes(whole), PATH)
+    hit = next(number for number in range(len(payloads) + 1) if at < len(_file(payloads[:number])))
+    kept = [record for record in enumerate(payloads, 1) if record[0] != hit]
+    assert list(found.payloads()) == kept
+    begin, end = len(_file(payloads[: hit - 1])) if hit else 0, len(_file(payloads[:hit]))
+    assert found.gaps == ([] if hit == len(payloads) else [(begin, end, hit, hit + 1)])
+    assert found.next == (hit if hit == len(payloads) else len(payloads) + 1)
 
 
 # --- messages -------------------------------------------------------------------------------------
@@ -219,6 +231,8 @@ _operations = st.one_of(
     st.builds(operations.PageFailed, _ids, _ids, _ids, _small),
     st.builds(operations.UnitDone, numbers),
     st.builds(operations.Length, _ids, numbers),
+    st.builds(operations.PageWritten, _ids, _ids, _ids, texts),
+    st.builds(operations.PageOver, _ids, texts),
 )
 
 
@@ -235,7 +249,7 @@ def test_operations_come_back(some: list[operations.Operation]) -> None:
 @given(st.sets(st.integers(0, 70)))
 @patient
 def test_runs_say_what_is_marked(marked: set[int]) -> None:
-    kept = page.Page("f", 1, b"head")
+    kept = page.Page("f", 1, "a")
     for each in marked:
         kept.mark(3, each)
     said = {
@@ -252,7 +266,7 @@ def test_runs_say_what_is_marked(marked: set[int]) -> None:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Disk:
-    return Disk({"paging": tmp_path / "p", "journal": tmp_path / "j" / "deep"})
+    return Disk({"paging": tmp_path / "p", "journal": tmp_path / "j" / "deep"}, tmp_path / "d")
 
 
 def test_files_are_written_at_their_offsets_read_and_removed(disk: Disk, tmp_path: Path) -> None:
@@ -321,14 +335,14 @@ def test_a_write_in_pieces_is_finished(disk: Disk, monkeypatch: pytest.MonkeyPat
 
 
 def test_one_broker_at_a_time_works_in_a_folder(tmp_path: Path) -> None:
-    handle = store_from_settings.claim(Settings(), tmp_path)
+    held = store_from_settings.claim(Settings(), tmp_path)
     with pytest.raises(
         store_from_settings.InUse,
         match="another broker works there; stop it, or name another folder",
     ):
         store_from_settings.claim(Settings(), tmp_path)
-    os.close(handle)
-    os.close(store_from_settings.claim(Settings(), tmp_path))
+    held.release()
+    store_from_settings.claim(Settings(), tmp_path).release()
     with pytest.raises(store_from_settings.InUse, match="cannot be used"):
         store_from_settings.claim(Settings(), Path(__file__))
 
@@ -338,7 +352,7 @@ def test_the_limits_are_those_of_the_address_settings(tmp_path: Path) -> None:
         "#", page_size_bytes=100, page_limit_bytes=7, page_full_policy=FullPolicy.DROP
     )
     store = store_from_settings.store(
-        Settings(address_settings=(setting,)), Disk({"journal": tmp_path})
+        Settings(address_settings=(setting,)), Disk({"journal": tmp_path}, tmp_path)
     )
     limits = store.pages("a").limits
     assert (limits.page_size, limits.read_octets, limits.limit_octets, limits.fails) == (

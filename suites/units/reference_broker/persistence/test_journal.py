@@ -39,6 +39,7 @@ def test_a_receipted_durable_message_is_there_again_in_order(ends: str, limit: i
 
 def test_a_receipt_waits_for_its_fsync_and_one_fsync_is_for_all() -> None:
     driver = StoringDriver()
+    driver.send(driver.connect(), "first")
     driver.settle()
     conns = [driver.connect() for _ in range(5)]
     driver.settle()
@@ -200,11 +201,13 @@ def test_a_torn_tail_is_cut_and_what_is_before_it_is_there(lost: int) -> None:
     driver = StoringDriver()
     producer = driver.connect()
     for body in _bodies(5):
+        extent = bytes(driver.disk.read("journal/extent")) if body == _bodies(5)[4] else b""
         driver.send(producer, body)
         driver.settle()
     name = _journals(driver)[-1]
     file = driver.disk._files[name]
     file.octets = file.octets[:-lost]
+    driver.disk._files["journal/extent"].octets[:] = extent  # the last batch was never confirmed
     driver.kill()
     assert driver.reports == []
     assert driver.drain() == _bodies(4)

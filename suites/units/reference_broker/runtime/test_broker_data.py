@@ -219,7 +219,11 @@ def test_damage_is_told_to_the_person_who_runs_it(tmp_path: Path) -> None:
         assert len(set(_all(ready["stomp"], 49))) == 49
         process.terminate()
         assert process.stderr is not None
-        assert "are damaged; what was in them is lost" in process.stderr.read()
+        report = process.stderr.read()
+    assert "paging/q/000000002.page: record 1 (bytes " in report
+    assert "is damaged or missing; up to 1 message of address q is lost" in report
+    kept = tmp_path / "data" / "damaged" / "paging" / "q" / "000000002.page.0"
+    assert kept.read_bytes() == octets
 
 
 @pytest.fixture

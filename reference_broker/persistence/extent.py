@@ -1,0 +1,59 @@
+"""The extent of the journal: where it begins and how far it certainly reaches.
+
+A record that is cut off at the end of the last segment leaves nothing behind that would be missed.
+So every batch ends with a note, in a file of its own, of the bytes that are synced. There are two
+copies. One is written with every batch and not synced: it is true after the process was killed, and
+after a loss of power it may be older, or torn. The other is synced, and written only when the
+broker begins and before a segment is removed. Either says less than is there, never more.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from brokerproof.harness.model.broker_io import Write
+from brokerproof.reference_broker.persistence import records
+
+FILE = "journal/extent"
+_SYNCED_AT, _QUICK_AT = 512, 4096
+"""Where the copies are: in blocks of their own, so that a torn write spoils one."""
+_FIELDS = struct.Struct(">QQQQ")
+_SEED = records.seed(FILE)
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Segments from ``first`` to ``last``, of which ``size`` bytes are synced. ``version`` counts
+    what was written."""
+
+    version: int = 0
+    first: int = 0
+    last: int = 0
+    size: int = 0
+
+    def _copy(self, number: int) -> bytes:
+        fields = _FIELDS.pack(self.version, self.first, self.last, self.size)
+        return records.frame(number, fields, _SEED)
+
+    def write(self) -> Write:
+        """Return the write of every batch."""
+        return Write(FILE, _QUICK_AT, self._copy(2), sync=False)
+
+    def write_synced(self) -> tuple[Write, Write]:
+        """Return the writes of both copies."""
+        head = records.head(FILE).ljust(_SYNCED_AT, b"\0")
+        return self.write(), Write(FILE, 0, head + self._copy(1), sync=True)
+
+
+def read(data: bytes) -> tuple[Extent | None, bool]:
+    """Return the newer of the two copies in a file, None if neither can be read, and whether the
+    synced one can. Raises :class:`records.OtherFormat`."""
+    records.scan(data[:_SYNCED_AT], FILE)
+    payloads = (
+        records.payload_at(data, _SYNCED_AT, 1, _SEED),
+        records.payload_at(data, _QUICK_AT, 2, _SEED),
+    )
+    extents = [Extent(*_FIELDS.unpack(payload)) for payload in payloads if payload is not None]
+    newest = max(extents, key=lambda extent: extent.version, default=None)
+    return newest, payloads[0] is not None
