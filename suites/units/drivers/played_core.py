@@ -9,8 +9,6 @@ from dataclasses import replace
 from brokerproof.harness.trace import events as ev
 from brokerproof.suites.units.drivers import played
 
-ASKS = "requires-response"
-
 
 def recording(seed: int, fault: str | None, steps: int) -> list[ev.Event]:
     """A recording of :func:`brokerproof.suites.units.drivers.played.recording`, in CORE. Whoever

@@ -8,7 +8,6 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from brokerproof.harness.model.broker_io import SendBytes
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.address_rules import AddressRules
@@ -39,123 +38,7 @@ def connected(*conns: int, settings: Settings | None = None) -> Driver:
     return driver
 
 
-def acks(effects: list[object], conn: int) -> dict[str, str]:
-    """ack id by body."""
-    return {
-        frame.body.decode(): frame["ack"]
-        for frame in frames(effects, conn)
-        if frame.command == "MESSAGE"
-    }  # type: ignore[arg-type]
-
-
-# --- round robin ----------------------------------------------------------------------------------
-
-
-def test_consumers_take_turns() -> None:
-    driver = connected(1, 2, 3)
-    for conn in (1, 2, 3):
-        driver.feed(conn, subscribe())
-    effects = driver.feed(1, "".join(send(str(n)) for n in range(7)))
-    assert [bodies(effects, conn) for conn in (1, 2, 3)] == [
-        ["0", "3", "6"],
-        ["1", "4"],
-        ["2", "5"],
-    ]
-
-
-def test_a_consumer_without_room_is_passed_over() -> None:
-    driver = connected(1, 2)
-    driver.feed(1, subscribe(ack="client", headers="consumer-window-size:0\n"))
-    driver.feed(2, subscribe())
-    effects = driver.feed(1, "".join(send(str(n)) for n in range(5)))
-    assert [bodies(effects, conn) for conn in (1, 2)] == [["0"], ["1", "2", "3", "4"]]
-
-
-def test_one_call_gives_each_connection_one_piece_of_octets() -> None:
-    driver = connected(1, 2)
-    driver.feed(1, subscribe())
-    driver.feed(2, subscribe())
-    effects = driver.feed(1, send("a", headers="receipt:r\n") * 10)
-    assert [type(effect) for effect in effects] == [SendBytes, SendBytes]
-
-
 # --- what comes back ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("end", ["gone", "disconnect", "unsubscribe", "malformed"])
-def test_unsettled_messages_go_back_in_their_order_and_say_so(end: str) -> None:
-    driver = connected(1, 2, 9)
-    driver.feed(1, subscribe(ack="client-individual"))
-    sent = driver.feed(9, "".join(send(str(n)) for n in range(5)))
-    driver.feed(1, f"ACK\nid:{acks(sent, 1)['2']}\n\n\0")
-    match end:
-        case "gone":
-            driver.gone(1)
-        case "disconnect":
-            driver.feed(1, "DISCONNECT\n\n\0")
-        case "unsubscribe":
-            driver.feed(1, "UNSUBSCRIBE\nid:0\n\n\0")
-        case _:
-            driver.feed(1, "WHAT\n\n\0")
-    driver.feed(9, send("5"))
-    got = frames(driver.feed(2, subscribe()), 2)
-    assert [each.body for each in got] == [b"0", b"1", b"3", b"4", b"5"]
-    assert [each.headers.get("redelivered") for each in got] == ["true"] * 4 + [None]
-
-
-def test_messages_given_back_at_different_times_find_their_places() -> None:
-    driver = connected(1, 2, 9)
-    driver.feed(1, subscribe(ack="client-individual", headers="consumer-window-size:1\n"))
-    driver.feed(2, subscribe(ack="client-individual", headers="consumer-window-size:1\n"))
-    driver.feed(9, "".join(send(str(n)) for n in range(4)))  # 0 is with 1, 1 is with 2
-    driver.gone(2)
-    driver.gone(1)
-    driver.connect(3)
-    assert bodies(driver.feed(3, subscribe()), 3) == ["0", "1", "2", "3"]
-
-
-def test_what_two_subscriptions_of_one_connection_give_back_is_in_order_too() -> None:
-    driver = connected(1, 2, 9)
-    window = "consumer-window-size:0\n"
-    driver.feed(1, subscribe("a", "client-individual", headers=window))
-    driver.feed(1, subscribe("b", "client-individual", headers=window))
-    got = acks(driver.feed(9, send("0") + send("1") + send("2")), 1)
-    driver.feed(1, f"ACK\nid:{got['0']}\n\n\0")  # a, which leaves first, now holds 2, and b holds 1
-    driver.feed(2, subscribe())
-    assert bodies(driver.gone(1), 2) == ["1", "2"]
-
-
-def test_a_nack_brings_the_message_back_with_a_new_ack_id() -> None:
-    driver = connected(1)
-    driver.feed(1, subscribe(ack="client"))
-    first = only(driver.feed(1, send("m")), 1)
-    again = only(driver.feed(1, f"NACK\nid:{first['ack']}\n\n\0"), 1)
-    assert (again["message-id"], again["redelivered"]) == (first["message-id"], "true")
-    assert again["ack"] != first["ack"]
-    driver.feed(1, f"ACK\nid:{first['ack']}\n\n\0")
-    assert driver.observed == ["STOMP12-ACK-01"]
-
-
-def test_a_cumulative_nack_brings_all_of_them_back() -> None:
-    driver = connected(1)
-    driver.feed(1, subscribe(ack="client"))
-    ids = acks(driver.feed(1, send("a") + send("b") + send("c")), 1)
-    assert bodies(driver.feed(1, f"NACK\nid:{ids['b']}\n\n\0"), 1) == ["a", "b"]
-
-
-@pytest.mark.parametrize(("attempts", "deliveries"), [(None, 10), (1, 1), (3, 3)])
-def test_after_so_many_failures_a_message_is_dead(attempts: int | None, deliveries: int) -> None:
-    rule = AddressSetting("#", max_delivery_attempts=attempts, dead_letter_address="DLQ")
-    dlq = ConfiguredAddress("DLQ", queues=(ConfiguredQueue("DLQ", ANY),))
-    driver = connected(1, 2, settings=Settings(address_settings=(rule,), addresses=(dlq,)))
-    driver.feed(2, subscribe(destination="DLQ"))
-    driver.feed(1, subscribe(ack="client"))
-    frame = only(driver.feed(1, send("m")), 1)
-    for _ in range(deliveries - 1):
-        frame = only(driver.feed(1, f"NACK\nid:{frame['ack']}\n\n\0"), 1)
-    effects = driver.feed(1, f"NACK\nid:{frame['ack']}\n\n\0")
-    assert (bodies(effects, 1), bodies(effects, 2)) == ([], ["m"])
-    assert only(effects, 2)["destination"] == "q"
 
 
 def test_without_a_dead_letter_address_it_is_dropped() -> None:
@@ -166,70 +49,7 @@ def test_without_a_dead_letter_address_it_is_dropped() -> None:
     assert driver.feed(1, f"NACK\nid:{only(driver.feed(1, send('m')), 1)['ack']}\n\n\0") == []
 
 
-def test_attempts_without_a_limit() -> None:
-    driver = connected(
-        1, settings=Settings(address_settings=(AddressSetting("q", max_delivery_attempts=-1),))
-    )
-    driver.feed(1, subscribe(ack="client"))
-    frame = only(driver.feed(1, send("m")), 1)
-    for _ in range(30):
-        frame = only(driver.feed(1, f"NACK\nid:{frame['ack']}\n\n\0"), 1)
-
-
-def test_a_lost_connection_does_not_count_against_a_message() -> None:
-    driver = connected(
-        100, settings=Settings(address_settings=(AddressSetting("q", max_delivery_attempts=2),))
-    )
-    driver.feed(100, send("m"))
-    for conn in range(1, 20):
-        driver.connect(conn)
-        assert bodies(driver.feed(conn, subscribe(ack="client")), conn) == ["m"]
-        driver.gone(conn)
-
-
 # --- addresses ------------------------------------------------------------------------------------
-
-
-def test_a_multicast_message_goes_to_every_subscription_and_is_kept_for_nobody() -> None:
-    driver = connected(1, 2)
-    topic = "subscription-type:MULTICAST\n"
-    driver.feed(1, send("lost", headers=PLAIN_SEND))
-    driver.feed(1, subscribe("a", headers=topic) + subscribe("b", headers=topic))
-    driver.feed(2, subscribe("c", headers=topic))
-    effects = driver.feed(2, send("m", headers=PLAIN_SEND))
-    assert [frame["subscription"] for frame in frames(effects, 1) + frames(effects, 2)] == [
-        "a",
-        "b",
-        "c",
-    ]
-    assert len({frame["message-id"] for frame in frames(effects, 1) + frames(effects, 2)}) == 3
-    assert bodies(effects, 1) == ["m", "m"]
-
-
-def test_an_anycast_message_waits() -> None:
-    driver = connected(1)
-    driver.feed(1, send("m"))
-    assert bodies(driver.feed(1, subscribe()), 1) == ["m"]
-
-
-def test_without_any_wish_a_destination_is_multicast() -> None:
-    driver = connected(1)
-    driver.feed(1, "SEND\ndestination:t\n\nlost\0")
-    driver.feed(1, "SUBSCRIBE\ndestination:t\nid:1\n\n\0SUBSCRIBE\ndestination:t\nid:2\n\n\0")
-    assert len(frames(driver.feed(1, "SEND\ndestination:t\n\nm\0"), 1)) == 2
-
-
-def test_address_settings_decide_when_the_frame_does_not() -> None:
-    rules = (
-        AddressSetting("queue/#", default_address_routing_type=ANY),
-        AddressSetting("topic/#", default_address_routing_type=MULTI),
-    )
-    driver = connected(1, settings=Settings(address_settings=rules, wildcard_delimiter="/"))
-    for name, expected in [("queue/a", ["m"]), ("topic/a", []), ("queue", ["m"])]:
-        driver.feed(1, f"SEND\ndestination:{name}\n\nm\0")
-        assert (
-            bodies(driver.feed(1, f"SUBSCRIBE\ndestination:{name}\nid:{name}\n\n\0"), 1) == expected
-        )
 
 
 def test_prefixes_decide_and_are_stripped_and_the_destination_stays_as_sent() -> None:
@@ -246,25 +66,6 @@ def test_prefixes_decide_and_are_stripped_and_the_destination_stays_as_sent() ->
     assert len(frames(driver.feed(1, "SEND\ndestination:topic/b\n\nm\0"), 1)) == 2
     driver.feed(1, "SEND\ndestination:queue/\n\nm\0")
     assert driver.observed == ["STOMP12-SEND-01"]
-
-
-def test_a_message_for_one_side_of_an_address_stays_there() -> None:
-    driver = connected(1)
-    driver.feed(1, subscribe("any") + subscribe("multi", headers="subscription-type:MULTICAST\n"))
-    assert only(driver.feed(1, send("m")), 1)["subscription"] == "any"
-    assert only(driver.feed(1, send("m", headers=PLAIN_SEND)), 1)["subscription"] == "multi"
-    both = frames(driver.feed(1, "SEND\ndestination:q\n\nm\0"), 1)
-    assert {each["subscription"] for each in both} == {"any", "multi"}
-
-
-@pytest.mark.parametrize(
-    ("kind", "ok"), [("anycast", False), ("Multicast", False), ("", False), ("ANYCAST", True)]
-)
-def test_routing_types_are_exact(kind: str, ok: bool) -> None:
-    driver = connected(1, 2)
-    driver.feed(1, f"SEND\ndestination:q\ndestination-type:{kind}\n\n\0")
-    driver.feed(2, f"SUBSCRIBE\nid:1\ndestination:q\nsubscription-type:{kind}\n\n\0")
-    assert driver.observed == ([] if ok else ["ARTEMIS-STOMP-routing-1"] * 2)
 
 
 def test_what_must_not_be_created_is_refused() -> None:
@@ -293,28 +94,11 @@ def test_a_configured_queue_keeps_what_comes_before_its_consumers() -> None:
     assert bodies(driver.feed(1, "SUBSCRIBE\nid:1\ndestination:a\n\n\0"), 1) == ["m"]
 
 
-def test_what_was_made_on_demand_goes_when_it_is_of_no_more_use() -> None:
-    """Visible because an address that is gone has forgotten that it was ANYCAST."""
-    driver = connected(1)
-    driver.feed(1, subscribe() + "UNSUBSCRIBE\nid:0\n\n\0" + "SEND\ndestination:q\n\nlost\0")
-    assert driver.feed(1, subscribe("1")) == []
-    driver.feed(1, "UNSUBSCRIBE\nid:1\n\n\0" + send("kept"))
-    assert bodies(driver.feed(1, "SUBSCRIBE\nid:2\ndestination:q\n\n\0"), 1) == ["kept"]
-
-
 def test_a_queue_that_went_is_made_again_although_its_address_stayed() -> None:
     driver = connected(1)
     driver.feed(1, subscribe("multi", headers="subscription-type:MULTICAST\n") + subscribe("any"))
     driver.feed(1, "UNSUBSCRIBE\nid:any\n\n\0" + send("kept"))
     assert bodies(driver.feed(1, subscribe("any")), 1) == ["kept"]
-
-
-def test_a_queue_outlives_its_consumers_when_told_to() -> None:
-    driver = connected(
-        1, settings=Settings(address_settings=(AddressSetting("#", auto_delete_queues=False),))
-    )
-    driver.feed(1, subscribe() + "UNSUBSCRIBE\nid:0\n\n\0" + "SEND\ndestination:q\n\nkept\0")
-    assert bodies(driver.feed(1, subscribe("1")), 1) == ["kept"]
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from brokerproof.harness.model.enums import RoutingType
-from brokerproof.reference_broker.settings.settings import (
-    ConfiguredAddress,
-    ConfiguredQueue,
-    Settings,
-)
 from brokerproof.suites.units.drivers.broker import Driver, bodies, only, send
 
-MULTI = RoutingType.MULTICAST
 NAME = "durable-subscription-name:s\n"
 
 
@@ -23,14 +16,6 @@ def client(driver: Driver, conn: int, version: str = "1.2", client_id: str = "c"
 
 def subscribe(id: str = "0", topic: str = "t", headers: str = NAME, ack: str = "auto") -> str:
     return f"SUBSCRIBE\nid:{id}\ndestination:{topic}\nack:{ack}\nsubscription-type:MULTICAST\n{headers}\n\0"  # noqa: E501
-
-
-def publish(driver: Driver, conn: int, *texts: str, topic: str = "t") -> list[object]:
-    return list(
-        driver.feed(
-            conn, "".join(send(text, topic, "destination-type:MULTICAST\n") for text in texts)
-        )
-    )
 
 
 def queues(driver: Driver, topic: str = "t") -> list[str]:
@@ -53,31 +38,6 @@ def driver() -> Driver:
     return made
 
 
-def test_its_queue_has_the_name_of_client_and_subscription_and_stays(driver: Driver) -> None:
-    assert queues(driver) == ["c.s"]
-    publish(driver, 9, "a", "b")
-    client(driver, 2)
-    assert bodies(driver.feed(2, subscribe()), 2) == ["a", "b"]
-
-
-def test_it_has_one_consumer_at_a_time(driver: Driver) -> None:
-    client(driver, 2)
-    client(driver, 3)
-    driver.feed(2, subscribe())
-    assert "'c.s' has a consumer, and it can have only one at a time" in error(
-        driver, 3, subscribe()
-    )
-    driver.gone(2)
-    client(driver, 4)
-    driver.feed(4, subscribe())
-    assert driver.closed == [1, 3]
-
-
-def test_it_belongs_to_one_address(driver: Driver) -> None:
-    client(driver, 2)
-    assert "is one to 't', not to 'u'" in error(driver, 2, subscribe(topic="u"))
-
-
 def test_it_keeps_its_selector(driver: Driver) -> None:
     client(driver, 2)
     assert "has the selector None, not \"a = '1'\"" in error(
@@ -93,14 +53,6 @@ def test_it_keeps_its_selector(driver: Driver) -> None:
     )
     client(driver, 4)
     assert bodies(driver.feed(4, subscribe(headers=other)), 4) == ["yes"]
-
-
-def test_deleting_it_deletes_what_is_in_it(driver: Driver) -> None:
-    publish(driver, 9, "a")
-    client(driver, 2)
-    driver.feed(2, f"UNSUBSCRIBE\nid:0\n{NAME}\n\0")
-    assert queues(driver) == []
-    assert bodies(driver.feed(2, subscribe()), 2) == []
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
@@ -142,12 +94,3 @@ def test_an_empty_name_is_refused(driver: Driver) -> None:
     assert "durable-subscriber-name is empty" in error(
         driver, 2, subscribe(headers="durable-subscriber-name:\n")
     )
-
-
-def test_a_configured_queue_is_one() -> None:
-    queue = ConfiguredQueue("c.s", MULTI)
-    driver = Driver(Settings(addresses=(ConfiguredAddress("t", frozenset({MULTI}), (queue,)),)))
-    driver.connect(9)
-    publish(driver, 9, "early")
-    client(driver, 1)
-    assert bodies(driver.feed(1, subscribe()), 1) == ["early"]

@@ -16,18 +16,13 @@ from brokerproof.reference_broker.settings.settings import (
     ConfiguredQueue,
     Settings,
 )
-from brokerproof.suites.units.drivers.broker import Driver, bodies, frames, only, send, subscribe
+from brokerproof.suites.units.drivers.broker import Driver, bodies, send, subscribe
 
 ANY, MULTI = RoutingType.ANYCAST, RoutingType.MULTICAST
-TOPIC, TOPIC_SEND = "subscription-type:MULTICAST\n", "destination-type:MULTICAST\n"
 
 
 def coloured(color: str, body: str, destination: str = "q", kind: str = "") -> str:
     return send(body, destination, f"color:{color}\n{kind}")
-
-
-def wanting(color: str, id: str = "0", ack: str = "auto", headers: str = "") -> str:
-    return subscribe(id, ack, headers=f"selector:color = '{color}'\n{headers}")
 
 
 def connected(*conns: int, settings: Settings | None = None) -> Driver:
@@ -35,72 +30,6 @@ def connected(*conns: int, settings: Settings | None = None) -> Driver:
     for conn in conns:
         driver.connect(conn)
     return driver
-
-
-def test_what_nobody_selects_stays_and_is_got_in_order_by_who_comes_later() -> None:
-    driver = connected(1, 2, 3)
-    driver.feed(1, wanting("red"))
-    sent = driver.feed(
-        3, "".join(coloured(c, f"{c}{n}") for n in range(3) for c in ("red", "blue"))
-    )
-    assert bodies(sent, 1) == ["red0", "red1", "red2"]
-    assert bodies(driver.feed(2, wanting("blue")), 2) == ["blue0", "blue1", "blue2"]
-
-
-def test_a_topic_keeps_nothing_that_its_subscriber_did_not_select() -> None:
-    driver = connected(1, 2)
-    driver.feed(1, wanting("red", headers=TOPIC, ack="client-individual"))
-    sent = driver.feed(
-        2, coloured("blue", "b", kind=TOPIC_SEND) + coloured("red", "r", kind=TOPIC_SEND)
-    )
-    assert bodies(sent, 1) == ["r"]
-
-
-def test_turns_are_taken_among_those_who_select() -> None:
-    driver = connected(1, 2, 3, 9)
-    driver.feed(1, wanting("red"))
-    driver.feed(2, subscribe())
-    driver.feed(3, wanting("blue"))
-    sent = driver.feed(
-        9,
-        "".join(
-            coloured(c, f"{n}{c}")
-            for n, c in enumerate(("red", "red", "blue", "blue", "red", "red"))
-        ),
-    )
-    assert [bodies(sent, conn) for conn in (1, 2, 3)] == [
-        ["0red", "4red"],
-        ["1red", "3blue", "5red"],
-        ["2blue"],
-    ]
-
-
-def test_what_comes_back_is_before_what_waits() -> None:
-    driver = connected(1, 2, 9)
-    driver.feed(1, wanting("red", ack="client-individual", headers="consumer-window-size:0\n"))
-    sent = driver.feed(
-        9, coloured("blue", "b0") + "".join(coloured("red", f"r{n}") for n in range(3))
-    )
-    assert bodies(sent, 1) == ["r0"]
-    driver.gone(1)
-    assert bodies(driver.feed(2, wanting("red")), 2) == ["r0", "r1", "r2"]
-
-
-def test_a_selector_that_is_none_is_refused_with_its_place() -> None:
-    driver = connected(1)
-    error = only(driver.feed(1, subscribe(headers="selector:color == 'red'\n")), 1)
-    assert "at character 8: found '='" in error.body.decode()
-    assert driver.observed == ["ARTEMIS-STOMP-selector-1"]
-
-
-def test_a_queue_with_a_filter_lets_in_what_it_selects_alone() -> None:
-    queues = (ConfiguredQueue("reds", MULTI, filter="color = 'red'"), ConfiguredQueue("all", MULTI))
-    driver = connected(
-        1, settings=Settings(addresses=(ConfiguredAddress("t", frozenset({MULTI}), queues),))
-    )
-    driver.feed(1, coloured("red", "r", "t", TOPIC_SEND) + coloured("blue", "b", "t", TOPIC_SEND))
-    address = driver.broker._shared.router._addresses["t"]
-    assert [len(each) for each in address.multicast] == [1, 2]
 
 
 def test_an_anycast_message_goes_to_a_queue_that_lets_it_in() -> None:
@@ -113,24 +42,6 @@ def test_an_anycast_message_goes_to_a_queue_that_lets_it_in() -> None:
     )
     driver.feed(1, "".join(coloured(c, c) for c in ("blue", "blue", "red", "green")))
     assert bodies(driver.feed(1, subscribe()), 1) == ["blue", "blue"]
-
-
-def test_a_selector_sees_what_the_broker_knows() -> None:
-    driver = connected(1)
-    driver.now = 7_000_000
-    driver.feed(
-        1, subscribe(headers="selector:AMQTimestamp = 7 AND AMQPriority = 9 AND AMQAddress = 'q'\n")
-    )
-    assert bodies(driver.feed(1, send("no") + send("yes", headers="priority:9\n")), 1) == ["yes"]
-
-
-def test_one_version_selects_what_another_sent() -> None:
-    driver = connected(2)
-    driver.connect(1, "1.0")
-    driver.feed(1, "SUBSCRIBE\ndestination:q\nsubscription-type:ANYCAST\nselector: a = 'x:y'\n\n\0")
-    assert [frame.body for frame in frames(driver.feed(2, send("1", headers="a:x\\cy\n")), 1)] == [
-        b"1"
-    ]
 
 
 # --- against the plainest queue there could be ----------------------------------------------------

@@ -3,13 +3,10 @@ meanwhile."""
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokerproof.reference_broker.families.activemq.usage import Usage
-from brokerproof.reference_broker.families.activemq.usage_accounting import octets
-from brokerproof.reference_broker.kernel.message import Envelope, Message
 from brokerproof.reference_broker.settings.activemq import Cursor
 from brokerproof.suites.units.drivers.activemq import (
     COST,
@@ -50,65 +47,6 @@ def added(driver: Driver, count: int, headers: str = "") -> int:
     )
 
 
-@pytest.mark.parametrize("cursor", [FILE, STORE])
-def test_in_files_a_limit_of_memory_is_never_reached(cursor: Cursor) -> None:
-    driver = of(cursor)
-    assert added(driver, 6) == 6
-    assert used(driver) == (6, 0, 0)
-    assert added(driver, 1) == 1
-    assert used(driver) == (0, 0, 7), "at 70 % of the memory all goes to the temporary store"
-    assert added(driver, 100) == 100
-    assert used(driver) == (0, 0, 107), "and so does whatever comes as long as something is there"
-
-
-def test_in_memory_it_is() -> None:
-    driver = of(VM)
-    assert (added(driver, 8), added(driver, 8, PERSISTENT)) == (8, 2)
-    assert used(driver) == (10, 2, 0)
-
-
-@pytest.mark.parametrize("cursor", [VM, FILE, STORE])
-@pytest.mark.parametrize("headers", ["", PERSISTENT])
-def test_without_a_store_all_waits_in_memory(cursor: Cursor, headers: str) -> None:
-    driver = of(cursor, persistent=False)
-    assert added(driver, 20, headers) == 10
-    assert used(driver) == (10, 0, 0)
-
-
-def test_what_is_persistent_waits_in_memory_up_to_the_mark_and_in_the_store_from_there() -> None:
-    driver = of(STORE)
-    assert added(driver, 50, PERSISTENT) == 50
-    assert used(driver) == (7, 50, 0)
-    driver.feed(2, subscribe(ack="auto"))
-    assert used(driver) == (0, 0, 0)
-    driver.feed(2, "UNSUBSCRIBE\nid:0\n\n\0")
-    added(driver, 2, PERSISTENT)
-    assert used(driver) == (2, 2, 0), "with nothing left in the store memory is used again"
-
-
-def test_the_mark_can_be_set() -> None:
-    driver = of(FILE, cursor_memory_high_water_mark=50)
-    added(driver, 4)
-    assert used(driver) == (4, 0, 0)
-    added(driver, 1)
-    assert used(driver) == (0, 0, 5)
-
-
-def test_memory_of_the_broker_that_is_full_is_no_space_either() -> None:
-    activemq = configured(
-        policy("queue://Q", cursor=FILE, producer_flow_control=False),
-        policy("queue://V", cursor=VM),
-        memory=4 * COST,
-    )
-    driver = broker(activemq)
-    assert receipts(
-        driver.feed(1, sync(0) + "".join(sync(number, "/queue/V") for number in range(3)))
-    ) == [0, 0, 1, 2]
-    assert used(driver) == (1, 0, 0)
-    assert added(driver, 1) == 1
-    assert used(driver) == (0, 0, 2)
-
-
 def test_what_the_temporary_store_has_no_room_for_is_dropped() -> None:
     driver = broker(
         configured(policy("queue://Q", memory_limit=10 * COST, cursor=FILE), temp=3 * SPOOLED), 2
@@ -131,14 +69,6 @@ def test_a_slow_consumer_has_a_page_of_messages_in_memory() -> None:
     assert second.body == b"m"
     driver.feed(2, "UNSUBSCRIBE\nid:0\n\n\0")
     assert used(driver)[0] == 1 + 6, "what was fetched stays"
-
-
-def test_a_slow_consumer_fills_the_memory_in_spite_of_files() -> None:
-    driver = of(FILE)
-    added(driver, 30)
-    driver.feed(2, subscribe(headers="activemq.prefetchSize:1\n"))
-    assert added(driver, 1) == 0
-    assert account(driver).memory.percent == 300
 
 
 def test_nothing_is_left_when_all_is_gone() -> None:
@@ -195,28 +125,6 @@ def test_nothing_is_left_when_all_is_gone() -> None:
 
 
 # --- what a message costs -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("headers", "body", "text", "cost"),
-    [
-        ((), b"", True, 4),
-        ((), b"abc", False, 3),
-        ((("persistent", "true"), ("priority", "5"), ("reply-to", "/queue/a")), b"abc", True, 7),
-        ((("a", "bc"),), b"abc", True, 7 + 4 + 8),
-        ((("a", "bc"), ("ü", "")), b"", False, 4 + 8 + 7),
-    ],
-)
-def test_a_message_costs_its_content_and_the_users_properties(
-    headers: tuple[tuple[str, str], ...], body: bytes, text: bool, cost: int
-) -> None:
-    assert octets(Message(1, Envelope("queue://Q", "/queue/Q", None, headers, text), body)) == cost
-
-
-def test_what_stands_beside_it_can_be_set() -> None:
-    driver = broker(configured(policy("queue://Q", minimum_message_size=100)))
-    driver.feed(1, send("12345"))
-    assert account(driver).memory.used == 100 + 4 + 5
 
 
 @given(st.lists(st.integers(-50, 100)), st.integers(0, 200), st.integers(0, 300))

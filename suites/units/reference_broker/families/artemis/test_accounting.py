@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerproof.harness.model.enums import FullPolicy, RoutingType
+from brokerproof.harness.model.enums import RoutingType
 from brokerproof.reference_broker.families.artemis.accounting import (
     MESSAGE,
     REFERENCE,
@@ -19,7 +19,7 @@ from brokerproof.reference_broker.families.artemis.accounting import (
 from brokerproof.reference_broker.kernel.message import Envelope, Message
 from brokerproof.reference_broker.settings.address_rules import AddressRules, Rule
 from brokerproof.reference_broker.settings.settings import AddressSetting, Settings
-from brokerproof.suites.units.drivers.amqp10 import Desk, Peer, message
+from brokerproof.suites.units.drivers.amqp10 import Desk, Peer
 from brokerproof.suites.units.drivers.broker import Driver, frames, only, patient, send, subscribe
 
 ANYCAST = len("destination-type") + len("ANYCAST")
@@ -48,59 +48,6 @@ def sized(octets: int) -> Message:
     return Message(1, Envelope("a", "a", RoutingType.ANYCAST, (), text=False), bytes(octets))
 
 
-# --- what is charged ------------------------------------------------------------------------------
-
-
-def test_a_stomp_message_is_charged_its_body_and_the_headers_that_are_kept() -> None:
-    driver = Driver()
-    driver.connect(1)
-    driver.feed(1, send("", headers=""))
-    assert memory(driver) == (charge(ANYCAST), 1)
-    driver.feed(1, send("12345", headers="content-length:5\nreceipt:r\nmessage-id:forged\n"))
-    assert memory(driver) == (charge(ANYCAST) + charge(ANYCAST + 5), 2)
-    driver.feed(1, send("", headers="schön:\\c\\n\n"))
-    assert memory(driver) == (
-        2 * charge(ANYCAST) + charge(ANYCAST + 5) + len("schön:\n".encode()),
-        3,
-    ), "unescaped"
-    assert memory(driver, "") == memory(driver)
-
-
-def test_an_amqp_message_is_charged_as_it_came_but_for_its_header() -> None:
-    desk = Desk()
-    peer = Peer(desk).ready()
-    peer.attach_sender()
-    peer.transfer(0, message("x" * 100))
-    assert memory(desk) == (charge(len(message("x" * 100))), 1)
-    annotations = b"\0\x53\x72\xc1\x0a\x02\xa3\x06x-opt-\x40"
-    peer.transfer(1, b"\0\x53\x70\xc0\x02\x01\x41" + annotations + message(""), settled=True)
-    assert memory(desk) == (
-        charge(len(message("x" * 100))) + charge(len(annotations + message(""))),
-        2,
-    )
-
-
-def test_all_queues_share_one_copy() -> None:
-    driver = Driver()
-    for conn in (1, 2, 3, 4):
-        driver.connect(conn)
-    for conn in (1, 2, 3):
-        driver.feed(conn, subscribe(ack="client-individual", destination="t", headers=OF_TOPIC))
-    effects = driver.feed(4, send("abc", "t", TOPIC))
-    size = len("destination-type") + len("MULTICAST") + 3
-    for left in (3, 2, 1):
-        assert memory(driver, "t") == (charge(size, left), 1)
-        driver.feed(left, f"ACK\nid:{only(effects, left)['ack']}\n\n\0")
-    assert memory(driver, "t") == (0, 0)
-
-
-def test_what_nobody_gets_is_not_charged() -> None:
-    driver = Driver()
-    driver.connect(1)
-    driver.feed(1, send("abc", "t", TOPIC))
-    assert memory(driver, "") == (0, 0)
-
-
 # --- until when -----------------------------------------------------------------------------------
 
 
@@ -113,43 +60,6 @@ def delivered(driver: Driver, ack: str) -> list[str]:
         frame.headers.get("ack", "")
         for frame in frames(driver.feed(2, send("a") + send("b") + send("c")), 1)
     ]
-
-
-def test_what_is_acknowledged_as_it_is_sent_leaves_nothing() -> None:
-    driver = Driver()
-    delivered(driver, "auto")
-    assert memory(driver) == (0, 0)
-
-
-def test_what_is_delivered_counts_until_it_is_acknowledged() -> None:
-    driver = Driver()
-    ids = delivered(driver, "client")
-    assert memory(driver) == (3 * charge(ANYCAST + 1), 3)
-    driver.feed(1, f"ACK\nid:{ids[1]}\n\n\0")
-    assert memory(driver) == (charge(ANYCAST + 1), 1)
-
-
-def test_what_comes_back_counts_as_before() -> None:
-    driver = Driver()
-    ids = delivered(driver, "client-individual")
-    driver.feed(1, f"NACK\nid:{ids[1]}\n\n\0")
-    assert memory(driver) == (3 * charge(ANYCAST + 1), 3)
-    driver.gone(1)
-    assert memory(driver) == (3 * charge(ANYCAST + 1), 3)
-
-
-def test_what_is_given_up_moves_to_the_dead_letters() -> None:
-    settings = Settings(
-        address_settings=(AddressSetting("q", max_delivery_attempts=1, dead_letter_address="dead"),)
-    )
-    driver = Driver(settings)
-    ids = delivered(driver, "client-individual")
-    driver.connect(3)
-    driver.feed(3, subscribe("dlq", "client-individual", "dead"))
-    driver.feed(1, f"NACK\nid:{ids[1]}\n\n\0")
-    assert memory(driver) == (2 * charge(ANYCAST + 1), 2)
-    assert memory(driver, "dead") == (charge(ANYCAST + 1), 1)
-    assert memory(driver, "") == (3 * charge(ANYCAST + 1), 3)
 
 
 def test_what_is_given_up_without_dead_letters_is_gone() -> None:
@@ -186,24 +96,6 @@ def test_a_queue_that_is_deleted_takes_everything_with_it(verb: str, end: str) -
             driver.gone(1)
     assert memory(driver, "") == (0, 0)
     assert "t" not in driver.broker._shared.accounting._accounts, "nor is its account kept"
-
-
-def test_what_is_sent_in_a_transaction_counts_from_then_on() -> None:
-    driver = Driver()
-    driver.connect(1)
-    driver.feed(1, "BEGIN\ntransaction:t\n\n\0" + send("abc", headers=IN))
-    assert memory(driver) == (charge(ANYCAST + 3, 0), 1), "no queue has it yet"
-    driver.feed(1, "COMMIT\ntransaction:t\n\n\0")
-    assert memory(driver) == (charge(ANYCAST + 3), 1)
-
-
-@pytest.mark.parametrize("end", ["ABORT\ntransaction:t\n\n\0", "DISCONNECT\n\n\0", ""])
-def test_what_is_rolled_back_is_gone(end: str) -> None:
-    driver = Driver()
-    driver.connect(1)
-    driver.feed(1, "BEGIN\ntransaction:t\n\n\0" + send("abc", headers=IN))
-    driver.feed(1, end) if end else driver.gone(1)
-    assert memory(driver, "") == (0, 0)
 
 
 def test_presettled_deliveries_and_removed_nodes_leave_nothing() -> None:
@@ -250,62 +142,6 @@ def test_an_address_is_full_from_the_limit_on(limit: int, full: bool) -> None:
     assert account.full is full
     held.release()
     assert account.full is (limit == 0)
-
-
-@pytest.mark.parametrize(
-    ("limit", "full"), [(-1, False), (3, False), (2, True), (1, True), (0, True)]
-)
-def test_likewise_with_messages(limit: int, full: bool) -> None:
-    account = an_account(Settings(), max_size_messages=limit)
-    held = [account.charge(sized(0), 5) for _ in range(2)]
-    assert account.full is full, "messages are counted, not places in queues"
-    for _ in range(5):
-        held[0].release()
-    assert account.full is (0 <= limit <= 1)
-
-
-def test_the_first_of_two_limits_counts() -> None:
-    account = an_account(Settings(), max_size_bytes=1000, max_size_messages=2)
-    small = [account.hold(sized(0)), account.hold(sized(0))]
-    assert account.full
-    small[0].release()
-    assert not account.full
-    account.hold(sized(1000))
-    small[1].release()
-    assert account.full
-
-
-@pytest.mark.parametrize("limit", [{"global_max_size_bytes": 1000}, {"global_max_messages": 2}])
-def test_all_addresses_together_have_a_limit(limit: dict[str, int]) -> None:
-    settings = Settings(**limit)  # type: ignore[arg-type]
-    accounting = Accounting(settings, AddressRules(settings))
-    one, other = accounting.open("one"), accounting.open("other")
-    first = one.hold(sized(500 - MESSAGE))
-    second = other.hold(sized(499 - MESSAGE))
-    assert one.full is other.full is ("global_max_messages" in limit)
-    second.release()
-    second = other.hold(sized(500 - MESSAGE))
-    assert one.full
-    assert other.full
-    assert accounting.find("third").full, "also what does not exist yet"
-    first.release()
-    assert not one.full
-    assert not other.full
-
-
-@pytest.mark.parametrize("policy", list(FullPolicy))
-@pytest.mark.parametrize(
-    ("threshold", "rejects"), [(-1, False), (1001, False), (1000, True), (999, True), (0, True)]
-)
-def test_the_reject_threshold_belongs_to_block(
-    policy: FullPolicy, threshold: int, rejects: bool
-) -> None:
-    account = an_account(
-        Settings(), max_size_bytes_reject_threshold=threshold, address_full_policy=policy
-    )
-    account.hold(sized(1000 - MESSAGE))
-    assert account.rejects is (rejects and policy is FullPolicy.BLOCK)
-    assert not account.full
 
 
 def test_an_account_is_kept_as_long_as_there_is_an_address_or_a_charge() -> None:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.model.broker_io import Effect, ResumeReading, StopReading
 from brokerproof.harness.model.enums import FullPolicy, RoutingType
-from brokerproof.harness.model.time import ms, seconds
 from brokerproof.reference_broker.families.artemis.accounting import MESSAGE, REFERENCE
 from brokerproof.reference_broker.settings.settings import (
     AddressSetting,
@@ -22,7 +21,6 @@ from brokerproof.suites.units.drivers.broker import (
     Driver,
     bodies,
     frames,
-    only,
     patient,
     send,
     subscribe,
@@ -32,8 +30,6 @@ BLOCK, FAIL, DROP, PAGE = FullPolicy.BLOCK, FullPolicy.FAIL, FullPolicy.DROP, Fu
 CHARGE = MESSAGE + REFERENCE + len("destination-type") + len("ANYCAST") + 1
 """Of a message with a body of one octet."""
 RECEIPT = "receipt:{}\n"
-TOPIC = "destination-type:MULTICAST\n"
-OF_TOPIC = "subscription-type:MULTICAST\n"
 
 
 def limited(policy: FullPolicy, match: str = "q", **limits: Any) -> Settings:
@@ -69,29 +65,6 @@ def numbered(*numbers: int, destination: str = "q") -> str:
 
 @pytest.mark.parametrize("policy", [BLOCK, FAIL, DROP])
 @pytest.mark.parametrize(
-    ("limit", "taken"), [(3 * CHARGE, 3), (3 * CHARGE - 1, 3), (3 * CHARGE + 1, 4), (1, 1), (0, 0)]
-)
-def test_messages_are_taken_while_there_is_less_than_the_limit(
-    policy: FullPolicy, limit: int, taken: int
-) -> None:
-    driver = Driver(limited(policy, max_size_bytes=limit))
-    driver.connect(1)
-    driver.connect(2)
-    for number in range(taken):
-        assert receipts(driver.feed(1, numbered(number))) == [str(number)]
-    effects = driver.feed(1, numbered(taken))
-    if policy is BLOCK:
-        assert effects[1:] == [StopReading(1)]
-        assert driver.observed == ["ARTEMIS-FLOW-block-1"]
-    elif policy is DROP:
-        assert receipts(effects) == [str(taken)]
-    else:
-        assert only(effects, 1)["message"] == "address is full"
-    assert driver.broker._shared.accounting.find("q").messages == taken
-
-
-@pytest.mark.parametrize("policy", [BLOCK, FAIL, DROP])
-@pytest.mark.parametrize(
     "limit", [{"global_max_size_bytes": 2 * CHARGE}, {"global_max_messages": 2}]
 )
 def test_a_global_limit_brings_the_policy_of_each_address(
@@ -113,61 +86,7 @@ def test_a_global_limit_brings_the_policy_of_each_address(
     assert receipts(effects) == (["0"] if policy is BLOCK else []), "room elsewhere is room here"
 
 
-def test_page_takes_everything() -> None:
-    driver = of(PAGE, 1)
-    assert receipts(driver.feed(1, numbered(0, 1, 2))) == ["0", "1", "2"]
-    assert bodies(driver.feed(1, subscribe()), 1) == ["0", "1", "2"]
-
-
 # --- FAIL and DROP --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
-@pytest.mark.parametrize("receipt", ["", "receipt:r\n"])
-@pytest.mark.parametrize("inside", ["", "transaction:t\n"])
-def test_fail_tells_the_producer_and_closes(version: str, receipt: str, inside: str) -> None:
-    driver = of(FAIL, 1)
-    driver.connect(2, version)
-    driver.feed(2, send("kept") + "BEGIN\ntransaction:t\n\n\0")
-    error = only(driver.feed(2, send("refused", headers=receipt + inside) + send("behind")), 2)
-    assert (error.command, error["message"]) == ("ERROR", "address is full")
-    assert error.headers.get("receipt-id") == ("r" if receipt else None)
-    assert b"'q'" in error.body
-    assert b"ARTEMIS-PAGING-8" in error.body
-    assert driver.closed == [2]
-    assert bodies(driver.feed(1, subscribe()), 1) == ["kept"]
-    driver.connect(3)
-    assert bodies(driver.feed(3, send("after")), 1) == ["after"]
-
-
-@pytest.mark.parametrize("inside", ["", "transaction:t\n"])
-def test_drop_says_nothing(inside: str) -> None:
-    driver = of(DROP, 1)
-    driver.feed(1, send("kept"))
-    assert receipts(
-        driver.feed(1, "BEGIN\ntransaction:t\n\n\0" + send("lost", headers="receipt:r\n" + inside))
-    ) == ["r"]
-    assert driver.feed(1, send("lost too")) == []
-    driver.feed(1, "COMMIT\ntransaction:t\n\n\0")
-    assert bodies(driver.feed(1, subscribe()), 1) == ["kept"]
-    assert bodies(driver.feed(1, send("after")), 1) == ["after"]
-
-
-def test_what_is_held_in_a_transaction_fills_an_address_before_its_commit() -> None:
-    driver = of(FAIL, 2)
-    driver.connect(2)
-    inside = "transaction:t\n"
-    assert (
-        driver.feed(
-            1, "BEGIN\ntransaction:t\n\n\0" + send("a", headers=inside) + send("b", headers=inside)
-        )
-        == []
-    )
-    assert only(driver.feed(2, send("c")), 2).command == "ERROR"
-    driver.feed(1, "COMMIT\ntransaction:t\n\n\0")
-    assert bodies(driver.feed(1, subscribe()), 1) == ["a", "b"], (
-        "what was taken is not looked at again"
-    )
 
 
 def test_dead_letters_find_room_unless_they_are_to_be_dropped() -> None:
@@ -207,15 +126,6 @@ def test_a_send_waits_with_all_behind_it_until_there_is_room() -> None:
     assert driver.closed == [1]
 
 
-def test_reading_goes_on_when_nothing_waits_any_more() -> None:
-    driver = of(BLOCK, 1)
-    driver.connect(2)
-    driver.feed(1, numbered(0, 1))
-    effects = driver.feed(2, subscribe())
-    assert (receipts(effects), reading(effects)) == (["1"], [ResumeReading])
-    assert receipts(driver.feed(1, numbered(2))) == ["2"]
-
-
 @pytest.mark.parametrize("cut", range(1, 12))
 def test_octets_that_were_on_their_way_are_not_lost(cut: int) -> None:
     """Half frames before and behind the one that waits, and chunks that come although reading was
@@ -228,30 +138,6 @@ def test_octets_that_were_on_their_way_are_not_lost(cut: int) -> None:
     effects += driver.feed(2, subscribe())
     assert receipts(effects) == ["0", "1", "2", "3"]
     assert bodies(effects, 2) == ["0", "1", "2", "3"]
-
-
-def test_a_connection_that_waits_still_gets_messages_and_may_make_its_own_room() -> None:
-    driver = of(BLOCK, 1)
-    driver.connect(2)
-    driver.feed(1, subscribe("other", destination="other"))
-    driver.feed(1, numbered(0, 1))
-    assert bodies(driver.feed(2, send("hello", "other")), 1) == ["hello"]
-    mixed = Driver(limited(BLOCK, max_size_messages=1))
-    mixed.connect(1)
-    effects = mixed.feed(1, subscribe() + numbered(0, 1, 2))
-    assert (receipts(effects), bodies(effects, 1), reading(effects)) == (
-        ["0", "1", "2"],
-        ["0", "1", "2"],
-        [],
-    ), "auto"
-
-
-def test_other_addresses_and_other_connections_are_not_touched() -> None:
-    driver = of(BLOCK, 1)
-    driver.connect(2)
-    driver.feed(1, numbered(0, 1))
-    assert receipts(driver.feed(2, numbered(7, 8, destination="p")), 2) == ["7", "8"]
-    assert reading(driver.feed(2, numbered(9)), 2) == [StopReading]
 
 
 def test_those_who_wait_go_on_in_the_order_in_which_they_came() -> None:
@@ -278,46 +164,6 @@ def test_those_who_wait_go_on_in_the_order_in_which_they_came() -> None:
     )
 
 
-@pytest.mark.parametrize("how", ["gone", "deleted"])
-def test_room_comes_from_wherever_messages_go(how: str) -> None:
-    """A durable subscription that is deleted, and a topic's subscriber that leaves, make room."""
-    driver = Driver(limited(BLOCK, "t", max_size_messages=1))
-    for conn in (1, 2):
-        driver.connect(conn, headers="client-id:c\n")
-    durable = "durable-subscription-name:s\n" if how == "deleted" else ""
-    driver.feed(2, subscribe(ack="client", destination="t", headers=OF_TOPIC + durable))
-    driver.feed(1, send("0", "t", TOPIC))
-    effects = driver.feed(1, send("1", "t", TOPIC + "receipt:1\n"))
-    assert reading(effects) == [StopReading]
-    effects = driver.gone(2)
-    if how == "deleted":
-        assert effects == []
-        driver.connect(3, headers="client-id:c\n")
-        effects = driver.feed(3, f"UNSUBSCRIBE\nid:0\n{durable}\n\0")
-    assert (receipts(effects), reading(effects)) == (["1"], [ResumeReading])
-
-
-def test_a_topic_has_room_when_the_last_subscriber_has_acknowledged() -> None:
-    driver = Driver(limited(BLOCK, "t", max_size_messages=2))
-    driver.connect(1)
-    acks: dict[int, list[str]] = {}
-    for conn in (2, 3, 4):
-        driver.connect(conn)
-        driver.feed(conn, subscribe(ack="client-individual", destination="t", headers=OF_TOPIC))
-    effects = driver.feed(
-        1, "".join(send(str(number), "t", f"{TOPIC}receipt:{number}\n") for number in range(3))
-    )
-    assert receipts(effects) == ["0", "1"], "three subscribers share one copy"
-    for conn in (2, 3, 4):
-        acks[conn] = [frame["ack"] for frame in frames(effects, conn)]
-    for conn in (4, 2):
-        assert (
-            receipts(driver.feed(conn, "".join(f"ACK\nid:{each}\n\n\0" for each in acks[conn])))
-            == []
-        )
-    assert receipts(driver.feed(3, f"ACK\nid:{acks[3][1]}\n\n\0")) == ["2"]
-
-
 def test_a_transaction_that_holds_messages_can_always_be_ended() -> None:
     driver = of(BLOCK, 2)
     driver.connect(2)
@@ -333,16 +179,6 @@ def test_a_transaction_that_holds_messages_can_always_be_ended() -> None:
     assert bodies(driver.feed(1, "COMMIT\ntransaction:t\n\n\0"), 2) == ["4"]
 
 
-@pytest.mark.parametrize("end", ["ABORT\ntransaction:t\n\n\0", ""])
-def test_a_roll_back_makes_room(end: str) -> None:
-    driver = of(BLOCK, 1)
-    driver.connect(2)
-    driver.feed(2, "BEGIN\ntransaction:t\n\n\0" + send("held", headers="transaction:t\n"))
-    assert reading(driver.feed(1, numbered(0))) == [StopReading]
-    effects = driver.feed(2, end) if end else driver.gone(2)
-    assert (receipts(effects), reading(effects)) == (["0"], [ResumeReading])
-
-
 def test_what_waited_may_be_refused_for_another_reason() -> None:
     driver = of(BLOCK, 1)
     driver.connect(2)
@@ -351,42 +187,6 @@ def test_what_waited_may_be_refused_for_another_reason() -> None:
     assert [frame.command for frame in frames(effects, 1)] == ["RECEIPT", "ERROR"]
     assert driver.closed == [1]
     assert driver.feed(1, send("too late")) == [], "it is forgotten"
-
-
-@pytest.mark.parametrize("waiting", [1, 2])
-def test_who_is_gone_does_not_go_on(waiting: int) -> None:
-    driver = of(BLOCK, 1)
-    for conn in (2, 3):
-        driver.connect(conn)
-    driver.feed(3, send("0"))
-    for conn in (1, 2):
-        driver.feed(conn, send(str(conn)))
-    driver.gone(waiting)
-    assert bodies(driver.feed(3, subscribe()), 3) == ["0", str(3 - waiting)]
-    assert driver.broker._shared.admission._where == {}
-    assert driver.broker._outbox._unread == {}
-
-
-# --- time -----------------------------------------------------------------------------------------
-
-
-def test_the_ttl_stands_still_while_a_connection_is_not_read_and_beats_go_on() -> None:
-    driver = Driver(limited(BLOCK, max_size_messages=1))
-    driver.connect(1, headers="heart-beat:1000,1000\n")  # a TTL of two seconds, looked at every two
-    driver.connect(2)
-    driver.feed(1, numbered(0, 1))
-    effects = driver.run(seconds(30))
-    assert driver.closed == []
-    assert [at for at, each in effects if each.conn == 1] == [
-        seconds(number) for number in range(1, 31)
-    ], "beats alone"
-    driver.now = seconds(30) + ms(500)
-    effects = driver.feed(2, subscribe())
-    assert receipts(effects) == ["1"]
-    driver.run(seconds(33))
-    assert driver.closed == [], "counted from when it is read again"
-    driver.run(seconds(36))
-    assert driver.closed == [1]
 
 
 # --- what is taken and what is not, over random courses -------------------------------------------

@@ -82,12 +82,6 @@ def test_what_cannot_be_told_is_answered_with_the_reason(
     assert said.startswith(why)
 
 
-def test_an_answer_names_its_question(driver: Driver) -> None:
-    headers = "_AMQ_ResourceName:address.answers\n_AMQ_Attribute:paging\nreply-to:answers\ncorrelation-id:7\n"  # noqa: E501
-    answer = only(driver.feed(1, f"SEND\ndestination:activemq.management\n{headers}\n\0"), 1)
-    assert answer["correlation-id"] == "7"
-
-
 def test_a_question_without_a_place_for_the_answer_is_passed_over(driver: Driver) -> None:
     headers = "_AMQ_ResourceName:address.answers\n_AMQ_Attribute:paging\nreceipt:r\n"
     came = only(driver.feed(2, f"SEND\ndestination:activemq.management\n{headers}\n\0"), 2)

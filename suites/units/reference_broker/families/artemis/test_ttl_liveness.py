@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brokerproof.harness.model.broker_io import Close, Observe, SendBytes
-from brokerproof.harness.model.time import NS_PER_S, Instant, ms, seconds
+from brokerproof.harness.model.time import NS_PER_S, Instant, ms
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.parameters import with_parameters
 from brokerproof.reference_broker.settings.settings import Settings
-from brokerproof.suites.units.drivers.broker import Driver, frames, only, patient
+from brokerproof.suites.units.drivers.broker import Driver, only, patient
 
 
 def settings(ttl: int = 5000, interval: int = 2000, handshake: int = 0) -> Settings:
@@ -75,16 +75,6 @@ def test_silence_ends_inside_its_interval(
     assert closed >= heard + ms(ttl)
 
 
-@pytest.mark.parametrize(
-    ("header", "ttl"), [("1000,0", 2000), ("3000,0", 6000), ("0,0", 60000), (None, 60000)]
-)
-def test_the_header_decides_the_ttl(header: str | None, ttl: int) -> None:
-    driver = Driver(Settings())
-    driver.connect(1, headers=f"heart-beat:{header}\n" if header else "")
-    assert closing(driver, 1, ms(100_000)) == ms(ttl)
-    assert driver.observed == ["ARTEMIS-STOMP-ttl-3" if ttl < 60000 else "ARTEMIS-STOMP-ttl-2"]
-
-
 def test_any_octet_keeps_a_connection_alive_and_one_nanosecond_too_late_does_not() -> None:
     driver = Driver(settings(2000))
     driver.connect(1, "1.0")
@@ -104,24 +94,6 @@ def test_a_ttl_of_a_year_costs_nothing() -> None:
     assert closing(driver, 1, ms(year)) == ms(year)
 
 
-def test_a_ttl_of_zero_ends_at_the_next_pass() -> None:
-    driver = Driver(Settings(connection_ttl_override_ms=0))
-    driver.connect(1)
-    assert closing(driver, 1, ms(9000)) == ms(2000)
-
-
-def test_beats_come_at_the_agreed_period_whatever_else_is_sent() -> None:
-    driver = Driver(Settings())
-    driver.connect(1, headers="heart-beat:0,600\n")
-    assert driver.at(ms(600) - 1) == []
-    assert driver.at(ms(600)) == [SendBytes(1, b"\n")]
-    driver.now = ms(1100)
-    assert (
-        frames(driver.feed(1, "BEGIN\ntransaction:t\nreceipt:r\n\n\0"), 1)[0].command == "RECEIPT"
-    )
-    assert driver.run(ms(2400)) == [(ms(each), SendBytes(1, b"\n")) for each in (1200, 1800, 2400)]
-
-
 def test_a_late_timer_does_not_make_beats_drift_nor_pile_up() -> None:
     driver = Driver(Settings())
     driver.connect(1, headers="heart-beat:0,1000\n")
@@ -129,14 +101,6 @@ def test_a_late_timer_does_not_make_beats_drift_nor_pile_up() -> None:
     assert driver.broker.next_deadline() == ms(2000)
     assert driver.at(ms(5500)) == [SendBytes(1, b"\n")]
     assert driver.broker.next_deadline() == ms(6500)
-
-
-def test_beats_stop_with_the_connection() -> None:
-    driver = Driver(Settings())
-    driver.connect(1, headers="heart-beat:0,1000\n")
-    driver.gone(1)
-    assert driver.broker.next_deadline() is None
-    assert driver.run(seconds(100)) == []
 
 
 def test_no_connect_in_time() -> None:
@@ -147,12 +111,6 @@ def test_no_connect_in_time() -> None:
     effects = driver.at(ms(10000))
     assert only(effects, 1)["message"] == "no CONNECT in time"
     assert effects[-1] == Close(1)
-
-
-def test_after_connected_there_is_no_handshake_timeout() -> None:
-    driver = Driver(settings(60000, handshake=10000))
-    driver.connect(1)
-    assert driver.run(ms(59_999)) == []
 
 
 def test_one_timer_call_serves_everything_that_is_due() -> None:

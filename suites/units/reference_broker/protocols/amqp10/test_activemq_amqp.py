@@ -18,8 +18,6 @@ from brokerproof.reference_broker.protocols.amqp10.messaging import (
     Discharge,
     Properties,
     Rejected,
-    Source,
-    Target,
     TransactionalState,
 )
 from brokerproof.reference_broker.protocols.amqp10.performatives import (
@@ -30,13 +28,12 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import (
 )
 from brokerproof.reference_broker.settings.activemq import ActiveMq, Cursor
 from brokerproof.suites.units.drivers.activemq import configured, policy, settings, subscribe, used
-from brokerproof.suites.units.drivers.amqp10 import Desk, Frame, Peer, bodies, message
+from brokerproof.suites.units.drivers.amqp10 import Desk, Frame, Peer, message
 
 ROOM = 3
 COST = 1024 + len(message("m0"))
 """Of a message m0, m1 … m9, whose body is a value."""
 LIMITED = policy("queue://Q", memory_limit=ROOM * COST, cursor=Cursor.VM)
-T = 3000
 DURABLE = b"\0\x53\x70\xc0\x02\x01\x41"
 """A header section that says so."""
 VALUE = b"\0\x53\x77"
@@ -83,50 +80,6 @@ def stomp(desk: Desk, octets: str) -> int:
     conn = desk.connect("stomp")
     desk.feed(conn, b"CONNECT\naccept-version:1.2\nhost:h\n\n\0" + octets.encode())
     return conn
-
-
-def test_a_delivery_without_space_is_settled_when_there_is_some() -> None:
-    broker = desk(configured(LIMITED))
-    peer, _ = producer(broker)
-    taken = outcomes([each for number in range(5) for each in peer.transfer(number)])
-    assert taken == [(0, Accepted), (1, Accepted), (2, Accepted)]
-    peer.attach_sender("queue://elsewhere", handle=1, name="other")
-    assert outcomes(peer.transfer(5, handle=1)) == [(5, Accepted)], (
-        "another link of the session goes on"
-    )
-    stomp(broker, subscribe(ack="auto"))
-    assert outcomes(peer.read()) == [(3, Accepted), (4, Accepted)]
-
-
-def test_what_waits_counts_against_the_credit() -> None:
-    broker = desk(configured(LIMITED))
-    peer, granted = producer(broker)
-    assert granted == 1000
-    got = [each for number in range(800) for each in peer.transfer(number)]
-    assert credit(got) == 0, "797 wait, and 200 are left"
-    stomp(broker, subscribe(ack="auto"))
-    assert credit(peer.read()) == 200 + 700, "as soon as 100 wait and 200 are left"
-
-
-def test_without_space_a_delivery_is_rejected_at_once() -> None:
-    broker = desk(configured(LIMITED, send_fail_if_no_space=True))
-    peer, _ = producer(broker)
-    got = [each for number in range(4) for each in peer.transfer(number)]
-    assert outcomes(got)[-1] == (3, Rejected)
-    error = got[-1].value.state.error
-    assert error.condition == "amqp:resource-limit-exceeded"
-    assert not broker.closed
-
-
-def test_or_when_its_time_is_up() -> None:
-    broker = desk(configured(LIMITED, send_fail_after_ms=T))
-    peer, _ = producer(broker)
-    for number in range(4):
-        peer.transfer(number)
-    broker.run(ms(T) - 1)
-    assert outcomes(peer.read()) == []
-    broker.run(ms(T))
-    assert outcomes(peer.read()) == [(3, Rejected)]
 
 
 def test_a_settled_delivery_waits_too_and_nobody_is_told() -> None:
@@ -210,41 +163,6 @@ def test_a_transaction_that_ended_takes_nothing_more() -> None:
     assert broker.take(conn).count(b"MESSAGE\n") == ROOM
 
 
-# --- places ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("address", "topic"), [("queue://X", False), ("X", False), ("topic://X", True)]
-)
-def test_an_address_says_which_place_it_is(address: str, topic: bool) -> None:
-    broker = desk(configured())
-    conns = {each: stomp(broker, subscribe(f"/{each}/X", "auto")) for each in ("queue", "topic")}
-    peer = Peer(broker).ready()
-    peer.send(
-        Attach(
-            name="s",
-            handle=0,
-            role=False,
-            initial_delivery_count=0,
-            source=Source(),
-            target=Target(address=address),
-        )
-    )
-    peer.transfer(0)
-    came = {each: broker.take(conn).count(b"MESSAGE\n") for each, conn in conns.items()}
-    assert came == {"queue": int(not topic), "topic": int(topic)}
-
-
-def test_a_place_made_on_request_can_be_used_by_its_name() -> None:
-    broker = desk(configured())
-    peer = Peer(broker).ready()
-    (told,) = peer.attach_receiver(None, source=Source(dynamic=True))[:1]
-    peer.flow(10)
-    other, _ = producer(broker, told.value.source.address)
-    other.transfer(0)
-    assert bodies(peer.read()) == ["m0"]
-
-
 # --- statistics -----------------------------------------------------------------------------------
 
 
@@ -268,29 +186,6 @@ def asked(broker: Desk, about: str, to: str = "queue://answers") -> list[Any]:
             found.append(decoded.body)
     broker.gone(receiving.conn)
     return found
-
-
-def test_statistics_are_told() -> None:
-    broker = desk(configured(LIMITED, store=100 * COST, temp=10 * COST, memory=1000 * COST))
-    peer, _ = producer(broker)
-    for number in range(4):
-        peer.transfer(number)
-    peer.attach_sender("queue://files", handle=1, name="other")
-    peer.transfer(4, DURABLE + message("m4"), handle=1)
-    (told,) = asked(broker, "queue://ActiveMQ.Statistics.Broker")
-    assert (told["memoryUsage"], told["storeUsage"], told["storePercentUsage"]) == (
-        4 * COST,
-        COST,
-        1,
-    )
-    assert (told["tempUsage"], told["tempLimit"]) == (0, 10 * COST)
-    (told,) = asked(broker, "queue://ActiveMQ.Statistics.Destination.Q")
-    assert (told["size"], told["memoryUsage"], told["memoryLimit"], told["memoryPercentUsage"]) == (
-        3,
-        3 * COST,
-        3 * COST,
-        100,
-    )
 
 
 @pytest.mark.parametrize(

@@ -5,24 +5,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from brokerproof.harness.model.enums import FullPolicy, RoutingType
-from brokerproof.reference_broker.families.artemis.accounting import MESSAGE, REFERENCE
-from brokerproof.reference_broker.protocols.amqp10.encoder import encode
 from brokerproof.reference_broker.protocols.amqp10.messaging import (
     Accepted,
-    Coordinator,
-    Declare,
-    Discharge,
-    Rejected,
-    TransactionalState,
 )
 from brokerproof.reference_broker.protocols.amqp10.performatives import (
-    Attach,
-    Detach,
     Disposition,
     Flow,
 )
@@ -36,16 +26,12 @@ from brokerproof.suites.units.drivers.amqp10 import (
     Proton,
     bodies,
     ids,
-    kinds,
     message,
-    received,
     settle,
 )
 from brokerproof.suites.units.drivers.broker import patient
 
 BLOCK, FAIL, DROP, PAGE = FullPolicy.BLOCK, FullPolicy.FAIL, FullPolicy.DROP, FullPolicy.PAGE
-CHARGE = MESSAGE + REFERENCE + len(message("m0"))
-"""Of a message m0, m1 … m9."""
 MOST, LOW = 10, 3
 
 
@@ -88,66 +74,6 @@ def states(frames: list[Frame]) -> list[Any]:
 # --- BLOCK: credit --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("limit", "first"), [(3 * CHARGE, 3), (3 * CHARGE - 1, 3), (3 * CHARGE + 1, 4)]
-)
-def test_a_new_producer_gets_credit_below_the_limit_and_none_from_there_on(
-    limit: int, first: int
-) -> None:
-    desk = of(BLOCK, max_size_bytes=limit)
-    peer, credit = producer(desk)
-    assert credit == MOST
-    for number in range(first):
-        assert producer(desk)[1] == MOST, (
-            "an octet below the limit is room enough for a whole window"
-        )
-        assert states(peer.transfer(number)) == [Accepted()]
-    assert producer(desk)[1] is None, "no flow at all"
-
-
-def test_issued_credit_stays_good_and_is_not_filled_up_until_there_is_room() -> None:
-    desk = of(BLOCK, max_size_messages=2)
-    peer, _ = producer(desk)
-    late, _ = producer(desk)
-    for number in range(MOST):
-        frames = peer.transfer(number)
-        assert (states(frames), granted(frames)) == ([Accepted()], None)
-    last, nothing = producer(desk)
-    assert nothing is None
-    taking, got = consumer(desk)
-    assert len(got) == MOST
-    for each in range(8):
-        settle(taking, got[each], Accepted())
-        assert [granted(each.read()) for each in (peer, late, last)] == [None, None, None], each
-    settle(taking, got[8], Accepted())
-    assert [granted(each.read()) for each in (peer, late, last)] == [MOST, None, MOST], (
-        "late has all it may have"
-    )
-
-
-def test_room_is_looked_at_again_before_each_grant() -> None:
-    """Who is told that there is room gets credit whatever the others get: credit takes no room."""
-    desk = of(BLOCK, max_size_messages=1)
-    peer, _ = producer(desk)
-    peer.transfer(0)
-    others = [producer(desk) for _ in range(3)]
-    assert [credit for _, credit in others] == [None] * 3
-    consumer(desk, snd_settle_mode=1)
-    assert [granted(each.read()) for each, _ in others] == [MOST] * 3
-
-
-def test_a_producer_that_is_gone_is_not_waited_for() -> None:
-    desk = of(BLOCK, max_size_messages=1)
-    producer(desk)[0].transfer(0)
-    one, two, three = (producer(desk)[0] for _ in range(3))
-    one.send(Detach(handle=0, closed=True))
-    desk.gone(two.conn)
-    assert list(desk.broker._shared.admission._where) != []
-    consumer(desk, snd_settle_mode=1)
-    assert (granted(one.read()), granted(three.read())) == (None, MOST)
-    assert desk.broker._shared.admission._where == {}
-
-
 def test_a_producer_without_address_waits_for_the_address_of_its_last_message() -> None:
     desk = of(BLOCK, max_size_messages=1)
     client = Proton(desk)
@@ -164,133 +90,6 @@ def test_a_producer_without_address_waits_for_the_address_of_its_last_message() 
     consumer(desk, snd_settle_mode=1)
     client.pump()
     assert sender.credit == MOST
-
-
-@pytest.mark.parametrize("policy", [PAGE, FAIL, DROP])
-def test_only_block_makes_producers_wait(policy: FullPolicy) -> None:
-    desk = of(policy, max_size_messages=0)
-    peer, credit = producer(desk)
-    assert credit == MOST
-    for number in range(MOST - LOW - 1):
-        assert granted(peer.transfer(number)) is None
-    assert granted(peer.transfer(MOST - LOW - 1)) == MOST
-
-
-# --- what comes all the same ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("settled", [False, True])
-@pytest.mark.parametrize(
-    ("policy", "limits"),
-    [
-        (FAIL, {"max_size_bytes": 2 * CHARGE}),
-        (BLOCK, {"max_size_bytes_reject_threshold": 2 * CHARGE}),
-    ],
-)
-@pytest.mark.parametrize(("more", "taken"), [(0, 2), (-1, 2), (1, 3)])
-def test_messages_are_rejected_from_the_limit_on(
-    policy: FullPolicy, limits: dict[str, int], more: int, taken: int, settled: bool
-) -> None:
-    desk = of(policy, **{name: limit + more for name, limit in limits.items()})
-    peer, _ = producer(desk)
-    found = [states(peer.transfer(number, settled=settled)) for number in range(taken + 2)]
-    if settled:
-        assert found == [[]] * (taken + 2)
-    else:
-        assert found[:taken] == [[Accepted()]] * taken
-        for (state,) in found[taken:]:
-            assert isinstance(state, Rejected)
-            assert state.error is not None
-            assert (state.error.condition, state.error.description) == (
-                "amqp:resource-limit-exceeded",
-                "Address is full: q",
-            )
-    peer.attach_receiver(snd_settle_mode=1)
-    found = bodies(peer.flow(100))
-    assert found == [f"m{number}" for number in range(taken)], "nothing that was rejected is there"
-    assert states(peer.transfer(taken + 2, settled=settled)) == ([] if settled else [Accepted()]), (
-        "the link lives"
-    )
-
-
-def test_the_threshold_counts_for_amqp_alone() -> None:
-    desk = of(BLOCK, max_size_bytes_reject_threshold=1)
-    peer, _ = producer(desk)
-    assert states(peer.transfer(0)) == [Accepted()]
-    assert isinstance(states(peer.transfer(1))[0], Rejected)
-    conn = desk.connect("stomp")
-    desk.feed(conn, b"CONNECT\naccept-version:1.2\nhost:h\n\n\0")
-    desk.take(conn)
-    desk.feed(conn, b"SEND\ndestination:q\ndestination-type:ANYCAST\nreceipt:r\n\nbody\0")
-    assert desk.take(conn) == b"RECEIPT\nreceipt-id:r\n\n\0"
-
-
-@pytest.mark.parametrize("settled", [False, True])
-def test_drop_accepts_and_forgets(settled: bool) -> None:
-    desk = of(DROP, max_size_messages=2)
-    peer, _ = producer(desk)
-    for number in range(4):
-        assert states(peer.transfer(number, settled=settled)) == ([] if settled else [Accepted()])
-    assert received(desk) == ["m0", "m1"]
-
-
-# --- transactions ---------------------------------------------------------------------------------
-
-
-def controller(desk: Desk) -> tuple[Peer, bytes]:
-    """A peer with a producer (handle 0), a coordinator link (handle 9) and a transaction; delivery
-    0 was its declare."""
-    peer, _ = producer(desk)
-    peer.attach_sender(handle=9, name="control", target=Coordinator())
-    (state,) = states(peer.transfer(0, b"\0\x53\x77" + encode(Declare()), handle=9))
-    return peer, state.txn_id
-
-
-def discharge(peer: Peer, number: int, id: bytes, fail: bool = False) -> Any:
-    frames = peer.transfer(
-        number, b"\0\x53\x77" + encode(Discharge(txn_id=id, fail=fail)), handle=9
-    )
-    return states(frames)[0]
-
-
-def test_what_a_transaction_holds_fills_the_address() -> None:
-    desk = of(FAIL, max_size_messages=2)
-    peer, id = controller(desk)
-    found = [
-        states(peer.transfer(1 + number, state=TransactionalState(txn_id=id)))[0].outcome
-        for number in range(3)
-    ]
-    assert [type(each) for each in found] == [Accepted, Accepted, Rejected]
-    assert discharge(peer, 4, id) == Accepted(), "what was accepted happens"
-    assert received(desk) == ["m1", "m2"]
-
-
-@pytest.mark.parametrize("how", ["discharge", "gone"])
-def test_a_roll_back_makes_room(how: str) -> None:
-    desk = of(BLOCK, max_size_messages=1)
-    peer, id = controller(desk)
-    peer.transfer(1, state=TransactionalState(txn_id=id))
-    waiting, credit = producer(desk)
-    assert credit is None
-    if how == "discharge":
-        discharge(peer, 2, id, fail=True)
-    else:
-        desk.gone(peer.conn)
-    assert granted(waiting.read()) == MOST
-    assert desk.broker._shared.accounting.size == 0
-
-
-def test_a_settled_message_that_is_rejected_dooms_its_transaction() -> None:
-    desk = of(FAIL, max_size_messages=1)
-    peer, id = controller(desk)
-    peer.transfer(1, state=TransactionalState(txn_id=id), settled=True)
-    peer.transfer(2, state=TransactionalState(txn_id=id), settled=True)
-    state = discharge(peer, 3, id)
-    assert isinstance(state, Rejected)
-    assert state.error is not None
-    assert state.error.condition == "amqp:transaction:rollback"
-    assert received(desk) == []
-    assert desk.broker._shared.accounting.size == 0
 
 
 # --- the bound ------------------------------------------------------------------------------------
@@ -350,9 +149,3 @@ def test_no_more_is_taken_beyond_the_limit_than_credit_was_out(
     for who in range(producers):
         mine = [body for body in bodies(got) if body.startswith(str(who))]
         assert mine == [f"{who} {number}" for number in range(sent[who])]
-
-
-def test_attach_and_flow_are_all_that_a_producer_hears() -> None:
-    desk = of(BLOCK, max_size_messages=0)
-    peer = Peer(desk).ready()
-    assert kinds(peer.attach_sender()) == [Attach]

@@ -20,7 +20,6 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import (
     Close,
     Detach,
     End,
-    Error,
     Flow,
     Open,
     SaslChallenge,
@@ -32,7 +31,7 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import (
 from brokerproof.reference_broker.protocols.amqp10.sasl import SaslServer
 from brokerproof.reference_broker.protocols.amqp10.types import Symbol
 from brokerproof.reference_broker.settings.settings import Settings
-from brokerproof.suites.units.drivers.amqp10 import AMQP, Desk, Peer, Proton, settings
+from brokerproof.suites.units.drivers.amqp10 import AMQP, Desk, Peer, settings
 
 SECURE = replace(AMQP, security_enabled=True, users={"me": "secret", "ü": "ö"})
 
@@ -51,48 +50,6 @@ def condition(frames: list[Any]) -> str:
 
 
 # --- headers --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("cuts", [[8], [1] * 8, [4, 4], [7, 1]])
-def test_our_header_is_answered_with_the_same(cuts: list[int]) -> None:
-    peer = Peer(Desk())
-    octets = headers.AMQP
-    for size in cuts:
-        assert peer.headers == []
-        peer.raw(octets[:size])
-        octets = octets[size:]
-    assert peer.headers == [headers.AMQP]
-    assert peer.desk.closed == []
-
-
-@pytest.mark.parametrize(
-    ("octets", "requirement"),
-    [
-        (b"AMQP\0\1\1\0", "AMQP10-VER-08"),
-        (b"AMQP\0\0\x09\1", "AMQP10-VER-08"),
-        (b"AMQP\1\1\0\0", "AMQP10-VER-08"),
-        (b"AMQP\2\1\0\0", "AMQP10-VER-12"),
-        (b"AMQP\1\1\0\x0a", "AMQP10-VER-08"),
-        (b"GET / HT", "AMQP10-VER-11"),
-        (b"X", "AMQP10-VER-11"),
-        (b"AMQQ", "AMQP10-VER-11"),
-    ],
-)
-def test_another_header_is_answered_with_ours_and_a_close(octets: bytes, requirement: str) -> None:
-    peer = Peer(Desk())
-    peer.raw(octets)
-    assert (peer.headers, peer.desk.closed, peer.desk.observed) == (
-        [headers.AMQP],
-        [peer.conn],
-        [requirement],
-    )
-
-
-def test_where_security_is_on_plain_amqp_is_answered_with_the_header_of_sasl() -> None:
-    peer = Peer(Desk(SECURE))
-    peer.raw(headers.AMQP)
-    assert (peer.headers, peer.desk.closed) == ([headers.SASL], [peer.conn])
-    assert peer.desk.observed == ["AMQP10-VER-12"]
 
 
 def test_one_acceptor_for_both_protocols() -> None:
@@ -116,14 +73,6 @@ def test_one_acceptor_for_both_protocols() -> None:
 
 def sasl(peer: Peer, *frames: Any) -> list[Any]:
     return peer.raw(b"".join(frame(0, each.encode(), SASL) for each in frames))
-
-
-def test_mechanisms_are_offered_and_anonymous_only_where_security_is_off() -> None:
-    offered = only(Peer(Desk()).raw(headers.SASL))
-    assert offered == SaslMechanisms(sasl_server_mechanisms=("PLAIN", "ANONYMOUS"))
-    assert only(Peer(Desk(SECURE)).raw(headers.SASL)) == SaslMechanisms(
-        sasl_server_mechanisms=("PLAIN",)
-    )
 
 
 @pytest.mark.parametrize(
@@ -210,17 +159,6 @@ def test_external_is_whom_the_transport_knows() -> None:
 # --- open -----------------------------------------------------------------------------------------
 
 
-def test_what_our_open_says() -> None:
-    opened = only(Peer(Desk()).open())
-    assert (opened.container_id, opened.max_frame_size, opened.channel_max) == (
-        "reference",
-        131072,
-        65535,
-    )
-    assert opened.idle_time_out == 30000, "half of 60 s"
-    assert opened.offered_capabilities == ("ANONYMOUS-RELAY",)
-
-
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [
@@ -287,42 +225,7 @@ def test_a_connection_that_makes_a_mistake_is_opened_and_closed(
     assert [type(each.value) for each in other.begin(1)] == [Begin], "others are not touched"
 
 
-def test_an_empty_frame_is_taken_on_any_channel_and_means_nothing() -> None:
-    peer = Peer(Desk()).ready()
-    assert peer.raw(EMPTY + frame(9, b"") + frame(65535, b"")) == []
-    assert peer.desk.closed == []
-
-
-def test_a_channel_above_the_maximum() -> None:
-    peer = Peer(Desk(settings(amqp_channel_max=3)))
-    assert only(peer.open()).channel_max == 3
-    assert [type(each.value) for each in peer.begin(3)] == [Begin]
-    assert condition(peer.begin(4)) == "amqp:connection:framing-error"
-    assert peer.desk.observed == ["AMQP10-CHMAX-02"]
-
-
-def test_a_frame_of_the_largest_size_and_one_octet_more() -> None:
-    peer = Peer(Desk(settings(amqp_max_frame_size=512)))
-    assert only(peer.open()).max_frame_size == 512
-    peer.begin()
-    assert peer.raw((512).to_bytes(4) + bytes((128, 0, 0, 0)) + bytes(504)) == [], (
-        "an extended header and no body"
-    )
-    frames = peer.raw((513).to_bytes(4) + b"\2\0\0\0")
-    assert condition(frames) == "amqp:connection:framing-error"
-    assert peer.desk.observed[-1] == "AMQP10-MFS-03"
-
-
 # --- close ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("channel", [0, 5])
-def test_close_is_answered_and_nothing_follows(channel: int) -> None:
-    peer = Peer(Desk()).ready()
-    assert only(peer.send(Close(error=Error(condition=Symbol("x:y"))), channel=channel)) == Close()
-    assert peer.desk.closed == [peer.conn]
-    assert peer.begin(1) == []
-    assert peer.desk.broker.next_deadline() is None
 
 
 def test_after_our_close_everything_is_ignored_until_theirs() -> None:
@@ -333,14 +236,6 @@ def test_after_our_close_everything_is_ignored_until_theirs() -> None:
     assert peer.desk.closed == []
     assert peer.send(Close(), channel=3) == []
     assert peer.desk.closed == [peer.conn]
-
-
-def test_a_peer_that_is_gone_is_forgotten() -> None:
-    peer = Peer(Desk()).ready()
-    peer.attach_receiver()
-    peer.desk.gone(peer.conn)
-    assert peer.desk.broker.next_deadline() is None
-    assert peer.read() == []
 
 
 # --- silence --------------------------------------------------------------------------------------
@@ -376,16 +271,6 @@ def test_silence_ends_in_close_exactly_when_the_time_is_over(ttl_ms: int) -> Non
     assert desk.closed == []
     desk.run(last + ms(ttl_ms) + seconds(2))
     assert desk.closed == [peer.conn]
-
-
-def test_only_whole_frames_are_signs_of_life() -> None:
-    desk = Desk(settings(amqp_idle_timeout_ms=1000))
-    peer = Peer(desk).ready()
-    for step in range(6):
-        desk.run(ms(150 * (step + 1)))
-        assert peer.raw(EMPTY[step : step + 1]) == []
-    desk.run(ms(1000))
-    assert condition(peer.read()) == "amqp:resource-limit-exceeded"
 
 
 def test_without_a_time_out_silence_lasts() -> None:
@@ -438,31 +323,7 @@ def test_no_empty_frame_after_close() -> None:
     assert peer.read() == []
 
 
-def test_proton_and_we_keep_each_other_alive() -> None:
-    desk = Desk(settings(amqp_idle_timeout_ms=1000))
-    client = Proton(desk, idle_s=0.8)
-    for step in range(1, 100):
-        desk.run(ms(50) * step)
-        client.tick()
-        client.pump()
-    assert desk.closed == []
-    assert client.transport.condition is None
-    assert client.transport.remote_idle_timeout == 0.5
-    desk.run(desk.now + seconds(2))
-    client.pump()
-    assert client.connection.remote_condition.name == "amqp:resource-limit-exceeded"
-
-
 # --- sessions of a connection ---------------------------------------------------------------------
-
-
-def test_begin_is_answered_with_the_channel_it_came_on() -> None:
-    peer = Peer(Desk())
-    peer.open()
-    for channel in (0, 7, 3):
-        (answer,) = peer.begin(channel)
-        assert answer.value.remote_channel == channel
-        assert answer.channel == channel
 
 
 def test_the_peers_channel_max_limits_the_channels_of_our_answers() -> None:
@@ -486,12 +347,6 @@ def test_begin_where_a_session_is_and_frames_where_none_is() -> None:
         peer = Peer(Desk()).ready()
         assert condition(peer.send(performative, channel=channel)).startswith("amqp:")
         assert peer.desk.observed[-1].startswith("AMQP10-SESS-")
-
-
-def test_a_channel_can_be_used_again_after_end() -> None:
-    peer = Peer(Desk()).ready()
-    assert only(peer.send(End())) == End()
-    assert [type(each.value) for each in peer.begin()] == [Begin]
 
 
 @effort(max_examples=150, deadline=None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,14 +9,11 @@ from hypothesis import given
 from hypothesis import settings as effort
 from hypothesis import strategies as st
 
-from brokerproof.harness.model.enums import RoutingType
 from brokerproof.reference_broker.protocols.amqp10.messaging import (
     Accepted,
     Declared,
-    Header,
     Modified,
     Received,
-    Rejected,
     Released,
     Source,
 )
@@ -26,50 +22,18 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import (
     Detach,
     Disposition,
     End,
-    Error,
-)
-from brokerproof.reference_broker.protocols.amqp10.types import Symbol
-from brokerproof.reference_broker.settings.settings import (
-    AddressSetting,
-    ConfiguredAddress,
-    ConfiguredQueue,
 )
 from brokerproof.suites.units.drivers.amqp10 import (
-    AMQP,
     Peer,
     bodies,
     error_of,
     header,
     ids,
-    message,
     settle,
     stocked,
-    text,
 )
-
-BURYING = replace(
-    AMQP,
-    address_settings=(AddressSetting("q", dead_letter_address="DLQ", max_delivery_attempts=3),),
-    addresses=(ConfiguredAddress("DLQ", queues=(ConfiguredQueue("DLQ", RoutingType.ANYCAST),)),),
-)
-
 
 # --- settlement -----------------------------------------------------------------------------------
-
-
-def test_what_is_accepted_is_gone() -> None:
-    desk, peer = stocked(3)
-    peer.attach_receiver()
-    peer.flow(3)
-    assert settle(peer, 0, Accepted(), last=1) == []
-    desk.gone(peer.conn)
-    other = Peer(desk).ready()
-    other.attach_receiver()
-    frames = other.flow(9)
-    assert bodies(frames) == ["m2"]
-    assert header(frames[0]) == Header(first_acquirer=False), (
-        "what a lost connection held was released"
-    )
 
 
 @pytest.mark.parametrize("settled", [False, True])
@@ -99,33 +63,6 @@ def test_what_comes_back_comes_to_its_place(
     assert [header(frame).first_acquirer for frame in frames] == [False, False, True]
 
 
-def test_a_message_that_fails_too_often_goes_to_the_dead_letters() -> None:
-    _, peer = stocked(1, BURYING)
-    peer.attach_receiver()
-    peer.flow(10)
-    for attempt in range(3):
-        frames = settle(peer, attempt, Modified(delivery_failed=True))
-        assert [header(frame).delivery_count for frame in frames] == (
-            [attempt + 1] if attempt < 2 else []
-        )
-    peer.attach_receiver("DLQ", name="d", handle=2)
-    (dead,) = peer.flow(1, handle=2, next_incoming_id=3)
-    assert header(dead).delivery_count == 3
-
-
-def test_what_is_rejected_goes_to_the_dead_letters_with_the_error() -> None:
-    _, peer = stocked(2, BURYING)
-    peer.attach_receiver()
-    peer.flow(1)
-    settle(peer, 0, Rejected(error=Error(condition=Symbol("app:bad"), description="no")))
-    peer.attach_receiver("DLQ", name="d", handle=2)
-    (dead,) = peer.flow(1, handle=2, next_incoming_id=1)
-    assert header(dead).delivery_count == 1
-    assert b"rejected" in dead.payload
-    assert b"app:bad" in dead.payload
-    assert text(dead.payload) == "m0"
-
-
 def test_undeliverable_here_is_never_here_again_and_elsewhere_still() -> None:
     desk, peer = stocked(2)
     peer.attach_receiver()
@@ -139,27 +76,6 @@ def test_undeliverable_here_is_never_here_again_and_elsewhere_still() -> None:
     other = Peer(desk).ready(container_id="third")
     other.attach_receiver()
     assert bodies(other.flow(10)) == ["m0"]
-
-
-def test_annotations_of_modified_are_merged() -> None:
-    _, peer = stocked(0)
-    peer.attach_sender()
-    peer.transfer(
-        0,
-        b"\0\x53\x72\xc1\x19\x04\xa3\x07x-opt-a\xa1\x01o\xa3\x07x-opt-b\xa1\x01o" + message("m"),
-        settled=True,
-    )
-    peer.attach_receiver()
-    peer.flow(10)
-    (again,) = settle(
-        peer, 0, Modified(message_annotations={Symbol("x-opt-b"): "new", Symbol("x-opt-c"): 1})
-    )
-    from proton import Message
-
-    decoded = Message()
-    decoded.decode(again.payload)
-    assert decoded.annotations == {"x-opt-a": "o", "x-opt-b": "new", "x-opt-c": 1}
-    assert decoded.body == "m"
 
 
 @pytest.mark.parametrize("default", [None, Accepted(), Modified(delivery_failed=True)])
@@ -196,40 +112,6 @@ def test_declared_is_no_outcome_of_a_message() -> None:
     assert error_of(settle(peer, 0, Accepted()), End) == "amqp:session:errant-link", (
         "by its delivery-id"
     )
-
-
-def test_settling_what_is_not_there_does_nothing() -> None:
-    _, peer = stocked(1)
-    peer.attach_receiver()
-    peer.flow(1)
-    assert settle(peer, 1, Accepted(), last=2**31) == []
-    assert settle(peer, 0, Accepted(), last=2**31 - 1) == []
-    assert settle(peer, 0, Released()) == [], "once terminal, for good"
-    assert peer.flow(5, delivery_count=1, next_incoming_id=1) == []
-
-
-def test_one_disposition_for_several_links_and_a_part_of_what_is_out() -> None:
-    _, peer = stocked(6)
-    peer.attach_receiver()
-    peer.attach_receiver(name="t", handle=2)
-    peer.flow(2)
-    peer.flow(2, handle=2, next_incoming_id=2)
-    assert settle(peer, 1, Accepted(), last=2) == []
-    peer.send(Detach(handle=1), Detach(handle=2))
-    peer.attach_receiver()
-    assert bodies(peer.flow(9, next_incoming_id=4)) == ["m0", "m3", "m4", "m5"]
-
-
-def test_settled_by_the_sender_is_settled() -> None:
-    desk, peer = stocked(2)
-    peer.attach_receiver(snd_settle_mode=1)
-    frames = peer.flow(1)
-    assert [frame.value.settled for frame in frames] == [True]
-    assert settle(peer, 0, Released()) == []
-    desk.gone(peer.conn)
-    other = Peer(desk).ready()
-    other.attach_receiver()
-    assert bodies(other.flow(9)) == ["m1"]
 
 
 @effort(max_examples=60, deadline=None)

@@ -12,12 +12,9 @@ from hypothesis import settings as effort
 from hypothesis import strategies as st
 from proton import Message, symbol, timestamp, ulong
 
-from brokerproof.harness.model.time import ms, seconds
 from brokerproof.reference_broker.protocols.amqp10.messaging import (
     Accepted,
-    Header,
     Modified,
-    Properties,
     Rejected,
     Released,
     Source,
@@ -158,17 +155,6 @@ def test_bodies_for_stomp(octets: bytes, body: bytes, counted: bool, kind: str |
     assert got.headers.get("amqp-body") == kind
 
 
-def test_text_and_octets_are_told_apart_by_stomp_1_0() -> None:
-    """STOMP 1.0 has a content-length only if the producer gave one: octets have, text has not."""
-    desk = Desk()
-    post(desk, message("text"))
-    post(desk, b"\0\x53\x75\xa0\x06octets")
-    conn = desk.connect("stomp")
-    desk.feed(conn, b"CONNECT\n\n\0SUBSCRIBE\ndestination:q\nsubscription-type:ANYCAST\n\n\0")
-    frames = desk.take(conn).split(b"\0")
-    assert [b"content-length" in frame for frame in frames if b"MESSAGE" in frame] == [False, True]
-
-
 # --- headers --------------------------------------------------------------------------------------
 
 ALL_HEADERS = (
@@ -252,23 +238,6 @@ def test_properties_become_headers() -> None:
     assert "list" not in got.headers
 
 
-def test_a_header_of_the_stomp_broker_cannot_be_forged() -> None:
-    desk = Desk()
-    sent = Message(body="b")
-    sent.properties = {
-        "message-id": "x",
-        "subscription": "x",
-        "ack": "x",
-        "receipt": "x",
-        "content-length": "1",
-        "": "x",
-    }
-    post(desk, sent)
-    (got,) = by_stomp(desk)
-    assert "x" not in got.headers.values()
-    assert got.body == b"b"
-
-
 @effort(max_examples=80, deadline=None)
 @given(st.binary(max_size=40), st.sampled_from([0x73, 0x74, 0x75, 0x76, 0x77]))
 def test_whatever_a_section_holds_stomp_gets_a_message_or_the_producer_a_no(
@@ -288,42 +257,6 @@ def test_whatever_a_section_holds_stomp_gets_a_message_or_the_producer_a_no(
     assert any(frame.body == b"still" for frame in subscriber.frames()) or isinstance(
         frames[0].value, Detach
     )
-
-
-# --- time -----------------------------------------------------------------------------------------
-
-
-def test_what_is_left_of_a_ttl_goes_on() -> None:
-    desk = Desk(start=seconds(100))
-    post(desk, Header(ttl=5000).encode() + message("m"))
-    desk.now += ms(1500)
-    peer = Peer(desk).ready()
-    peer.attach_receiver()
-
-    def ttl() -> Any:
-        return Header.read(peer.flow(1)[0].payload, 3, 9)[0].ttl
-
-    assert ttl() == 3500
-    peer.send(Disposition(role=RECEIVER, first=0, settled=True, state=Released()))
-    desk.now += seconds(60)
-    peer.send(Detach(handle=1))
-    peer.attach_receiver()
-    assert Header.read(peer.flow(1, next_incoming_id=1)[0].payload, 3, 9)[0].ttl == 0
-
-
-def test_expiry_crosses_as_an_instant() -> None:
-    desk = Desk(start=seconds(100))
-    Stomp(desk).send(headers="expires:103000\n")
-    (got,) = by_amqp(desk)
-    assert (got.ttl, got.expiry_time) == (3.0, 103.0)
-    post(desk, Header(ttl=2000).encode() + message("m"))
-    post(
-        desk, Header(ttl=2000).encode() + Properties(absolute_expiry_time=7).encode() + message("m")
-    )
-    assert [each["expires"] for each in by_stomp(desk)] == ["102000", "7"]
-    Stomp(desk).send(headers="expires:0\n")
-    (never,) = by_amqp(desk)
-    assert never.ttl == 0
 
 
 # --- settlement -----------------------------------------------------------------------------------
@@ -348,31 +281,6 @@ def test_an_outcome_over_amqp_as_stomp_sees_it(state: Any, back: bool, failures:
     peer.send(Detach(handle=1))
     got = by_stomp(desk)
     assert [each.headers.get("redelivered") for each in got] == (["true"] if back else [])
-
-
-@pytest.mark.parametrize(("verb", "failures"), [("ACK", None), ("NACK", 1), (None, None)])
-def test_an_acknowledgement_over_stomp_as_amqp_sees_it(
-    verb: str | None, failures: int | None
-) -> None:
-    desk = Desk()
-    post(desk, message("m"))
-    client = Stomp(desk)
-    (got,) = client.subscribe("client-individual")
-    if verb is not None:
-        client.feed(f"{verb}\nid:{got['ack']}\n\n\0")
-    client.feed("DISCONNECT\n\n\0")
-    peer = Peer(desk).ready()
-    peer.attach_receiver()
-    frames = peer.flow(1)
-    if verb == "ACK":
-        assert frames == []
-    else:
-        header = Header.read(frames[0].payload, 3, 9)[0]
-        assert (text(frames[0].payload), header.delivery_count, header.first_acquirer) == (
-            "m",
-            failures,
-            False,
-        )
 
 
 # --- selectors ------------------------------------------------------------------------------------
@@ -486,13 +394,3 @@ def test_the_numeric_descriptor_of_a_selector() -> None:
     peer = Peer(Desk()).ready()
     source = Source(address="q", filter={Symbol("s"): Described(Ulong(0x468C00000004), "a = 1")})
     assert len(peer.attach_receiver(source=source)) == 1
-
-
-def test_a_stomp_transaction_and_an_amqp_consumer() -> None:
-    desk = Desk()
-    client = Stomp(desk)
-    client.feed("BEGIN\ntransaction:t\n\n\0")
-    client.send(headers="transaction:t\n")
-    assert by_amqp(desk) == []
-    client.feed("COMMIT\ntransaction:t\n\n\0")
-    assert [each.body for each in by_amqp(desk)] == ["hello"]

@@ -27,10 +27,8 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import (
     Detach,
     Disposition,
     End,
-    Flow,
     Transfer,
 )
-from brokerproof.reference_broker.protocols.amqp10.types import Symbol
 from brokerproof.suites.units.drivers.amqp10 import Desk, Frame, Peer, bodies, error_of, message
 
 
@@ -95,21 +93,6 @@ def waiting(desk: Desk) -> list[str]:
     found = bodies(peer.flow(100))
     desk.gone(peer.conn)
     return found
-
-
-def test_the_coordinator_says_what_it_can() -> None:
-    peer = Peer(Desk()).ready()
-    asked = Coordinator(capabilities=(Symbol("amqp:distributed-transactions"),))
-    answer, flow = peer.attach_sender(target=asked)
-    assert "amqp:local-transactions" in answer.value.target.capabilities
-    assert "amqp:distributed-transactions" not in answer.value.target.capabilities
-    assert flow.value.link_credit == 100
-
-
-def test_ids_differ() -> None:
-    desk = Desk()
-    one, two = Controller(desk), Controller(desk)
-    assert len({one.declare(), one.declare(), two.declare()}) == 3
 
 
 def test_what_is_posted_comes_at_the_discharge() -> None:
@@ -273,21 +256,6 @@ def test_an_unknown_txn_id() -> None:
     assert waiting(desk) == ["m"]
 
 
-def test_a_transaction_ends_once() -> None:
-    peer = Controller(Desk())
-    id = peer.declare()
-    assert peer.discharge(id) == Accepted()
-    assert peer.discharge(id).error.condition == "amqp:transaction:unknown-id"
-
-
-def test_a_transaction_belongs_to_the_link_that_declared_it() -> None:
-    peer = Controller(Desk())
-    id = peer.declare()
-    peer.control(handle=8, name="second")
-    assert peer.discharge(id, handle=8).error.condition == "amqp:transaction:unknown-id"
-    assert peer.discharge(id) == Accepted()
-
-
 @pytest.mark.parametrize("how", ["detach", "close", "end", "gone", "error"])
 def test_however_the_control_link_ends_its_transactions_are_rolled_back(how: str) -> None:
     desk = Desk()
@@ -363,11 +331,6 @@ def test_a_post_that_cannot_be_taken_dooms_the_transaction_if_it_was_settled() -
     assert peer.discharge(id, fail=True) == Accepted()
 
 
-def test_a_declare_that_nobody_can_be_answered() -> None:
-    peer = Controller(Desk())
-    assert error_of(peer.ask(Declare(), settled=True), Detach) == "amqp:not-allowed"
-
-
 @pytest.mark.parametrize("what", [Accepted(), "declare", None, [], Declare(global_id="g")])
 def test_what_is_neither_declare_nor_discharge(what: Any) -> None:
     peer = Controller(Desk())
@@ -404,12 +367,6 @@ def test_a_controller_that_does_not_know_rejected_is_told_by_a_detach() -> None:
     assert error_of(peer.ask(Discharge(txn_id=b"nobody")), Detach) == "amqp:transaction:unknown-id"
 
 
-def test_acquiring_in_a_transaction_is_not_done() -> None:
-    peer = Controller(Desk())
-    frames = peer.flow(1, properties={Symbol("txn-id"): peer.declare()})
-    assert error_of(frames, Detach) == "amqp:not-implemented"
-
-
 def test_open_transactions_are_limited() -> None:
     peer = Controller(Desk())
     for _ in range(1000):
@@ -418,17 +375,6 @@ def test_open_transactions_are_limited() -> None:
     assert state.error.condition == "amqp:resource-limit-exceeded"
     assert peer.discharge(last) == Accepted()
     assert peer.declare()
-
-
-def test_credit_of_the_coordinator_lasts() -> None:
-    peer = Controller(Desk())
-    flows = [
-        each
-        for _ in range(300)
-        for each in peer.ask(Declare(global_id="x"))
-        if isinstance(each.value, Flow)
-    ]
-    assert [flow.value.delivery_count for flow in flows] == [50, 100, 150, 200, 250, 300]
 
 
 def test_a_coordinator_answers_a_sender_only() -> None:

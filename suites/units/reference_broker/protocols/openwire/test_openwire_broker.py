@@ -129,18 +129,6 @@ def test_stored_messages_come_back() -> None:
 # --- negotiation ----------------------------------------------------------------------------------
 
 
-def test_the_broker_speaks_first_and_agrees_to_nothing_but_loose() -> None:
-    one = OpenWireClient(driver(), start=False)
-    (info,) = one.taken()
-    options = {name: each.value for name, each in read_map(info["marshalledProperties"]).items()}
-    assert (info.name, info["version"], info["magic"]) == ("WireFormatInfo", 12, b"ActiveMQ")
-    assert not any(
-        options[each] for each in ("TightEncodingEnabled", "CacheEnabled", "SizePrefixDisabled")
-    )
-    assert options["MaxInactivityDuration"] == 30_000
-    assert names(one.negotiate()) == ["BrokerInfo"]
-
-
 @pytest.mark.parametrize("version", range(1, 13))
 def test_every_version_has_its_own_fields(version: int) -> None:
     one = client(version=version)
@@ -201,55 +189,6 @@ def test_who_is_not_known_is_told_and_closed() -> None:
 # --- producers ------------------------------------------------------------------------------------
 
 
-def test_a_window_is_told_and_a_response_is_enough() -> None:
-    one = client()
-    plain, windowed = one.producer(value=1), one.producer(window=1, value=2)
-    assert one.publish(plain) == []
-    assert told(one.publish(windowed, b"x" * 10)) == [("ProducerAck", 1034)]
-    (answer,) = one.publish(windowed, response=True)
-    assert answer.name == "Response"
-
-
-def test_a_full_queue_parks_those_who_can_wait() -> None:
-    one = client(FULL)
-    windowed, plain = one.producer(window=5000, value=1), one.producer(value=2)
-    assert told(one.publish(windowed)) == [("ProducerAck", 1025)]
-    assert one.publish(windowed) == []
-    assert one.publish(plain, response=True) == []
-    assert names(one.say("FlushCommand")) == ["Response"]  # the connection goes on
-    (first,) = [each for each in one.consumer(prefetch=1) if each.name == "MessageDispatch"]
-    came = one.ack(first)  # there is space for one of them, and then for none
-    assert sorted(names(came)) == ["MessageDispatch", "ProducerAck", "Response"]
-    (second,) = [each for each in came if each.name == "MessageDispatch"]
-    assert sorted(names(one.ack(second))) == ["MessageDispatch", "Response", "Response"]
-
-
-def test_a_full_queue_stalls_who_cannot() -> None:
-    one = client(FULL)
-    other = OpenWireClient(one.driver, 2, beside=one)
-    plain = one.producer()
-    one.publish(plain)
-    assert one.publish(plain) == []
-    assert one.say("FlushCommand") == []  # nothing behind it is carried out
-    *_, dispatched = [each for each in other.consumer(prefetch=1) if each.name == "MessageDispatch"]
-    other.ack(dispatched)
-    assert names(one.taken()) == ["Response"]
-
-
-def test_no_space_is_an_exception_of_jms() -> None:
-    about = configured(LIMITED, send_fail_if_no_space=True)
-    one = client(about)
-    producer = one.producer(window=5000)
-    one.publish(producer)
-    (answer,) = one.publish(producer, response=True)
-    (word,) = one.publish(producer)
-    assert (answer.name, word.name) == ("ExceptionResponse", "ConnectionError")
-    assert {each["exception"].kind for each in (answer, word)} == {
-        "jakarta.jms.ResourceAllocationException"
-    }
-    assert one.driver.closed == []
-
-
 def test_a_connection_that_ends_while_it_is_stalled_leaves_nothing_behind() -> None:
     one = client(FULL)
     other = OpenWireClient(one.driver, 2, beside=one)
@@ -277,18 +216,6 @@ def test_a_message_that_was_only_seen_makes_room() -> None:
         contents(one.ack(found[1], firstMessageId=found[0]["message"]["messageId"], messageCount=2))
         == []
     )
-
-
-def test_what_was_not_acknowledged_goes_back_and_says_so() -> None:
-    one = client()
-    producer = one.producer()
-    one.publish(producer, b"1")
-    one.publish(producer, b"2")
-    first = next(each for each in one.consumer() if each.name == "MessageDispatch")
-    last = first["message"]["messageId"]["brokerSequenceId"]
-    one.say("RemoveInfo", objectId=one.consumer_id(), lastDeliveredSequenceId=last)
-    again = [each for each in one.consumer(value=2) if each.name == "MessageDispatch"]
-    assert [each["redeliveryCounter"] for each in again] == [1, 0]
 
 
 def test_a_consumer_gets_what_its_selector_selects() -> None:
@@ -367,13 +294,6 @@ def test_a_transaction_counts_as_a_whole() -> None:
 
 
 # --- time -----------------------------------------------------------------------------------------
-
-
-def test_silence_and_signs_of_life() -> None:
-    one = client(MaxInactivityDuration=900, MaxInactivityDurationInitalDelay=100)
-    beats = [now for now in range(50, 2000, 50) if names(one.at(ms(now))) == ["KeepAliveInfo"]]
-    assert beats == [400, 700, 1000, 1300, 1600]  # the look at 100 has seen the responses
-    assert one.driver.closed == [1]  # the look at 1900: those at 100 and at 1000 forgive
 
 
 def test_who_waits_for_space_is_not_silent() -> None:

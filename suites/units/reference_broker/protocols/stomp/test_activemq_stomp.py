@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.model.time import ms
 from brokerproof.reference_broker.families.activemq.inactivity import InactivityMonitor
-from brokerproof.reference_broker.settings.activemq import Cursor
 from brokerproof.reference_broker.settings.parameters import with_parameters
 from brokerproof.suites.units.drivers.activemq import (
     ack,
@@ -26,7 +25,7 @@ from brokerproof.suites.units.drivers.activemq import (
     subscribe,
     sync,
 )
-from brokerproof.suites.units.drivers.broker import Driver, bodies, frames, only, patient
+from brokerproof.suites.units.drivers.broker import Driver, only, patient
 
 
 def connected(
@@ -83,22 +82,6 @@ def test_an_error_ends_the_session_unless_that_is_switched_off(wrong: str) -> No
     assert (errors(effects), receipts(effects), driver.closed) == (["7", None], [8], [])
 
 
-@pytest.mark.parametrize(
-    "wrong", ["NOTHING\n\n\0", "SEND\nno colon\n\n\0", "CONNECT\naccept-version:1.2\nhost:h\n\n\0"]
-)
-def test_what_is_no_frame_of_a_session_ends_it(wrong: str) -> None:
-    for driver in (broker(configured()), lenient()):
-        effects = driver.feed(1, wrong + sync(8))
-        assert (errors(effects), receipts(effects), driver.closed) == ([None], [], [1])
-
-
-def test_before_a_session_every_error_ends_the_connection() -> None:
-    driver = Driver(settings(configured()))
-    driver.open(1)
-    assert len(errors(driver.feed(1, sync(1)))) == 1
-    assert driver.closed == [1]
-
-
 # --- consumers ------------------------------------------------------------------------------------
 
 
@@ -132,31 +115,6 @@ def test_a_subscription_may_ask_for_another_prefetch() -> None:
     assert errors(driver.feed(3, subscribe(id="1", headers="activemq.prefetchSize:-1\n")), 3) == [
         None
     ]
-
-
-def test_what_is_acknowledged_by_being_sent_needs_no_prefetch() -> None:
-    driver = broker(configured(), 2)
-    driver.feed(2, subscribe(ack="auto", headers="activemq.prefetchSize:1\n"))
-    assert len(messages(driver.feed(1, send() * 5), 2)) == 5
-
-
-def test_a_negative_acknowledgement_is_final() -> None:
-    driver = broker(configured(), 2)
-    driver.feed(1, send("kept", headers="persistent:true\n") + send("lost"))
-    for message in messages(driver.feed(2, subscribe()), 2):
-        assert frames(driver.feed(2, f"NACK\nid:{message['ack']}\n\n\0"), 2) == []
-    assert bodies(driver.feed(1, subscribe("/queue/ActiveMQ.DLQ", "auto")), 1) == ["kept"], (
-        "what is not persistent is gone"
-    )
-
-
-def test_a_queue_and_a_topic_of_one_name_are_two_places() -> None:
-    driver = broker(configured(), 3)
-    driver.feed(2, subscribe("/queue/X", "auto"))
-    driver.feed(3, subscribe("/topic/X", "auto"))
-    effects = driver.feed(1, send("q", "/queue/X") + send("t", "/topic/X"))
-    assert (bodies(effects, 2), bodies(effects, 3)) == (["q"], ["t"])
-    assert {message["destination"] for message in messages(effects, 2)} == {"/queue/X"}
 
 
 # --- heart-beats ----------------------------------------------------------------------------------
@@ -198,28 +156,6 @@ def test_a_peer_that_is_silent_from_the_start_is_given_up(
     offer: str | None, grace: float, end: int | None
 ) -> None:
     assert closed_at(connected(offer, grace)[0], ms(60_000)) == end
-
-
-def test_a_peer_that_falls_silent_is_given_up_without_a_word() -> None:
-    driver, _ = connected("1000,0")
-    for beat in range(1, 6):
-        driver.run(until=ms(beat * 900))
-        assert frames(driver.feed(1, "\n"), 1) == []
-    assert driver.closed == []
-    assert closed_at(driver, ms(60_000)) == 7000
-    assert "STOMP12-HB-11" in driver.observed
-
-
-def test_a_stalled_peer_is_not_given_up() -> None:
-    about = settings(configured(policy("queue://Q", memory_limit=1, cursor=Cursor.VM)))
-    driver = Driver(about)
-    driver.connect(1, headers="heart-beat:1000,0\n")
-    driver.connect(2)
-    driver.feed(1, send() + send())
-    assert closed_at(driver, ms(60_000)) is None
-    driver.now = ms(60_000)
-    driver.feed(2, subscribe(ack="auto"))
-    assert closed_at(driver, ms(120_000)) == 62_000
 
 
 def test_nobody_waits_for_ever_for_a_first_frame() -> None:

@@ -13,13 +13,11 @@ from brokerproof.harness.model.broker_io import (
     Connected,
     Effect,
     Observe,
-    PeerGone,
     SendBytes,
     TimerFired,
     WritePaused,
     WriteResumed,
 )
-from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import NS_PER_S, Instant
 from brokerproof.harness.protocols.stomp import codec as stomp_codec
 from brokerproof.harness.protocols.websocket import codec as websocket_codec
@@ -128,33 +126,6 @@ def test_request_and_frames_may_come_in_any_pieces(step: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("offered", "agreed"),
-    [
-        ([], []),
-        (["v12.stomp"], ["v12.stomp"]),
-        (["v10.stomp, v12.stomp"], ["v10.stomp"]),
-        (["mqtt", "v13.stomp,v11.stomp"], ["v11.stomp"]),
-        (["mqtt"], []),
-        (["V12.STOMP"], []),
-    ],
-)
-def test_the_first_sub_protocol_that_we_speak_is_agreed(
-    offered: list[str], agreed: list[str]
-) -> None:
-    wire = Wire()
-    wire.octets(request(fields=(*UPGRADE, *(("Sec-WebSocket-Protocol", each) for each in offered))))
-    assert (wire.reply.status, wire.reply.values("sec-websocket-protocol")) == (101, agreed)
-
-
-@pytest.mark.parametrize("offer", [b"\xff", b"\xc3\xa9", b"v12.stomp\xff", b"\x80,mqtt"])
-def test_a_sub_protocol_that_is_no_ascii_is_not_agreed(offer: bytes) -> None:
-    wire = Wire()
-    head = request(fields=(*UPGRADE, ("Sec-WebSocket-Protocol", "MARK")))
-    wire.octets(head.replace(b"MARK", offer))
-    assert (wire.reply.status, wire.reply.values("sec-websocket-protocol")) == (101, [])
-
-
-@pytest.mark.parametrize(
     ("bad", "status"),
     [
         (request(line="POST / HTTP/1.1"), 405),
@@ -209,24 +180,6 @@ def test_connect_that_does_not_come_in_time() -> None:
     assert wire.said[0][1] == b"ERROR"
 
 
-def test_a_ping_is_no_sign_of_life_of_stomp() -> None:
-    wire = connected(with_parameters(ACCEPTOR, connection_ttl_ms=2000))
-    for tenth in range(1, 20):
-        wire.until(tenth * NS_PER_S // 10)
-        wire.frame(Op.PING)
-    assert {name for name, _ in wire.said} == {"PONG"}
-    wire.until(2 * NS_PER_S)
-    assert [name for name, _ in wire.said[-2:]] == ["BINARY", "CLOSE"]
-
-
-def test_an_end_of_line_is_a_sign_of_life_of_stomp() -> None:
-    wire = connected(with_parameters(ACCEPTOR, connection_ttl_ms=2000))
-    for second in range(1, 12):
-        wire.until(second * NS_PER_S)
-        wire.frame(Op.TEXT, b"\n")
-    assert wire.said == []
-
-
 def test_stomp_ends_and_the_closing_handshake_follows() -> None:
     wire = connected()
     wire.frame(Op.BINARY, stomp_codec.encode("DISCONNECT", {"receipt": "bye"}))
@@ -246,14 +199,6 @@ def test_a_peer_that_does_not_say_close_is_not_waited_for_long() -> None:
     wire.until(CLOSING_MS * 1_000_000 - 1)
     assert not wire.closed
     wire.until(CLOSING_MS * 1_000_000)
-    assert wire.closed
-
-
-@pytest.mark.parametrize("payload", [b"", b"\x03\xe8", b"\x03\xe9why", b"\x0f\xa0"])
-def test_close_is_answered_with_its_code(payload: bytes) -> None:
-    wire = connected()
-    wire.frame(Op.CLOSE, payload)
-    assert wire.said == [("CLOSE", payload[:2])]
     assert wire.closed
 
 
@@ -297,63 +242,6 @@ def test_a_breach_fails_the_connection_with_its_code(octets: bytes, code: int) -
     assert wire.broker.next_deadline() is None
 
 
-def test_a_character_may_be_cut_by_frames() -> None:
-    wire = connected()
-    send = stomp_codec.encode("SEND", {"destination": "a", "receipt": "1"}, "ß".encode())
-    cut = send.index(b"\xc3") + 1
-    wire.frame(Op.TEXT, send[:cut], fin=False)
-    wire.frame(Op.PING)
-    wire.frame(Op.CONTINUATION, send[cut:])
-    assert wire.said == [("PONG", b""), ("BINARY", b"RECEIPT")]
-
-
-def test_what_is_larger_than_a_frame_leaves_in_fragments() -> None:
-    wire = connected()
-    to = {"destination": "a", "destination-type": "ANYCAST", "subscription-type": "ANYCAST"}
-    wire.frame(Op.BINARY, stomp_codec.encode("SUBSCRIBE", {**to, "id": "0"}))
-    body = bytes(range(256)) * 10
-    send = stomp_codec.encode("SEND", {**to, "content-length": len(body)}, body)
-    for at in range(0, len(send), 1000):
-        wire.frame(Op.BINARY, send[at : at + 1000])
-    assert [frame.op for frame in wire.frames] == [Op.BINARY, Op.CONTINUATION, Op.CONTINUATION]
-    assert [frame.fin for frame in wire.frames] == [False, False, True]
-    assert max(len(frame.payload) for frame in wire.frames) == 1000
-    assert b"".join(frame.payload for frame in wire.frames).endswith(b"\n\n" + body + b"\0")
-
-
-def test_text_where_it_is_configured_and_possible() -> None:
-    wire = opened(with_parameters(ACCEPTOR, web_socket_encoder_type="text"))
-    wire.frame(Op.TEXT, CONNECT)
-    to = {"destination": "a", "destination-type": "ANYCAST", "subscription-type": "ANYCAST"}
-    wire.frame(Op.BINARY, stomp_codec.encode("SUBSCRIBE", {**to, "id": "0"}))
-    for body in ("ß".encode(), b"\xff"):
-        wire.frame(Op.BINARY, stomp_codec.encode("SEND", to, body))
-    assert [frame.name for frame in wire.frames] == ["TEXT", "TEXT", "BINARY"]
-
-
-def test_a_message_that_was_not_acknowledged_goes_to_others() -> None:
-    wire = connected()
-    to = {"destination": "a", "destination-type": "ANYCAST", "subscription-type": "ANYCAST"}
-    wire.frame(Op.BINARY, stomp_codec.encode("SUBSCRIBE", {**to, "id": "0", "ack": "client"}))
-    wire.frame(Op.BINARY, stomp_codec.encode("SEND", to, b"keep me"))
-    for how in ("close", "breach", "gone"):
-        assert wire.frames[-1].payload.endswith(b"keep me\0")
-        other = Wire(broker=wire.broker, conn=wire.conn + 1)
-        other.octets(request() + websocket_codec.encode(Op.BINARY, CONNECT, mask=MASK))
-        other.frame(Op.BINARY, stomp_codec.encode("SUBSCRIBE", {**to, "id": "0", "ack": "client"}))
-        effects: list[Effect] = []
-        octets = websocket_codec.encode(Op.CLOSE if how == "close" else 3, b"", mask=MASK)
-        event = (
-            PeerGone(wire.conn, CloseHow.RESET)
-            if how == "gone"
-            else BytesReceived(wire.conn, octets)
-        )
-        effects = wire.broker.handle(0, event)
-        other._take(effects)
-        wire = other
-    assert wire.frames[-1].payload.endswith(b"keep me\0")
-
-
 def test_a_peer_that_does_not_read_gets_no_messages() -> None:
     wire = connected()
     to = {"destination": "a", "destination-type": "ANYCAST", "subscription-type": "ANYCAST"}
@@ -369,11 +257,3 @@ def test_an_acceptor_for_amqp_too_takes_websocket() -> None:
     wire = opened(replace(ACCEPTOR, protocols=("AMQP", "STOMP")))
     wire.frame(Op.TEXT, CONNECT)
     assert wire.said == [("BINARY", b"CONNECTED")]
-
-
-@pytest.mark.parametrize("first", [b"GETX\n\n\0", b"G\n\n\0", b"POSTAL\n\n\0", b"HEADER\n\n\0"])
-def test_what_only_looks_like_http_is_stomp(first: bytes) -> None:
-    wire = Wire()
-    wire.octets(first)
-    assert wire.closed
-    assert wire.heard[0].brief().startswith("UNREADABLE (this is no HTTP response) b'ERROR")
