@@ -32,9 +32,9 @@ PACKAGES = ("brokerproof", "harness", "reference_broker", "reports", "suites", "
 TESTS = (
     "test_summaries",
     "test_recheck",
-    "test_protocols",
+    "test_protocol_columns",
     "test_event_filter",
-    "test_judges_agree",
+    "test_segment_summary",
 )
 LONGEST_S = 900
 """A fault that makes the tests take longer than that counts as noticed: they would hang."""

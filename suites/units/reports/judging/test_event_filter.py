@@ -31,7 +31,7 @@ from brokerproof.reports.judging.recheck import connection_facts, resumed_reader
 from brokerproof.reports.judging.recheck_plan import Ranges, RecheckPlan
 from brokerproof.reports.judging.windows import WindowLedger
 from brokerproof.suites.units.drivers.played import recordings
-from brokerproof.suites.units.reports.judging.test_judges_agree import GROUND, batch, summed_up
+from brokerproof.suites.units.reports.judging.test_segment_summary import GROUND, batch, summed_up
 
 SCOPE = ("r", "t", "c", 0)
 

@@ -17,7 +17,7 @@ from brokerproof.reports.judging.recheck_plan import RecheckPlan
 from brokerproof.reports.judging.summary import SCOPE as SCOPE_NAMES
 from brokerproof.suites.units.drivers import played, played091, played_core
 from brokerproof.suites.units.reports.judging.test_event_filter import SCOPE, cut, facts_of
-from brokerproof.suites.units.reports.judging.test_judges_agree import GROUND
+from brokerproof.suites.units.reports.judging.test_segment_summary import GROUND
 from brokerproof.suites.units.reports.judging.test_summaries import (
     _rows,
     looking_for,

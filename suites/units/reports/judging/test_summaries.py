@@ -55,7 +55,7 @@ from brokerproof.reports.judging.windows import (
 )
 from brokerproof.suites.units.drivers import played
 from brokerproof.suites.units.reports.judging.test_event_filter import SCOPE, cut
-from brokerproof.suites.units.reports.judging.test_judges_agree import GROUND, batch, summed_up
+from brokerproof.suites.units.reports.judging.test_segment_summary import GROUND, batch, summed_up
 
 Frame = tuple[bool, str, dict[str, str], int | None]
 

@@ -1,4 +1,4 @@
-"""The histories of ``test_storage_property.py`` and ``test_storage_crash_points.py`` on a broker of
+"""The histories of ``persistence/test_store.py`` and ``test_recovery.py`` on a broker of
 ActiveMQ's kind, whose queue puts messages aside at any moment."""
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from brokerproof.reference_broker.settings.activemq import Cursor
 from brokerproof.reference_broker.settings.settings import Settings
 from brokerproof.suites.soak.ledger import Key
 from brokerproof.suites.units.drivers import activemq
-from brokerproof.suites.units.reference_broker.persistence.test_crash_points import History, play
-from brokerproof.suites.units.reference_broker.persistence.test_property import (
+from brokerproof.suites.units.reference_broker.persistence.test_recovery import History, play
+from brokerproof.suites.units.reference_broker.persistence.test_store import (
     EXAMPLES,
     PLACES,
     Storing,

@@ -28,7 +28,7 @@ from brokerproof.reports.judging.amqp import connection_anomalies
 from brokerproof.reports.judging.recheck_plan import Ranges, RecheckPlan
 from brokerproof.suites.units.drivers import played, played091, played_core
 from brokerproof.suites.units.reports.judging.test_event_filter import SCOPE, cut, facts_of
-from brokerproof.suites.units.reports.judging.test_judges_agree import summed_up, suspicious
+from brokerproof.suites.units.reports.judging.test_segment_summary import summed_up, suspicious
 
 SEEDS = 4
 Play = Callable[[int, str | None, int], list[ev.Event]]
