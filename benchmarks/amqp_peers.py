@@ -229,7 +229,7 @@ def _transfers(job: Job) -> list[bytes]:
 
 
 def produce(job: Job, pipe: Connection) -> dict[str, int]:
-    """Sends the messages; ``first`` is the instant before the first octet, ``confirmed`` when all
+    """Send the messages; ``first`` is the instant before the first octet, ``confirmed`` when all
     were settled."""
     wire = _Wire(job, sender=True)
     frames = _transfers(job)

@@ -87,7 +87,7 @@ def ack_path() -> float:
 
 
 def main() -> None:
-    """Prints both figures; with ``--profile`` also where the time goes."""
+    """Print both figures; with ``--profile`` also where the time goes."""
     for name, path in (("send", send_path), ("ack", ack_path)):
         if "--profile" in sys.argv:
             profile = cProfile.Profile()

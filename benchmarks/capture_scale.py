@@ -72,7 +72,7 @@ def frame(command: str, body: bytes = b"", **headers: str) -> bytes:
 
 
 def write(path: Path, octets: int, body: int) -> int:
-    """Writes a capture of about so many octets, with bodies of ``body`` octets; returns how many
+    """Write a capture of about so many octets, with bodies of ``body`` octets; return how many
     messages were sent."""
     count = max(PAIRS * 4, octets // (2 * body))
     lost = count // 2
@@ -113,7 +113,7 @@ print(json.dumps({"found": {each["kind"]: each["count"] for each in said["wrong"
 
 
 def main() -> None:
-    """Prints a line, or JSON; exits with 1 when the lost message was not found, and only it."""
+    """Print a line, or JSON; exits with 1 when the lost message was not found, and only it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--octets", default="1.2e9", help="about how large the capture is")
     parser.add_argument(

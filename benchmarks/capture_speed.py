@@ -54,7 +54,7 @@ def make(path: Path, octets: int, size: int) -> None:
 
 
 def read(path: Path) -> None:
-    """Reads one capture and prints what it took."""
+    """Read one capture and print what it took."""
     began = time.process_time()
     series, converter = Series([path]), Converter()
     count = sum(1 for _ in chain(converter.events(series), converter.finish(series.last)))
@@ -64,7 +64,7 @@ def read(path: Path) -> None:
 
 
 def main() -> None:
-    """Makes, reads, prints a table."""
+    """Make the files, read them, print a table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--megabytes", type=int, default=32)
     parser.add_argument("--read", type=Path)

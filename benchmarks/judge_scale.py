@@ -36,7 +36,7 @@ EXPECTED = {"messages": 2, "order": 1, "windows": 1, "silences": 1}
 
 
 def main() -> None:
-    """Prints a table, or JSON; exits with 1 when an engine missed an anomaly or failed."""
+    """Print a table, or JSON; exits with 1 when an engine missed an anomaly or failed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
         "--sizes", default="1e6,1e7,5e7", help="numbers of events, separated by commas"
@@ -79,7 +79,7 @@ def measured(folder: Path, size: int, *, oracles: bool) -> list[dict[str, Any]]:
 
 
 def watched(command: list[str]) -> dict[str, Any]:
-    """Runs a command and watches it and all it starts: seconds, processor seconds, and most octets
+    """Run a command and watch it and all it starts: seconds, processor seconds, and most octets
     of memory at once."""
     began = time.monotonic()
     spent: dict[int, float] = {}

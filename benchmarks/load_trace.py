@@ -73,7 +73,7 @@ def size_of(message: Ints) -> Ints:
 
 
 def write(folder: Path, events: int, anomalies: Anomalies | None = None) -> int:
-    """Writes about ``events`` events as segments into ``folder``; returns how many exactly."""
+    """Write about ``events`` events as segments into ``folder``; return how many exactly."""
     folder.mkdir(parents=True, exist_ok=True)
     load = _Load(events // 4, anomalies or Anomalies())
     total = 0

@@ -226,7 +226,7 @@ def activemq(folder: Path, durable: bool) -> Iterator[Broker]:
 
 
 def one(broker: Broker, to: bytes, folder: Path, depth: int, octets: int, durable: bool) -> Figures:
-    """Fills and drains."""
+    """Fill and drain."""
     memory = Memory(broker.pid)
     before, cpu = memory.now(), broker.cpu_s()
     in_s = fill(broker.port, to, depth, octets, durable)

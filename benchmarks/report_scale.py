@@ -40,7 +40,7 @@ DOUBTS = (
 
 
 def main() -> None:
-    """Prints the figures, or JSON."""
+    """Print the figures, or JSON."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--cases", type=lambda text: int(float(text)), default=100_000)
     parser.add_argument("--targets", type=int, default=4)
@@ -93,7 +93,7 @@ def measured(folder: Path, cases: int, targets: int) -> dict[str, Any]:
 
 
 def written(run: Path, report: Path) -> tuple[float, dict[str, float], dict[str, int]]:
-    """Writes the report: seconds in all, seconds by step, and the greatest memory in octets by
+    """Write the report: seconds in all, seconds by step, and the greatest memory in octets by
     part."""
     command = [
         sys.executable,

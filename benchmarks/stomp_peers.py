@@ -102,7 +102,7 @@ class _Wire:
             raise Failed(f"the broker took nothing for {self.job.patience_s:g} s") from None
 
     def ask(self, frame: bytes, answer: bytes) -> bytes:
-        """Sends a frame and returns its one-frame answer, which must begin like ``answer``."""
+        """Send a frame and return its one-frame answer, which must begin like ``answer``."""
         self.write(frame)
         data = b""
         while b"\0" not in data:
@@ -112,7 +112,7 @@ class _Wire:
         return data
 
     def finish(self, more: bytes = b"") -> None:
-        """Ends the session; ``more`` has been read already and must be nothing but this one
+        """End the session; ``more`` has been read already and must be nothing but this one
         receipt's beginning."""
         self.write(b"DISCONNECT\nreceipt:the-end\n\n\0")
         data = more
@@ -179,7 +179,7 @@ def _meet(pipe: Connection) -> None:
 
 
 def produce(job: Job, pipe: Connection) -> dict[str, int]:
-    """Sends the messages; ``first`` is the instant before the first octet, ``confirmed`` when all
+    """Send the messages; ``first`` is the instant before the first octet, ``confirmed`` when all
     were confirmed."""
     wire = _Wire(job)
     if job.in_flight:

@@ -110,7 +110,7 @@ def write(
     step: Step = lambda _: None,
     inferred: Iterable[str] = (),
 ) -> Report:
-    """Writes the report on ``runs`` to ``out``, with ``inferred`` as ``--infer`` takes it; raises
+    """Write the report on ``runs`` to ``out``, with ``inferred`` as ``--infer`` takes it; raises
     what :func:`report` turns into sentences.
 
     Bad input is found before a JVM is started. Only what Spark alone can see, a damaged segment
@@ -158,7 +158,7 @@ def facts(written: Report) -> dict[str, object]:
 
 @contextmanager
 def in_one_sentence() -> Iterator[None]:
-    """Turns what goes wrong on the way to a report or a judgement into a :class:`Refusal` that says
+    """Turn what goes wrong on the way to a report or a judgement into a :class:`Refusal` that says
     so."""
     try:
         yield

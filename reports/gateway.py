@@ -55,7 +55,7 @@ def command(java: Path, spark_home: Path, conf: Mapping[str, str]) -> list[str]:
 def gateway(
     java: Path, spark_home: Path, conf: Mapping[str, str], scratch: Path
 ) -> Iterator[tuple[int, str]]:
-    """Runs the gateway and gives its port and secret; ends it when the block ends.
+    """Run the gateway and give its port and secret; end it when the block ends.
 
     The JVM's own output goes to ``scratch/jvm.log``. Raises :class:`NoGateway` when it ends or says
     nothing in time.

@@ -95,7 +95,7 @@ def build(
     measured: Measured | None = None,
     step: Step = lambda _: None,
 ) -> Report:
-    """Writes the report on ``runs`` into ``out``, over an older one if there is one; ``measured``
+    """Write the report on ``runs`` into ``out``, over an older one if there is one; ``measured``
     is what was inferred of targets (:func:`brokerproof.reports.brokers.read_measured`).
 
     Raises :class:`brokerproof.harness.results.records.UnreadableResults` for a line that is no
@@ -217,7 +217,7 @@ def _write_requirements(folder: Path, known: Mapping[str, Sequence[Keeper]], pag
 
 
 def emptied(folder: Path) -> None:
-    """Makes a folder of pages, without the pages of an older report."""
+    """Make a folder of pages, without the pages of an older report."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.html"):
         old.unlink()

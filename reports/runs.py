@@ -164,7 +164,7 @@ def _check_segment(segment: Path) -> None:
 
 
 def check_data(runs: Iterable[Run]) -> None:
-    """Reads every segment to its end, a batch at a time; raises :class:`UnreadableRun` for the
+    """Read every segment to its end, a batch at a time; raise :class:`UnreadableRun` for the
     first damaged one."""
     for run in runs:
         for segment in run.segments():

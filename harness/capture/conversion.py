@@ -242,7 +242,7 @@ class Converter:
 
     @staticmethod
     def _same(found: _Connection, packet: Packet) -> bool:
-        """Whether a SYN is one of this connection, come again."""
+        """True if a SYN is one of this connection, come again."""
         stream = found.stream
         if stream.opener is not None:
             return stream.first == packet.seq
@@ -253,7 +253,7 @@ class Converter:
         )
 
     def _late(self, key: tuple[Endpoint, Endpoint], packet: Packet, opening: bool) -> bool:
-        """Whether a packet belongs to a connection that has ended."""
+        """True if a packet belongs to a connection that has ended."""
         first = self._over.get(key)
         if first is None:
             return False

@@ -214,7 +214,7 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def is_capture(path: Path) -> bool:
-    """Whether a file begins as a capture does."""
+    """True if a file begins as a capture does."""
     try:
         with _opened(path) as file:
             magic = file.read(4)

@@ -155,7 +155,7 @@ def _first(
 
 
 def follows(data: bytes, at: int, size_of: Callable[[bytes, int], int]) -> bool:
-    """Whether a frame at ``at`` is credible: it is whole, and ends where the data do or where
+    """True if a frame at ``at`` is credible: it is whole, and ends where the data do or where
     another one begins."""
     size = size_of(data, at)
     end = at + size

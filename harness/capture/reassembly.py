@@ -77,7 +77,7 @@ class _Half:
     next: int | None = None
     """The first octet that has not come out."""
     begun: bool = False
-    """Whether its SYN was seen."""
+    """True if its SYN was seen."""
     at: Instant = 0
     runs: list[_Run] = field(default_factory=list)
     waiting: int = 0
@@ -97,14 +97,14 @@ class _Half:
 
     @property
     def holed(self) -> bool:
-        """Whether something is known to have been sent, and is not here."""
+        """True if something is known to have been sent, and is not here."""
         if self.next is None or self.ended:
             return False
         behind = bool(self.runs) and self.runs[0][0] > self.next
         return behind or (not self.runs and (self.acked > self.next or (self.end or 0) > self.next))
 
     def take(self, begin: int, size: int, at: Instant, data: bytes | None) -> None:
-        """Keeps what is new of ``size`` octets from ``begin`` on."""
+        """Keep what is new of ``size`` octets from ``begin`` on."""
         assert self.next is not None
         end = begin + size
         at_begin = begin
@@ -129,7 +129,7 @@ class _Half:
         self.waiting += end - begin
 
     def _uncover(self, low: int, high: int, begin: int, end: int) -> None:
-        """Takes away what was known to be cut off and has come whole since."""
+        """Take away what was known to be cut off and has arrived whole since."""
         place = next(at for at, run in enumerate(self.runs) if run[0] == low)
         _, _, at, _ = self.runs.pop(place)
         rest = [(low, min(high, begin)), (max(low, end), high)]
@@ -200,12 +200,12 @@ class Stream:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more can come."""
+        """True if nothing more can come."""
         return all(half.ended for half in self.halves)
 
     @property
     def holed(self) -> bool:
-        """Whether something is waited for."""
+        """True if something is waited for."""
         return any(half.holed for half in self.halves)
 
     def feed(self, side: int, packet: Packet) -> Sequence[Piece]:

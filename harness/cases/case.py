@@ -93,7 +93,7 @@ def registry() -> Mapping[str, Case]:
 def case(
     *requirements: str | Mapping[str, str | tuple[str, ...]], needs: Iterable[str] = ()
 ) -> Callable[[Function], Function]:
-    """Makes a case. Raises ``TypeError`` for one without requirements or a version map without a
+    """Make a case. Raises ``TypeError`` for one without requirements or a version map without a
     ``version`` argument."""
 
     def decorate(function: Function) -> Function:
@@ -146,7 +146,7 @@ def over(
     always: Callable[[Target], Iterable[Mapping[str, Any]]] | None = None,
     **strategies: Any,
 ) -> Callable[[Function], Function]:
-    """Makes a property of a case; stands below ``@case``.
+    """Make a property of a case; stands below ``@case``.
 
     ``examples`` is for virtual time, where normal effort draws 0.3 of it, but not less than
     ``least``; ``always`` gives examples that are run besides.

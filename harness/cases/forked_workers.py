@@ -84,7 +84,7 @@ class Workers:
         return self._results[number]
 
     def stop(self) -> None:
-        """Ends all workers; those that have nothing left to do at once, others in the middle of a
+        """End all workers; those that have nothing left to do at once, others in the middle of a
         case, whose trace is lost."""
         idle = not self._left and not any(worker.given for worker in self._workers)
         for worker in self._workers:
@@ -126,7 +126,7 @@ class Workers:
                 return
 
     def _deal(self) -> None:
-        """Waits until a worker says something, or dies."""
+        """Wait until a worker says something, or dies."""
         assert self._workers, "nobody is left to run what is asked for"
         by_pipe = {worker.pipe: worker for worker in self._workers}
         for pipe in connection.wait(list(by_pipe)):

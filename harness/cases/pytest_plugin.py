@@ -134,7 +134,7 @@ class _Session:
         reached it."""
 
     def check_spreading(self) -> None:
-        """Raises ``pytest.UsageError`` where the processes of pytest-xdist could not share what
+        """Raise ``pytest.UsageError`` where the processes of pytest-xdist could not share what
         there is."""
         for given, why in (
             (

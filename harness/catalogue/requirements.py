@@ -195,7 +195,7 @@ def folder_of_package() -> Path:
 
 
 def load(folder: Path | None = None) -> Catalogue:
-    """Reads every requirement file of ``folder`` (default: the shipped one).
+    """Read every requirement file of ``folder`` (default: the shipped one).
 
     Raises :class:`~brokerproof.harness.catalogue.tables.BadData` for the first thing that is wrong.
     """

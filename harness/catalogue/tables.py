@@ -121,7 +121,7 @@ def table(where: str, keys: Mapping[str, Key], row: Mapping[str, Any], name: str
 
 
 def only(path: Path, values: Mapping[str, Any], *allowed: str) -> None:
-    """Raises :class:`BadData` when a file has a top-level key besides ``allowed``."""
+    """Raise :class:`BadData` when a file has a top-level key besides ``allowed``."""
     for key in values:
         if key not in allowed:
             raise BadData(f"{path}: unknown key {key!r}; this file has {', '.join(allowed)}")

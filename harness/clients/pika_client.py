@@ -207,7 +207,7 @@ class PikaPeer(Conversation[ClientEvent]):
     def declare(
         self, queue: str = "", *, channel: int = 1, proves: Requirements | None = None, **about: Any
     ) -> str:
-        """Declares a queue; returns its name."""
+        """Declare a queue; return its name."""
         self.channel_of[channel].queue_declare(
             queue, callback=lambda frame: self.tell("queue", name=frame.method.queue), **about
         )
@@ -226,7 +226,7 @@ class PikaPeer(Conversation[ClientEvent]):
         auto_ack: bool = False,
         proves: Requirements | None = None,
     ) -> str:
-        """Begins to consume; returns the consumer tag. Messages are told, and acknowledged by
+        """Begin to consume; return the consumer tag. Messages are told, and acknowledged by
         :meth:`ack`."""
         if prefetch:
             self.channel_of[channel].basic_qos(
@@ -249,10 +249,10 @@ class PikaPeer(Conversation[ClientEvent]):
         self.tell("message", **about)
 
     def ack(self, tag: int, *, channel: int = 1, multiple: bool = False) -> None:
-        """Acknowledges."""
+        """Acknowledge."""
         self.channel_of[channel].basic_ack(tag, multiple)
 
     def close(self, *, proves: Requirements | None = None) -> None:
-        """Closes in order, and waits until pika says that it is closed."""
+        """Close in order, and wait until pika says that it is closed."""
         self.connection.close()
         self.expect(event_named("closed"), proves=proves)

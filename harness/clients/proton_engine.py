@@ -67,7 +67,7 @@ _FATAL = frozenset(
 
 
 def has_tls() -> bool:
-    """Whether this build of Proton has TLS: without OpenSSL's headers it compiles silently
+    """True if this build of Proton has TLS: without OpenSSL's headers it compiles silently
     without."""
     return bool(proton.SSL.present())
 
@@ -101,7 +101,7 @@ class Arrived:
     message: Any
     octets: bytes
     settled: bool
-    """Whether the broker had settled it already."""
+    """True if the broker had settled it already."""
 
 
 @dataclass(eq=False)

@@ -46,7 +46,7 @@ class TokenBucket:
         return now if missing <= 0 else now - (-missing // self._rate)
 
     def spend(self, now: Instant) -> None:
-        """Takes a token ``now``, which is not before an instant at which there was one.
+        """Take a token ``now``, which is not before an instant at which there was one.
 
         To be called when it has been used: what is counted from a later instant is never too quick.
         """

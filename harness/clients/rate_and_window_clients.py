@@ -55,14 +55,14 @@ class FlowClient(Protocol):
         arrives, None for never."""
 
     def stirs(self) -> bool:
-        """Whether something has arrived that :meth:`step` has not seen."""
+        """True if something has arrived that :meth:`step` has not seen."""
 
 
 def drive(
     world: World, clients: Sequence[FlowClient], done: Callable[[], bool], within: Duration
 ) -> bool:
-    """Lets ``clients`` do what they may until ``done()``, a connection of theirs ends, or time is
-    up; returns ``done()``."""
+    """Let ``clients`` do what they may until ``done()``, a connection of theirs ends, or time is
+    up; return ``done()``."""
     until = world.now() + within
     while True:
         due = [instant for client in clients if (instant := client.step()) is not None]
@@ -118,7 +118,7 @@ class StompConsumer:
 
     @property
     def settled(self) -> bool:
-        """Whether everything that was consumed is acknowledged."""
+        """True if everything that was consumed is acknowledged."""
         return self._unasked is None
 
 

@@ -306,7 +306,7 @@ class _SocketTransport(stomp.transport.Transport):  # type: ignore[misc]
         super().disconnect_socket()
 
     def cut(self) -> None:
-        """Ends the connection with a reset: its thread wakes up, and closing sends RST because
+        """End the connection with a reset: its thread wakes up, and closing sends RST because
         nothing may linger."""
         self._end("left", CloseHow.RESET)
         self.running = False

@@ -53,7 +53,7 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="brokerproof")
 def cli() -> None:
-    """Tells, with evidence, whether a message broker keeps its promises about flow control and
+    """Tell, with evidence, whether a message broker keeps its promises about flow control and
     liveness.
 
     Exit codes: 0 no violation; 1 a violation, or a known deviation that passes; 2 nothing worse

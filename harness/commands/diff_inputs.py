@@ -89,7 +89,7 @@ class Side:
 
 
 def open_side(letter: str, folder: Path) -> Side:
-    """Reads a run folder; raises ``BadRunFolder`` of the run folder and ``UnreadableResults`` of
+    """Read a run folder; raise ``BadRunFolder`` of the run folder and ``UnreadableResults`` of
     the results."""
     header = run_folder.read(folder, traces=False)
     path = folder / records.NAME

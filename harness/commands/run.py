@@ -266,7 +266,7 @@ def _arguments(
 
 
 def _judge(console: Console, target: Target, arguments: list[str], folder: Path, held: int) -> None:
-    """Runs pytest for one target and follows it; ``held`` keeps others from the folder until it has
+    """Run pytest for one target and follow it; ``held`` keeps others from the folder until it has
     ended, even where this process was killed. Raises for what is no verdict."""
     name = target.identity.name
     log = folder / "logs" / f"pytest-{name}.log"
@@ -354,7 +354,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _complete(target: Target, folder: Path) -> None:
-    """Raises what :func:`_broke_off` gives unless every case of the run has a result: a verdict on
+    """Raise what :func:`_broke_off` gives unless every case of the run has a result: a verdict on
     the others would mislead."""
     name = target.identity.name
     judged = {result.case for result in records.read(folder) if result.target == name}

@@ -58,7 +58,7 @@ def path_of(folder: Path, target: str, case: str) -> Path:
 
 
 def fingerprint(function: Callable[..., Any], cited: tuple[str, ...]) -> str:
-    """Changes when what the function does changes: not with its docstring, its place or its
+    """A digest that changes when what the function does changes: not with its docstring, its place or its
     layout."""
     try:
         parsed = ast.parse(textwrap.dedent(inspect.getsource(function)))
@@ -75,7 +75,7 @@ def fingerprint(function: Callable[..., Any], cited: tuple[str, ...]) -> str:
 
 
 def write(path: Path, file: CaseFile) -> None:
-    """Writes the file whole or not at all."""
+    """Write the file whole or not at all."""
     lines = [{"format": FORMAT, "version": VERSION, **file.header}]
     if file.conversation is not None:
         lines += _lines(file.conversation)

@@ -56,7 +56,7 @@ class WorldPlayer(Player):
 
 
 def play(target: Target, talk: Composed, say: Callable[[str], None]) -> tuple[bool | None, str]:
-    """Plays ``talk`` and judges it by the recorded expectation; see
+    """Play ``talk`` and judge it by the recorded expectation; see
     :func:`brokerproof.harness.counterexamples.player.decide`.
 
     Raises :class:`brokerproof.harness.worlds.world.Unreachable` when an acceptor of the recording

@@ -276,7 +276,7 @@ class Player:
 def decide(
     expected: Mapping[str, Any], recorded: Mapping[str, Any], player: Player
 ) -> tuple[bool | None, str]:
-    """Whether what was expected came (True), was missed again (False), or cannot be told (None),
+    """True if what was expected came (True), was missed again (False), or cannot be told (None),
     and a sentence."""
     kind, conn = expected["kind"], expected.get("conn")
     if kind in ("frame", "silence") and conn in player.came:

@@ -100,7 +100,7 @@ def restored(file: CaseFile) -> tuple[Call, Mapping[str, Any]]:
 def run_case(
     run: Run, file: CaseFile, call: Call, plan: Mapping[str, Any], say: Callable[[str], None]
 ) -> Answer:
-    """Runs the case again and compares what it says of the requirements that were violated."""
+    """Run the case again and compare what it says of the requirements that were violated."""
     named = frozenset(requirement["id"] for requirement in file.header["requirements"])
     missing = call.case.needs - run.target.identity.capabilities
     if missing:
@@ -139,7 +139,7 @@ def run_case(
 
 
 def run_octets(run: Run, file: CaseFile, why: str, say: Callable[[str], None]) -> Answer:
-    """Plays the recorded octets and judges by the recorded expectation."""
+    """Play the recorded octets and judge by the recorded expectation."""
     if file.conversation is None:
         return Answer(
             ERROR, f"and its octets were not kept: {file.header.get('octets')}", "octets", why

@@ -224,7 +224,7 @@ def _give_time(lines: list[Line], expected: Mapping[str, Any]) -> None:
 
 
 def _mark_duration(lines: list[Line], about: Expectation | None) -> None:
-    """Names the steps between which the time was measured, where they can be found."""
+    """Name the steps between which the time was measured, where they can be found."""
     if about is None or about.kind != "duration" or about.since is None or about.value is None:
         return
     found = {}

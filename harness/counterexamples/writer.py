@@ -19,7 +19,7 @@ from brokerproof.harness.protocols.byte_log import Violation
 def keep(
     run: Run, call: Call, example: ExampleRecord, failing: frozenset[str], folder: Path
 ) -> Path:
-    """Writes what ``example`` did into ``folder``; returns the case file."""
+    """Write what ``example`` did into ``folder``; return the case file."""
     violation = next(
         violation for violation in example.wire.violations if failing & set(violation.requirements)
     )

@@ -78,14 +78,14 @@ class AddressProbes:
         return peer, peer.sender(node)
 
     def credit(self, link: Link, peer: AmqpPeer, within: Duration) -> bool:
-        """Whether the link gets credit."""
+        """True if the link gets credit."""
         return (
             self.bench.wait_until(lambda: link.credit > 0 or peer.ended is not None, within)
             and link.credit > 0
         )
 
     def fill(self, node: Node, bodies: Sequence[int]) -> tuple[AmqpPeer, int, str | None]:
-        """Sends messages with bodies of so many octets one by one; how many were accepted, and the
+        """Send messages with bodies of so many octets one by one; how many were accepted, and the
         other outcome that ended it."""
         peer, link = self.producer(node)
         for number, body in enumerate(bodies):
@@ -149,7 +149,7 @@ class AddressProbes:
         return len(got)
 
     def full(self, bodies: Sequence[int], policy: str) -> bool:
-        """Whether messages of so many octets each fill an address that has that policy."""
+        """True if messages of so many octets each fill an address that has that policy."""
         return self.look(bodies, lost=policy == "DROP").policy == policy
 
     def smallest(self, count: int, policy: str) -> int | None:

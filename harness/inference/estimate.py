@@ -98,7 +98,7 @@ class Estimate:
 
     @property
     def known(self) -> bool:
-        """Whether the probes told anything."""
+        """True if the probes told anything."""
         return self.choice is not None or (self.range is not None and self.range != ANY)
 
     @property
@@ -109,7 +109,7 @@ class Estimate:
         return "not found out" if self.range is None else str(self.range)
 
     def agrees(self, documented: object) -> bool | None:
-        """Whether a documented value is one that was found possible; None when that cannot be
+        """True if a documented value is one that was found possible; None when that cannot be
         said."""
         if documented is None or not self.known:
             return None

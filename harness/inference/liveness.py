@@ -113,7 +113,7 @@ class LivenessProbes:
         return peer, (sends, wants)
 
     def answers(self) -> None:
-        """Asks what the corners are answered: no beats, the most frequent, the rarest."""
+        """Ask what the corners are answered: no beats, the most frequent, the rarest."""
         for client in (0, 1, HUGE):
             peer, answer = self.ask(client)
             peer.close_socket()
@@ -121,7 +121,7 @@ class LivenessProbes:
                 self.facts.answers[client] = answer[1]
 
     def silences(self, clients: list[int]) -> None:
-        """Lets a connection with each of these beats fall silent, all at the same time."""
+        """Let a connection with each of these beats fall silent, all at the same time."""
         peers = []
         for client in clients:
             peer, answer = self.ask(client)
@@ -143,7 +143,7 @@ class LivenessProbes:
         self.facts.silences[client] = ttl.meet(self.facts.silences.get(client, ANY))
 
     def find_grid(self) -> None:
-        """Lets connections of the shortest TTL fall silent one after the other."""
+        """Let connections of the shortest TTL fall silent one after the other."""
         stagger = ms(137) if self.bench.virtual else ms(350)
         peers = []
         for number in range(STAGGERED):

@@ -74,7 +74,7 @@ class Grid:
 
 
 def watch(bench: Bench, peers: Sequence[StompPeer], patience: Duration) -> list[Closed]:
-    """Lets every peer be silent until the broker has closed it, at most ``patience`` from now."""
+    """Let every peer be silent until the broker has closed it, at most ``patience`` from now."""
     bench.wait_until(lambda: all(peer.ended is not None for peer in peers), patience)
     closed = [
         Closed(peer.spoke_at or 0, None if peer.ended is None else peer.ended.at) for peer in peers

@@ -65,7 +65,7 @@ class WindowProbes:
     def second_comes(
         self, body: int, mode: str, headers: dict[str, str], extra: dict[str, str] | None = None
     ) -> bool:
-        """Whether a second message is delivered beside one with a body of this size."""
+        """True if a second message is delivered beside one with a body of this size."""
         return len(self.delivered([body, 1], mode, headers, extra)) > 1
 
     def largest_that_leaves_room(

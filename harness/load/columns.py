@@ -93,7 +93,7 @@ def same(value: str, rows: int) -> pa.Array:
 
 
 def structs(names: pa.Array, values: pa.Array) -> pa.StructArray:
-    """Names and values as headers."""
+    """Return names and values as headers."""
     return pa.StructArray.from_arrays([names, values], fields=list(STRUCT))
 
 

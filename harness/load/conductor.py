@@ -328,7 +328,7 @@ class Conductor:
     def _wait(
         self, ready: Callable[[], bool], deadline: Instant, *, every: Duration = 10 * NS_PER_S
     ) -> None:
-        """Lets time pass until ``ready``. Raises :class:`LoadFailed` when a driver went or cannot
+        """Let time pass until ``ready``. Raises :class:`LoadFailed` when a driver went or cannot
         do its part."""
 
         def troubled() -> str:

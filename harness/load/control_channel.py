@@ -35,7 +35,7 @@ class ControlConnection:
         return self._socket.fileno()
 
     def say(self, **message: Any) -> None:
-        """Sends one message; harmless when the other end has gone. Messages are small: this does
+        """Send one message; harmless when the other end has gone. Messages are small: this does
         not wait for long."""
         if self._open:
             with contextlib.suppress(
@@ -57,7 +57,7 @@ class ControlConnection:
             self._heard(json.loads(line))
 
     def close(self) -> None:
-        """Ends this end."""
+        """End this end."""
         if self._open:
             self._open = False
             self._world.watch(self, 0)

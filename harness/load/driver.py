@@ -118,7 +118,7 @@ class Driver:
 
     @property
     def done(self) -> bool:
-        """Whether every producer has sent all its messages; never where their number has no end."""
+        """True if every producer has sent all its messages; never where their number has no end."""
         return all(0 < sender.about.messages <= sender.next for sender in self._senders.values())
 
     @property
@@ -178,7 +178,7 @@ class Driver:
         self.world.at(self.world.now() + HAND_OVER, lambda: self._hand_over(tape))
 
     def _tend(self) -> None:
-        """Keeps connections alive, and makes those anew that ended."""
+        """Keep connections alive, and make those anew that ended."""
         if self._ended:
             return
         now = self.world.now()

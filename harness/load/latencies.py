@@ -26,13 +26,13 @@ class Latencies:
         return int(self._cells.sum()) + len(self._new)
 
     def record(self, values: Iterable[Duration]) -> None:
-        """Enters durations; those below zero count as zero."""
+        """Enter durations; those below zero count as zero."""
         self._new.extend(values)
         if len(self._new) >= _AT_ONCE:
             self._enter()
 
     def add(self, told: Mapping[str, int], worst: Duration) -> None:
-        """Enters what another one told by :meth:`counts`."""
+        """Enter what another one told by :meth:`counts`."""
         for cell, count in told.items():
             self._cells[int(cell)] += count
         self.worst = max(self.worst, worst)

@@ -47,7 +47,7 @@ def wire_logs(run: Path) -> list[Path]:
 
 
 def recover(run: Path, tape: Path) -> Recovered:
-    """Makes segments of the tape in that folder, and removes it. Raises :class:`NotRecovered`."""
+    """Make segments of the tape in that folder, and remove it. Raises :class:`NotRecovered`."""
     try:
         about = dataclasses.replace(
             LogHeader.read(tape), folder=str(run.resolve())

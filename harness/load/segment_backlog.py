@@ -55,7 +55,7 @@ class SegmentBacklog:
             self._tell()
 
     def _make_room(self) -> None:
-        """Waits while more waits for the scribe than may."""
+        """Wait while more waits for the scribe than may."""
         while self._octets > max(MOST_OCTETS, 2 * self._most):
             self._forget()
             assert self._scribe is not None
@@ -71,7 +71,7 @@ class SegmentBacklog:
             self._told -= 1
 
     def finish(self) -> dict[str, Any]:
-        """Makes segments of everything, once the tape is closed. What the scribe said, with the
+        """Make segments of everything, once the tape is closed. What the scribe said, with the
         octets of the tape, how many of them were no segments when the load was over, and the
         processor time of the thread that wrote them. Raises ``OSError`` when there is no scribe to
         be had or it failed; the tape stays."""

@@ -53,7 +53,7 @@ class Session:
     def run(
         self, lasts: Duration | None, watch: Callable[[Progress], bool], *, drain: Duration = DRAIN
     ) -> LoadOutcome:
-        """Starts the target, drives it, and stops it; ``watch`` is called now and then and ends the
+        """Start the target, drive it, and stop it; ``watch`` is called now and then and ends the
         load by True.
 
         Raises :class:`brokerproof.harness.targets.failure.SetUpFailed`,
@@ -105,7 +105,7 @@ class Session:
         }
 
     def _start_anew(self, conductor: Conductor, acceptor: str) -> None:
-        """Ends the broker and starts it again; what it did not keep is gone."""
+        """End the broker and start it again; what it did not keep is gone."""
         self.target.stop()
         self.target.start(self.folder / "logs")
         conductor.moved({acceptor: self.target.endpoints[acceptor]})

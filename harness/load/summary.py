@@ -63,7 +63,7 @@ def data(session: Session, outcome: LoadOutcome) -> dict[str, Any]:
 
 
 def complete(told: dict[str, Any]) -> bool:
-    """Whether everything that was sent was confirmed and came, and nobody ended a connection but
+    """True if everything that was sent was confirmed and came, and nobody ended a connection but
     we."""
     came = not told["received"] or told["received"] >= told["sent"]
     return (
@@ -78,7 +78,7 @@ def complete(told: dict[str, Any]) -> bool:
 def write_header(
     session: Session, outcome: LoadOutcome, told: dict[str, Any], plan: dict[str, Any]
 ) -> None:
-    """Writes the header's part about the load, and what its one case is about."""
+    """Write the header's part about the load, and what its one case is about."""
     folder = session.folder
     run_folder.write_header_field(
         folder, "load", {"plan": plan, "told": told, "clocks": outcome.clocks}
@@ -102,7 +102,7 @@ def measurements(told: dict[str, Any]) -> dict[str, Measurement]:
 def keep(
     session: Session, outcome: LoadOutcome, told: dict[str, Any], plan: dict[str, Any]
 ) -> None:
-    """Writes the header's part about the load, and its one result: a NOTE, because a load judges
+    """Write the header's part about the load, and its one result: a NOTE, because a load judges
     nothing."""
     name = session.target.identity.name
     write_header(session, outcome, told, plan)

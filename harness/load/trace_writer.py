@@ -74,13 +74,13 @@ class LogHeader:
             ) from None
 
     def write(self) -> None:
-        """Makes the tape's folder, and says there what it is of."""
+        """Make the tape's folder, and say there what it is of."""
         self.tape.mkdir(parents=True, exist_ok=True)
         (self.tape / ABOUT).write_text(json.dumps(dataclasses.asdict(self)), "utf-8")
 
     @contextmanager
     def held(self, *, alone: bool = False) -> Iterator[None]:
-        """Says to other processes, as long as it lasts, that the tape is being written or read;
+        """Say to other processes, as long as it lasts, that the tape is being written or read;
         ``alone``: nobody else may. Raises ``BlockingIOError`` when somebody holds it who may not be
         there."""
         with (self.tape / ABOUT).open() as file:
@@ -122,14 +122,14 @@ class TraceWriter:
         self.rows = self.segments = 0
 
     def file(self, path: Path) -> None:
-        """Notes everything in a file of the tape, and removes it when it is in a segment."""
+        """Note everything in a file of the tape, and remove it when it is in a segment."""
         self.read(memoryview(path.read_bytes()))
         self._done.append(path)
         if self._open + self._pending >= self._about.segment_rows or self._old():
             self.close()
 
     def read(self, tape: memoryview) -> None:
-        """Notes everything on a piece of tape."""
+        """Note everything on a piece of tape."""
         for block in blocks(tape):
             if block.protocol != self._protocol or self._pending >= ROWS_AT_ONCE:
                 self._write()
@@ -143,7 +143,7 @@ class TraceWriter:
                 self._stretch.add(block)
 
     def close(self) -> None:
-        """Writes what is left, and removes what was read."""
+        """Write what is left, and remove what was read."""
         self._write()
         if self._open:
             name = f"part-{self._about.tag}-{self._next:05d}.parquet"
@@ -194,7 +194,7 @@ def cpu_s() -> float:
 
 
 def remove_log_folder(tape: Path) -> None:
-    """Removes an empty tape's folder, and that of all tapes behind the last one."""
+    """Remove an empty tape's folder, and that of all tapes behind the last one."""
     for name in (ABOUT, CLOSING):
         (tape / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # another driver's scribe may still need it

@@ -105,7 +105,7 @@ class WireLog:
         frames: Sequence[bytes],
         sizes: Iterable[int] | None = None,
     ) -> None:
-        """Notes frames that passed at one instant. ``sizes``: what they had on the wire, where what
+        """Note frames that passed at one instant. ``sizes``: what they had on the wire, where what
         is given was cut."""
         if protocol != self._protocol:
             self._pack()
@@ -117,19 +117,19 @@ class WireLog:
             self._pack()
 
     def event(self, event: Event) -> None:
-        """Notes anything else."""
+        """Note anything else."""
         self._pack()
         self.frames(EVENT, 0, event.at_ns, event.conn or 0, [pickle.dumps(event)])
         self._pack()
 
     def hand_over(self, *, whole: bool = False) -> None:
-        """Gives the disk what there is; ``whole``: and the scribe. Waits while too much waits;
-        raises ``OSError`` when what was given could not be written."""
+        """Give the disk what there is; ``whole``: and the scribe. Waits while too much waits;
+        raise ``OSError`` when what was given could not be written."""
         self._pack(give=False)
         self._give(whole or self._read_along)
 
     def close(self) -> None:
-        """Hands over the rest and ends the tape."""
+        """Hand over the rest and end the tape."""
         try:
             self.hand_over(whole=True)
         finally:
@@ -235,6 +235,6 @@ class LogSlice:
         self.rows = 0
 
     def add(self, block: Block) -> None:
-        """Adds a block behind the others."""
+        """Add a block behind the others."""
         self.blocks.append(block)
         self.rows += len(block.sizes)

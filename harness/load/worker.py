@@ -157,7 +157,7 @@ class Worker:
         return Driver(self._world, Plan.of(about["plan"]), tape, about["first"], offset)
 
     def _abandon(self, driver: Driver) -> None:
-        """Ends what nobody waits for any more; what was recorded is kept."""
+        """End what nobody waits for any more; what was recorded is kept."""
         driver.disconnect(PATIENCE)
         if self._backlog is not None:
             self._backlog.finish()

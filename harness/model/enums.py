@@ -32,7 +32,7 @@ class Outcome(StrEnum):
 
 
 class RoutingType(StrEnum):
-    """Whether an address hands a message to one of its queues' consumers or to every
+    """True if an address hands a message to one of its queues' consumers or to every
     subscription."""
 
     ANYCAST = enum.auto()

@@ -118,7 +118,7 @@ class _Entry:
     """Messages of one run waited together: none of them overtakes another on its way to one
     consumer. None: in doubt."""
     owes_mark: bool | None = False
-    """Whether the next delivery has to be marked; None: it may be."""
+    """True if the next delivery has to be marked; None: it may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class Books:
 
     @property
     def balanced(self) -> bool:
-        """Whether nothing illegal was noticed."""
+        """True if nothing illegal was noticed."""
         return not any(getattr(self, name) for name in ILLEGAL)
 
     def __str__(self) -> str:
@@ -177,7 +177,7 @@ class Ledger:
     """Consumers that went unnoticed, with what they held."""
 
     def update(self, fact: Fact) -> None:
-        """Enters one fact. Raises ``ValueError`` for a key that was sent twice: keys have to tell
+        """Enter one fact. Raises ``ValueError`` for a key that was sent twice: keys have to tell
         messages apart."""
         match fact:
             case Attempted(key, producer):

@@ -77,7 +77,7 @@ def _text(headers: Headers, name: str) -> str:
 
 
 def deliveries(events: Sequence[Event], conn: int) -> list[Finding]:
-    """Whether no more deliveries waited for their acknowledgement than a prefetch allows, and
+    """True if no more deliveries waited for their acknowledgement than a prefetch allows, and
     whether tags were their own."""
     channels: dict[int, _Channel] = {}
     found: list[Finding] = []
@@ -140,7 +140,7 @@ def _came(channel: _Channel, event: FrameReceived) -> Iterator[Finding]:
 
 
 def beats(events: Sequence[Event], conn: int) -> list[Finding]:
-    """Whether something came from the broker in each interval of heart-beats that tune-ok said.
+    """True if something came from the broker in each interval of heart-beats that tune-ok said.
     Whoever recorded may have been late by an unknown time: what lies not far outside is
     uncertain."""
     due: Duration = 0
@@ -195,7 +195,7 @@ class _Waiting:
 
 
 def unknown_tags(events: Sequence[Event], conn: int) -> list[Finding]:
-    """Whether a delivery is settled once: an acknowledgement of a tag that does not wait (any more)
+    """True if a delivery is settled once: an acknowledgement of a tag that does not wait (any more)
     has to end its channel. It did not where the broker answers what was asked behind it. Channels
     with transactions are left out."""
     channels: dict[int, _Waiting] = {}
@@ -294,7 +294,7 @@ def _waits(waiting: _Waiting, event: FrameReceived) -> None:
 
 
 def blocking(events: Sequence[Event], conn: int) -> list[Finding]:
-    """Whether a client that did not say that it understands it was told that it is blocked, and
+    """True if a client that did not say that it understands it was told that it is blocked, and
     whether it was told that it is not any more without having been told that it is."""
     announced: bool | None = None
     blocked = False

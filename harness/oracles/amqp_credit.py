@@ -47,7 +47,7 @@ class _Account:
     drains: int = 0
 
     def begins(self, frame: WireFrame) -> bool:
-        """Notes a transfer; whether it is the first of a delivery."""
+        """Note a transfer; whether it is the first of a delivery."""
         first = not self.going_on
         self.going_on = frame.flag("more") and not frame.flag("aborted")
         return first
@@ -90,7 +90,7 @@ def _limit(step: Placed, link: Link) -> int:
 
 
 def credit(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """Whether ``side``, wherever it is the sender, kept to the credit it had.
+    """True if ``side``, wherever it is the sender, kept to the credit it had.
 
     Every delivery is judged at its first transfer. Credit that was taken back while a transfer may
     have been under way does not count against the sender.
@@ -128,7 +128,7 @@ def _spent(account: _Account, step: Placed) -> list[Finding]:
 
 
 def counts(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """Whether the flows of ``side`` as a sender told delivery-count and link-credit as they are.
+    """True if the flows of ``side`` as a sender told delivery-count and link-credit as they are.
 
     delivery-count is that of the deliveries sent so far, more only after a drain; the credit told
     with it has to lead to a limit that the receiver gave.
@@ -195,7 +195,7 @@ def _told(account: _Account, step: Placed) -> list[Finding]:
 
 
 def drains(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """Whether ``side`` as a sender answered every drain: credit used up by deliveries, or given
+    """True if ``side`` as a sender answered every drain: credit used up by deliveries, or given
     back by a flow whose delivery-count is the limit. A drain that is taken back, or whose link or
     connection ends before, asks for nothing."""
     accounts, found = _Accounts(side), []

@@ -90,7 +90,7 @@ class _Books:
 
 
 def delivery_ids(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """Whether ``side`` named its deliveries well: id, tag and format on the first transfer, the ids
+    """True if ``side`` named its deliveries well: id, tag and format on the first transfer, the ids
     of a session one after the other, tags of at most 32 octets and no two alike among unsettled
     ones, continuations without another id."""
     books = _Books()
@@ -153,7 +153,7 @@ def _later(step: Placed, delivery: _Delivery) -> Iterator[Finding]:
 
 
 def settlement(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """Whether ``side`` spoke of deliveries that there are, settled each once, and left terminal
+    """True if ``side`` spoke of deliveries that there are, settled each once, and left terminal
     states as they were."""
     books = _Books()
     found: list[Finding] = []

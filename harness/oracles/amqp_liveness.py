@@ -37,7 +37,7 @@ _OUTSIDE = (
 def idle(
     events: Sequence[Event], conn: int, side: Side = Side.BROKER, slack: Duration = 0
 ) -> list[Finding]:
-    """Whether ``side`` let no more time pass between its frames than the idle-time-out that the
+    """True if ``side`` let no more time pass between its frames than the idle-time-out that the
     other's open asked for, plus ``slack``. Counted from the later of both opens to its close, or to
     the end of the connection or of the trace."""
     worst, allowed = _silence(events, conn, side)
@@ -101,7 +101,7 @@ def _end(events: Sequence[Event], conn: int) -> Instant | None:
 
 
 def order(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """Whether open was the first frame of ``side`` and close its last, empty frames included."""
+    """True if open was the first frame of ``side`` and close its last, empty frames included."""
     found: list[Finding] = []
     opened = closed = False
     for frame in frames(events, conn):
@@ -130,7 +130,7 @@ def _ordered(frame: WireFrame, opened: bool, closed: bool) -> Iterator[Finding]:
 
 
 def limits(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """Whether ``side`` kept to the other's max-frame-size and channel-max (once its open is in the
+    """True if ``side`` kept to the other's max-frame-size and channel-max (once its open is in the
     trace) and to the handle-max of its begin."""
     found: list[Finding] = []
     sizes, channels = 2**32 - 1, 65535

@@ -53,7 +53,7 @@ class _All:
         return self._by_session.setdefault(session, _Counts())
 
     def update(self, step: Placed) -> _Counts | None:
-        """Enters begins, transfers and the flows of the other side; None for frames of no
+        """Enter begins, transfers and the flows of the other side; None for frames of no
         session."""
         if step.answers is not None and step.frame.side is self._side:
             for counts in self._by_session.values():
@@ -83,7 +83,7 @@ class _All:
 
 
 def windows(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """Whether ``side`` sent transfers only while the other's incoming-window had room, every
+    """True if ``side`` sent transfers only while the other's incoming-window had room, every
     transfer judged."""
     all_, found = _All(side), []
     for step in placed(events, conn):
@@ -109,7 +109,7 @@ def windows(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> lis
 
 
 def ids(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """Whether the flows of ``side`` told the session's ids and windows as they are.
+    """True if the flows of ``side`` told the session's ids and windows as they are.
 
     next-outgoing-id: one for each transfer that it sent. next-incoming-id: there once it has the
     other's begin, never falling, never more than the other has sent.

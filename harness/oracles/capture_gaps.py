@@ -29,7 +29,7 @@ _OF_THE_QUEUE = frozenset({"shared", "revived", "unmarked"})
 
 
 def hidden(event: Event) -> bool:
-    """Whether ``event`` says so."""
+    """True if ``event`` says so."""
     return (
         isinstance(event, (OctetsSentUnseen, OctetsReceivedUnseen))
         and event.command not in HIDING_NOTHING
@@ -49,7 +49,7 @@ def since(events: Iterable[Event]) -> dict[int, Instant]:
 def doubtful(
     kind: str, last: Instant, anywhere: Instant | None, of_queue: Instant | None, *, whole: bool
 ) -> bool:
-    """Whether what was not seen could explain an irregularity whose witness ends at ``last``.
+    """True if what was not seen could explain an irregularity whose witness ends at ``last``.
 
     ``anywhere`` and ``of_queue``: since when something is unseen on any connection, and on one that
     has to do with the queue; None for never. ``whole``: every connection of the broker is in the

@@ -73,7 +73,7 @@ class Consumer:
 
 
 def consumers(events: Sequence[Event], conn: int) -> list[Finding]:
-    """Whether the broker delivered only with credit, message by message."""
+    """True if the broker delivered only with credit, message by message."""
     books: dict[tuple[str, str], Consumer] = {}
     found: list[Finding] = []
     for event, headers in _packets(events, conn):
@@ -110,7 +110,7 @@ class Producer:
 
 
 def producers(events: Sequence[Event], conn: int) -> list[Finding]:
-    """Whether the broker granted no more than it was asked for."""
+    """True if the broker granted no more than it was asked for."""
     found = []
     for event, book, address in _grants(events, conn):
         if isinstance(event, FrameReceived):

@@ -72,7 +72,7 @@ class MessageContext:
     """What one message's fate depends on besides itself."""
 
     complete: bool = True
-    """Whether everything that was sent is known."""
+    """True if everything that was sent is known."""
     left: Mapping[tuple[int, str], When] = field(default_factory=dict)
     """When a subscription, by connection and name, ended."""
     departed: Mapping[str, When] = field(default_factory=dict)
@@ -138,7 +138,7 @@ def _again(key: Key, gots: Sequence[Delivered], about: MessageContext) -> Iterat
 
 
 def could_be_lost(sent: Sent, about: MessageContext) -> bool:
-    """Whether a message that never came had to come, if a later one of its producer did."""
+    """True if a message that never came had to come, if a later one of its producer did."""
     return (
         bool(sent.confirmed and sent.anycast)
         and not sent.strange
@@ -203,7 +203,7 @@ class Line:
     def update(
         self, number: int, name: str, queue: str, conn: int, subscription: str, when: When
     ) -> Anomaly | None:
-        """Enters the next one, message ``name`` with that number of its producer."""
+        """Enter the next one, message ``name`` with that number of its producer."""
         if number < self.latest:
             what = f"{name} came behind a later one of its producer"
             return Anomaly("disordered", queue, conn, subscription, what, (self.latest_when, when))
@@ -240,7 +240,7 @@ def find_anomalies(
 
 
 def readable(events: Iterable[Event]) -> bool:
-    """Whether all that was sent is known: every connection speaks the same protocol, of which the
+    """True if all that was sent is known: every connection speaks the same protocol, of which the
     books are kept (:data:`brokerproof.harness.oracles.connection_reader.READABLE`), and nothing but
     frames was written."""
     protocols = set()

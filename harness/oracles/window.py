@@ -24,19 +24,19 @@ class WindowAccount:
 
     @property
     def open(self) -> bool:
-        """Whether the broker may begin one more delivery."""
+        """True if the broker may begin one more delivery."""
         if self.window < 0:
             return True
         return not self.held if self.window == 0 else sum(self.held) < self.window
 
     def delivered(self, size: int) -> bool:
-        """Notes a delivery of ``size`` octets; returns whether the window was open for it."""
+        """Note a delivery of ``size`` octets; return whether the window was open for it."""
         allowed = self.open
         self.held.append(size)
         return allowed
 
     def settled(self, count: int) -> None:
-        """Notes that the oldest ``count`` deliveries were settled."""
+        """Note that the oldest ``count`` deliveries were settled."""
         del self.held[:count]
 
 

@@ -104,7 +104,7 @@ class ByteLog:
     _octets: int = 0
 
     def add(self, step: Step) -> None:
-        """Keeps a step."""
+        """Keep a step."""
         self._octets += len(step.data) if isinstance(step, Sent | Received) else 0
         if self._octets > MOST_OCTETS:
             self.unkept = f"more than {MOST_OCTETS} octets crossed the wire"
@@ -127,7 +127,7 @@ class LoggedChannel:
         *,
         plain: bool = False,
     ) -> None:
-        """Raises :class:`brokerproof.harness.worlds.world.Unreachable`."""
+        """Raise :class:`brokerproof.harness.worlds.world.Unreachable`."""
         self._world, self._log, self._conn, self._receiver = world, log, conn, receiver
         self._gone = False
         log.add(Opened(world.now(), conn, acceptor))

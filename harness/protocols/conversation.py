@@ -144,7 +144,7 @@ class Conversation(Generic[F]):
         raise NotImplementedError
 
     def fatal(self, frame: F) -> bool:
-        """Whether ``frame`` can only mean that something failed."""
+        """True if ``frame`` can only mean that something failed."""
         raise NotImplementedError
 
     def words(self, frame: F) -> str:

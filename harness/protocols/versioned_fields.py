@@ -10,7 +10,7 @@ Fields: TypeAlias = tuple[tuple[str, str, int], ...]
 
 
 def fields(text: str) -> Fields:
-    """Reads ``NAME:TYPE`` and ``NAME:TYPE@VERSION``, separated by blanks."""
+    """Read ``NAME:TYPE`` and ``NAME:TYPE@VERSION``, separated by blanks."""
     found = []
     for word in text.split():
         name, _, kind = word.partition(":")

@@ -43,7 +43,7 @@ class BadRunFolder(Exception):
 
 
 def create(folder: Path, *, command: list[str], seed: int, effort: str) -> None:
-    """Begins a run. Raises :class:`BadRunFolder` when the folder cannot be made or holds another
+    """Begin a run. Raises :class:`BadRunFolder` when the folder cannot be made or holds another
     run."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -87,7 +87,7 @@ def _came_to_nothing(folder: Path) -> bool:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[int]:
-    """Says to other processes, as long as it lasts, that a run is being written; gives the
+    """Say to other processes, as long as it lasts, that a run is being written; give the
     descriptor that says so, for children that write too. Raises :class:`BadRunFolder` when another
     process says it of this folder."""
     try:
@@ -177,7 +177,7 @@ def wrong_format(header: Mapping[str, Any]) -> str:
 
 
 def add_target(folder: Path, target: Target, facts: TargetFacts) -> None:
-    """Notes a target that is up."""
+    """Note a target that is up."""
     header = read(folder)
     entry = {
         "name": target.identity.name,
@@ -194,7 +194,7 @@ def add_target(folder: Path, target: Target, facts: TargetFacts) -> None:
 
 
 def add_cases(folder: Path, cases: Mapping[str, Mapping[str, Any]]) -> None:
-    """Adds what cases are about, by id."""
+    """Add what cases are about, by id."""
     _write(folder / CASES, {**cases_of(folder), **cases})
 
 
@@ -213,7 +213,7 @@ def cases_of(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def write_canary(folder: Path, target: str, p99: Duration, worst: Duration) -> None:
-    """Notes how late the host itself was while ``target`` was judged."""
+    """Note how late the host itself was while ``target`` was judged."""
     header = read(folder)
     header["host"].setdefault("canary", {})[target] = {"p99_ns": p99, "worst_ns": worst}
     header["host"]["canary_p99_ns"] = max(
@@ -223,12 +223,12 @@ def write_canary(folder: Path, target: str, p99: Duration, worst: Duration) -> N
 
 
 def write_header_field(folder: Path, name: str, values: Any) -> None:
-    """Adds something to the header under a name of its own."""
+    """Add something to the header under a name of its own."""
     _write(folder / HEADER, {**read(folder), name: values})
 
 
 def finish(folder: Path, results: Iterable[Result], code: int, notes: list[str]) -> dict[str, Any]:
-    """Adds the footer that makes it a whole run, and returns it."""
+    """Add the footer that makes it a whole run, and return it."""
     counts = Counter(result.verdict.value for result in results)
     footer = {
         "finished": _now(),
@@ -242,7 +242,7 @@ def finish(folder: Path, results: Iterable[Result], code: int, notes: list[str])
 
 
 def reopen(folder: Path) -> dict[str, Any]:
-    """Makes a run that was cut off, or finished, ready to go on; returns its header."""
+    """Make a run that was cut off, or finished, ready to go on; return its header."""
     header = read(folder)
     for key in ("seed", "effort", "targets", "host"):
         if key not in header:

@@ -126,7 +126,7 @@ class Listed:
 
 
 def install(name: str, version: str | None = None) -> Path:
-    """Downloads and unpacks a release unless that was done; returns its folder. Raises
+    """Download and unpack a release unless that was done; return its folder. Raises
     :class:`SetUpFailed`."""
     return _known(name).install(version)
 
@@ -139,7 +139,7 @@ def start(
     ports: str = "free",
     folder: Path | None = None,
 ) -> RunningBroker:
-    """Starts a broker that goes on when this process ends.
+    """Start a broker that goes on when this process ends.
 
     ``config`` is its configuration file (None: ours), ``ports`` is "free" or "file", ``folder`` the
     instance's (None: one in the cache). Raises :class:`SetUpFailed`, also when that release is
@@ -165,7 +165,7 @@ def start(
 
 
 def stop(name: str, version: str | None = None) -> list[RunningBroker]:
-    """Ends the broker of that name and release (None: every release) and says which ones ran."""
+    """End the broker of that name and release (None: every release) and say which ones ran."""
     kind = _known(name)
     ended = []
     for state in sorted(_folder().glob(f"{name}-{version or '*'}.json")):

@@ -32,7 +32,7 @@ def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Holds the lock that belongs to ``path`` against other threads and processes; waits for it
+    """Hold the lock that belongs to ``path`` against other threads and processes; wait for it
     without bound.
 
     Raises :class:`SetUpFailed` when the folder cannot be written.
@@ -94,7 +94,7 @@ def unpacked(archive: Path, path: Path) -> Path:
 
 
 def remove(path: Path) -> None:
-    """Deletes a file or folder of the cache, if it is there."""
+    """Delete a file or folder of the cache, if it is there."""
     if path.is_dir():
         shutil.rmtree(path)
     else:

@@ -81,7 +81,7 @@ class _Authority:
 
 
 def make(folder: Path) -> None:
-    """Writes ``ca.pem``, ``server.pem`` and a file for each certificate of
+    """Write ``ca.pem``, ``server.pem`` and a file for each certificate of
     :mod:`brokerproof.harness.worlds.tls` into ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     authority, other = (

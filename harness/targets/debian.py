@@ -55,7 +55,7 @@ def entering(root: Path, folder: Path) -> list[str | Path]:
 
 
 def can_enter(what: str) -> None:
-    """Raises :class:`SetUpFailed`, which says what needs it, when this process cannot enter a
+    """Raise :class:`SetUpFailed`, which says what needs it, when this process cannot enter a
     root."""
     if os.geteuid() != 0:
         raise SetUpFailed(

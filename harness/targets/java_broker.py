@@ -50,7 +50,7 @@ class JavaBroker(ManagedBroker):
         self._free_ports, self._free = ports == "free", free
 
     def start(self) -> RunningBroker:
-        """Installs what is missing, starts the broker and waits until every port accepts
+        """Install what is missing, start the broker and wait until every port accepts
         connections.
 
         Raises :class:`SetUpFailed`; nothing is left running then.
@@ -124,7 +124,7 @@ class JavaBroker(ManagedBroker):
 
     @abstractmethod
     def _has_started(self, log: str) -> bool:
-        """Whether the broker's log says that it is ready."""
+        """True if the broker's log says that it is ready."""
 
     @property
     def _console(self) -> Path:

@@ -46,7 +46,7 @@ class NativeProcess:
         self.pid: int | None = None
 
     def start(self) -> int:
-        """Starts it and returns its process id. Raises :class:`SetUpFailed` when it cannot be run
+        """Start it and return its process id. Raises :class:`SetUpFailed` when it cannot be run
         at all."""
         leash = [sys.executable, "-I", str(Path(__file__).with_name("process_guard.py"))]
         leash += [
@@ -74,7 +74,7 @@ class NativeProcess:
         return self.pid
 
     def ended(self, within_s: float = 0) -> bool:
-        """Whether it has ended by itself; waits up to ``within_s`` seconds for that."""
+        """True if it has ended by itself; waits up to ``within_s`` seconds for that."""
         if self.pid is None:
             return True
         if self._free:
@@ -87,7 +87,7 @@ class NativeProcess:
         return True
 
     def stop(self) -> None:
-        """Ends it and waits until it is gone. Does nothing when it has ended, or was never
+        """End it and wait until it is gone. Does nothing when it has ended, or was never
         started."""
         if self.pid is None:
             return
@@ -106,7 +106,7 @@ class NativeProcess:
     def wait_until_ready(
         self, ready: Callable[[], bool], *, within_s: float, reason: Callable[[], str]
     ) -> None:
-        """Waits until ``ready()``. Ends it and raises :class:`SetUpFailed` when it ends first or
+        """Wait until ``ready()``. Ends it and raise :class:`SetUpFailed` when it ends first or
         takes too long.
 
         ``reason()`` says why, from its logs; empty when they tell nothing.
@@ -125,7 +125,7 @@ class NativeProcess:
 
 
 def wait_for_end(pid: int, within_s: float) -> bool:
-    """Whether process ``pid`` is gone, waiting up to ``within_s`` seconds for that."""
+    """True if process ``pid`` is gone, waiting up to ``within_s`` seconds for that."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -139,7 +139,7 @@ def wait_for_end(pid: int, within_s: float) -> bool:
 
 
 def end(pid: int, grace_s: float) -> None:
-    """Ends a process of this user: SIGTERM, and SIGKILL after ``grace_s`` seconds. Does nothing
+    """End a process of this user: SIGTERM, and SIGKILL after ``grace_s`` seconds. Does nothing
     when it is gone."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
@@ -179,7 +179,7 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
 
 
 def listens(host: str, port: int) -> bool:
-    """Whether something accepts connections there."""
+    """True if something accepts connections there."""
     try:
         with socket.create_connection((host, port), timeout=1):
             return True

@@ -31,18 +31,18 @@ class ManagedBroker:
     _process: NativeProcess | None = None
 
     def start(self) -> RunningBroker:
-        """Starts the broker and waits until it can be used. Raises
+        """Start the broker and wait until it can be used. Raises
         :class:`brokerproof.harness.targets.failure.SetUpFailed`."""
         raise NotImplementedError
 
     def ended(self, within_s: float = 0) -> bool:
-        """Whether the broker is not running; waits up to ``within_s`` seconds for its end."""
+        """True if the broker is not running; waits up to ``within_s`` seconds for its end."""
         return self._process is None or self._process.ended(within_s)
 
     def _ready(
         self, log: Path, has_started: Callable[[str], bool], ports: Iterable[int]
     ) -> Callable[[], bool]:
-        """Whether ``log`` says so, and every port accepts connections: to be asked until it is
+        """True if ``log`` says so, and every port accepts connections: to be polled until it is
         true."""
         waiting = list(ports)
 
@@ -57,7 +57,7 @@ class ManagedBroker:
         return ready
 
     def stop(self) -> None:
-        """Ends the broker, and waits until it is gone. The folder stays. Does nothing when it is
+        """End the broker, and wait until it is gone. The folder stays. Does nothing when it is
         not running."""
         if self._process is not None:
             self._process.stop()

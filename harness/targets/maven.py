@@ -123,7 +123,7 @@ def collect(
 
 
 def _with_mvn(mvn: str, coordinates: Coordinates, folder: Path) -> str | None:
-    """Lets ``mvn`` fetch the file; what went wrong, or None."""
+    """Let ``mvn`` fetch the file; what went wrong, or None."""
     problem = _ran(
         mvn, ["dependency:copy", f"-Dartifact={coordinates}", f"-DoutputDirectory={folder}"], folder
     )
@@ -133,7 +133,7 @@ def _with_mvn(mvn: str, coordinates: Coordinates, folder: Path) -> str | None:
 
 
 def _ran(mvn: str, arguments: Sequence[str], folder: Path) -> str | None:
-    """Runs a goal in ``folder``, checksums strict; what went wrong, or None."""
+    """Run a goal in ``folder``, checksums strict; what went wrong, or None."""
     command = [mvn, "-q", "-B", "-C", *arguments]
     try:
         ran = subprocess.run(
@@ -174,7 +174,7 @@ def _repository(environment: Mapping[str, str]) -> str | None:
 
 
 def _over_https(base: str, coordinates: Coordinates, folder: Path) -> str | None:
-    """Fetches by the standard layout and holds the file against its published checksum; what went
+    """Fetch by the standard layout and hold the file against its published checksum; what went
     wrong, or None."""
     url, target = f"{base}/{coordinates.path}", folder / coordinates.file_name
     if not base.startswith(("https://", "http://127.0.0.1:", "http://localhost:")):

@@ -240,7 +240,7 @@ def _number(path: Path, element: etree._Element, kind: Callable[[str], Value], t
 
 
 def has_tls(about: Parameters) -> bool:
-    """Whether an acceptor is configured with TLS."""
+    """True if an acceptor is configured with TLS."""
     return str(about.get("tls", "")).lower() == "true"
 
 

@@ -42,7 +42,7 @@ def _end(child: subprocess.Popen[bytes], grace_s: float) -> None:
 
 
 def main() -> int:
-    """Returns the exit code of COMMAND, 128 + the signal's number when it was killed."""
+    """Return the exit code of COMMAND, 128 + the signal's number when it was killed."""
     mode, grace_s, console, *command = sys.argv[1:]
     held = mode == "held"
     with Path(console).open("ab") as out:

@@ -27,7 +27,7 @@ class SocketTarget:
 
     clock = Clock.REAL
     is_local = False
-    """Whether the broker is a process of this machine, with nothing between its socket and ours,
+    """True if the broker is a process of this machine, with nothing between its socket and ours,
     that sends what it writes at once (TCP_NODELAY). Otherwise the last it wrote may wait for our
     system's acknowledgement, and a reset drops it."""
 

@@ -79,7 +79,7 @@ class Recorder:
         return f"trace/target={self._target}#case={case}" if self._folder is not None else ""
 
     def write(self, case: str, events: Sequence[Event], *, goes_on: bool = False) -> None:
-        """Adds one case's events, in order; with ``goes_on`` behind those that it has. Closes the
+        """Add one case's events, in order; with ``goes_on`` behind those that it has. Closes the
         segment when it is large enough."""
         if self._folder is None or not events:
             return
@@ -88,7 +88,7 @@ class Recorder:
         self._add(self._batch(case, events, first))
 
     def write_columns(self, case: str, columns: Mapping[str, pa.Array]) -> None:
-        """Adds events of a case that goes on as columns of the trace: ``at_ns``, ``conn``, ``kind``
+        """Add events of a case that goes on as columns of the trace: ``at_ns``, ``conn``, ``kind``
         and whatever the kinds have. A load has millions of them, which nobody makes objects of
         first."""
         size = len(columns["at_ns"])
@@ -106,7 +106,7 @@ class Recorder:
         self._add(pa.RecordBatch.from_arrays(arrays, schema=SCHEMA))
 
     def goes_on_behind(self, case: str, events: int) -> None:
-        """Says that so many events of a case that goes on were written before, by somebody else."""
+        """Say that so many events of a case that goes on were written before, by somebody else."""
         self._seq[case] = events
 
     def _counted(self, case: str, size: int) -> int:
@@ -123,7 +123,7 @@ class Recorder:
                 self._close_segment()
 
     def flush(self) -> None:
-        """Closes the open segment, if it has rows."""
+        """Close the open segment, if it has rows."""
         with self._lock:
             if self._rows:
                 self._close_segment()

@@ -40,7 +40,7 @@ class Canary:
 
     @property
     def running(self) -> bool:
-        """Whether it measures."""
+        """True if it measures."""
         return self._thread.is_alive()
 
     def stop(self) -> None:

@@ -86,7 +86,7 @@ class _Lane:
         return self._waiting[-1][0] if self._waiting else self._world.now()
 
     def send(self, outs: Iterable[Out]) -> None:
-        """Passes these on, behind what waits."""
+        """Pass these on, behind what waits."""
         for out in outs:
             octets, late = (out.octets, out.by) if isinstance(out, Late) else (out, 0)
             due = max(self.free, self._world.now() + late)

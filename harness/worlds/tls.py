@@ -62,7 +62,7 @@ class Tls:
         return self.certificates / certificate.file
 
     def context(self, certificate: Certificate | None = None) -> ssl.SSLContext:
-        """Raises :class:`TlsFailed` for files that cannot be used."""
+        """Raise :class:`TlsFailed` for files that cannot be used."""
         made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         shown = self.shown(certificate)
         try:

@@ -90,7 +90,7 @@ def curves(rows: Iterator[Mapping[str, Any]], settings: Settings = ()) -> list[C
 
 
 def _moves(curve: Curve) -> bool:
-    """Whether there is anything to see: three of a thousand credits used up are a straight line."""
+    """True if there is anything to see: three of a thousand credits used up are a straight line."""
     values = [value for _, value in curve.points]
     return max(values) - min(values) > max(values) // SEEN
 

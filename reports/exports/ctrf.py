@@ -26,7 +26,7 @@ STATUS = {
 
 
 def write(path: Path, runs: Sequence[Run], bars: Sequence[Bar], cases: Iterable[CaseRow]) -> None:
-    """Writes every case of ``cases``; the summary comes from ``bars``."""
+    """Write every case of ``cases``; the summary comes from ``bars``."""
     head = {"reportFormat": "CTRF", "specVersion": SPECIFICATION, "generatedBy": "brokerproof"}
     results = {
         "tool": {"name": "brokerproof", "version": str(runs[0].header.get("brokerproof", ""))}

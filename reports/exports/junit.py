@@ -24,7 +24,7 @@ _SKIPPED = {"SKIP": "", "INCONCLUSIVE": "inconclusive: ", "KNOWN": "known deviat
 def write(
     path: Path, bars: Sequence[Bar], cases: Iterable[CaseRow], started: Mapping[str, str]
 ) -> None:
-    """Writes ``cases``, which come grouped in the order of ``bars``; ``started`` is when each run
+    """Write ``cases``, which come grouped in the order of ``bars``; ``started`` is when each run
     began, by run."""
     left = iter(cases)
     with path.open("w", encoding="utf-8") as file:

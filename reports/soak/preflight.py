@@ -32,7 +32,7 @@ class NotFound(Exception):
 
 
 def rehearse(spark: SparkSession, level_of: Callable[[str], Level | None]) -> None:
-    """Raises :class:`NotFound` when the judges do not find what is wrong."""
+    """Raise :class:`NotFound` when the judges do not find what is wrong."""
     with tempfile.TemporaryDirectory(prefix="brokerproof-rehearsal-") as temporary:
         recorder = Recorder(Path(temporary), "rehearsal", "rehearsal", Clock.REAL)
         recorder.write("load", events())

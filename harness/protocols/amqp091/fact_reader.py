@@ -337,5 +337,5 @@ class Amqp091FactReader:
 
 
 def _torn(row: Row) -> bool:
-    """Whether a content was interrupted."""
+    """True if a content was interrupted."""
     return row.headers.get("complete") == "false"

@@ -167,7 +167,7 @@ class Amqp091Peer(Conversation[Method]):
     def start_ok(
         self, mechanism: str, response: bytes, properties: Mapping[str, Any] | None = None
     ) -> None:
-        """Answers start."""
+        """Answer start."""
         fields = {
             "mechanism": mechanism,
             "response": response,
@@ -183,7 +183,7 @@ class Amqp091Peer(Conversation[Method]):
         frame_max: int | None = None,
         heartbeat: int | None = 0,
     ) -> None:
-        """Answers tune: what the broker said, except heart-beats (seconds), of which there are none
+        """Answer tune: what the broker said, except heart-beats (seconds), of which there are none
         unless asked for."""
         tuned = self.tuned
         assert tuned is not None, "the broker's tune comes first"
@@ -193,11 +193,11 @@ class Amqp091Peer(Conversation[Method]):
         self.send("connection.tune-ok", fields)
 
     def open(self, vhost: str = "/", *, proves: Requirements | None = None) -> Method:
-        """Opens a virtual host."""
+        """Open a virtual host."""
         return self.call("connection.open", {"virtual-host": vhost}, channel=0, proves=proves)
 
     def close(self, *, proves: Requirements | None = None) -> Method:
-        """Closes the connection in order."""
+        """Close the connection in order."""
         fields = {"reply-code": 200, "reply-text": "done"}
         return self.call("connection.close", fields, channel=0, proves=proves)
 
@@ -209,8 +209,8 @@ class Amqp091Peer(Conversation[Method]):
         within: Duration = PATIENCE,
         proves: Requirements | None = None,
     ) -> Method:
-        """Waits for a close of ``scope`` (``connection`` or ``channel``) with any of ``codes``, and
-        answers it."""
+        """Wait for a close of ``scope`` (``connection`` or ``channel``) with any of ``codes``, and
+        answer it."""
         words = f"{scope}.close with {' or '.join(map(str, codes)) or 'any reply code'}"
         where = 0 if scope == "connection" else channel
         found = self.expect(
@@ -231,11 +231,11 @@ class Amqp091Peer(Conversation[Method]):
     # channels
 
     def open_channel(self, channel: int = 1, *, proves: Requirements | None = None) -> Method:
-        """Opens a channel."""
+        """Open a channel."""
         return self.call("channel.open", channel=channel, proves=proves)
 
     def close_channel(self, channel: int = 1, *, proves: Requirements | None = None) -> Method:
-        """Closes a channel in order."""
+        """Close a channel in order."""
         return self.call(
             "channel.close",
             {"reply-code": 200, "reply-text": "done"},
@@ -262,7 +262,7 @@ class Amqp091Peer(Conversation[Method]):
         proves: Requirements | None = None,
         **fields: Any,
     ) -> Method:
-        """Declares a queue, not durable unless told so; its answer has name, message-count and
+        """Declare a queue, not durable unless told so; its answer has name, message-count and
         consumer-count."""
         return self.call(
             "queue.declare", {"queue": queue, **fields}, channel=channel, proves=proves
@@ -308,7 +308,7 @@ class Amqp091Peer(Conversation[Method]):
         proves: Requirements | None = None,
         **fields: Any,
     ) -> str:
-        """Begins to consume; returns the consumer tag."""
+        """Begin to consume; return the consumer tag."""
         answer = self.call(
             "basic.consume",
             {"queue": queue, "consumer-tag": tag, **fields},
@@ -360,5 +360,5 @@ class Amqp091Peer(Conversation[Method]):
         return self.expect(answers, proves=proves)
 
     def ack(self, tag: int, *, multiple: bool = False, channel: int = 1) -> None:
-        """Acknowledges the delivery ``tag``, and with ``multiple`` all before it."""
+        """Acknowledge the delivery ``tag``, and with ``multiple`` all before it."""
         self.send("basic.ack", {"delivery-tag": tag, "multiple": multiple}, channel=channel)

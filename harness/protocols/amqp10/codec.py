@@ -305,8 +305,8 @@ class Reader(LengthPrefixedReader[Frame | Empty]):
         self.most = most
 
     def skip(self, size: int) -> int:
-        """Says that ``size`` octets will never come. Those that lie within the payload of a
-        transfer count as zeros; returns how many. If some are left, this reader is of no more
+        """Say that ``size`` octets will never come. Those that lie within the payload of a
+        transfer count as zeros; return how many. If some are left, this reader is of no more
         use."""
         pending = bytes(self._pending)
         if self._broken or len(pending) < HEADER_SIZE:

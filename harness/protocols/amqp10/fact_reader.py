@@ -227,7 +227,7 @@ class Granted:
     def __init__(self, limit: int, *, crossing: bool) -> None:
         self._limits = [(-1, limit)]
         self._crossing = crossing
-        """Whether grants cross what they limit on the wire. False when the trace was taken at the
+        """True if grants cross what they limit on the wire. False when the trace was taken at the
         side that uses them."""
 
     def grant(self, position: int, limit: int) -> None:

@@ -167,7 +167,7 @@ class AmqpLoadConnection(ClientConnection):
         self.pump(at)
 
     def _heard(self, kept: list[bytes], sizes: list[int], at: Instant) -> None:
-        """Records frames before anything is said because of them."""
+        """Record frames before anything is said because of them."""
         if kept and self.host.tape is not None:
             self.host.tape.frames(self._number, RECEIVED, at, self.conn, kept, sizes)
         kept.clear()

@@ -50,7 +50,7 @@ def packet(name: str, /, **fields: Any) -> Match[Packet]:
 
 
 def is_forced(packet: Packet) -> bool:
-    """Whether ``each`` is the answer to a force-delivery, which is written like a message."""
+    """True if ``each`` is the answer to a force-delivery, which is written like a message."""
     return packet.name == "receive" and FORCED in packet.message.properties
 
 
@@ -174,7 +174,7 @@ class CorePeer(Conversation[Packet]):
         return self.call("session-stop")
 
     def close(self, *, proves: Requirements | None = None) -> Packet:
-        """Closes the session in order."""
+        """Close the session in order."""
         return self.call("session-close", proves=proves)
 
     def settle(self) -> None:
@@ -197,7 +197,7 @@ class CorePeer(Conversation[Packet]):
         proves: Requirements | None = None,
         **fields: Any,
     ) -> Packet:
-        """Makes a queue at ``address`` (of the same name unless given), that stays when nobody uses
+        """Make a queue at ``address`` (of the same name unless given), that stays when nobody uses
         it."""
         said = {
             "address": address or name,
@@ -241,8 +241,8 @@ class CorePeer(Conversation[Packet]):
         self.send("consumer-credits", {"consumer": consumer, "credits": credits})
 
     def acknowledge(self, delivered: Packet, *, one: bool = False) -> None:
-        """Acknowledges all of its consumer's messages up to ``delivered``, or that ``one`` alone;
-        waits for the answer."""
+        """Acknowledge all of its consumer's messages up to ``delivered``, or that ``one`` alone;
+        wait for the answer."""
         fields = {
             "consumer": delivered["consumer"],
             "message": delivered.message.id,
@@ -251,7 +251,7 @@ class CorePeer(Conversation[Packet]):
         self.call("acknowledge-one" if one else "acknowledge", fields)
 
     def close_consumer(self, consumer: int = 0) -> None:
-        """Ends a consumer; what it did not acknowledge goes back."""
+        """End a consumer; what it did not acknowledge goes back."""
         self.call("close-consumer", {"consumer": consumer})
 
     def flush(self, consumer: int = 0, *, within: Duration = PATIENCE) -> None:
@@ -284,7 +284,7 @@ class CorePeer(Conversation[Packet]):
     # producers
 
     def request_credits(self, address: str, credits: int) -> None:
-        """Asks for credit to send to ``address``, in octets."""
+        """Ask for credit to send to ``address``, in octets."""
         self.send("request-producer-credits", {"credits": credits, "address": address})
 
     def granted(
@@ -305,7 +305,7 @@ class CorePeer(Conversation[Packet]):
         within: Duration = PATIENCE,
         proves: Requirements | None = None,
     ) -> None:
-        """Sends ``message``, credit or no credit; waits for the answer unless told otherwise."""
+        """Send ``message``, credit or no credit; wait for the answer unless told otherwise."""
         self._sent += 1
         fields = {"message": message, "requires-response": wait, "correlation": self._sent}
         self.send("send", fields)

@@ -128,7 +128,7 @@ def property_of(value: Any) -> Property:
 
 
 def encode_properties(properties: dict[str, Any]) -> bytes:
-    """Names and typed values; one octet where there are none."""
+    """Name and typed values; one octet where there are none."""
     if not properties:
         return b"\0"
     octets = b"\1" + len(properties).to_bytes(4)

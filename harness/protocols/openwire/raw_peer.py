@@ -226,7 +226,7 @@ class OpenWirePeer(Conversation[Structure]):
         self.expect(command("BrokerInfo"))
 
     def open_session(self, number: int = 1, *, proves: Requirements | None = None) -> Structure:
-        """Makes a session; returns its id."""
+        """Make a session; return its id."""
         made = Structure("SessionId", {"connectionId": self.name, "value": number})
         self.request("SessionInfo", {"sessionId": made}, proves=proves)
         return made
@@ -237,11 +237,11 @@ class OpenWirePeer(Conversation[Structure]):
         return Structure("ConnectionId", {"value": self.name})
 
     def remove(self, what: Structure, *, proves: Requirements | None = None) -> None:
-        """Ends a producer, a consumer, a session or the connection."""
+        """End a producer, a consumer, a session or the connection."""
         self.request("RemoveInfo", {"objectId": what}, proves=proves)
 
     def close(self, *, proves: Requirements | None = None) -> None:
-        """Ends the connection in order."""
+        """End the connection in order."""
         self.remove(self.connection, proves=proves)
         self.send("ShutdownInfo")
 
@@ -265,7 +265,7 @@ class OpenWirePeer(Conversation[Structure]):
         session: int = 1,
         proves: Requirements | None = None,
     ) -> Structure:
-        """Makes a producer with a window of that many octets, 0 for none; returns its id."""
+        """Make a producer with a window of that many octets, 0 for none; return its id."""
         value = self._next("producer") if number is None else number
         made = Structure(
             "ProducerId", {"connectionId": self.name, "value": value, "sessionId": session}
@@ -300,7 +300,7 @@ class OpenWirePeer(Conversation[Structure]):
         return Structure(name, {**said, **fields})
 
     def publish(self, message: Structure, *, response: bool = False) -> int:
-        """Sends ``message``, window or no window, and waits for nothing; returns the command's
+        """Send ``message``, window or no window, and wait for nothing; return the command's
         number."""
         return self.send(message.name, message.fields, response=response)
 
@@ -324,8 +324,8 @@ class OpenWirePeer(Conversation[Structure]):
         proves: Requirements | None = None,
         **fields: Any,
     ) -> Structure:
-        """Makes a consumer that is sent up to ``prefetch`` messages ahead of its acknowledgements;
-        returns its id."""
+        """Make a consumer that is sent up to ``prefetch`` messages ahead of its acknowledgements;
+        return its id."""
         value = self._next("consumer") if number is None else number
         made = Structure(
             "ConsumerId", {"connectionId": self.name, "sessionId": session, "value": value}
@@ -349,7 +349,7 @@ class OpenWirePeer(Conversation[Structure]):
         response: bool = True,
         **fields: Any,
     ) -> None:
-        """Acknowledges ``dispatched``; with ``first`` and ``count`` also the messages before it,
+        """Acknowledge ``dispatched``; with ``first`` and ``count`` also the messages before it,
         from that one on."""
         last = dispatched["message"]["messageId"]
         said = {

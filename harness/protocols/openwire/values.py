@@ -145,7 +145,7 @@ _WRITERS: dict[str, Callable[[Any], bytes]] = {
 
 
 def encode_map(values: Mapping[str, Any]) -> bytes:
-    """Names and typed values; Python values get the type that :func:`typed` gives them."""
+    """Name and typed values; Python values get the type that :func:`typed` gives them."""
     return len(values).to_bytes(4) + b"".join(
         utf(name) + _encode_typed(value) for name, value in values.items()
     )

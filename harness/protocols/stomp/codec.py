@@ -156,8 +156,8 @@ class Reader:
                 return
 
     def skip(self, size: int) -> int:
-        """Says that ``size`` octets will never come. Those that lie within a frame whose length was
-        announced count as zeros; returns how many. If some are left, where the next frame begins is
+        """Say that ``size`` octets will never come. Those that lie within a frame whose length was
+        announced count as zeros; return how many. If some are left, where the next frame begins is
         not known: this reader is of no more use."""
         head_end, start = self._head_end()
         if self._broken or head_end < 0:

@@ -286,7 +286,7 @@ def _up_to(held: Mapping[str, Delivery], token: str) -> list[str]:
 
 
 def _open(found: Subscription) -> bool:
-    """Whether the window lets one more delivery begin
+    """True if the window lets one more delivery begin
     (:class:`brokerproof.harness.oracles.window.Account`, with a running sum)."""
     assert found.window is not None
     if found.window < 0:
@@ -308,7 +308,7 @@ def _decided(fact: Sent | Delivered | Unsubscribed, aborted: bool) -> Fact:
 
 
 def anycast(headers: Mapping[str, str]) -> bool | None:
-    """Whether a destination is a queue (True) or a topic (False), by its headers or its name; None:
+    """True if a destination is a queue (True) or a topic (False), by its headers or its name; None:
     nothing tells."""
     said = headers.get("destination-type", headers.get("subscription-type", ""))
     if said:

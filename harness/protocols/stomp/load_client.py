@@ -84,7 +84,7 @@ class StompLoadConnection(ClientConnection):
         kept: list[bytes] | None = None,
         sizes: list[int] | None = None,
     ) -> None:
-        """Writes frames that are given without their NUL; ``kept`` is what is recorded of them."""
+        """Write frames that are given without their NUL; ``kept`` is what is recorded of them."""
         if self.host.tape is not None:
             self.host.tape.frames(self._number, SENT, now, self.conn, kept or frames, sizes)
         frames.append(b"")
@@ -232,7 +232,7 @@ class StompLoadConnection(ClientConnection):
         return _Took(kept, acks, rare)
 
     def _receipt(self, frame: bytes, at: Instant) -> bool:
-        """Whether it was the receipt of a message."""
+        """True if it was the receipt of a message."""
         found = _RECEIPT.search(frame)
         awaited = self._awaited.pop(found[1], None) if found else None
         if awaited is None:

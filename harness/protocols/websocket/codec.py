@@ -64,7 +64,7 @@ class WsFrame:
     """The three reserved bits as a number from 0 to 7; the first of them counts 4."""
     masked: bool = False
     shortest: bool = True
-    """Whether the length stood in the shortest form."""
+    """True if the length stood in the shortest form."""
     size: int = 0
 
     @property
@@ -74,7 +74,7 @@ class WsFrame:
 
     @property
     def is_control(self) -> bool:
-        """Whether it is no part of a message."""
+        """True if it is no part of a message."""
         return self.op >= Op.CLOSE
 
     @property

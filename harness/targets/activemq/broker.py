@@ -73,7 +73,7 @@ def home_of(version: str) -> Path:
 
 
 def install(version: str | None = None) -> Path:
-    """Puts the jars of a release together unless that was done; returns their folder. Raises
+    """Put the jars of a release together unless that was done; return their folder. Raises
     :class:`SetUpFailed`."""
     version = default_version() if version is None else version
     if not _VERSION.fullmatch(version):

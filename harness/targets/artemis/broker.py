@@ -96,7 +96,7 @@ def home_of(version: str) -> Path:
 
 
 def install(version: str | None = None) -> Path:
-    """Downloads and unpacks a release unless that was done; returns its folder. Raises
+    """Download and unpack a release unless that was done; return its folder. Raises
     :class:`SetUpFailed`."""
     version = default_version() if version is None else version
     if not _VERSION.fullmatch(version):
@@ -159,7 +159,7 @@ class ArtemisProcess(JavaBroker):
         return self._folder / "etc" / "certificates"
 
     def stop(self) -> None:
-        """Ends the broker, and waits until it is gone. The folder stays, but for the
+        """End the broker, and wait until it is gone. The folder stays, but for the
         certificates."""
         if self._process is not None:
             super().stop()

@@ -57,7 +57,7 @@ class Container:
         return self._folder / "log" / "container.log"
 
     def start(self) -> dict[str, tuple[str, int]]:
-        """Starts it and waits until it says that it is ready; host and port by acceptor.
+        """Start it and wait until it says that it is ready; host and port by acceptor.
 
         An image that Docker has not is pulled. Raises :class:`SetUpFailed`; nothing is left running
         then.
@@ -119,7 +119,7 @@ class Container:
             kept.write_bytes(octets)
 
     def control(self, *command: str) -> None:
-        """Has the container run a command. Raises :class:`SetUpFailed` when it does not end
+        """Have the container run a command. Raises :class:`SetUpFailed` when it does not end
         well."""
         assert self._container is not None, "start() comes first"
         status, said = self._container.exec(list(command))
@@ -130,7 +130,7 @@ class Container:
             )
 
     def stop(self) -> None:
-        """Keeps what it printed and removes it. Harmless when it was never started."""
+        """Keep what it printed and remove it. Harmless when it was never started."""
         container, self._container = self._container, None
         if container is None:
             return

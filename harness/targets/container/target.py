@@ -65,7 +65,7 @@ class ContainerTarget(SocketTarget):
         )
 
     def provide(self, name: str, routing: RoutingType) -> None:
-        """Declares the queue ``name`` where AMQP 1.0 expects it to be there."""
+        """Declare the queue ``name`` where AMQP 1.0 expects it to be there."""
         if self._management is not None and routing is RoutingType.ANYCAST:
             self._management.declare_queue(name, self._queue_type)
 

@@ -60,7 +60,7 @@ def installed(name: str) -> dict[str, Path]:
 
 
 def install(name: str, version: str | None = None) -> Path:
-    """Fetches, unpacks and builds what ``name`` needs unless that was done; returns its folder.
+    """Fetch, unpack and build what ``name`` needs unless that was done; return its folder.
 
     ``version`` is a release (None: the newest in the cache, else the one that apt offers). Raises
     :class:`SetUpFailed` where apt, dpkg-deb or a C compiler is missing, and when apt offers another
@@ -189,7 +189,7 @@ class ProtonProcess(ManagedBroker):
         return self._folder / "console.log"
 
     def start(self) -> RunningBroker:
-        """Installs what is missing, starts the broker and waits until it accepts connections.
+        """Install what is missing, start the broker and wait until it accepts connections.
 
         Raises :class:`SetUpFailed`; nothing is left running then.
         """

@@ -130,7 +130,7 @@ class RabbitmqProcess(ManagedBroker):
         self._running: tuple[Release, dict[str, str]] | None = None
 
     def start(self) -> RunningBroker:
-        """Starts the node and waits until it has started whole and every port accepts connections.
+        """Start the node and wait until it has started whole and every port accepts connections.
 
         Raises :class:`SetUpFailed`; nothing is left running then.
         """
@@ -175,7 +175,7 @@ class RabbitmqProcess(ManagedBroker):
         raise AssertionError("the last try returns or raises")
 
     def control(self, *arguments: str) -> None:
-        """Has the release's own rabbitmqctl do something to the running node; takes seconds. Raises
+        """Have the release's own rabbitmqctl do something to the running node; takes seconds. Raises
         :class:`SetUpFailed`."""
         assert self._running is not None, "start() comes first"
         release, environment = self._running
@@ -247,7 +247,7 @@ class RabbitmqProcess(ManagedBroker):
         distribution: int,
         epmd: int,
     ) -> dict[str, str]:
-        """Writes the node's folder; returns the environment of its processes."""
+        """Write the node's folder; return the environment of its processes."""
         folder, node = self._folder, f"brokerproof-{ports['amqp']}@localhost"
         listeners = [f"listeners.tcp.1 = 127.0.0.1:{ports['amqp']}"]
         if "stomp" in ports:

@@ -63,7 +63,7 @@ class RabbitmqClusterTarget(RabbitmqTarget):
 
 
 def _await_neighbour(process: RabbitmqProcess) -> None:
-    """Raises :class:`SetUpFailed` unless the node has found the other, and both run."""
+    """Raise :class:`SetUpFailed` unless the node has found the other, and both run."""
     try:
         process.control("await_online_nodes", str(len(NODES)))
     except SetUpFailed as problem:

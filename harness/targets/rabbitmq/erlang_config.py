@@ -114,7 +114,7 @@ class _Reader:
                 return found
 
     def mark(self, wanted: str) -> None:
-        """Reads a mark that has to stand here."""
+        """Read a mark that has to stand here."""
         found = self._next()
         if found[0] != wanted:
             raise SetUpFailed(

@@ -55,7 +55,7 @@ class Management:
             )
 
     def _asked(self, path: str, body: str) -> tuple[int, bytes]:
-        """Asks once more over a new connection when an old one breaks: the node ends connections
+        """Ask once more over a new connection when an old one breaks: the node ends connections
         that were idle for a while, and a PUT may be said twice."""
         for last in (self._connection.sock is None, True):
             try:
@@ -72,6 +72,6 @@ class Management:
         raise AssertionError("the second try returns or raises")
 
     def close(self) -> None:
-        """Ends the connection; a later request would open another one."""
+        """End the connection; a later request would open another one."""
         with self._lock:
             self._connection.close()

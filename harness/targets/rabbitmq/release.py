@@ -158,7 +158,7 @@ def _is(release: Release, version: str) -> bool:
 
 
 def can_run(release: Release) -> None:
-    """Raises :class:`SetUpFailed` when this machine lacks what the release needs in order to
+    """Raise :class:`SetUpFailed` when this machine lacks what the release needs in order to
     run."""
     if release.root is not None:
         debian.can_enter(f"RabbitMQ {release.version}")

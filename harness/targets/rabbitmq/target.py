@@ -75,7 +75,7 @@ class RabbitmqTarget(SocketTarget):
         return {**super()._unknown(name), **spoken}
 
     def provide(self, name: str, routing: RoutingType) -> None:
-        """Declares the queue ``name`` where AMQP 1.0 expects it to be there. Topics need nothing:
+        """Declare the queue ``name`` where AMQP 1.0 expects it to be there. Topics need nothing:
         they are routing keys."""
         if self._management is not None and routing is RoutingType.ANYCAST:
             self._management.declare_queue(name, self._queue_type)
