@@ -77,5 +77,5 @@ BROKERS: dict[str, Callable[[ExitStack, Path], list[Broker]]] = {
     "proton-c": _proton("proton-c", "C"),
     "proton-python": _proton("proton-python", "Python"),
 }
-"""How each is started. Raises :class:`brokerproof.harness.targets.failure.SetUpFailed` when it
-cannot be had."""
+"""Return the start of each broker by name. Raises
+:class:`brokerproof.harness.targets.failure.SetUpFailed` when it cannot be had."""

@@ -38,7 +38,7 @@ from brokerproof.harness.protocols.amqp10.hot_path import (
 )
 
 READ = 1 << 20
-"""Octets asked of the socket at once."""
+"""Bytes asked of the socket at once."""
 BURST = 64
 """Messages written at once at most."""
 
@@ -154,7 +154,7 @@ class _Wire:
         self._pending = self._pending[end:]
 
     def read(self) -> bytes:
-        """What has arrived, at least one octet."""
+        """Return the bytes that have arrived, at least one."""
         try:
             data = self.socket.recv(READ)
         except TimeoutError:
@@ -219,7 +219,7 @@ def _meet(pipe: Connection) -> None:
 
 
 def _transfers(job: Job) -> list[bytes]:
-    """Every transfer, encoded: message-format 0, a tag of four octets, one data section."""
+    """Every transfer, encoded: message-format 0, a tag of four bytes, one data section."""
     message = amqp10_messages.message(b"x" * job.size)
     return [
         frame
@@ -229,7 +229,7 @@ def _transfers(job: Job) -> list[bytes]:
 
 
 def produce(job: Job, pipe: Connection) -> dict[str, int]:
-    """Send the messages; ``first`` is the instant before the first octet, ``confirmed`` when all
+    """Send the messages; ``first`` is the instant before the first byte, ``confirmed`` when all
     were settled."""
     wire = _Wire(job, sender=True)
     frames = _transfers(job)
@@ -311,7 +311,7 @@ def _flow(incoming: int, count: int, credit: int) -> bytes:
 
 
 def _taken(wire: _Wire, base: int, count: int) -> tuple[int, int]:
-    """The instant of the last message, and the octets of all."""
+    """The instant of the last message, and the bytes of all."""
     job = wire.job
     taken = transfers = octets = asked = last = 0
     oldest: int | None = None

@@ -27,7 +27,7 @@ SCENARIOS = {
 
 
 def job_for(broker: Broker, scenario: str, queue: str, options: argparse.Namespace) -> Job:
-    """What the peers are to do."""
+    """The peers' jobs."""
     return Job(
         port=broker.port,
         address=broker.where.format(queue),

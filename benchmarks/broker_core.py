@@ -1,4 +1,4 @@
-"""How many messages a second the broker's core handles, without sockets: ``python
+"""Messages a second that the broker's core handles, without sockets: ``python
 benchmarks/broker_core.py``.
 
 Two paths, one process, one core, all in memory, 1 KiB bodies with content-length, chunks of about

@@ -1,4 +1,4 @@
-"""How long judging a large capture takes, and how much memory: ``brokerproof judge`` on packets
+"""Time and memory that judging a large capture takes: ``brokerproof judge`` on packets
 that are written here.
 
 ``python benchmarks/capture_scale.py [--octets 1.2e9] [--body 16000] [--scratch DIR] [--json]``.
@@ -47,8 +47,8 @@ class Line:
         self._packet(True, ACK, b"", 0)
 
     def say(self, client: bool, octets: bytes) -> None:
-        """One of them writes, in one packet (as a network card that puts segments together hands
-        them over)."""
+        """A captured peer that writes in one packet (as a network card that puts segments together
+        hands them over)."""
         self._packet(client, ACK | PUSH, octets, len(octets))
 
     def _packet(self, client: bool, flags: int, octets: bytes, taken: int) -> None:
@@ -72,7 +72,7 @@ def frame(command: str, body: bytes = b"", **headers: str) -> bytes:
 
 
 def write(path: Path, octets: int, body: int) -> int:
-    """Write a capture of about so many octets, with bodies of ``body`` octets; return how many
+    """Write a capture of about so many bytes, with bodies of ``body`` bytes; return how many
     messages were sent."""
     count = max(PAIRS * 4, octets // (2 * body))
     lost = count // 2

@@ -1,10 +1,9 @@
-"""How fast captured packets become a trace, and what memory that takes: seconds of a processor,
-greatest resident size.
+"""Processor seconds and greatest resident size of turning captured packets into a trace.
 
     python benchmarks/capture_speed.py [--megabytes 32]
 
 Two captures are made, one four times the other, of producers and consumers of STOMP: connections
-one after the other, of messages of 64 and of 1,024 octets. Each is read by a process of its own.
+one after the other, of messages of 64 and of 1,024 bytes. Each is read by a process of its own.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ SIZES = (64, 1024)
 
 
 def make(path: Path, octets: int, size: int) -> None:
-    """A capture of about so many octets."""
+    """A capture of about so many bytes."""
     unit = session(Plan(count=60, size=size), Wire())
     packets = [(segment, segment.octets(ETHERNET)) for segment in unit.segments]
     length = unit.now - unit.segments[0].at + seconds(1)

@@ -1,4 +1,4 @@
-"""What the comparisons of brokers share: runs interleaved, rates, processor time per message,
+"""Common parts of the comparisons of brokers: runs interleaved, rates, processor time per message,
 ratios run by run.
 
 A comparison has scenarios, brokers, and two peers: processes at the ends of the wire that get a job
@@ -28,7 +28,7 @@ from brokerproof.harness.targets.local_process import NativeProcess
 
 
 class Job(Protocol):
-    """What every job says. With ``backlog`` the consumer begins when the producer is done."""
+    """Fields of every job. With ``backlog`` the consumer begins when the producer is done."""
 
     messages: int
     backlog: bool
@@ -52,7 +52,7 @@ class Broker:
 
 B = TypeVar("B", bound=Broker)
 START_S = 30
-"""How long a broker in Python may take to start. Seconds."""
+"""Seconds until a broker in Python must have started."""
 
 
 def started_python(
@@ -274,7 +274,7 @@ def as_json(
     missing: dict[str, str],
     options: argparse.Namespace,
 ) -> str:
-    """The same as one JSON object."""
+    """Return the comparison as one JSON object."""
     scenarios: dict[str, Any] = {}
     for scenario, by_broker in found.items():
         base = by_broker.get(comparison.base, Series())

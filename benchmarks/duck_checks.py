@@ -93,7 +93,7 @@ def checks(folder: Path) -> dict[str, str]:
 
 
 def run(folder: Path, *, threads: int, memory: str, scratch: Path) -> dict[str, int]:
-    """How many things each check finds wrong."""
+    """Return the number of anomalies that each check finds."""
     with duckdb.connect(
         config={"threads": threads, "memory_limit": memory, "temp_directory": str(scratch)}
     ) as engine:

@@ -1,4 +1,4 @@
-"""How many small faults of the judges their own tests notice: mutation testing of
+"""Share of small faults of the judges that their own tests notice: mutation testing of
 ``reports/judging``.
 
 ``python benchmarks/judge_faults.py delivery_bitmaps recheck_plan --faults 6 --seed 1``: that many

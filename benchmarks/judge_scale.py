@@ -1,4 +1,4 @@
-"""How long judging takes, and how much memory, from 10**6 recorded events on: the judges, DuckDB,
+"""Time and memory that judging takes, from 10**6 recorded events on: the judges, DuckDB,
 and the oracles.
 
 ``python benchmarks/judge_scale.py [--sizes 1e6,1e7,5e7] [--json]``. For each size it writes a
@@ -79,7 +79,7 @@ def measured(folder: Path, size: int, *, oracles: bool) -> list[dict[str, Any]]:
 
 
 def watched(command: list[str]) -> dict[str, Any]:
-    """Run a command and watch it and all it starts: seconds, processor seconds, and most octets
+    """Run a command and watch it and all it starts: seconds, processor seconds, and most bytes
     of memory at once."""
     began = time.monotonic()
     spent: dict[int, float] = {}

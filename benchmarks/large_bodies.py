@@ -32,7 +32,7 @@ WAIT_S = 120.0
 
 
 def pieces(octets: int) -> Iterator[bytes]:
-    """A body of printable octets in which every piece differs."""
+    """A body of printable bytes in which every piece differs."""
     pattern = bytes(range(32, 96)) * (PIECE // 64)
     for at in range(0, octets, PIECE):
         yield (b"%016d" % at + pattern)[: min(PIECE, octets - at)]

@@ -39,7 +39,7 @@ Ints = npt.NDArray[np.int64]
 @dataclass(frozen=True)
 class Anomalies:
     """The message that is lost, doubled, sent behind its successor; whose successor finds the
-    window full to the octet; and whether a silent connection is closed early. -1 and False:
+    window full to the byte; and whether a silent connection is closed early. -1 and False:
     none."""
 
     lost: int = -1
@@ -50,7 +50,7 @@ class Anomalies:
 
     @classmethod
     def all(cls, messages: int) -> Anomalies:
-        """One of each, spread over the recording."""
+        """The anomalies, one of each kind, spread over the recording."""
         lost, doubled, late, filling = (messages * part // 10 for part in (2, 4, 6, 8))
         while consumer_of(np.array([filling]))[0] % 4 == 0:  # of a consumer that settles one by one
             filling += 1
@@ -179,7 +179,7 @@ class _Load:
         )
 
     def _filling(self) -> int:
-        """How large the delivery has to be so that its consumer then holds exactly its window."""
+        """Return the size of a delivery after which its consumer holds exactly its window."""
         message, successor = self.wrong.filling, self._successor()
         before = np.arange(message - (ACK_AFTER - MESSAGE_AFTER) - 1, message)
         mine = before[consumer_of(before) == consumer_of(np.array([message]))[0]]

@@ -1,4 +1,4 @@
-"""What recording a load costs: throughput lost, and processor time, of STOMP, AMQP 1.0 and AMQP
+"""Cost of recording a load: throughput lost, and processor time, of STOMP, AMQP 1.0 and AMQP
 0-9-1.
 
 ``python benchmarks/recorder_overhead.py [PROTOCOL…] [--target artemis]`` starts the target and,
@@ -50,7 +50,7 @@ TARGETS = {
     "amqp091": "reference-rabbitmq-real",
 }
 WINDOWS = {"stomp": 100_000, "amqp": 200, "amqp091": 200}
-"""What consumers ask for: octets, credit, messages."""
+"""Flow control of consumers: bytes, credit, messages."""
 MOST_LOST = 0.1
 
 
@@ -185,7 +185,7 @@ def lost_of(values: Sequence[float]) -> dict[str, float]:
 
 
 def words(values: Sequence[float]) -> str:
-    """The same in words."""
+    """Return the result in words."""
     found = lost_of(values)
     return (
         f"median {found['median']:.1%} (95 %: {found['median_low']:.1%} to"

@@ -23,7 +23,7 @@ from brokerproof.harness.worlds.canary import Canary
 from brokerproof.harness.worlds.real import RealWorld
 
 SETTLED: Duration = 50 * NS_PER_MS
-"""What is on its way when a slice begins belongs to the one before: so long is not counted."""
+"""Start of a slice that is not counted: messages then under way belong to the slice before."""
 WARM: Duration = 3 * NS_PER_S
 PATIENCE: Duration = 20 * NS_PER_S
 

@@ -1,5 +1,4 @@
-"""How long a report on many cases takes to write, how large it is, and how quickly Chromium shows
-it.
+"""Time to write a report on many cases, its size, and the time until Chromium shows it.
 
 ``python benchmarks/report_scale.py [--cases 1e5] [--targets 4] [--out FOLDER] [--look] [--json]``.
 It writes a run of so many cases, all alike but for a tenth that have several connections, reports
@@ -70,7 +69,7 @@ def main() -> None:
 
 
 def measured(folder: Path, cases: int, targets: int) -> dict[str, Any]:
-    """The figures by name: seconds, octets, megabytes."""
+    """The figures by name: seconds, bytes, megabytes."""
     run, report = folder / "run", folder / "report"
     events = write_run(run, cases, targets)
     took, steps, most = written(run, report)
@@ -93,7 +92,7 @@ def measured(folder: Path, cases: int, targets: int) -> dict[str, Any]:
 
 
 def written(run: Path, report: Path) -> tuple[float, dict[str, float], dict[str, int]]:
-    """Write the report: seconds in all, seconds by step, and the greatest memory in octets by
+    """Write the report: seconds in all, seconds by step, and the greatest memory in bytes by
     part."""
     command = [
         sys.executable,
@@ -135,7 +134,7 @@ def written(run: Path, report: Path) -> tuple[float, dict[str, float], dict[str,
 
 
 def memory(driver: int) -> dict[str, int]:
-    """Resident octets now: of the process that writes, of its JVM, and of the largest of Spark's
+    """Resident bytes now: of the process that writes, of its JVM, and of the largest of Spark's
     Python workers."""
     parents: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):

@@ -92,5 +92,5 @@ BROKERS: dict[str, Callable[[ExitStack, Path], list[Broker]]] = {
     "rabbitmq": rabbitmq,
     "coilmq": coilmq,
 }
-"""How each is started. Raises :class:`brokerproof.harness.targets.failure.SetUpFailed` when it
-cannot be had."""
+"""Return the start of each broker by name. Raises
+:class:`brokerproof.harness.targets.failure.SetUpFailed` when it cannot be had."""

@@ -20,14 +20,14 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 READ = 1 << 20
-"""Octets asked of the socket at once."""
+"""Bytes asked of the socket at once."""
 BURST = 64
 """Messages written at once where nothing limits the messages in flight."""
 
 
 @dataclass(frozen=True)
 class Speech:
-    """What one broker wants to hear.
+    """Headers that one broker needs.
 
     ``host`` goes into CONNECT. ``where`` makes a destination of a name. ``send`` and ``subscribe``
     are header lines that ask for an anycast queue where the name alone does not. ``window`` is the
@@ -86,7 +86,7 @@ class _Wire:
         self.ask(f"CONNECT\n{head}\n\0".encode(), b"CONNECTED\n")
 
     def read(self) -> bytes:
-        """What has arrived, at least one octet."""
+        """Return the bytes that have arrived, at least one."""
         try:
             data = self.socket.recv(READ)
         except TimeoutError:
@@ -147,7 +147,7 @@ def _send_frame(job: Job, receipt: str) -> bytes:
 
 
 def _frame_octets(job: Job) -> int:
-    """How long a MESSAGE to this subscription is: measured, for windows in octets."""
+    """Measure the length of a MESSAGE to this subscription, for windows in bytes."""
     probe = Job(
         **{**vars(job), "queue": job.queue[:-1] + "~", "window": 1, "messages": 1, "backlog": False}
     )
@@ -179,7 +179,7 @@ def _meet(pipe: Connection) -> None:
 
 
 def produce(job: Job, pipe: Connection) -> dict[str, int]:
-    """Send the messages; ``first`` is the instant before the first octet, ``confirmed`` when all
+    """Send the messages; ``first`` is the instant before the first byte, ``confirmed`` when all
     were confirmed."""
     wire = _Wire(job)
     if job.in_flight:

@@ -28,7 +28,7 @@ SCENARIOS = {
 
 
 def job_for(broker: Broker, scenario: str, queue: str, options: argparse.Namespace) -> Job:
-    """What the peers are to do."""
+    """The peers' jobs."""
     windowed = scenario == "window"
     in_flight = options.window if windowed else 0
     if broker.at_most:

@@ -1,4 +1,4 @@
-"""Captured packets: from files to TCP connections, from their octets to the trace that a live
+"""Captured packets: from files to TCP connections, from their bytes to the trace that a live
 recording would have had.
 
 Nothing here does more than read files: no root, no interface, no other program. ``files`` reads

@@ -20,17 +20,17 @@ REASONS = {
     "FAR": "the capture was not made near the broker, as far as one can see",
     "ENDS": "the capture ends and the connection goes on",
 }
-"""Why octets are not in the trace."""
+"""Why bytes are not in the trace."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureEventFactory(event_factory.EventFactory):
-    """What a capture tells besides: what it does not hold, and what people should read."""
+    """Factory of a capture's events, also of those about its gaps."""
 
     vantage: Vantage = Vantage.CAPTURE
 
     def unseen(self, at: Instant, out: bool, protocol: str, why: str, size: int = 0) -> Event:
-        """Octets passed, not before ``at``, that cannot be seen; ``why`` is one of
+        """Bytes passed, not before ``at``, that cannot be seen; ``why`` is one of
         :data:`REASONS`."""
         kind = OctetsSentUnseen if out else OctetsReceivedUnseen
         detail = f"{size} octets {REASONS[why]}" if size else REASONS[why]

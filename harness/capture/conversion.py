@@ -40,7 +40,7 @@ life unnoticed."""
 SWEEP = 512
 """After so many packets it is looked whether something is waited for in vain."""
 OVERTAKEN = 1 << 16
-"""Octets that may come before their SYN."""
+"""Bytes that may come before their SYN."""
 REMEMBERED = 4096
 """Connections that have ended, whose late packets are known as such."""
 
@@ -178,7 +178,7 @@ class _Connection:
         yield kind(at_ns=at, conn=self.number, vantage=Vantage.CAPTURE, how=how)
 
     def clock_set(self, at: Instant) -> Iterator[Event]:
-        """Nobody knows how much time passed."""
+        """Report that the time that passed is unknown."""
         if self.speaker is not None and not self.ended:
             for side in (0, 1):
                 yield self._unseen(at, side, "CLOCK")
@@ -214,7 +214,7 @@ class Converter:
             yield from self.packet(packet)
 
     def packet(self, packet: Packet) -> Iterator[Recorded]:
-        """What one packet makes known."""
+        """Yield the events that one packet completes."""
         self._now = max(self._now, packet.at)
         one, other = packet.source, packet.target
         key = (one, other) if one <= other else (other, one)

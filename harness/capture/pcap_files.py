@@ -1,4 +1,4 @@
-"""Capture files: pcap (microseconds or nanoseconds, either order of octets) and pcapng, plain or
+"""Capture files: pcap (microseconds or nanoseconds, either order of bytes) and pcapng, plain or
 compressed with gzip.
 
 Source: the IETF drafts draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng. A container is read by
@@ -28,12 +28,12 @@ _PCAP = {
     b"\x4d\x3c\xb2\xa1": ("<", 1),
     b"\xa1\xb2\x3c\x4d": (">", 1),
 }
-"""Order of octets, and nanoseconds of a unit of the fraction."""
+"""Order of bytes, and nanoseconds of a unit of the fraction."""
 _SECTION = b"\x0a\x0d\x0d\x0a"
 _GZIP = b"\x1f\x8b"
 _BUFFER = 1 << 20
 _LARGEST = 1 << 28
-"""No packet and no block is longer than so many octets; what claims to be is damaged."""
+"""No packet and no block is longer than so many bytes; what claims to be is damaged."""
 _LATEST: Instant = (1 << 63) - 1
 """The trace counts nanoseconds in 64 bits."""
 _INTERFACE, _PACKET, _SIMPLE, _ENHANCED = 1, 2, 3, 6
@@ -43,7 +43,7 @@ _RESOLUTION, _OFFSET = 9, 14
 
 class Captured(NamedTuple):
     """One packet: when it was captured (ns since 1970), the number of its link layer
-    (https://www.tcpdump.org/linktypes.html), the octets that were kept."""
+    (https://www.tcpdump.org/linktypes.html), the bytes that were kept."""
 
     at: Instant
     link: int

@@ -1,7 +1,7 @@
 """Reads what both sides of a captured connection say, by protocol, and goes on behind what was not
 captured.
 
-A speaker is given octets and told of missing ones; it answers with events. Behind missing octets it
+A speaker is given bytes and told of missing ones; it answers with events. Behind missing bytes it
 looks for the next credible beginning of a frame. Where only the inside of a body is missing, and
 its length was announced, nothing else is lost.
 """
@@ -36,13 +36,13 @@ class Speaker(Protocol):
     """One connection's protocol. ``out`` is what the client writes."""
 
     def feed(self, at: Instant, out: bool, data: bytes) -> Iterator[Event]:
-        """Octets passed."""
+        """Bytes passed."""
         ...
 
     def missing(
         self, at: Instant, since: Instant, out: bool, why: str, size: int
     ) -> Iterator[Event]:
-        """``size`` octets (0: nobody knows how many) passed between ``since`` and ``at`` and are
+        """``size`` bytes (0: nobody knows how many) passed between ``since`` and ``at`` and are
         not here."""
         ...
 
@@ -51,11 +51,11 @@ class Reader(Protocol):
     """One direction."""
 
     def feed(self, at: Instant, data: bytes) -> Iterator[Event | None]:
-        """The events that ``data`` completes; None for octets that cannot be read on."""
+        """The events that ``data`` completes; None for bytes that cannot be read on."""
         ...
 
     def skip(self, size: int) -> int:
-        """How many of ``size`` octets that are missing lie inside of what need not be known."""
+        """Return how many of ``size`` missing bytes belong to a body, which need not be known."""
         ...
 
 
@@ -80,7 +80,7 @@ class Framed:
         self._found_again = dict.fromkeys(_SIDES, False)
 
     def feed(self, at: Instant, out: bool, data: bytes) -> Iterator[Event]:
-        """Octets passed."""
+        """Bytes passed."""
         sought = self._sought[out]
         if sought is not None:
             sought += data
@@ -101,7 +101,7 @@ class Framed:
     def missing(
         self, at: Instant, since: Instant, out: bool, why: str, size: int
     ) -> Iterator[Event]:
-        """Octets are missing."""
+        """Bytes are missing."""
         left = size
         if self._sought[out] is None and size and (taken := self._readers[out].skip(size)):
             left -= taken
@@ -198,7 +198,7 @@ class _Core:
 
 
 class _WebSocket:
-    """STOMP or AMQP in the messages of a WebSocket. Frames are masked: behind missing octets
+    """STOMP or AMQP in the messages of a WebSocket. Frames are masked: behind missing bytes
     nothing is found again."""
 
     def __init__(self, factory: CaptureEventFactory) -> None:
@@ -260,8 +260,8 @@ class _WebSocket:
 
 
 def speaker(protocol: str, factory: CaptureEventFactory, *, begun: bool = True) -> Speaker:
-    """Who reads ``protocol``; raises ``KeyError`` for one that nobody reads. ``begun``: from its
-    beginning."""
+    """Return the decoder of ``protocol``; raise ``KeyError`` for one without a decoder. ``begun``:
+    the connection is captured from its beginning."""
     if protocol == WEBSOCKET:
         return _WebSocket(factory)
     if protocol == STOMP:

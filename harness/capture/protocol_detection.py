@@ -1,7 +1,7 @@
-"""Which protocol a connection carries and who is its client, by content: the octets say so, a port
+"""Which protocol a connection carries and who is its client, by content: the bytes say so, a port
 says nothing.
 
-Octets from the middle of a connection are searched for the beginning of a frame that is credible: a
+Bytes from the middle of a connection are searched for the beginning of a frame that is credible: a
 STOMP command with header lines behind a NUL, an AMQP frame that the next one follows.
 """
 
@@ -32,20 +32,20 @@ _TLS = re.compile(rb"[\x14-\x17]\x03[\x00-\x04]")
 _REQUEST = re.compile(rb"GET [^\r\n]* HTTP/1\.1\r\n(?:[^\r\n]+\r\n)*?(?i:Upgrade: *websocket)\r\n")
 _FOREIGN = {b"\x10": b"MQTT", b"\x00": b"ActiveMQ"}
 ENOUGH = 4
-"""Octets of each side by which a protocol shows, if its beginning was seen."""
+"""Bytes of each side by which a protocol shows, if its beginning was seen."""
 MOST_LOOKED_AT = 64 * 1024
 LARGEST_FRAME = 1 << 24
 """An AMQP frame from the middle of a connection that claims to be longer is not credible."""
 
 
 Beginning: TypeAlias = Callable[[bytearray, bool], int | None]
-"""Where the first credible frame of a side begins, in octets that begin at the edge of a packet."""
+"""Offset of the first credible frame of a side, in bytes that begin at the edge of a packet."""
 
 
 @dataclass(frozen=True)
 class Recognised:
     """A protocol, the side that is the client (None: nothing tells), and which sides begin with
-    their first octets."""
+    their first bytes."""
 
     protocol: str
     client: int | None = None
@@ -53,10 +53,10 @@ class Recognised:
 
 
 def recognised(octets: Mapping[int, bytes], begun: Mapping[int, bool]) -> Recognised | None:
-    """What ``octets`` (by side) are; None while more has to come. ``begun``: whether a side's first
-    octets are its first.
+    """Return the protocol of ``octets`` (by side); None while more is needed. ``begun``: whether a
+    side's first bytes are its first.
 
-    A side whose octets begin in the middle begins at the edge of a packet.
+    A side whose bytes begin in the middle begins at the edge of a packet.
     """
     for side, data in octets.items():
         found = _by_start(side, data)
@@ -111,7 +111,7 @@ def _by_middle(side: int, data: bytes) -> Recognised | None:
 
 
 def _client_of_core(side: int, code: int) -> int | None:
-    """Who the client is, by the first packet that a side is seen to send."""
+    """Return the client's side, judged by the first packet of either side."""
     name = BY_CODE[code].name
     if name.startswith(("ping", "packets-confirmed", "disconnect", "exception")):
         return None
@@ -122,26 +122,26 @@ def _client_of_core(side: int, code: int) -> int | None:
 
 
 def stomp_frame(data: bytes | bytearray, out: bool) -> int | None:
-    """Where the first credible frame (``out``: of a client) begins in ``data``, which begins at the
-    edge of a packet."""
+    """Return the offset of the first credible frame (``out``: of a client) in ``data``, which
+    begins at the edge of a packet."""
     found = _STOMP_FRAME[out].search(data)
     return None if found is None else found.start(1)
 
 
 def amqp_frame(data: bytes | bytearray) -> int | None:
-    """Where the first credible AMQP 1.0 frame begins."""
+    """Return the offset of the first credible AMQP 1.0 frame."""
     return _first(
         data, amqp_size, re.compile(rb"(?=[\x00-\x01]...[\x02-\x03][\x00\x01]..)", re.DOTALL)
     )
 
 
 def amqp091_frame(data: bytes | bytearray) -> int | None:
-    """Where the first credible AMQP 0-9-1 frame begins."""
+    """Return the offset of the first credible AMQP 0-9-1 frame."""
     return _first(data, amqp091_size, re.compile(rb"\A|(?<=\xce)"))
 
 
 def core_packet(data: bytes | bytearray) -> int | None:
-    """Where the first credible packet of CORE begins."""
+    """Return the offset of the first credible packet of CORE."""
     return _first(data, core_size, re.compile(rb"(?=[\x00]...[\x01-\xff]\x00{6})", re.DOTALL))
 
 
@@ -163,7 +163,7 @@ def follows(data: bytes, at: int, size_of: Callable[[bytes, int], int]) -> bool:
 
 
 def amqp_size(data: bytes, at: int) -> int:
-    """How long the AMQP 1.0 frame at ``at`` says it is; 0: there is none."""
+    """Return the length that the AMQP 1.0 frame at ``at`` announces; 0: there is none."""
     head = data[at : at + 11]
     if len(head) < 8:
         return 0
@@ -178,7 +178,7 @@ def amqp_size(data: bytes, at: int) -> int:
 
 
 def amqp091_size(data: bytes, at: int) -> int:
-    """How long the AMQP 0-9-1 frame at ``at`` says it is; 0: there is none."""
+    """Return the length that the AMQP 0-9-1 frame at ``at`` announces; 0: there is none."""
     head = data[at : at + 7]
     if len(head) < 7 or head[0] not in (1, 2, 3, 8):
         return 0
@@ -188,7 +188,7 @@ def amqp091_size(data: bytes, at: int) -> int:
 
 
 def core_size(data: bytes, at: int) -> int:
-    """How long the packet of CORE at ``at`` says it is; 0: there is none."""
+    """Return the length that the packet of CORE at ``at`` announces; 0: there is none."""
     head = data[at : at + PACKET_HEADER]
     if len(head) < PACKET_HEADER or head[4] not in BY_CODE or any(head[5:11]):
         return 0

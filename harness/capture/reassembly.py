@@ -1,8 +1,8 @@
 """TCP streams from segments: what was received, in its order, when it could first be read, and what
 is missing.
 
-An octet's instant is that of the packet by which it and all before it had been captured: what a
-retransmission fills is dated by the retransmission. Of octets that come twice the first ones count.
+An byte's instant is that of the packet by which it and all before it had been captured: what a
+retransmission fills is dated by the retransmission. Of bytes that come twice the first ones count.
 A hole is *lost* once the other side has acknowledged it and :data:`GRACE` has passed (so the
 receiver has it, and the capture never will), or when too much waits behind it. While one direction
 has a hole, the other one waits too, so that both come out in the order of their instants.
@@ -23,19 +23,19 @@ from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import Duration, Instant, ms, seconds
 
 GRACE: Duration = ms(200)
-"""How much later than its acknowledgement a packet may have been captured."""
+"""Longest time by which a packet may have been captured after its acknowledgement."""
 PATIENCE: Duration = seconds(30)
-"""How long a hole that nobody acknowledged may stay: with only one direction captured nobody ever
-does."""
+"""Longest time that an unacknowledged hole stays open: a capture of one direction has no
+acknowledgements."""
 MOST_WAITING = 4 << 20
-"""Octets that wait behind holes of one connection, at most."""
+"""Bytes that wait behind holes of one connection, at most."""
 
 LOST, CUT = "LOST", "CUT"
 
 
 @dataclass(frozen=True, slots=True)
 class Octets:
-    """Octets of direction ``side`` (0 or 1)."""
+    """Bytes of direction ``side`` (0 or 1)."""
 
     at: Instant
     side: int
@@ -44,7 +44,7 @@ class Octets:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """``size`` octets were not captured, at ``since`` at the earliest. ``why``: LOST, or CUT off by
+    """``size`` bytes were not captured, at ``since`` at the earliest. ``why``: LOST, or CUT off by
     the capture's limit."""
 
     at: Instant
@@ -66,7 +66,7 @@ class Ended:
 Piece: TypeAlias = Octets | Missing | Ended
 
 _Run: TypeAlias = tuple[int, int, Instant, bytes | None]
-"""First octet, behind the last one, when it came, and the octets (None: cut off)."""
+"""First byte, behind the last one, when it came, and the bytes (None: cut off)."""
 
 
 @dataclass
@@ -75,18 +75,18 @@ class _Half:
 
     side: int
     next: int | None = None
-    """The first octet that has not come out."""
+    """The first byte that has not come out."""
     begun: bool = False
     """True if its SYN was seen."""
     at: Instant = 0
     runs: list[_Run] = field(default_factory=list)
     waiting: int = 0
-    """Octets in ``runs``."""
+    """Bytes in ``runs``."""
     acked: int = -1
     acked_at: Instant = 0
-    """When what is missing was first acknowledged."""
+    """Instant at which the missing bytes were first acknowledged."""
     hole_at: Instant = 0
-    """When the present hole was first noticed."""
+    """Instant at which the present hole was first noticed."""
     end: int | None = None
     ended: bool = False
 
@@ -104,7 +104,7 @@ class _Half:
         return behind or (not self.runs and (self.acked > self.next or (self.end or 0) > self.next))
 
     def take(self, begin: int, size: int, at: Instant, data: bytes | None) -> None:
-        """Keep what is new of ``size`` octets from ``begin`` on."""
+        """Keep what is new of ``size`` bytes from ``begin`` on."""
         assert self.next is not None
         end = begin + size
         at_begin = begin
@@ -138,7 +138,7 @@ class _Half:
         self.waiting -= (high - low) - sum(last - first for first, last, *_ in left)
 
     def ready(self) -> Iterator[Piece]:
-        """What can come out."""
+        """Yield the bytes that can be released."""
         while self.runs and self.next is not None and self.runs[0][0] <= self.next:
             begin, end, at, data = self.runs.pop(0)
             self.waiting -= end - begin
@@ -157,7 +157,7 @@ class _Half:
             yield Ended(self.at, self.side, CloseHow.EOF)
 
     def give_up(self, now: Instant) -> Iterator[Piece]:
-        """What is missing before the next octets is lost."""
+        """Give up the bytes missing before the next ones."""
         assert self.next is not None
         ends = [run[0] for run in self.runs[:1]]
         if not ends:
@@ -190,10 +190,9 @@ class Stream:
     """The sequence number of the SYN; of a second SYN it tells whether it is the same
     connection."""
     distance: Duration | None = None
-    """How long the SYN and its answer took from where the packets were captured; None: that was not
-    seen."""
+    """Time between the SYN and its answer at the place of capture; None: it was not seen."""
     smooth: bool = False
-    """Nothing is waited for and nothing has ended, in either direction."""
+    """True while neither direction waits for bytes or has ended."""
     _asked_at: Instant | None = None
     _held: list[Piece] = field(default_factory=list)
     _held_octets: int = 0
@@ -209,7 +208,7 @@ class Stream:
         return any(half.holed for half in self.halves)
 
     def feed(self, side: int, packet: Packet) -> Sequence[Piece]:
-        """What a packet of that side makes known, in order."""
+        """Return what a packet of that side completes, in order."""
         if self.smooth and not packet.flags & (SYN | FIN | RST) and not packet.cut:
             usual = self._usual(self.halves[side], self.halves[1 - side], packet)
             if usual is not None:
@@ -227,8 +226,8 @@ class Stream:
 
     @staticmethod
     def _usual(mine: _Half, other: _Half, packet: Packet) -> Sequence[Piece] | None:
-        """What nearly every packet does: it goes on where the last one ended, and acknowledges no
-        more than there is."""
+        """The fast path of nearly every packet: it continues where the last one ended, and
+        acknowledges no more than there is."""
         assert mine.next is not None
         assert other.next is not None
         if packet.flags & ACK:
@@ -342,7 +341,7 @@ class Stream:
         yield Ended(at, side, CloseHow.RESET)
 
     def pass_time(self, now: Instant) -> Iterator[Piece]:
-        """What is given up because nothing came for it up to ``now``."""
+        """Yield what is given up because nothing arrived for it up to ``now``."""
         yield from self._in_order([], now)
 
     def give_up(self, now: Instant) -> Iterator[Piece]:

@@ -20,7 +20,7 @@ from brokerproof.harness.capture.pcap_files import Captured
 from brokerproof.harness.model.time import Instant
 
 Endpoint: TypeAlias = tuple[bytes, int]
-"""Address (4 or 16 octets) and port."""
+"""Address (4 or 16 bytes) and port."""
 
 FIN, SYN, RST, ACK = 1, 2, 4, 16
 
@@ -46,7 +46,7 @@ _MOST_FRAGMENTS = 1024
 
 
 class Packet(NamedTuple):
-    """One TCP segment. ``cut`` octets at the end of its payload were not kept by the capture."""
+    """One TCP segment. ``cut`` bytes at the end of its payload were not kept by the capture."""
 
     at: Instant
     source: Endpoint
@@ -128,7 +128,7 @@ class Packets:
 
 
 def _begin(link: int, octets: bytes) -> int | None:
-    """Where the IP header begins; None where something else comes first."""
+    """Return the offset of the IP header; None where another header precedes it."""
     if link == _ETHERNET:
         kind, start = octets[12:14], 14
     elif link == _SLL:
@@ -148,8 +148,8 @@ _LAYERS = {_ETHERNET: dpkt.ethernet.Ethernet, _SLL: dpkt.sll.SLL, _SLL2: dpkt.sl
 
 
 def _unusual(at: Instant, link: int, octets: bytes) -> Packet | None:
-    """What dpkt finds behind tags, labels, tunnels and extension headers. ``link`` is IPv6's for a
-    packet without frame."""
+    """Return the packet that dpkt finds behind tags, labels, tunnels and extension headers.
+    ``link`` is IPv6's for a packet without frame."""
     try:
         layer = dpkt.ip6.IP6(octets) if link == _IPV6 else _LAYERS[link](octets)
         while isinstance(layer, dpkt.Packet) and not isinstance(layer, (dpkt.ip.IP, dpkt.ip6.IP6)):

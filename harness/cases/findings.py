@@ -156,7 +156,7 @@ def _ids(requirements: Requirements) -> tuple[str, ...]:
 
 
 class MeasurementJudge(CaseRecord):
-    """Judges measured durations and counts by intervals."""
+    """A judge of measured durations and counts, by intervals."""
 
     def expect_interval(
         self,

@@ -62,7 +62,7 @@ class Deviation:
     sometimes: bool = False
     """A race that need not show in every run."""
     control: bool = False
-    """It explains a failed control of its case, and no finding."""
+    """True if it explains a failed control of its case instead of a finding."""
 
     @property
     def name(self) -> str:

@@ -1,5 +1,4 @@
-"""What clients that tell by callbacks tell of themselves: a step by name, and what there is to
-it."""
+"""Events that clients with callbacks report: a step by name, and its details."""
 
 from __future__ import annotations
 
@@ -19,12 +18,12 @@ class ClientEvent:
     detail: Mapping[str, Any] = field(default_factory=dict)
 
     def brief(self) -> str:
-        """It in one line."""
+        """The event in one line."""
         return f"{self.step} {json.dumps(self.detail, ensure_ascii=False)}"[:400]
 
 
 def event_named(step: str, **detail: Any) -> Match[ClientEvent]:
-    """Matches what was told of that ``step``, with these values in its detail."""
+    """Match an event of that ``step`` with these values in its detail."""
     words = " ".join([step, *(f"{name}={value!r}" for name, value in detail.items())])[:200]
     return Match(
         words,

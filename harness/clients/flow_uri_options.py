@@ -1,4 +1,4 @@
-"""What a client with flow control is told: windows in octets and rates in messages a second, as URI
+"""Options of a client with flow control: windows in bytes and rates in messages a second, as URI
 parameters.
 
 Names and values are those of the Artemis manual, chapter on flow control (ARTEMIS-FLOW-consumer-1,
@@ -26,7 +26,7 @@ _WHOLE = re.compile(r"-?[0-9]{1,10}")
 @dataclass(frozen=True, slots=True)
 class FlowOptions:
     """-1 is no limit, everywhere. A rate is otherwise at least 1, a producer's window at least 1
-    octet; a consumer's window may be 0, by which it has nothing waiting with it. Raises
+    byte; a consumer's window may be 0, by which it has nothing waiting with it. Raises
     :class:`BadEndpoint` for anything else."""
 
     consumer_window_size: int = MEBIBYTE
@@ -52,9 +52,9 @@ _PARAMETERS = {
 
 
 def read(uri: str, folder: Path = Path()) -> tuple[Endpoint, FlowOptions]:
-    """Where a URI leads, and its options. Raises :class:`BadEndpoint` for a URI that is none, an
-    unknown parameter, and a value that is no number or out of range; ``folder`` is where relative
-    paths of TLS options begin."""
+    """Return the endpoint of a URI, and its options. Raises :class:`BadEndpoint` for a URI that is
+    none, an unknown parameter, and a value that is no number or out of range; ``folder`` is where
+    relative paths of TLS options begin."""
     names = {name: field for field, (name, _, _) in _PARAMETERS.items()}
     found = endpoint.read(uri, folder, options=tuple(names))
     values: dict[str, int] = {}

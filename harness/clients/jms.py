@@ -31,7 +31,7 @@ STEPS = (
     ),
     "closed",
 )
-"""What it goes through, in order."""
+"""Its life in steps, in order."""
 _WITHIN_S = 120
 
 

@@ -61,7 +61,7 @@ class _Connection(pika.connection.Connection):  # type: ignore[misc]  # pika has
         self._on_stream_connected()
 
     def data_received(self, data: bytes) -> None:
-        """Octets came."""
+        """Bytes came."""
         self._on_data_available(data)
 
     def connection_lost(self) -> None:

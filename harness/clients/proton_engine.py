@@ -74,8 +74,8 @@ def has_tls() -> bool:
 
 @dataclass(frozen=True)
 class ProtonEvent:
-    """What Proton told: an event by its name without ``PN_``, or ``message`` with the
-    :class:`Arrived` as its subject.
+    """An event of Proton by its name without ``PN_``, or ``message`` with the :class:`Arrived` as
+    its subject.
 
     ``subject`` is the connection, session, link, delivery or transport that the event is about.
     """
@@ -115,7 +115,7 @@ class Sent:
 
 
 def event_named(name: str, link: Any = None) -> Match[ProtonEvent]:
-    """Matches an event by name, and by the link that it is about."""
+    """Match an event by name, and by its link if one is given."""
     wanted = None if link is None else link.name
     words = name if wanted is None else f"{name} of link {wanted}"
     return Match(
@@ -186,7 +186,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
         body = ""
         if isinstance(frame.subject, Arrived):
             carried = frame.subject.message.body
-            # A view's octets may be gone by now, and where they were says nothing.
+            # A view's bytes may be gone by now, and where they were says nothing.
             body = (
                 f" {carried.nbytes} octets"
                 if isinstance(carried, memoryview)
@@ -521,8 +521,8 @@ class ProtonPeer(Conversation[ProtonEvent]):
 
 
 def decode(octets: bytes) -> Any:
-    """What Proton makes of the octets of one value, as its own Python objects. Raises
-    ``ValueError`` for none."""
+    """Decode the bytes of one value by Proton into its own Python objects. Raises ``ValueError``
+    for bytes that are no value."""
     data = proton.Data()
     try:
         used = data.decode(octets)

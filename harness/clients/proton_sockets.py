@@ -1,7 +1,7 @@
 """Proton's own input and output over real sockets: ``BlockingConnection``, and ``Container`` in a
 thread of its own.
 
-Both are Proton as it comes. The octets are noted on their way through its input-output handler,
+Both are Proton as it comes. The bytes are noted on their way through its input-output handler,
 nothing else.
 """
 
@@ -46,7 +46,7 @@ _MECHANISMS = {True: "PLAIN", False: "ANONYMOUS"}
 
 
 class _ObservedIO(IOHandler):
-    """Proton's input and output; what passes is told: ``octets`` that arrived, ``sent`` octets,
+    """Proton's input and output; what passes is told: ``octets`` that arrived, ``sent`` bytes,
     ``closed`` how."""
 
     def __init__(self, tell: Tell) -> None:
@@ -113,7 +113,7 @@ def _credentials(login: str | None, passcode: str | None) -> dict[str, Any]:
 def _secured(
     world: Any, acceptor: str, certificate: Certificate | None, options: dict[str, Any], tell: Tell
 ) -> tuple[str, dict[str, Any], Tell]:
-    """The scheme, the options and the ears for an acceptor, which may have TLS. With TLS the octets
+    """The scheme, the options and the ears for an acceptor, which may have TLS. With TLS the bytes
     say nothing to us.
 
     With a ``certificate`` Proton logs in by EXTERNAL. Raises :class:`ControlFailed` for a Proton
@@ -292,7 +292,8 @@ class BlockingPeer:
 
 
 class _Ears(MessagingHandler):
-    """Tells what the container calls, and does in its thread what the case asks for."""
+    """Handler that reports the container's callbacks and runs the case's actions in the container's
+    thread."""
 
     def __init__(self, connect: Callable[[Any], Any], tell: Tell) -> None:
         super().__init__(prefetch=0, auto_accept=False)
@@ -301,7 +302,7 @@ class _Ears(MessagingHandler):
         self.connection: Any = None
         self.injector = reactor.EventInjector()
         self.once_attached: dict[str, Callable[[], None]] = {}
-        """What to do with a link, by name, when the broker has attached it too."""
+        """Actions by name of a link, to be done when the broker has attached it too."""
 
     def on_start(self, event: Any) -> None:
         self.container = event.container
@@ -324,7 +325,7 @@ class _Ears(MessagingHandler):
         super().on_transport_error(event)
 
     def on_event(self, name: str, event: Any) -> None:
-        """One of the callbacks below."""
+        """Report one of the callbacks in :data:`_HEARD`."""
         if name == "link_opened":
             self.once_attached.pop(event.link.name, lambda: None)()
         about = event.link or event.session or event.connection
@@ -375,7 +376,7 @@ for _name in _HEARD:  # Proton's handler has stubs of its own for most
 
 
 class _Transacting(TransactionHandler):
-    """Does in a transaction what it was made for, discharges it, and tells how that went."""
+    """Handler that runs its work in a transaction, discharges it, and reports the outcome."""
 
     def __init__(self, work: Callable[[Any], None], commit: bool, tell: Tell) -> None:
         super().__init__()

@@ -36,7 +36,7 @@ ACCEPTOR = "management"
 MANAGEMENT_API = "management-api"
 """The capability of a target that has it."""
 REFRESH: Duration = seconds(5)
-"""How old what it tells may be (``collect_statistics_interval``)."""
+"""Greatest age of its statistics (``collect_statistics_interval``)."""
 PAUSE: Duration = ms(250)
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back. Names of headers are in small letters."""
+    """An answer. Names of headers are in small letters."""
 
     status: int
     headers: dict[str, str]
@@ -78,7 +78,7 @@ class ManagementPeer(Conversation[Answer]):
         self.credentials: str | None = base64.b64encode(f"{login}:{passcode}".encode()).decode(
             "ascii"
         )
-        """What stands behind ``Basic`` in requests; None leaves the header out."""
+        """The credentials behind ``Basic`` in requests; None leaves the header out."""
         self._http = h11.Connection(h11.CLIENT)
         self._got: h11.Response | None = None
         self._body = b""
@@ -178,7 +178,8 @@ class ManagementPeer(Conversation[Answer]):
         self.write(octets, as_event=False)
 
     def get(self, path: str) -> Any:
-        """What ``/api/PATH`` says. Raises :class:`ControlFailed` for every status but 200."""
+        """Return the body of ``/api/PATH``. Raises :class:`ControlFailed` for every status but
+        200."""
         answer = self.ask("GET", path)
         if answer.status != 200:
             raise ControlFailed(
@@ -205,7 +206,7 @@ class ManagementPeer(Conversation[Answer]):
         return found
 
     def connections(self) -> list[dict[str, Any]]:
-        """Everybody's connections."""
+        """Return all connections of the broker."""
         found: list[dict[str, Any]] = self.get("connections")
         return found
 

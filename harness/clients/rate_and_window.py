@@ -2,7 +2,7 @@
 as arguments.
 
 Rate and window know nothing of each other (ARTEMIS-FLOW-consumer-rate-2): the rate says when a
-message may be consumed or sent, the window how many octets may be asked for, or be under way. A
+message may be consumed or sent, the window how many bytes may be asked for, or be under way. A
 rate of r lets at most ``r * interval + burst`` messages through in any interval whatever, not only
 in aligned seconds.
 """
@@ -57,14 +57,15 @@ class TokenBucket:
 
 
 class ConsumerFlow(Generic[Item]):
-    """What a consumer has got and not consumed, and when it may go on. Sizes in octets."""
+    """Messages that a consumer has received and not consumed, and when it may go on. Sizes in
+    bytes."""
 
     def __init__(self, window: int, rate: int, burst: int = 1) -> None:
         self.window = window
         self.bucket = TokenBucket(rate, burst)
         self.waiting: deque[tuple[Item, int]] = deque()
         self.octets = 0
-        """How much waits."""
+        """Size of all waiting messages."""
 
     def arrived(self, item: Item, size: int) -> None:
         """One more waits."""
@@ -72,7 +73,7 @@ class ConsumerFlow(Generic[Item]):
         self.octets += size
 
     def next_at(self, now: Instant) -> Instant | None:
-        """When the oldest may be consumed; None while there is none."""
+        """Return the instant at which the oldest may be consumed; None while there is none."""
         return self.bucket.ready_at(now) if self.waiting else None
 
     def consume(self, now: Instant) -> Item:
@@ -91,8 +92,8 @@ class ConsumerFlow(Generic[Item]):
         return None if self.waiting else self.bucket.ready_at(now)
 
     def credit(self, largest: int, granted: int) -> int:
-        """How many more messages may be asked for where that is counted in messages, ``granted`` of
-        which are still to come.
+        """Return how many more messages may be asked for where credit is counted in messages,
+        ``granted`` of which are still to arrive.
 
         ``largest`` is the largest seen, 0 before the first: until then one is asked for at a time.
         Above 0 one at least is asked for when nothing waits, or a message larger than the window
@@ -105,22 +106,23 @@ class ConsumerFlow(Generic[Item]):
 
 
 class ProducerFlow(Generic[Item]):
-    """What a producer has to send, and when it may. Sizes in octets; a message larger than the
-    window goes alone."""
+    """Messages that a producer has to send, and when it may. Sizes in bytes; a message larger than
+    the window goes alone."""
 
     def __init__(self, window: int, rate: int, burst: int = 1) -> None:
         self.window = window
         self.bucket = TokenBucket(rate, burst)
         self.waiting: deque[tuple[Item, int]] = deque()
         self.under_way = 0
-        """Octets that were sent and of which the broker has not said that it has them."""
+        """Bytes that were sent and of which the broker has not said that it has them."""
 
     def offer(self, item: Item, size: int) -> None:
         """One more is to be sent."""
         self.waiting.append((item, size))
 
     def next_at(self, now: Instant) -> Instant | None:
-        """When the first may be sent; None while there is none, or the window is shut."""
+        """Return the instant at which the first may be sent; None while there is none, or the
+        window is shut."""
         if not self.waiting or not self._fits(self.waiting[0][1]):
             return None
         return self.bucket.ready_at(now)

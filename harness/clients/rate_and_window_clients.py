@@ -1,8 +1,8 @@
 """Clients that keep to windows and rates, over raw peers: consumers and producers of STOMP and of
 AMQP 1.0.
 
-What they do is worked out in :mod:`brokerproof.harness.clients.rate_and_window`; here it is said on the
-wire:
+What they do is worked out in :mod:`brokerproof.harness.clients.rate_and_window`; here it is said on
+the wire:
 
 ===================  ===================================================  ================================================
                      STOMP                                                AMQP
@@ -11,11 +11,11 @@ consumer's window    header ``consumer-window-size``; ACK when consumed   credit
                                                                           largest seen; accepted when consumed
 at 0                 ACK when the next could be consumed at once          credit for one when it could be consumed at once
 at -1                header of -1                                         :data:`MUCH` credit, filled up at half
-producer's window    octets of SEND frames without their RECEIPT          octets of messages that are not settled
+producer's window    bytes of SEND frames without their RECEIPT          bytes of messages that are not settled
 ===================  ===================================================  ================================================
 
-So over STOMP the broker keeps the window to the octet, and over AMQP it is kept as long as no
-message is larger than those before it: credit that was given cannot be counted in octets
+So over STOMP the broker keeps the window to the byte, and over AMQP it is kept as long as no
+message is larger than those before it: credit that was given cannot be counted in bytes
 afterwards.
 
 Each client has a connection of its own. Clients are moved by :func:`drive`, several together if
@@ -51,8 +51,8 @@ class FlowClient(Protocol):
     def peer(self) -> Conversation[Any]: ...
 
     def step(self) -> Instant | None:
-        """Does what can be done now; returns when something more can be done though nothing
-        arrives, None for never."""
+        """Do what can be done now; return the next instant at which something can be done though
+        nothing arrives, None for never."""
 
     def stirs(self) -> bool:
         """True if something has arrived that :meth:`step` has not seen."""

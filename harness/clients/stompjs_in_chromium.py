@@ -74,7 +74,7 @@ class StompJsPeer(Conversation[ClientEvent]):
         secure = self.world.tls(acceptor) is not None
         self.url = f"{'wss' if secure else 'ws'}://{host}:{port}"
         self.agent = ""
-        """What the browser calls itself."""
+        """The browser's user agent."""
         self._folder = tempfile.TemporaryDirectory(
             prefix="brokerproof-chromium-", ignore_cleanup_errors=True
         )
@@ -181,7 +181,7 @@ class _Server:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Nobody reads it."""
+                """Log nothing."""
 
         self._server = _Quiet(("127.0.0.1", 0), Handler)
         self.address = f"http://127.0.0.1:{self._server.server_address[1]}/"
@@ -206,7 +206,7 @@ class _Quiet(ThreadingHTTPServer):
 
 
 def _next(to_do: queue.Queue[dict[str, Any]], ending: threading.Event) -> dict[str, Any]:
-    """What the page is to do next; nothing after a while, so that the threads of a page that is
+    """Return the page's next command; nothing after a while, so that the threads of a page that is
     gone end too."""
     try:
         return {} if ending.is_set() else to_do.get(timeout=_ASK_AGAIN_S)
@@ -215,7 +215,7 @@ def _next(to_do: queue.Queue[dict[str, Any]], ending: threading.Event) -> dict[s
 
 
 def _key_of(host: str, port: int) -> str:
-    """How Chromium is told of a key that it should believe: SHA-256 of it, in base64. Raises
+    """Return the form in which Chromium is given a key to trust: its SHA-256 in base64. Raises
     :class:`ControlFailed`."""
     try:
         shown = x509.load_pem_x509_certificate(
@@ -230,7 +230,7 @@ def _key_of(host: str, port: int) -> str:
 
 
 def chromium() -> str:
-    """Where Chromium is. Raises :class:`SetUpFailed` where there is none."""
+    """Return the path of Chromium. Raises :class:`SetUpFailed` where there is none."""
     named = os.environ.get(CHROMIUM)
     found = shutil.which(named) if named else next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:

@@ -38,7 +38,7 @@ from brokerproof.harness.trace.events import (
 from brokerproof.harness.worlds.world import Unreachable
 
 Tell: TypeAlias = Callable[[str, Any], None]
-"""``opened``, ``sent`` octets, ``octets`` that arrived, a ``frame`` handed out, ``closed`` or
+"""``opened``, ``sent`` bytes, ``octets`` that arrived, a ``frame`` handed out, ``closed`` or
 ``left`` how, ``note``."""
 
 
@@ -51,12 +51,13 @@ class StompPyPeer(StompConversation):
         self.connection: Any = None
         """stomp.py's connection: everything it can do and this class has no verb for."""
         self.misread: list[str] = []
-        """What stomp.py made otherwise of what arrived than the harness's codec did."""
+        """Differences between stomp.py's reading of the received bytes and that of the harness's
+        codec."""
         self.left: Ended | None = None
         """When and how stomp.py itself ended the connection, if it did: after DISCONNECT, or
-        because it missed heart-beats."""
+        because it missed heartbeats."""
         self.unsendable: tuple[type[Exception], ...] = (OSError,)
-        """What stomp.py raises when it writes to a connection that has ended."""
+        """Exceptions of stomp.py when it writes to a connection that has ended."""
         self.remote = ""
         self._unheard: deque[Frame] = deque()
         # the form in memory only
@@ -110,7 +111,7 @@ class StompPyPeer(StompConversation):
     # what stomp.py does
 
     def on_client_event(self, what: str, at: Instant, content: Any) -> None:
-        """What the client did at ``at``, in the order it did it."""
+        """Record what the client did at ``at``. Calls arrive in the client's order."""
         match what:
             case "opened":
                 self.judge.record(
@@ -349,7 +350,7 @@ class StompPyPeer(StompConversation):
         return taken
 
     def stop_beating(self) -> None:
-        """stomp.py's heart-beat loop ends and nothing else does, as if its thread had died."""
+        """stomp.py's heartbeat loop ends and nothing else does, as if its thread had died."""
         self.connection.heartbeat_terminate_event.set()
 
     def next_receipt(self) -> str:

@@ -2,8 +2,8 @@
 it.
 
 Two forms behind one class. *Over sockets* it is stomp.py as it comes: its own socket, its own
-threads; the octets are noted on their way through its transport, nothing else. *In memory* its
-transport writes to a harness channel and is fed with what arrives there, and its heart-beat loop
+threads; the bytes are noted on their way through its transport, nothing else. *In memory* its
+transport writes to a harness channel and is fed with what arrives there, and its heartbeat loop
 runs on the world's deadlines: no thread, no socket, no sleep, so a case in virtual time drives the
 real client and every run is the same.
 """
@@ -43,7 +43,7 @@ from brokerproof.harness.worlds.thread_bridge import ThreadBridge
 from brokerproof.harness.worlds.world import Unreachable
 
 _READ = 16384
-"""What stomp.py reads at a time by default; in memory arrivals are cut alike."""
+"""Size of stomp.py's reads by default; arrivals in memory are cut alike."""
 _JOIN_S = 5.0
 _UNSENDABLE = (OSError, stomp.exception.NotConnectedException)
 _CLOCKED = (
@@ -52,7 +52,7 @@ _CLOCKED = (
     "_HeartbeatListener__update_heartbeat",
     "_HeartbeatListener__heartbeat_loop",
 )
-"""What of stomp.py's heart-beating reads a clock or sleeps."""
+"""The names in stomp.py's heartbeating that read a clock or sleep."""
 
 
 # --- stomp.py's connections, around a transport of ours -------------------------------------------
@@ -80,7 +80,7 @@ _CONNECTIONS: dict[str, Any] = {"1.0": _Connection10, "1.1": _Connection11, "1.2
 
 
 class _Ears(stomp.ConnectionListener):  # type: ignore[misc]
-    """Tells what stomp.py hands to its listeners."""
+    """Listener that reports what stomp.py hands to its listeners."""
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
@@ -148,7 +148,7 @@ class _MemoryTransport(stomp.transport.BaseTransport):  # type: ignore[misc]
         raise ssl.SSLWantReadError
 
     def feed(self, data: bytes) -> None:
-        """What one or more reads brought; dealt with as stomp.py's own reading loop does, to the
+        """Handle the bytes of one or more reads as stomp.py's own reading loop does, for the
         listeners."""
         self._arrived.extend(data[start : start + _READ] for start in range(0, len(data), _READ))
         while self._arrived and self.running:
@@ -176,7 +176,7 @@ class _MemoryTransport(stomp.transport.BaseTransport):  # type: ignore[misc]
 
 
 class _Rounds:
-    """Stands where stomp.py's heart-beat loop has the event that ends it: lets it go round once,
+    """Stands where stomp.py's heartbeat loop has the event that ends it: lets it go round once,
     and ends its sleep."""
 
     def __init__(self) -> None:
@@ -206,7 +206,7 @@ class _Rounds:
 
 
 class _Pulse:
-    """Runs stomp.py's heart-beat loop, its very code, round by round on a world's deadlines.
+    """Runs stomp.py's heartbeat loop, its very code, round by round on a world's deadlines.
 
     The functions of the loop get another ``monotonic`` and another ``time``. A round that would
     sleep ends there and is taken up when the sleep is over. Each round enters the loop anew, and
@@ -234,7 +234,7 @@ class _Pulse:
         return (self._peer.world.now() if at is None else at) / NS_PER_S
 
     def start(self) -> None:
-        """To be called once stomp.py has worked out its heart-beats."""
+        """To be called once stomp.py has worked out its heartbeats."""
         if self._connection.running:
             self._since = self._peer.world.now()
             self._round()
@@ -410,8 +410,8 @@ class _Collecting(_MemoryTransport):
 
 
 def parse(*reads: bytes) -> list[Frame]:
-    """What stomp.py makes of these octets, read by read; signs of life appear as frames named
-    ``heartbeat``."""
+    """Return the frames that stomp.py makes of these bytes, read by read; heartbeats appear as
+    frames named ``heartbeat``."""
     transport = _Collecting()
     for data in reads:
         transport.feed(data)
@@ -421,7 +421,8 @@ def parse(*reads: bytes) -> list[Frame]:
 def encode(
     command: str, headers: HeadersLike = (), body: bytes = b"", *, version: str = "1.2"
 ) -> bytes:
-    """How stomp.py writes a frame: headers sorted by name, repeated ones only as it got them."""
+    """Return a frame as stomp.py writes it: headers sorted by name, repeated ones only as it got
+    them."""
     transport = _Collecting()
     _CONNECTIONS[version](transport, (0, 0)).send_frame(command, dict(header_list(headers)), body)
     return bytes(transport.written)

@@ -35,8 +35,8 @@ class BadCaseFile(Exception):
 
 @dataclass
 class CaseFile:
-    """What a case file holds. ``conversation`` is None where no octets were kept; the header says
-    why."""
+    """The content of a case file. ``conversation`` is None where no bytes were kept; the header
+    says why."""
 
     header: dict[str, Any]
     conversation: Composed | None = field(default=None)
@@ -53,12 +53,12 @@ def slug(target: str, case: str) -> str:
 
 
 def path_of(folder: Path, target: str, case: str) -> Path:
-    """Where the run in ``folder`` keeps the counterexample of a case, if it found one."""
+    """Return the file of a case's counterexample in the run ``folder``."""
     return folder / FOLDER / f"{slug(target, case)}{SUFFIX}"
 
 
 def fingerprint(function: Callable[..., Any], cited: tuple[str, ...]) -> str:
-    """A digest that changes when what the function does changes: not with its docstring, its place or its
+    """Return a digest that changes with the function's code, not with its docstring, place or
     layout."""
     try:
         parsed = ast.parse(textwrap.dedent(inspect.getsource(function)))
@@ -298,5 +298,5 @@ def _part_of(stored: Mapping[str, Any]) -> Part:
 
 
 def _text(text: str) -> str:
-    """Text as JSON can hold it; octets that are no UTF-8 are written out (``\\xff``)."""
+    """Text as JSON can hold it; bytes that are no UTF-8 are written out (``\\xff``)."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

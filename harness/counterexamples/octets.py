@@ -1,4 +1,4 @@
-"""Plays the octets of a case file against a target's own world, when the case itself cannot be run
+"""Plays the bytes of a case file against a target's own world, when the case itself cannot be run
 any more."""
 
 from __future__ import annotations

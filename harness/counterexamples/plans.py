@@ -24,7 +24,7 @@ class Unstorable(Exception):
 
 
 class Unrestorable(Exception):
-    """What was stored names something that does not exist here (any more): one sentence."""
+    """A stored plan names something that does not exist here (any more): one sentence."""
 
 
 def encode(value: Any) -> Any:

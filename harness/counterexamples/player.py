@@ -1,4 +1,4 @@
-"""Plays a recorded STOMP conversation again, octet for octet, and says whether the same thing went
+"""Plays a recorded STOMP conversation again, byte for byte, and says whether the same thing went
 wrong.
 
 This file needs Python 3.11 and nothing else. It is used by ``brokerproof replay`` and is copied
@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 PATIENCE_S = 10.0
-"""How long a step waits for a frame that came when this was recorded."""
+"""Longest wait of a step for a frame that arrived when this was recorded."""
 FLOOR_S = 0.05
 """A measured time within this of a bound, or within a fiftieth of it, decides nothing."""
 VOLATILE = frozenset(
@@ -38,7 +38,7 @@ def show(text: str = "") -> None:
 
 
 class Ref(NamedTuple):
-    """Octets that are known only while playing: a header of the ``nth`` MESSAGE (from 1) that
+    """Bytes that are known only while playing: a header of the ``nth`` MESSAGE (from 1) that
     arrived on ``conn``."""
 
     conn: int
@@ -47,7 +47,7 @@ class Ref(NamedTuple):
 
 
 class Secret(NamedTuple):
-    """Octets ``start`` to ``end`` of the login or the passcode that was given."""
+    """Bytes ``start`` to ``end`` of the login or the passcode that was given."""
 
     name: str
     start: int = 0
@@ -81,7 +81,7 @@ class Came(NamedTuple):
 
 
 class Frames:
-    """Cuts octets into frames without judging them; what is no frame stays where it is."""
+    """Cuts bytes into frames without judging them; what is no frame stays where it is."""
 
     def __init__(self) -> None:
         self._pending = bytearray()
@@ -144,7 +144,7 @@ class Player:
         self._tell(conn, f"opened to {acceptor}")
 
     def send(self, conn: int, *parts: Part, mark: str = "") -> None:
-        """Write these octets in one go. ``mark`` gives the moment a name."""
+        """Write these bytes in one go. ``mark`` gives the moment a name."""
         data = b"".join(self._octets(part) for part in parts)
         if mark:
             self.marks[mark] = self.now()
@@ -190,7 +190,7 @@ class Player:
     # what came
 
     def arrived(self, conn: int, data: bytes) -> None:
-        """Octets came."""
+        """Bytes came."""
         at = self.now()
         for frame in self._readers[conn].feed(at, data):
             self.came[conn].append(frame)

@@ -1,5 +1,5 @@
 """Runs a kept counterexample again: the case itself with the same arguments, or, if it changed, its
-octets."""
+bytes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from brokerproof.harness.worlds.world import Unreachable
 
 FIXED, FAILED, ERROR = "FIXED", "FAILED", "ERROR"
 ATTEMPTS = 3
-"""How often a case in real time is run while the host leaves its findings uncertain."""
+"""Runs of a case in real time while the host leaves its findings uncertain."""
 
 
 @dataclass
@@ -139,7 +139,7 @@ def run_case(
 
 
 def run_octets(run: Run, file: CaseFile, why: str, say: Callable[[str], None]) -> Answer:
-    """Play the recorded octets and judge by the recorded expectation."""
+    """Play the recorded bytes and judge by the recorded expectation."""
     if file.conversation is None:
         return Answer(
             ERROR, f"and its octets were not kept: {file.header.get('octets')}", "octets", why
@@ -152,7 +152,7 @@ def run_octets(run: Run, file: CaseFile, why: str, say: Callable[[str], None]) -
 
 
 def told(events: list[Event]) -> Iterator[str]:
-    """The steps of a run, a line each; heart-beats are counted, not listed."""
+    """The steps of a run, a line each; heartbeats are counted, not listed."""
     began = events[0].at_ns if events else 0
     beats = 0
     for event in events:

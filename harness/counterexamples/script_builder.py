@@ -1,4 +1,4 @@
-"""From the octets of an example to the steps of a script: what to send, what to wait for, how long
+"""From the bytes of an example to the steps of a script: what to send, what to wait for, how long
 to pause.
 
 What arrived between two of our steps is waited for (a real broker answers in its own time); what
@@ -31,7 +31,7 @@ from brokerproof.harness.protocols.byte_log import (
 SHORTEST_PAUSE: Mapping[bool, Duration] = {True: 1, False: 20 * NS_PER_MS}
 """A gap that is shorter is not a pause but the harness at work; by whether time was virtual."""
 NEAR: Duration = 2 * NS_PER_MS
-"""How far the instant that a measurement names may lie from the step that it means."""
+"""Greatest distance between the instant that a measurement names and the step that it means."""
 _SHORTEST_MARK = 6
 """A mark shorter than this (``1``) might stand elsewhere too and is not replaced."""
 
@@ -144,7 +144,8 @@ def _with_ids(part: Part, ids: Mapping[bytes, Ref]) -> list[Part]:
 
 
 def _without_secrets(steps: list[Step], known: Mapping[str, str | None]) -> dict[int, list[Part]]:
-    """What each write consists of, by its position; a secret may be spread over several writes."""
+    """Return the parts of each write, by its position; a secret may be spread over several
+    writes."""
     result: dict[int, list[Part]] = {}
     for conn in {step.conn for step in steps}:
         writes = [
@@ -215,7 +216,8 @@ def _fits(frame: Came, about: Expectation) -> bool:
 
 
 def _give_time(lines: list[Line], expected: Mapping[str, Any]) -> None:
-    """What came late is waited for long enough, and so is what should come later than it did."""
+    """Lengthen the waits for frames that arrived late, and for those expected later than they
+    arrived."""
     longest = expected.get("hi_s") or expected.get("lo_s") or 0.0
     for before, line in itertools.pairwise(lines):
         gap = (line.at - before.at) / NS_PER_S

@@ -23,7 +23,7 @@ class Inexpressible(Exception):
 
 
 def raw(header: Mapping[str, Any], talk: Composed) -> str:
-    """The conversation over a plain socket, octet for octet. Raises :class:`Inexpressible`."""
+    """The conversation over a plain socket, byte for byte. Raises :class:`Inexpressible`."""
     _check_length(talk)
     needed = (
         inspect.getsource(player)
@@ -143,7 +143,7 @@ def _pieces(parts: tuple[Part, ...]) -> Iterator[str]:
 
 
 def _joined(parts: tuple[Part, ...]) -> Iterator[tuple[str, bool]]:
-    """The parts as source, line by line; True where the next one continues the same octets."""
+    """The parts as source, line by line; True where the next one continues the same bytes."""
     for part in parts:
         if isinstance(part, Ref):
             yield f"Ref({part.conn}, {part.nth}, {part.header!r})", False

@@ -1,2 +1,2 @@
-"""What a broker's parameters are, found out from how it behaves: probes, intervals, and the profile
-that comes of them."""
+"""A broker's parameters, inferred from its behaviour: probes, intervals, and the profile made of
+them."""

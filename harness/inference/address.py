@@ -3,7 +3,7 @@ there is room again.
 
 All over AMQP, where each message has an outcome and room shows as credit. What makes it exact: let
 s(k) be the smallest sum of bodies with which k messages fill an address. Then s(k) + k · overhead
-is the limit, but for less than one octet, and two values of k give overhead and limit. Bodies stay
+is the limit, but for less than one byte, and two values of k give overhead and limit. Bodies stay
 small: large ones may lie elsewhere and weigh nothing.
 """
 
@@ -23,14 +23,14 @@ from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node
 from brokerproof.harness.protocols.conversation import PATIENCE, ControlFailed
 
 QUIET: Duration = ms(300)
-"""How long a link must stay without credit before an address counts as one that blocks."""
+"""Time that a link must stay without credit before an address counts as one that blocks."""
 SMALLEST = 256
-"""Octets of a body from which on it costs one octet more to send one more: below, its length takes
-fewer octets."""
+"""Bytes of a body from which on it costs one byte more to send one more: below, its length takes
+fewer bytes."""
 LARGEST = 1 << 20
-"""Octets; limits above it are not looked for."""
+"""Bytes; limits above it are not looked for."""
 WHOLE = 1 << 16
-"""Octets of the largest body sent: below what brokers take for a large message."""
+"""Bytes of the largest body sent: below what brokers take for a large message."""
 SEVERAL = 10
 """So many times the messages of the first measurement has the second one: the more, the nearer is
 the overhead known."""
@@ -85,7 +85,7 @@ class AddressProbes:
         )
 
     def fill(self, node: Node, bodies: Sequence[int]) -> tuple[AmqpPeer, int, str | None]:
-        """Send messages with bodies of so many octets one by one; how many were accepted, and the
+        """Send messages with bodies of so many bytes one by one; how many were accepted, and the
         other outcome that ended it."""
         peer, link = self.producer(node)
         for number, body in enumerate(bodies):
@@ -97,8 +97,8 @@ class AddressProbes:
         return peer, len(bodies), None
 
     def look(self, bodies: Sequence[int], *, lost: bool = True) -> Look:
-        """What has become of a fresh address with messages of so many octets each, and what of one
-        more."""
+        """Fill a fresh address with messages of so many bytes each, and send one more; return the
+        fate of both."""
         node = self.fresh()
         peer, accepted, otherwise = self.fill(node, bodies)
         sent = accepted
@@ -113,8 +113,9 @@ class AddressProbes:
             if way.credit > 0
         ]
         if otherwise is None and able:
-            each, way = able[0]
-            state = each.confirmed(way.session, each.post(way, b"." * SMALLEST), None).kind("state")
+            able_peer, way = able[0]
+            pending = able_peer.post(way, b"." * SMALLEST)
+            state = able_peer.confirmed(way.session, pending, None).kind("state")
             otherwise = None if state == "accepted" else state
             sent += otherwise is None
         refused = otherwise == "rejected"
@@ -133,7 +134,7 @@ class AddressProbes:
         return Look(accepted, refused, no_credit and not refused, gone, paged and not gone)
 
     def taken(self, node: Node, count: int) -> int:
-        """How many messages a consumer gets, of at most ``count``. They are settled."""
+        """Count the messages that a consumer gets, of at most ``count``. They are settled."""
         peer = self.bench.amqp(acceptor=self.acceptor)
         link = peer.receiver(node, credit=count)
         seen = -1
@@ -149,14 +150,14 @@ class AddressProbes:
         return len(got)
 
     def full(self, bodies: Sequence[int], policy: str) -> bool:
-        """True if messages of so many octets each fill an address that has that policy."""
+        """True if messages of so many bytes each fill an address that has that policy."""
         return self.look(bodies, lost=policy == "DROP").policy == policy
 
     def smallest(self, count: int, policy: str) -> int | None:
         """The smallest sum of bodies with which ``count`` messages fill an address; None when those
         of :data:`SMALLEST` do.
 
-        Bodies of :data:`WHOLE` octets have to fill it.
+        Bodies of :data:`WHOLE` bytes have to fill it.
         """
         low, high = count * SMALLEST, count * WHOLE
         if self.full(_shared(low, count), policy):
@@ -200,7 +201,8 @@ def of_prefix(parameter: str, prefix: str) -> str:
 
 
 def infer_address(bench: Bench, prefix: str, acceptor: str | None) -> list[Estimate]:
-    """What limits addresses whose names begin with ``prefix``, up to :data:`LARGEST` octets."""
+    """Find the limit of addresses whose names begin with ``prefix``, up to :data:`LARGEST`
+    bytes."""
     probes = AddressProbes(bench, prefix, acceptor)
     return [
         replace(estimate, parameter=of_prefix(estimate.parameter, prefix))
@@ -258,7 +260,7 @@ def _by_messages(probes: AddressProbes, policy: str) -> int | None:
 
 
 def _room(probes: AddressProbes, limit: Range, overhead: Range) -> Estimate:
-    """How little must be left before a producer gets credit again, as a share of the limit."""
+    """Find how little must be left before a producer gets credit again, as a share of the limit."""
     name, body = "room again below", 1000
     weight = Range.of((overhead.low or 0) + body, (overhead.high or 0) + body)
     assert limit.high is not None

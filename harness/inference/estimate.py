@@ -30,7 +30,7 @@ class Range:
         )
 
     def meet(self, other: Range) -> Range:
-        """What lies in both. Raises :class:`Refuted` when nothing does."""
+        """Return the intersection of both. Raises :class:`Refuted` when it is empty."""
         lows = [bound for bound in (self.low, other.low) if bound is not None]
         highs = [bound for bound in (self.high, other.high) if bound is not None]
         met = Range(max(lows, default=None), min(highs, default=None))
@@ -83,7 +83,7 @@ ANY = Range(Fraction(0), None)
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What was found of one parameter.
+    """The estimate of one parameter.
 
     ``parameter`` is its name in profiles (``connection_ttl_min_ms`` …) or a word for what profiles
     have no name for. Exactly one of ``range`` (numbers, in ``unit``) and ``choice`` (one of several

@@ -30,14 +30,14 @@ ROUNDINGS: Mapping[str, Callable[[int], Range]] = {
     "to the nearest": lambda answer: Range.of(answer - Fraction(1, 2), answer + Fraction(1, 2)),
     "up": lambda answer: Range.of(answer - 1, answer),
 }
-"""How a quotient may have become the whole number of milliseconds that was answered: which
-quotients it may have been."""
+"""A way of rounding: the quotients that may have become the whole number of milliseconds in the
+answer."""
 
 
 @dataclass
 class Facts:
-    """What was seen. ``answers`` by client beat in ms; ``silences`` by client beat, as ranges of
-    the TTL in ms."""
+    """Observations. ``answers`` by client beat in ms; ``silences`` by client beat, as ranges of the
+    TTL in ms."""
 
     answers: dict[int, int] = field(default_factory=dict)
     silences: dict[int, Range] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What is left possible under one way of rounding. TTLs in ms."""
+    """Values that remain possible under one way of rounding. TTLs in ms."""
 
     modifier: Range = ANY
     default: Range = ANY
@@ -54,7 +54,7 @@ class Left:
 
 
 def narrowed(facts: Facts, rounding: str) -> Left:
-    """What ``facts`` leave possible. Raises :class:`Refuted` when that is nothing."""
+    """Return what ``facts`` leave possible. Raises :class:`Refuted` when that is nothing."""
     back, left, answers = ROUNDINGS[rounding], Left(), facts.answers
     floor, ceiling = answers.get(1, 1), answers.get(HUGE, HUGE)
     for _ in range(60):
@@ -91,7 +91,7 @@ def narrowed(facts: Facts, rounding: str) -> Left:
 
 
 class LivenessProbes:
-    """Asks and waits. ``patience`` is the longest silence that is waited for."""
+    """The probes of heartbeats and TTLs. ``patience`` is the longest silence that is waited for."""
 
     def __init__(self, bench: Bench, acceptor: str | None, patience: Duration) -> None:
         self.bench, self.acceptor, self.patience = bench, acceptor, patience
@@ -160,7 +160,7 @@ class LivenessProbes:
                     self._note(1, probe)
 
     def possible(self) -> dict[str, Left]:
-        """What is left under each way of rounding that is not refuted."""
+        """Return what remains under each way of rounding that is not refuted."""
         left = {}
         for rounding in ROUNDINGS:
             try:

@@ -1,8 +1,8 @@
-"""How long silent connections live: the times at which a broker closed them, and the grid on which
-it looks.
+"""Lifetimes of silent connections: the times at which a broker closed them, and the grid on which
+it checks.
 
 A broker that looks at its connections every ``check`` ms closes them only then, and counts silence
-from the first look behind the last octet (harness/oracles/liveness.py). One that keeps a timer for
+from the first look behind the last byte (harness/oracles/liveness.py). One that keeps a timer for
 each connection has no such grid.
 """
 
@@ -29,15 +29,15 @@ class Closed:
 
     @property
     def silence(self) -> Duration:
-        """How long the silence lasted. Only for one that was closed."""
+        """Length of the silence of a closed connection."""
         assert self.at is not None
         return self.at - self.since
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """How often the broker looks, in ns; ``Range.of(0, 0)`` for one that does not look but keeps
-    timers.
+    """Return the broker's check interval in ns; ``Range.of(0, 0)`` for one that keeps timers
+    instead.
 
     ``slip`` is what instants may be wrong by: nothing in virtual time, the host's lateness in real
     time.

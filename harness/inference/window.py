@@ -19,9 +19,9 @@ from brokerproof.harness.model.time import Duration, ms
 from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE, StompPeer
 
 QUIET: Duration = ms(400)
-"""How long nothing must come before a window counts as shut."""
+"""Time without any arrival after which a window counts as shut."""
 LARGEST = 1 << 20
-"""Octets; a window that lets a second message pass behind one of this size counts as none …"""
+"""Bytes; a window that lets a second message pass behind one of this size counts as none …"""
 MANY = 1200
 """… unless this many messages are held back."""
 _NAMES = {
@@ -99,10 +99,10 @@ def infer_windows(
     bench: Bench, acceptor: str | None, *, largest: int = LARGEST, many: int = MANY
 ) -> list[Estimate]:
     """The unit, the charge and the defaults of consumer windows on ``acceptor``, up to ``largest``
-    octets and ``many`` messages."""
+    bytes and ``many`` messages."""
     probes = WindowProbes(bench, acceptor, largest, many)
     found = _unit(probes)
-    # The same messages, weighed with and without four hundred octets of headers that are no part of
+    # The same messages, weighed with and without four hundred bytes of headers that are no part of
     # the body.
     padding = {"padding": "x" * 400}
     for mode in _NAMES:
@@ -145,7 +145,8 @@ def _drift(probes: WindowProbes, body: int, mode: str) -> int:
 
 
 def _unit(probes: WindowProbes) -> list[Estimate]:
-    """What a window lets out of small and of large messages: as many, or as many octets."""
+    """Return the unit of a window, judged by what it lets out of small and of large messages: as
+    many, or as many bytes."""
     counts = [
         len(probes.delivered([size] * 8, "client", {"consumer-window-size": "900"}))
         for size in (1, 600)

@@ -69,7 +69,7 @@ class ProducerState:
 
 @dataclass
 class DriverContext:
-    """What the connections of one driver share."""
+    """State that the connections of one driver share."""
 
     world: RealWorld
     plan: Plan

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from brokerproof.harness.model.time import Duration, Instant
 
 TIMES = 20
-"""How often is asked."""
+"""Number of exchanges."""
 
 
 class Exchange(NamedTuple):
@@ -39,18 +39,18 @@ class ClockSample:
 
     @classmethod
     def of(cls, exchanges: Sequence[Exchange]) -> ClockSample:
-        """What the quickest exchange says."""
+        """Return the reading of the quickest exchange."""
         best = min(exchanges, key=lambda exchange: exchange.answered - exchange.asked)
         rtt = best.answered - best.asked
         return cls(best.answered, best.theirs - (best.asked + rtt // 2), -(-rtt // 2))
 
     def data(self) -> dict[str, int]:
-        """As JSON has it."""
+        """The reading as JSON."""
         return dataclasses.asdict(self)
 
 
 def boot() -> str:
-    """What names the start of this machine: two processes with the same one have the same monotonic
+    """Return an id of this machine's boot: two processes with the same one have the same monotonic
     clock."""
     path = Path("/proc/sys/kernel/random/boot_id")
     return path.read_text("ascii").strip() if path.is_file() else ""
@@ -59,7 +59,7 @@ def boot() -> str:
 def stated(
     driver: int, host: str, same: bool, before: Mapping[str, Any], after: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """What a run's header says of one driver's clock. ``added_ns`` is what its instants were
+    """Return a run header's entry on one driver's clock. ``added_ns`` is what its instants were
     corrected by; ``drift_ns`` by how much the clocks went apart meanwhile, itself no more certain
     than both readings are."""
     told: dict[str, Any] = {

@@ -35,7 +35,7 @@ class Frames:
 
 @dataclass(frozen=True)
 class Rows:
-    """What a stretch says of each of its frames, besides the octets."""
+    """Values of each frame of a log slice, besides its bytes."""
 
     at: Ints
     conn: Ints
@@ -139,6 +139,6 @@ def listed(frames: Sequence[tuple[str, Sequence[tuple[str, str]], bytes, int, in
 
 
 def lengths(column: pa.Array) -> Ints:
-    """How many octets each value has."""
+    """Return the length of each value in bytes."""
     found: Ints = pc.binary_length(column).to_numpy(zero_copy_only=False).astype(np.int64)
     return found

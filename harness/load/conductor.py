@@ -19,12 +19,12 @@ from brokerproof.harness.worlds.canary import Canary
 from brokerproof.harness.worlds.real import RealWorld
 
 COME_WITHIN: Duration = 300 * NS_PER_S
-"""How long drivers may take to come, and then to make their connections."""
+"""Longest time for drivers to arrive, and then to make their connections."""
 LONG: Instant = 2**62
 """The scribes make segments of what is left on the tapes, which may take as long as the load
 did."""
 SETTLE: Duration = NS_PER_S
-"""How long nothing more may come before it is believed that nothing is missing."""
+"""Time without arrivals after which nothing more is expected."""
 FIRST = 1_000_000
 """Numbers of connections that one driver has."""
 _NUMBERS = (
@@ -47,13 +47,13 @@ class LoadFailed(Exception):
 
 
 class Drivers(Protocol):
-    """Who drives: processes of this machine, or tasks of a cluster."""
+    """Source of drivers: processes of this machine, or tasks of a cluster."""
 
     def host(self) -> str:
         """The address of this machine by which they reach us."""
 
     def start(self, address: str, token: str, drivers: int) -> None:
-        """Have so many come to ``address``."""
+        """Start that many drivers, which connect to ``address``."""
 
     def problem(self) -> str:
         """Why one of them will not come, or went; empty where nothing is known."""
@@ -64,7 +64,8 @@ class Drivers(Protocol):
 
 @dataclass(frozen=True)
 class Terms:
-    """What is the same for all drivers. ``record`` is None or says where the scribes write."""
+    """Terms that are the same for all drivers. ``record`` is None or says where the trace writers
+    write."""
 
     endpoints: Mapping[str, tuple[str, int]]
     tls: Mapping[str, Mapping[str, Any]]
@@ -73,7 +74,7 @@ class Terms:
 
 @dataclass
 class Progress:
-    """What all drivers told last, added up. ``at`` and ``since`` are of the conductor's clock."""
+    """Sum of all drivers' latest reports. ``at`` and ``since`` are of the conductor's clock."""
 
     since: Instant
     at: Instant = 0
@@ -180,8 +181,8 @@ class Conductor:
         self._wait(over, deadline, every=NS_PER_S // 4)
 
     def drain(self, patience: Duration, watch: Callable[[Progress], bool]) -> None:
-        """Have nobody send any more, and wait until what was sent has come, or for ``patience``
-        nothing changed."""
+        """Stop all producers, and wait until everything sent has arrived, or nothing changed for
+        ``patience``."""
         for seat in self._seats:
             seat.wire.say(stop=True)
         self.progress.producing = False
@@ -209,7 +210,7 @@ class Conductor:
         self._wait(settled, self.world.now() + 10**6 * NS_PER_S, every=NS_PER_S // 4)
 
     def end(self, watch: Callable[[Progress], bool]) -> LoadOutcome:
-        """Everybody says goodbye, has segments made of its tape, and tells what came of it. Raises
+        """Have every driver disconnect, write its segments and report its result. Raises
         :class:`LoadFailed`."""
         for seat in self._seats:
             seat.wire.say(leave=True)

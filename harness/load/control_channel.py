@@ -70,7 +70,7 @@ class ControlConnection:
 
 
 class ControlListener:
-    """Where drivers come in. ``host`` is the address that they reach us by."""
+    """Listener for drivers. ``host`` is the address by which they reach us."""
 
     def __init__(self, world: RealWorld, host: str, came: Callable[[socket.socket], None]) -> None:
         self._world, self._came = world, came
@@ -89,7 +89,7 @@ class ControlListener:
         self._came(connection)
 
     def close(self) -> None:
-        """Nobody comes in any more."""
+        """Stop listening."""
         if self._open:
             self._open = False
             self._world.watch(self, 0)

@@ -19,10 +19,10 @@ from brokerproof.harness.worlds.real import RealWorld
 from brokerproof.harness.worlds.world import Unreachable
 
 TICK: Duration = 2 * NS_PER_MS
-"""How often what is due is written; less often where less is due."""
+"""Interval at which messages that are due are written; longer where less is due."""
 LONGEST_TICK: Duration = 50 * NS_PER_MS
 HAND_OVER: Duration = NS_PER_S
-"""How long a recorded octet may lie here before the scribe has it."""
+"""Longest time that a recorded byte waits here for the trace writer."""
 AGAIN: Duration = 250 * NS_PER_MS
 """After how long a broken connection is made anew."""
 
@@ -86,8 +86,8 @@ class Driver:
                 self._break(since + fault.every, fault)
 
     def pump(self) -> None:
-        """Called after whatever happened: where nothing but the socket limits who sends, there may
-        be room again."""
+        """Send more where only the socket limits the producers and there may be room again. Called
+        after every event."""
         if self.host.producing and not self.plan.interval and not self.plan.confirmed:
             now = self.world.now()
             for line in self.lines:
@@ -95,7 +95,7 @@ class Driver:
                     line.pump(now)
 
     def stop_producing(self) -> None:
-        """Nobody sends any more; what was sent is still confirmed and taken."""
+        """Stop all producers; what was sent is still confirmed and received."""
         self.host.producing = False
 
     def disconnect(self, patience: Duration) -> None:
@@ -123,11 +123,11 @@ class Driver:
 
     @property
     def waiting(self) -> int:
-        """How many messages have no confirmation yet."""
+        """Number of messages without a confirmation."""
         return sum(sender.waiting for sender in self._senders.values())
 
     def progress(self) -> dict[str, Any]:
-        """How it goes."""
+        """Return the present figures."""
         tally = self.host.tally
         told: dict[str, Any] = {
             "at": self.world.now(),

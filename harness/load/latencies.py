@@ -38,13 +38,13 @@ class Latencies:
         self.worst = max(self.worst, worst)
 
     def counts(self) -> dict[str, int]:
-        """How many in each cell that has any."""
+        """Return the count of each cell that has any."""
         self._enter()
         found = np.flatnonzero(self._cells)
         return {str(cell): int(self._cells[cell]) for cell in found.tolist()}
 
     def quantile(self, share: float) -> Duration | None:
-        """What this share of all did not exceed; None without any."""
+        """Return the duration that this share of all did not exceed; None without any."""
         self._enter()
         total = int(self._cells.sum())
         if not total:

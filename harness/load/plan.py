@@ -1,5 +1,5 @@
-"""What a load is to do: who sends and receives how much, how, and what is broken meanwhile; and how
-people write it."""
+"""The plan of a load: producers, consumers, sizes, acknowledgements, faults; and its options as
+people write them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FAULTS = ("cut", "stall", "restart")
 
 
 class BadPlan(ValueError):
-    """What is wrong with an option of a load, and what would be right."""
+    """An unusable option of a load: what is wrong, and what would be right."""
 
 
 def duration(text: str) -> Duration:
@@ -40,7 +40,7 @@ def duration(text: str) -> Duration:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Octets of a body: from ``low`` to ``high``, both among them, all alike likely."""
+    """Bytes of a body: from ``low`` to ``high``, both among them, all alike likely."""
 
     low: int
     high: int
@@ -117,8 +117,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """Who sends to ``place`` (a number of :attr:`Plan.places`) on connection ``line``, ``messages``
-    in all (0: until somebody says stop)."""
+    """A producer for ``place`` (a number of :attr:`Plan.places`) on connection ``line``, with
+    ``messages`` in all (0: until it is stopped)."""
 
     number: int
     place: int
@@ -128,7 +128,7 @@ class Producer:
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """Who takes from ``place`` on connection ``line``."""
+    """A consumer of ``place`` on connection ``line``."""
 
     number: int
     place: int
@@ -142,7 +142,7 @@ class Plan:
     ``protocol`` is one of :data:`brokerproof.harness.load.protocols.PROTOCOLS`. ``interval``:
     between two messages of one producer (0: as fast as flow control lets). ``ack`` is ``auto``,
     ``client`` (one settlement for all before it) or ``client-individual``. ``window`` is what a
-    consumer asks for, in what the protocol counts (octets, messages, credits; 0: it does not ask).
+    consumer asks for, in what the protocol counts (bytes, messages, credits; 0: it does not ask).
     ``in_flight``: how many messages of a producer may wait for their confirmation. ``confirmed``:
     whether SENDs ask for receipts, or transfers are unsettled.
     """
@@ -209,8 +209,8 @@ class Plan:
 def roles(
     producers: int, consumers: int, queues: int, lines: int, messages: int = 0
 ) -> tuple[tuple[Producer, ...], tuple[Consumer, ...]]:
-    """Who does what on which connection: queues and connections are gone through in turn,
-    ``messages`` divided evenly."""
+    """Assign roles to connections: queues and connections are gone through in turn, ``messages``
+    divided evenly."""
     return (
         tuple(
             Producer(number, number % queues, number % lines, _share(messages, producers, number))

@@ -18,8 +18,7 @@ PROTOCOL = "stomp"
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """What somebody asks of a load; see the options of ``brokerproof load``. ``connections`` 0: one
-    for each role."""
+    """Options of a load; see ``brokerproof load``. ``connections`` 0: one for each role."""
 
     protocol: str = PROTOCOL
     producers: int = 4
@@ -84,8 +83,8 @@ def plan(target: SocketTarget, wishes: LoadOptions, label: str) -> Plan:
 
 
 def terms(target: SocketTarget, acceptor: str, record: Mapping[str, Any] | None) -> Terms:
-    """Where the drivers connect, and how. Raises :class:`BadPlan` for a target without that
-    acceptor."""
+    """Return the endpoints and TLS settings for the drivers. Raises :class:`BadPlan` for a target
+    without that acceptor."""
     if acceptor not in target.endpoints:
         raise BadPlan(f"target {target.identity.name} has no acceptor {acceptor!r}")
     tls = {

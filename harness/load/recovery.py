@@ -30,7 +30,7 @@ class NotRecovered(Exception):
 
 @dataclass(frozen=True)
 class Recovered:
-    """What came of one driver's tape."""
+    """The result of one driver's wire log."""
 
     tag: str
     octets: int

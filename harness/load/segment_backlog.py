@@ -1,7 +1,7 @@
 """The backlog: files of a tape that are no segments yet, and the scribe that is called for them.
 
 While a load lasts its tape is its recording. So that nothing else runs beside the load, the scribe
-is called when it is over, or as soon as more octets wait than may, and then it lets everybody else
+is called when it is over, or as soon as more bytes wait than may, and then it lets everybody else
 go first. Where somebody reads along (a soak) it is there from the beginning, and only a little
 behind the others: what it does not write nobody can judge.
 """
@@ -23,11 +23,11 @@ AFTERWARDS, ALONG, BESIDE = 0, 5, 19
 """By how much a scribe lets others go first: when the load is over, where somebody reads along, and
 beside a load."""
 LOOK_EVERY_S = 0.05
-"""How often a driver that waits for room looks for it. Seconds."""
+"""Interval at which a waiting driver looks for room. Seconds."""
 
 
 class SegmentBacklog:
-    """Of the driver that ``about`` is about. ``most``: octets that may wait while the load lasts;
+    """Of the driver that ``about`` is about. ``most``: bytes that may wait while the load lasts;
     0: somebody reads along."""
 
     def __init__(self, about: LogHeader, most: int) -> None:
@@ -38,14 +38,14 @@ class SegmentBacklog:
         self._waiting: deque[tuple[Path, int]] = deque()
         self._octets = 0
         self._told = 0
-        """How many of those that wait the scribe knows."""
+        """Number of waiting pieces that the trace writer knows."""
         self._scribe: subprocess.Popen[bytes] | None = None
         if not most:
             self._call(ALONG)
         self.tape = WireLog(about.tape, self._full, read_along=not most, room=self._make_room)
 
     def _full(self, path: Path) -> None:
-        """Called by the tape's thread."""
+        """Note a piece. Called by the wire log's thread."""
         size = path.stat().st_size
         self._waiting.append((path, size))
         self._octets += size
@@ -72,7 +72,7 @@ class SegmentBacklog:
 
     def finish(self) -> dict[str, Any]:
         """Make segments of everything, once the tape is closed. What the scribe said, with the
-        octets of the tape, how many of them were no segments when the load was over, and the
+        bytes of the tape, how many of them were no segments when the load was over, and the
         processor time of the thread that wrote them. Raises ``OSError`` when there is no scribe to
         be had or it failed; the tape stays."""
         self._forget()

@@ -21,7 +21,7 @@ CASE = "load"
 """Every event of a load belongs to one case."""
 SEGMENT_ROWS = 250_000
 BACKLOG = 2 * 1024**3
-"""Octets on the tape of one driver before its scribe is called although the load lasts: some four
+"""Bytes on the tape of one driver before its scribe is called although the load lasts: some four
 million messages of STOMP."""
 DRAIN: Duration = 5 * NS_PER_S
 
@@ -30,7 +30,7 @@ class Session:
     """One load. ``folder`` is the run folder, which has been made; ``record`` says whether the wire
     is recorded.
 
-    ``backlog``: octets that may wait on a driver's tape until the load is over; 0 for somebody who
+    ``backlog``: bytes that may wait on a driver's tape until the load is over; 0 for somebody who
     reads segments meanwhile, which then cover ``segment_s`` seconds at most.
     """
 

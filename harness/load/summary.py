@@ -1,4 +1,4 @@
-"""What came of a load: in a header, as a result of the run, and as a table for people."""
+"""The summary of a load: in a header, as a result of the run, and as a table for people."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 
 
 def data(session: Session, outcome: LoadOutcome) -> dict[str, Any]:
-    """Everything that is known, for machines. Rates are a second, latencies nanoseconds, octets
+    """Everything that is known, for machines. Rates are a second, latencies nanoseconds, bytes
     those of bodies."""
     numbers = outcome.progress.numbers
     sending = max(1, outcome.sent_until - outcome.progress.since)
@@ -178,7 +178,7 @@ def table(name: str, told: dict[str, Any]) -> Table:
 
 
 def _recorded(recorder: dict[str, Any], told: dict[str, Any]) -> list[tuple[str, str]]:
-    """What recording cost: while the load lasted, and then."""
+    """Return the cost of recording: while the load lasted, and afterwards."""
     mib = 2**20
     left = recorder["left_octets"]
     when = (

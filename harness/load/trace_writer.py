@@ -51,8 +51,8 @@ _NAMES = {number: name for name, number in protocols.NUMBERS.items()}
 
 @dataclass(frozen=True)
 class LogHeader:
-    """What a tape is of. ``offset_ns`` is by how much the conductor's clock is ahead, ``segment_s``
-    the longest time that one segment covers (0: any)."""
+    """The head of a wire log. ``offset_ns`` is by how much the conductor's clock is ahead,
+    ``segment_s`` the longest time that one segment covers (0: any)."""
 
     folder: str
     run: str
@@ -94,7 +94,7 @@ class LogHeader:
 
     @property
     def segments(self) -> Path:
-        """Where its segments go."""
+        """Folder of its segments."""
         return Path(self.folder) / "trace" / f"target={self.target}"
 
 

@@ -1,4 +1,4 @@
-"""The tape: what crossed the wire, as octets, on its way from a driver to the process that makes a
+"""The tape: what crossed the wire, as bytes, on its way from a driver to the process that makes a
 recording of it.
 
 A driver must not wait for its recording, nor pay much for it: of each read and write it keeps when,
@@ -7,7 +7,7 @@ frames are packed together, go to files, and the files are the recording until t
 (:mod:`brokerproof.harness.load.trace_writer`) makes segments of them: afterwards, or meanwhile.
 
 A block of the tape: a head (:data:`BLOCK`), four numbers of each stretch (:data:`STRETCH`), the
-sizes that its frames had on the wire, then as many kept lengths, then the kept octets. A block of
+sizes that its frames had on the wire, then as many kept lengths, then the kept bytes. A block of
 the protocol :data:`EVENT` holds one pickled event.
 """
 
@@ -29,7 +29,7 @@ import numpy.typing as npt
 from brokerproof.harness.trace.events import Event
 
 BLOCK = struct.Struct("<4sIIIQ")
-"""The mark, protocol, how many stretches, how many frames, how many octets."""
+"""The mark, protocol, how many stretches, how many frames, how many bytes."""
 MARK = b"bpT2"
 STRETCH = 4
 """Instant, connection, direction and how many frames, 64 bits each: frames that were read or
@@ -45,12 +45,12 @@ PACKED = 512
 """Frames that are packed together: few enough to be in a cache still, and enough that packing costs
 each of them little."""
 AT_ONCE = 256 * 1024
-"""Octets that are handed over together."""
+"""Bytes that are handed over together."""
 MOST_WAITING = 64 * 1024 * 1024
-"""Octets that may wait for the disk before the driver does."""
+"""Bytes that may wait for the disk before the driver does."""
 FILE_OCTETS = 8 * 1024 * 1024
 MOST_OCTETS = 4 * 1024**3
-"""Octets in files that may wait for a scribe which works meanwhile, before the driver does."""
+"""Bytes in files that may wait for a scribe which works meanwhile, before the driver does."""
 
 Ints = npt.NDArray[np.int64]
 Sizes = npt.NDArray[np.uint32]
@@ -90,7 +90,7 @@ class WireLog:
         self._room = threading.Condition()
         self._broken: OSError | None = None
         self.octets = 0
-        """How many are in files."""
+        """Number of bytes in files."""
         self.cpu_s = 0.0
         """Processor time of the thread that writes them, once it has ended."""
         self._thread = threading.Thread(target=self._carry, name="brokerproof-tape", daemon=True)

@@ -58,14 +58,14 @@ class WritePaused:
 
 @dataclass(frozen=True, slots=True)
 class WriteResumed:
-    """What waited for the peer of ``conn`` is nearly gone: go on."""
+    """The output that waited for the peer of ``conn`` is nearly gone: go on."""
 
     conn: int
 
 
 @dataclass(frozen=True, slots=True)
 class FilesStored:
-    """What :class:`StoreFiles` asked for under ``ticket`` is done; or it is not, and ``problem``
+    """The request of :class:`StoreFiles` under ``ticket`` is done; or it failed, and ``problem``
     says why in one sentence.
 
     ``full`` says that the problem is want of space. After a problem nothing is known of the files
@@ -79,7 +79,7 @@ class FilesStored:
 
 @dataclass(frozen=True, slots=True)
 class FileLoaded:
-    """The octets of the file that :class:`LoadFile` asked for; or ``problem`` says why there are
+    """The bytes of the file that :class:`LoadFile` asked for; or ``problem`` says why there are
     none."""
 
     ticket: int
@@ -89,8 +89,8 @@ class FileLoaded:
 
 @dataclass(frozen=True, slots=True)
 class ResourcesRead:
-    """How much memory the broker uses, how much the machine has and how much can be addressed, and
-    how much disk space is free. Octets; None where nobody knows."""
+    """Memory that the broker uses, that the machine has and that can be addressed, and free disk
+    space. Bytes; None where unknown."""
 
     memory_used: int
     memory_total: int | None = None
@@ -101,7 +101,7 @@ class ResourcesRead:
 @dataclass(frozen=True, slots=True)
 class LimitsSet:
     """Somebody sets the limits at which memory and disk space are short: a fraction of the memory
-    (float) or octets (int); None leaves one as it is. ``paging`` is the part of the way to the
+    (float) or bytes (int); None leaves one as it is. ``paging`` is the part of the way to the
     limit of memory after which queues write out what they hold, on brokers that do."""
 
     memory: float | int | None = None
@@ -219,7 +219,7 @@ class StoreFiles:
 
 @dataclass(frozen=True, slots=True)
 class LoadFile:
-    """Read ``length`` octets of ``file`` from ``offset`` on, or as many as there are. Answered by
+    """Read ``length`` bytes of ``file`` from ``offset`` on, or as many as there are. Answered by
     :class:`FileLoaded`; several may be under way."""
 
     ticket: int

@@ -14,7 +14,7 @@ class StrEnum(enum.StrEnum):
 
 
 class AckMode(StrEnum):
-    """How a subscription settles deliveries."""
+    """Acknowledgement modes of a subscription."""
 
     AUTO = enum.auto()
     CLIENT = enum.auto()
@@ -23,7 +23,7 @@ class AckMode(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How a delivery ended."""
+    """Outcomes of a delivery."""
 
     ACCEPTED = enum.auto()
     REJECTED = enum.auto()
@@ -40,7 +40,7 @@ class RoutingType(StrEnum):
 
 
 class FullPolicy(StrEnum):
-    """What an address does with a message when it is full."""
+    """Behaviour of a full address towards a message."""
 
     PAGE = enum.auto()
     BLOCK = enum.auto()
@@ -56,8 +56,8 @@ class Clock(StrEnum):
 
 
 class Vantage(StrEnum):
-    """Who saw an event: the harness at its end of the wire, the broker under test itself, or
-    somebody who captured packets somewhere between a broker and its clients."""
+    """The observer of an event: the harness at its end of the wire, the broker under test itself,
+    or a capture of packets somewhere between a broker and its clients."""
 
     PEER = enum.auto()
     BROKER = enum.auto()
@@ -65,7 +65,7 @@ class Vantage(StrEnum):
 
 
 class CloseHow(StrEnum):
-    """How the other side ended a connection."""
+    """Ways in which the peer ended a connection."""
 
     EOF = enum.auto()
     """An orderly end of stream (FIN)."""

@@ -69,7 +69,7 @@ class Measurement:
 
     @property
     def distance_to_bound(self) -> int | None:
-        """How far inside the nearest bound the value is: negative outside, None without bounds."""
+        """Distance of the value to the nearest bound: negative outside, None without bounds."""
         distances = [] if self.low is None else [self.value - self.low]
         if self.high is not None:
             distances.append(self.high - self.value)

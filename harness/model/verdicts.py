@@ -8,7 +8,7 @@ from brokerproof.harness.model.enums import StrEnum
 
 
 class Level(StrEnum):
-    """How strongly a requirement binds. DOC is a vendor's own documentation, judged apart from a
+    """Strength of a requirement. DOC is a vendor's own documentation, judged apart from a
     specification. READING is our interpretation of a text that is silent or ambiguous: it is
     recorded and never counts against a broker."""
 
@@ -20,7 +20,7 @@ class Level(StrEnum):
 
 
 class Seen(StrEnum):
-    """What an oracle saw of one requirement."""
+    """Observations of an oracle for one requirement."""
 
     HELD = enum.auto()
     VIOLATED = enum.auto()
@@ -32,7 +32,7 @@ class Seen(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What a finding means for the broker. Defined in merge order, worst first."""
+    """Meaning of a finding for the broker. Defined in merge order, worst first."""
 
     ERROR = enum.auto()
     FAIL = enum.auto()

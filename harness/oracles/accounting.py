@@ -1,5 +1,4 @@
-"""Where every message of one queue went: the books that are balanced when a plan of sends and
-settlements is over.
+"""Accounts of every message of one queue, balanced when a plan of sends and settlements is over.
 
 Words as in Jepsen's total-queue: an *attempt* is a message handed to the broker, *confirmed* when
 its receipt came. A message that was delivered without ever being confirmed is *recovered*, which is
@@ -32,7 +31,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 Key: TypeAlias = bytes
-"""What tells a message from all others: its body."""
+"""Identity of a message: its body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +122,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """What came out. Every tuple lists the keys in the order in which it was noticed."""
+    """The balance. Every tuple lists the keys in the order in which they were noticed."""
 
     attempted: int = 0
     confirmed: int = 0
@@ -213,7 +212,7 @@ class Ledger:
         }
 
     def held_by(self, consumer: str) -> list[Key]:
-        """What ``consumer`` holds, in the order of sending."""
+        """Return the messages that ``consumer`` holds, in the order of sending."""
         return [
             key
             for key, entry in self._entries.items()

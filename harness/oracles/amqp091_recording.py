@@ -1,5 +1,4 @@
-"""What a recording of an AMQP 0-9-1 connection shows of a broker: prefetch, delivery tags, and
-signs of life.
+"""Rules for a recording of an AMQP 0-9-1 connection: prefetch, delivery tags, and signs of life.
 
 What a correct broker could have done is not held against it. A prefetch may be counted for each
 consumer or for the channel (the specification and RabbitMQ differ): only what is more than either
@@ -31,7 +30,8 @@ from brokerproof.harness.trace.facts import number
 PREFETCH, TAGS, BEATS = "AMQP091-QOS-01", "AMQP091-TAG-01", "AMQP091-HB-02"
 UNKNOWN, BLOCKED = "AMQP091-ACK-01", "RABBITMQ-FLOW-notify-1"
 ANNOUNCED = "'connection.blocked': True"
-"""How the client's properties say, as traces have them, that it understands connection.blocked."""
+"""The client property by which a client says, as traces have it, that it understands
+connection.blocked."""
 PRECONDITION_FAILED = 406
 
 
@@ -77,7 +77,7 @@ def _text(headers: Headers, name: str) -> str:
 
 
 def deliveries(events: Sequence[Event], conn: int) -> list[Finding]:
-    """True if no more deliveries waited for their acknowledgement than a prefetch allows, and
+    """Judge whether no more deliveries waited for their acknowledgement than a prefetch allows, and
     whether tags were their own."""
     channels: dict[int, _Channel] = {}
     found: list[Finding] = []
@@ -140,8 +140,8 @@ def _came(channel: _Channel, event: FrameReceived) -> Iterator[Finding]:
 
 
 def beats(events: Sequence[Event], conn: int) -> list[Finding]:
-    """True if something came from the broker in each interval of heart-beats that tune-ok said.
-    Whoever recorded may have been late by an unknown time: what lies not far outside is
+    """Judge whether something came from the broker in each interval of heartbeats that tune-ok
+    said. Whoever recorded may have been late by an unknown time: what lies not far outside is
     uncertain."""
     due: Duration = 0
     last: Instant | None = None
@@ -173,8 +173,8 @@ def beats(events: Sequence[Event], conn: int) -> list[Finding]:
 
 
 def allowed(due: Duration) -> Duration:
-    """How long a broker that promised a beat each ``due`` may be silent, by a recording that may be
-    a little late."""
+    """Return the longest silence of a broker that promised a beat each ``due``, for a recording
+    that may be a little late."""
     return due + max(MARGIN, due // 10)
 
 
@@ -191,13 +191,13 @@ class _Waiting:
     wrong: int | None = None
     """The tag of an acknowledgement that named none of them."""
     since: list[str] = field(default_factory=list)
-    """What was asked behind it."""
+    """Requests that followed it."""
 
 
 def unknown_tags(events: Sequence[Event], conn: int) -> list[Finding]:
-    """True if a delivery is settled once: an acknowledgement of a tag that does not wait (any more)
-    has to end its channel. It did not where the broker answers what was asked behind it. Channels
-    with transactions are left out."""
+    """Judge whether a delivery is settled once: an acknowledgement of a tag that does not wait (any
+    more) has to end its channel. It did not where the broker answers what was asked behind it.
+    Channels with transactions are left out."""
     channels: dict[int, _Waiting] = {}
     found: list[Finding] = []
     for event in events:
@@ -294,8 +294,8 @@ def _waits(waiting: _Waiting, event: FrameReceived) -> None:
 
 
 def blocking(events: Sequence[Event], conn: int) -> list[Finding]:
-    """True if a client that did not say that it understands it was told that it is blocked, and
-    whether it was told that it is not any more without having been told that it is."""
+    """Judge whether a client that did not say that it understands it was told that it is blocked,
+    and whether it was told that it is not any more without having been told that it is."""
     announced: bool | None = None
     blocked = False
     found: list[Finding] = []

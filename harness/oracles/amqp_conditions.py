@@ -61,8 +61,8 @@ _OF_FRAME = {"close": CONNECTION, "end": SESSION, "detach": LINK}
 
 
 def conditions(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """True if the errors that ``side`` sent, with whatever frame, have conditions that are known or
-    its own."""
+    """Judge whether the errors that ``side`` sent, with whatever frame, have conditions that are
+    known or its own."""
     found: list[Finding] = []
     for frame in frames(events, conn):
         if frame.side is not side:

@@ -90,7 +90,7 @@ def _limit(step: Placed, link: Link) -> int:
 
 
 def credit(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """True if ``side``, wherever it is the sender, kept to the credit it had.
+    """Judge whether ``side``, wherever it is the sender, kept to the credit it had.
 
     Every delivery is judged at its first transfer. Credit that was taken back while a transfer may
     have been under way does not count against the sender.
@@ -128,7 +128,8 @@ def _spent(account: _Account, step: Placed) -> list[Finding]:
 
 
 def counts(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """True if the flows of ``side`` as a sender told delivery-count and link-credit as they are.
+    """Judge whether the flows of ``side`` as a sender told delivery-count and link-credit as they
+    are.
 
     delivery-count is that of the deliveries sent so far, more only after a drain; the credit told
     with it has to lead to a limit that the receiver gave.
@@ -195,9 +196,9 @@ def _told(account: _Account, step: Placed) -> list[Finding]:
 
 
 def drains(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """True if ``side`` as a sender answered every drain: credit used up by deliveries, or given
-    back by a flow whose delivery-count is the limit. A drain that is taken back, or whose link or
-    connection ends before, asks for nothing."""
+    """Judge whether ``side`` as a sender answered every drain: credit used up by deliveries, or
+    given back by a flow whose delivery-count is the limit. A drain that is taken back, or whose
+    link or connection ends before, asks for nothing."""
     accounts, found = _Accounts(side), []
     for step, account in accounts.steps(events, conn):
         if step.frame.name == "transfer" and step.frame.side is side:

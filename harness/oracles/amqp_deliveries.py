@@ -90,9 +90,9 @@ class _Books:
 
 
 def delivery_ids(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """True if ``side`` named its deliveries well: id, tag and format on the first transfer, the ids
-    of a session one after the other, tags of at most 32 octets and no two alike among unsettled
-    ones, continuations without another id."""
+    """Judge whether ``side`` named its deliveries well: id, tag and format on the first transfer,
+    the ids of a session one after the other, tags of at most 32 bytes and no two alike among
+    unsettled ones, continuations without another id."""
     books = _Books()
     found: list[Finding] = []
     for step in placed(events, conn):
@@ -153,8 +153,8 @@ def _later(step: Placed, delivery: _Delivery) -> Iterator[Finding]:
 
 
 def settlement(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """True if ``side`` spoke of deliveries that there are, settled each once, and left terminal
-    states as they were."""
+    """Judge whether ``side`` spoke of deliveries that there are, settled each once, and left
+    terminal states as they were."""
     books = _Books()
     found: list[Finding] = []
     for step in placed(events, conn):

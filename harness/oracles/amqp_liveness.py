@@ -1,5 +1,5 @@
-"""What a side promised when it opened, and what it was asked for: idle time-out, limits, and what
-comes first and last.
+"""Promises of a side at open, and demands of the other: idle time-out, limits, first and last
+frame.
 
 Part 2, 2.4.1 (open first), 2.4.5 (idle time-out), 2.4.3 (close last), 2.7.1 (limits).
 """
@@ -37,9 +37,9 @@ _OUTSIDE = (
 def idle(
     events: Sequence[Event], conn: int, side: Side = Side.BROKER, slack: Duration = 0
 ) -> list[Finding]:
-    """True if ``side`` let no more time pass between its frames than the idle-time-out that the
-    other's open asked for, plus ``slack``. Counted from the later of both opens to its close, or to
-    the end of the connection or of the trace."""
+    """Judge whether ``side`` let no more time pass between its frames than the idle-time-out that
+    the other's open asked for, plus ``slack``. Counted from the later of both opens to its close,
+    or to the end of the connection or of the trace."""
     worst, allowed = _silence(events, conn, side)
     if allowed is None or worst < 0:
         return [
@@ -101,7 +101,8 @@ def _end(events: Sequence[Event], conn: int) -> Instant | None:
 
 
 def order(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """True if open was the first frame of ``side`` and close its last, empty frames included."""
+    """Judge whether open was the first frame of ``side`` and close its last, empty frames
+    included."""
     found: list[Finding] = []
     opened = closed = False
     for frame in frames(events, conn):
@@ -130,8 +131,8 @@ def _ordered(frame: WireFrame, opened: bool, closed: bool) -> Iterator[Finding]:
 
 
 def limits(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """True if ``side`` kept to the other's max-frame-size and channel-max (once its open is in the
-    trace) and to the handle-max of its begin."""
+    """Judge whether ``side`` kept to the other's max-frame-size and channel-max (once its open is
+    in the trace) and to the handle-max of its begin."""
     found: list[Finding] = []
     sizes, channels = 2**32 - 1, 65535
     for step in placed(events, conn):

@@ -83,7 +83,7 @@ class _All:
 
 
 def windows(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """True if ``side`` sent transfers only while the other's incoming-window had room, every
+    """Judge whether ``side`` sent transfers only while the other's incoming-window had room, every
     transfer judged."""
     all_, found = _All(side), []
     for step in placed(events, conn):
@@ -109,7 +109,7 @@ def windows(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> lis
 
 
 def ids(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """True if the flows of ``side`` told the session's ids and windows as they are.
+    """Judge whether the flows of ``side`` told the session's ids and windows as they are.
 
     next-outgoing-id: one for each transfer that it sent. next-incoming-id: there once it has the
     other's begin, never falling, never more than the other has sent.

@@ -1,7 +1,7 @@
-"""What a recording does not hold, and what may not be said because of it.
+"""Gaps of a recording, and the conclusions that they forbid.
 
 A live recording is whole. A capture of packets may begin in the middle of a connection, lose
-packets, hold octets that nobody can read (TLS), end before its connections do, and leave out whole
+packets, hold bytes that nobody can read (TLS), end before its connections do, and leave out whole
 connections. What was not seen may have been just what would clear a broker: so it makes an
 irregularity uncertain wherever it could explain it, and never makes one.
 

@@ -49,9 +49,9 @@ _OUT = (FrameSent, HeartBeatSent, OctetsSent)
 
 @dataclass
 class Lifetime:
-    """What is known of one connection; None is what was not seen. ``longest`` is the longest
-    silence of the broker (ns) and ``until`` when it ended; ``ended_by`` is ``broker`` or
-    ``harness``; ``error`` the first ERROR's message."""
+    """The life of one connection; None: not seen. ``longest`` is the longest silence of the broker
+    (ns) and ``until`` when it ended; ``ended_by`` is ``broker`` or ``harness``; ``error`` the first
+    ERROR's message."""
 
     conn: int
     longest: Duration = 0
@@ -66,15 +66,16 @@ class Lifetime:
     goodbye: bool = False
     opaque: bool = False
     unseen: Instant | None = None
-    """Since when the recording does not hold all octets of the connection, or holds them late;
+    """Since when the recording does not hold all bytes of the connection, or holds them late;
     None: it holds all."""
 
 
 def find_anomalies(
     life: Lifetime, ground: Expectations = NOTHING, *, whole: bool = True
 ) -> Iterator[Anomaly]:
-    """What is wrong with one life. Where a recording is not ``whole``, nobody knows that the broker
-    was not just being stopped: a close that came early and without a word is uncertain there."""
+    """Yield the anomalies of one life. Where a recording is not ``whole``, nobody knows that the
+    broker was not just being stopped: a close that came early and without a word is uncertain
+    there."""
     yield from _beats(life)
     if ground.modifier is not None and ground.check_interval_ms is not None:
         for found in _ttl(life, ground.modifier, ground.check_interval_ms):
@@ -83,7 +84,7 @@ def find_anomalies(
 
 
 def promised(life: Lifetime) -> Duration | None:
-    """How often the broker has to show that it lives; None: it need not."""
+    """Return the interval at which the broker has to show that it lives; None: it need not."""
     asked, agreed = heart_beat(life.asked), heart_beat(life.agreed)
     return max(asked[1], agreed[0]) * NS_PER_MS if asked[1] and agreed[0] else None
 

@@ -1,4 +1,4 @@
-"""Credit in octets over CORE: never more delivered than there was credit for, never more granted
+"""Credit in bytes over CORE: never more delivered than there was credit for, never more granted
 than was asked for.
 
 Sources: the Artemis manual's chapter on flow control (ARTEMIS-FLOW-consumer-1, -producer-1), and
@@ -27,7 +27,7 @@ PROTOCOL = "CORE"
 
 @dataclass(slots=True)
 class Consumer:
-    """The most credit that a broker can believe to have for one consumer, in octets; None without
+    """The most credit that a broker can believe to have for one consumer, in bytes; None without
     limit."""
 
     credit: int | None = 0
@@ -37,7 +37,7 @@ class Consumer:
     """By the number of a force-delivery that was asked for behind a 0, what was given since
     then."""
     _since: int | None = None
-    """What was given since the last 0; None where there was none that does not count yet."""
+    """Credit granted since the last 0; None where no 0 counts yet."""
 
     def gave(self, credits: int) -> None:
         """The client gave that."""
@@ -73,7 +73,7 @@ class Consumer:
 
 
 def consumers(events: Sequence[Event], conn: int) -> list[Finding]:
-    """True if the broker delivered only with credit, message by message."""
+    """Judge whether the broker delivered only with credit, message by message."""
     books: dict[tuple[str, str], Consumer] = {}
     found: list[Finding] = []
     for event, headers in _packets(events, conn):
@@ -102,7 +102,7 @@ def consumers(events: Sequence[Event], conn: int) -> list[Finding]:
 
 @dataclass(slots=True)
 class Producer:
-    """What one session asked for and was granted for one address, in octets."""
+    """Credit requested and granted in one session for one address, in bytes."""
 
     asked: int = 0
     granted: int = 0
@@ -110,7 +110,7 @@ class Producer:
 
 
 def producers(events: Sequence[Event], conn: int) -> list[Finding]:
-    """True if the broker granted no more than it was asked for."""
+    """Judge whether the broker granted no more than it was asked for."""
     found = []
     for event, book, address in _grants(events, conn):
         if isinstance(event, FrameReceived):
@@ -123,7 +123,7 @@ def producers(events: Sequence[Event], conn: int) -> list[Finding]:
 
 
 def overdrawn(events: Sequence[Event], conn: int) -> int:
-    """By how many octets our own end sent more than it was granted, at most; 0 when it kept to its
+    """By how many bytes our own end sent more than it was granted, at most; 0 when it kept to its
     credit."""
     return max((book.spent - book.granted for _, book, _ in _grants(events, conn)), default=0)
 

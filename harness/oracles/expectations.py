@@ -1,5 +1,5 @@
-"""What a recording is held against: the part of a broker family's profile that judging without a
-target needs."""
+"""Expectations of a recording: the part of a broker family's profile that judging without a target
+needs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from brokerproof.harness.catalogue.profiles import Value
 
 @dataclass(frozen=True)
 class Expectations:
-    """Times in milliseconds, windows in octets.
+    """Times in milliseconds, windows in bytes.
 
     ``windows``: the SUBSCRIBE headers that ask for a window, with what each counts (``octets``,
     ``messages``). ``window`` holds where none is asked for, ``modifier`` is how many asked-for
@@ -29,7 +29,7 @@ class Expectations:
 
 
 NOTHING = Expectations()
-"""Nothing is known of the family: only what the frames themselves promise is judged."""
+"""Expectations of an unknown family: only what the frames themselves promise is judged."""
 
 
 def expectations_of(

@@ -1,4 +1,4 @@
-"""Heart-beat negotiation and connection TTL as arithmetic: what an Artemis-like broker answers, and
+"""Heartbeat negotiation and connection TTL as arithmetic: what an Artemis-like broker answers, and
 when it gives up.
 
 Sources: the Artemis STOMP chapter for every rule; for the two places where the chapter stops short,
@@ -31,8 +31,8 @@ LONG_MIN = -(2**63)
 
 @dataclass(frozen=True, slots=True)
 class Negotiated:
-    """What CONNECTED should say (``sx,sy``, ms; None: no heart-beat header) and the TTL that holds
-    from then on (ms)."""
+    """The expected ``heart-beat`` of CONNECTED (``sx,sy``, ms; None: no such header) and the TTL
+    that holds from then on (ms)."""
 
     heart_beat: tuple[int, int] | None
     ttl_ms: int
@@ -58,7 +58,7 @@ def initial_ttl_ms(parameters: Mapping[str, object]) -> int:
 def negotiate(
     parameters: Mapping[str, object], heart_beat: tuple[int, int] | None, version: str = "1.2"
 ) -> Negotiated:
-    """What the broker should answer to ``heart_beat`` (cx, cy in ms, not negative; None: no
+    """Return the expected answer to ``heart_beat`` (cx, cy in ms, not negative; None: no
     header)."""
     initial = initial_ttl_ms(parameters)
     if heart_beat is None or version == "1.0":
@@ -81,11 +81,11 @@ def negotiate(
 def silence_interval(
     ttl_ms: int, check_interval_ms: int, *, exact: bool
 ) -> tuple[Duration, Duration]:
-    """After how much silence the connection is closed, [lo, hi], counted from the last octet
+    """After how much silence the connection is closed, [lo, hi], counted from the last byte
     received.
 
     A pass notes new data as of its own time, so silence is counted from the first pass behind the
-    last octet. Passes that keep an ``exact`` grid close after a whole number of check intervals, at
+    last byte. Passes that keep an ``exact`` grid close after a whole number of check intervals, at
     least one, and less than one more. On a real host every pass starts a little late, so that a TTL
     just above a whole number may be noticed a pass sooner: then only the TTL itself is a lower
     bound, and the upper one allows each pass its slip (2 %, at least 50 ms in all).

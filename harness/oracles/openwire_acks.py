@@ -21,7 +21,7 @@ PROTOCOL = "OPENWIRE"
 
 @dataclass(slots=True)
 class Producer:
-    """One producer, in octets: its window, what it sent without asking for responses, and what the
+    """One producer, in bytes: its window, what it sent without asking for responses, and what the
     broker says it took."""
 
     window: int
@@ -75,8 +75,8 @@ def _took(producer: Producer | None, name: str, size: int) -> Iterator[str]:
 
 
 def acks(events: Sequence[Event], conn: int) -> list[Finding]:
-    """What the trace of connection ``conn`` says of its ProducerAcks, once all of them should have
-    come."""
+    """Judge the ProducerAcks of connection ``conn`` in a trace, once all of them should have
+    arrived."""
     found, wrong = producers(events, conn)
     findings = [Finding(ONLY, Seen.VIOLATED, detail) for detail in wrong]
     if not wrong:

@@ -1,4 +1,4 @@
-"""When a silent connection of OpenWire ends, and how long the broker may be silent itself.
+"""The end of a silent OpenWire connection, and the longest silence of the broker itself.
 
 Sources: the documentation of the InactivityMonitor (OPENWIRE-INACT-1 to -5) says that both sides
 count with the shorter duration R and the shorter initial delay D, and that a connection on which
@@ -12,7 +12,7 @@ from __future__ import annotations
 from brokerproof.harness.model.time import Duration, ms
 
 LOOKS = 2
-"""How many looks follow the one that saw something before the peer is given up."""
+"""Number of checks between the one that saw something and the one that gives the peer up."""
 
 
 def agreed_ms(ours: int, theirs: int) -> int:
@@ -31,6 +31,6 @@ def silence_interval(duration_ms: int, delay_ms: int) -> tuple[Duration, Duratio
 
 
 def longest_silence(duration_ms: int) -> Duration:
-    """How long the broker may say nothing once its monitor runs: else its peer would take the
-    connection for dead."""
+    """Return the longest silence of the broker once its monitor runs: longer, and its peer would
+    take the connection for dead."""
     return ms(duration_ms)

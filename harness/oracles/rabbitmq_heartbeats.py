@@ -1,4 +1,4 @@
-"""STOMP heart-beats that are whole seconds, as RabbitMQ counts them. (RABBITMQ-STOMP-hb-1 to -3;
+"""STOMP heartbeats that are whole seconds, as RabbitMQ counts them. (RABBITMQ-STOMP-hb-1 to -3;
 deps/rabbitmq_stomp.)"""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Rules:
 
     @classmethod
     def of(cls, parameters: Mapping[str, object]) -> Rules:
-        """As the profile of a family has them. Raises ``KeyError``."""
+        """Read the rules from the profile of a family. Raises ``KeyError``."""
         names = (
             "heart_beat_floor_ms",
             "heart_beat_step_ms",
@@ -37,8 +37,8 @@ class Rules:
         return max(self.floor, asked - asked % self.step) if asked else 0
 
     def silence(self, promised: int) -> tuple[Duration, Duration]:
-        """How long a client that promised a beat every so many milliseconds may be silent at least,
-        and at most."""
+        """Return the shortest and the longest silence after which a client that promised a beat
+        every so many milliseconds is given up."""
         return ms(self.least * self.rounded(promised)), ms(self.most * self.rounded(promised))
 
 

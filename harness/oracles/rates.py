@@ -49,7 +49,7 @@ def crowd(instants: Sequence[Instant], rate: int, burst: int = 1) -> Crowd | Non
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A message of ``size`` octets began to be under way, or ``ended`` to be."""
+    """A message of ``size`` bytes began to be under way, or ``ended`` to be."""
 
     at: Instant
     size: int
@@ -57,8 +57,8 @@ class Step:
 
 
 def sent(events: Iterable[Event], conn: int) -> list[Step]:
-    """What we sent on ``conn`` and the broker answered: SEND and RECEIPT, or transfers and
-    dispositions."""
+    """Return the messages that we sent on ``conn`` and the broker answered: SEND and RECEIPT, or
+    transfers and dispositions."""
     return list(
         _steps(
             events, conn, FrameSent, FrameReceived, "SEND", "receipt", ("receipt-id",), "RECEIPT"
@@ -67,7 +67,8 @@ def sent(events: Iterable[Event], conn: int) -> list[Step]:
 
 
 def received(events: Iterable[Event], conn: int) -> list[Step]:
-    """What came on ``conn`` and we settled: MESSAGE and ACK, or transfers and dispositions."""
+    """Return the messages received on ``conn`` that we settled: MESSAGE and ACK, or transfers and
+    dispositions."""
     named = ("id", "message-id")
     return list(_steps(events, conn, FrameReceived, FrameSent, "MESSAGE", "ack", named, "ACK"))
 
@@ -127,12 +128,12 @@ def _steps(
 
 
 def instants(steps: Iterable[Step], *, ended: bool) -> list[Instant]:
-    """When messages ``ended``, or began."""
+    """Return the instants at which messages ``ended``, or began."""
     return [step.at for step in steps if step.ended is ended]
 
 
 def peak(steps: Iterable[Step]) -> int:
-    """The most octets that were under way at once."""
+    """The most bytes that were under way at once."""
     now = most = 0
     for step in steps:
         now += -step.size if step.ended else step.size

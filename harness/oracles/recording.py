@@ -1,4 +1,4 @@
-"""What a recording shows of a broker, when all that is known is what crossed the wire.
+"""Anomalies of a broker in a recording, when all that is known is what crossed the wire.
 
 The books of :mod:`brokerproof.harness.oracles.accounting` are kept by a case that knows its plan.
 Here there is only the trace, of somebody's load or of a capture, so the rules are narrower: what a
@@ -69,12 +69,12 @@ class Anomaly:
 
 @dataclass
 class MessageContext:
-    """What one message's fate depends on besides itself."""
+    """Facts besides a message itself on which its fate depends."""
 
     complete: bool = True
     """True if everything that was sent is known."""
     left: Mapping[tuple[int, str], When] = field(default_factory=dict)
-    """When a subscription, by connection and name, ended."""
+    """By connection and name of a subscription: when it ended."""
     departed: Mapping[str, When] = field(default_factory=dict)
     """By queue: when the first consumer went without the broker confirming it."""
     came: Mapping[tuple[str, int], int] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class MessageContext:
 def of_message(
     key: Key, sends: Sequence[Sent], gots: Sequence[Delivered], about: MessageContext
 ) -> Iterator[Anomaly]:
-    """What is wrong with one message; ``gots`` in the order of their instants."""
+    """Yield the anomalies of one message; ``gots`` in the order of their instants."""
     if len(sends) > 1:
         return
     sent = sends[0] if sends else None
@@ -177,7 +177,7 @@ Slot: TypeAlias = tuple[Key, str]
 
 
 def slot(fact: Sent | Delivered) -> Slot:
-    """What tells a message from all others: a stamp does so on one queue, a body everywhere."""
+    """Return the identity of a message: a stamp is unique on one queue, a body everywhere."""
     return fact.key, fact.queue if fact.key.stamped else ""
 
 
@@ -256,7 +256,7 @@ def readable(events: Iterable[Event]) -> bool:
 
 
 def facts(events: Sequence[Event], ground: Expectations = NOTHING) -> Iterator[Fact]:
-    """What the connections of a recording amount to: those that speak STOMP, AMQP 0-9-1 or CORE."""
+    """Yield the facts of a recording's connections: those that speak STOMP, AMQP 0-9-1 or CORE."""
     readings: dict[int, ConnectionReader] = {}
     for place, event in enumerate(events):
         if event.conn is None or event.vantage is Vantage.BROKER:
@@ -306,7 +306,7 @@ def _judged(found: Sequence[Fact], complete: bool) -> Iterator[Anomaly]:
 def circumstances(
     found: Iterable[Fact], sends: Mapping[Slot, Sequence[Sent]], complete: bool
 ) -> MessageContext:
-    """What the fates depend on."""
+    """Return the facts on which the fates of messages depend."""
     left: dict[tuple[int, str], When] = {}
     departed: dict[str, When] = {}
     came: dict[tuple[str, int], int] = {}

@@ -1,8 +1,8 @@
-"""Windows in octets: how many messages a subscription may hold, from the sizes of the frames that
+"""Windows in bytes: how many messages a subscription may hold, from the sizes of the frames that
 actually arrived.
 
 Source: the Artemis STOMP chapter, flow control (ARTEMIS-STOMP-window-1 to -5). A delivery may begin
-while the credit is positive and costs the octets of its whole frame, so the last one may overshoot
+while the credit is positive and costs the bytes of its whole frame, so the last one may overshoot
 by less than its own size. Settling a delivery gives back exactly what it cost. 0 allows one
 delivery at a time, -1 any number.
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 @dataclass
 class WindowAccount:
     """The running credit of one subscription, from frames received and settlements sent. Sizes in
-    octets."""
+    bytes."""
 
     window: int
     held: list[int] = field(default_factory=list)
@@ -30,7 +30,7 @@ class WindowAccount:
         return not self.held if self.window == 0 else sum(self.held) < self.window
 
     def delivered(self, size: int) -> bool:
-        """Note a delivery of ``size`` octets; return whether the window was open for it."""
+        """Note a delivery of ``size`` bytes; return whether the window was open for it."""
         allowed = self.open
         self.held.append(size)
         return allowed
@@ -41,8 +41,8 @@ class WindowAccount:
 
 
 def fits(window: int, sizes: Sequence[int]) -> int:
-    """How many of the deliveries with these frame sizes, in order and none settled, the window lets
-    out."""
+    """Return how many of the deliveries with these frame sizes, in order and none settled, the
+    window lets out."""
     account = WindowAccount(window)
     for count, size in enumerate(sizes):
         if not account.open:

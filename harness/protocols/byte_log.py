@@ -1,4 +1,4 @@
-"""The octets of one example, kept exactly and in memory: what a counterexample is made of.
+"""The bytes of one example, kept exactly and in memory: what a counterexample is made of.
 
 The trace cuts long bodies and says what a frame meant; a maintainer who wants to see a failure
 again needs what was written and when. Only raw STOMP over TCP is kept: real clients have sockets of
@@ -58,7 +58,7 @@ class ClosedByBroker(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """What was expected and did not come, as far as it can be checked without the case.
+    """An expectation that was not met, as far as it can be checked without the case.
 
     ``shape`` is the frame's command, headers (escaped as on the wire) and body, None where the case
     matched otherwise; ``extra`` counts the frames that should not have come; ``until`` is when the
@@ -94,7 +94,7 @@ class Violation:
 @dataclass
 class ByteLog:
     """``mark`` is the part of destination names that no other example has; ``unkept`` says why
-    octets are missing."""
+    bytes are missing."""
 
     steps: list[Step] = field(default_factory=list)
     violations: list[Violation] = field(default_factory=list)
@@ -191,5 +191,5 @@ class LoggedChannel:
 
 
 def remaining(until: Instant | None, at: Instant) -> Duration:
-    """How much of a wait was left at ``at``."""
+    """Return the part of a wait that was left at ``at``."""
     return max(0, until - at) if until is not None else 0

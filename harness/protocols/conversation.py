@@ -33,7 +33,7 @@ from brokerproof.harness.trace.events import (
 from brokerproof.harness.worlds.world import Channel, World
 
 PATIENCE: Duration = seconds(10)
-"""How long an expectation waits when it names no limit."""
+"""Time limit of an expectation that names none."""
 
 
 LOST = "the connection was reset, and what the broker had sent before may be lost"
@@ -66,7 +66,7 @@ class ControlFailed(Exception):
 
 
 class Judge(Protocol):
-    """What a conversation needs of the bench: a place for events and findings."""
+    """The part of the bench that a conversation needs: a place for events and findings."""
 
     world: World
 
@@ -102,7 +102,7 @@ F = TypeVar("F")
 
 @dataclass(frozen=True)
 class Match(Generic[F]):
-    """What is expected, with words for it."""
+    """An expected frame, described in words."""
 
     words: str
     accepts: Callable[[F], bool]
@@ -115,14 +115,14 @@ class Match(Generic[F]):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """When and how the broker's end of a connection went away."""
+    """The end of a connection by the broker: when, and how."""
 
     at: Instant
     how: CloseHow
 
 
 class Conversation(Generic[F]):
-    """One connection, spoken over in frames of type ``F``. Subclasses turn octets into frames."""
+    """One connection, spoken over in frames of type ``F``. Subclasses turn bytes into frames."""
 
     protocol = "octets"
 
@@ -132,15 +132,15 @@ class Conversation(Generic[F]):
         """Frames that arrived and that no expectation took, oldest first."""
         self.ended: Ended | None = None
         self.heard_at: Instant | None = None
-        """When the last octet arrived."""
+        """Instant at which the last byte arrived."""
         self.spoke_at: Instant | None = None
-        """When the last octet was handed to the link."""
+        """Instant at which the last byte was handed to the link."""
         self._channel: Channel | None = None
 
     # what a subclass provides
 
     def decode(self, at: Instant, data: bytes) -> None:
-        """Turn octets into frames in :attr:`inbox` and events."""
+        """Turn bytes into frames in :attr:`inbox` and events."""
         raise NotImplementedError
 
     def fatal(self, frame: F) -> bool:
@@ -181,7 +181,7 @@ class Conversation(Generic[F]):
         return self._channel
 
     def write(self, data: bytes, *, as_event: bool = True) -> None:
-        """Hand raw octets to the link, whatever they are."""
+        """Hand raw bytes to the link, whatever they are."""
         now = self.world.now()
         if as_event:
             self.judge.record(
@@ -298,7 +298,7 @@ class Conversation(Generic[F]):
         return self.ended
 
     def instead(self) -> str:
-        """What came, for a sentence that says what did not."""
+        """Return what arrived, for a sentence about what did not."""
         seen = "; ".join(self.words(frame) for frame in self.inbox[:3])
         more = f" and {len(self.inbox) - 3} more" if len(self.inbox) > 3 else ""
         end = f"the connection ended ({self.ended.how})" if self.ended is not None else ""

@@ -12,7 +12,7 @@ F = TypeVar("F")
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Octets that are no frame, or a frame whose body could not be read; ``lost`` when the reader
+    """Bytes that are no frame, or a frame whose body could not be read; ``lost`` when the reader
     stops here."""
 
     data: bytes
@@ -21,10 +21,10 @@ class Unreadable:
 
 
 class LengthPrefixedReader(Generic[F]):
-    """Keeps octets until they make a frame. Never raises for what they are."""
+    """Buffer of bytes until they make a frame. Never raises for their content."""
 
     unit: ClassVar[str] = "frame"
-    """What the protocol calls one."""
+    """The protocol's word for a frame."""
 
     def __init__(self) -> None:
         self._pending = bytearray()
@@ -32,11 +32,11 @@ class LengthPrefixedReader(Generic[F]):
 
     @property
     def pending(self) -> int:
-        """Octets of an unfinished frame."""
+        """Bytes of an unfinished frame."""
         return len(self._pending)
 
     def feed(self, data: bytes) -> Iterator[F | Unreadable]:
-        """What is completed by ``data``; behind octets that were no frame nothing is."""
+        """Return the frames that ``data`` completes; none behind bytes that were no frame."""
         if self._broken:
             yield Unreadable(data, f"follows octets that were no {self.unit}", lost=True)
             return

@@ -1,1 +1,1 @@
-"""How a broker under test is found, started, described and stopped."""
+"""Brokers under test: how they are found, started, described and stopped."""

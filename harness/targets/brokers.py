@@ -31,8 +31,7 @@ from brokerproof.harness.targets.rabbitmq.broker import RabbitmqProcess
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How brokers of one name are had. ``stop_s`` is how long one may take to end before it is
-    killed. Seconds."""
+    """Installation of brokers of one name. ``stop_s``: seconds until a stopping one is killed."""
 
     install: Callable[[str | None], Path]
     installed: Callable[[], Mapping[str, Path]]

@@ -19,7 +19,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from brokerproof.harness.worlds.tls import CERTIFIED, NOBODY, STRANGER, Certificate
 
 FOLDER = "BROKERPROOF_CERTIFICATES"
-"""How a configuration file names the folder: ``${BROKERPROOF_CERTIFICATES}``."""
+"""The folder's name in a configuration file: ``${BROKERPROOF_CERTIFICATES}``."""
 AUTHORITY, SERVER = "ca.pem", "server.pem"
 
 _ORGANIZATION = "brokerproof"

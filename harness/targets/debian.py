@@ -17,7 +17,7 @@ from brokerproof.harness.targets.cache import cache_folder, once
 from brokerproof.harness.targets.failure import SetUpFailed
 
 FOLDER = Path("/srv")
-"""Where what runs in a root sees the folder that it was given."""
+"""Mount point, in a root, of the folder that its processes are given."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 _MOUNTS = (
@@ -31,7 +31,7 @@ _INSTALL = (
 
 
 def home_of(suite: str, package: str) -> Path:
-    """Where the root of that Debian release with that package is, or would be."""
+    """Return the root of that Debian release with that package, which may not exist yet."""
     return cache_folder() / "debian" / f"{suite}-{package}"
 
 
@@ -46,7 +46,7 @@ def install(suite: str, package: str) -> Path:
 
 
 def entering(root: Path, folder: Path) -> list[str | Path]:
-    """What has to stand before a command that is to run in ``root``, where it sees ``folder`` as
+    """Return the words before a command that is to run in ``root``, where it sees ``folder`` as
     :data:`FOLDER`.
 
     The command takes the place of what this starts: its process id is the one that was given to it.

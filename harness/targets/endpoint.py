@@ -1,5 +1,4 @@
-"""Where a broker listens and how it is spoken to: ``HOST:PORT`` or
-``SCHEME://HOST:PORT?ca=FILE…``."""
+"""Endpoints of a broker and their transport: ``HOST:PORT`` or ``SCHEME://HOST:PORT?ca=FILE…``."""
 
 from __future__ import annotations
 
@@ -15,12 +14,12 @@ _OPTIONS = ("ca", "certificate", "insecure")
 
 
 class BadEndpoint(ValueError):
-    """What is wrong with an endpoint, and what would be right."""
+    """An unusable endpoint: what is wrong, and what would be right."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """``tls`` is None where octets go in the clear; ``options`` are those of the URL that are not
+    """``tls`` is None where bytes go in the clear; ``options`` are those of the URL that are not
     about TLS."""
 
     scheme: str

@@ -15,9 +15,9 @@ from brokerproof.harness.targets.local_process import NativeProcess, free_ports,
 from brokerproof.harness.targets.managed_broker import ManagedBroker, RunningBroker
 
 START_S = 60
-"""How long a broker may take to accept connections. Seconds; two or three are usual."""
+"""Seconds until a broker must accept connections; two or three are usual."""
 TRIES = 3
-"""How often other free ports are tried when one was taken between choosing and listening."""
+"""Attempts with other free ports when one was taken between choosing and listening."""
 SMALL = ("-Xms256M", "-Xmx1024M", "-XX:+UseSerialGC")
 """The broker shares a small machine with its clients: no heap of gigabytes, no threads for
 collecting it."""
@@ -34,12 +34,12 @@ class JavaBroker(ManagedBroker):
 
     name: ClassVar[str]
     stop_s: ClassVar[float]
-    """How long it may take to end before it is killed. Seconds."""
+    """Seconds until a stopping broker is killed."""
     bind_failed: ClassVar[str]
-    """What it says when a port was taken."""
+    """Its log's words for a port that was taken."""
     reasons: ClassVar[Sequence[re.Pattern[str]]]
-    """What in its logs tells why it does not start: the first that is found, with the groups
-    ``text`` and ``line``."""
+    """Patterns of reasons in its logs for a failed start: the first that matches counts, with the
+    groups ``text`` and ``line``."""
 
     def __init__(
         self, config: Path, version: str, folder: Path, *, ports: str = "free", free: bool = False
@@ -111,8 +111,8 @@ class JavaBroker(ManagedBroker):
 
     @abstractmethod
     def _installed(self) -> tuple[Path, int]:
-        """Where the release is, downloaded if need be, and the oldest Java that runs it. Raises
-        :class:`SetUpFailed`."""
+        """Return the release's folder, downloaded if need be, and the oldest Java that runs it.
+        Raises :class:`SetUpFailed`."""
 
     @abstractmethod
     def _prepare(self, home: Path, ports: Mapping[str, int]) -> None:
@@ -120,7 +120,7 @@ class JavaBroker(ManagedBroker):
 
     @abstractmethod
     def _command(self, runtime: Path, home: Path) -> list[str | Path]:
-        """What is run."""
+        """Return the command to run."""
 
     @abstractmethod
     def _has_started(self, log: str) -> bool:
@@ -131,7 +131,7 @@ class JavaBroker(ManagedBroker):
         return self.log.with_name("console.log")
 
     def why(self) -> str:
-        """What the logs give as the reason of a failure, in one line; empty when they give none."""
+        """Return the reason of a failure in the logs, in one line; empty when they give none."""
         for pattern in self.reasons:
             for path in (self.log, self._console):
                 if path.is_file() and (

@@ -15,9 +15,9 @@ from pathlib import Path
 from brokerproof.harness.targets.failure import SetUpFailed
 
 POLL_S = 0.05
-"""How often a starting broker is looked at. Seconds."""
+"""Interval at which a starting broker is looked at. Seconds."""
 PORTS = range(20_000, 32_000)
-"""Where free ports are looked for."""
+"""Range in which free ports are looked for."""
 
 
 class NativeProcess:
@@ -151,8 +151,8 @@ def end(pid: int, grace_s: float) -> None:
 
 
 def started_at(pid: int) -> str | None:
-    """When ``pid`` was started, in the kernel's own count: tells a process from a later one of the
-    same number."""
+    """Return the start time of ``pid`` in the kernel's own count: it tells a process from a later
+    one of the same number."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("ascii", errors="replace")
     except OSError:

@@ -24,9 +24,9 @@ from brokerproof.harness.targets.cache import once
 from brokerproof.harness.targets.failure import SetUpFailed
 
 DOWNLOAD_TIMEOUT_S = 900
-"""How long one ``mvn`` call may take."""
+"""Seconds that one ``mvn`` call may take."""
 READ_TIMEOUT_S = 60
-"""How long a repository may be silent."""
+"""Seconds that a repository may be silent."""
 _RUNTIME = ["-DincludeScope=runtime"]
 
 
@@ -42,13 +42,13 @@ class Coordinates:
 
     @property
     def file_name(self) -> str:
-        """What the file is called, in a repository and on disk."""
+        """The file's name, in a repository and on disk."""
         dash = f"-{self.classifier}" if self.classifier else ""
         return f"{self.artifact}-{self.version}{dash}.{self.packaging}"
 
     @property
     def path(self) -> str:
-        """Where the file is, below a repository's root."""
+        """The file's path below a repository's root."""
         return f"{self.group.replace('.', '/')}/{self.artifact}/{self.version}/{self.file_name}"
 
     def __str__(self) -> str:

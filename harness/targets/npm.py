@@ -10,7 +10,7 @@ from pathlib import Path
 from brokerproof.harness.targets.failure import SetUpFailed
 
 WITHIN_S = 120
-"""How long one call of npm may take. Seconds."""
+"""Seconds that one call of npm may take."""
 
 
 def call(arguments: list[str], folder: Path, what: str) -> None:

@@ -93,8 +93,8 @@ _CONF: dict[str, str] = {
 
 
 def from_rabbitmq_conf(path: Path, defaults: Parameters) -> dict[str, dict[str, Value]]:
-    """The same of a rabbitmq.conf or a classic rabbitmq.config, whose acceptors are ``stomp``,
-    ``amqp`` and ``management``."""
+    """Read the parameters of a rabbitmq.conf or a classic rabbitmq.config, whose acceptors are
+    ``stomp``, ``amqp`` and ``management``."""
     found = dict(defaults)
     for number, key, value in _settings(path):
         if key in _CONF:
@@ -147,7 +147,7 @@ def _root(path: Path) -> etree._Element:
 
 
 def of_address(path: Path, name: str) -> dict[str, Value]:
-    """What the address-settings of a broker.xml say of the address ``name``, under the names of a
+    """Return the address-settings of a broker.xml for the address ``name``, under the names of a
     profile.
 
     Settings with more words in common win (manual, chapter on address settings): a word before
@@ -157,16 +157,16 @@ def of_address(path: Path, name: str) -> dict[str, Value]:
 
 
 def address_settings(path: Path) -> list[dict[str, Value]]:
-    """What a broker.xml says of how full addresses may be, under the names of a profile and with
-    the pattern as ``match``; empty for other files. A value that is no plain number is left out,
-    since nobody calculates with these."""
+    """Return a broker.xml's limits of addresses, under the names of a profile and with the pattern
+    as ``match``; empty for other files. A value that is no plain number is left out, since nobody
+    calculates with these."""
     if path.suffix != ".xml" or _is_activemq(path):
         return []
     return [address for address in _of_addresses(path, _plain) if len(address) > 1]
 
 
 def merged(settings: Iterable[Mapping[str, Value]], name: str) -> dict[str, Value]:
-    """What ``settings`` (:func:`address_settings`) say of the address ``name`` together, the more
+    """Merge the ``settings`` (:func:`address_settings`) that match the address ``name``, the more
     specific ones last."""
     about: dict[str, Value] = {}
     matching = [setting for setting in settings if _matches(str(setting["match"]), name)]

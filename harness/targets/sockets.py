@@ -1,4 +1,4 @@
-"""What every target reached over sockets shares: endpoints by acceptor, a real world per case, one
+"""Base of every target reached over sockets: endpoints by acceptor, a real world per case, one
 canary."""
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class SocketTarget:
         return parameters.from_file(self.config, self.identity.profile.parameters)
 
     def provide(self, name: str, routing: RoutingType) -> None:
-        """Nothing: most brokers make places when they are used."""
+        """Do nothing: most brokers make places when they are used."""
 
     def raise_alarm(self, world: World, resource: str, node: str = "") -> None:
         """Raise :class:`SetUpFailed`: nobody can do that from outside, unless a subclass knows

@@ -1,4 +1,4 @@
-"""What a target is to the rest of the harness."""
+"""The interface of a target to the rest of the harness."""
 
 from __future__ import annotations
 
@@ -28,24 +28,23 @@ RECONFIGURABLE = "reconfigurable"
 
 @dataclass(frozen=True)
 class TargetFacts:
-    """What a run notes about a target once it is up."""
+    """Facts of a target that a run notes once it is up."""
 
     broker: str
     version: str
     configuration: str
-    """What it was configured with, for people: a file's name and digest, or "unknown"."""
+    """Its configuration, for people: a file's name and digest, or "unknown"."""
     endpoint: str
     tls: str = ""
-    """How it was made sure that the broker is the broker, where TLS is spoken; empty without
-    TLS."""
+    """The check by which TLS made sure that the broker is the broker; empty without TLS."""
     addresses: Sequence[Mapping[str, Value]] = ()
-    """How full addresses may be, where the configuration says it: see
+    """Limits of addresses in the configuration: see
     :func:`brokerproof.harness.targets.parameters.address_settings`."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What a target file says about a target before anything is started."""
+    """The facts in a target file, known before anything is started."""
 
     name: str
     kind: str

@@ -65,7 +65,8 @@ TLS = "tls-fixtures"
 """The capability of a target with the acceptors stomp-tls, stomp-tls-need and amqp-tls, over
 sockets."""
 PROTON_TLS = "proton-tls"
-"""The same, where the installed Proton was built with TLS (see ``brokerproof doctor``)."""
+"""The capability :data:`TLS` where the installed Proton was built with TLS (see ``brokerproof
+doctor``)."""
 
 _COMMON: dict[str, type] = {
     "kind": str,
@@ -96,8 +97,8 @@ _OPTIONAL = {"version", "queue_type", "nodes", "image"} | (_COMMON.keys() - {"ki
 
 
 class BadTarget(Exception):
-    """What was given with ``--target`` names no target: one sentence with the file and the key, and
-    what would be right."""
+    """A ``--target`` that names no target: one sentence with the file and the key, and what would
+    be right."""
 
 
 def shipped() -> dict[str, Path]:

@@ -1,2 +1,2 @@
-"""What crossed the wire, and what was expected of it, as ordered facts. A leaf: imports nothing of
-ours but words."""
+"""Traces: bytes on the wire and expectations of them, as ordered facts. A leaf: imports nothing of
+ours but the model."""

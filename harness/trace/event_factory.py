@@ -1,4 +1,4 @@
-"""What passed a connection, as events of the trace."""
+"""Events of the trace for one connection."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class EventFactory:
         return kind(at_ns=at, conn=self.conn, vantage=self.vantage, protocol=protocol, size=size)
 
     def unreadable(self, at: Instant, out: bool, data: bytes, reason: str) -> Event:
-        """Octets passed that are no frame."""
+        """Bytes passed that are no frame."""
         kept = data[:RECORDED_OCTETS]
         if out:
             return OctetsSent(

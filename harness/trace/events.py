@@ -6,7 +6,7 @@ Spark's ``StructType`` and what the oracles see. Rules of this file:
 * A field name has one type everywhere; :mod:`brokerproof.harness.trace.columns` refuses a second
   one at import.
 * Every field that is not always known has the default ``None`` and is null in the trace.
-* ``_ns`` fields are integers in the trace's clock; sizes are octets.
+* ``_ns`` fields are integers in the trace's clock; sizes are bytes.
 * An event never changes its meaning. A new meaning is a new class.
 
 The envelope (``run, target, case, seq, at_ns, clock, vantage, conn, kind``) is added by the
@@ -24,12 +24,12 @@ from brokerproof.harness.model.enums import CloseHow, Vantage
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 
 RECORDED_OCTETS = 4096
-"""Bodies and raw octets are recorded up to this length; their full size always is."""
+"""Bodies and raw bytes are recorded up to this length; their full size always is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What every event has. ``conn`` is None for facts that belong to no connection."""
+    """Fields of every event. ``conn`` is None for facts that belong to no connection."""
 
     at_ns: int
     conn: int | None = None
@@ -84,7 +84,7 @@ class ConnectionAbandoned(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameSent(Event):
-    """The harness wrote one well-formed frame of ``size`` octets; ``body`` may be cut (see
+    """The harness wrote one well-formed frame of ``size`` bytes; ``body`` may be cut (see
     ``body_size``)."""
 
     protocol: str
@@ -97,7 +97,7 @@ class FrameSent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameReceived(Event):
-    """The last octet of a frame of ``size`` octets arrived; ``body`` may be cut (see
+    """The last byte of a frame of ``size`` bytes arrived; ``body`` may be cut (see
     ``body_size``)."""
 
     protocol: str
@@ -110,7 +110,7 @@ class FrameReceived(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OctetsSent(Event):
-    """The harness wrote octets that are no well-formed frame, on purpose, or part of one."""
+    """The harness wrote bytes that are no well-formed frame, on purpose, or part of one."""
 
     data: bytes
     size: int
@@ -118,7 +118,7 @@ class OctetsSent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OctetsRefused(Event):
-    """Octets arrived that the harness's own codec could not read as a frame."""
+    """Bytes arrived that the harness's own codec could not read as a frame."""
 
     data: bytes
     detail: str
@@ -126,7 +126,7 @@ class OctetsRefused(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OctetsSentUnseen(Event):
-    """The client wrote octets that the recording does not hold, at ``at_ns`` at the earliest:
+    """The client wrote bytes that the recording does not hold, at ``at_ns`` at the earliest:
     ``command`` says why in one word (LOST, CUT, BEGUN, ENDS, TLS, FOREIGN, CLOCK), ``detail`` in a
     sentence; ``size`` is 0 where nobody knows it."""
 
@@ -138,7 +138,7 @@ class OctetsSentUnseen(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OctetsReceivedUnseen(Event):
-    """The broker wrote octets that the recording does not hold, at ``at_ns`` at the earliest; else
+    """The broker wrote bytes that the recording does not hold, at ``at_ns`` at the earliest; else
     as :class:`OctetsSentUnseen`."""
 
     protocol: str
@@ -149,7 +149,7 @@ class OctetsReceivedUnseen(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartBeatSent(Event):
-    """The harness wrote ``size`` octets that only say that it lives (STOMP: an EOL; AMQP: an empty
+    """The harness wrote ``size`` bytes that only say that it lives (STOMP: an EOL; AMQP: an empty
     frame)."""
 
     protocol: str
@@ -158,7 +158,7 @@ class HeartBeatSent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartBeatReceived(Event):
-    """``size`` octets arrived that only say that the broker lives."""
+    """``size`` bytes arrived that only say that the broker lives."""
 
     protocol: str
     size: int

@@ -27,7 +27,7 @@ dated this much earlier."""
 
 
 class End(enum.Enum):
-    """How a delivery ended, as far as the recording shows."""
+    """Ends of a delivery, as far as the recording shows."""
 
     HELD = "held"
     """Not at all."""

@@ -18,7 +18,7 @@ from brokerproof.harness.trace import events
 from brokerproof.harness.trace.columns import FIELDS, SCHEMA
 
 DAMAGED = (OSError, pa.ArrowException, MemoryError, OverflowError, ValueError)
-"""What Arrow raises for a damaged file. ``ValueError`` includes text that is no UTF-8."""
+"""Exceptions of Arrow for a damaged file. ``ValueError`` includes text that is no UTF-8."""
 MOST_ROWS = 1 << 31
 """Of a segment. The recorder closes one near 50,000."""
 _KINDS = {kind.__name__: kind for kind in events.ALL}

@@ -70,12 +70,12 @@ class Recorder:
         self._rows = 0
         self._segment = 0
         self._seq: dict[str, int] = {}
-        """How many events of a case that goes on have been written."""
+        """Number of written events of a case that goes on."""
         self.segments = 0
-        """How many segments were closed."""
+        """Number of closed segments."""
 
     def reference(self, case: str) -> str:
-        """What ``trace_ref`` in results.ndjson says of a case's trace."""
+        """Return ``trace_ref`` of a case in results.ndjson."""
         return f"trace/target={self._target}#case={case}" if self._folder is not None else ""
 
     def write(self, case: str, events: Sequence[Event], *, goes_on: bool = False) -> None:

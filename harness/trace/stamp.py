@@ -16,7 +16,7 @@ MARK = b"bp1:"
 PRODUCER_AT, PRODUCER_DIGITS = 4, 8
 NUMBER_AT, NUMBER_DIGITS = 13, 12
 LENGTH = 26
-"""Octets of a whole stamp."""
+"""Bytes of a whole stamp."""
 
 _STAMP = re.compile(rb"bp1:([0-9]{8}):([0-9]{12});")
 
@@ -29,7 +29,7 @@ class Stamp(NamedTuple):
 
 
 def stamp(producer: int, number: int) -> bytes:
-    """The stamp's octets; raises ``ValueError`` for numbers that it has no digits for."""
+    """The stamp's bytes; raises ``ValueError`` for numbers that it has no digits for."""
     if not (0 <= producer < 10**PRODUCER_DIGITS and 0 <= number < 10**NUMBER_DIGITS):
         raise ValueError(
             f"a stamp has 8 digits for the producer and 12 for the number, not {producer} and"

@@ -18,7 +18,8 @@ from brokerproof.harness.worlds.scheduler_delay import SchedulerDelay
 
 PERIOD: Duration = 10 * NS_PER_MS
 LOOK: Duration = 250 * NS_PER_MS
-"""How often the broker's threads are looked at; a look at a hundred of them takes about 2 ms."""
+"""Interval at which the broker's threads are looked at; a look at a hundred of them takes about 2
+ms."""
 _KEEP = 200_000
 """Readings kept: about half an hour."""
 

@@ -1,6 +1,6 @@
-"""How a simulated link treats octets: latency, fragmentation and stalls, all from one seed.
+"""Simulated links: latency, fragmentation and stalls, all from one seed.
 
-A link never reorders and never loses octets: it carries TCP. What TCP can do to a peer is to be
+A link never reorders and never loses bytes: it carries TCP. What TCP can do to a peer is to be
 late, to cut the stream into pieces anywhere, and to break.
 """
 
@@ -18,7 +18,7 @@ class LinkFaults:
     """The temper of a link. The default is a perfect link: no latency, nothing split.
 
     ``latency`` and ``jitter`` are durations each way: every piece takes latency plus up to jitter
-    more, in order. ``fragment`` is the longest piece in octets (0: never split); pieces are drawn
+    more, in order. ``fragment`` is the longest piece in bytes (0: never split); pieces are drawn
     between 1 and that.
     """
 
@@ -48,7 +48,8 @@ class Direction:
             start += size
 
     def arrival(self, now: Instant) -> Instant:
-        """When something written now arrives: never before what was written earlier."""
+        """Return the arrival time of something written now: never before what was written
+        earlier."""
         late = self._faults.latency
         if self._faults.jitter:
             late += self._dice.randint(0, self._faults.jitter)

@@ -77,7 +77,7 @@ class _Socket:
 
     @property
     def unsent(self) -> int:
-        """How many octets wait until the socket takes them."""
+        """Number of bytes that wait until the socket takes them."""
         return len(self._unsent)
 
     def fileno(self) -> int:
@@ -248,8 +248,8 @@ class RealWorld:
         self._tls = self._tls if tls is None else tls
 
     def tls(self, acceptor: str) -> Tls | None:
-        """How to speak TLS with the acceptor, for clients with sockets of their own; None where it
-        has none."""
+        """Return the TLS settings of the acceptor, for clients with sockets of their own; None
+        where it has none."""
         return self._tls.get(acceptor)
 
     def adopt(self, foreign: Watched) -> None:

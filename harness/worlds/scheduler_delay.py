@@ -1,5 +1,5 @@
-"""How long a broker's threads waited for a core: what a harness that wakes in time itself cannot
-know.
+"""Time that a broker's threads waited for a core: a harness that wakes in time itself cannot know
+it.
 
 Linux counts for each thread the nanoseconds in which it could have run and did not (the second
 field of ``/proc/PID/task/TID/schedstat``). Where that is not counted, or the process cannot be

@@ -1,8 +1,8 @@
-"""Cuts a stream into what crosses the wire as one piece, octets kept, for whoever rewrites it on
+"""Cuts a stream into what crosses the wire as one piece, bytes kept, for whoever rewrites it on
 its way.
 
-Unlike the readers of peers this loses nothing: the raw octets of all units, in order, are the
-stream. What it cannot cut (another protocol, octets that are no frame) it passes on as it comes.
+Unlike the readers of peers this loses nothing: the raw bytes of all units, in order, are the
+stream. What it cannot cut (another protocol, bytes that are no frame) it passes on as it comes.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.harness.protocols.amqp10.types import Item, encode
 
 _LONGEST = 1 << 26
-"""Octets; what has no end by then is passed on uncut."""
+"""Bytes; what has no end by then is passed on uncut."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadBytes:
-    """Octets that are not looked into."""
+    """Bytes that are not looked into."""
 
     raw: bytes
 
@@ -96,7 +96,7 @@ Unit: TypeAlias = UnreadBytes | Heartbeat | StompUnit | AmqpUnit
 
 
 class StreamSplitter:
-    """Cuts one direction of one connection. The protocol shows in its first octets."""
+    """Cuts one direction of one connection. The protocol shows in its first bytes."""
 
     def __init__(self) -> None:
         self._pending = bytearray()
@@ -126,7 +126,7 @@ class StreamSplitter:
             yield UnreadBytes(self.rest())
 
     def rest(self) -> bytes:
-        """What is left uncut, and forgotten here."""
+        """Take the bytes that are left uncut."""
         left = bytes(self._pending)
         self._pending.clear()
         return left

@@ -23,7 +23,7 @@ from brokerproof.harness.worlds.world import Channel, Receiver, World
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """Octets that are passed on only after some time; what comes behind them waits."""
+    """Bytes that are passed on only after some time; what comes behind them waits."""
 
     octets: bytes
     by: Duration
@@ -33,18 +33,18 @@ Out: TypeAlias = bytes | Late
 
 
 class Rule:
-    """What is done on one connection. As it stands it changes nothing."""
+    """Changes to one connection. As it stands it changes nothing."""
 
     def from_broker(self, unit: Unit) -> Iterable[Out]:
-        """What the peer gets in place of ``unit``."""
+        """Return what the peer gets in place of ``unit``."""
         return (unit.raw,)
 
     def to_broker(self, unit: Unit) -> Iterable[Out]:
-        """What the broker gets in place of ``unit``."""
+        """Return what the broker gets in place of ``unit``."""
         return (unit.raw,)
 
     def closing(self) -> Duration:
-        """How much later than the broker's the peer sees the end."""
+        """Delay between the broker's end and the one that the peer sees."""
         return 0
 
 
@@ -82,7 +82,7 @@ class _Lane:
 
     @property
     def free(self) -> Instant:
-        """When all that is here will have gone."""
+        """Instant at which everything here will have been sent."""
         return self._waiting[-1][0] if self._waiting else self._world.now()
 
     def send(self, outs: Iterable[Out]) -> None:

@@ -39,7 +39,7 @@ class TlsFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """How to speak TLS with an endpoint.
+    """TLS settings of an endpoint.
 
     ``authority`` is a file with the certificates that are believed, None for those that this
     machine believes. Without ``verify`` anybody is. ``certificates`` is the folder with the files
@@ -112,7 +112,7 @@ class TlsLayer:
         self.receive(b"")
 
     def receive(self, data: bytes) -> bytes:
-        """What the broker says in ``data``, deciphered; may be nothing."""
+        """Decipher the broker's ``data``; the result may be nothing."""
         self._in.write(data)
         clear: list[bytes] = []
         try:
@@ -147,17 +147,17 @@ class TlsLayer:
                 rest = rest[self._tls.write(rest) :]
 
     def close(self) -> None:
-        """Nothing more goes to the broker."""
+        """Send the closing alert: nothing more goes to the broker."""
         if self.established:
             with contextlib.suppress(ssl.SSLError):  # the broker has not said so yet, and need not
                 self._tls.unwrap()
 
     def outgoing(self) -> bytes:
-        """What the broker's socket should get."""
+        """Take the bytes for the broker's socket."""
         return self._out.read()
 
     def brief(self) -> str:
-        """What was agreed, for people."""
+        """The protocol and cipher agreed on, for people."""
         cipher = self._tls.cipher()
         der = self._tls.getpeercert(binary_form=True) or b""
         return (

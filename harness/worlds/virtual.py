@@ -46,7 +46,7 @@ _MOST_TIMERS_AT_ONE_INSTANT = 10_000
 
 
 class SansIoBroker(Protocol):
-    """What the world drives."""
+    """A broker as the world drives it."""
 
     def handle(self, now: Instant, event: Input, /) -> Sequence[Effect]: ...
 
@@ -145,7 +145,7 @@ class _Link:
         if self._broker_open and not self._broker_reads and how is CloseHow.EOF:
             self._unread_by_broker.append(
                 how
-            )  # an end of stream is read behind the octets before it
+            )  # an end of stream is read behind the bytes before it
         elif self._broker_open:
             self._broker_open = False
             self._world.feed(PeerGone(self._conn, how))
@@ -213,7 +213,7 @@ class VirtualWorld:
         self._order = 0
         self._links: dict[int, _Link] = {}
         self.reports: list[str] = []
-        """What the broker told the person who runs it."""
+        """Messages of the broker to its operator."""
         self.faults: LinkFaults = PERFECT
         """The temper of the links opened from now on."""
 

@@ -1,4 +1,4 @@
-"""What a case may ask of a world, whichever kind of time it keeps."""
+"""The interface of a world to a case, whichever kind of time it keeps."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Unreachable(Exception):
 
 
 class Receiver(Protocol):
-    """Who is told what arrives on a channel, in order."""
+    """Receiver of a channel's arrivals, in order."""
 
     def octets_arrived(self, at: Instant, data: bytes) -> None:
         """``data`` (never empty) was readable at ``at``."""
 
     def channel_closed(self, at: Instant, how: CloseHow) -> None:
-        """Nothing more will arrive; said once."""
+        """Note that nothing more will arrive; called once."""
 
 
 class Channel(Protocol):
@@ -39,7 +39,7 @@ class Channel(Protocol):
 
     @property
     def security(self) -> str:
-        """What TLS was agreed on, for people; empty without."""
+        """The TLS agreed on, for people; empty without."""
 
     @property
     def all_received(self) -> bool:
@@ -63,7 +63,7 @@ class Channel(Protocol):
         """Break the connection (RST; in virtual time the broker sees the link break)."""
 
     def hold_reading(self, held: bool) -> None:
-        """Stop (True) or go on (False) taking octets from the link, so that back-pressure reaches
+        """Stop (True) or go on (False) taking bytes from the link, so that back-pressure reaches
         the broker."""
 
 

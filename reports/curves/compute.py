@@ -1,4 +1,4 @@
-"""What stood at each instant of an example, worked out from its frames: the credit of AMQP links,
+"""Curves of an example's state over time, computed from its frames: the credit of AMQP links,
 what session windows still take, what consumers of STOMP and AMQP 0-9-1 held against their windows,
 how full addresses were as the broker told.
 
@@ -36,7 +36,7 @@ MOST_WINDOW = 10_000
 """Session windows of more transfers than that bound nothing that is worth a drawing."""
 
 _WINDOWS = ("consumer-window-size", "prefetch-count", "activemq.prefetchSize")
-"""Headers by which a subscription asks for its window; only the first is in octets."""
+"""Headers by which a subscription asks for its window; only the first is in bytes."""
 _ASKED, _OF = "_AMQ_Attribute", "_AMQ_ResourceName"
 _UNITS = {"size": "octets", "messages": "messages", "pages": "pages"}
 _READINGS = {
@@ -201,7 +201,7 @@ def _sends(sender: Side) -> str:
 
 
 class _Held:
-    """What STOMP subscriptions hold that is not settled."""
+    """Unsettled deliveries of STOMP subscriptions."""
 
     def __init__(self) -> None:
         self.curves: dict[object, Curve] = {}
@@ -251,8 +251,8 @@ class _Held:
 
 
 class _Unsettled:
-    """What AMQP 0-9-1 consumers have got and not settled, against the prefetch that held for
-    consumers when they began."""
+    """Unsettled deliveries of AMQP 0-9-1 consumers, against the prefetch that held for consumers
+    when they began."""
 
     def __init__(self) -> None:
         self.curves: dict[object, Curve] = {}
@@ -315,8 +315,7 @@ class _Unsettled:
 
 
 class _Told:
-    """What the broker answered when it was asked how full an address is (management over
-    messages)."""
+    """Fullness of addresses in the broker's answers (management over messages)."""
 
     def __init__(self, settings: Settings) -> None:
         self.curves: dict[object, Curve] = {}
@@ -347,8 +346,8 @@ class _Told:
 
 
 def limits(what: str, about: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
-    """What the settings of an address hold its size (octets), its messages or its pages against; -1
-    is no limit."""
+    """Return the limits that an address's settings set for its size (bytes), its messages or its
+    pages; -1 is no limit."""
     policy = f", {about['address_full_policy']}" if "address_full_policy" in about else ""
     paged = f", {about['page_full_policy']}" if "page_full_policy" in about else ""
     page, pages = about.get("page_size_bytes", 0), about.get("page_limit_bytes", -1)

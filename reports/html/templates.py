@@ -92,7 +92,8 @@ def in_css(text: str) -> Markup:
 
 
 def minute(instant: str) -> str:
-    """When a run began, to the minute: ``2026-11-21T12:00:00+00:00`` as ``2026-11-21 12:00``."""
+    """Return the start of a run to the minute: ``2026-11-21T12:00:00+00:00`` as ``2026-11-21
+    12:00``."""
     return instant[:16].replace("T", " ")
 
 

@@ -73,7 +73,7 @@ class Missing:
     why: str
     connections: int
     octets: int
-    """How many bytes are missing, at least."""
+    """Number of missing bytes, at least."""
     since_ns: int
 
     def __str__(self) -> str:

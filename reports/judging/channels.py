@@ -187,7 +187,7 @@ class ChannelSummaries:
         self._known = np.zeros(64, np.bool_)
         """By connection: True if its protocol is known."""
         self._closed_unknown: dict[int, int] = {}
-        """When connections of unknown protocol were closed."""
+        """Instants at which connections of unknown protocol were closed."""
 
     def update(self, batch: Columns) -> None:
         """Add a batch."""

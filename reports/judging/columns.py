@@ -91,7 +91,7 @@ DICTIONARIES = (
 """The kinds of event that judges tell apart. SEND carries a message to the broker, MESSAGE from it;
 ANSWER is ACK, NACK or what settles in other protocols, RECEIPT whatever confirms; the rare ones
 have their headers in :attr:`Columns.rare`; FOREIGN is a connection that speaks a protocol without
-books (:data:`brokerproof.harness.oracles.connection_reader.READABLE`); UNSEEN are octets that the
+books (:data:`brokerproof.harness.oracles.connection_reader.READABLE`); UNSEEN are bytes that the
 recording does not hold, ENDS that it ended before the connection did."""
 
 OUT = frozenset({SEND, ANSWER, OTHER_OUT, BEAT_OUT, OCTETS, RARE_OUT, FOREIGN_OUT})
@@ -181,7 +181,7 @@ class Columns:
 
     @property
     def of_stomp(self) -> Columns:
-        """The same without deliveries and answers of other protocols."""
+        """Return the columns without deliveries and answers of other protocols."""
         foreign = (self.spoken == OF_AMQP091) | (self.spoken == OF_CORE)
         if not foreign.any():
             return self
@@ -483,7 +483,7 @@ def stamps(body: pa.Array, rows: Ints) -> tuple[Ints, Ints, Bools]:
 
 
 def _eight_digits(word: npt.NDArray[np.uint64]) -> tuple[Ints, Bools]:
-    """The numbers that words of eight ASCII digits say, the first digit in the lowest octet; and
+    """The numbers that words of eight ASCII digits say, the first digit in the lowest byte; and
     whether they are digits."""
     high, six = np.uint64(0xF0F0F0F0F0F0F0F0), np.uint64(0x0606060606060606)
     zeros = np.uint64(0x3030303030303030)

@@ -37,7 +37,7 @@ NEVER = -(2**62)
 
 
 Unseen = Mapping[str, tuple[int, int]]
-"""What the recording does not hold, by reason: since when, and how many bytes at least."""
+"""Gaps of the recording by reason: since when, and how many bytes at least."""
 
 
 @dataclass(frozen=True)

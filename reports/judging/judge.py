@@ -186,7 +186,7 @@ def _connection_rows(merged: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True)
 class _LifetimeAnomalies:
-    """Judges connections by their summaries (:data:`ANOMALIES`)."""
+    """Judge of connections by their summaries (:data:`ANOMALIES`)."""
 
     ground: Expectations
     whole: bool

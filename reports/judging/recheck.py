@@ -138,7 +138,8 @@ _COLUMNS = (*NEEDED, "seq", "body_size")
 
 @dataclass(frozen=True)
 class QueueContext(Generic[Rows]):
-    """What the fate of a message depends on besides the events that were read again."""
+    """Return the facts, besides the events that are read again, on which the fate of a message
+    depends."""
 
     destinations: Rows
     """Queues that somebody sends to, with ``sent_to``."""

@@ -84,7 +84,7 @@ class Ranges:
 
 @dataclass(frozen=True)
 class RecheckPlan:
-    """What is read again; without arguments nothing."""
+    """The events to read again; without arguments none."""
 
     everything: bool = False
     """True if there is too much to name."""

@@ -1,4 +1,4 @@
-"""How a soak goes: a table that is drawn anew on a terminal, plain lines elsewhere."""
+"""Progress of a soak: a table that is drawn anew on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 

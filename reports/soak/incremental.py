@@ -34,7 +34,7 @@ from brokerproof.reports.judging.summary import (
 )
 
 GRACE: Duration = 10 * NS_PER_S
-"""How long a message may be in flight after a later one of its producer has arrived: other
+"""Longest time that a message may be in flight after a later one of its producer has arrived: other
 consumers have buffers too."""
 FULL = (1 << BLOCK) - 1
 

@@ -40,7 +40,7 @@ class Seen:
     looks: int = 0
     under_way: int = 0
     took: Duration = 0
-    """How long the last batch took, with the look at everything that it may have asked for."""
+    """Duration of the last batch, with the recheck that it may have asked for."""
     longest: Duration = 0
     suspicion: str = ""
     """The last one."""

@@ -1,4 +1,4 @@
-"""What went wrong on our side, and what arrived that our own codec could not read."""
+"""Our own errors, and input that our own codec could not read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 def errors(cases: DataFrame, trace: DataFrame) -> DataFrame:
     """``run, target, case, what, detail``: ``what`` is ``case`` (verdict ERROR) or ``octets``
-    (unreadable octets)."""
+    (unreadable bytes)."""
     broken = cases.where(F.col("verdict") == "ERROR").select(
         "run", "target", "case", F.lit("case").alias("what"), "detail"
     )

@@ -1,8 +1,8 @@
 """AMQP 0-9-1 frames, methods and contents: writes whatever it is told, reads what either side
 sends.
 
-Nothing here decides whether a broker is right. A frame (2.3.5, 4.2.3) is one octet type (1 method,
-2 content header, 3 content body, 8 heart-beat), two channel, four size, a payload and the octet CE.
+Nothing here decides whether a broker is right. A frame (2.3.5, 4.2.3) is one byte type (1 method,
+2 content header, 3 content body, 8 heartbeat), two channel, four size, a payload and the byte CE.
 A method that carries content is followed, on its channel, by one content header and as many bodies
 as it takes (4.2.6); :class:`Contents` puts these together again.
 """
@@ -30,7 +30,7 @@ METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 """Types of frames."""
 END = 0xCE
 OVERHEAD = 8
-"""Octets of a frame that are not its payload."""
+"""Bytes of a frame that are not its payload."""
 LEAST_FRAME_MAX = 4096
 PREFIX = b"AMQP"
 PROTOCOL_HEADER, CONTENT_HEADER, CONTENT_BODY, HEART_BEAT = (
@@ -50,14 +50,14 @@ FieldList: TypeAlias = tuple[tuple[str, str], ...]
 
 
 def protocol_header(id: int = 0, major: int = 0, minor: int = 9, revision: int = 1) -> bytes:
-    """The eight octets that begin a connection."""
+    """The eight bytes that begin a connection."""
     return PREFIX + bytes((id, major, minor, revision))
 
 
 def encode_frame(
     type: int, channel: int, payload: bytes = b"", *, size: int | None = None, end: int = END
 ) -> bytes:
-    """A frame's octets. ``size`` (of the payload) and ``end`` are right unless they are given."""
+    """A frame's bytes. ``size`` (of the payload) and ``end`` are right unless they are given."""
     total = len(payload) if size is None else size
     return bytes((type,)) + channel.to_bytes(2) + total.to_bytes(4) + payload + bytes((end,))
 
@@ -128,7 +128,7 @@ def encode_content_header(
 def encode_content(
     channel: int, body: bytes, properties: Mapping[str, Any] | None = None, *, frame_max: int = 0
 ) -> bytes:
-    """Content header and bodies, none above ``frame_max`` octets in all (0: no limit)."""
+    """Content header and bodies, none above ``frame_max`` bytes in all (0: no limit)."""
     most = frame_max - OVERHEAD if frame_max else max(1, len(body))
     bodies = (encode_frame(BODY, channel, body[at : at + most]) for at in range(0, len(body), most))
     return encode_frame(HEADER, channel, encode_content_header(len(body), properties)) + b"".join(
@@ -145,7 +145,7 @@ class Frame:
     what is no method.
 
     ``fields`` are the method's or the content header's (``class-id``, ``weight``, ``body-size``,
-    and the properties that are there). ``payload`` is a body. ``size`` counts every octet of the
+    and the properties that are there). ``payload`` is a body. ``size`` counts every byte of the
     frame.
     """
 
@@ -270,7 +270,7 @@ class Method:
     a stray frame).
 
     ``properties`` and ``body`` are the content's; not ``complete`` when something else came in its
-    midst. ``size`` counts the octets of all its frames, ``frames`` has those of each.
+    midst. ``size`` counts the bytes of all its frames, ``frames`` has those of each.
     """
 
     name: str
@@ -323,7 +323,7 @@ _USUAL = {"class-id": BASIC, "weight": 0}
 
 @dataclass(slots=True)
 class _Open:
-    """A method whose content is not complete; ``due`` octets of it are to come, None before its
+    """A method whose content is not complete; ``due`` bytes of it are to come, None before its
     header."""
 
     method: Method
@@ -331,7 +331,7 @@ class _Open:
     parts: list[bytes] = field(default_factory=list)
 
     def add(self, frame: Frame) -> None:
-        """A content header, or the next body. More octets than were promised end the content too:
+        """A content header, or the next body. More bytes than were promised end the content too:
         nothing is judged here."""
         self.method = replace(
             self.method,
@@ -357,15 +357,15 @@ class _Open:
 
 
 class Contents:
-    """Puts the methods of one direction of one connection together with their contents. A channel
+    """Assembler of the methods of one direction of one connection with their contents. A channel
     has one at a time."""
 
     def __init__(self) -> None:
         self._open: dict[int, _Open] = {}
 
     def feed(self, frame: Frame) -> Iterator[Method]:
-        """What ``frame`` completes: one method, or an interrupted one and then what interrupted
-        it."""
+        """Return what ``frame`` completes: one method, or an interrupted one and then its
+        interruption."""
         begun = self._open.get(frame.channel)
         if (
             begun is not None

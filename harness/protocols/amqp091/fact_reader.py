@@ -46,7 +46,7 @@ CHANGEABLE = ("x-message-ttl", "x-expires", "x-max-", "x-dead-letter", "x-overfl
 
 
 def queue_of(headers: Mapping[str, str]) -> str:
-    """What a message is for, by its exchange and its routing key."""
+    """Return the queue or exchange path of a message, by its exchange and its routing key."""
     exchange, key = headers.get("exchange", ""), headers.get("routing-key", "")
     return f"{EXCHANGE}{exchange}/{key}" if exchange else key
 

@@ -2,7 +2,7 @@
 publisher confirms, prefetch.
 
 On the tape a method and its content are one: the method's frame, the content header's, and then the
-body's first octets; the size is that of all its frames. A content that something else interrupted
+body's first bytes; the size is that of all its frames. A content that something else interrupted
 has :data:`brokerproof.harness.load.wire_log.EOL` added to its size.
 """
 
@@ -24,11 +24,11 @@ from brokerproof.harness.protocols.amqp091.tables import BY_NAME
 from brokerproof.harness.trace.stamp import LENGTH, MARK
 
 PREFETCH = 200
-"""What a consumer asks for when nobody says."""
+"""Prefetch of a consumer by default."""
 
 
 def _numbers(name: str) -> bytes:
-    """How the payload of a method begins."""
+    """First bytes of a method's payload."""
     about = BY_NAME[name]
     return about.class_id.to_bytes(2) + about.method_id.to_bytes(2)
 
@@ -48,7 +48,7 @@ _CAPABILITIES = {
 
 @dataclass(slots=True)
 class _Content:
-    """A method whose content is on its way. ``due``: octets of the body that are to come; -1 before
+    """A method whose content is on its way. ``due``: bytes of the body that are to come; -1 before
     its header."""
 
     method: bytes
@@ -61,8 +61,8 @@ class _Content:
 
 @dataclass(slots=True)
 class _Confirms:
-    """What a producer's channel published: instants by tag, the next tag, and the least that may be
-    unconfirmed."""
+    """Unconfirmed publishes of a producer's channel: instants by tag, the next tag, and the least
+    that may be unconfirmed."""
 
     sender: ProducerState
     waiting: dict[int, Instant]
@@ -70,7 +70,7 @@ class _Confirms:
     least: int = 1
 
     def taken(self, tag: int, multiple: bool) -> list[Instant]:
-        """When those were published that are confirmed by this."""
+        """Return the instants at which the messages confirmed by this were published."""
         if not multiple:
             found = self.waiting.pop(tag, None)
             return [] if found is None else [found]
@@ -265,7 +265,8 @@ class Amqp091LoadConnection(ClientConnection):
         self.pump(at)
 
     def _settled(self, tags: list[int]) -> list[tuple[int, int]]:
-        """What is said of deliveries: one word for all of them, or one for each."""
+        """Return tag and ``multiple`` of each basic.ack: one for all deliveries, or one for
+        each."""
         return [(tags[-1], 1)] if self.host.plan.ack == "client" else [(tag, 0) for tag in tags]
 
     def _record(self, took: _Took, at: Instant) -> None:
@@ -384,8 +385,8 @@ class Amqp091LoadConnection(ClientConnection):
 
 @dataclass(slots=True)
 class _Took:
-    """What came of one read: what is recorded and its sizes, latencies, and by channel what is to
-    be settled."""
+    """The result of one read: frames to record and their sizes, latencies, and deliveries to settle
+    by channel."""
 
     kept: list[bytes]
     sizes: list[int]

@@ -31,16 +31,16 @@ UNREADABLE = "UNREADABLE"
 TOGETHER = ("basic.publish", "basic.deliver", "basic.ack")
 _PADDING = bytes(64)
 _PAYLOAD = 11
-"""Where the fields of a method begin in its frame."""
+"""Offset of a method's fields in its frame."""
 _CONTENT_HEADER = 22
-"""Octets of a content header's frame without properties."""
+"""Bytes of a content header's frame without properties."""
 _CHUNK = {"short": 2, "longlong": 8}
 
 Octets = npt.NDArray[np.uint8]
 
 
 def columns(stretch: LogSlice) -> dict[str, pa.Array]:
-    """The columns of methods with what is kept of their contents, of heart-beats and protocol
+    """The columns of methods with what is kept of their contents, of heartbeats and protocol
     headers."""
     rows = Rows.of(stretch)
     lengths = rows.lengths
@@ -100,7 +100,7 @@ def _together(
         else:
             values.append(_texts(_number(data, np.minimum(place, len(data) - 9), _CHUNK[kind])))
             place = place + _CHUNK[kind]
-    fits &= place + (bit > 0) + 1 == ends  # and the end octet
+    fits &= place + (bit > 0) + 1 == ends  # and the end byte
     body_begin, body_size = ends, np.zeros(count, np.int64)
     if about.content:
         head = np.minimum(ends, len(data) - 32)
@@ -128,7 +128,7 @@ def _together(
 
 
 def _number(data: Octets, at: Ints, width: int) -> Ints:
-    """Unsigned numbers of so many octets."""
+    """Unsigned numbers of so many bytes."""
     found = np.zeros(len(at), np.int64)
     for octet in range(width):
         found = (found << 8) | data[at + octet]
@@ -194,7 +194,8 @@ def _slow(octets: bytes, size: int, broken: bool) -> tuple[str, codec.FieldList,
 
 
 def _frames_end(octets: bytes) -> int:
-    """Where the method's frame ends, or that of the content header behind it."""
+    """Return the offset at which the method's frame ends, or that of the content header behind
+    it."""
     if octets.startswith(codec.PREFIX):
         return codec.OVERHEAD
     end = codec.OVERHEAD + int.from_bytes(octets[3:7])

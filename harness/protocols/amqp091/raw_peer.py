@@ -2,7 +2,7 @@
 
 Every verb fills in what a correct peer would say; :meth:`Amqp091Peer.send`,
 :meth:`Amqp091Peer.send_frame` and :meth:`Amqp091Peer.write` send what no verb would. What is
-written is recorded as the harness's own codec reads it, so octets that are no frame are recorded as
+written is recorded as the harness's own codec reads it, so bytes that are no frame are recorded as
 such.
 """
 
@@ -35,14 +35,14 @@ CAPABILITIES: dict[str, bool] = {
     "connection.blocked": True,
     "authentication_failure_close": True,
 }
-"""What a usual client says that it can."""
+"""Capabilities of a usual client."""
 BARRIER = "amq.direct"
 """An exchange that is always there (3.1.3): asking for it does no harm, and its answer comes behind
 all others."""
 
 
 def method(name: str, /, *, channel: int | None = None, **fields: Any) -> Match[Method]:
-    """Matches a method by name, channel and plain values of fields and properties; None where there
+    """Match a method by name, channel and plain values of fields and properties; None where there
     must be none."""
     wanted = codec.hyphened(fields)
     words = " ".join([name, *(f"{key}={value}" for key, value in wanted.items())])
@@ -56,7 +56,7 @@ def method(name: str, /, *, channel: int | None = None, **fields: Any) -> Match[
 
 
 def either(*matches: Match[Method]) -> Match[Method]:
-    """Matches what any of ``matches`` does."""
+    """Match whatever any of ``matches`` accepts."""
     return Match(
         " or ".join(map(str, matches)),
         lambda candidate: any(match.accepts(candidate) for match in matches),
@@ -75,7 +75,7 @@ class Amqp091Peer(Conversation[Method]):
         self.tuned: Method | None = None
         """Its connection.tune."""
         self.frame_max = 0
-        """Octets of the frames that :meth:`publish` cuts contents into; what tune-ok said, 0 for no
+        """Bytes of the frames that :meth:`publish` cuts contents into; what tune-ok said, 0 for no
         limit."""
         self._recorder = Amqp091TraceRecorder(judge, conn)
 
@@ -98,13 +98,13 @@ class Amqp091Peer(Conversation[Method]):
     # sending
 
     def write(self, data: bytes, *, as_event: bool = True) -> None:
-        """Octets, recorded as what they are: frames, or octets that are none."""
+        """Bytes, recorded as what they are: frames, or bytes that are none."""
         if as_event:
             self._recorder.on_bytes_sent(self.world.now(), data)
         super().write(data, as_event=False)
 
     def beat(self, octets: bytes = codec.encode_frame(codec.HEARTBEAT, 0)) -> None:
-        """A heart-beat frame."""
+        """A heartbeat frame."""
         self.write(octets)
 
     def header(self, id: int = 0, major: int = 0, minor: int = 9, revision: int = 1) -> None:
@@ -123,7 +123,7 @@ class Amqp091Peer(Conversation[Method]):
         channel: int = 0,
         also: Callable[[bytes], bytes] | None = None,
     ) -> None:
-        """One method frame with exactly these fields; ``also`` has the last word on its octets."""
+        """One method frame with exactly these fields; ``also`` has the last word on its bytes."""
         octets = codec.encode_frame(codec.METHOD, channel, codec.encode_method(name, fields))
         self.write(octets if also is None else also(octets))
 
@@ -183,7 +183,7 @@ class Amqp091Peer(Conversation[Method]):
         frame_max: int | None = None,
         heartbeat: int | None = 0,
     ) -> None:
-        """Answer tune: what the broker said, except heart-beats (seconds), of which there are none
+        """Answer tune: what the broker said, except heartbeats (seconds), of which there are none
         unless asked for."""
         tuned = self.tuned
         assert tuned is not None, "the broker's tune comes first"
@@ -269,7 +269,7 @@ class Amqp091Peer(Conversation[Method]):
         )
 
     def count(self, queue: str, *, channel: int = 1) -> int:
-        """How many messages wait in ``queue``."""
+        """Return how many messages wait in ``queue``."""
         return int(self.declare(queue, channel=channel, passive=True)["message-count"])
 
     def publish(self, body: bytes, routing_key: str, **about: Any) -> None:
@@ -287,7 +287,7 @@ class Amqp091Peer(Conversation[Method]):
         immediate: bool = False,
         properties: Mapping[str, Any] | None = None,
     ) -> bytes:
-        """The octets of one message, for several that are to be written in one go."""
+        """The bytes of one message, for several that are to be written in one go."""
         fields = {
             "exchange": exchange,
             "routing-key": routing_key,
@@ -337,7 +337,7 @@ class Amqp091Peer(Conversation[Method]):
         return self.taken("basic.deliver", channel)
 
     def taken(self, name: str, channel: int = 1) -> list[Method]:
-        """What is here of the method ``name`` on ``channel``, oldest first; it is taken."""
+        """Take the methods ``name`` on ``channel`` that have arrived, oldest first."""
         wanted = method(name, channel=channel)
         found = []
         while (one := self.take(wanted)) is not None:

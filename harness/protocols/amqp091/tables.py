@@ -2,8 +2,8 @@
 data.
 
 Held against pamqp's tables by a test; nothing of this is shared with the broker. Types are the
-specification's: bit, octet, short, long, longlong, shortstr, longstr, timestamp, table. Consecutive
-bits share octets (4.2.5.2).
+specification's: bit, byte, short, long, longlong, shortstr, longstr, timestamp, table. Consecutive
+bits share bytes (4.2.5.2).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Values of AMQP 0-9-1: fields of methods and of tables, both ways.
 
-What Python type a value has is decided by its type on the wire: octet to longlong and timestamp are
+What Python type a value has is decided by its type on the wire: byte to longlong and timestamp are
 ``int``, bit is ``bool``, shortstr ``str``, longstr ``bytes``, table ``dict``. In tables the
 specification (4.2.5.5) and the brokers differ about the letters; these are the ones that RabbitMQ
 and its clients agree on. Texts that are no UTF-8 are kept with escapes.
@@ -35,13 +35,13 @@ _LETTERS = {
 
 
 class Malformed(Exception):
-    """Octets that are no value of the type that is due; one sentence."""
+    """Bytes that are no value of the type that is due; one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Typed:
     """A value of a table by the letter of its type. ``value`` is ``bytes`` where the letter is
-    unknown: those octets."""
+    unknown: those bytes."""
 
     letter: str
     value: Any
@@ -49,7 +49,7 @@ class Typed:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Octets that are written in place of a field, whatever its type is."""
+    """Bytes that are written in place of a field, whatever its type is."""
 
     octets: bytes
 

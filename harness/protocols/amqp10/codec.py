@@ -5,7 +5,7 @@ Nothing here decides whether a broker is right. The reader keeps what it saw (ch
 extended header, fields in whatever type they came) and names what it could not read; :func:`flaws`
 says where a frame differs from the table.
 
-Layout (part 2, 2.3): four octets size, one data offset in words of four octets, one type (0 AMQP, 1
+Layout (part 2, 2.3): four bytes size, one data offset in words of four bytes, one type (0 AMQP, 1
 SASL), two channel; an extended header up to the data offset; a performative; a payload.
 """
 
@@ -149,7 +149,7 @@ def words(what: Item) -> str:
 class Frame:
     """One frame as it was read, or a protocol header (``name`` is then ``protocol-header``).
 
-    ``fields`` are those that are not null. ``size`` counts every octet of the frame.
+    ``fields`` are those that are not null. ``size`` counts every byte of the frame.
     """
 
     name: str
@@ -227,7 +227,7 @@ Read: TypeAlias = Frame | Empty | Unreadable
 
 
 def protocol_header(id: int = 0, major: int = 1, minor: int = 0, revision: int = 0) -> bytes:
-    """The eight octets that begin a connection; ``id`` is 0 for AMQP, 2 for TLS, 3 for SASL."""
+    """The eight bytes that begin a connection; ``id`` is 0 for AMQP, 2 for TLS, 3 for SASL."""
     return PREFIX + bytes((id, major, minor, revision))
 
 
@@ -240,7 +240,7 @@ def encode_frame(
     size: int | None = None,
     extended: bytes = b"",
 ) -> bytes:
-    """A frame's octets. ``doff`` (words) and ``size`` (octets) are right unless they are given.
+    """A frame's bytes. ``doff`` (words) and ``size`` (bytes) are right unless they are given.
 
     ``extended`` is padded with zeros to a whole number of words.
     """
@@ -251,8 +251,8 @@ def encode_frame(
 
 
 def flaws(frame: Frame) -> list[str]:
-    """Where a frame differs from the table: mandatory fields that are missing, and fields of
-    another type."""
+    """Return the differences of a frame from the table: mandatory fields that are missing, and
+    fields of another type."""
     about = COMPOSITES.get(frame.name)
     return [] if about is None else _flaws(about, frame.fields)
 
@@ -305,7 +305,7 @@ class Reader(LengthPrefixedReader[Frame | Empty]):
         self.most = most
 
     def skip(self, size: int) -> int:
-        """Say that ``size`` octets will never come. Those that lie within the payload of a
+        """Say that ``size`` bytes will never come. Those that lie within the payload of a
         transfer count as zeros; return how many. If some are left, this reader is of no more
         use."""
         pending = bytes(self._pending)

@@ -158,10 +158,10 @@ class Session:
         self.outgoing_window = WIDE
         self.initial_outgoing_id = 0
         self.incoming_window = WIDE
-        """What we grant, as it stands: every transfer received takes one."""
+        """Credit that we grant at present: every transfer received takes one."""
         self.next_incoming_id: int | None = None
         self.remote_incoming_window = 0
-        """How many transfers we may still send. Below 0 if overdrawn."""
+        """Number of transfers we may still send. Below 0 if overdrawn."""
         self.remote_outgoing_window = 0
         self.next_delivery_id = 0
         self.outcomes: dict[int, Frame | None] = {}

@@ -1,4 +1,4 @@
-"""What the events of one AMQP connection were about: which session, which link, which delivery. No
+"""Context of the events of one AMQP connection: which session, which link, which delivery. No
 judgement here.
 
 Both sides are told apart by :class:`Side`: OURS sent what the trace calls sent, BROKER what it
@@ -28,7 +28,7 @@ EMPTY = "empty"
 
 
 class Side(enum.Enum):
-    """Who sent a frame."""
+    """The sender of a frame."""
 
     OURS = enum.auto()
     BROKER = enum.auto()
@@ -238,12 +238,12 @@ class Granted:
             self._limits = [(position, limit)]
 
     def known(self, position: int) -> None:
-        """What was granted before ``position`` is surely known to the other side."""
+        """Note that the other side surely knows every grant before ``position``."""
         while len(self._limits) > 1 and self._limits[1][0] < position:
             del self._limits[0]
 
     def room(self, used: int) -> int:
-        """How much may still be used beyond ``used``; 0 or less is none."""
+        """Return how much may still be used beyond ``used``; 0 or less is none."""
         return max(ahead(limit, used) for _, limit in self._limits)
 
     @property

@@ -110,7 +110,7 @@ class AmqpLoadConnection(ClientConnection):
         return performative("attach", fields)
 
     def _say(self, frames: list[bytes], now: Instant, recorded: int = -1) -> None:
-        """``recorded``: how many octets of each are recorded; all by default."""
+        """``recorded``: how many bytes of each are recorded; all by default."""
         if self.host.tape is not None:
             kept = frames if recorded < 0 else [frame[:recorded] for frame in frames]
             self.host.tape.frames(self._number, SENT, now, self.conn, kept, list(map(len, frames)))

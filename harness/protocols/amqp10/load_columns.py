@@ -36,7 +36,7 @@ _PADDING = bytes(64)
 _NULL, _NUMBER, _FALSE, _TRUE, _OCTETS, _REST = range(6)
 _KIND = np.full(256, _REST, np.int8)
 _WIDTH = np.zeros(256, np.int64)
-"""Octets behind the constructor; of octets and of the rest something else."""
+"""Bytes behind the constructor; of bytes and of the rest something else."""
 for _code, _kind, _width in (
     *(
         (0x40, _NULL, 0),
@@ -204,7 +204,7 @@ def _field(name: str, data: Octets, at: Ints, end: Ints) -> _Field:
 
 
 def _number(data: Octets, at: Ints, width: Ints) -> Ints:
-    """Unsigned numbers of up to four octets."""
+    """Unsigned numbers of up to four bytes."""
     found = np.zeros(len(at), np.int64)
     for octet in range(4):
         more = width > octet
@@ -217,7 +217,7 @@ def _texts(numbers: Ints) -> pa.Array:
 
 
 def _tags(data: Octets, at: Ints, size: Ints) -> npt.NDArray[np.object_]:
-    """Octets as hexadecimal digits."""
+    """Bytes as hexadecimal digits."""
     found = np.empty(len(at), object)
     found[:] = [
         f"0x{data[begin : begin + length].tobytes().hex()}"
@@ -227,7 +227,7 @@ def _tags(data: Octets, at: Ints, size: Ints) -> npt.NDArray[np.object_]:
 
 
 def _value(name: str, octets: bytes) -> tuple[str, int] | None:
-    """A value that is neither number nor octets, as a trace holds it, and how long it is; None when
+    """A value that is neither number nor bytes, as a trace holds it, and how long it is; None when
     it is none."""
     try:
         what, size = types.decode(octets, 0)
@@ -249,7 +249,7 @@ def _headers(rows: int, kept: list[tuple[str, Ints, pa.Array]]) -> pa.ListArray:
 
 
 def _slices(data: Octets, begin: Ints, end: Ints) -> pa.Array:
-    """What is recorded of the payloads."""
+    """Return the recorded part of the payloads."""
     size = np.clip(end - begin, 0, RECORDED_OCTETS)
     offsets = np.zeros(len(size) + 1, np.int32)
     np.cumsum(size, out=offsets[1:])

@@ -17,7 +17,7 @@ _SYMBOLIC = frozenset({"delivery-annotations", "message-annotations", "footer"})
 
 
 def section(name: str, value: Any) -> Described:
-    """One section. ``value`` is a mapping of fields for header and properties, octets for data, a
+    """One section. ``value`` is a mapping of fields for header and properties, bytes for data, a
     mapping for annotations and application-properties, anything else as the section has it."""
     if name in ("header", "properties"):
         return composite(name, value)
@@ -27,7 +27,7 @@ def section(name: str, value: Any) -> Described:
 
 
 def message(body: Any = b"", **sections: Any) -> bytes:
-    """A message's octets: the sections by name (underscores allowed), then ``body``: octets as
+    """A message's bytes: the sections by name (underscores allowed), then ``body``: bytes as
     data, None for no body, anything else as amqp-value. The order is that of the specification,
     with the body before the footer."""
     given = {name.replace("_", "-"): value for name, value in sections.items()}
@@ -37,13 +37,13 @@ def message(body: Any = b"", **sections: Any) -> bytes:
 
 
 def encode(sections: Iterable[Item]) -> bytes:
-    """The octets of sections, in the order given, whatever they are."""
+    """The bytes of sections, in the order given, whatever they are."""
     return b"".join(map(types.encode, sections))
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """The sections that were read, in order. ``bare`` are the octets from properties on to the end
+    """The sections that were read, in order. ``bare`` are the bytes from properties on to the end
     of the body."""
 
     sections: tuple[tuple[str, Item], ...]
@@ -104,7 +104,7 @@ def read(payload: bytes) -> Message:
         if name not in ("header", "delivery-annotations", "message-annotations", "footer"):
             bare_from = (
                 bare_from or at + 1
-            )  # one too many, so that octet 0 is not taken for "not yet"
+            )  # one too many, so that byte 0 is not taken for "not yet"
             bare_to = end
         sections.append((name, what.value))
         at = end

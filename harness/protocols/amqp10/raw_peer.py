@@ -47,7 +47,7 @@ class Node:
 def frame(
     performative: str, /, *, link: Link | None = None, channel: int | None = None, **fields: Any
 ) -> Match[Frame]:
-    """Matches a frame by name, by the channel and handle that the broker uses for ``link``, and by
+    """Match a frame by name, by the channel and handle that the broker uses for ``link``, and by
     plain field values.
 
     A field given as None must be absent.
@@ -68,7 +68,7 @@ def frame(
 
 
 def ending(what: str, condition: str | None = None) -> Match[Frame]:
-    """Matches a detach, end or close that carries an error: any, or the one with that condition."""
+    """Match a detach, end or close that carries an error: any, or the one with that condition."""
     words = f"{what} with {condition or 'an error'}"
     return Match(
         words,
@@ -81,7 +81,7 @@ def ending(what: str, condition: str | None = None) -> Match[Frame]:
 
 
 def either(*matches: Match[Frame]) -> Match[Frame]:
-    """Matches what any of ``matches`` does."""
+    """Match whatever any of ``matches`` accepts."""
     return Match(
         " or ".join(map(str, matches)),
         lambda candidate: any(match.accepts(candidate) for match in matches),
@@ -102,8 +102,8 @@ class AmqpPeer(Conversation[Frame]):
     ) -> None:
         super().__init__(judge, conn, acceptor)
         self.container = container
-        """Who we are; link names are unique between two containers, so every peer should be another
-        one."""
+        """Our container-id; link names are unique between two containers, so every peer should have
+        another one."""
         self.endpoint = Endpoint()
         self.sent_fields: dict[str, Any] = {}
         """The fields of our own open."""
@@ -151,7 +151,7 @@ class AmqpPeer(Conversation[Frame]):
         proves: Requirements | None = None,
         why: str = "",
     ) -> None:
-        """As in :class:`Conversation`; without ``of``, flows may come."""
+        """Expect silence as :class:`Conversation` does; without ``of``, flows may arrive."""
         super().expect_nothing(for_=for_, of=of or ANY_BUT_FLOW, proves=proves, why=why)
 
     # sending
@@ -177,7 +177,7 @@ class AmqpPeer(Conversation[Frame]):
         also: Callable[[bytes], bytes] | None = None,
     ) -> None:
         """One frame with exactly these fields. ``doff``, ``size`` and ``type`` may lie; ``also``
-        has the last word on its octets. What lies is recorded as octets, not as a frame."""
+        has the last word on its bytes. What lies is recorded as bytes, not as a frame."""
         body = codec.composite(performative, fields)
         kind = (
             (codec.SASL_FRAME if performative.startswith("sasl-") else codec.AMQP_FRAME)
@@ -433,9 +433,9 @@ class AmqpPeer(Conversation[Frame]):
         return delivery
 
     def settled(self, session: Session, delivery: int, state: str | None = None) -> Match[Frame]:
-        """Matches a receiver's disposition that settles ``delivery``, among others perhaps, with
-        that outcome if one is given. :meth:`confirmed` does not care whether an earlier expectation
-        took it."""
+        """Match a receiver's disposition that settles ``delivery``, among others perhaps, with that
+        outcome if one is given. :meth:`confirmed` does not care whether an earlier expectation took
+        it."""
 
         def accepts(candidate: Frame) -> bool:
             if (

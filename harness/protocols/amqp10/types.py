@@ -2,7 +2,7 @@
 
 A dumb codec (part 1 of the specification): :func:`encode` writes what it is told, with the shortest
 constructor unless one is forced; :func:`decode` keeps which constructor it saw. :class:`Raw` writes
-any octets where a value belongs. Nothing here knows performatives.
+any bytes where a value belongs. Nothing here knows performatives.
 
 Plain Python stands for values as far as it can: ``plain`` of a uint is an int, of a symbol a str,
 of a map a dict. The other way round, :func:`item` refuses an int, because AMQP has twelve kinds of
@@ -21,18 +21,18 @@ DESCRIBED = 0x00
 MOST_NESTED = 60
 """Values nested deeper than this are not read."""
 MOST_EMPTY = 100_000
-"""An array of elements without octets has no more of them than this, whatever its count says."""
+"""An array of elements without bytes has no more of them than this, whatever its count says."""
 
 
 class Malformed(Exception):
-    """Octets that are no value: one sentence that says what is wrong, and at which octet."""
+    """Bytes that are no value: one sentence that says what is wrong, and at which byte."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constructor:
-    """How the octets behind a constructor code are laid out.
+    """Layout of the bytes behind a constructor code.
 
-    ``kind`` is fixed, variable, compound or array; ``width`` the octets of the value (fixed) or of
+    ``kind`` is fixed, variable, compound or array; ``width`` the bytes of the value (fixed) or of
     its size.
     """
 
@@ -136,7 +136,7 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Octets to be written where a value belongs, whatever they are. Never read."""
+    """Bytes to be written where a value belongs, whatever they are. Never read."""
 
     octets: bytes
 
@@ -175,7 +175,7 @@ def string(value: str, code: int | None = None) -> Value:
 
 
 def binary(value: bytes, code: int | None = None) -> Value:
-    """Octets."""
+    """Bytes."""
     return Value("binary", value, code)
 
 
@@ -238,7 +238,7 @@ def _key(value: Any) -> Any:
 
 
 def text(what: Item) -> str:
-    """The value in words, for traces and sentences: numbers and names bare, octets as hexadecimal
+    """The value in words, for traces and sentences: numbers and names bare, bytes as hexadecimal
     digits."""
     match what:
         case Value("null"):
@@ -266,7 +266,7 @@ def text(what: Item) -> str:
 
 
 def encode(what: Item) -> bytes:
-    """The octets of a value. Raises ``ValueError`` for one that its forced constructor cannot hold:
+    """The bytes of a value. Raises ``ValueError`` for one that its forced constructor cannot hold:
     use :class:`Raw`."""
     match what:
         case Raw(octets):
@@ -309,15 +309,15 @@ def _code(what: Value | Array, body: bytes | None) -> int:
         case "list" if not value:
             return 0x45
         case "list" | "map":
-            # the count takes one octet of the size
+            # the count takes one byte of the size
             small = len(body) + 1 < 256 and _count(what) < 256
             return (_SMALL if small else _LARGE)[what.type]
     return _ONLY[what.type]
 
 
 def _layout(code: int, what: Item, body: bytes | None = None) -> bytes:
-    """What stands behind the constructor ``code``; ``body`` has the items of a list, map or array,
-    if they are known."""
+    """Encode the bytes behind the constructor ``code``; ``body`` has the items of a list, map or
+    array, if they are known."""
     shape = CONSTRUCTORS.get(code)
     if shape is None or isinstance(what, (Described, Raw)):
         raise ValueError(f"{what!r} cannot be written with the constructor 0x{code:02x}; use Raw")
@@ -410,7 +410,7 @@ def _decode(data: bytes, at: int, end: int, depth: int) -> tuple[Item, int]:
 
 
 def _body(code: int, data: bytes, at: int, end: int, depth: int) -> tuple[Item, int]:
-    """What stands behind the constructor ``code``."""
+    """Read the bytes behind the constructor ``code``."""
     shape = CONSTRUCTORS.get(code)
     if shape is None:
         raise Malformed(f"no constructor has the code 0x{code:02x}, which stands before octet {at}")

@@ -2,7 +2,7 @@
 Judges nothing.
 
 A connection begins with the seven letters of :data:`MAGIC` from the client. Then come packets: four
-octets with the size of what follows, one with the type, eight with the channel, and the fields
+bytes with the size of what follows, one with the type, eight with the channel, and the fields
 (:mod:`brokerproof.harness.protocols.core.tables`). Channel 0 is for signs of life and news of the
 cluster, 1 makes sessions, and each session has one of its own from 10 on.
 """
@@ -25,7 +25,7 @@ LIVENESS, SESSIONS, FIRST = 0, 1, 10
 MOST_READ = 64 * 1024 * 1024
 """A packet that claims to be longer is not waited for."""
 DEFAULTS: dict[str, Any] = {"boolean": False, "simple": "", "string": "", "rest": b""}
-"""What stands in a field that is not given; 0 for numbers, nothing for what is nullable."""
+"""Value of a field that is not given: 0 for numbers, nothing for what is nullable."""
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -39,7 +39,7 @@ def encode_packet(
     version: int = NEWEST,
     size: int | None = None,
 ) -> bytes:
-    """A packet's octets, with the fields that ``version`` has. ``size`` is right unless it is
+    """A packet's bytes, with the fields that ``version`` has. ``size`` is right unless it is
     given.
 
     Fields are named as in the tables or with underscores. Raises ``ValueError`` for a field that
@@ -77,7 +77,7 @@ def _written(kind: str, value: Any) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """One packet as it was read. ``size`` counts every octet. One whose type is in no table has the
+    """One packet as it was read. ``size`` counts every byte. One whose type is in no table has the
     name ``packet-CODE``."""
 
     name: str

@@ -48,7 +48,7 @@ _ALWAYS_ANSWERED = frozenset(
     {"commit", "rollback", "delete-queue", "session-stop", "session-close"}
 )
 _UNREAD = "packet-"
-"""How packets of no table are called: a body may come in some of them (large messages)."""
+"""Name of packets of no table: some of them may carry a body (large messages)."""
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@
     priority | properties
 
 The first field counts from the beginning of the packet that carries the message, so it is the
-body's length and 13. What a message costs a producer is the number of octets of this encoding
+body's length and 13. What a message costs a producer is the number of bytes of this encoding
 (ClientProducerImpl); what a delivery costs a consumer is that of the whole packet
 (ServerConsumerImpl).
 """
@@ -26,9 +26,9 @@ from brokerproof.harness.protocols.core.values import (
 )
 
 PACKET_HEADER = 13
-"""Octets of a packet before its fields: size, type, channel."""
+"""Bytes of a packet before its fields: size, type, channel."""
 DEFAULT, TEXT, BYTES = 0, 3, 4
-"""Types of messages: the bodies of the last two are a nullable simple string, and octets."""
+"""Types of messages: the bodies of the last two are a nullable simple string, and bytes."""
 
 _HEADERS: tuple[tuple[str, str], ...] = (
     ("id", "long"),
@@ -59,14 +59,14 @@ class Message:
     priority: int = 4
 
     def encode(self) -> bytes:
-        """Its octets. Raises ``ValueError`` for values that cannot be written."""
+        """Its bytes. Raises ``ValueError`` for values that cannot be written."""
         octets = (PACKET_HEADER + len(self.body)).to_bytes(4) + self.body
         octets += b"".join(encode(kind, getattr(self, name)) for name, kind in _HEADERS)
         return octets + encode_properties(dict(self.properties))
 
     @property
     def cost(self) -> int:
-        """Octets that a producer needs credit for."""
+        """Bytes that a producer needs credit for."""
         return len(self.encode())
 
     def get(self, name: str) -> Any:

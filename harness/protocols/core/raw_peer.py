@@ -38,7 +38,7 @@ _ROUTING = {RoutingType.MULTICAST: 0, RoutingType.ANYCAST: 1}
 
 
 def packet(name: str, /, **fields: Any) -> Match[Packet]:
-    """Matches a packet by name and plain field values."""
+    """Match a packet by name and plain field values."""
     wanted = {key.replace("_", "-"): value for key, value in fields.items()}
     words = " ".join([name, *(f"{key}={value}" for key, value in wanted.items())])
     return Match(
@@ -55,7 +55,7 @@ def is_forced(packet: Packet) -> bool:
 
 
 def delivery(consumer: int | None = None) -> Match[Packet]:
-    """Matches a message that is delivered to ``consumer``, or to any."""
+    """Match a message that is delivered to ``consumer``, or to any."""
     return Match(
         "message" if consumer is None else f"message for consumer {consumer}",
         lambda packet: (
@@ -95,7 +95,7 @@ class CorePeer(Conversation[Packet]):
     # sending
 
     def write(self, data: bytes, *, as_event: bool = True) -> None:
-        """Octets, recorded as what they are: packets, or octets that are none."""
+        """Bytes, recorded as what they are: packets, or bytes that are none."""
         if as_event:
             self._recorder.on_bytes_sent(self.world.now(), data)
         super().write(data, as_event=False)
@@ -211,7 +211,7 @@ class CorePeer(Conversation[Packet]):
         return self.call("create-queue-v2", {**said, **fields}, proves=proves)
 
     def query(self, queue: str) -> Packet:
-        """What the broker says of a queue."""
+        """Return the broker's answer to a queue query."""
         return self.call("queue-query", {"queue": queue}, answer="queue-query-response-v3")
 
     # consumers
@@ -236,7 +236,7 @@ class CorePeer(Conversation[Packet]):
         return self.call("create-consumer", fields, answer="queue-query-response-v3", proves=proves)
 
     def credit(self, credits: int, consumer: int = 0) -> None:
-        """Credit for a consumer, in octets; -1 takes the limit away, 0 takes what is left of the
+        """Credit for a consumer, in bytes; -1 takes the limit away, 0 takes what is left of the
         credit away."""
         self.send("consumer-credits", {"consumer": consumer, "credits": credits})
 
@@ -284,13 +284,13 @@ class CorePeer(Conversation[Packet]):
     # producers
 
     def request_credits(self, address: str, credits: int) -> None:
-        """Ask for credit to send to ``address``, in octets."""
+        """Ask for credit to send to ``address``, in bytes."""
         self.send("request-producer-credits", {"credits": credits, "address": address})
 
     def granted(
         self, address: str, *, within: Duration = PATIENCE, proves: Requirements | None = None
     ) -> int:
-        """The next grant for ``address``, in octets."""
+        """The next grant for ``address``, in bytes."""
         return int(
             self.expect(packet("producer-credits", address=address), within=within, proves=proves)[
                 "credits"

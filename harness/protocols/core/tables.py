@@ -3,7 +3,7 @@ control.
 
 Taken from release 2.56.0 (package core.protocol.core.impl and its wireformat). A field is a name
 and a type of :mod:`brokerproof.harness.protocols.core.values`; ``message`` is a whole message,
-``rest`` every octet that is left. A field with a number is there from that version of the protocol
+``rest`` every byte that is left. A field with a number is there from that version of the protocol
 on. What is not here (large messages, XA, replication, clusters beyond the one packet that every
 client is sent) is read as a packet without fields.
 """
@@ -21,7 +21,7 @@ that of 2.56.0."""
 
 @dataclass(frozen=True, slots=True)
 class PacketTable:
-    """One packet: its name, its number (an octet, unsigned), and its fields."""
+    """One packet: its name, its number (an byte, unsigned), and its fields."""
 
     name: str
     code: int

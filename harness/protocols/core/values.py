@@ -2,10 +2,10 @@
 in both directions.
 
 Numbers are big-endian and signed. Text comes in two ways, for no reason that a peer can see: a
-*simple string* is its length in octets and then UTF-16 with the low octet first; a *string* is its
-length in characters and then, below :data:`SHORT` characters, UTF-16 with the high octet first,
-below :data:`LONG` a length of two octets and UTF-8 as Java modifies it (:func:`modified_utf8`), and
-else a simple string. A *nullable* value is an octet that says whether there is one, and then the
+*simple string* is its length in bytes and then UTF-16 with the low byte first; a *string* is its
+length in characters and then, below :data:`SHORT` characters, UTF-16 with the high byte first,
+below :data:`LONG` a length of two bytes and UTF-8 as Java modifies it (:func:`modified_utf8`), and
+else a simple string. A *nullable* value is an byte that says whether there is one, and then the
 value.
 """
 
@@ -96,7 +96,7 @@ KINDS = {
     10: "simple",
     11: "char",
 }
-"""The type of a property by its octet."""
+"""The type of a property by its byte."""
 _NUMBERED = {kind: number for number, kind in KINDS.items()}
 _PLAIN: tuple[tuple[type, str], ...] = (
     (bool, "boolean"),
@@ -128,7 +128,7 @@ def property_of(value: Any) -> Property:
 
 
 def encode_properties(properties: dict[str, Any]) -> bytes:
-    """Name and typed values; one octet where there are none."""
+    """Encode names and typed values; one byte where there are none."""
     if not properties:
         return b"\0"
     octets = b"\1" + len(properties).to_bytes(4)
@@ -141,7 +141,7 @@ def encode_properties(properties: dict[str, Any]) -> bytes:
 
 
 def read_properties(cursor: Cursor) -> dict[str, Property]:
-    """What :func:`encode_properties` wrote. Raises :class:`Malformed`."""
+    """Decode the bytes of :func:`encode_properties`. Raises :class:`Malformed`."""
     found: dict[str, Property] = {}
     if not cursor.take(1)[0]:
         return found

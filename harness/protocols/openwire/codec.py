@@ -1,7 +1,7 @@
 """Commands of OpenWire, ActiveMQ's own protocol: writes whatever it is told, reads what either side
 sends. Judges nothing.
 
-A command is four octets with the size of what follows, one with its type, and its fields
+A command is four bytes with the size of what follows, one with its type, and its fields
 (:mod:`brokerproof.harness.protocols.openwire.tables`) in the loose encoding. Both sides begin with
 WireFormatInfo, which is always written so; what its options would change later (tight encoding, a
 cache of structures, stack traces, no sizes) is not read here: a peer has to say that it wants none
@@ -32,10 +32,10 @@ MOST_READ = 64 * 1024 * 1024
 DEEPEST = 16
 """Structures in structures that are read; deeper ones are malformed."""
 DEFAULTS: dict[str, Any] = {"boolean": False, "magic": MAGIC}
-"""What stands in a field that is not given; 0 for numbers, nothing for what is nullable."""
+"""Value of a field that is not given: 0 for numbers, nothing for what is nullable."""
 NULLABLE = frozenset({"string", "bytes", "structure", "structures", "throwable"})
 HEAD = 1024
-"""What ActiveMQ charges a message besides its content and its properties, in octets
+"""Bytes that ActiveMQ charges a message besides its content and its properties
 (Message.getSize)."""
 
 
@@ -54,7 +54,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """A command or a part of one. ``size`` counts every octet of a command that was read. Of an
+    """A command or a part of one. ``size`` counts every byte of a command that was read. Of an
     unknown type: ``type-CODE``."""
 
     name: str
@@ -75,11 +75,11 @@ class Structure:
 
     @property
     def cost(self) -> int:
-        """What ActiveMQ charges this message, in octets: what its ProducerAck says."""
+        """Bytes that ActiveMQ charges this message, and returns in its ProducerAck."""
         return HEAD + len(self.get("content") or b"") + len(self.get("marshalledProperties") or b"")
 
     def properties(self) -> dict[str, Any]:
-        """What its map of properties holds, without types. Raises :class:`Malformed`."""
+        """Properties without their types. Raises :class:`Malformed`."""
         octets = self.get("marshalledProperties")
         return {name: item.value for name, item in read_map(octets).items()} if octets else {}
 
@@ -92,7 +92,7 @@ class Structure:
         return text_of(cursor.take(cursor.value("int")))
 
     def __str__(self) -> str:
-        """What identifies it, as ActiveMQ writes it."""
+        """The message's id, as ActiveMQ writes it."""
         match self.name:
             case "ActiveMQQueue" | "ActiveMQTempQueue":
                 return f"queue://{self['physicalName']}"
@@ -168,10 +168,10 @@ def encode_command(
     version: int = NEWEST,
     size: int | None = None,
 ) -> bytes:
-    """A command's octets, with the fields that ``version`` has. ``size`` is right unless it is
+    """A command's bytes, with the fields that ``version`` has. ``size`` is right unless it is
     given.
 
-    A map may stand where its octets belong. Raises ``ValueError`` for a field that the command does
+    A map may stand where its bytes belong. Raises ``ValueError`` for a field that the command does
     not have, and for a value that its type does not.
     """
     about = BY_NAME[name]

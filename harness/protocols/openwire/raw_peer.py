@@ -43,8 +43,8 @@ OPTIONS: dict[str, Any] = {
     "MaxInactivityDuration": 0,
     "MaxInactivityDurationInitalDelay": 10_000,
 }
-"""What the peer says of itself; the spelling is the protocol's. Durations in milliseconds; 0: no
-signs of life are wanted."""
+"""The peer's WireFormatInfo; the spelling is the protocol's. Durations in milliseconds; 0: no signs
+of life are wanted."""
 RESPONSES = (
     "Response",
     "ExceptionResponse",
@@ -67,7 +67,7 @@ def topic(name: str) -> Structure:
 
 
 def command(name: str, /, **fields: Any) -> Match[Structure]:
-    """Matches a command by name and plain field values."""
+    """Match a command by name and plain field values."""
     words = " ".join([name, *(f"{key}={value}" for key, value in fields.items())])
     return Match(
         words,
@@ -78,7 +78,7 @@ def command(name: str, /, **fields: Any) -> Match[Structure]:
 
 
 def answer(number: int) -> Match[Structure]:
-    """Matches what answers command ``number``, well or ill."""
+    """Match the response to command ``number``, also an exception."""
     return Match(
         f"the answer to command {number}",
         lambda command: command.get("correlationId") == number and command.name in RESPONSES,
@@ -86,7 +86,7 @@ def answer(number: int) -> Match[Structure]:
 
 
 def dispatch(consumer: Structure | None = None) -> Match[Structure]:
-    """Matches a message for ``consumer``, or for any."""
+    """Match a message for ``consumer``, or for any."""
     return Match(
         "a message" if consumer is None else f"a message for consumer {consumer}",
         lambda command: (
@@ -137,7 +137,7 @@ class OpenWirePeer(Conversation[Structure]):
     # sending
 
     def write(self, data: bytes, *, as_event: bool = True) -> None:
-        """Octets, recorded as what they are: commands, or octets that are none."""
+        """Bytes, recorded as what they are: commands, or bytes that are none."""
         if as_event:
             self._recorder.on_bytes_sent(self.world.now(), data)
         super().write(data, as_event=False)
@@ -265,7 +265,7 @@ class OpenWirePeer(Conversation[Structure]):
         session: int = 1,
         proves: Requirements | None = None,
     ) -> Structure:
-        """Make a producer with a window of that many octets, 0 for none; return its id."""
+        """Make a producer with a window of that many bytes, 0 for none; return its id."""
         value = self._next("producer") if number is None else number
         made = Structure(
             "ProducerId", {"connectionId": self.name, "value": value, "sessionId": session}
@@ -284,7 +284,7 @@ class OpenWirePeer(Conversation[Structure]):
         persistent: bool = False,
         **fields: Any,
     ) -> Structure:
-        """The next message of ``producer``: a text message for text, else octets."""
+        """The next message of ``producer``: a text message for text, else bytes."""
         number = self._next(f"message of {producer}")
         id = Structure("MessageId", {"producerId": producer, "producerSequenceId": number})
         said = {

@@ -1,10 +1,10 @@
 """Values of OpenWire in its loose encoding (ActiveMQ's BaseDataStreamMarshaller and
 MarshallingSupport), both ways.
 
-Numbers are big-endian and signed. ``string`` and ``bytes`` are nullable: an octet says whether
-there is one. A string's length has two octets, and its UTF-8 is Java's: the code units of UTF-16
-one by one, NUL in two octets. ``structure`` is an octet that says whether there is one, its type
-and its fields; ``structures`` are counted with two octets. Properties of messages and of
+Numbers are big-endian and signed. ``string`` and ``bytes`` are nullable: an byte says whether
+there is one. A string's length has two bytes, and its UTF-8 is Java's: the code units of UTF-16
+one by one, NUL in two bytes. ``structure`` is an byte that says whether there is one, its type
+and its fields; ``structures`` are counted with two bytes. Properties of messages and of
 WireFormatInfo are a *map* of typed values, which lies in a field of type ``bytes``.
 """
 
@@ -28,7 +28,7 @@ def java_utf8(text: str) -> bytes:
 
 
 def text_of(octets: bytes) -> str:
-    """What :func:`java_utf8` wrote. Raises :class:`Malformed`."""
+    """Decode the bytes of :func:`java_utf8`. Raises :class:`Malformed`."""
     try:
         text = octets.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
     except UnicodeDecodeError as problem:
@@ -37,7 +37,7 @@ def text_of(octets: bytes) -> str:
 
 
 def utf(text: str) -> bytes:
-    """Text behind its length in two octets. Raises ``ValueError`` for more than 65,535 octets."""
+    """Text behind its length in two bytes. Raises ``ValueError`` for more than 65,535 bytes."""
     octets = java_utf8(text)
     if len(octets) > 0xFFFF:
         raise ValueError(f"text of {len(octets)} octets; 65535 are the most")
@@ -45,7 +45,7 @@ def utf(text: str) -> bytes:
 
 
 def long_utf(text: str) -> bytes:
-    """Text behind its length in four octets: the content of a text message."""
+    """Text behind its length in four bytes: the content of a text message."""
     octets = java_utf8(text)
     return len(octets).to_bytes(4) + octets
 
@@ -62,7 +62,7 @@ def encode(kind: str, value: Any) -> bytes:
 
 
 class Cursor(java_values.Cursor):
-    """Reads values one after the other. Every method raises :class:`Malformed` when the octets end
+    """Reads values one after the other. Every method raises :class:`Malformed` when the bytes end
     too early."""
 
     def value(self, kind: str) -> Any:
@@ -76,7 +76,7 @@ class Cursor(java_values.Cursor):
         return self.utf() if kind == "string" else self.take(self.value("int"))
 
     def utf(self) -> str:
-        """Text behind its length in two octets."""
+        """Text behind its length in two bytes."""
         return text_of(self.take(int.from_bytes(self.take(2))))
 
 
@@ -98,7 +98,7 @@ KINDS = {
     12: "list",
     13: "text",
 }
-"""The type of a value in a map by its octet; ``text`` is a string whose length has four octets."""
+"""The type of a value in a map by its byte; ``text`` is a string whose length has four bytes."""
 _NUMBERED = {kind: number for number, kind in KINDS.items()}
 
 
@@ -145,7 +145,7 @@ _WRITERS: dict[str, Callable[[Any], bytes]] = {
 
 
 def encode_map(values: Mapping[str, Any]) -> bytes:
-    """Name and typed values; Python values get the type that :func:`typed` gives them."""
+    """Encode names and typed values; Python values get the type that :func:`typed` gives them."""
     return len(values).to_bytes(4) + b"".join(
         utf(name) + _encode_typed(value) for name, value in values.items()
     )
@@ -159,7 +159,7 @@ def _encode_typed(value: Any) -> bytes:
 
 
 def read_map(octets: bytes) -> dict[str, Typed]:
-    """What :func:`encode_map` wrote. Raises :class:`Malformed`."""
+    """Decode the bytes of :func:`encode_map`. Raises :class:`Malformed`."""
     cursor = Cursor(octets)
     found = _map(cursor, 0)
     if cursor.left:

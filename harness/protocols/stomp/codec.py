@@ -33,7 +33,7 @@ _TRANSLATIONS = {version: str.maketrans(table) for version, table in _ESCAPES.it
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame as it was read or is to be written. ``size`` counts every octet it occupied, its
+    """One frame as it was read or is to be written. ``size`` counts every byte it occupied, its
     NUL included, and the end of line that came directly behind the NUL in the same read."""
 
     command: str
@@ -64,14 +64,14 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Eol:
-    """``size`` octets of end of line outside a frame: a sign of life and nothing else."""
+    """``size`` bytes of end of line outside a frame: a sign of life and nothing else."""
 
     size: int
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Octets that are no frame; the reader stops at them."""
+    """Bytes that are no frame; the reader stops at them."""
 
     data: bytes
     reason: str
@@ -118,7 +118,7 @@ def encode(
     version: str = "1.2",
     eol: bytes = b"\n",
 ) -> bytes:
-    """A frame's octets. No header is added, none is checked."""
+    """A frame's bytes. No header is added, none is checked."""
     quote = (lambda text: text) if command in UNESCAPED else (lambda text: escape(text, version))
     lines = [command.encode()]
     lines += [f"{quote(name)}:{quote(value)}".encode() for name, value in header_list(headers)]
@@ -136,7 +136,7 @@ class Reader:
 
     @property
     def pending(self) -> int:
-        """Octets of an unfinished frame."""
+        """Bytes of an unfinished frame."""
         return len(self._pending)
 
     def feed(self, data: bytes) -> Iterator[Item]:
@@ -156,7 +156,7 @@ class Reader:
                 return
 
     def skip(self, size: int) -> int:
-        """Say that ``size`` octets will never come. Those that lie within a frame whose length was
+        """Say that ``size`` bytes will never come. Those that lie within a frame whose length was
         announced count as zeros; return how many. If some are left, where the next frame begins is
         not known: this reader is of no more use."""
         head_end, start = self._head_end()
@@ -201,8 +201,8 @@ class Reader:
         return self._with_body(command, tuple(headers), body_start)
 
     def _head_end(self) -> tuple[int, int]:
-        """Where the header lines end and where the body starts; (-1, -1) when that has not arrived
-        yet."""
+        """Return where the header lines end and where the body starts; (-1, -1) while that has not
+        arrived."""
         plain = self._pending.find(b"\n\n")
         carriage = self._pending.find(b"\n\r\n", 0, plain + 2 if plain >= 0 else None)
         if carriage >= 0:

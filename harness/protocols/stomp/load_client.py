@@ -25,8 +25,8 @@ _REDELIVERED = b"\nredelivered:true"
 
 
 class _Took(NamedTuple):
-    """What is recorded of frames that came, what is to be answered, and those that are looked at
-    one by one."""
+    """Sorted frames of one read: those to record, those to answer, and those to look at one by
+    one."""
 
     kept: list[bytes]
     answers: list[bytes]
@@ -51,7 +51,7 @@ class StompLoadConnection(ClientConnection):
             sender.about.number: codec.encode("SEND", self._send_headers(sender))[:-2]
             for sender in senders
         }
-        """What a SEND of each producer begins with; behind it come content-length and receipt."""
+        """Start of each producer's SEND; content-length and receipt follow it."""
 
     def _send_headers(self, sender: ProducerState) -> list[tuple[str, str]]:
         place = self.host.plan.places[sender.about.place]

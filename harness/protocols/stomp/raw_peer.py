@@ -30,7 +30,7 @@ class Destination:
 
 
 def frame(command: str, headers: HeadersLike = (), *, body: bytes | None = None) -> Match[Frame]:
-    """Matches a frame with that command, those header values (first entries) and, if given, that
+    """Match a frame with that command, those header values (first entries) and, if given, that
     body."""
     wanted = codec.header_list(headers)
     words = " ".join(

@@ -55,7 +55,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class WsFrame:
-    """One frame. ``size`` counts every octet it occupied."""
+    """One frame. ``size`` counts every byte it occupied."""
 
     op: int
     payload: bytes = b""
@@ -102,13 +102,13 @@ class WsFrame:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Octets that are no HTTP response; the reader stops at them."""
+    """Bytes that are no HTTP response; the reader stops at them."""
 
     data: bytes
     reason: str
 
     def brief(self) -> str:
-        """The octets in one line."""
+        """The bytes in one line."""
         return f"UNREADABLE ({self.reason}) {self.data[:60]!r}"
 
 
@@ -138,7 +138,7 @@ def key(seed: bytes) -> str:
 
 
 def accept(key: str) -> str:
-    """What Sec-WebSocket-Accept must say to that key (RFC6455-HS-05)."""
+    """Return the value of Sec-WebSocket-Accept for that key (RFC6455-HS-05)."""
     return base64.b64encode(hashlib.sha1(key.encode() + _IDENTIFIER).digest()).decode()
 
 
@@ -152,7 +152,7 @@ def encode(
     announce: int | None = None,
     form: int | None = None,
 ) -> bytes:
-    """A frame's octets. ``mask`` is four octets, or None for a frame without one.
+    """A frame's bytes. ``mask`` is four bytes, or None for a frame without one.
 
     ``announce`` is the length that is announced instead of the payload's own. ``form`` (7, 16 or 64
     bits) writes the length in that form whether or not it is the shortest.
@@ -188,7 +188,7 @@ class Reader:
         self._upgraded, self._done = upgraded, False
 
     def feed(self, data: bytes) -> Iterator[Item]:
-        """What ``data`` completes."""
+        """Return the items that ``data`` completes."""
         self._rest += data
         while (
             not self._done

@@ -30,7 +30,7 @@ from brokerproof.harness.worlds.tls import Certificate
 from brokerproof.harness.worlds.world import Channel, Receiver
 
 SUB_PROTOCOLS = ("v12.stomp", "v11.stomp", "v10.stomp")
-"""What a STOMP client offers."""
+"""Subprotocols that a STOMP client offers."""
 
 REPLY: Match[Item] = Match("an HTTP response", lambda item: isinstance(item, Reply))
 ACCEPTED: Match[Item] = Match(
@@ -39,7 +39,7 @@ ACCEPTED: Match[Item] = Match(
 
 
 def ws(op: Op, payload: bytes | None = None) -> Match[Item]:
-    """Matches a frame with that opcode and, if given, that payload."""
+    """Match a frame with that opcode and, if given, that payload."""
     words = op.name if payload is None else f"{op.name} {payload[:60]!r}"
     return Match(
         words,
@@ -63,7 +63,7 @@ class WebSocketPeer(Conversation[Item]):
     def __init__(self, judge: Judge, conn: int, acceptor: str, path: str = "/") -> None:
         super().__init__(judge, conn, acceptor)
         self.path = path
-        """What requests ask for."""
+        """The requested path."""
         self.polite = True
         self.key = codec.key(b"%d" % conn)
         self.frames: list[WsFrame] = []
@@ -199,7 +199,7 @@ class WebSocketPeer(Conversation[Item]):
 
 
 class WebSocketChannel:
-    """A channel whose octets travel as the payload of messages, one for each write."""
+    """A channel whose bytes travel as the payload of messages, one for each write."""
 
     def __init__(self, socket: WebSocketPeer) -> None:
         self.socket = socket

@@ -19,7 +19,7 @@ from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.java_broker import SMALL, JavaBroker
 
 STOP_S = 15
-"""How long it may take to end before it is killed. Seconds; about 0.5 are usual."""
+"""Seconds until a stopping broker is killed; about 0.5 are usual."""
 
 _STARTED = re.compile(r"Apache ActiveMQ .* started$", re.MULTILINE)
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
@@ -48,7 +48,7 @@ def our_files() -> Path:
 
 
 def releases() -> dict[str, Any]:
-    """What ``versions.toml`` says."""
+    """Return the content of ``versions.toml``."""
     return tomllib.loads((our_files() / "versions.toml").read_text("utf-8"))
 
 
@@ -68,7 +68,7 @@ def java_minimum(version: str) -> int:
 
 
 def home_of(version: str) -> Path:
-    """Where the release's jars are, or would be."""
+    """Return the folder of the release's jars, which may not exist yet."""
     return cache_folder() / "activemq" / f"activemq-{version}"
 
 

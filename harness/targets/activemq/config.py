@@ -1,5 +1,5 @@
-"""What the harness must know and change of an ``activemq.xml``: its connectors' names, hosts and
-ports, its first user, and what it says of flow control.
+"""The parts of an ``activemq.xml`` that the harness must know and change: its connectors' names,
+hosts and ports, its first user, and its flow control.
 
 The file is read independently of the reference broker's reader: what a case expects must not come
 from the code under test.
@@ -33,13 +33,13 @@ _KIND = {RoutingType.ANYCAST: "queue", RoutingType.MULTICAST: "topic"}
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a file says of a destination."""
+    """A file's policy for a destination."""
 
     memory_limit: int = 0
-    """Octets; 0: no limit of its own, only the broker's."""
+    """Bytes; 0: no limit of its own, only the broker's."""
     flow_control: bool = True
     cursor: str = ""
-    """Where a queue's messages wait: "vm", "file", "store"; empty: not said."""
+    """Place of a queue's waiting messages: "vm", "file", "store"; empty: not said."""
 
 
 def acceptors(config: Path, defaults: Parameters) -> dict[str, dict[str, Value]]:
@@ -64,7 +64,7 @@ def acceptors(config: Path, defaults: Parameters) -> dict[str, dict[str, Value]]
 
 
 def policy(config: Path, routing: RoutingType, name: str) -> Policy:
-    """What the file says of the queue or topic ``name``: the entry with most words in common
+    """Return the file's policy for the queue or topic ``name``: the entry with most words in common
     counts. Raises :class:`SetUpFailed` for a limit that is no size."""
     found: list[tuple[tuple[int, ...], Policy]] = []
     for entry in parsed(config, "an activemq.xml").iter(f"{CORE}policyEntry"):
@@ -144,7 +144,7 @@ def _matches(match: str, name: str) -> bool:
 
 
 def _size(config: Path, element: etree._Element, text: str) -> int:
-    """Octets, as "20480", "20 kb", "1mb" or "2 g" say them."""
+    """Bytes, as "20480", "20 kb", "1mb" or "2 g" say them."""
     match = _SIZE.match(text)
     if match is None:
         line = element.sourceline

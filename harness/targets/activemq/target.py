@@ -12,8 +12,8 @@ from brokerproof.harness.targets.target import Identity, TargetFacts
 
 
 class ActivemqTarget(SocketTarget):
-    """Puts together (once), configures, starts and stops an ActiveMQ of ``version`` (None: our
-    default) with ``config``."""
+    """An ActiveMQ of ``version`` (None: our default), put together once, configured with
+    ``config``, started and stopped."""
 
     def __init__(self, identity: Identity, config: Path, version: str | None = None) -> None:
         super().__init__(identity, config)

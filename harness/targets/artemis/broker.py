@@ -23,7 +23,7 @@ from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.java_broker import SMALL, JavaBroker
 
 STOP_S = 10
-"""How long it may take to end before it is killed. Seconds; about 0.3 are usual."""
+"""Seconds until a stopping broker is killed; about 0.3 are usual."""
 
 _ACTIVE = "AMQ221007"  # "Server is now active"
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
@@ -57,7 +57,7 @@ def our_files() -> Path:
 
 
 def releases() -> dict[str, object]:
-    """What ``versions.toml`` says."""
+    """Return the content of ``versions.toml``."""
     return tomllib.loads((our_files() / "versions.toml").read_text("utf-8"))
 
 
@@ -91,7 +91,7 @@ def absent_jars(version: str) -> list[Path]:
 
 
 def home_of(version: str) -> Path:
-    """Where the unpacked release is, or would be."""
+    """Return the folder of the unpacked release, which may not exist yet."""
     return cache_folder() / "artemis" / f"apache-artemis-{version}"
 
 

@@ -1,5 +1,5 @@
-"""What the harness must know and change of a ``broker.xml``: its acceptors' names, hosts and
-ports."""
+"""The parts of a ``broker.xml`` that the harness must know and change: its acceptors' names, hosts
+and ports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOOPBACK = frozenset({"127.0.0.1", "localhost"})
 
 @dataclass(frozen=True, slots=True)
 class Acceptor:
-    """Where an acceptor listens according to the file, and what it speaks (empty: everything)."""
+    """An acceptor's address and protocols according to the file (empty: all protocols)."""
 
     name: str
     host: str

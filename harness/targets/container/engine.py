@@ -21,25 +21,24 @@ if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer
 
 START_S = 120
-"""How long a broker may take to say that it is ready, once its image is here. Seconds; 5 to 15 are
-usual."""
+"""Seconds until a broker must be ready, once its image is here; 5 to 15 are usual."""
 _HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 _INSTALL = "install it with: pip install 'brokerproof[containers]'"
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a broker is had as a container. ``ports`` are those inside, by acceptor; ``files`` are
-    put there by their paths."""
+    """Recipe of a broker in a container. ``ports`` are those inside, by acceptor; ``files`` are put
+    there by their paths."""
 
     broker: str
-    """What it is called, for people."""
+    """Its name, for people."""
     version: str
     image: str
     ports: Mapping[str, int]
     files: Mapping[str, bytes]
     ready: re.Pattern[str]
-    """What it prints when it can be used."""
+    """Output that shows that it can be used."""
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -53,7 +52,7 @@ class Container:
 
     @property
     def log(self) -> Path:
-        """What it printed; there once it has ended."""
+        """Its output; there once it has ended."""
         return self._folder / "log" / "container.log"
 
     def start(self) -> dict[str, tuple[str, int]]:
@@ -119,8 +118,7 @@ class Container:
             kept.write_bytes(octets)
 
     def control(self, *command: str) -> None:
-        """Have the container run a command. Raises :class:`SetUpFailed` when it does not end
-        well."""
+        """Run a command in the container. Raises :class:`SetUpFailed` when it does not end well."""
         assert self._container is not None, "start() comes first"
         status, said = self._container.exec(list(command))
         if status:
@@ -208,7 +206,7 @@ def _is_there() -> bool:
 
 
 def _first(problem: BaseException) -> BaseException:
-    """What all the others came of."""
+    """Return the first cause of an exception."""
     while (before := problem.__cause__ or problem.__context__) is not None:
         problem = before
     return problem

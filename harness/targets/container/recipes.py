@@ -18,7 +18,7 @@ from brokerproof.harness.targets.rabbitmq import broker as rabbitmq_broker
 from brokerproof.harness.targets.rabbitmq import erlang_config, release
 
 ANYWHERE = "0.0.0.0"
-"""What a broker in a container listens on: Docker decides who may reach it."""
+"""Address on which a broker in a container listens: Docker decides who may reach it."""
 
 _RABBITMQ = {"amqp": 5672, "stomp": 61613, "web_stomp": 15674, "management": 15672}
 _RABBITMQ_ETC = "/etc/rabbitmq"
@@ -30,7 +30,7 @@ _ARTEMIS_FILES = (
     "cert-roles.properties",
 )
 CERTIFICATES = "/etc/brokerproof-certificates"
-"""Where Artemis finds throw-away certificates."""
+"""Folder of Artemis' throw-away certificates."""
 _ACTIVEMQ_HOME = "/opt/apache-activemq"
 
 

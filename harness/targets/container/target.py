@@ -19,9 +19,9 @@ from brokerproof.harness.worlds.world import World
 
 
 class ContainerTarget(SocketTarget):
-    """Starts ``broker``, one of :data:`RECIPES`, of ``version`` (None: our default) with
-    ``config``; ``image`` is another image than the official one, ``queue_type`` what RabbitMQ's
-    queues for AMQP 1.0 are."""
+    """A ``broker`` (one of :data:`RECIPES`) of ``version`` (None: our default) with ``config`` in a
+    container; ``image`` is another image than the official one, ``queue_type`` that of RabbitMQ's
+    queues for AMQP 1.0."""
 
     def __init__(
         self,

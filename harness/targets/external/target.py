@@ -23,7 +23,7 @@ _MOST_GREETING = 64 * 1024
 
 
 class AddressTarget(SocketTarget):
-    """Nothing is started or stopped; who it is is read from its ``server`` header."""
+    """A broker that is neither started nor stopped; its name is read from its ``server`` header."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ _OTHERS: Mapping[bytes, str] = {
     b"\x15\x03": "speaks TLS; write stomp+ssl://HOST:PORT",
     b"HTTP/": "speaks HTTP, not STOMP; name the broker's STOMP port",
 }
-"""Who answers CONNECT in a language of its own, by how its answer begins."""
+"""Other protocols that may answer CONNECT, by how their answer begins: advice for each."""
 
 
 def _no_stomp(where: str, said: bytes) -> str:

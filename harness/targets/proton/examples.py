@@ -23,11 +23,11 @@ from brokerproof.harness.targets.managed_broker import ManagedBroker, RunningBro
 
 NAMES = ("proton-c", "proton-python")
 START_S = 30
-"""How long a broker may take to accept connections. Seconds; less than one is usual."""
+"""Seconds until a broker must accept connections; less than one is usual."""
 STOP_S = 5
-"""How long it may take to end before it is killed. Seconds."""
+"""Seconds until a stopping broker is killed."""
 TRIES = 3
-"""How often another free port is tried when one was taken between choosing and listening."""
+"""Attempts with another free port when one was taken between choosing and listening."""
 
 _EXAMPLES = "libqpid-proton11-dev-examples"
 _PACKAGES = {
@@ -42,7 +42,7 @@ _TOOL_WITHIN_S = 180
 
 
 def home_of(name: str, version: str) -> Path:
-    """Where the unpacked release is, or would be."""
+    """Return the folder of the unpacked release, which may not exist yet."""
     return cache_folder() / name / version
 
 
@@ -185,7 +185,7 @@ class ProtonProcess(ManagedBroker):
 
     @property
     def log(self) -> Path:
-        """What the broker prints: nothing but the errors of its peers."""
+        """Return the broker's output: nothing but the errors of its peers."""
         return self._folder / "console.log"
 
     def start(self) -> RunningBroker:

@@ -24,13 +24,13 @@ from brokerproof.harness.targets.rabbitmq import release as rabbitmq_release
 from brokerproof.harness.targets.rabbitmq.release import Release, our_files
 
 START_S = 90
-"""How long a broker may take to accept connections. Seconds; about 4 are usual."""
+"""Seconds until a broker must accept connections; about 4 are usual."""
 STOP_S = 20
-"""How long it may take to end before it is killed. Seconds; 1 to 6 are usual."""
+"""Seconds until a stopping broker is killed; 1 to 6 are usual."""
 CONTROL_S = 60
-"""How long rabbitmqctl may take. Seconds; about 2 are usual."""
+"""Seconds that rabbitmqctl may take; about 2 are usual."""
 TRIES = 3
-"""How often other free ports are tried when one was taken between choosing and listening."""
+"""Attempts with other free ports when one was taken between choosing and listening."""
 
 _STARTED = "Server startup complete"
 _IN_USE = re.compile(r"eaddrinuse|epmd does not answer|could not bind")
@@ -57,7 +57,7 @@ _WITHOUT = 'exec "$0"'
 
 
 def default_plugins(version: str) -> tuple[str, ...]:
-    """What is enabled unless something else is asked for. AMQP 1.0 was a plugin before 4.0."""
+    """Plugins that are enabled by default. AMQP 1.0 was a plugin before 4.0."""
     before = ("rabbitmq_amqp1_0",) if int(version.partition(".")[0]) < 4 else ()
     return ("rabbitmq_stomp", "rabbitmq_web_stomp", "rabbitmq_management", *before)
 
@@ -175,7 +175,7 @@ class RabbitmqProcess(ManagedBroker):
         raise AssertionError("the last try returns or raises")
 
     def control(self, *arguments: str) -> None:
-        """Have the release's own rabbitmqctl do something to the running node; takes seconds. Raises
+        """Run a command of the release's own rabbitmqctl on the running node; takes seconds. Raises
         :class:`SetUpFailed`."""
         assert self._running is not None, "start() comes first"
         release, environment = self._running
@@ -229,7 +229,7 @@ class RabbitmqProcess(ManagedBroker):
         return self.log.with_name("console.log")
 
     def why(self) -> str:
-        """What the logs give as the reason of a failure, in one line; empty when they give none."""
+        """Return the reason of a failure in the logs, in one line; empty when they give none."""
         for pattern in _REASONS:
             for path in (self._console, self.log):
                 if path.is_file() and (

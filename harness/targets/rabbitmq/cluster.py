@@ -13,7 +13,7 @@ from brokerproof.harness.targets.rabbitmq.target import RabbitmqTarget
 from brokerproof.harness.targets.target import TargetFacts
 
 NODES = ("a", "b")
-"""What cases call them. The acceptors of the second begin with ``b.``, as in ``b.amqp``."""
+"""Names of the nodes in cases. The acceptors of the second begin with ``b.``, as in ``b.amqp``."""
 
 
 class RabbitmqClusterTarget(RabbitmqTarget):

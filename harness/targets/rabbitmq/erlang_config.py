@@ -63,8 +63,8 @@ class Setting:
 
 
 def settings(path: Path) -> list[Setting]:
-    """What a file sets, in order. Raises :class:`SetUpFailed` with file, line and what would be
-    right."""
+    """Return a file's settings, in order. Raises :class:`SetUpFailed` with file, line and what
+    would be right."""
     try:
         text = input_file.read_text(path, MOST_BYTES)
     except BadInput as problem:

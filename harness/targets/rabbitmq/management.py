@@ -14,7 +14,7 @@ from urllib.parse import quote
 from brokerproof.harness.targets.failure import SetUpFailed
 
 TIMEOUT_S = 30
-"""How long an answer may take. Seconds; about 0.01 are usual."""
+"""Seconds that an answer may take; about 0.01 are usual."""
 
 
 class Management:

@@ -1,5 +1,5 @@
-"""Where a release of RabbitMQ is: named by hand, of this machine's package, or in a Debian root of
-our own."""
+"""Releases of RabbitMQ: named by hand, of this machine's package, or in a Debian root of our
+own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from brokerproof.harness.targets.failure import SetUpFailed
 
 PACKAGE = "rabbitmq-server"
 PACKAGED = Path("/usr/lib/rabbitmq/lib")
-"""Where Debian's package puts releases."""
+"""Folder of releases in Debian's package."""
 
 _INSTALL = f"install it with: apt-get install --no-install-recommends {PACKAGE}"
 _NAME = re.compile(r"rabbitmq_server-(\d+(?:\.\d+)+)")

@@ -31,8 +31,8 @@ CLEAR_ALARM = {
 
 
 class RabbitmqTarget(SocketTarget):
-    """Finds or installs, configures, starts and stops a RabbitMQ of ``version`` with ``config``, a
-    ``rabbitmq.conf``.
+    """A RabbitMQ of ``version`` with ``config``, a ``rabbitmq.conf``: found or installed,
+    configured, started and stopped.
 
     ``queue_type`` is that of the queues that it declares for AMQP 1.0: "quorum" or "classic" (the
     broker's default).

@@ -25,7 +25,7 @@ _ENOUGH = {"memory": LimitsSet(memory=_TOTAL), "disk": LimitsSet(disk=0)}
 
 
 class Made(Protocol):
-    """What the factory behind the dotted name returns."""
+    """Result of the factory behind the dotted name."""
 
     broker: SansIoBroker
     acceptors: Mapping[str, Mapping[str, object]]
@@ -85,7 +85,7 @@ class VirtualTarget:
         return parameters.from_file(self.config, self.identity.profile.parameters)
 
     def provide(self, name: str, routing: RoutingType) -> None:
-        """Nothing: the broker makes places when they are used."""
+        """Do nothing: the broker makes places when they are used."""
 
     def raise_alarm(self, world: World, resource: str, node: str = "") -> None:
         """Set a limit of that resource which the machine's fixed readings exceed."""
