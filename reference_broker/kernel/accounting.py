@@ -44,7 +44,7 @@ class MemoryAccount(ABC):
         """Charge ``message`` for as many queues, at least one."""
 
     @abstractmethod
-    def hold(self, message: Message) -> ResourceClaim:
+    def charge_transaction(self, message: Message) -> ResourceClaim:
         """Charge ``message`` for a transaction that has not ended."""
 
 
@@ -141,7 +141,7 @@ class UnlimitedAccount(MemoryAccount):
         charge = Charge(self, message.size(), queues, 0)
         return charge if message.large is None else LargeBodyClaim(charge, message.large, queues)
 
-    def hold(self, message: Message) -> ResourceClaim:
+    def charge_transaction(self, message: Message) -> ResourceClaim:
         return self.charge(message, 1)
 
 

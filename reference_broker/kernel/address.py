@@ -23,14 +23,13 @@ class Pages(Protocol):
         """How many page files there are."""
 
     def takes(
-        self, message: Message, queues: list[Queue], given_up: Entry | None, full: bool
+        self, message: Message, queues: list[Queue], source_entry: Entry | None, full: bool
     ) -> bool:
         """Whether ``message`` is kept here for ``queues``, so that it must not be put into them
         now.
 
-        Asked for every message while the policy is PAGE; ``full`` if there is no room in memory,
-        looked at before the message is added. ``given_up`` is its place in the queue that gave it
-        up, if one did.
+        Asked for every message while the policy is PAGE. ``full`` is True if there was no room in
+        memory before the message. ``source_entry`` is the entry of a dead letter in its old queue.
         """
 
 
@@ -41,7 +40,11 @@ class Keeper(Protocol):
         """Whether ``message`` is one that has to be kept for any of ``queues``."""
 
     def keep(
-        self, message: Message, queues: list[Queue], given_up: Entry | None, charge: ResourceClaim
+        self,
+        message: Message,
+        queues: list[Queue],
+        source_entry: Entry | None,
+        charge: ResourceClaim,
     ) -> Iterable[tuple[Queue, ResourceClaim]]:
         """Keeps it; returns for each queue what is to be released when the message has left it,
         ``charge`` included."""
@@ -76,7 +79,7 @@ class Address:
         """Removes ``queue`` and forgets what is in it. Raises ``ValueError`` when it is not bound
         here."""
         self._side(queue).remove(queue)
-        queue.discard()
+        queue.delete()
 
     def _side(self, queue: Queue) -> list[Queue]:
         return self.anycast if queue.routing is RoutingType.ANYCAST else self.multicast
@@ -86,20 +89,21 @@ class Address:
         """All queues."""
         return [*self.anycast, *self.multicast]
 
-    def find(self, name: str) -> Queue | None:
+    def anycast_queue(self, name: str) -> Queue | None:
         """The anycast queue of that name, or None."""
         return next((each for each in self.anycast if each.name == name), None)
 
     def route(
-        self, message: Message, routing: RoutingType | None, given_up: Entry | None = None
+        self, message: Message, routing: RoutingType | None, source_entry: Entry | None = None
     ) -> bool:
         """Puts ``message`` into one of the anycast queues, in turn, and into every multicast queue,
         if their filters let it.
 
         A ``routing`` limits that to one of the two sides. Without a queue there the message is
-        gone, as it must be for a topic without subscribers (ARTEMIS-STOMP-routing-5). ``given_up``
-        is its place in the queue that gave it up: such a message has no producer who could wait or
-        be told, so a full address drops it under DROP and takes it otherwise.
+        dropped, as it must be for a topic without subscribers (ARTEMIS-STOMP-routing-5).
+        ``source_entry`` is the entry of a dead letter in its old queue. A dead letter has no
+        producer that could wait or get an answer, so a full address drops it under DROP and takes
+        it otherwise.
 
         False if any of these queues refused it.
         """
@@ -110,17 +114,19 @@ class Address:
             return taken
         account = self.account
         if account.policy is FullPolicy.PAGE:
-            if self.pages is not None and self.pages.takes(message, queues, given_up, account.full):
+            if self.pages is not None and self.pages.takes(
+                message, queues, source_entry, account.full
+            ):
                 return taken
-        elif given_up is not None and account.policy is FullPolicy.DROP and account.full:
+        elif source_entry is not None and account.policy is FullPolicy.DROP and account.full:
             return taken
         charge = account.charge(message, len(queues))
         if self.keeper is not None and self.keeper.keeps(message, queues):
-            for queue, claim in self.keeper.keep(message, queues, given_up, charge):
-                queue.put(message, given_up, claim)
+            for queue, claim in self.keeper.keep(message, queues, source_entry, charge):
+                queue.enqueue(message, source_entry, claim)
             return taken
         for queue in queues:
-            queue.put(message, given_up, charge)
+            queue.enqueue(message, source_entry, charge)
         return taken
 
     def _chosen(self, message: Message, routing: RoutingType | None) -> list[Queue]:

@@ -53,7 +53,7 @@ class LargeBody:
         """The path of its file."""
         return f"large/{self.id:09d}.body"
 
-    def hold(self) -> None:
+    def retain(self) -> None:
         """One more needs it."""
         self.holders += 1
 
@@ -89,7 +89,7 @@ class SliceReader:
         self._then: Callable[[bytes | None], None] | None = None
         self.closed = self.waits = False
         """``waits``: a piece is under way."""
-        self._body.hold()
+        self._body.retain()
 
     @property
     def is_over(self) -> bool:

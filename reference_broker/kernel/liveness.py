@@ -19,7 +19,7 @@ class SilenceMonitor(ABC):
         self.ttl = ttl
         self.last_heard = now
 
-    def heard(self, now: Instant, data: bytes) -> None:
+    def on_bytes_received(self, now: Instant, data: bytes) -> None:
         """Count ``data``, which arrived. Any byte is a sign of life, also those that are no frame
         (STOMP11-HB-08, STOMP12-HB-08)."""
         self.last_heard = now

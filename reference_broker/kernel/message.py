@@ -173,7 +173,7 @@ class LargeBodyClaim:
         self._charge = charge
         self._body = body
         self._holders = holders
-        body.hold()
+        body.retain()
 
     def release(self) -> None:
         """One holder has it no more."""

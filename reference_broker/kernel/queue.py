@@ -143,8 +143,8 @@ class RoundRobin:
 
 
 class Queue:
-    """One queue. ``max_attempts`` 0 or less never gives a message up; ``bury`` takes what is given
-    up.
+    """One queue. ``dead_letter`` takes a message that failed ``max_attempts`` times; 0 or less is
+    no limit.
 
     ``filter`` says which messages may enter; who puts messages in asks it before. ``durable``
     queues are there again after a restart. ``id`` is the store's number for the queue, 0 where
@@ -159,7 +159,7 @@ class Queue:
         routing: RoutingType,
         dispatcher: RoundRobin,
         max_attempts: int,
-        bury: Callable[[Queue, Entry], None],
+        dead_letter: Callable[[Queue, Entry], None],
     ) -> None:
         self.name = name
         self.routing = routing
@@ -175,7 +175,7 @@ class Queue:
         """Entries that are with a consumer, or with a transaction, and may come back."""
         self._dispatcher = dispatcher
         self._max_attempts = max_attempts
-        self._bury = bury
+        self._dead_letter = dead_letter
         self._ready: deque[Entry] = deque()
         self._order = 0
         self._browsers: list[Browser] = []
@@ -216,19 +216,22 @@ class Queue:
             len(self) > 0 or len(self._dispatcher) > 0 or self.unsettled > 0 or bool(self._browsers)
         )
 
-    def put(
-        self, message: Message, given_up: Entry | None = None, charge: ResourceClaim | None = None
+    def enqueue(
+        self,
+        message: Message,
+        source_entry: Entry | None = None,
+        charge: ResourceClaim | None = None,
     ) -> None:
-        """A new message arrives at the end; ``given_up`` is its place in the queue that gave it up,
-        if one did.
+        """Add a new message at the end.
 
-        ``charge`` is released when it has left the queue for good.
+        ``source_entry`` is the entry of a dead letter in its old queue. ``charge`` is released when
+        the message has left the queue for good.
         """
         self._order += 1
         entry = Entry(message, self._order, charge)
-        if given_up is not None:
-            entry.earlier = given_up.earlier + given_up.failures
-            entry.notes = given_up.notes
+        if source_entry is not None:
+            entry.earlier = source_entry.earlier + source_entry.failures
+            entry.notes = source_entry.notes
         if self.unstored is not None:
             self.unstored.append(entry)
         if not self._ready and not self._choosy:
@@ -244,18 +247,20 @@ class Queue:
         """Whether ``message`` is not to be put here, for want of room; asked before."""
         return False
 
-    def append(self, message: Message, given_up: Entry | None, charge: ResourceClaim) -> Entry:
+    def append_paged(
+        self, message: Message, source_entry: Entry | None, charge: ResourceClaim
+    ) -> Entry:
         """A message that has been in this queue comes back into memory, behind all that is there.
         It is not dispatched."""
         self._order += 1
         entry = Entry(message, self._order, charge)
-        if given_up is not None:
-            entry.earlier = given_up.earlier + given_up.failures
-            entry.notes = given_up.notes
+        if source_entry is not None:
+            entry.earlier = source_entry.earlier + source_entry.failures
+            entry.notes = source_entry.notes
         self._ready.append(entry)
         return entry
 
-    def attach(self, consumer: Consumer, selector: Selector | None = None) -> None:
+    def add_consumer(self, consumer: Consumer, selector: Selector | None = None) -> None:
         """``consumer`` joins and gets what waits, of that what ``selector`` selects."""
         if self.on_consumer is not None:
             self.on_consumer()
@@ -267,7 +272,7 @@ class Queue:
             self._choosy = True
         self.dispatch()
 
-    def detach(self, consumer: Consumer) -> None:
+    def remove_consumer(self, consumer: Consumer) -> None:
         """``consumer`` gets nothing more. What it holds must be settled separately."""
         self._dispatcher.remove(consumer)
         self._selectors.pop(consumer, None)
@@ -282,7 +287,7 @@ class Queue:
         self._serve()
         self.read_on()
         for browser in tuple(self._browsers):
-            self.show(browser)
+            self.offer_to_browser(browser)
 
     def read_on(self) -> None:
         """Serves consumers who have room from what is behind memory."""
@@ -332,12 +337,12 @@ class Queue:
         selector = self._selectors.get(consumer)
         return selector is None or selector.matches(entry.message)
 
-    def browse(self, browser: Browser) -> None:
+    def add_browser(self, browser: Browser) -> None:
         """``browser`` joins and sees what waits."""
         self._browsers.append(browser)
-        self.show(browser)
+        self.offer_to_browser(browser)
 
-    def stop_browsing(self, browser: Browser) -> None:
+    def remove_browser(self, browser: Browser) -> None:
         """``browser`` sees nothing more."""
         self._browsers.remove(browser)
         if self.behind is not None:
@@ -358,7 +363,7 @@ class Queue:
             return max(0, len(self) - place - max(0, browser.cursor - self._order))
         return sum(selector.matches(each.message) for each in islice(self._ready, place, None))
 
-    def show(self, browser: Browser) -> None:
+    def offer_to_browser(self, browser: Browser) -> None:
         """Shows ``browser`` what it has not seen, as long as it has room."""
         place = self._place(browser)
         while place < len(self._ready) and browser.has_room():
@@ -404,32 +409,32 @@ class Queue:
         self.unsettled -= len(entries)
         if outcome is Outcome.ACCEPTED:
             for entry in entries:
-                self.gone(entry)
+                self.discard(entry)
             return
         back: list[Entry] = []
         for entry in entries:
             if outcome is not Outcome.RELEASED:
                 entry.failures += 1
             if outcome is Outcome.REJECTED or 0 < self._max_attempts <= entry.failures:
-                self._bury(self, entry)
-                self.gone(entry)
+                self._dead_letter(self, entry)
+                self.discard(entry)
             else:
                 if outcome is Outcome.MODIFIED and entry.charge is not None:
                     entry.charge.failed(entry.failures)
                 back.append(entry)
         if self._discarded:
             for entry in back:
-                self.gone(entry)
+                self.discard(entry)
         else:
             self._take_back(back)
 
-    def gone(self, entry: Entry) -> None:
+    def discard(self, entry: Entry) -> None:
         """``entry`` has left for good. A consumer calls it itself for what it takes and will not
         settle."""
         if entry.charge is not None:
             entry.charge.release()
 
-    def discard(self) -> None:
+    def delete(self) -> None:
         """The queue is of no more use: what waits is gone, and so is whatever still comes back."""
         self._discarded = True
         self.purge()
@@ -439,7 +444,7 @@ class Queue:
         ready = tuple(self._ready)
         self._ready.clear()
         for entry in ready:
-            self.gone(entry)
+            self.discard(entry)
         return len(ready)
 
     def _take_back(self, back: list[Entry]) -> None:

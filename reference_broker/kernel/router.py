@@ -90,7 +90,7 @@ class Router:
         self._stored = stored
         self._messages = stored.last_message
         for address in self._addresses.values():
-            stored.opened(address)
+            stored.address_opened(address)
         for made in stored.queues:
             address = self._addresses.get(made.address) or self._open(
                 made.address, {made.routing}, configured=False
@@ -121,11 +121,11 @@ class Router:
         for queue in list(self._on_demand):
             self.tidy(queue)
 
-    def together(self) -> None:
+    def begin_atomic_unit(self) -> None:
         """What this input does happens as a whole or not at all, also if the broker ends
         meanwhile."""
         if self._stored is not None:
-            self._stored.together()
+            self._stored.begin_atomic_unit()
 
     def ending(self) -> None:
         """The broker ends in order."""
@@ -136,7 +136,9 @@ class Router:
 
     def _name(self, address: Address, queue: Queue) -> None:
         if self._stored is not None:
-            self._stored.made(queue, address, queue in self._on_demand, queue.name in self._durable)
+            self._stored.queue_made(
+                queue, address, queue in self._on_demand, queue.name in self._durable
+            )
 
     def message(self, envelope: Envelope, body: bytes, arrived: Instant = 0) -> Message:
         """A new message with the next number; ``arrived`` in ns since 1970."""
@@ -147,7 +149,7 @@ class Router:
         self._messages += 1
         return self._messages
 
-    def ensure(self, name: str, routing: RoutingType | None) -> Address:
+    def get_or_create(self, name: str, routing: RoutingType | None) -> Address:
         """The address ``name``, usable in the way asked for; created on demand. Raises
         :class:`NoRoute`."""
         rule = self._rules.of(name)
@@ -189,15 +191,15 @@ class Router:
             address.routing.add(routing)
         return address
 
-    def find(self, name: str) -> Queue | None:
+    def anycast_queue(self, name: str) -> Queue | None:
         """The anycast queue that has the name of its address, which is what protocols with queues
         call a queue."""
         address = self._addresses.get(name)
-        return None if address is None else address.find(name)
+        return None if address is None else address.anycast_queue(name)
 
-    def names(self) -> list[str]:
+    def anycast_names(self) -> list[str]:
         """The names of all queues that :meth:`find` finds."""
-        return [name for name in self._addresses if self.find(name) is not None]
+        return [name for name in self._addresses if self.anycast_queue(name) is not None]
 
     def declare(self, name: str, queue: Callable[..., Queue]) -> Queue:
         """A new anycast queue that stays until it is dropped; there is none of that name. ``queue``
@@ -220,10 +222,10 @@ class Router:
         self._delete(address, queue)
         self._tidy_address(address)
 
-    def put(self, message: Message, queue: Queue) -> None:
+    def enqueue(self, message: Message, queue: Queue) -> None:
         """Puts ``message`` into the anycast ``queue`` of the address of its name, whatever its
         envelope says."""
-        queue.put(message, None, self._addresses[queue.name].account.charge(message, 1))
+        queue.enqueue(message, None, self._addresses[queue.name].account.charge(message, 1))
 
     def multicast(self, message: Message, name: str) -> None:
         """Puts ``message`` into the multicast queues of the address ``name``, if there are any."""
@@ -231,15 +233,15 @@ class Router:
         if address is not None and address.multicast:
             address.route(message, RoutingType.MULTICAST)
 
-    def rule(self, name: str) -> Rule:
+    def settings_for(self, name: str) -> Rule:
         """What the address-settings say of the address ``name``."""
         return self._rules.of(name)
 
-    def address(self, name: str) -> Address | None:
+    def get_address(self, name: str) -> Address | None:
         """The address ``name``, None if there is none."""
         return self._addresses.get(name)
 
-    def named(self, name: str) -> tuple[Address, Queue] | None:
+    def queue_by_name(self, name: str) -> tuple[Address, Queue] | None:
         """The queue called ``name``, or ADDRESS::QUEUE, with its address; None if there is none."""
         at, _, called = name.rpartition("::")
         where = (
@@ -307,12 +309,12 @@ class Router:
         address = self.special(name, account) or Address(name, routing, configured, account)
         self._addresses[name] = address
         if self._stored is not None:
-            self._stored.opened(address)
+            self._stored.address_opened(address)
         return address
 
-    def hold(self, message: Message) -> ResourceClaim:
+    def charge_transaction(self, message: Message) -> ResourceClaim:
         """Charges ``message`` to its address until it is published, or not."""
-        return self._accounting.find(message.route.address).hold(message)
+        return self._accounting.find(message.route.address).charge_transaction(message)
 
     def publish(self, message: Message) -> bool:
         """Puts ``message`` where its envelope says; False if any queue there refused it. Raises
@@ -325,7 +327,7 @@ class Router:
             or (routing is not None and routing not in address.routing)
             or (not address.anycast and self._wants_a_queue(address.routing, routing))
         ):
-            address = self.ensure(envelope.address, routing)
+            address = self.get_or_create(envelope.address, routing)
         return address.route(message, routing)
 
     @staticmethod
@@ -343,11 +345,11 @@ class Router:
         A new queue lets in only what ``selector`` selects. From the anycast queue the consumer must
         select for itself.
         """
-        address = self.ensure(name, routing)
+        address = self.get_or_create(name, routing)
         if routing is RoutingType.ANYCAST or (
             routing is None and RoutingType.ANYCAST in address.routing
         ):
-            return address.find(name) or address.anycast[0]
+            return address.anycast_queue(name) or address.anycast[0]
         self._subscriptions += 1
         queue = self._make(address, f"{name}#{self._subscriptions}", RoutingType.MULTICAST)
         queue.filter = selector
@@ -364,7 +366,7 @@ class Router:
 
         An anycast destination has the one queue that all its consumers share, and keeps it anyway.
         """
-        address = self.ensure(name, routing)
+        address = self.get_or_create(name, routing)
         if routing is not RoutingType.MULTICAST and RoutingType.ANYCAST in address.routing:
             return self.subscription(name, routing, selector)
         if called not in self._durable:
@@ -392,7 +394,7 @@ class Router:
             )
         return queue
 
-    def forget(self, called: str) -> None:
+    def delete_subscription(self, called: str) -> None:
         """Deletes the durable subscription ``called`` and what is in it; nothing happens if there
         is none.
 
@@ -423,7 +425,7 @@ class Router:
     def _delete(self, address: Address, queue: Queue) -> None:
         address.unbind(queue)
         if self._stored is not None:
-            self._stored.gone(queue, address)
+            self._stored.queue_deleted(queue, address)
 
     def _tidy_address(self, address: Address) -> None:
         used = address.configured or address.anycast or address.multicast
@@ -435,7 +437,7 @@ class Router:
             del self._addresses[address.name]
             self._accounting.close(address.account)
             if self._stored is not None:
-                self._stored.closed(address)
+                self._stored.address_closed(address)
 
     def remove(self, name: str) -> None:
         """Deletes the address ``name`` with its queues and what is in them; nothing happens if
@@ -451,18 +453,18 @@ class Router:
     def _make(self, address: Address, name: str, routing: RoutingType) -> Queue:
         attempts = self._rules.of(address.name).max_delivery_attempts
 
-        def bury(queue: Queue, entry: Entry) -> None:
-            self._bury(address.name, entry)
+        def dead_letter(queue: Queue, entry: Entry) -> None:
+            self._dead_letter(address.name, entry)
 
-        return self._new_queue(name, routing, self._new_dispatcher(), attempts, bury)
+        return self._new_queue(name, routing, self._new_dispatcher(), attempts, dead_letter)
 
-    def _bury(self, address: str, entry: Entry) -> None:
+    def _dead_letter(self, address: str, entry: Entry) -> None:
         """A message given up goes to the dead letter address as it was sent; without one it is
         dropped."""
-        grave = self._rules.of(address).dead_letter_address
-        if grave is None:
+        dead_letter_address = self._rules.of(address).dead_letter_address
+        if dead_letter_address is None:
             return
         try:
-            self.ensure(grave, None).route(entry.message, None, entry)
+            self.get_or_create(dead_letter_address, None).route(entry.message, None, entry)
         except NoRoute:
             return

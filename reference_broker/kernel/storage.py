@@ -55,19 +55,21 @@ class RouterStorage(Protocol):
     def queues(self) -> Sequence[StoredQueue]:
         """The queues that an earlier broker had."""
 
-    def together(self) -> None:
+    def begin_atomic_unit(self) -> None:
         """Store what this input does as a whole or not at all."""
 
-    def opened(self, address: Address) -> None:
+    def address_opened(self, address: Address) -> None:
         """``address`` exists now."""
 
-    def closed(self, address: Address) -> None:
+    def address_closed(self, address: Address) -> None:
         """``address`` does not exist any more."""
 
-    def made(self, queue: Queue, address: Address, on_demand: bool, subscription: bool) -> None:
+    def queue_made(
+        self, queue: Queue, address: Address, on_demand: bool, subscription: bool
+    ) -> None:
         """``queue`` exists now."""
 
-    def gone(self, queue: Queue, address: Address) -> None:
+    def queue_deleted(self, queue: Queue, address: Address) -> None:
         """``queue`` is deleted."""
 
     def back(self, queue: Queue, id: int, address: Address) -> None:

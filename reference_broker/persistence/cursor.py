@@ -101,7 +101,7 @@ class PageRef:
 
     def release(self) -> None:
         """The entry has left its queue for good."""
-        self._cursor.gone(self.page, self._index, self.octets, self._durable)
+        self._cursor.remove(self.page, self._index, self.octets, self._durable)
         if self._several:
             self._cursor.unshare(self.page, self._index)
 
@@ -193,11 +193,11 @@ class PageCursor:
         found = self._message(page, index, payload)
         if found is None:
             return False
-        message, given_up, durable, several = found
+        message, source_entry, durable, several = found
         octets = len(payload)
         self.pages.store.read_now += octets
-        entry = self.queue.append(
-            message, given_up, PageRef(self, page, index, octets, durable, several)
+        entry = self.queue.append_paged(
+            message, source_entry, PageRef(self, page, index, octets, durable, several)
         )
         if page.recovered:
             entry.failures, entry.deliveries = self.pages.store.history(self.queue, page, index)
@@ -225,15 +225,15 @@ class PageCursor:
             known = self.pages.shared.get(key) if several else None
             if known is not None:
                 known[1] = cast(int, known[1]) + 1
-                message, given_up = cast("tuple[Message, Entry | None]", known[0])
+                message, source_entry = cast("tuple[Message, Entry | None]", known[0])
             else:
-                message, given_up = layout.unpack(payload, flags, at, self.pages.store.decoder)
+                message, source_entry = layout.unpack(payload, flags, at, self.pages.store.decoder)
                 if several:
-                    self.pages.shared[key] = [(message, given_up), 1]
+                    self.pages.shared[key] = [(message, source_entry), 1]
         except (struct.error, BadOctets) as problem:
             self.pages.store.report(f"{page.file}, record {index}: {problem}; it is not delivered")
             return None
-        return message, given_up, durable, several
+        return message, source_entry, durable, several
 
     def _turn(self, page: Page) -> None:
         """Everything of ``page`` has been read; of one that is not the last, what is missing is
@@ -258,11 +258,11 @@ class PageCursor:
         else:
             for browser, glance in tuple(self._glances.items()):
                 if glance.number == page.number:
-                    self.queue.show(browser)
+                    self.queue.offer_to_browser(browser)
 
     # --- what was read ----------------------------------------------------------------------------
 
-    def gone(self, page: Page, index: int, octets: int, durable: bool) -> None:
+    def remove(self, page: Page, index: int, octets: int, durable: bool) -> None:
         """An entry that was read has left the queue for good."""
         if self._closed:
             return
@@ -309,13 +309,16 @@ class PageCursor:
             found = self._next(glance)
             if found is None:
                 return
-            message, given_up = found
+            message, source_entry = found
             glance.order += 1
             if glance.order <= browser.cursor:
                 continue
             entry = Entry(message, glance.order)
-            if given_up is not None:
-                entry.earlier, entry.notes = given_up.earlier + given_up.failures, given_up.notes
+            if source_entry is not None:
+                entry.earlier, entry.notes = (
+                    source_entry.earlier + source_entry.failures,
+                    source_entry.notes,
+                )
             browser.cursor = glance.order
             if self.queue.unstored is not None:
                 page = self.pages.pages[glance.number]
@@ -345,10 +348,10 @@ class PageCursor:
             glance.index += 1
             found = None if payload is None else self._message(page, index, payload)
             if found is not None:
-                message, given_up, _, several = found
+                message, source_entry, _, several = found
                 if several:
                     self.unshare(page, index)
-                return message, given_up
+                return message, source_entry
 
     def stop_browsing(self, browser: Browser) -> None:
         """``browser`` sees nothing more."""

@@ -54,12 +54,12 @@ class Live:
     """A message that is in the journal: the queues that are not done with it, and where it was
     added last."""
 
-    __slots__ = ("failures", "given_up", "ids", "message", "octets", "segment")
+    __slots__ = ("failures", "ids", "message", "octets", "segment", "source_entry")
 
-    def __init__(self, message: Message, ids: tuple[int, ...], given_up: Entry | None) -> None:
+    def __init__(self, message: Message, ids: tuple[int, ...], source_entry: Entry | None) -> None:
         self.message = message
         self.ids = ids
-        self.given_up = given_up
+        self.source_entry = source_entry
         self.failures: dict[int, int] | None = None
         self.segment: Segment | None = None
         self.octets = 0
@@ -120,15 +120,15 @@ class Journal:
         self._operations.append(operation.encode())
         self.touched = True
 
-    def add(self, message: Message, ids: tuple[int, ...], given_up: Entry | None) -> int:
+    def add(self, message: Message, ids: tuple[int, ...], source_entry: Entry | None) -> int:
         """``message`` is in the queues ``ids``; returns its place."""
         self.place += 1
-        live = self.live[self.place] = Live(message, ids, given_up)
+        live = self.live[self.place] = Live(message, ids, source_entry)
         self._add(self.place, live)
         return self.place
 
     def _add(self, place: int, live: Live) -> None:
-        earlier, notes, before = 0, b"", live.given_up
+        earlier, notes, before = 0, b"", live.source_entry
         if before is not None:
             earlier, notes = (
                 min(_MOST_FAILURES, before.earlier + before.failures),
@@ -140,7 +140,7 @@ class Journal:
         self._places.append(place)
         self.touched = True
 
-    def gone(self, queue: int, place: int) -> None:
+    def remove(self, queue: int, place: int) -> None:
         """``queue`` is done with the message at ``place``."""
         runs = self._gone.setdefault(queue, [])
         if runs and runs[-1][0] + runs[-1][1] == place:

@@ -23,13 +23,13 @@ from brokerproof.reference_broker.kernel.large_body import LargeBody
 from brokerproof.reference_broker.kernel.message import Entry, Message
 from brokerproof.reference_broker.persistence import codec, records
 
-DURABLE, GRAVE = 1, 2
+DURABLE, SOURCE = 1, 2
 """Flags: the message survives a restart; it was given up by another queue, and what is known of
 that follows."""
 
 _FIXED = struct.Struct(">BHQ")
 _ID = struct.Struct(">I")
-_GRAVE = struct.Struct(">HI")
+_SOURCE = struct.Struct(">HI")
 _MOST_FAILURES = 0xFFFF
 _LONGEST_FOLDER = 150
 IDS_AT = _FIXED.size
@@ -37,18 +37,18 @@ IDS_AT = _FIXED.size
 
 
 def pack(
-    message: Message, ids: Sequence[int], durable: bool, unit: int, given_up: Entry | None
+    message: Message, ids: Sequence[int], durable: bool, unit: int, source_entry: Entry | None
 ) -> bytes:
     """The record of ``message`` for the queues ``ids``."""
     octets = codec.encode(message)
     flags = DURABLE if durable else 0
     to = _ID.pack(ids[0]) if len(ids) == 1 else b"".join(map(_ID.pack, ids))
-    if given_up is None:
+    if source_entry is None:
         return b"".join((_FIXED.pack(flags, len(ids), unit), to, octets))
-    notes = codec.encode_notes(given_up.notes)
-    failures = min(_MOST_FAILURES, given_up.earlier + given_up.failures)
-    grave = _GRAVE.pack(failures, len(notes)) + notes
-    return b"".join((_FIXED.pack(flags | GRAVE, len(ids), unit), to, grave, octets))
+    notes = codec.encode_notes(source_entry.notes)
+    failures = min(_MOST_FAILURES, source_entry.earlier + source_entry.failures)
+    source = _SOURCE.pack(failures, len(notes)) + notes
+    return b"".join((_FIXED.pack(flags | SOURCE, len(ids), unit), to, source, octets))
 
 
 def peek(payload: bytes) -> tuple[int, int, tuple[int, ...], int]:
@@ -65,16 +65,16 @@ def unpack(
 ) -> tuple[Message, Entry | None]:
     """The message, and what is known of its place in the queue that gave it up. Raises
     ``BadOctets``, ``struct.error``."""
-    given_up = None
-    if flags & GRAVE:
-        earlier, length = _GRAVE.unpack_from(payload, at)
-        at += _GRAVE.size + length
+    source_entry = None
+    if flags & SOURCE:
+        earlier, length = _SOURCE.unpack_from(payload, at)
+        at += _SOURCE.size + length
         notes = codec.decode_notes(payload[at - length : at])
     message = decoder.decode(payload, at)
-    if flags & GRAVE:
-        given_up = Entry(message, 0)
-        given_up.earlier, given_up.notes = earlier, notes
-    return message, given_up
+    if flags & SOURCE:
+        source_entry = Entry(message, 0)
+        source_entry.earlier, source_entry.notes = earlier, notes
+    return message, source_entry
 
 
 def number(payload: bytes, flags: int, at: int) -> int:
@@ -89,7 +89,7 @@ def large(payload: bytes, flags: int, at: int) -> tuple[int, int] | None:
 
 
 def _message_at(payload: bytes, flags: int, at: int) -> int:
-    return at + _GRAVE.size + int(_GRAVE.unpack_from(payload, at)[1]) if flags & GRAVE else at
+    return at + _SOURCE.size + int(_SOURCE.unpack_from(payload, at)[1]) if flags & SOURCE else at
 
 
 class Loaded:
@@ -226,7 +226,7 @@ class Page:
     def keep(self, index: int, body: LargeBody, queues: int) -> None:
         """The message of the record ``index``, which is for so many queues, has ``body``."""
         self.large[index] = body, queues
-        body.hold()
+        body.retain()
 
     def done(self, index: int) -> None:
         """One more queue is done with the record ``index``."""

@@ -56,7 +56,7 @@ class Store(CursorStore, Protocol):
     def load(self, store: PagingStore, page: Page) -> None:
         """Have the file of ``page`` read."""
 
-    def together(self) -> None:
+    def begin_atomic_unit(self) -> None:
         """Begin an atomic unit: all that follows in this input is stored, or nothing."""
 
     def page_over(self, page: Page) -> None:
@@ -113,24 +113,24 @@ class PagingStore:
     # --- in ---------------------------------------------------------------------------------------
 
     def takes(
-        self, message: Message, queues: list[Queue], given_up: Entry | None, full: bool
+        self, message: Message, queues: list[Queue], source_entry: Entry | None, full: bool
     ) -> bool:
         """Puts ``message`` for ``queues`` on a page, if the address is in page mode or enters it
         now because it is ``full``."""
         if not self.pages and not full:
             return False
         if queues and not (self.is_full and not self.limits.fails):
-            self.append(message, queues, given_up)
+            self.append(message, queues, source_entry)
             for queue in queues:
                 queue.dispatch()
         return True
 
-    def append(self, message: Message, queues: Sequence[Queue], given_up: Entry | None) -> int:
+    def append(self, message: Message, queues: Sequence[Queue], source_entry: Entry | None) -> int:
         """Puts ``message`` for ``queues`` on the last page; returns its octets there."""
         store = self.store
         durable = store.journaled and any(queue.durable for queue in queues) and message.durable
         ids = [queue.id for queue in queues]
-        payload = layout.pack(message, ids, durable, store.unit if durable else 0, given_up)
+        payload = layout.pack(message, ids, durable, store.unit if durable else 0, source_entry)
         last = self.last
         if last is None or (
             last.records > 1

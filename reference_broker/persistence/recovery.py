@@ -96,7 +96,7 @@ class Kept:
 
     message: Message
     ids: tuple[int, ...]
-    given_up: Entry | None
+    source_entry: Entry | None
     octets: int
     segment: int
     failures: dict[int, int] = field(default_factory=dict)
@@ -300,12 +300,12 @@ class _Recovery:
                     known.segment = segment
                     return
                 message = self._decoder.decode(octets, 0)
-                given_up = None
+                source_entry = None
                 if earlier or notes:
-                    given_up = Entry(message, 0)
-                    given_up.earlier, given_up.notes = earlier, codec.decode_notes(notes)
+                    source_entry = Entry(message, 0)
+                    source_entry.earlier, source_entry.notes = earlier, codec.decode_notes(notes)
                 found.message = max(found.message, message.number)
-                found.kept[place] = Kept(message, ids, given_up, len(octets), segment)
+                found.kept[place] = Kept(message, ids, source_entry, len(octets), segment)
             case Gone(id, runs):
                 for first, count in runs:
                     for place in range(first, first + count):

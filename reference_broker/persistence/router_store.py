@@ -20,7 +20,7 @@ class Stored:
 
     def __init__(self, store: Store, limited: Callable[[str], bool] = lambda name: False) -> None:
         self.store = store
-        self.together = store.together
+        self.begin_atomic_unit = store.begin_atomic_unit
         self._limited = limited
         self._back: dict[int, tuple[Queue, Address]] = {}
 
@@ -34,7 +34,7 @@ class Stored:
         """The queues that an earlier broker had."""
         return self.store.queues
 
-    def opened(self, address: Address) -> None:
+    def address_opened(self, address: Address) -> None:
         """``address`` exists now."""
         if self.store.journaled:
             address.keeper = self.store
@@ -46,11 +46,13 @@ class Stored:
             return self.store.pages(address.name)
         return self.store.find(address.name)
 
-    def closed(self, address: Address) -> None:
+    def address_closed(self, address: Address) -> None:
         """``address`` does not exist any more."""
         self.store.close(address.name)
 
-    def made(self, queue: Queue, address: Address, on_demand: bool, subscription: bool) -> None:
+    def queue_made(
+        self, queue: Queue, address: Address, on_demand: bool, subscription: bool
+    ) -> None:
         """``queue`` exists now."""
         self.store.name(queue, address.name, on_demand, subscription)
         if self.store.journaled:
@@ -58,7 +60,7 @@ class Stored:
             if queue.durable:
                 queue.on_consumer = partial(self.store.consumed, queue)
 
-    def gone(self, queue: Queue, address: Address) -> None:
+    def queue_deleted(self, queue: Queue, address: Address) -> None:
         """``queue`` is deleted."""
         self.store.forget(queue, address.name)
 

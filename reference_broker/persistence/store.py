@@ -107,12 +107,12 @@ class JournalRef:
 
     def release(self) -> None:
         """The entry has left its queue for good."""
-        self.leave()
+        self.remove_from_journal()
         self.charge.release()
 
-    def leave(self) -> None:
+    def remove_from_journal(self) -> None:
         """The entry is not in the journal any more, but somewhere else."""
-        self._journal.gone(self._queue, self._place)
+        self._journal.remove(self._queue, self._place)
 
     def failed(self, failures: int) -> None:
         """The entry came back, as a failed delivery, for the time ``failures``."""
@@ -240,14 +240,18 @@ class Store:
         return self.journaled and any(queue.durable for queue in queues) and message.durable
 
     def keep(
-        self, message: Message, queues: list[Queue], given_up: Entry | None, charge: ResourceClaim
+        self,
+        message: Message,
+        queues: list[Queue],
+        source_entry: Entry | None,
+        charge: ResourceClaim,
     ) -> Iterator[tuple[Queue, ResourceClaim]]:
         """Puts ``message`` into the journal for the durable ones of ``queues``; gives what each has
         to release."""
         if message.large is not None:
             self.large.sync(message.large)
         place = self.journal.add(
-            message, tuple(queue.id for queue in queues if queue.durable), given_up
+            message, tuple(queue.id for queue in queues if queue.durable), source_entry
         )
         for queue in queues:
             yield (
@@ -255,7 +259,7 @@ class Store:
                 JournalRef(self.journal, queue.id, place, charge) if queue.durable else charge,
             )
 
-    def together(self) -> None:
+    def begin_atomic_unit(self) -> None:
         """All that this input has brought and will bring belongs together: it is stored as a whole
         or not at all."""
         if self.journaled and not self.unit:
@@ -572,7 +576,7 @@ class Store:
         self._next_page = dict(found.next_page)
         self._last_message = found.message
         for place, kept in found.kept.items():
-            live = journal.live[place] = Live(kept.message, kept.ids, kept.given_up)
+            live = journal.live[place] = Live(kept.message, kept.ids, kept.source_entry)
             live.failures = dict(kept.failures) or None
             live.octets = kept.octets
             live.segment = segment = journal.segments[kept.segment]
@@ -606,8 +610,8 @@ class Store:
         for place, live in sorted(self.journal.live.items()):
             charged = charge(live.ids[0], live.message, len(live.ids))
             for id in live.ids:
-                entry = queues[id].append(
-                    live.message, live.given_up, JournalRef(self.journal, id, place, charged)
+                entry = queues[id].append_paged(
+                    live.message, live.source_entry, JournalRef(self.journal, id, place, charged)
                 )
                 entry.failures = (live.failures or {}).get(id, 0)
                 entry.deliveries = max(entry.failures, 1 if id in self._consumed_before else 0)

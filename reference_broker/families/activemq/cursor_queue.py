@@ -33,28 +33,35 @@ class CursorQueue(Queue):
     def __init__(self, *about: Any) -> None:
         super().__init__(*about)
         self.spool: Spool | None = None
-        bury: Callable[[Queue, Entry], None] = self._bury
-        self._bury = lambda queue, entry: bury(queue, entry) if entry.message.durable else None
+        dead_letter: Callable[[Queue, Entry], None] = self._dead_letter
+        self._dead_letter = lambda queue, entry: (
+            dead_letter(queue, entry) if entry.message.durable else None
+        )
 
     @property
     def is_served(self) -> bool:
         """Whether a message that comes now goes straight to a consumer."""
         return not self._ready and not self._choosy and bool(self._dispatcher.with_room())
 
-    def put(
-        self, message: Message, given_up: Entry | None = None, charge: ResourceClaim | None = None
+    def enqueue(
+        self,
+        message: Message,
+        source_entry: Entry | None = None,
+        charge: ResourceClaim | None = None,
     ) -> None:
-        super().put(message, given_up, charge)
+        super().enqueue(message, source_entry, charge)
         if isinstance(claim := claim_of(charge), ChargedEntry):
             if self.has_consumers and claim.cursor.wants_page:
                 claim.cursor.page_in()
             if claim.cursor.must_clear:
                 self.clear()
 
-    def append(self, message: Message, given_up: Entry | None, charge: ResourceClaim) -> Entry:
+    def append_paged(
+        self, message: Message, source_entry: Entry | None, charge: ResourceClaim
+    ) -> Entry:
         if isinstance(charge, PageRef) and self.spool is not None:
             charge = self.spool.claim(message, charge)
-        return super().append(message, given_up, charge)
+        return super().append_paged(message, source_entry, charge)
 
     def read_on(self) -> None:
         """A page of what waits is fetched when there is less, and another as long as consumers take
@@ -102,7 +109,7 @@ class CursorQueue(Queue):
         if not cleared:
             return
         if any(self._is_stored(each) for each in cleared):
-            spool.together()
+            spool.begin_atomic_unit()
         for _ in waiting:
             ready.pop()
         ready.extend(stays)
@@ -120,11 +127,11 @@ class CursorQueue(Queue):
         claim = claim_of(charge)
         assert isinstance(claim, ChargedEntry)
         if claim.cursor.drops(claim):
-            self.gone(entry)
+            self.discard(entry)
             return False
         spool.lay(self, entry, claim)
         if isinstance(charge, JournalRef):
-            charge.leave()
+            charge.remove_from_journal()
         if claim.lies is not None:
             claim.lies.release()
         return True
@@ -165,7 +172,7 @@ class CursorQueue(Queue):
                 claim.back()  # what is settled for good leaves from there
         super().settle(entries, outcome)
 
-    def gone(self, entry: Entry) -> None:
+    def discard(self, entry: Entry) -> None:
         claim = claim_of(entry.charge)
         if (
             isinstance(claim, TopicClaim)
@@ -173,9 +180,9 @@ class CursorQueue(Queue):
             and self.routing is RoutingType.MULTICAST
         ):
             claim.sent()
-        super().gone(entry)
+        super().discard(entry)
 
-    def discard(self) -> None:
-        super().discard()
+    def delete(self) -> None:
+        super().delete()
         if self.spool is not None:
             self.spool.nothing_lies()

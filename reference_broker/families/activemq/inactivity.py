@@ -35,10 +35,10 @@ class InactivityMonitor(SilenceMonitor):
         self.ttl, self._first = ttl, now + first
         self._frame = True
 
-    def heard(self, now: Instant, data: bytes) -> None:
+    def on_bytes_received(self, now: Instant, data: bytes) -> None:
         if self.ttl > 0 and self._look(self.last_heard) + self.ttl < now:
             self._frame = False  # a look has found nothing new meanwhile
-        super().heard(now, data)
+        super().on_bytes_received(now, data)
         self._frame = self._frame or bool(data.strip(b"\r\n"))
 
     def deadline(self) -> Instant:

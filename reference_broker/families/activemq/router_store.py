@@ -19,8 +19,10 @@ class SpoolingStored(Stored):
             return None
         return Spool(self.store.pages(address.name), address.account)
 
-    def made(self, queue: Queue, address: Address, on_demand: bool, subscription: bool) -> None:
-        super().made(queue, address, on_demand, subscription)
+    def queue_made(
+        self, queue: Queue, address: Address, on_demand: bool, subscription: bool
+    ) -> None:
+        super().queue_made(queue, address, on_demand, subscription)
         if isinstance(queue, CursorQueue) and isinstance(address.pages, Spool):
             queue.spool = address.pages
 

@@ -62,7 +62,7 @@ class Spool:
         return self._pages.files
 
     def takes(
-        self, message: Message, queues: list[Queue], given_up: Entry | None, full: bool
+        self, message: Message, queues: list[Queue], source_entry: Entry | None, full: bool
     ) -> bool:
         """Whether ``message`` is put aside; if not it is to be put into its queue, which is one of
         ``queues``."""
@@ -75,7 +75,7 @@ class Spool:
             return False
         if aside and not lies:
             queue.clear()
-        octets = self._pages.append(message, queues[:1], given_up)
+        octets = self._pages.append(message, queues[:1], source_entry)
         self._account.added()
         self.cursor.put_aside(persistent, self._account.cost(message), octets)
         if not aside:
@@ -89,10 +89,10 @@ class Spool:
         octets = self._pages.append(entry.message, [queue], entry if known else None)
         self.cursor.clear_away(claim, octets)
 
-    def together(self) -> None:
+    def begin_atomic_unit(self) -> None:
         """What is written from here on, and what is done with, is stored as a whole or not at
         all."""
-        self._pages.store.together()
+        self._pages.store.begin_atomic_unit()
 
     def claim(self, message: Message, place: PageRef) -> ResourceClaim:
         """``message`` was read from ``place``: what it is charged from now on."""

@@ -140,7 +140,7 @@ class UsageAccount(MemoryAccount):
         self.cursor.add(claim)
         return claim
 
-    def hold(self, message: Message) -> ResourceClaim:
+    def charge_transaction(self, message: Message) -> ResourceClaim:
         return HeldClaim(self, self.cost(message))
 
     def added(self, messages: int = 1) -> None:

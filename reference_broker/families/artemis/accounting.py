@@ -93,7 +93,7 @@ class AddressAccount(MemoryAccount):
         charge = self.new_charge(self, MESSAGE + message.size(), queues, REFERENCE)
         return charge if message.large is None else LargeBodyClaim(charge, message.large, queues)
 
-    def hold(self, message: Message) -> ResourceClaim:
+    def charge_transaction(self, message: Message) -> ResourceClaim:
         charge = self.new_charge(self, MESSAGE + message.size(), 1, 0)
         return charge if message.large is None else LargeBodyClaim(charge, message.large, 1)
 

@@ -49,7 +49,7 @@ class ManagementAddress(Address):
         self._all, self._send = addresses, send
 
     def route(
-        self, message: Message, routing: RoutingType | None, given_up: Entry | None = None
+        self, message: Message, routing: RoutingType | None, source_entry: Entry | None = None
     ) -> bool:
         """Answers ``message``."""
         asked = dict(reversed(message.envelope.headers))

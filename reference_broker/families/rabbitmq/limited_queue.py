@@ -114,14 +114,17 @@ class LimitedQueue(Queue):
             most is not None and self._measured.octets + octets > most
         )
 
-    def put(
-        self, message: Message, given_up: Entry | None = None, charge: ResourceClaim | None = None
+    def enqueue(
+        self,
+        message: Message,
+        source_entry: Entry | None = None,
+        charge: ResourceClaim | None = None,
     ) -> None:
         own = getattr(message, "lifetime", None)
         lifetime = min((each for each in (own, self.limits.ttl) if each is not None), default=None)
         if lifetime is not None:
             self._expiry[self._order + 1] = self.now() + lifetime
-        super().put(message, given_up, charge)
+        super().enqueue(message, source_entry, charge)
         while self._ready and self._above(0, 0):
             self._die(self._ready.popleft(), MAXLEN)
         if self._expiry:
@@ -153,10 +156,10 @@ class LimitedQueue(Queue):
                 return
             self._die(self._ready.popleft(), EXPIRED)
 
-    def gone(self, entry: Entry) -> None:
+    def discard(self, entry: Entry) -> None:
         self._expiry.pop(entry.order, None)
-        super().gone(entry)
+        super().discard(entry)
 
     def _die(self, entry: Entry, why: str) -> None:
-        self.gone(entry)
+        self.discard(entry)
         self.dead(self, entry.message, why)

@@ -56,7 +56,7 @@ class Topology:
     def __init__(
         self, router: Router, deadlines: Deadlines, now: Callable[[], Instant], rate: int = 0
     ) -> None:
-        self.exchanges = Exchanges(router.find)
+        self.exchanges = Exchanges(router.anycast_queue)
         self.dead: Callable[[Queue, Message, str], None] = lambda queue, message, why: None
         """What becomes of messages that left their queue without having been consumed."""
         self._router = router
@@ -69,7 +69,7 @@ class Topology:
 
     def find(self, name: str) -> Declared | None:
         """The queue of that name."""
-        queue = self._router.find(name)
+        queue = self._router.anycast_queue(name)
         known = self._declared.get(name)
         if queue is None:
             return None
@@ -150,5 +150,5 @@ class Topology:
             if isinstance(queue, LimitedQueue) and queue.refuses(message):
                 taken = False
             else:
-                self._router.put(message, queue)
+                self._router.enqueue(message, queue)
         return taken

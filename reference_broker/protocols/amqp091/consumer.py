@@ -105,17 +105,17 @@ class Consumer:
             queue.unsettled += 1
         self.channel.send_delivery(self.tag, tag, redelivered, entry.message)
         if self.no_ack:
-            queue.gone(entry)
+            queue.discard(entry)
 
     def attach(self) -> None:
         """Begins; what waits comes at once."""
         self.declared.on_delete[self.cancelled] = None
-        self.declared.queue.attach(self)
+        self.declared.queue.add_consumer(self)
 
     def detach(self) -> None:
         """Ends; nothing more comes."""
         self.declared.on_delete.pop(self.cancelled, None)
-        self.declared.queue.detach(self)
+        self.declared.queue.remove_consumer(self)
 
     def cancelled(self) -> None:
         """The queue is deleted."""

@@ -63,8 +63,8 @@ def get(channel: Channel, method: Any) -> None:
     found = queue_of(channel, method.queue)
     queue = found.queue
     getter = Getter(channel.wait_for)
-    queue.attach(getter)
-    queue.detach(getter)
+    queue.add_consumer(getter)
+    queue.remove_consumer(getter)
     entry = getter.entry
     if entry is None:
         channel.tell(commands.Basic.GetEmpty())
@@ -79,7 +79,7 @@ def get(channel: Channel, method: Any) -> None:
         queue.unsettled += 1
     channel.send_content(about, entry.message)
     if method.no_ack:
-        queue.gone(entry)
+        queue.discard(entry)
         channel.connection.shared.router.tidy(queue)
 
 

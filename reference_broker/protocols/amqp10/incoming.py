@@ -141,7 +141,7 @@ class IncomingLink(Link):
                 connection.acceptor, connection.shared.family, name, target.capabilities
             )
         try:
-            shared.router.ensure(address, routing)
+            shared.router.get_or_create(address, routing)
         except NoRoute as problem:
             raise Refusal(refusal.NOT_FOUND, str(problem)) from None
         self._route = Envelope(address, name, routing, (), text=False)
@@ -376,7 +376,7 @@ class IncomingLink(Link):
         it. Raises ``NoRoute``."""
         if send is None:
             return self.session.shared.router.publish(message)
-        self.session.shared.router.ensure(message.route.address, message.route.routing)
+        self.session.shared.router.get_or_create(message.route.address, message.route.routing)
         send(message)
         return True
 

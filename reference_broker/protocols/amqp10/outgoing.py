@@ -130,9 +130,9 @@ class OutgoingLink(Link):
         self.session.send(answer)
         self._stopped = False
         if self.copies:
-            self.queue.browse(self)
+            self.queue.add_browser(self)
         else:
-            self.queue.attach(
+            self.queue.add_consumer(
                 self, self._selector if self.queue.routing is RoutingType.ANYCAST else None
             )
 
@@ -206,7 +206,7 @@ class OutgoingLink(Link):
                 self.queue.unsettled += 1
         self._send(id, payload, large)
         if self._presettled and not self.copies:
-            self.queue.gone(entry)
+            self.queue.discard(entry)
 
     def show(self, entry: Entry) -> None:
         """Sends a copy of one message, if it is selected."""
@@ -276,7 +276,7 @@ class OutgoingLink(Link):
         if self._stopped:
             return
         if self.copies:
-            self.queue.show(self)
+            self.queue.offer_to_browser(self)
         else:
             self.queue.dispatch()
         if self._drain_due and self.credit.credit and self.queue.when_read(self.offer):
@@ -378,9 +378,9 @@ class OutgoingLink(Link):
             return
         self._stopped = True
         if self.copies:
-            self.queue.stop_browsing(self)
+            self.queue.remove_browser(self)
         else:
-            self.queue.detach(self)
+            self.queue.remove_consumer(self)
 
     def give_back(self) -> list[Queue]:
         mine = [each for each in self.session.unsettled.values() if each.link is self]

@@ -86,7 +86,7 @@ class StatisticsAddress(Address):
         self._router, self._accounting = router, accounting
 
     def route(
-        self, message: Message, routing: RoutingType | None, given_up: Entry | None = None
+        self, message: Message, routing: RoutingType | None, source_entry: Entry | None = None
     ) -> bool:
         """Answers ``message``."""
         to, correlation = _asker(message)
@@ -119,7 +119,7 @@ class StatisticsAddress(Address):
         return None
 
     def _of(self, name: str) -> dict[str, Any] | None:
-        address = self._router.address(name)
+        address = self._router.get_address(name)
         if address is None or not isinstance(address.account, UsageAccount):
             return None
         account, queues = address.account, address.queues

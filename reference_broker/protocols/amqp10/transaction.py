@@ -41,7 +41,7 @@ class LiveTransaction:
 
     def send(self, message: AmqpMessage) -> None:
         """Holds ``message`` until the discharge."""
-        self._core.send(message, self.coordinator.session.shared.router.hold(message))
+        self._core.send(message, self.coordinator.session.shared.router.charge_transaction(message))
 
     def doom(self, reason: str) -> None:
         """The transaction can only be rolled back."""
@@ -64,7 +64,7 @@ class LiveTransaction:
         """Everything happens, outcomes before messages; returns the queues to dispatch. Raises
         ``NoRoute``."""
         router = self.coordinator.session.shared.router
-        router.together()
+        router.begin_atomic_unit()
         queues: dict[Queue, None] = {}
         for delivery, (outcome, settled) in self._outcomes.items():
             link = delivery.link

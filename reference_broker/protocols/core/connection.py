@@ -85,7 +85,7 @@ class CoreConnection:
 
     def receive(self, now: Instant, data: bytes) -> None:
         """Octets have arrived."""
-        self._liveness.heard(now, data)
+        self._liveness.on_bytes_received(now, data)
         parser = self._parser
         parser.feed(data)
         try:

@@ -94,9 +94,9 @@ class CoreConsumer:
     def attach(self) -> None:
         """Joins the queue."""
         if self.browses:
-            self.queue.browse(self)
+            self.queue.add_browser(self)
         else:
-            self.queue.attach(self, self._selector)
+            self.queue.add_consumer(self, self._selector)
 
     def has_room(self) -> bool:
         """Whether one more message can be sent now."""
@@ -117,7 +117,7 @@ class CoreConsumer:
         entry.deliveries += 1
         self._send(entry)
         if self._acknowledged:
-            self.queue.gone(entry)
+            self.queue.discard(entry)
         else:
             self._unsettled[entry.message.number] = entry
             self.queue.unsettled += 1
@@ -149,7 +149,7 @@ class CoreConsumer:
     def offer(self) -> None:
         """Takes what waits, as far as it can be sent."""
         if self.browses:
-            self.queue.show(self)
+            self.queue.offer_to_browser(self)
         else:
             self.queue.dispatch()
 
@@ -181,6 +181,6 @@ class CoreConsumer:
     def close(self) -> None:
         """Leaves the queue. Nothing is sent from here on."""
         if self.browses:
-            self.queue.stop_browsing(self)
+            self.queue.remove_browser(self)
         else:
-            self.queue.detach(self)
+            self.queue.remove_consumer(self)

@@ -211,7 +211,7 @@ class Session:
         if fields.left:
             fields.perhaps(fields.flag), fields.perhaps(fields.int32)
             auto_delete = fields.perhaps(fields.flag)
-        rule = self.shared.router.rule(address)
+        rule = self.shared.router.settings_for(address)
         self._make(
             address,
             name,
@@ -245,7 +245,7 @@ class Session:
     def _share(
         self, address: str, name: str, filter: str | None, durable: bool, routing: RoutingType
     ) -> None:
-        if self.shared.router.named(name) is None:
+        if self.shared.router.queue_by_name(name) is None:
             self._make(address, name, filter, durable, routing, on_demand=not durable)
 
     def _make(
@@ -258,7 +258,7 @@ class Session:
         *,
         on_demand: bool,
     ) -> None:
-        if self.shared.router.named(name) is not None:
+        if self.shared.router.queue_by_name(name) is not None:
             raise Refusal(codes.QUEUE_EXISTS, f"Queue {name} already exists")
         try:
             self.shared.router.create(
@@ -295,19 +295,22 @@ class Session:
         name, router = fields.text(), self.shared.router
         self.send(
             queries.of_address(
-                self.channel, router.rule(name), router.address(name), self.connection.version
+                self.channel,
+                router.settings_for(name),
+                router.get_address(name),
+                self.connection.version,
             )
         )
 
     def _describe(self, name: str) -> None:
         router = self.shared.router
-        found = router.named(name)
-        rule = router.rule(name if found is None else found[0].name)
+        found = router.queue_by_name(name)
+        rule = router.settings_for(name if found is None else found[0].name)
         on_demand = found is not None and router.is_on_demand(found[1])
         self.send(queries.of_queue(self.channel, name, rule, found, on_demand))
 
     def _queue(self, name: str) -> tuple[str, Queue]:
-        found = self.shared.router.named(name)
+        found = self.shared.router.queue_by_name(name)
         if found is None:
             raise Refusal(codes.NO_QUEUE, f"Queue {name} does not exist")
         return found[0].name, found[1]
@@ -442,8 +445,8 @@ class Session:
             if self._sends_at_once:
                 shared.router.publish(message)
             else:
-                shared.router.ensure(route.address, route.routing)
-                self._transaction.send(message, shared.router.hold(message))
+                shared.router.get_or_create(route.address, route.routing)
+                self._transaction.send(message, shared.router.charge_transaction(message))
         except NoRoute as problem:
             raise Refusal(codes.NO_ADDRESS, str(problem)) from None
 
@@ -480,7 +483,7 @@ class Session:
             wanted.correlation = fields.int64()
         shared, transaction = self.shared, self._transaction
         self._transaction = Transaction()
-        shared.router.together()
+        shared.router.begin_atomic_unit()
         try:
             queues = transaction.commit(shared.router.publish)
         except NoRoute as problem:

@@ -22,7 +22,7 @@ def entries(shared: BrokerContext) -> list[dict[str, Any]]:
     for connection in shared.connections.values():
         for queue, entry in connection.out() if isinstance(connection, Describes) else ():
             out[queue] = out.get(queue, 0) + len(entry.message.body)
-    found = (topology.find(name) for name in sorted(shared.router.names()))
+    found = (topology.find(name) for name in sorted(shared.router.anycast_names()))
     return [_entry(shared, each, out.get(each.queue, 0)) for each in found if each is not None]
 
 

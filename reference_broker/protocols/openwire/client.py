@@ -243,7 +243,7 @@ class Client:
 
     def _ensure(self, place: Destination) -> None:
         try:
-            self.shared.router.ensure(place.address, place.routing)
+            self.shared.router.get_or_create(place.address, place.routing)
         except NoRoute as problem:
             raise Refusal(BAD_DESTINATION, str(problem)) from None
 
@@ -290,7 +290,7 @@ class Client:
         structure(fields, self.version)
         called, name = fields.text(), fields.text()
         try:
-            self.shared.router.forget(f"{name}.{called}")
+            self.shared.router.delete_subscription(f"{name}.{called}")
         except NoRoute as problem:
             raise Refusal(FAILED, str(problem)) from None
 
@@ -416,8 +416,8 @@ class Client:
             if transaction is None:
                 shared.router.publish(message)
             else:
-                shared.router.ensure(place.address, place.routing)
-                transaction.send(message, shared.router.hold(message))
+                shared.router.get_or_create(place.address, place.routing)
+                transaction.send(message, shared.router.charge_transaction(message))
 
         def settled(problem: NoSpace | None) -> None:
             if not connection.is_open:

@@ -118,7 +118,7 @@ class OpenWireConnection:
     def receive(self, now: Instant, data: bytes) -> None:
         """Octets have arrived."""
         self._parser.feed(data)
-        self._liveness.heard(now, b"")
+        self._liveness.on_bytes_received(now, b"")
         self._carry_out(now)
 
     def _carry_out(self, now: Instant) -> None:
@@ -184,7 +184,7 @@ class OpenWireConnection:
         return fields
 
     def _command(self, came: Command) -> None:
-        self._liveness.heard(self.shared.now, COMMAND)
+        self._liveness.on_bytes_received(self.shared.now, COMMAND)
         if came.type in (0, codes.WIRE_FORMAT):
             return
         if came.type == codes.SHUTDOWN:
@@ -256,7 +256,7 @@ class OpenWireConnection:
         """Give the peer up if it has been silent for too long. While a message has to wait it is
         not read, and nobody can tell."""
         if self._stalled is not None:
-            self._liveness.heard(now, COMMAND)
+            self._liveness.on_bytes_received(now, COMMAND)
         deadline = self._liveness.deadline()
         if deadline > now:
             self._silence_check.move(deadline)

@@ -101,10 +101,10 @@ class OpenWireConsumer:
         """Joins the queue. Its own selector picks from a queue that others share, that of a topic
         lets in what it may have."""
         if self.browses:
-            self.queue.browse(self)
+            self.queue.add_browser(self)
             self._finish()
         else:
-            self.queue.attach(self, self._selector if self.queue.filter is None else None)
+            self.queue.add_consumer(self, self._selector if self.queue.filter is None else None)
 
     def has_room(self) -> bool:
         """Whether one more message can be dispatched now."""
@@ -148,7 +148,7 @@ class OpenWireConsumer:
     def offer(self) -> None:
         """Takes what waits, as far as it can be sent."""
         if self.browses:
-            self.queue.show(self)
+            self.queue.offer_to_browser(self)
             self._finish()
         else:
             self.queue.dispatch()
@@ -198,9 +198,9 @@ class OpenWireConsumer:
         """Leaves the queue. What was not acknowledged goes back: in vain up to the message
         ``last``, all of it for None."""
         if self.browses:
-            self.queue.stop_browsing(self)
+            self.queue.remove_browser(self)
             return
-        self.queue.detach(self)
+        self.queue.remove_consumer(self)
         held = list(self._out.values())
         self._out.clear()
         for outcome in (Outcome.MODIFIED, Outcome.RELEASED):

@@ -34,7 +34,7 @@ class OpenWireTransaction:
     def commit(self) -> None:
         """Everything counts. Raises ``NoRoute``."""
         self.is_live = False
-        self._shared.router.together()
+        self._shared.router.begin_atomic_unit()
         for consumer, keys in self._acknowledged:
             consumer.settle(keys, Outcome.ACCEPTED)
         self._sends.commit(self._shared.router.publish)

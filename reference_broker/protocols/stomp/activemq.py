@@ -87,8 +87,8 @@ class ActiveMqStompConnection(StompConnection):
         if transaction is None:
             router.publish(message)
         else:
-            router.ensure(message.route.address, message.route.routing)
-            transaction.send(message, router.hold(message))
+            router.get_or_create(message.route.address, message.route.routing)
+            transaction.send(message, router.charge_transaction(message))
 
     def _settled(self, frame: Frame, problem: NoSpace | None) -> None:
         """A SEND that had to wait was carried out, or was not."""

@@ -130,8 +130,8 @@ def send(session: Session, frame: Frame) -> After:
                 detail = f"a queue of {shown(address)} has as much as it may, and refuses more"
                 raise Refusal(refusal.ADDRESS_FULL, session.version, detail)
         elif opened is not None:
-            router.ensure(envelope.address, envelope.routing)
-            opened.send(message, router.hold(message))
+            router.get_or_create(envelope.address, envelope.routing)
+            opened.send(message, router.charge_transaction(message))
     except NoRoute as problem:
         raise Refusal(refusal.SEND_FAILED, session.version, str(problem)) from None
     return None
@@ -258,7 +258,7 @@ def subscribe(session: Session, frame: Frame) -> After:
     subscription.pause_delivery(session.held)
     session.subscriptions[key] = subscription
     return partial(
-        queue.attach, subscription, selector if queue.routing is RoutingType.ANYCAST else None
+        queue.add_consumer, subscription, selector if queue.routing is RoutingType.ANYCAST else None
     )
 
 
@@ -373,7 +373,7 @@ def unsubscribe(session: Session, frame: Frame) -> After:
         )
     if durable is not None:
         try:
-            session.shared.router.forget(durable)
+            session.shared.router.delete_subscription(durable)
         except NoRoute as problem:
             raise Refusal(refusal.UNSUB_FAILED, version, str(problem)) from None
     return None
@@ -453,7 +453,7 @@ def begin(session: Session, frame: Frame) -> After:
 def commit(session: Session, frame: Frame) -> After:
     transaction = _end(session, frame, refusal.COMMIT_BAD)
     router = session.shared.router
-    router.together()
+    router.begin_atomic_unit()
     try:
         queues = transaction.commit(router.publish)
     except NoRoute as problem:

@@ -162,7 +162,7 @@ class StompConnection:
 
     def receive(self, now: Instant, data: bytes) -> None:
         """Octets have arrived."""
-        self._liveness.heard(now, data)
+        self._liveness.on_bytes_received(now, data)
         if self._waiting is None and not self.blocked:
             self._read(now, data)
         else:
@@ -234,7 +234,7 @@ class StompConnection:
         """``frame``, and everything behind it, waits until there is room."""
         self._waiting = frame
         if frame is not None and isinstance(frame.body, LargeBodySlice):
-            frame.body.whole.hold()
+            frame.body.whole.retain()
         self._unread = self._parser.rest()
         self.shared.outbox.stop_reading(self.conn, PauseReason.ROOM)
         self._silence_check.cancel()

@@ -41,7 +41,7 @@ class TwoMissedChecks(InactivityMonitor):
     row that finds nothing new ends the connection: more than 2 R, and 3 R at most, after the last
     octet, be it part of a frame or not."""
 
-    def heard(self, now: Instant, data: bytes) -> None:
+    def on_bytes_received(self, now: Instant, data: bytes) -> None:
         self.last_heard = now
 
     def agreed(self, now: Instant, ttl: Duration, first: Duration) -> None:

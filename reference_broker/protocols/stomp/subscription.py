@@ -91,7 +91,7 @@ class Subscription:
                 len(frame) if message.large is None else len(frame) + len(message.body) + 1
             )
             self._put(frame, message)
-            self.queue.gone(entry)
+            self.queue.discard(entry)
             return
         if self._own_acks:
             self._delivered += 1
@@ -140,7 +140,7 @@ class Subscription:
 
     def unsubscribe(self) -> list[Entry]:
         """Leaves the queue; returns what was not settled. No message is sent from here on."""
-        self.queue.detach(self)
+        self.queue.remove_consumer(self)
         entries = [each.entry for each in self._unsettled.values()]
         for key in self._unsettled:
             del self._deliveries[key]

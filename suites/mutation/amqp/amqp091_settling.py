@@ -137,7 +137,7 @@ def what_is_requeued_comes_last(original, reached, self, settled, outcome):
     original(self, back or settled, Outcome.ACCEPTED if back else outcome)
     for each in back:
         reached()
-        each.declared.queue.put(each.entry.message, each.entry)
+        each.declared.queue.enqueue(each.entry.message, each.entry)
 
 
 @amqp091_settling.override(Channel, "settle", breaks="AMQP091-REJ-01")

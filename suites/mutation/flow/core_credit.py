@@ -113,8 +113,8 @@ def a_first_message_for_nothing(original, reached, self):
 def window_of_the_setting_forgotten(original, reached, self, name):
     """Every consumer is told the default window, whatever its address-setting says."""
     router = self.shared.router
-    found = router.named(name)
-    rule = router.rule(name if found is None else found[0].name)
+    found = router.queue_by_name(name)
+    rule = router.settings_for(name if found is None else found[0].name)
     window = reached.instead(rule.default_consumer_window_size, 1024 * 1024)
     rule = replace(rule, default_consumer_window_size=window)
     self.send(queries.of_queue(self.channel, name, rule, found, found is not None))

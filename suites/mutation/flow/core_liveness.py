@@ -15,7 +15,7 @@ OVER, ALIVE, NEVER = "ARTEMIS-TTL-core-1", "ARTEMIS-TTL-core-2", "ARTEMIS-TTL-co
 def silence_goes_on_for_ever(original, reached, self, now):
     """Nobody is given up for being silent."""
     reached()
-    self._liveness.heard(now, b"")
+    self._liveness.on_bytes_received(now, b"")
     original(self, now)
 
 

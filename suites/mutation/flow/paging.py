@@ -17,10 +17,10 @@ ORDER = "ARTEMIS-PAGING-11 ARTEMIS-PAGING-10"
 # --- what comes back ------------------------------------------------------------------------------
 
 
-@paging.override(Queue, "append", breaks=ORDER)
-def what_was_paged_overtakes(original, reached, self, message, given_up, charge):
+@paging.override(Queue, "append_paged", breaks=ORDER)
+def what_was_paged_overtakes(original, reached, self, message, source_entry, charge):
     """What is read from a page goes in front of what waits in memory."""
-    entry = original(self, message, given_up, charge)
+    entry = original(self, message, source_entry, charge)
     if len(self._ready) > 1:
         reached()
         self._ready.rotate(1)
@@ -33,8 +33,8 @@ def one_of_a_page_is_lost(patch, reached):
     patch.set(Queue, "count", 0)
 
     @patch.override(Queue)
-    def append(original, self, message, given_up, charge):
-        entry = original(self, message, given_up, charge)
+    def append_paged(original, self, message, source_entry, charge):
+        entry = original(self, message, source_entry, charge)
         self.count += 1
         if self.count == 10:
             reached()
@@ -48,12 +48,12 @@ def one_of_a_page_comes_twice(patch, reached):
     patch.set(Queue, "count", 0)
 
     @patch.override(Queue)
-    def append(original, self, message, given_up, charge):
+    def append_paged(original, self, message, source_entry, charge):
         self.count += 1
         if self.count == 10:
             reached()
             original(self, message, None, _Nothing())
-        return original(self, message, given_up, charge)
+        return original(self, message, source_entry, charge)
 
 
 class _Nothing:
@@ -74,7 +74,7 @@ def selectors_see_memory_alone(original, reached, self):
         original(self)
 
 
-@paging.override(Queue, "show", breaks="ARTEMIS-PAGING-4")
+@paging.override(Queue, "offer_to_browser", breaks="ARTEMIS-PAGING-4")
 def browsers_see_memory_alone(original, reached, self, browser):
     """A browser does not see what lies on pages."""
     behind, self.behind = self.behind, None

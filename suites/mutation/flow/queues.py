@@ -19,7 +19,7 @@ COPIES = "ARTEMIS-CONCEPTS-topic-1"
 KEPT = "STOMP11-RCPT-01 STOMP12-RCPT-01 STOMP12-RCPT-03"
 
 
-@queues.override(Queue, "put", breaks=ORDER)
+@queues.override(Queue, "enqueue", breaks=ORDER)
 def last_in_first_out(original, reached, self, message, *rest):
     """The newest message is handed out first."""
     waiting = len(self._ready)
@@ -29,7 +29,7 @@ def last_in_first_out(original, reached, self, message, *rest):
         self._ready.appendleft(self._ready.pop())
 
 
-@queues.override(Queue, "put", breaks=ORDER)
+@queues.override(Queue, "enqueue", breaks=ORDER)
 def short_ones_first(original, reached, self, message, *rest):
     """A short message overtakes long ones that wait."""
     waiting = len(self._ready)
@@ -43,7 +43,7 @@ def short_ones_first(original, reached, self, message, *rest):
         self._ready.insert(waiting - 1, self._ready.pop())
 
 
-@queues.override(Queue, "put", breaks=ORDER)
+@queues.override(Queue, "enqueue", breaks=ORDER)
 def overtaken_by_what_arrives(original, reached, self, message, *rest):
     """A message that arrives while others wait goes second in the queue, not last."""
     waiting = len(self._ready)
@@ -53,7 +53,7 @@ def overtaken_by_what_arrives(original, reached, self, message, *rest):
         self._ready.insert(1, self._ready.pop())
 
 
-@queues.override(Queue, "put", breaks=ONE)
+@queues.override(Queue, "enqueue", breaks=ONE)
 def two_consumers_get_it(original, reached, self, message, *rest):
     """Where a queue has several consumers a message goes to two of them."""
     original(self, message, *rest)
@@ -63,7 +63,9 @@ def two_consumers_get_it(original, reached, self, message, *rest):
 
 
 @queues.override(
-    Queue, "put", breaks="ARTEMIS-CONCEPTS-queue-1 STOMP11-RCPT-01 STOMP12-RCPT-01 STOMP12-RCPT-03"
+    Queue,
+    "enqueue",
+    breaks="ARTEMIS-CONCEPTS-queue-1 STOMP11-RCPT-01 STOMP12-RCPT-01 STOMP12-RCPT-03",
 )
 def every_eighth_lost(original, reached, self, message, *rest):
     """Every eighth message to a queue is lost."""
@@ -76,7 +78,7 @@ def every_eighth_lost(original, reached, self, message, *rest):
 
 @queues.override(
     Queue,
-    "put",
+    "enqueue",
     breaks="ARTEMIS-CONCEPTS-queue-1 STOMP11-RCPT-01 STOMP12-RCPT-01 ARTEMIS-STOMP-routing-5",
 )
 def lost_without_consumers(original, reached, self, message, *rest):
@@ -135,7 +137,7 @@ def topics_share(original, reached, self, message):
 
 @queues.override(
     Queue,
-    "put",
+    "enqueue",
     breaks=(
         "ARTEMIS-CONCEPTS-queue-1 ARTEMIS-STOMP-routing-1 ARTEMIS-STOMP-routing-2"
         " ARTEMIS-STOMP-routing-4"
@@ -165,7 +167,7 @@ def topics_remember(patch, reached):
         queue = original(self, name, *rest)
         if queue.routing.value == "MULTICAST" and name in last:
             reached()
-            queue.put(last[name])
+            queue.enqueue(last[name])
         return queue
 
 
@@ -241,7 +243,7 @@ def lost_where_both_kinds_meet(original, reached, self, message):
 
 @queues.override(
     Queue,
-    "put",
+    "enqueue",
     breaks=(
         "ARTEMIS-CONCEPTS-queue-1 STOMP11-RCPT-01 STOMP12-RCPT-01 STOMP12-RCPT-03"
         " ARTEMIS-GROUPING-fifo-1 STOMP11-SUB-07 STOMP12-SUB-08"
@@ -256,7 +258,7 @@ def every_hundredth_lost(original, reached, self, message, *rest):
     original(self, message, *rest)
 
 
-@queues.override(Queue, "put", breaks=ORDER)
+@queues.override(Queue, "enqueue", breaks=ORDER)
 def order_lost_when_many_wait(original, reached, self, message, *rest):
     """Beyond thirty-two waiting messages the last two change places."""
     waiting = len(self._ready)

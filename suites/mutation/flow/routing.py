@@ -90,7 +90,7 @@ def address_settings_ignored(patch, reached):
     """The default routing types of address-settings have no effect."""
 
     @patch.override(Router)
-    def ensure(original, self, name, routing):
+    def get_or_create(original, self, name, routing):
         if routing is None and name not in self._addresses:
             right = self._rules.of(name).default_address_routing_type
             routing = reached.instead(right, RoutingType.MULTICAST)
@@ -99,11 +99,11 @@ def address_settings_ignored(patch, reached):
     @patch.override(Router)
     def subscription(original, self, name, routing, *rest):
         if routing is None:
-            self.ensure(name, None)
+            self.get_or_create(name, None)
         return original(self, name, routing, *rest)
 
 
-@routing.override(Router, "ensure", breaks=DEFAULTS)
+@routing.override(Router, "get_or_create", breaks=DEFAULTS)
 def anycast_by_default(original, reached, self, name, routing):
     """Where nobody says anything a new destination is a queue, whatever its address-setting
     says."""
@@ -113,7 +113,7 @@ def anycast_by_default(original, reached, self, name, routing):
     return original(self, name, routing)
 
 
-@routing.override(Router, "ensure", breaks=MATCH)
+@routing.override(Router, "get_or_create", breaks=MATCH)
 def wildcards_match_parts_of_words(original, reached, self, name, routing):
     """The wildcard of an address-setting matches the rest of a word: anycast.# is found for
     anycastx."""

@@ -48,7 +48,7 @@ def check_interval_fixed(original, reached, self, start, interval, ttl, now):
 
 @ttl_watch.override(
     LivenessMonitor,
-    "heard",
+    "on_bytes_received",
     breaks="ARTEMIS-STOMP-ttl-8 STOMP11-HB-08 STOMP12-HB-08 STOMP11-HB-06 STOMP12-HB-06",
 )
 def counted_from_connect(original, reached, self, now, data):
@@ -56,7 +56,7 @@ def counted_from_connect(original, reached, self, now, data):
     reached.instead(now, self.last_heard)
 
 
-@ttl_watch.override(LivenessMonitor, "heard", breaks=ANY_DATA)
+@ttl_watch.override(LivenessMonitor, "on_bytes_received", breaks=ANY_DATA)
 def parts_of_frames_are_silence(original, reached, self, now, data):
     """Octets of a frame that is not complete are no sign of life."""
     if b"\0" in data or not data.strip(b"\r\n"):
@@ -67,7 +67,7 @@ def parts_of_frames_are_silence(original, reached, self, now, data):
 
 @ttl_watch.override(
     LivenessMonitor,
-    "heard",
+    "on_bytes_received",
     breaks="ARTEMIS-STOMP-ttl-8 STOMP11-HB-08 STOMP12-HB-08 STOMP11-HB-06 STOMP12-HB-06",
 )
 def frames_are_silence(original, reached, self, now, data):
@@ -80,7 +80,7 @@ def frames_are_silence(original, reached, self, now, data):
 
 @ttl_watch.override(
     LivenessMonitor,
-    "heard",
+    "on_bytes_received",
     breaks="ARTEMIS-STOMP-ttl-8 STOMP11-HB-08 STOMP12-HB-08 STOMP11-HB-06 STOMP12-HB-06",
 )
 def ends_of_line_are_silence(original, reached, self, now, data):
@@ -118,7 +118,7 @@ def one_lives_all_live(patch, reached):
     latest = [0]
 
     @patch.override(LivenessMonitor)
-    def heard(original, self, now, data):
+    def on_bytes_received(original, self, now, data):
         original(self, now, data)
         latest[0] = now
 

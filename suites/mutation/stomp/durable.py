@@ -22,7 +22,7 @@ def ends_with_its_connection(original, reached, self, queue):
     original(self, queue)
     if queue.name in self._durable and not queue.has_consumers:
         reached()
-        self.forget(queue.name)
+        self.delete_subscription(queue.name)
 
 
 @durable.override(
@@ -46,11 +46,11 @@ def deleted_without_its_name(original, reached, session, frame):
     queue = None if subscription is None else subscription.queue
     if queue is not None and queue.name in router._durable and not queue.has_consumers:
         reached()
-        router.forget(queue.name)
+        router.delete_subscription(queue.name)
     return after
 
 
-@durable.override(Router, "forget", breaks=DELETED)
+@durable.override(Router, "delete_subscription", breaks=DELETED)
 def never_deleted(original, reached, self, called):
     """UNSUBSCRIBE with the name of a durable subscription ends its consumer and deletes nothing."""
     if called in self._durable:
@@ -68,7 +68,7 @@ def named_without_the_client(patch, reached):
         return original(self, name, routing, called.partition(".")[2], *rest)
 
     @patch.override(Router)
-    def forget(original, self, called):
+    def delete_subscription(original, self, called):
         original(self, called.partition(".")[2])
 
 
@@ -112,7 +112,7 @@ def called_otherwise(patch, reached):
         return original(self, name, routing, f"{subscription}.{client}", *rest)
 
     @patch.override(Router)
-    def forget(original, self, called):
+    def delete_subscription(original, self, called):
         client, _, subscription = called.partition(".")
         original(self, f"{subscription}.{client}")
 

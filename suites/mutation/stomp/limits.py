@@ -42,6 +42,6 @@ def exceeded_and_ignored(patch, reached):
     @patch.override(StompConnection)
     def receive(original, self, now, data):
         if self.deaf:
-            self._liveness.heard(now, data)
+            self._liveness.on_bytes_received(now, data)
         else:
             original(self, now, data)

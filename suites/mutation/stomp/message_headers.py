@@ -88,7 +88,7 @@ def message_id_shared_by_subscriptions(patch, reached):
             reached()
 
     @patch.override(Subscription)
-    def leave(original, self):
+    def unsubscribe(original, self):
         for key in self._unsettled:
             self._deliveries.setdefault(key, self._unsettled[key])
         return original(self)

@@ -303,7 +303,7 @@ def aborted_messages_have_no_name(patch, reached):
             self._deliveries.pop(next(reversed(self._unsettled)))
 
     @patch.override(Subscription)
-    def leave(original, self):
+    def unsubscribe(original, self):
         for key, each in self._unsettled.items():
             self._deliveries.setdefault(key, each)
         return original(self)

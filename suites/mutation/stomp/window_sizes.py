@@ -170,7 +170,7 @@ def delivered_again_for_nothing(original, reached, self, entry):
 
 @window_sizes.override(
     Queue,
-    "put",
+    "enqueue",
     breaks="ARTEMIS-CONCEPTS-queue-1 ARTEMIS-STOMP-window-2 ARTEMIS-STOMP-window-3",
 )
 def shut_window_drops(original, reached, self, message, *rest):

@@ -122,7 +122,7 @@ class ChoosyMachine(RuleBasedStateMachine):
             message = Message(self.sent, Envelope("q", "q", ANY, (("color", color),), False), b"")
             self.plain.waiting.append(message)
             self.plain.serve()
-            self.queue.put(message)
+            self.queue.enqueue(message)
         self.same()
 
     @precondition(lambda self: len(self.takers) < 5)
@@ -134,7 +134,7 @@ class ChoosyMachine(RuleBasedStateMachine):
         self.takers.append(taker)
         self.plain.held[taker.name], self.plain.got[taker.name] = [], []
         self.plain.turn.append(taker)
-        self.queue.attach(taker, taker.selector)
+        self.queue.add_consumer(taker, taker.selector)
         self.same()
 
     @precondition(lambda self: self.takers)
@@ -144,7 +144,7 @@ class ChoosyMachine(RuleBasedStateMachine):
         self.takers.remove(taker)
         self.plain.turn.remove(taker)
         self.plain.back(self.plain.held.pop(taker.name))
-        self.queue.detach(taker)
+        self.queue.remove_consumer(taker)
         self.queue.unsettled += len(taker.held)
         self.queue.settle(taker.held, Outcome.RELEASED)
         self.queue.dispatch()
@@ -190,9 +190,9 @@ def test_a_backlog_that_nobody_wants_costs_nothing() -> None:
 
     queue = Queue("q", ANY, RoundRobin(), 0, lambda queue, entry: None)
     taker = Taker(1, 10**9, None)
-    queue.attach(taker, parse("color = 'red'"))
+    queue.add_consumer(taker, parse("color = 'red'"))
     envelope = Envelope("q", "q", ANY, (), False)
     for number in range(1, count + 101):
-        queue.put(Counting(number, envelope, b""))
+        queue.enqueue(Counting(number, envelope, b""))
     queue.dispatch()
     assert (len(taker.got), asked) == (100, count + 100)

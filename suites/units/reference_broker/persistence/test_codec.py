@@ -124,17 +124,17 @@ def test_octets_that_are_no_message_are_refused(junk: bytes) -> None:
 
 
 def test_notes_and_failures_of_a_queue_that_gave_a_message_up_come_back() -> None:
-    given_up = Entry(Message(1, Envelope("a", "a", None, (), False), b"x"), 1)
-    given_up.earlier, given_up.failures, given_up.notes = 2, 3, Notes()
-    given_up.notes.annotations = {Symbol("x-opt-a"): "b"}
-    given_up.notes.rejected = Error(condition="c:d", description="why")
-    payload = page.pack(given_up.message, (4, 5), True, 9, given_up)
+    source_entry = Entry(Message(1, Envelope("a", "a", None, (), False), b"x"), 1)
+    source_entry.earlier, source_entry.failures, source_entry.notes = 2, 3, Notes()
+    source_entry.notes.annotations = {Symbol("x-opt-a"): "b"}
+    source_entry.notes.rejected = Error(condition="c:d", description="why")
+    payload = page.pack(source_entry.message, (4, 5), True, 9, source_entry)
     flags, unit, ids, at = page.peek(payload)
     message, found = page.unpack(payload, flags, at, codec.Decoder(BODIES.find))
     assert (unit, ids, message.body, page.number(payload, flags, at)) == (9, (4, 5), b"x", 1)
     assert found is not None
     assert found.earlier == 5
     assert (found.notes.annotations, found.notes.rejected) == (
-        given_up.notes.annotations,
-        given_up.notes.rejected,
+        source_entry.notes.annotations,
+        source_entry.notes.rejected,
     )

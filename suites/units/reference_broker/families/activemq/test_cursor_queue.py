@@ -47,7 +47,7 @@ class Shelf(StoringDriver):
 
     @property
     def queue(self) -> CursorQueue:
-        found = self.broker._shared.router.find("queue://q")
+        found = self.broker._shared.router.anycast_queue("queue://q")
         assert isinstance(found, CursorQueue)
         return found
 
@@ -214,10 +214,10 @@ def test_who_looks_on_sees_what_lies_on_disk_and_sees_it_once() -> None:
     producer, early, late = driver.connect(), Watcher(), Watcher()
     sent = bodies(400)
     driver.fill(producer, sent[:2])
-    driver.queue.browse(early)
+    driver.queue.add_browser(early)
     assert early.seen == sent[:2]
     driver.fill(producer, sent[2:])
-    driver.queue.browse(late)
+    driver.queue.add_browser(late)
     driver.wait()
     assert early.seen == late.seen == sent
     assert len(driver.queue) == len(sent), "nothing was taken away"
@@ -278,7 +278,7 @@ def test_a_durable_subscription_survives_with_what_waits_for_it() -> None:
     driver.say(subscriber, head)
     driver.settle()
     assert [each.body for each in driver.take(subscriber)] == [b"a", b"b"]
-    found = driver.broker._shared.router.address("topic://t")
+    found = driver.broker._shared.router.get_address("topic://t")
     assert found is not None
     assert [queue.routing for queue in found.queues] == [RoutingType.MULTICAST]
 

@@ -137,7 +137,7 @@ def test_a_copy_that_is_browsed_changes_nothing() -> None:
 def test_an_address_is_full_from_the_limit_on(limit: int, full: bool) -> None:
     account = an_account(Settings(), max_size_bytes=limit)
     assert account.full is (limit == 0)
-    held = account.hold(sized(1000 - MESSAGE))
+    held = account.charge_transaction(sized(1000 - MESSAGE))
     assert account.size == 1000
     assert account.full is full
     held.release()
@@ -148,7 +148,7 @@ def test_an_account_is_kept_as_long_as_there_is_an_address_or_a_charge() -> None
     accounting = Accounting(Settings(), AddressRules(Settings()))
     assert accounting.find("a") is not accounting.find("a")
     account = accounting.open("a")
-    held = account.hold(sized(1))
+    held = account.charge_transaction(sized(1))
     accounting.close(account)
     assert accounting.find("a") is accounting.open("a") is account, "the memory is still taken"
     accounting.close(account)

@@ -197,7 +197,7 @@ def test_looks_are_computed_as_they_would_be_walked(
     for instant, is_frame in events[1:]:
         if instant >= end:
             break
-        monitor.heard(instant, b"x" if is_frame else b"\n")
+        monitor.on_bytes_received(instant, b"x" if is_frame else b"\n")
         told = instant
     assert told <= end
     assert monitor.deadline() == end

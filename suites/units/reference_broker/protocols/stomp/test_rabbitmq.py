@@ -50,15 +50,15 @@ def watching(every: int) -> TwoMissedChecks:
 def test_the_second_look_in_a_row_that_finds_nothing_ends_it() -> None:
     monitor = watching(1000)
     assert monitor.deadline() == seconds(13), "the first look finds the CONNECT"
-    monitor.heard(seconds(11), b"\n")
+    monitor.on_bytes_received(seconds(11), b"\n")
     assert monitor.deadline() == seconds(13), "what comes with a look is found by it"
-    monitor.heard(seconds(11) + 1, b"\n")
+    monitor.on_bytes_received(seconds(11) + 1, b"\n")
     assert monitor.deadline() == seconds(14), "an end of line counts like a frame"
 
 
 @pytest.mark.parametrize("late", [1, 300, 999, 1000])
 def test_silence_lasts_two_to_three_intervals(late: int) -> None:
     monitor = watching(1000)
-    monitor.heard(seconds(20) + ms(late), b"x")
+    monitor.on_bytes_received(seconds(20) + ms(late), b"x")
     least, most = RULES.silence(1999)
     assert least <= monitor.deadline() - seconds(20) - ms(late) < most
