@@ -3,8 +3,10 @@
 Two kinds that share no arithmetic: octets of STOMP frames (:class:`ByteWindow`), and deliveries of
 AMQP links (:class:`SenderCredit`, :class:`ReceiverCredit`).
 
-Octets ------ The arithmetic of ``consumer-window-size`` (ARTEMIS-STOMP-window-1 to -5), in octets
-of whole encoded frames:
+Bytes
+-----
+The arithmetic of ``consumer-window-size`` (ARTEMIS-STOMP-window-1 to -5), in octets of whole
+encoded frames:
 
 1. A window of size W starts with a credit of W. Two sizes are special: -1 is no flow control at
    all, and 0 starts with a credit of 1.
@@ -23,8 +25,10 @@ its own.
 An ``auto`` subscription settles nothing, so a window that was asked for there is used up and never
 comes back.
 
-Deliveries ---------- Link credit (2.6.7 of AMQP 1.0). The two ends of a link keep the same two
-numbers, and each changes one of them:
+Deliveries
+----------
+Link credit (2.6.7 of AMQP 1.0). The two ends of a link keep the same two numbers, and each changes
+one of them:
 
 1. ``delivery-count`` is the sender's. It starts where the sender says, goes up by one for each
    delivery, wraps at 2^32, and is no count of anything in particular: only differences mean

@@ -1,9 +1,11 @@
 """The journal: what is durable and not on a page, what queues are done with, and which files there
 must be.
 
-Segments -------- The journal is a row of files, each called a segment, each record of which is
-operations (``operations.py``). What belongs together (a transaction, and everything else of one
-input) is one record, so it is there or it is not.
+Segments
+--------
+The journal is a row of files, each called a segment, each record of which is operations
+(``operations.py``). What belongs together (a transaction, and everything else of one input) is one
+record, so it is there or it is not.
 
 A segment begins with a snapshot of everything but the messages themselves. So of the segments
 before it nothing is needed but the messages that were added there and are not done with; the oldest

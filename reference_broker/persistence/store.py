@@ -1,11 +1,13 @@
 """The store of one broker: it gathers what is to be written, has it written, and knows what is on
 disk.
 
-Group commit ------------ Everything that inputs bring is gathered while files are being written;
-what has been gathered is then one *batch*, and is written when the batch before it is done: pages
-first, then the journal, which accounts for them, each with fsync if it holds anything durable. So
-however many producers wait, they wait for one fsync. A batch has a number; what leaves the broker
-for a connection that caused something durable waits until its batch is done (see
+Group commit
+------------
+Everything that inputs bring is gathered while files are being written; what has been gathered is
+then one *batch*, and is written when the batch before it is done: pages first, then the journal,
+which accounts for them, each with fsync if it holds anything durable. So however many producers
+wait, they wait for one fsync. A batch has a number; what leaves the broker for a connection that
+caused something durable waits until its batch is done (see
 :class:`brokerproof.reference_broker.kernel.outbox.Outbox`). A receipt, or a disposition, therefore
 says that the message survives a loss of power, as far as fsync keeps its word.
 

@@ -1,18 +1,21 @@
 """What messages are charged where a broker limits the usage of memory, store and temporary store
 (ACTIVEMQ-PFC).
 
-What is charged --------------- A message costs ``minimumMessageSize`` octets of its destination,
-1024 unless a policy says otherwise, and its own: the content, and the user's properties as OpenWire
-writes them. Of one that came by STOMP that is, for each header that is the user's, 5 octets and
-those of name and value, and 4 octets for all of them; a body without content-length is text, with 4
-octets in front. Of one that came by AMQP it is what stands in its data, and whatever else is not
-its header as it came.
+What is charged
+---------------
+A message costs ``minimumMessageSize`` octets of its destination, 1024 unless a policy says
+otherwise, and its own: the content, and the user's properties as OpenWire writes them. Of one that
+came by STOMP that is, for each header that is the user's, 5 octets and those of name and value, and
+4 octets for all of them; a body without content-length is text, with 4 octets in front. Of one that
+came by AMQP it is what stands in its data, and whatever else is not its header as it came.
 
-Where ----- A queue charges a message from when it is added until it is acknowledged or gone, to one
-of these, depending on its cursor (:mod:`brokerproof.reference_broker.families.activemq.cursor`):
-its memory, the temporary store, or nothing but the store. A persistent message is charged to the
-store besides, as long, where there is one. A topic charges its memory, once for each message, as
-long as any of its subscriptions has not been sent it. Without a subscription nothing is charged.
+Where
+-----
+A queue charges a message from when it is added until it is acknowledged or gone, to one of these,
+depending on its cursor (:mod:`brokerproof.reference_broker.families.activemq.cursor`): its memory,
+the temporary store, or nothing but the store. A persistent message is charged to the store besides,
+as long, where there is one. A topic charges its memory, once for each message, as long as any of
+its subscriptions has not been sent it. Without a subscription nothing is charged.
 
 Memory of a destination has the broker's memory for its parent
 (:mod:`brokerproof.reference_broker.families.activemq.usage`).

@@ -19,7 +19,9 @@ the numbers of release 2.56.0. The size of the message is ``Message.size()``:
 
 Each copy counts as one message, whatever the number of queues.
 
-When ---- A message is charged when it is routed to at least one queue. Each queue gives its
+When
+----
+A message is charged when it is routed to at least one queue. Each queue gives its
 reference back when the message has left it for good: acknowledged, delivered where nothing is to be
 acknowledged, given up, or gone with its queue. A message that was delivered and is not settled
 still counts. With its last reference the message is gone, and its charge with it.
@@ -27,7 +29,9 @@ still counts. With its last reference the message is gone, and its charge with i
 A message that was sent in a transaction is charged, without references, from then on until the
 transaction ends.
 
-Full ---- An address is full while it has ``max-size-bytes`` octets or more, or
+Full
+----
+An address is full while it has ``max-size-bytes`` octets or more, or
 ``max-size-messages`` messages or more, or while all addresses together have ``global-max-size``
 octets or ``global-max-messages`` messages or more. The mark is the same on the way up and on the
 way down, and is looked at before a message is added: so with messages of equal charge c and a limit
@@ -55,8 +59,6 @@ REFERENCE = 72
 
 class AddressAccount(MemoryAccount):
     """The memory of one address, with its limits."""
-
-    new_charge = Charge
 
     def __init__(self, name: str, rule: Rule, accounting: Accounting) -> None:
         super().__init__(name, rule, accounting)
@@ -90,18 +92,16 @@ class AddressAccount(MemoryAccount):
         return self.policy is FullPolicy.BLOCK and 0 <= self._threshold <= self.size
 
     def charge(self, message: Message, queues: int) -> ResourceClaim:
-        charge = self.new_charge(self, MESSAGE + message.size(), queues, REFERENCE)
+        charge = Charge(self, MESSAGE + message.size(), queues, REFERENCE)
         return charge if message.large is None else LargeBodyClaim(charge, message.large, queues)
 
     def charge_transaction(self, message: Message) -> ResourceClaim:
-        charge = self.new_charge(self, MESSAGE + message.size(), 1, 0)
+        charge = Charge(self, MESSAGE + message.size(), 1, 0)
         return charge if message.large is None else LargeBodyClaim(charge, message.large, 1)
 
 
 class Accounting(MemoryAccounting):
     """The memory of all addresses of a broker, with the limits that they share."""
-
-    account_class = AddressAccount
 
     def __init__(self, settings: Settings, rules: AddressRules) -> None:
         super().__init__(rules)
@@ -109,7 +109,7 @@ class Accounting(MemoryAccounting):
         self._max_messages = settings.global_max_messages
 
     def new_account(self, name: str, rule: Rule) -> AddressAccount:
-        return self.account_class(name, rule, self)
+        return AddressAccount(name, rule, self)
 
     @property
     def full(self) -> bool:

@@ -9,9 +9,10 @@ Rules of this file
   ``session.py`` knows the rest.
 * Frames are handled one after the other, in the order they came, each to its end.
 
-Theory ------ The specification draws one state machine for both sides and lets them pipeline
-(2.4.6). We are the side that waits, so half of its states last no longer than one call here, and
-seven remain:
+Theory
+------
+The specification draws one state machine for both sides and lets them pipeline (2.4.6). We are the
+side that waits, so half of its states last no longer than one call here, and seven remain:
 
 * HEADER: eight octets that choose a protocol are due. Twice, if the first chose SASL.
 * SASL: mechanisms have been offered.

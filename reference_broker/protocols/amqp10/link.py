@@ -9,11 +9,13 @@ Rules
 * A mistake on a link is a :class:`Refusal` raised by the link and caught by the session, which
   breaks the link.
 
-Theory ------ The specification lets the two ends of a link detach and come back, with all they know
-of unsettled deliveries. Our ends never outlive their handle: a terminus here is gone when it is
-detached, and says so (``durable`` none, ``expiry-policy`` link-detach; AMQP10-LINK-04,
-AMQP10-LINK-05). So a second attach of the same name finds nothing to resume, our side of the
-unsettled map is empty, and a handle is in one of three states:
+Theory
+------
+The specification lets the two ends of a link detach and come back, with all they know of unsettled
+deliveries. Our ends never outlive their handle: a terminus here is gone when it is detached, and
+says so (``durable`` none, ``expiry-policy`` link-detach; AMQP10-LINK-04, AMQP10-LINK-05). So a
+second attach of the same name finds nothing to resume, our side of the unsettled map is empty, and
+a handle is in one of three states:
 
 =============  =====================  ========================  ==========================
 what comes     ATTACHED               REFUSED                   BROKEN
@@ -32,9 +34,11 @@ session ends   GONE                   GONE                      GONE
   then (AMQP10-SESS-06), although the peer may not have known: input other than detach ends the
   session.
 
-Wart ---- If we close a link and the peer answers with a detach that does not close, the peer
-believes that its end may come back. The specification then has us attach once more, only to detach
-closing (AMQP10-LINK-11).
+Wart
+----
+If we close a link and the peer answers with a detach that does not close, the peer believes that
+its end may come back. The specification then has us attach once more, only to detach closing
+(AMQP10-LINK-11).
 """
 
 from __future__ import annotations

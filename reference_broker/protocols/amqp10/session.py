@@ -1,8 +1,10 @@
 """One session: channels, both windows, handles, and the deliveries of all its links (2.5).
 
-Windows ------- Each transfer frame takes one number of a sequence that has the session to itself
-(AMQP10-WIN-01); nothing on the wire carries it, both sides count. Names as in the specification,
-all numbers are serial (RFC 1982):
+Windows
+-------
+Each transfer frame takes one number of a sequence that has the session to itself (AMQP10-WIN-01);
+nothing on the wire carries it, both sides count. Names as in the specification, all numbers are
+serial (RFC 1982):
 
 1. Sending: ``next_outgoing_id`` goes up by one, ``remote_incoming_window`` down by one
    (AMQP10-WIN-02, -04). At zero we wait; a message may be cut in two by that.
@@ -32,10 +34,12 @@ a mistake      ``end`` with error, DISCARDING   ignored (AMQP10-SESS-04)
 other frames   handled                          ignored
 =============  ===============================  ==========================
 
-Handles ------- An input handle stands for a link from its ``attach`` to its ``detach``. A link that
-we ended with an error keeps its handle until the peer's ``detach``, so that what arrives for it can
-be told from what arrives for nothing: the first is an errant link (AMQP10-SESS-06), the second an
-unattached handle (AMQP10-SESS-05). The same holds for delivery-ids.
+Handles
+-------
+An input handle stands for a link from its ``attach`` to its ``detach``. A link that we ended with
+an error keeps its handle until the peer's ``detach``, so that what arrives for it can be told from
+what arrives for nothing: the first is an errant link (AMQP10-SESS-06), the second an unattached
+handle (AMQP10-SESS-05). The same holds for delivery-ids.
 
 What we have to say about deliveries that arrived is collected until the end of a call, or until
 something else has to be said, and leaves as few dispositions as possible (AMQP10-DISP-05: one may

@@ -9,10 +9,12 @@ Rules of this file
 * What a *frame* does is in ``commands.py``, what a *version* allows is in ``grammar.py``; only
   states are here.
 
-Theory ------ A connection has three states. OPENING waits for a CONNECT or STOMP frame, read by the
-opening grammar. That frame chooses the version, and with it the grammar, the parser and the encoder
-for the rest of the connection's life, and the state is SESSION. CLOSED is final: what arrives then,
-be it behind a fatal error or behind DISCONNECT, is ignored.
+Theory
+------
+A connection has three states. OPENING waits for a CONNECT or STOMP frame, read by the opening
+grammar. That frame chooses the version, and with it the grammar, the parser and the encoder for the
+rest of the connection's life, and the state is SESSION. CLOSED is final: what arrives then, be it
+behind a fatal error or behind DISCONNECT, is ignored.
 
 =============  ======================  ======================  ==========
 what comes     OPENING                 SESSION                 CLOSED
