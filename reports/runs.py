@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from brokerproof.harness.model import strict_json
-from brokerproof.harness.model.input_file import BadInput
+from brokerproof.harness.model.input_file import BadInput, OneSentence
 from brokerproof.harness.results.records import NAME as RESULTS
 from brokerproof.harness.results.run_folder import (
     CASES,
@@ -23,7 +23,7 @@ from brokerproof.harness.trace.columns import FINGERPRINT
 from brokerproof.harness.trace.read import DAMAGED, UnreadableTrace, damaged, row_count
 
 
-class UnreadableRun(Exception):
+class UnreadableRun(OneSentence):
     """A folder holds no run that can be reported: one sentence that says which file, what is wrong
     and what would be right."""
 

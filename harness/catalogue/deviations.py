@@ -21,6 +21,7 @@ fails the run, unless it says ``sometimes``.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -176,8 +177,10 @@ def _deviation(entry: Entry) -> Deviation:
             ' ">=2.6, <2.60"'
         ) from None
     try:
-        re.compile(deviation.expected)
-    except re.error as problem:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # what Python may read otherwise one day
+            re.compile(deviation.expected)
+    except (re.error, RecursionError, OverflowError, FutureWarning, DeprecationWarning) as problem:
         raise BadData(
             f"{entry.where}: expected is no regular expression ({problem}): {deviation.expected!r}"
         ) from None

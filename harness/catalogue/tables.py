@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from brokerproof.harness.model import input_file
-from brokerproof.harness.model.input_file import BadInput
+from brokerproof.harness.model.input_file import BadInput, OneSentence
 
 MOST_BYTES = 8 << 20
 MOST_DEPTH = 16
@@ -24,7 +24,7 @@ _NESTED = re.compile(r"(?<![A-Za-z0-9_-])(?:[A-Za-z0-9_-]++[ \t]*\.[ \t]*){40}")
 """A dotted key of many parts: tomllib takes time by the square of their number."""
 
 
-class BadData(Exception):
+class BadData(OneSentence):
     """A data file is not what it should be: one sentence with the file, the line or entry, and what
     would be right."""
 

@@ -19,7 +19,7 @@ from brokerproof.harness.counterexamples.player import Came, Part, Ref, Secret
 from brokerproof.harness.counterexamples.script_builder import Composed, Line
 from brokerproof.harness.model import input_file, strict_json
 from brokerproof.harness.model.enums import CloseHow
-from brokerproof.harness.model.input_file import BadInput
+from brokerproof.harness.model.input_file import BadInput, OneSentence
 from brokerproof.harness.model.strict_json import BadJson
 
 FORMAT = "brokerproof-case"
@@ -28,7 +28,7 @@ SUFFIX = ".case.jsonl"
 FOLDER = "counterexamples"
 
 
-class BadCaseFile(Exception):
+class BadCaseFile(OneSentence):
     """A file is no case file of this version: one sentence with the file, the line and what is
     wrong."""
 

@@ -16,6 +16,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from brokerproof.harness.model.input_file import OneSentence
+
 PACKAGES = ("brokerproof.suites.", "brokerproof.harness.")
 
 
@@ -23,7 +25,7 @@ class Unstorable(Exception):
     """A value has no form that could be read back: one sentence that names its type."""
 
 
-class Unrestorable(Exception):
+class Unrestorable(OneSentence):
     """A stored plan names something that does not exist here (any more): one sentence."""
 
 

@@ -8,7 +8,6 @@ second. Segments that a scribe had begun are not counted, those that it had fini
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,8 @@ from brokerproof.harness.load.trace_writer import (
     TraceWriter,
     remove_log_folder,
 )
+from brokerproof.harness.model import strict_json
+from brokerproof.harness.model.input_file import BadInput
 
 _FILE = re.compile(r"\d{8}")
 
@@ -77,11 +78,11 @@ def _left(about: LogHeader, tape: Path) -> list[Path]:
     closing = tape / CLOSING
     if closing.exists():
         try:
-            told = json.loads(closing.read_text("utf-8"))
-        except ValueError:  # whoever wrote it was killed, and the segment would have come later
+            told = strict_json.read(closing)
+        except BadInput:  # whoever wrote it was killed, and the segment would have come later
             told = {"segment": "none", "files": []}
         if (about.segments / told["segment"]).exists():
-            for name in told["files"]:
+            for name in filter(_FILE.fullmatch, told["files"]):
                 (tape / name).unlink(missing_ok=True)
         closing.unlink()
     return sorted(path for path in tape.iterdir() if _FILE.fullmatch(path.name))

@@ -34,7 +34,9 @@ import pyarrow.parquet as pq
 
 from brokerproof.harness.load import protocols
 from brokerproof.harness.load.wire_log import EVENT, Block, LogSlice, blocks
+from brokerproof.harness.model import strict_json
 from brokerproof.harness.model.enums import Clock
+from brokerproof.harness.model.input_file import BadInput
 from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
 from brokerproof.harness.trace.events import Event
 from brokerproof.harness.trace.recorder import Recorder
@@ -67,8 +69,8 @@ class LogHeader:
     def read(cls, tape: Path) -> LogHeader:
         """Of the tape in a folder. Raises ``OSError`` and ``ValueError``."""
         try:
-            return cls(**json.loads((tape / ABOUT).read_text("utf-8")))
-        except TypeError as problem:
+            return cls(**strict_json.read(tape / ABOUT))
+        except (TypeError, BadInput) as problem:
             raise ValueError(
                 f"{tape / ABOUT}: {problem}; this tape is of another release"
             ) from None

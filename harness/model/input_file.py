@@ -17,7 +17,25 @@ MOST_BYTES = 64 << 20
 """No file that is read whole is larger. The results of all suites take 0.6 MB a target."""
 
 
-class BadInput(Exception):
+MOST_CHARACTERS = 1000
+"""Of a refusal. What it quotes of the file is cut, not the place or what would be right."""
+
+
+class OneSentence(Exception):
+    """A refusal: one line of limited length, whatever it quotes of the file that it is about."""
+
+    def __init__(self, text: str) -> None:
+        line = "".join(
+            character if character.isprintable() else " " if character.isspace() else "\ufffd"
+            for character in text
+        )
+        if len(line) > MOST_CHARACTERS:
+            half = MOST_CHARACTERS // 2
+            line = f"{line[:half]} … {line[-half:]}"
+        super().__init__(line)
+
+
+class BadInput(OneSentence):
     """A file cannot be read: the reason and what would be right, without the file's name."""
 
 
@@ -38,6 +56,14 @@ def open_regular(path: Path) -> int:
     os.close(descriptor)
     kind = "a folder" if stat.S_ISDIR(mode) else "a pipe" if stat.S_ISFIFO(mode) else "a device"
     raise BadInput(f"cannot be read (it is {kind}); name a file")
+
+
+def is_file(path: Path) -> bool:
+    """Return True if ``path`` is a file. A name that no file can have is none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:

@@ -13,7 +13,7 @@ from typing import Any
 
 from brokerproof.harness.model import input_file, strict_json
 from brokerproof.harness.model.finding import JudgedFinding, ListedDeviation, Measurement
-from brokerproof.harness.model.input_file import BadInput
+from brokerproof.harness.model.input_file import BadInput, OneSentence
 from brokerproof.harness.model.verdicts import Seen, Verdict
 
 NAME = "results.ndjson"
@@ -21,7 +21,7 @@ MOST_ATTEMPTS = 1_000_000
 """No case is run more often: what says so is no result."""
 
 
-class UnreadableResults(Exception):
+class UnreadableResults(OneSentence):
     """A line of results.ndjson is not a result: the sentence names the file and the line."""
 
 
@@ -65,7 +65,8 @@ class Result:
         """True if every field has its type: JSON from elsewhere may hold anything."""
         texts = [self.case, self.target, self.detail, self.trace_ref, *self.requirements]
         for finding in self.findings:
-            texts += [finding.requirement, finding.detail, finding.uncertain or ""]
+            texts += [finding.requirement, finding.detail]
+            texts += [] if finding.uncertain is None else [finding.uncertain]
             if finding.deviation is not None:
                 texts += dataclasses.astuple(finding.deviation)
         return (

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from brokerproof.harness.model import strict_json
-from brokerproof.harness.model.input_file import BadInput
+from brokerproof.harness.model.input_file import BadInput, OneSentence
 from brokerproof.harness.model.strict_json import BadJson
 from brokerproof.harness.model.time import Duration
 from brokerproof.harness.results import records
@@ -37,7 +37,7 @@ HEADER = "run.json"
 CASES = "cases.json"
 
 
-class BadRunFolder(Exception):
+class BadRunFolder(OneSentence):
     """A folder is no run folder, or one that this version cannot go on with: one sentence with the
     file and the reason."""
 

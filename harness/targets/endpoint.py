@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
+from brokerproof.harness.model import input_file
 from brokerproof.harness.worlds.tls import Tls
 
 SCHEMES = {"stomp": False, "stomp+ssl": True, "amqp": False, "amqps": True}
@@ -74,7 +75,7 @@ def _tls(given: dict[str, str], folder: Path) -> Tls:
     for name in ("ca", "certificate"):
         if name in given:
             files[name] = folder / given[name]
-            if not files[name].is_file():
+            if not input_file.is_file(files[name]):
                 raise BadEndpoint(
                     f"{name} names {given[name]!r}, and there is no such file; name one in PEM"
                 )

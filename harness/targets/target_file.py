@@ -40,6 +40,8 @@ from urllib.parse import unquote
 
 from brokerproof.harness.catalogue import profiles, tables
 from brokerproof.harness.catalogue.tables import BadData
+from brokerproof.harness.model import input_file
+from brokerproof.harness.model.input_file import OneSentence
 from brokerproof.harness.model.limits import Limits, changed
 from brokerproof.harness.targets import endpoint
 from brokerproof.harness.targets.activemq.target import ActivemqTarget
@@ -96,7 +98,7 @@ _OF_KIND: dict[str, dict[str, type]] = {
 _OPTIONAL = {"version", "queue_type", "nodes", "image"} | (_COMMON.keys() - {"kind", "profile"})
 
 
-class BadTarget(Exception):
+class BadTarget(OneSentence):
     """A ``--target`` that names no target: one sentence with the file and the key, and what would
     be right."""
 
@@ -127,7 +129,7 @@ def load(text: str, limits: Mapping[str, int] = MappingProxyType({})) -> Target:
     shipped_name, at, version = text.rpartition("@")
     if at and shipped_name in known:
         return _from_file(known[shipped_name], text, limits, version)
-    if text.endswith(".toml") or Path(text).is_file():
+    if text.endswith(".toml") or input_file.is_file(Path(text)):
         name = Path(text).name.removesuffix(".toml").removesuffix(".target")
         return _from_file(Path(text), name, limits)
     word, colon, name = text.partition(":")
@@ -173,7 +175,7 @@ def _from_url(text: str, limits: Mapping[str, int]) -> Target:
     given |= {key: unquote(value) for key, value in credentials.items() if value is not None}
     # Whoever says that a broker is of a family has the family's known deviations in mind as well.
     listed = _families() / profile / "known_deviations.toml"
-    if listed.is_file():
+    if input_file.is_file(listed):
         given["deviations"] = str(listed)
     return AddressTarget(
         _identity(f"{host}:{port}", "address", {"profile": profile, **given}, Path()),
@@ -268,7 +270,7 @@ def _proton_has_tls() -> bool:
 
 def _beside(path: Path, name: str) -> Path:
     config = path.parent / name
-    if not config.is_file():
+    if not input_file.is_file(config):
         raise BadTarget(f"{path}: config names {name!r}, but there is no file {config}")
     return config.resolve()
 

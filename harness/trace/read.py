@@ -4,7 +4,7 @@ single cases."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from brokerproof.harness.model import input_file
 from brokerproof.harness.model.enums import CloseHow, Vantage
-from brokerproof.harness.model.input_file import BadInput
+from brokerproof.harness.model.input_file import BadInput, OneSentence
 from brokerproof.harness.trace import events
 from brokerproof.harness.trace.columns import FIELDS, SCHEMA
 
@@ -23,8 +23,14 @@ MOST_ROWS = 1 << 31
 """Of a segment. The recorder closes one near 50,000."""
 _KINDS = {kind.__name__: kind for kind in events.ALL}
 
+_KNOWN: Mapping[str, Container[str | None]] = {
+    "kind": _KINDS,
+    "vantage": {vantage.value for vantage in Vantage},
+    "how": {None, *(how.value for how in CloseHow)},
+}
 
-class UnreadableTrace(Exception):
+
+class UnreadableTrace(OneSentence):
     """A segment is not a trace of this version: the sentence says which file and why."""
 
 
@@ -48,11 +54,11 @@ def rows(segment: Path) -> Iterator[dict[str, Any]]:
     except DAMAGED as problem:
         raise UnreadableTrace(damaged(segment, problem)) from None
     for number, row in enumerate(found, 1):
-        if row["kind"] not in _KINDS:
-            raise UnreadableTrace(
-                f"{segment}, row {number}: there is no kind of event {row['kind']!r:.60}; record"
-                " again"
-            )
+        for column, known in _KNOWN.items():
+            if row[column] not in known:
+                raise UnreadableTrace(
+                    f"{segment}, row {number}: {column} is {row[column]!r:.60}; record again"
+                )
         yield row
 
 
@@ -93,8 +99,10 @@ def event(row: dict[str, Any]) -> events.Event:
     kind = _KINDS[row["kind"]]
     values: dict[str, Any] = {name: row[name] for name in FIELDS[row["kind"]]}
     if "headers" in values:
-        values["headers"] = tuple((header["name"], header["value"]) for header in values["headers"])
-    if "how" in values:
+        values["headers"] = tuple(
+            (header["name"], header["value"]) for header in values["headers"] or ()
+        )
+    if values.get("how") is not None:
         values["how"] = CloseHow(values["how"])
     return kind(at_ns=row["at_ns"], conn=row["conn"], vantage=Vantage(row["vantage"]), **values)
 

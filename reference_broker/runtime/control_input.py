@@ -9,9 +9,9 @@ of and changes nothing.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
+from brokerproof.harness.model import strict_json
 from brokerproof.harness.model.broker_io import LimitsSet
 
 NAMES = ("memory", "disk", "paging")
@@ -42,7 +42,7 @@ class Control:
 
 def _limits(line: bytes) -> LimitsSet | None:
     try:
-        found = json.loads(line)
+        found = strict_json.loads(line.decode())
     except ValueError:
         return None
     if not isinstance(found, dict) or not found or not set(found) <= set(NAMES):

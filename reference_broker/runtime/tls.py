@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from brokerproof.harness.model import input_file
-from brokerproof.harness.model.input_file import BadInput
+from brokerproof.harness.model.input_file import BadInput, OneSentence
 from brokerproof.reference_broker.protocols.amqp10 import headers
 from brokerproof.reference_broker.settings.acceptor import Acceptor, Tls
 
@@ -57,7 +57,7 @@ MOST_BYTES = 1 << 20
 _SPECIAL = frozenset(',+=\n<>#;\\"')
 
 
-class BadTls(Exception):
+class BadTls(OneSentence):
     """The files of an acceptor cannot be used: one sentence with the file and what would be
     right."""
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from brokerproof.harness.model.enums import FullPolicy, RoutingType
+from brokerproof.harness.model.input_file import OneSentence
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.activemq import ActiveMq
 from brokerproof.reference_broker.settings.rabbitmq import RabbitMq
 
 
-class BadSetting(Exception):
+class BadSetting(OneSentence):
     """A setting cannot be accepted: one sentence with file, line, name and what would be right."""
 
 

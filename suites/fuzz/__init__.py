@@ -1,0 +1,1 @@
+"""Fuzzers: what reads foreign bytes is fed damaged ones; findings stay as vectors."""
