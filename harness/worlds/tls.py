@@ -13,23 +13,29 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
+ORGANIZATION, UNIT = "brokerproof", "throw-away"
+"""O and OU of all certificates that are made for a run."""
 _READ = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A certificate that a client can show: its file, where there is one, and its subject as
-    brokers write it."""
+    """A certificate that a client can show: its file, where there is one, and its owner's name."""
 
     file: str
-    subject: str
+    common_name: str
+
+    @property
+    def subject(self) -> str:
+        """The owner as brokers write it."""
+        return f"CN={self.common_name}, OU={UNIT}, O={ORGANIZATION}"
 
 
-CERTIFIED = Certificate("client.pem", "CN=brokerproof-client, O=brokerproof")
+CERTIFIED = Certificate("client.pem", "brokerproof-client")
 """Belongs to a user of the broker."""
-NOBODY = Certificate("nobody.pem", "CN=nobody, O=brokerproof")
+NOBODY = Certificate("nobody.pem", "nobody")
 """Of an authority that the broker believes, but it has no such user."""
-STRANGER = Certificate("stranger.pem", "CN=stranger, O=brokerproof")
+STRANGER = Certificate("stranger.pem", "stranger")
 """Of an authority that the broker does not believe."""
 
 
