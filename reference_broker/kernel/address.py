@@ -91,7 +91,7 @@ class Address:
 
     def anycast_queue(self, name: str) -> Queue | None:
         """The anycast queue of that name, or None."""
-        return next((each for each in self.anycast if each.name == name), None)
+        return next((queue for queue in self.anycast if queue.name == name), None)
 
     def route(
         self, message: Message, routing: RoutingType | None, source_entry: Entry | None = None
@@ -108,7 +108,7 @@ class Address:
         False if any of these queues refused it.
         """
         chosen = self._chosen(message, routing)
-        queues = [each for each in chosen if not each.refuses(message)]
+        queues = [queue for queue in chosen if not queue.refuses(message)]
         taken = len(queues) == len(chosen)
         if not queues:
             return taken
@@ -142,8 +142,8 @@ class Address:
                     break
         if routing is not RoutingType.ANYCAST:
             chosen += [
-                each
-                for each in self.multicast
-                if each.filter is None or each.filter.matches(message)
+                queue
+                for queue in self.multicast
+                if queue.filter is None or queue.filter.matches(message)
             ]
         return chosen

@@ -192,7 +192,7 @@ class Queue:
     @property
     def octets_waiting(self) -> int:
         """Octets of the bodies in memory that wait for a consumer; looks at each of them."""
-        return sum(len(each.message.body) for each in self._ready)
+        return sum(len(entry.message.body) for entry in self._ready)
 
     @property
     def order(self) -> int:
@@ -315,7 +315,9 @@ class Queue:
         """Dispatches where not everybody may have everything. Who delivers may put an entry back,
         in its old place."""
         ready, looked, dispatcher = self._ready, self._looked, self._dispatcher
-        begin = min((looked.get(each, 0) for each in dispatcher.with_room()), default=self._order)
+        begin = min(
+            (looked.get(consumer, 0) for consumer in dispatcher.with_room()), default=self._order
+        )
         place = self._behind(begin)
         while place < len(ready):
             entry = ready[place]
@@ -328,8 +330,8 @@ class Queue:
                 place += 1
             else:
                 return
-        for each in dispatcher.with_room():
-            looked[each] = self._order
+        for consumer in dispatcher.with_room():
+            looked[consumer] = self._order
 
     def _may_have(self, entry: Entry, consumer: Consumer) -> bool:
         if entry.barred is not None and consumer in entry.barred:
@@ -353,7 +355,7 @@ class Queue:
         have are not known."""
         if not self._choosy:
             return len(self)
-        return sum(self._may_have(each, consumer) for each in self._ready)
+        return sum(self._may_have(entry, consumer) for entry in self._ready)
 
     def unseen(self, browser: Browser, selector: Selector | None = None) -> int:
         """How many messages wait that ``browser`` has not seen, of those that ``selector`` selects;
@@ -361,7 +363,7 @@ class Queue:
         place = self._place(browser)
         if selector is None:
             return max(0, len(self) - place - max(0, browser.cursor - self._order))
-        return sum(selector.matches(each.message) for each in islice(self._ready, place, None))
+        return sum(selector.matches(entry.message) for entry in islice(self._ready, place, None))
 
     def offer_to_browser(self, browser: Browser) -> None:
         """Shows ``browser`` what it has not seen, as long as it has room."""
@@ -379,14 +381,14 @@ class Queue:
     @property
     def is_untouched(self) -> bool:
         """Whether nothing of what waits was ever delivered."""
-        return not self.unsettled and not any(each.deliveries for each in self._ready)
+        return not self.unsettled and not any(entry.deliveries for entry in self._ready)
 
     def read(self) -> None:
         """What lies behind can be had now."""
         self.dispatch()
         waiting, self._on_read = self._on_read, []
-        for each in waiting:
-            each()
+        for callback in waiting:
+            callback()
 
     def when_read(self, then: Callable[[], None]) -> bool:
         """Whether messages are on their way from the disk; ``then`` is called when they are
@@ -449,7 +451,7 @@ class Queue:
 
     def _take_back(self, back: list[Entry]) -> None:
         back.sort(key=attrgetter("order"))
-        if not self._barring and any(each.barred is not None for each in back):
+        if not self._barring and any(entry.barred is not None for entry in back):
             self._barring = self._choosy = True
         if back and self._choosy:
             before = back[0].order - 1

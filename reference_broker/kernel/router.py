@@ -63,11 +63,11 @@ class Router:
         self.special: Callable[[str, MemoryAccount], Address | None] = lambda name, account: None
         """Makes the address of a name that stands for something else than queues; None for all
         others."""
-        for each in settings.addresses:
-            routing = set(each.routing) | {queue.routing for queue in each.queues}
-            routing = routing or {self._rules.of(each.name).default_address_routing_type}
-            address = self._open(each.name, routing, configured=True)
-            for configured in each.queues:
+        for setting in settings.addresses:
+            routing = set(setting.routing) | {queue.routing for queue in setting.queues}
+            routing = routing or {self._rules.of(setting.name).default_address_routing_type}
+            address = self._open(setting.name, routing, configured=True)
+            for configured in setting.queues:
                 made = self._make(address, configured.name, configured.routing)
                 made.filter = None if configured.filter is None else parse(configured.filter)
                 address.bind(made)
@@ -386,7 +386,9 @@ class Router:
                 f"the durable subscription {called!r} has a consumer, and it can have only one at a"
                 " time"
             )
-        kept, asked = (None if each is None else each.text for each in (queue.filter, selector))
+        kept, asked = (
+            None if selector_ is None else selector_.text for selector_ in (queue.filter, selector)
+        )
         if asked != kept:
             raise NoRoute(
                 f"the durable subscription {called!r} has the selector {kept!r}, not {asked!r};"

@@ -175,9 +175,9 @@ class Streams:
         """``conn`` can carry nothing more."""
         self._paused.discard(conn)
         line = self.lines.pop(conn, None)
-        for each in () if line is None else line.waiting:
-            if isinstance(each, _Stream):
-                each.reading.close()
+        for send in () if line is None else line.waiting:
+            if isinstance(send, _Stream):
+                send.reading.close()
 
     def stalled(self, conn: int) -> bool:
         """Whether nothing has left to ``conn`` since this was asked last, although something

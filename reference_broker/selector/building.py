@@ -180,15 +180,15 @@ class Builder(Transformer[Token, Part]):
         return self._compared("<>", left, right)
 
     def _compared(self, sign: str, left: Part, right: Part) -> Part:
-        for each in (left, right):
-            if each.kind is Kind.NULL:
-                raise Misuse(each.at, "nothing is equal to NULL; write IS NULL or IS NOT NULL")
+        for operand in (left, right):
+            if operand.kind is Kind.NULL:
+                raise Misuse(operand.at, "nothing is equal to NULL; write IS NULL or IS NOT NULL")
         return self._comparison(sign, left, right)
 
     def ordered(self, left: Part, sign: Token, right: Part) -> Part:
-        for each in (left, right):
-            if each.kind not in _ORDERED:
-                raise Misuse(each.at, f"{sign} compares numbers, this is {each.kind.value}")
+        for operand in (left, right):
+            if operand.kind not in _ORDERED:
+                raise Misuse(operand.at, f"{sign} compares numbers, this is {operand.kind.value}")
         return self._comparison(str(sign), left, right)
 
     def _comparison(self, sign: str, left: Part, right: Part) -> Part:
@@ -210,9 +210,9 @@ class Builder(Transformer[Token, Part]):
         return _over(Kind.CONDITION, part.at, lambda subject: value(subject) is not None, part)
 
     def between(self, part: Part, low: Part, high: Part) -> Part:
-        for each in (part, low, high):
-            if each.kind not in _ORDERED:
-                raise Misuse(each.at, f"BETWEEN compares numbers, this is {each.kind.value}")
+        for operand in (part, low, high):
+            if operand.kind not in _ORDERED:
+                raise Misuse(operand.at, f"BETWEEN compares numbers, this is {operand.kind.value}")
         return self.conjunction(
             self._comparison(">=", part, low), self._comparison("<=", part, high)
         )
@@ -270,8 +270,8 @@ def _joined(parts: tuple[Part, ...], decides: bool) -> Part:
 
     def evaluate(subject: Subject) -> Value:
         result: Value = otherwise
-        for each in evaluates:
-            value = each(subject)
+        for operand in evaluates:
+            value = operand(subject)
             if value is decides:
                 return decides
             if value is None:

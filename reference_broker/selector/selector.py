@@ -58,7 +58,9 @@ def parse(text: str) -> Selector:
     """The selector that ``text`` spells. Raises :class:`SelectorError`."""
     options = {"convert": False, "hyphenated": False}
     rest = text
-    while (prefix := next((each for each in _PREFIXES if rest.startswith(each)), None)) is not None:
+    while (
+        prefix := next((known for known in _PREFIXES if rest.startswith(known)), None)
+    ) is not None:
         name, value = _PREFIXES[prefix]
         options[name] = value
         rest = rest.removeprefix(prefix)
@@ -90,7 +92,7 @@ def _unexpected(problem: UnexpectedInput, text: str, place: int) -> str:
         return "this is no selector"
     wanted = problem.accepts or problem.expected
     found = "the end" if problem.token.type == "$END" else ascii(str(problem.token)[:20])
-    names = {WORDS.get(each, each.lstrip("_")) for each in wanted} or {"something else"}
+    names = {WORDS.get(token, token.lstrip("_")) for token in wanted} or {"something else"}
     if VALUE in names:
         names = {VALUE}
     *others, last = sorted(names)

@@ -65,7 +65,8 @@ class DestinationPolicy:
             words.pop()
             path = path[: len(words)]
         return len(words) == len(path) and all(
-            each in ("*", word) or word == "*" for each, word in zip(words, path, strict=True)
+            pattern_word in ("*", word) or word == "*"
+            for pattern_word, word in zip(words, path, strict=True)
         )
 
 
@@ -110,7 +111,7 @@ class ActiveMq(Options):
         """The entry that holds for the destination of this qualified name: an equal one, else of
         those that match the one that no other is closer than."""
         found = [policy for policy in self.policies if policy.matches(name)]
-        exact = [each for each in found if each.pattern == name]
+        exact = [policy for policy in found if policy.pattern == name]
         return (exact or sorted(found, key=functools.cmp_to_key(_closer)) or [self.default_policy])[
             0
         ]

@@ -56,7 +56,7 @@ class AddressRules:
         self._any_words = settings.wildcard_any_words
         self._single_word = settings.wildcard_single_word
         ranked = sorted(settings.address_settings, key=functools.cmp_to_key(self._compare))
-        self._rules = [(self._pattern(each.match), each) for each in ranked]
+        self._rules = [(self._pattern(setting.match), setting) for setting in ranked]
         self.of = functools.lru_cache(maxsize=1024)(self._of)
 
     @classmethod
@@ -79,7 +79,7 @@ class AddressRules:
     _kept: ClassVar[tuple[object, tuple[str, str, str], AddressRules] | None] = None
 
     def _of(self, address: str) -> Rule:
-        return _merge([each for pattern, each in self._rules if pattern.fullmatch(address)])
+        return _merge([setting for pattern, setting in self._rules if pattern.fullmatch(address)])
 
     def _pattern(self, match: str) -> re.Pattern[str]:
         if match == self._any_words:
@@ -108,9 +108,9 @@ class AddressRules:
 
 def _merge(most_specific_first: Iterable[AddressSetting]) -> Rule:
     values: dict[str, Any] = {}
-    for each in most_specific_first:
+    for setting in most_specific_first:
         for field in dataclasses.fields(Rule):
-            value = getattr(each, field.name)
+            value = getattr(setting, field.name)
             if value is not None:
                 values.setdefault(field.name, value)
     return Rule(**values)

@@ -129,7 +129,7 @@ class Settings:
 
     def acceptor(self, name: str) -> Acceptor:
         """The acceptor of that name; raises ``KeyError`` when there is none."""
-        for each in self.acceptors:
-            if each.name == name:
-                return each
+        for acceptor in self.acceptors:
+            if acceptor.name == name:
+                return acceptor
         raise KeyError(name)

@@ -317,7 +317,7 @@ class _Reader:
         lines: dict[str, int] = {}
         for entry in self._only(element, "policyEntry"):
             where = self._where(entry)
-            named = [each for each in ("queue", "topic") if each in entry.attrib]
+            named = [kind for kind in ("queue", "topic") if kind in entry.attrib]
             if len(named) != 1:
                 raise where.bad(
                     "names no place, or two",
@@ -430,7 +430,7 @@ class _Reader:
                         f"has no {needed}",
                         f'write <transportConnector name="…" uri="…"/> with its {needed}',
                     )
-            name, uri = (self._filled(*about.pop(each)) for each in ("name", "uri"))
+            name, uri = (self._filled(*about.pop(attribute)) for attribute in ("name", "uri"))
             if name in names:
                 raise where.bad(
                     f"the name {name!r} is given twice (first in line {names[name]})",

@@ -323,14 +323,16 @@ class _Reader:
                 self._attributes(way, ())
                 kind = RoutingType(tag.upper())
                 routing[kind] = tuple(
-                    self._queue(each, kind, queues_seen) for _, each in self._only(way, "queue")
+                    self._queue(queue, kind, queues_seen) for _, queue in self._only(way, "queue")
                 )
             if not routing:
                 raise self._where(child).bad(
                     f"the address {name!r} has no routing type", "write <anycast/> or <multicast/>"
                 )
             yield ConfiguredAddress(
-                name, frozenset(routing), tuple(each for some in routing.values() for each in some)
+                name,
+                frozenset(routing),
+                tuple(queue for queues in routing.values() for queue in queues),
             )
 
     def _queue(

@@ -181,7 +181,7 @@ def _wrong(problem: UnexpectedInput, text: str) -> tuple[str, str]:
         ends = problem.token.type == "$END"
         expected = problem.accepts or problem.expected
         wanted = sorted(
-            {_NAMES[each] for each in expected if each in _NAMES}
+            {_NAMES[name] for name in expected if name in _NAMES}
             | ({_TERM} if "ATOM" in expected else set())
         )
         came = "the file ends here" if ends else f"{str(problem.token)[:40]} does not belong here"
@@ -253,7 +253,7 @@ class _Building(Transformer[Token, Any]):
     @v_args(meta=True)
     def binary(self, meta: Meta, found: Any) -> Text:
         text = "".join(
-            each.text if isinstance(each, Text) else chr(int(each.value) & 255) for each in found
+            part.text if isinstance(part, Text) else chr(int(part.value) & 255) for part in found
         )
         return Text(text, True, meta.line)
 

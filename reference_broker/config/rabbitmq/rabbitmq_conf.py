@@ -131,7 +131,7 @@ _UNITS = {
     "gb": 10**9,
     "tb": 10**12,
 }
-_UNITS |= {f"{each}ib": _UNITS[each] for each in "kmgt"}
+_UNITS |= {f"{letter}ib": _UNITS[letter] for letter in "kmgt"}
 _AMOUNT = re.compile(r"(?P<count>[0-9]{1,18})\s*(?P<unit>[A-Za-z]{0,3})")
 
 
@@ -198,14 +198,14 @@ def _settings(reading: _Reading) -> Settings:
     )
     acceptors = []
     management = Acceptor("management", port=MANAGEMENT_PORT, protocols=(HTTP,))
-    for each in (stomp, amqp, management, web_stomp):
-        endpoint = reading.endpoints.get(each.name, (each.host, each.port))
+    for acceptor in (stomp, amqp, management, web_stomp):
+        endpoint = reading.endpoints.get(acceptor.name, (acceptor.host, acceptor.port))
         if endpoint is not None:
-            each = with_parameters(
-                each, stomp_min_large_message_size=-1, amqp_min_large_message_size=-1
+            acceptor = with_parameters(
+                acceptor, stomp_min_large_message_size=-1, amqp_min_large_message_size=-1
             )  # nothing has a file
-            each = replace(each, host=endpoint[0], port=endpoint[1])
-            acceptors.append(with_parameters(each, **reading.values))
+            acceptor = replace(acceptor, host=endpoint[0], port=endpoint[1])
+            acceptors.append(with_parameters(acceptor, **reading.values))
     return Settings(
         name="rabbitmq",
         acceptors=tuple(acceptors),

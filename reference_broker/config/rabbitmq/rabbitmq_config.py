@@ -136,14 +136,14 @@ def _listeners(key: str) -> Callable[[Term, Where], Lines]:
             raise where.bad(f"{shown(term)} is no list of listeners", right)
         if not term.items:
             yield key, "none"
-        for number, each in enumerate(term.items, 1):
-            match each:
+        for number, listener in enumerate(term.items, 1):
+            match listener:
                 case Number(port):
                     yield f"{key}.{number}", str(port)
                 case Sequence((Text(host, False), Number(port)), True):
                     yield f"{key}.{number}", f"{host}:{port}"
                 case _:
-                    raise where.bad(f"{shown(each)} is no listener", right)
+                    raise where.bad(f"{shown(listener)} is no listener", right)
 
     return lines
 
@@ -169,12 +169,12 @@ def _over_http(name: str, port: int) -> Callable[[Term, Where], Lines]:
 _APPLICATIONS: dict[str, dict[str, Callable[[Term, Where], Lines]]] = {
     "rabbit": {
         **{
-            each: _number(each)
-            for each in ("heartbeat", "channel_max", "frame_max", "max_message_size")
+            key: _number(key)
+            for key in ("heartbeat", "channel_max", "frame_max", "max_message_size")
         },
         **{
-            each: _number(each)
-            for each in ("handshake_timeout", "vm_memory_high_watermark_paging_ratio")
+            key: _number(key)
+            for key in ("handshake_timeout", "vm_memory_high_watermark_paging_ratio")
         },
         "default_user": _text("default_user"),
         "default_pass": _text("default_pass"),
@@ -184,7 +184,7 @@ _APPLICATIONS: dict[str, dict[str, Callable[[Term, Where], Lines]]] = {
     },
     "rabbitmq_stomp": {"tcp_listeners": _listeners("stomp.listeners.tcp")},
     "rabbitmq_management": {
-        each: _over_http("management", 15672) for each in ("listener", "tcp_config")
+        key: _over_http("management", 15672) for key in ("listener", "tcp_config")
     },
     "rabbitmq_web_stomp": {
         "tcp_config": _over_http("web_stomp", 15674),

@@ -100,20 +100,20 @@ class CursorQueue(Queue):
         spool, ready = self.spool, self._ready
         if spool is None or spool.cursor.on_disk.messages:
             return
-        place = next((at for at, each in enumerate(ready) if self._clears(each)), len(ready))
+        place = next((at for at, entry in enumerate(ready) if self._clears(entry)), len(ready))
         waiting = list(islice(ready, place, None))
         cleared: list[Entry] = []
         stays: list[Entry] = []
-        for each in waiting:
-            (cleared if self._waits(each) else stays).append(each)
+        for entry in waiting:
+            (cleared if self._waits(entry) else stays).append(entry)
         if not cleared:
             return
-        if any(self._is_stored(each) for each in cleared):
+        if any(self._is_stored(entry) for entry in cleared):
             spool.begin_atomic_unit()
         for _ in waiting:
             ready.pop()
         ready.extend(stays)
-        laid = sum(self._lay(spool, each) for each in cleared)
+        laid = sum(self._lay(spool, entry) for entry in cleared)
         if (
             laid == self._order - cleared[0].order + 1
         ):  # they will have these numbers again, when they come back

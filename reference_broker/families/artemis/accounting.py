@@ -81,7 +81,7 @@ class AddressAccount(MemoryAccount):
         if self.full:
             return 0
         left = [
-            each for each in (self.accounting.room, self._max_size - self.size) if each is not None
+            room for room in (self.accounting.room, self._max_size - self.size) if room is not None
         ]
         return min(left) if self._max_size >= 0 else self.accounting.room
 

@@ -80,7 +80,9 @@ class Admission(AdmissionControl):
         for address, waiting in self._waiting.items():
             if self._is_open(address):
                 size = self._accounting.find(address).size
-                on_room = next((each for each, then in waiting.items() if then != size), None)
+                on_room = next(
+                    (callback for callback, then in waiting.items() if then != size), None
+                )
                 if on_room is not None:
                     self.forget(on_room)
                     return on_room

@@ -187,14 +187,14 @@ class Exchanges:
         seen = {exchange}
         waiting = [exchange]
         while waiting:
-            each = waiting.pop(0)
-            if each is self._default:
+            current = waiting.pop(0)
+            if current is self._default:
                 queue = self._queue(key)
                 targets: list[Queue | Exchange] = [] if queue is None else [queue]
             else:
-                targets = [binding.target for binding in each.fitting(key, headers)]
-            if not targets and each.alternate is not None:
-                other = self.find(each.alternate)
+                targets = [binding.target for binding in current.fitting(key, headers)]
+            if not targets and current.alternate is not None:
+                other = self.find(current.alternate)
                 targets = [] if other is None else [other]
             for target in targets:
                 if isinstance(target, Queue):

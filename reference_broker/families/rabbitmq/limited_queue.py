@@ -96,7 +96,7 @@ class LimitedQueue(Queue):
 
     def in_memory(self) -> list[Entry]:
         """What waits and has not been written out, oldest first."""
-        return [each for each in self._ready if each.message.large is None]
+        return [entry for entry in self._ready if entry.message.large is None]
 
     def refuses(self, message: Message) -> bool:
         """Whether the queue's overflow says that ``message`` is not taken. The dead letters get it
@@ -121,7 +121,7 @@ class LimitedQueue(Queue):
         charge: ResourceClaim | None = None,
     ) -> None:
         own = getattr(message, "lifetime", None)
-        lifetime = min((each for each in (own, self.limits.ttl) if each is not None), default=None)
+        lifetime = min((ttl for ttl in (own, self.limits.ttl) if ttl is not None), default=None)
         if lifetime is not None:
             self._expiry[self._order + 1] = self.now() + lifetime
         super().enqueue(message, source_entry, charge)

@@ -80,7 +80,9 @@ class Topology:
     def limited(self) -> list[LimitedQueue]:
         """The queues that clients declared."""
         return [
-            each.queue for each in self._declared.values() if isinstance(each.queue, LimitedQueue)
+            declared.queue
+            for declared in self._declared.values()
+            if isinstance(declared.queue, LimitedQueue)
         ]
 
     def of(self, queue: Queue) -> Declared | None:
@@ -140,7 +142,9 @@ class Topology:
 
     def left_by(self, conn: int) -> None:
         """A connection has ended: the queues that were exclusive to it go."""
-        for declared in [each for each in self._declared.values() if each.owner == conn]:
+        for declared in [
+            declared for declared in self._declared.values() if declared.owner == conn
+        ]:
             self.delete(declared)
 
     def route(self, message: Message, queues: list[Queue]) -> bool:
