@@ -30,8 +30,8 @@ class Note:
 
 
 def settle(text: str, where: Where, entry: Entry) -> list[Note]:
-    """What becomes of a setting that the reader does not use. Raises ``BadSetting`` when it cannot
-    be accepted."""
+    """Check a setting that this broker does not use, and return the notes on it. Raises
+    ``BadSetting`` when it cannot be accepted."""
     match entry:
         case NoEffect(read=read, reason=reason):
             if read is not None:

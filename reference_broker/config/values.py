@@ -36,7 +36,7 @@ class Where:
     name: str = ""
 
     def named(self, name: str) -> Where:
-        """The same place under another name."""
+        """Return this place under another name."""
         return Where(self.file, self.line, name)
 
     def bad(self, problem: str, right: str = "") -> BadSetting:
@@ -120,7 +120,7 @@ def decimal(*, above: float) -> Callable[[str, Where], float]:
 def octets(
     lowest: int, highest: int = LONG_MAX, *, or_else: int | None = None
 ) -> Callable[[str, Where], int]:
-    """A reader of sizes in octets: a whole number with one of the units K, M, G (1024 each; ``Ki``,
+    """A reader of sizes in bytes: a whole number with one of the units K, M, G (1024 each; ``Ki``,
     ``KB`` … too)."""
     plain = whole(lowest, highest, or_else=or_else)
 
@@ -129,7 +129,7 @@ def octets(
         if match is None and not _WHOLE.fullmatch(text):
             raise where.bad(
                 f"{text!r} is not a size",
-                "write octets, with K, M or G if you like: 10485760 or 10M",
+                "write bytes, with K, M or G if you like: 10485760 or 10M",
             )
         size = int(text) if match is None else int(match["count"]) * _UNITS[match["unit"].lower()]
         return plain(str(size), where)

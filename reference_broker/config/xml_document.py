@@ -52,7 +52,7 @@ def tag(element: etree._Element) -> str:
 
 
 def line(element: etree._Element) -> int:
-    """Where it begins, from 1."""
+    """The line in which the element begins, from 1."""
     found: Any = element.sourceline
     return found or 1
 

@@ -99,8 +99,8 @@ class MemoryAccounting(ABC):
 
 
 class Charge:
-    """What one message occupies at its address, as long as ``holders`` (places in queues, or a
-    transaction) have it."""
+    """The memory charged for one message at its address until all ``holders`` (places in queues,
+    or a transaction) have released it."""
 
     __slots__ = ("_account", "_holders", "_octets", "_reference")
 

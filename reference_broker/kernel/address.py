@@ -12,20 +12,20 @@ from brokerproof.reference_broker.kernel.queue import Queue
 
 
 class Pages(Protocol):
-    """Where the messages of an address go that do not fit into its memory."""
+    """The pages that take the messages of an address when its memory is full."""
 
     @property
     def active(self) -> bool:
-        """Whether what comes now is kept here."""
+        """True if what comes now is kept here."""
 
     @property
     def files(self) -> int:
-        """How many page files there are."""
+        """The number of page files."""
 
     def takes(
         self, message: Message, queues: list[Queue], source_entry: Entry | None, full: bool
     ) -> bool:
-        """Whether ``message`` is kept here for ``queues``, so that it must not be put into them
+        """True if ``message`` is kept here for ``queues``, so that it must not be put into them
         now.
 
         Asked for every message while the policy is PAGE. ``full`` is True if there was no room in
@@ -34,10 +34,10 @@ class Pages(Protocol):
 
 
 class Keeper(Protocol):
-    """Where messages are that must survive a restart."""
+    """The store of messages that must survive a restart."""
 
     def keeps(self, message: Message, queues: Iterable[Queue]) -> bool:
-        """Whether ``message`` is one that has to be kept for any of ``queues``."""
+        """True if ``message`` is one that has to be kept for any of ``queues``."""
 
     def keep(
         self,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class Verdict(enum.Enum):
-    """What becomes of a message."""
+    """A decision on one message."""
 
     TAKE = enum.auto()
     DROP = enum.auto()

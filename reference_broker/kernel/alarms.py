@@ -42,7 +42,7 @@ class Alarms:
 
     @property
     def all(self) -> tuple[tuple[str, str], ...]:
-        """Where, and of what, there is an alarm."""
+        """All alarms: node and resource."""
         return tuple(self._raised)
 
     def set(self, resource: str, short: bool, node: str = HERE) -> None:

@@ -57,7 +57,7 @@ class Broker:
         self._reading = self._deadlines.timer(lambda now: self._read_pages())
 
     def handle(self, now: Instant, event: Input) -> list[Effect]:
-        """What to do about ``event`` at ``now``, which never goes backwards.
+        """Return the effects of ``event`` at ``now``, which never goes backwards.
 
         Never raises for what a peer did: that is answered. Input for a connection that is closed or
         unknown is ignored. Raises ``KeyError`` for a :class:`Connected` that names an acceptor
@@ -122,13 +122,13 @@ class Broker:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits to be stored, or nothing can be."""
+        """True if nothing waits to be stored, or nothing can be."""
         return self._store is None or self._store.is_idle or self._store.refuses
 
     # --- files ------------------------------------------------------------------------------------
 
     def _with_files(self, now: Instant, store: BrokerStorage) -> list[Effect]:
-        """What comes out of an input, and what is to be done with files."""
+        """Return the effects of an input, followed by those on files."""
         conn = self._shared.conn
         if conn is not None and store.much_waits and conn in self._connections:
             self._choked.add(conn)
@@ -165,8 +165,8 @@ class Broker:
             self._choked.clear()
 
     def next_deadline(self) -> Instant | None:
-        """When to call ``handle`` with :class:`TimerFired` unless another input comes first; None
-        for never.
+        """Return when to call ``handle`` with :class:`TimerFired` unless another input comes first;
+        None for never.
 
         May be earlier than the next thing that really happens (a connection that has been heard
         since is looked at and left alone), never later.
@@ -222,8 +222,7 @@ class Broker:
         self._shared.certificates.pop(conn, None)
 
     def _cut(self, conn: int) -> None:
-        """What is on its way to ``conn`` cannot be sent to its end: the connection is closed as it
-        is."""
+        """Close ``conn`` at once: the rest of what was queued for it cannot be sent."""
         self._outbox.on_peer_gone(conn)
         connection = self._connections.get(conn)
         if connection is not None:

@@ -1,4 +1,4 @@
-"""What the broker asks of a connection, whatever it speaks."""
+"""The interface between the broker and a connection of any protocol."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from brokerproof.harness.model.time import Instant
 
 
 class Connection(Protocol):
-    """What the broker asks of a connection."""
+    """A connection, whatever protocol it speaks."""
 
     @property
     def is_open(self) -> bool:
-        """Whether input for this connection still means anything."""
+        """True if input for this connection still means anything."""
 
     def receive(self, now: Instant, data: bytes) -> None:
-        """Octets have arrived."""
+        """Bytes have arrived."""
 
     def pause_delivery(self, paused: bool) -> None:
-        """Whether the peer gets no messages because it does not read."""
+        """True if the peer gets no messages because it does not read."""
 
     def on_peer_gone(self) -> None:
         """The peer is gone; nothing can be sent."""
 
     def on_store_failed(self, reason: str) -> None:
-        """What the peer asked for cannot be stored: it is told, and the connection closed."""
+        """Refuse the peer's request, which cannot be stored, and close the connection."""

@@ -1,4 +1,4 @@
-"""What a connection says of itself to whoever watches the broker
+"""Facts about connections for the management API
 (:mod:`brokerproof.reference_broker.protocols.management_http`)."""
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ class Describes(Protocol):
     """A connection that can be watched."""
 
     def describe(self) -> Described | None:
-        """How it stands; None before it is open."""
+        """Return the connection's facts; None before it is open."""
 
     def out(self) -> Iterator[tuple[Queue, Entry]]:
-        """What it has of queues, delivered and not settled."""
+        """Return its unsettled deliveries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """Where a connection came from and where it arrived, each as HOST:PORT, and when."""
+    """The remote and the local end of a connection, each as HOST:PORT, and when it was accepted."""
 
     remote: str
     local: str

@@ -1,4 +1,4 @@
-"""What all connections of one broker share."""
+"""The state that all connections of one broker share."""
 
 from __future__ import annotations
 

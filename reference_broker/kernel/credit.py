@@ -1,18 +1,18 @@
 """Windows and credit: how much one side may still send to the other.
 
-Two kinds that share no arithmetic: octets of STOMP frames (:class:`ByteWindow`), and deliveries of
+Two kinds that share no arithmetic: bytes of STOMP frames (:class:`ByteWindow`), and deliveries of
 AMQP links (:class:`SenderCredit`, :class:`ReceiverCredit`).
 
 Bytes
 -----
-The arithmetic of ``consumer-window-size`` (ARTEMIS-STOMP-window-1 to -5), in octets of whole
+The arithmetic of ``consumer-window-size`` (ARTEMIS-STOMP-window-1 to -5), in bytes of whole
 encoded frames:
 
 1. A window of size W starts with a credit of W. Two sizes are special: -1 is no flow control at
    all, and 0 starts with a credit of 1.
 2. There is room while the credit is above zero. Room is asked *before* the frame's length is known.
 3. A delivery charges the length L of the whole encoded frame. The credit may become negative: a
-   window never stops a frame that starts with credit left, so up to L - 1 octets more than W can be
+   window never stops a frame that starts with credit left, so up to L - 1 bytes more than W can be
    outstanding.
 4. A settlement gives back exactly what was charged for the deliveries that it settles; never an
    estimate, and never the same charge twice.
@@ -65,7 +65,7 @@ UNLIMITED = -1
 
 
 class ByteWindow:
-    """The credit of one subscription. ``size`` is -1 (no limit) or at least 0, in octets."""
+    """The credit of one subscription. ``size`` is -1 (no limit) or at least 0, in bytes."""
 
     __slots__ = ("credit", "size")
 
@@ -74,11 +74,11 @@ class ByteWindow:
         self.credit = 1 if size == 0 else size
 
     def has_room(self) -> bool:
-        """Whether one more frame, of whatever length, may be sent."""
+        """True if one more frame, of whatever length, may be sent."""
         return self.credit > 0 or self.size == UNLIMITED
 
     def cost(self, octets: int) -> int:
-        """What a frame of ``octets`` is charged."""
+        """Return the charge for a frame of ``octets`` bytes."""
         return octets
 
     def charge(self, octets: int) -> None:

@@ -16,7 +16,7 @@ def qualified(name: str, routing: RoutingType | None) -> str:
 
 
 def is_topic(address: str) -> bool:
-    """Whether ``address`` is a topic's."""
+    """True if ``address`` is a topic's."""
     return address.startswith(TOPIC)
 
 

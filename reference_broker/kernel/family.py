@@ -1,5 +1,5 @@
-"""What a family of brokers does in its own way: one strategy object per broker, chosen from the
-settings when it is put together."""
+"""The behaviour of a family of brokers: one strategy object per broker, chosen from the settings
+when the broker is assembled."""
 
 from __future__ import annotations
 

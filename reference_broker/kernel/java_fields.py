@@ -10,7 +10,7 @@ int32, int64 = _INT.pack, _LONG.pack
 
 
 class Malformed(Exception):
-    """Octets that are not what a protocol has there; one sentence."""
+    """Bytes that are not what a protocol has there; one sentence."""
 
 
 class FieldReader:
@@ -25,19 +25,19 @@ class FieldReader:
 
     @property
     def left(self) -> int:
-        """Octets that have not been read."""
+        """Bytes that have not been read."""
         return len(self.octets) - self.at
 
     def take(self, count: int) -> bytes:
-        """As many octets."""
+        """Read ``count`` bytes."""
         begin, end = self.at, self.at + count
         if count < 0 or end > len(self.octets):
-            raise Malformed(f"a field of {count} octets, and {self.left} are there")
+            raise Malformed(f"a field of {count} bytes, and {self.left} are there")
         self.at = end
         return self.octets[begin:end]
 
     def byte(self) -> int:
-        """One octet, signed."""
+        """One byte, signed."""
         octet = self.take(1)[0]
         return octet - 256 if octet > 127 else octet
 
@@ -46,12 +46,12 @@ class FieldReader:
         return self.take(1) != b"\0"
 
     def int32(self) -> int:
-        """Four octets, signed."""
+        """Four bytes, signed."""
         found: int = _INT.unpack(self.take(4))[0]
         return found
 
     def int64(self) -> int:
-        """Eight octets, signed."""
+        """Eight bytes, signed."""
         found: int = _LONG.unpack(self.take(8))[0]
         return found
 
@@ -62,5 +62,5 @@ class FieldReader:
 
 
 def int8(value: int) -> bytes:
-    """One octet, signed."""
+    """One byte, signed."""
     return bytes((value & 0xFF,))

@@ -6,7 +6,7 @@ transaction, the page that its message lies on, a frame that waits, a delivery t
 When the last of them is done with it, its file goes, at the end of the input in which that was: so
 it may pass from hand to hand without being held between.
 
-Its octets do not count for the memory of its address (manual, chapter on large messages), and are
+Its bytes do not count for the memory of its address (manual, chapter on large messages), and are
 never in memory as a whole.
 """
 
@@ -16,19 +16,19 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 PIECE = 256 * 1024
-"""Octets of a body that are read at once."""
+"""Bytes of a body that are read at once."""
 
 Ranges = tuple[tuple[int, int], ...]
 """Parts of a body, in order: begin and end of each."""
 
 
 class Files(Protocol):
-    """Where bodies lie."""
+    """The files of large bodies."""
 
     def read(
         self, body: LargeBody, begin: int, count: int, then: Callable[[bytes | None], None]
     ) -> None:
-        """Calls ``then`` later with these octets, or with None if they cannot be read."""
+        """Calls ``then`` later with these bytes, or with None if they cannot be read."""
 
     def idle(self, body: LargeBody) -> None:
         """Nobody holds ``body`` now."""
@@ -65,8 +65,8 @@ class LargeBody:
 
 
 class LargeBodySlice:
-    """What of a large body is the body of a message, as a protocol sees it. Has a length and no
-    octets."""
+    """The ranges of a large body that are the body of a message, as a protocol sees it. It has a
+    length and no bytes."""
 
     __slots__ = ("ranges", "whole")
 
@@ -93,7 +93,7 @@ class SliceReader:
 
     @property
     def is_over(self) -> bool:
-        """Whether every piece was asked for."""
+        """True if every piece was asked for."""
         return self._next is None
 
     def ask(self, then: Callable[[bytes | None], None]) -> None:
@@ -128,7 +128,7 @@ class ArrivingBody(Protocol):
 
     @property
     def octets(self) -> int:
-        """How many bytes have arrived."""
+        """The number of bytes that have arrived."""
 
     def write(self, data: bytes) -> None:
         """Add the next bytes."""
@@ -142,7 +142,7 @@ class ArrivingBody(Protocol):
 
 
 class LargeBodies(Protocol):
-    """Where large bodies are stored."""
+    """The store of large bodies."""
 
     def begin(self, *, text: bool, failed: Callable[[str], None]) -> ArrivingBody:
         """Return a new body; with ``text`` it is noted whether it is UTF-8. ``failed`` is called

@@ -18,12 +18,12 @@ from brokerproof.reference_broker.selector.values import Value
 
 
 class Envelope:
-    """Everything about a message but its body and its number.
+    """A message's header fields, without its body and its number.
 
     ``destination`` is what the producer wrote, ``address`` the same without the acceptor's prefix;
     ``routing`` is None when the producer asked for none. ``text`` says that the producer gave no
-    content-length (ARTEMIS-STOMP-jms-1). ``size`` are the octets of the names and values of the
-    headers. ``wire`` belongs to the encoders: octets already encoded, by the encoder's key.
+    content-length (ARTEMIS-STOMP-jms-1). ``size`` are the bytes of the names and values of the
+    headers. ``wire`` belongs to the encoders: bytes already encoded, by the encoder's key.
     """
 
     __slots__ = (
@@ -66,8 +66,8 @@ class Envelope:
 
     @property
     def properties(self) -> dict[str, Value]:
-        """What a selector can ask all messages of this envelope for; worked out when it is first
-        asked."""
+        """The selector properties that all messages of this envelope share, computed on first
+        use."""
         if self._properties is None:
             self._properties = properties.of_headers(self.address, self.headers)
         return self._properties
@@ -103,7 +103,7 @@ class Message:
         self.arrived = arrived
 
     def size(self) -> int:
-        """Octets, as the memory of its address counts them (see
+        """Bytes, as the memory of its address counts them (see
         :mod:`brokerproof.reference_broker.families.artemis.accounting`)."""
         return self.envelope.size + len(self.body)
 
@@ -117,8 +117,8 @@ class Message:
         return None
 
     def property(self, name: str) -> Value:
-        """What a selector finds under ``name``: a header, or one of the broker's own names (see
-        ``properties.py``)."""
+        """Return the value of ``name`` for selectors: a header, or one of the broker's own names
+        (see ``properties.py``)."""
         if name == properties.SIZE:
             return self.size()
         if name == properties.TIMESTAMP:
@@ -153,8 +153,8 @@ class LargeMessage(Message):
 
 
 class ResourceClaim(Protocol):
-    """What an entry has elsewhere because it is in its queue: memory, a place in the journal or on
-    a page."""
+    """A resource that an entry holds while it is in its queue: memory, a place in the journal or
+    on a page."""
 
     def release(self) -> None:
         """The entry has left its queue for good. Called once."""

@@ -34,7 +34,7 @@ class PauseReason(enum.Enum):
 
 
 class Outbox:
-    """Order of what comes out: observations as they were made, then for each connection its octets,
+    """Order of what comes out: observations as they were made, then for each connection its bytes,
     whether it is read, and its close.
 
     No confirmation before its data: a connection *waits for* the batch that stores what its own
@@ -59,7 +59,7 @@ class Outbox:
         self._waits_for: dict[int, int] = {}
         """By connection the last batch that it waits for, of those that are not stored."""
         self._concerned: set[int] = set()
-        """Connections that this input does something for, whether or not octets leave to them."""
+        """Connections that this input does something for, whether or not bytes leave to them."""
         self._stored = 0
         """The last batch that is stored."""
 
@@ -95,20 +95,20 @@ class Outbox:
         self.put(conn, data)
 
     def put(self, conn: int, data: bytes) -> None:
-        """Like :meth:`send`, but beneath any layer."""
+        """Send ``data`` without passing the layers above TCP."""
         if self._lines and self.streams.behind(conn, data):
             self._concerned.add(conn)
             return
         self._put_now(conn, data)
 
     def stream(self, conn: int, head: bytes, body: LargeBodySlice, tail: bytes) -> None:
-        """``head``, the octets of ``body`` and ``tail`` go to ``conn``, as one whole, as the peer
+        """``head``, the bytes of ``body`` and ``tail`` go to ``conn``, as one whole, as the peer
         takes them."""
         self._concerned.add(conn)
         self.streams.begin(conn, head, body, tail)
 
     def gather(self, conn: int, body: LargeBodySlice, made_of: Callable[[bytes], bytes]) -> None:
-        """Likewise for a protocol that needs a body as a whole: what is ``made_of`` its octets
+        """Likewise for a protocol that needs a body as a whole: what is ``made_of`` its bytes
         leaves when they are read."""
         self._concerned.add(conn)
         self.streams.begin(conn, b"", body, b"", made_of)
@@ -187,8 +187,8 @@ class Outbox:
         self._observed.append(AlarmChanged(resource, short))
 
     def drain(self, batch: int = 0) -> list[Effect]:
-        """Everything collected; the outbox is empty afterwards. With a ``batch``, whoever this
-        input concerns waits until that is stored."""
+        """Return all collected effects and empty the outbox. With a ``batch``, effects for the
+        connections of this input wait until it is stored."""
         waits_for = self._waits_for
         if batch:
             waits_for.update(dict.fromkeys((*self._octets, *self._concerned), batch))
@@ -241,8 +241,8 @@ class Outbox:
             self._free.append(SendBytes(conn, b"".join(octets)))
 
     def give_up(self) -> list[int]:
-        """What was to be stored cannot be: what waited for it is forgotten. Returns the connections
-        that waited.
+        """Drop all effects that waited for a batch, which cannot be stored. Returns the connections
+        concerned.
 
         One that was to be closed behind that is closed at once, and one that lacks a part of a
         large body now is cut.

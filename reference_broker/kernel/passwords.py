@@ -1,4 +1,4 @@
-"""Whether a password is the one that a users file holds, as itself or as a hash.
+"""Comparison of a password with the one in a users file, plain or hashed.
 
 A hash is ``ENC(ITERATIONS:SALT:HASH)`` with salt and hash in hexadecimal digits: PBKDF2 with
 HMAC-SHA-1 (RFC 8018), which is what ``artemis mask --hash`` prints, in the parentheses that
@@ -25,13 +25,13 @@ _NOBODYS = (
 
 
 def is_hash(stored: str) -> bool:
-    """Whether ``stored`` is a hash that :func:`admitted` can compare with."""
+    """True if ``stored`` is a hash that :func:`admitted` can compare with."""
     found = _HASH.fullmatch(stored)
     return found is not None and 1 <= int(found["iterations"]) <= MOST_ITERATIONS
 
 
 def admitted(users: Mapping[str, str], name: str, password: bytes) -> bool:
-    """Whether ``name`` is a user with that password.
+    """True if ``name`` is a user with that password.
 
     In constant time, also for a name that nobody has: that takes as long as a hash where anybody
     has one.

@@ -9,7 +9,7 @@ AMQDurable       ``DURABLE`` if header ``persistent`` is ``true``, else ``NON_DU
 AMQExpiration    header ``expires``, milliseconds since 1970; 0 without one
 AMQGroupID       header ``JMSXGroupID``
 AMQTimestamp     when the message arrived, milliseconds since 1970
-AMQSize          octets: the body, and the names and values of the headers
+AMQSize          bytes: the body, and the names and values of the headers
 ===============  ======================================================================================
 
 Other names are those of headers, and their values are strings; of a header that is repeated the
@@ -28,7 +28,7 @@ Headers = tuple[tuple[str, str], ...]
 
 
 def of_headers(address: str, headers: Headers) -> dict[str, Value]:
-    """Everything but what differs between messages with the same headers: AMQSize and
+    """Return the properties that messages with equal headers share: all but AMQSize and
     AMQTimestamp."""
     found: dict[str, Value] = dict(reversed(headers))
     priority, expires = (_whole(found.get(name)) for name in ("priority", "expires"))
@@ -43,7 +43,7 @@ def of_headers(address: str, headers: Headers) -> dict[str, Value]:
 
 
 def size(headers: Headers) -> int:
-    """Octets of the names and values of ``headers``."""
+    """Bytes of the names and values of ``headers``."""
     return sum(len(name.encode()) + len(value.encode()) for name, value in headers)
 
 

@@ -1,4 +1,4 @@
-"""Which protocol a connection speaks.
+"""Detection of a connection's protocol by its first bytes.
 
 An acceptor that speaks one protocol knows. Others look at the first bytes: each protocol that is
 registered begins in its own way, and the one that begins in no particular way (STOMP) is what
@@ -100,11 +100,11 @@ class DelegatingConnection:
             self._serving.on_store_failed(reason)
 
     def describe(self) -> Described | None:
-        """What the one that it became says."""
+        """Return the facts of the protocol's connection."""
         return self._serving.describe() if isinstance(self._serving, Describes) else None
 
     def out(self) -> Iterator[tuple[Queue, Entry]]:
-        """What the one that it became has of queues."""
+        """Return the unsettled deliveries of the protocol's connection."""
         return self._serving.out() if isinstance(self._serving, Describes) else iter(())
 
 

@@ -36,10 +36,10 @@ from brokerproof.reference_broker.selector.selector import Selector
 
 
 class Consumer(Protocol):
-    """Who takes messages from a queue."""
+    """A receiver of messages from a queue."""
 
     def has_room(self) -> bool:
-        """Whether one more message can be taken now."""
+        """True if one more message can be taken now."""
 
     def deliver(self, entry: Entry) -> None:
         """Takes a message. Called only right after ``has_room()`` was true."""
@@ -49,13 +49,13 @@ class Consumer(Protocol):
 
 
 class Browser(Protocol):
-    """Who only looks. ``cursor`` is the order of the last entry that was seen, 0 before the
-    first."""
+    """A reader of a queue that takes nothing away. ``cursor`` is the order of the last entry it
+    saw, 0 before the first."""
 
     cursor: int
 
     def has_room(self) -> bool:
-        """Whether one more message can be shown now."""
+        """True if one more message can be shown now."""
 
     def show(self, entry: Entry) -> None:
         """Sees a message. Called only right after ``has_room()`` was true."""
@@ -65,7 +65,7 @@ class Browser(Protocol):
 
 
 class PagedTail(Protocol):
-    """What belongs to a queue behind all that is in memory
+    """The part of a queue that is on pages, behind all that is in memory
     (:class:`brokerproof.reference_broker.persistence.cursor.PageCursor`)."""
 
     left: int
@@ -73,7 +73,7 @@ class PagedTail(Protocol):
 
     @property
     def is_coming(self) -> bool:
-        """Whether what comes next is on its way."""
+        """True if what comes next is on its way."""
 
     def read_on(self, most: int = 128) -> bool:
         """Appends the next few to the queue, ``most`` at most. False if there are none, or none can
@@ -93,8 +93,8 @@ class Numbered(Protocol):
 
 
 class RoundRobin:
-    """Which consumer is next: the first with room after the one served last (ties go by order of
-    arrival)."""
+    """Chooses the next consumer: the first with room after the one served last (ties go by order
+    of arrival)."""
 
     def __init__(self) -> None:
         self._consumers: list[Consumer] = []
@@ -128,7 +128,8 @@ class RoundRobin:
         return None
 
     def pick_of(self, may_have: Callable[[Consumer], bool]) -> Consumer | None:
-        """Like :meth:`pick`, among those who ``may_have`` it."""
+        """Return the next consumer with room among those that ``may_have`` the message; None if
+        there is none."""
         consumers = self._consumers
         for step in range(len(consumers)):
             position = (self._next + step) % len(consumers)
@@ -138,7 +139,7 @@ class RoundRobin:
         return None
 
     def with_room(self) -> list[Consumer]:
-        """Everyone who has room."""
+        """Return all consumers that have room."""
         return [consumer for consumer in self._consumers if consumer.has_room()]
 
 
@@ -191,7 +192,7 @@ class Queue:
 
     @property
     def octets_waiting(self) -> int:
-        """Octets of the bodies in memory that wait for a consumer; looks at each of them."""
+        """Bytes of the bodies in memory that wait for a consumer; looks at each of them."""
         return sum(len(entry.message.body) for entry in self._ready)
 
     @property
@@ -201,17 +202,17 @@ class Queue:
 
     @property
     def has_consumers(self) -> bool:
-        """Whether anybody consumes."""
+        """True if anybody consumes."""
         return len(self._dispatcher) > 0
 
     @property
     def consumers(self) -> int:
-        """How many consume."""
+        """The number of consumers."""
         return len(self._dispatcher)
 
     @property
     def in_use(self) -> bool:
-        """Whether anybody consumes, or any message is here or may come back."""
+        """True if anybody consumes, or any message is here or may come back."""
         return (
             len(self) > 0 or len(self._dispatcher) > 0 or self.unsettled > 0 or bool(self._browsers)
         )
@@ -244,7 +245,7 @@ class Queue:
             self.dispatch()
 
     def refuses(self, message: Message) -> bool:
-        """Whether ``message`` is not to be put here, for want of room; asked before."""
+        """True if ``message`` is not to be put here, for want of room; asked before."""
         return False
 
     def append_paged(
@@ -351,15 +352,15 @@ class Queue:
             self.behind.stop_browsing(browser)
 
     def available(self, consumer: Consumer) -> int:
-        """How many messages wait that ``consumer`` may have; of those on pages the ones that it may
-        have are not known."""
+        """Return the number of waiting messages that ``consumer`` may have. All messages on
+        pages are counted: their selectors are not evaluated."""
         if not self._choosy:
             return len(self)
         return sum(self._may_have(entry, consumer) for entry in self._ready)
 
     def unseen(self, browser: Browser, selector: Selector | None = None) -> int:
-        """How many messages wait that ``browser`` has not seen, of those that ``selector`` selects;
-        as for ``available``."""
+        """Return the number of waiting messages that ``browser`` has not seen and ``selector``
+        selects. Messages on pages are counted as for ``available``."""
         place = self._place(browser)
         if selector is None:
             return max(0, len(self) - place - max(0, browser.cursor - self._order))
@@ -380,18 +381,18 @@ class Queue:
 
     @property
     def is_untouched(self) -> bool:
-        """Whether nothing of what waits was ever delivered."""
+        """True if nothing of what waits was ever delivered."""
         return not self.unsettled and not any(entry.deliveries for entry in self._ready)
 
     def read(self) -> None:
-        """What lies behind can be had now."""
+        """Dispatch again: messages of the paged tail have been read."""
         self.dispatch()
         waiting, self._on_read = self._on_read, []
         for callback in waiting:
             callback()
 
     def when_read(self, then: Callable[[], None]) -> bool:
-        """Whether messages are on their way from the disk; ``then`` is called when they are
+        """True if messages are on their way from the disk; ``then`` is called when they are
         here."""
         if self.behind is None or not self.behind.left or not self.behind.is_coming:
             return False
@@ -442,7 +443,7 @@ class Queue:
         self.purge()
 
     def purge(self) -> int:
-        """What waits in memory is gone; returns how much that was."""
+        """Discard the messages waiting in memory and return how many there were."""
         ready = tuple(self._ready)
         self._ready.clear()
         for entry in ready:

@@ -122,7 +122,7 @@ class Router:
             self.tidy(queue)
 
     def begin_atomic_unit(self) -> None:
-        """What this input does happens as a whole or not at all, also if the broker ends
+        """Store the changes of this input as a whole or not at all, even if the broker ends
         meanwhile."""
         if self._stored is not None:
             self._stored.begin_atomic_unit()
@@ -234,7 +234,7 @@ class Router:
             address.route(message, RoutingType.MULTICAST)
 
     def settings_for(self, name: str) -> Rule:
-        """What the address-settings say of the address ``name``."""
+        """Return the merged address-settings of the address ``name``."""
         return self._rules.of(name)
 
     def get_address(self, name: str) -> Address | None:
@@ -257,7 +257,7 @@ class Router:
         return None
 
     def is_on_demand(self, queue: Queue) -> bool:
-        """Whether ``queue`` goes when it is of no more use."""
+        """True if ``queue`` goes when it is of no more use."""
         return queue in self._on_demand
 
     def create(

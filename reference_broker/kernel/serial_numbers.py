@@ -24,16 +24,16 @@ def distance(start: int, stop: int) -> int:
 
 
 def ahead(of: int, number: int) -> int:
-    """How far ``number`` is ahead of ``of``: from -2^31 (behind) to 2^31 - 1."""
+    """Return how far ``number`` is ahead of ``of``: from -2^31 (behind) to 2^31 - 1."""
     steps = (number - of) & MASK
     return steps - (MASK + 1) if steps >= HALF else steps
 
 
 def before(one: int, other: int) -> bool:
-    """Whether ``one`` comes before ``other``."""
+    """True if ``one`` comes before ``other``."""
     return 0 < ((other - one) & MASK) < HALF
 
 
 def between(first: int, number: int, last: int) -> bool:
-    """Whether ``number`` is one of those from ``first`` up to ``last``, both included."""
+    """True if ``number`` is one of those from ``first`` up to ``last``, both included."""
     return ((number - first) & MASK) <= ((last - first) & MASK)

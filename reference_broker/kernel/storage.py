@@ -45,7 +45,8 @@ class StoredQueue(Protocol):
 
 
 class RouterStorage(Protocol):
-    """What a router reports to the store, and reads back after a restart."""
+    """The store as a router sees it: it records changes, and returns queues and messages after a
+    restart."""
 
     @property
     def last_message(self) -> int:

@@ -1,5 +1,4 @@
-"""What leaves piece by piece: large bodies, read from their files as fast as the peer takes them
-and no faster.
+"""Sends of large bodies in pieces, read from their files no faster than the peer takes them.
 
 While something is on its way to a connection, all else for it waits behind, in order: a frame is
 not interrupted. The next piece is read when the last is with the transport, the transport is not
@@ -20,10 +19,10 @@ class Layer(Protocol):
     """Something between a connection and its transport."""
 
     def outgoing(self, data: bytes) -> bytes:
-        """What goes to the transport in place of ``data``."""
+        """Return the bytes that go to the transport for ``data``."""
 
     def outgoing_part(self, data: bytes, *, first: bool, last: bool) -> bytes:
-        """Likewise, for some octets of something that leaves in parts."""
+        """Likewise, for some bytes of something that leaves in parts."""
 
     def close_asked(self) -> None:
         """The connection wants to be closed; the layer does it when it is time."""
@@ -46,8 +45,8 @@ class _Stream:
 
 @dataclass(slots=True)
 class _Line:
-    """What is to leave to one connection: the first is on its way. None is the end of the
-    connection."""
+    """The sends waiting for one connection; the first is under way. None stands for the close of
+    the connection."""
 
     waiting: deque[_Stream | bytes | None] = field(default_factory=deque)
     moved: bool = False
@@ -55,7 +54,7 @@ class _Line:
 
 
 class Streams:
-    """``put`` takes octets for a connection and says whether they have to wait for the disk;
+    """``put`` takes bytes for a connection and says whether they have to wait for the disk;
     ``close`` closes one; ``layer`` is what stands between one and its transport."""
 
     def __init__(
@@ -83,7 +82,7 @@ class Streams:
         tail: bytes,
         made_of: Callable[[bytes], bytes] | None = None,
     ) -> None:
-        """One more thing is to leave: ``head``, the octets of ``body`` and ``tail``, or what is
+        """One more thing is to leave: ``head``, the bytes of ``body`` and ``tail``, or what is
         ``made_of`` them as a whole."""
         stream = _Stream(head, SliceReader(body), tail, self._layer(conn), made_of)
         line = self.lines.get(conn)
@@ -104,7 +103,7 @@ class Streams:
         return True
 
     def pause(self, conn: int, paused: bool) -> None:
-        """Whether the transport of ``conn`` is full."""
+        """True if the transport of ``conn`` is full."""
         if paused:
             self._paused.add(conn)
         else:
@@ -180,7 +179,7 @@ class Streams:
                 send.reading.close()
 
     def stalled(self, conn: int) -> bool:
-        """Whether nothing has left to ``conn`` since this was asked last, although something
+        """True if nothing has left to ``conn`` since this was asked last, although something
         waits."""
         line = self.lines.get(conn)
         if line is None:

@@ -26,7 +26,7 @@ class Transaction:
 
     @property
     def holds_messages(self) -> bool:
-        """Whether anything was sent that waits for the end."""
+        """True if anything was sent that waits for the end."""
         return bool(self._sends)
 
     def send(self, message: Message, charge: ResourceClaim) -> None:

@@ -25,7 +25,7 @@ DEPTH = 200
 
 
 class Kind(enum.Enum):
-    """What is known of a part's value without a message."""
+    """The statically known type of a part's value."""
 
     CONDITION = "a condition"
     TRUTH = "a truth value"

@@ -50,7 +50,7 @@ class Selector:
         self._evaluate = evaluate
 
     def matches(self, subject: Subject) -> bool:
-        """Whether the condition is true; false and unknown are the same here."""
+        """True if the condition is true; false and unknown are the same here."""
         return self._evaluate(subject) is True
 
 

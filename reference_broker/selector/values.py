@@ -63,7 +63,7 @@ def _kind(value: Value) -> type:
 def compare(
     left: Value, right: Value, holds: Callable[[Any, Any], bool], convert: bool
 ) -> bool | None:
-    """Whether ``holds`` of the two; unknown when one is NULL, false when they are not alike."""
+    """True if ``holds`` of the two; unknown when one is NULL, false when they are not alike."""
     if left is None or right is None:
         return None
     kinds = _kind(left), _kind(right)
@@ -142,8 +142,8 @@ def _written(value: Value) -> str:
 
 
 def pattern(like: str, escape: str | None) -> re.Pattern[str]:
-    """What LIKE means: ``%`` any characters, ``_`` one; behind ``escape`` either of them, and
-    ``escape``, is itself.
+    """Return the LIKE pattern's meaning: ``%`` is any characters, ``_`` is one; after ``escape``
+    each of them, and ``escape``, is itself.
 
     Each run between two ``%`` is taken where it comes first and never looked for again, so that a
     match costs no more than the product of the two lengths, whatever a peer writes.

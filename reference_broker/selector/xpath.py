@@ -12,7 +12,7 @@ from lxml import etree
 from brokerproof.reference_broker.selector.values import Evaluate, Subject, Value
 
 BODY = 100 * 1024
-"""Octets; larger bodies are not looked into (the document: large messages are not supported)."""
+"""Bytes; larger bodies are not looked into (the document: large messages are not supported)."""
 
 
 class BadXPath(Exception):
@@ -20,7 +20,7 @@ class BadXPath(Exception):
 
 
 def compiled(text: str) -> Evaluate:
-    """What tells whether the expression is true of a body, by the rules of XPath's
+    """Return a predicate over bodies that evaluates the expression by the rules of XPath's
     ``boolean()``."""
     try:
         etree.XPath(text)

@@ -19,7 +19,7 @@ HTTP = "HTTP"
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """How an acceptor with ``sslEnabled`` speaks TLS. The files are read when it is opened."""
+    """TLS options of an acceptor with ``sslEnabled``. The files are read when it is opened."""
 
     key_store: Path
     """``keyStorePath``: the broker's certificate chain and its key."""

@@ -1,8 +1,7 @@
-"""What an ActiveMQ Classic is configured with beside its connectors: policies of destinations, and
-limits of usage.
+"""Settings of an ActiveMQ Classic besides its connectors: destination policies and usage limits.
 
 The defaults are those of ActiveMQ 6.3.1 (``PolicyEntry``, ``BaseDestination``,
-``BrokerService.getSystemUsage``, ``ActiveMQPrefetchPolicy``). Octets and milliseconds, as in the
+``BrokerService.getSystemUsage``, ``ActiveMQPrefetchPolicy``). Bytes and milliseconds, as in the
 files.
 """
 
@@ -18,7 +17,7 @@ GIB = 1024**3
 
 
 class Cursor(enum.StrEnum):
-    """Where the messages of a queue wait (``pendingQueuePolicy``)."""
+    """The kind of place where waiting messages of a queue are kept (``pendingQueuePolicy``)."""
 
     STORE = "storeCursor"
     FILE = "fileQueueCursor"
@@ -42,7 +41,7 @@ class DestinationPolicy:
     max_page_size: int = 200
     """Messages that a queue has in memory for its consumers beyond what they have got."""
     minimum_message_size: int = 1024
-    """What a message is charged beside its octets."""
+    """What a message is charged beside its bytes."""
     queue_prefetch: int = 1000
     queue_browser_prefetch: int = 500
     topic_prefetch: int = 32767
@@ -52,7 +51,7 @@ class DestinationPolicy:
     """None: as ``systemUsage`` says."""
 
     def matches(self, name: str) -> bool:
-        """Whether the entry speaks about the destination of this qualified name. ``*`` is one word,
+        """True if the entry speaks about the destination of this qualified name. ``*`` is one word,
         ``>`` at the end any number of them, also none."""
         kind, _, pattern = self.pattern.partition("://")
         other, _, destination = name.partition("://")
@@ -130,7 +129,7 @@ def _closer(left: DestinationPolicy, right: DestinationPolicy) -> int:
 
 
 def limit_of(octets: int, percent: int, of: int | None) -> int:
-    """A limit in octets: ``percent`` of ``of`` where both are known, else ``octets``, and never
+    """A limit in bytes: ``percent`` of ``of`` where both are known, else ``octets``, and never
     more than ``of``."""
     if of is None:
         return octets

@@ -1,4 +1,4 @@
-"""Which ``address-setting`` elements speak about an address, and which of them has the first word.
+"""Matching of ``address-setting`` elements to an address, and their precedence.
 
 A match is a literal name, or has wildcards: ``#`` (any words, also none, together with the
 delimiter before it) and ``*`` (one word or a part of one). Of several elements that match, each
@@ -23,7 +23,7 @@ from brokerproof.reference_broker.settings.settings import AddressSetting, Setti
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What holds for one address, complete. The defaults are the vendor's documented ones."""
+    """The complete settings of one address. The defaults are the vendor's documented ones."""
 
     default_address_routing_type: RoutingType = RoutingType.MULTICAST
     default_queue_routing_type: RoutingType = RoutingType.MULTICAST

@@ -1,4 +1,4 @@
-"""Everything a broker is configured with.
+"""The settings of a broker.
 
 Plain frozen data with the defaults of the ``artemis`` profile (the vendor's documentation; where a
 release differs, the profile data says so). The readers of configuration files produce
@@ -23,8 +23,8 @@ class BadSetting(OneSentence):
 
 @dataclass(frozen=True, slots=True)
 class AddressSetting:
-    """What an ``address-setting`` element said for the addresses that ``match``; None where it said
-    nothing."""
+    """An ``address-setting`` element for the addresses that ``match``; None for values it does
+    not give."""
 
     match: str
     default_address_routing_type: RoutingType | None = None
@@ -83,7 +83,7 @@ class ConfiguredAddress:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything a broker is configured with."""
+    """All settings of a broker."""
 
     name: str = "reference"
     acceptors: tuple[Acceptor, ...] = (Acceptor("stomp"),)
@@ -98,7 +98,7 @@ class Settings:
     address_settings: tuple[AddressSetting, ...] = ()
     addresses: tuple[ConfiguredAddress, ...] = ()
     global_max_size_bytes: int = -1
-    """``global-max-size``: octets that all addresses together may have before they are full; -1 is
+    """``global-max-size``: bytes that all addresses together may have before they are full; -1 is
     no limit."""
     global_max_messages: int = -1
     """``global-max-messages``: likewise, messages."""
@@ -111,7 +111,7 @@ class Settings:
     """Where pages, journal and large bodies are, from the folder for the data on, unless they are
     absolute."""
     journal_file_size: int = 10 * 1024 * 1024
-    """``journal-file-size``: octets after which the journal goes on in another file."""
+    """``journal-file-size``: bytes after which the journal goes on in another file."""
     stomp_transactional_acks_ignored: bool = False
     """True: an ACK or NACK with a transaction header does nothing (ARTEMIS-STOMP-tx-1). False: it
     is part of the transaction, as the specification has it (STOMP11-ACK-04, STOMP12-ACK-03)."""

@@ -49,7 +49,7 @@ BEANS = "http://www.springframework.org/schema/beans"
 _SCHEMA = "{http://www.w3.org/2001/XMLSchema-instance}"
 
 PAGE = 256 * 1024
-"""Octets of a page of what a cursor puts aside; the family has no setting for it. A queue has up to
+"""Bytes of a page of what a cursor puts aside; the family has no setting for it. A queue has up to
 three of them in memory while it is written and read."""
 _PERCENT = whole(1, 100)
 _POLICY: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
@@ -88,7 +88,7 @@ _USAGES: dict[str, dict[str, tuple[str, Callable[[str, Where], Any]]]] = {
 
 
 def is_one(path: Path) -> bool:
-    """Whether ``path`` is an activemq.xml and not the file of another broker."""
+    """True if ``path`` is an activemq.xml and not the file of another broker."""
     try:
         return SPACE.encode() in path.read_bytes()
     except OSError:

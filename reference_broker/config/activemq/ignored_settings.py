@@ -29,7 +29,7 @@ _ALONE = "this broker keeps to itself; remove the element"
 _ADVISORIES = "there are no advisory messages here"
 _MEMORY = "about how Java keeps messages in memory"
 _MANAGEMENT = "there is no JMX here"
-_SOCKET = "tuning of the socket; the octets on the wire are the same"
+_SOCKET = "tuning of the socket; the bytes on the wire are the same"
 _STORE = (
     "files are where --data says, have a form of their own here, and count no more as soon as they"
     " are read or consumed"

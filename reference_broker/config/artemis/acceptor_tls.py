@@ -83,8 +83,8 @@ NAMES = frozenset({*USED, *OTHERS})
 
 
 def read(given: Mapping[str, str], where: Where) -> tuple[Tls | None, list[Note]]:
-    """What ``given`` says about TLS, and what of it has no effect. Relative paths begin at the
-    configuration file.
+    """Return the TLS settings in ``given``, and notes on those without effect. Relative paths begin
+    at the configuration file.
 
     Raises ``BadSetting`` for what is malformed or cannot be had here, a missing ``keyStorePath``, a
     store that is not PEM, and clients that should show certificates where no ``trustStorePath``

@@ -69,7 +69,7 @@ def _mechanisms(text: str, where: Where) -> tuple[str, ...]:
 _window = whole(0, INT_MAX, or_else=-1)
 _large = octets(0, INT_MAX, or_else=-1)
 _payload = whole(125, INT_MAX)
-"""Every limit lets control frames pass, which have up to 125 octets."""
+"""Every limit lets control frames pass, which have up to 125 bytes."""
 
 USED: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
     "protocols": ("protocols", _protocols),

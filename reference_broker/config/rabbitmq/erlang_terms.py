@@ -263,7 +263,7 @@ def _line(token: Token) -> int:
 
 
 def _unescaped(token: str) -> str:
-    """What stands between the quotation marks."""
+    """Return the text between the quotation marks."""
     try:
         text = _ESCAPE.sub(_escaped, token[1:-1])
         text.encode()

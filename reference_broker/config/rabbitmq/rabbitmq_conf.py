@@ -136,11 +136,11 @@ _AMOUNT = re.compile(r"(?P<count>[0-9]{1,18})\s*(?P<unit>[A-Za-z]{0,3})")
 
 
 def _octets(text: str, where: Where) -> int:
-    """Octets, as RabbitMQ writes them: kB is 1000, KiB and k are 1024."""
+    """Bytes, as RabbitMQ writes them: kB is 1000, KiB and k are 1024."""
     found = _AMOUNT.fullmatch(text)
     if found is None or found["unit"].lower() not in _UNITS:
         raise where.bad(
-            f"{text} is no amount of octets",
+            f"{text} is no amount of bytes",
             "write a number, or one with kB, MB, GB, KiB, MiB or GiB",
         )
     return int(found["count"]) * _UNITS[found["unit"].lower()]

@@ -30,7 +30,7 @@ _SHAPE = "write [{rabbit, [{vm_memory_high_watermark, 0.4}]}]."
 
 
 def lines(path: Path) -> Iterator[tuple[Where, str, str]]:
-    """Where a setting stands, and its key and value. Raises
+    """Yield the settings of a file: place, key and value. Raises
     :class:`brokerproof.reference_broker.settings.settings.BadSetting`."""
     whole = erlang_terms.read(path)
     where = Where(path, whole.line)
@@ -100,7 +100,7 @@ def _word(key: str) -> Callable[[Term, Where], Lines]:
 
 def _limit(key: str, relative: str) -> Callable[[Term, Where], Lines]:
     """``{absolute, OCTETS}`` or ``{relative, NUMBER}``; a number alone is what the default is: a
-    fraction of the memory, or for the disk octets."""
+    fraction of the memory, or for the disk bytes."""
     alone = "relative" if relative == "relative" else "absolute"
 
     def lines(term: Term, where: Where) -> Lines:

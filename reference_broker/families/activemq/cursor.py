@@ -1,9 +1,10 @@
-"""Where the messages of a queue are while they wait, and what that costs (ACTIVEMQ-PFC-7).
+"""Cursors: where the waiting messages of a queue are kept, and how they are charged
+(ACTIVEMQ-PFC-7).
 
 A message is in memory, charged to the memory of its queue, or it lies on disk
-(:mod:`brokerproof.reference_broker.families.activemq.spool`) and has left memory. What is not persistent is
-charged to the temporary store meanwhile, by its octets there; a persistent message is charged to
-the store in any case, where there is one. The cursor of a queue decides:
+(:mod:`brokerproof.reference_broker.families.activemq.spool`) and has left memory. What is not
+persistent is charged to the temporary store meanwhile, by its bytes there; a persistent message is
+charged to the store in any case, where there is one. The cursor of a queue decides:
 
 =========  =============================================================================================================
 cursor     a message that is added goes
@@ -93,8 +94,8 @@ class ChargedEntry:
 
 @dataclass(slots=True)
 class OnDisk:
-    """What of a queue lies on disk and was not brought back: how many, and the octets charged to
-    the two stores for them."""
+    """The messages of a queue that are on disk and not in memory: how many, and the bytes
+    charged to the two stores for them."""
 
     messages: int = 0
     store: int = 0
@@ -127,24 +128,24 @@ class Cursor:
     # --- what a kind of cursor decides ------------------------------------------------------------
 
     def puts_aside(self, persistent: bool) -> bool:
-        """Whether a message that comes now, and that nobody takes at once, goes to disk."""
+        """True if a message that comes now, and that nobody takes at once, goes to disk."""
         return False
 
     def spools(self, persistent: bool) -> bool:
-        """Whether it is charged to the temporary store there."""
+        """True if it is charged to the temporary store there."""
         return False
 
     def may_clear(self, claim: ChargedEntry) -> bool:
-        """Whether ``claim``, which waits, goes to disk when memory is cleared."""
+        """True if ``claim``, which waits, goes to disk when memory is cleared."""
         return False
 
     @property
     def must_clear(self) -> bool:
-        """Whether memory is to be cleared now."""
+        """True if memory is to be cleared now."""
         return False
 
     def drops(self, claim: ChargedEntry) -> bool:
-        """Whether there is no room on disk for ``claim`` when memory is cleared."""
+        """True if there is no room on disk for ``claim`` when memory is cleared."""
         return not claim.persistent and self.usage.temp.full()
 
     def keep(self, claim: ChargedEntry) -> None:
@@ -159,7 +160,7 @@ class Cursor:
 
     @property
     def has_space(self) -> bool:
-        """Whether messages may wait in memory."""
+        """True if messages may wait in memory."""
         parent = self.memory.parent
         return self.memory.percent < self._mark and not (parent is not None and parent.full())
 
@@ -173,7 +174,7 @@ class Cursor:
 
     @property
     def wants_page(self) -> bool:
-        """Whether fewer messages are paged in than a page has."""
+        """True if fewer messages are paged in than a page has."""
         return self._paged < self._page
 
     def page_in(self, most: int | None = None) -> int:
@@ -228,8 +229,8 @@ class Cursor:
         self._lies(messages, octets, octets if self.spools(persistent=True) else 0)
 
     def bring_back(self, claim: ChargedEntry, octets: int, stored: int) -> None:
-        """What lay in so many ``octets``, and was charged ``stored`` octets of the store, waits in
-        memory as ``claim``."""
+        """Record that a message has been read back into memory as ``claim``: it took ``octets``
+        on disk, and ``stored`` bytes of the store were charged for it."""
         if claim.persistent and self._stored:
             self.usage.store.add(claim.cost - stored)
         else:

@@ -18,12 +18,12 @@ from brokerproof.reference_broker.persistence.store import JournalRef
 
 
 def claim_of(charge: ResourceClaim | None) -> ResourceClaim | None:
-    """What an entry is charged, whether or not it is in the journal besides."""
+    """Return the claim of an entry, without the journal's wrapper if there is one."""
     return charge.charge if isinstance(charge, JournalRef) else charge
 
 
 class CursorQueue(Queue):
-    """What is given up and is not persistent does not become a dead letter
+    """A queue of which only persistent messages become dead letters
     (``AbstractDeadLetterStrategy``).
 
     ``spool`` is where what its cursor puts aside lies; None for the queue of a subscription, and
@@ -40,7 +40,7 @@ class CursorQueue(Queue):
 
     @property
     def is_served(self) -> bool:
-        """Whether a message that comes now goes straight to a consumer."""
+        """True if a message that comes now goes straight to a consumer."""
         return not self._ready and not self._choosy and bool(self._dispatcher.with_room())
 
     def enqueue(
@@ -95,8 +95,8 @@ class CursorQueue(Queue):
         return came
 
     def clear(self) -> None:
-        """What waits in memory and may be cleared away goes to disk, and what waits behind it
-        too."""
+        """Move waiting messages that may be cleared from memory to disk, and all that wait
+        behind them."""
         spool, ready = self.spool, self._ready
         if spool is None or spool.cursor.on_disk.messages:
             return
@@ -138,7 +138,7 @@ class CursorQueue(Queue):
 
     @staticmethod
     def _waits(entry: Entry) -> bool:
-        """Whether nobody has been given it, and its cursor has it in memory."""
+        """True if nobody has been given it, and its cursor has it in memory."""
         claim = claim_of(entry.charge)
         return not entry.deliveries and isinstance(claim, ChargedEntry) and claim.waits
 

@@ -1,17 +1,17 @@
-"""When a silent STOMP peer counts as gone, as ActiveMQ does it: by looking, once an interval
+"""Inactivity monitoring of STOMP peers as in ActiveMQ: one check per interval
 (``AbstractInactivityMonitor``).
 
 With R the interval, the client's own promise times the grace, and F the smaller of the two
 intervals agreed upon, looks come at A + F, A + F + R, A + F + 2 R … after the agreement at A. Each
 look asks in this order:
 
-1. Did octets arrive since the look before? Then all is well.
+1. Did bytes arrive since the look before? Then all is well.
 2. Did a frame arrive since a look came this far? Then it is remembered that none has now.
 3. Otherwise the peer is gone.
 
-Ends of line between frames are octets, but no frame. So a peer that falls silent is given up at the
-second or the third look after its last octet; that is R to 3 R later, and 2 R at least if its last
-octets were a frame's or it never fell silent before.
+Ends of line between frames are bytes, but no frame. So a peer that falls silent is given up at the
+second or the third look after its last byte; that is R to 3 R later, and 2 R at least if its last
+bytes were a frame's or it never fell silent before.
 
 Looks are computed and not walked.
 """

@@ -1,4 +1,4 @@
-"""What becomes of a message for which there is no space: its producer waits, or is told
+"""Producer flow control: a producer without space for its message waits, or gets an error
 (ACTIVEMQ-PFC).
 
 A message has to pass two gates, each looked at before it is added:
@@ -60,7 +60,7 @@ class NoSpace(Exception):
 
 
 class SendOutcome(enum.Enum):
-    """What became of a message."""
+    """The result of a send."""
 
     TAKEN = enum.auto()
     PARKED = enum.auto()
@@ -121,11 +121,11 @@ class ProducerFlow:
         """What the disk has to say about a message for a destination, where there is one."""
 
     def policy(self, destination: str) -> DestinationPolicy:
-        """What was configured for the destination of this qualified name."""
+        """Return the policy of the destination of this qualified name."""
         return self.accounting.find(destination).entry
 
     def cost(self, message: Message) -> int:
-        """What ``message`` is charged, in octets."""
+        """Return the charge for ``message``, in bytes."""
         return self.accounting.find(message.route.address).cost(message)
 
     def send(self, sending: PendingSend) -> SendOutcome:
@@ -159,11 +159,11 @@ class ProducerFlow:
     # --- the gates --------------------------------------------------------------------------------
 
     def memory_is_short(self, account: UsageAccount) -> bool:
-        """Whether the first gate is closed."""
+        """True if the first gate is closed."""
         return account.entry.producer_flow_control and account.memory.full()
 
     def store_is_short(self, account: UsageAccount, persistent: bool) -> bool:
-        """Whether the second gate is closed."""
+        """True if the second gate is closed."""
         if is_topic(account.name):
             return False
         if persistent:
@@ -171,16 +171,16 @@ class ProducerFlow:
         return account.usage.temp.full()
 
     def parks(self, account: UsageAccount, sending: PendingSend) -> bool:
-        """Whether a message for which there is no space leaves its connection alone."""
+        """True if a message for which there is no space leaves its connection alone."""
         waits = sending.answered or sending.windowed
         return waits and (self.memory_is_short(account) or not self._stalls_at_the_store)
 
     def _closed(self, account: UsageAccount, sending: PendingSend) -> str | None:
-        """Which gate is closed, as a sentence."""
+        """Return a sentence naming the gate that is closed."""
         if self.memory_is_short(account):
             own = account.memory
             what = (
-                f"its limit of {own.limit} octets"
+                f"its limit of {own.limit} bytes"
                 if own.percent >= 100
                 else "the limit of all of the broker"
             )
@@ -190,13 +190,13 @@ class ProducerFlow:
             kind = "store" if sending.persistent else "temporary store"
             return (
                 f"no space at {account.name}: the {kind} has reached its limit of {limit.limit}"
-                " octets"
+                " bytes"
             )
         return None
 
     def _fails(self, account: UsageAccount) -> tuple[bool, int]:
-        """Whether a message fails at once, and after how many milliseconds otherwise; 0 is
-        never."""
+        """Return whether a message fails at once, and otherwise the milliseconds until it fails;
+        0 is never."""
         usage, entry = self.accounting.activemq.usage, account.entry
         at_once, after = usage.send_fail_if_no_space, usage.send_fail_after_ms
         if is_topic(account.name) or entry.cursor is not Cursor.VM:

@@ -1,5 +1,5 @@
-"""Where what the cursor of a queue puts aside lies: on pages
-(:mod:`brokerproof.reference_broker.persistence.pages`), one behind the other.
+"""The spool of a queue: messages that its cursor moved out of memory, on consecutive pages
+(:mod:`brokerproof.reference_broker.persistence.pages`).
 
 A message that lies there has left memory; nothing is known of it but that there is one more. It
 comes back behind everything that is in memory, which is why nothing goes to memory past it. What
@@ -25,7 +25,7 @@ from brokerproof.reference_broker.persistence.pages import PagingStore
 
 
 class SpooledQueue(Protocol):
-    """What a spool asks of its queue."""
+    """The methods of a queue that a spool calls."""
 
     durable: bool
 
@@ -53,18 +53,18 @@ class Spool:
 
     @property
     def active(self) -> bool:
-        """Whether anything lies here that is not done with."""
+        """True if anything lies here that is not done with."""
         return self._pages.active
 
     @property
     def files(self) -> int:
-        """How many page files there are."""
+        """The number of page files."""
         return self._pages.files
 
     def takes(
         self, message: Message, queues: list[Queue], source_entry: Entry | None, full: bool
     ) -> bool:
-        """Whether ``message`` is put aside; if not it is to be put into its queue, which is one of
+        """True if ``message`` is put aside; if not it is to be put into its queue, which is one of
         ``queues``."""
         queue: SpooledQueue = queues[0]  # type: ignore[assignment]
         persistent = message.durable
@@ -90,8 +90,7 @@ class Spool:
         self.cursor.clear_away(claim, octets)
 
     def begin_atomic_unit(self) -> None:
-        """What is written from here on, and what is done with, is stored as a whole or not at
-        all."""
+        """Store all further writes and removals of this input as a whole or not at all."""
         self._pages.store.begin_atomic_unit()
 
     def claim(self, message: Message, place: PageRef) -> ResourceClaim:
@@ -116,6 +115,6 @@ class Spool:
             self.cursor.found(count, count * page.average)
 
     def nothing_lies(self) -> None:
-        """What still lies here will not come back."""
+        """Discard the messages still on disk: they will not be read again."""
         for _ in range(self.cursor.nothing_lies()):
             self._account.forget_message()

@@ -1,4 +1,4 @@
-"""How much of something is used, and when it is full (ACTIVEMQ-PFC-2, -11).
+"""Usage of a resource and its limit (ACTIVEMQ-PFC-2, -11).
 
 A usage has a limit and maybe a parent, which is charged whatever it is charged. In whole percent,
 rounded down, it has ``used * 100 // limit`` of its limit; it is full while that is 100 or more, or
@@ -16,7 +16,7 @@ HEAP_PERCENT = 70
 
 
 class Usage:
-    """``limit`` and ``used`` in octets."""
+    """``limit`` and ``used`` in bytes."""
 
     __slots__ = ("limit", "parent", "used")
 
@@ -27,11 +27,11 @@ class Usage:
 
     @property
     def percent(self) -> int:
-        """How much of the limit is used."""
+        """The percentage of the limit that is used."""
         return self.used * 100 // self.limit if self.limit else 0
 
     def full(self, mark: int = 100) -> bool:
-        """Whether ``mark`` percent are reached, here or at the parent."""
+        """True if ``mark`` percent are reached, here or at the parent."""
         return self.percent >= mark or (self.parent is not None and self.parent.full(mark))
 
     def add(self, octets: int) -> None:

@@ -1,12 +1,12 @@
-"""What messages are charged where a broker limits the usage of memory, store and temporary store
+"""Charges of messages where a broker limits its usage of memory, store and temporary store
 (ACTIVEMQ-PFC).
 
 What is charged
 ---------------
-A message costs ``minimumMessageSize`` octets of its destination, 1024 unless a policy says
+A message costs ``minimumMessageSize`` bytes of its destination, 1024 unless a policy says
 otherwise, and its own: the content, and the user's properties as OpenWire writes them. Of one that
-came by STOMP that is, for each header that is the user's, 5 octets and those of name and value, and
-4 octets for all of them; a body without content-length is text, with 4 octets in front. Of one that
+came by STOMP that is, for each header that is the user's, 5 bytes and those of name and value, and
+4 bytes for all of them; a body without content-length is text, with 4 bytes in front. Of one that
 came by AMQP it is what stands in its data, and whatever else is not its header as it came.
 
 Where
@@ -40,9 +40,9 @@ from brokerproof.reference_broker.settings.address_rules import AddressRules, Ru
 from brokerproof.reference_broker.settings.settings import Settings
 
 TEXT = 4
-"""Octets in front of the content of a text message, and of the properties if there are any."""
+"""Bytes in front of the content of a text message, and of the properties if there are any."""
 PROPERTY = 5
-"""Octets of a property beside its name and value."""
+"""Bytes of a property beside its name and value."""
 STANDARD = frozenset(
     {
         *("correlation-id", "expires", "timestamp", "priority", "type", "reply-to", "persistent"),
@@ -53,7 +53,7 @@ STANDARD = frozenset(
 
 
 def octets(message: Message) -> int:
-    """What ``message`` has itself: content and properties."""
+    """Return the size of ``message``: content and properties."""
     content = message.content()
     if content is not None:
         return content
@@ -130,7 +130,7 @@ class UsageAccount(MemoryAccount):
         """Messages that were ever added, and that are gone."""
 
     def cost(self, message: Message) -> int:
-        """What ``message`` is charged."""
+        """Return the charge for ``message``."""
         return self.entry.minimum_message_size + octets(message)
 
     def charge(self, message: Message, queues: int) -> ResourceClaim:

@@ -1,12 +1,12 @@
-"""How much memory the messages of an address occupy, and when the address is full.
+"""The memory charged to an address for its messages, and when the address is full.
 
 What is charged
 ---------------
-All queues of an address share one copy of a message (ARTEMIS-PAGING-9). In octets::
+All queues of an address share one copy of a message (ARTEMIS-PAGING-9). In bytes::
 
     charge = MESSAGE + size of the message + REFERENCE * queues that have it
 
-:data:`MESSAGE` and :data:`REFERENCE` stand for what is kept beside the octets that came; they are
+:data:`MESSAGE` and :data:`REFERENCE` stand for what is kept beside the bytes that came; they are
 the numbers of release 2.56.0. The size of the message is ``Message.size()``:
 
 * from STOMP, the body, and the names and values of its headers without those that are not the
@@ -31,11 +31,11 @@ transaction ends.
 
 Full
 ----
-An address is full while it has ``max-size-bytes`` octets or more, or
+An address is full while it has ``max-size-bytes`` bytes or more, or
 ``max-size-messages`` messages or more, or while all addresses together have ``global-max-size``
-octets or ``global-max-messages`` messages or more. The mark is the same on the way up and on the
+bytes or ``global-max-messages`` messages or more. The mark is the same on the way up and on the
 way down, and is looked at before a message is added: so with messages of equal charge c and a limit
-of m octets, ceil(m / c) are taken, one of which may go beyond the mark (ARTEMIS-PAGING-1, its
+of m bytes, ceil(m / c) are taken, one of which may go beyond the mark (ARTEMIS-PAGING-1, its
 note). A limit of -1 is none, and an address with a limit of 0 is always full.
 """
 
@@ -52,9 +52,9 @@ from brokerproof.reference_broker.settings.address_rules import AddressRules, Ru
 from brokerproof.reference_broker.settings.settings import Settings
 
 MESSAGE = 352
-"""Octets charged for a message beside its size."""
+"""Bytes charged for a message beside its size."""
 REFERENCE = 72
-"""Octets charged for its place in a queue."""
+"""Bytes charged for its place in a queue."""
 
 
 class AddressAccount(MemoryAccount):
@@ -76,7 +76,7 @@ class AddressAccount(MemoryAccount):
 
     @property
     def room(self) -> int | None:
-        """Octets until the address is full, 0 once it is; None without a limit of its own or for
+        """Bytes until the address is full, 0 once it is; None without a limit of its own or for
         all addresses."""
         if self.full:
             return 0
@@ -87,7 +87,7 @@ class AddressAccount(MemoryAccount):
 
     @property
     def rejects(self) -> bool:
-        """Whether ``max-size-bytes-reject-threshold`` is reached. It belongs to BLOCK
+        """True if ``max-size-bytes-reject-threshold`` is reached. It belongs to BLOCK
         (ARTEMIS-FLOW-amqp-4)."""
         return self.policy is FullPolicy.BLOCK and 0 <= self._threshold <= self.size
 
@@ -113,10 +113,10 @@ class Accounting(MemoryAccounting):
 
     @property
     def full(self) -> bool:
-        """Whether all addresses together have reached a global limit."""
+        """True if all addresses together have reached a global limit."""
         return 0 <= self._max_size <= self.size or 0 <= self._max_messages <= self.messages
 
     @property
     def room(self) -> int | None:
-        """Octets until the global limit is reached; None without one."""
+        """Bytes until the global limit is reached; None without one."""
         return self._max_size - self.size if self._max_size >= 0 else None

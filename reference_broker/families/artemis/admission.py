@@ -1,5 +1,5 @@
-"""Whether an address takes more messages: what producers ask before they get credit, and before
-each message.
+"""Admission of messages to an address. Producers ask before they get credit, and before each
+message.
 
 =======  ===========================================================================================================
 policy   of a full address (:mod:`brokerproof.reference_broker.families.artemis.accounting`)

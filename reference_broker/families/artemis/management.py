@@ -102,7 +102,7 @@ def _messages(address: Address) -> int:
 
 
 def _paging(address: Address) -> bool:
-    """Whether what is sent now is kept out of memory: on pages, or nowhere."""
+    """True if what is sent now is kept out of memory: on pages, or nowhere."""
     if address.account.policy in (FullPolicy.DROP, FullPolicy.FAIL):
         return address.account.full
     return address.pages is not None and address.pages.active

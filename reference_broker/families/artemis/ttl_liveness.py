@@ -1,17 +1,17 @@
-"""When a silent peer counts as gone, and when we must give a sign of life ourselves.
+"""Connection TTL: when a silent peer is closed, and when the broker must send a heartbeat.
 
 The broker does not watch each connection by a timer of its own. One pass comes every check interval
 I after the broker's start and looks at all connections (ARTEMIS-STOMP-ttl-2, -3, -8):
 
-1. If octets arrived since the pass before, the connection was alive *at this pass*.
+1. If bytes arrived since the pass before, the connection was alive *at this pass*.
 2. Otherwise it is dead if at least TTL has gone by since the last pass at which it was alive.
 
-So with d the instant of the last octet, b the first pass at or after d, and n = max(1, ceil(TTL /
+So with d the instant of the last byte, b the first pass at or after d, and n = max(1, ceil(TTL /
 I)), the connection is closed at b + n * I, which lies in [d + n * I, d + (n + 1) * I). Never before
 the TTL is over, and at most one interval late beyond rounding. The opening of the connection counts
-as an octet.
+as a byte.
 
-The passes are computed, not walked: an octet only stores its instant, and nothing is done at passes
+The passes are computed, not walked: a byte only stores its instant, and nothing is done at passes
 where nothing happens, so a TTL of a week costs as much as one of a second.
 """
 
@@ -60,7 +60,8 @@ class Beats:
         self.deadline: Instant = now + period
 
     def beat(self, now: Instant) -> bytes:
-        """What to send at ``now``, the instant of the deadline or later; the deadline moves on."""
+        """Return the bytes to send at ``now``, the instant of the deadline or later, and move
+        the deadline."""
         self.deadline += self.period
         if self.deadline <= now:
             self.deadline = now + self.period

@@ -33,7 +33,7 @@ class CreditFlow:
 
     @property
     def blocked(self) -> bool:
-        """Whether the sender has no credit left."""
+        """True if the sender has no credit left."""
         return self._left <= 0
 
     def send(self) -> None:

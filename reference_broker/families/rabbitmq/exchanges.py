@@ -104,7 +104,7 @@ _MATCHES: dict[str, Callable[[Binding, str, Table], bool]] = {
 
 
 def topic_fits(key: str, routing_key: str) -> bool:
-    """Whether a topic exchange's binding ``key`` lets ``routing_key`` pass. An empty key has no
+    """True if a topic exchange's binding ``key`` lets ``routing_key`` pass. An empty key has no
     words."""
     words = _words(routing_key)
     reached = {0}  # how many words of the routing key the pattern so far can have taken
@@ -131,7 +131,7 @@ class Exchanges:
         self._default = Exchange(DEFAULT, "direct")
 
     def __len__(self) -> int:
-        """How many there are, with the one without a name."""
+        """Return the number of exchanges, the default exchange included."""
         return len(self._all) + 1
 
     def find(self, name: str) -> Exchange | None:

@@ -1,4 +1,4 @@
-"""A queue with limits of its own: how many messages, how many octets of bodies, how long they wait,
+"""A queue with limits of its own: how many messages, how many bytes of bodies, how long they wait,
 where they go then.
 
 Limits count what waits; what is with a consumer and not settled does not count. They are inclusive:
@@ -42,7 +42,7 @@ class Limits:
 
 
 class _Measured(deque[Entry]):
-    """The entries that wait, and the octets of their bodies."""
+    """The entries that wait, and the bytes of their bodies."""
 
     octets = 0
 
@@ -91,15 +91,15 @@ class LimitedQueue(Queue):
 
     @property
     def octets(self) -> int:
-        """Octets of the bodies that wait."""
+        """Bytes of the bodies that wait."""
         return self._measured.octets
 
     def in_memory(self) -> list[Entry]:
-        """What waits and has not been written out, oldest first."""
+        """Return the waiting entries that have not been paged out, oldest first."""
         return [entry for entry in self._ready if entry.message.large is None]
 
     def refuses(self, message: Message) -> bool:
-        """Whether the queue's overflow says that ``message`` is not taken. The dead letters get it
+        """True if the queue's overflow says that ``message`` is not taken. The dead letters get it
         where they are to."""
         limits = self.limits
         if limits.overflow == DROP_HEAD or not self._above(1, len(message.body)):
@@ -143,7 +143,7 @@ class LimitedQueue(Queue):
             self._die(self._ready.popleft(), MAXLEN)
 
     def expire(self) -> None:
-        """What has expired at the head of the queue goes; the next one to expire is waited for."""
+        """Remove expired entries at the head of the queue, and set the timer for the next one."""
         self._woken = None if self._woken is not None and self._woken <= self.now() else self._woken
         while self._ready:
             at = self._expiry.get(self._ready[0].order)

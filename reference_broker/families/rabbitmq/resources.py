@@ -1,15 +1,15 @@
-"""When the broker is short of memory or disk space (RABBITMQ-FLOW-mem-*, -disk-*).
+"""Memory and disk space, and the alarms raised when they are short (RABBITMQ-FLOW-mem-*, -disk-*).
 
 How much there is comes in as readings (:class:`brokerproof.harness.model.ResourcesRead`); nothing
 here looks for itself. What a reading means is worked out when it is looked at:
 
 * memory every :data:`MEMORY_EVERY`. The limit is the fraction of what can be used, which is the
-  smaller of the machine's RAM and the address space; or a number of octets, if that is less. Where
+  smaller of the machine's RAM and the address space; or a number of bytes, if that is less. Where
   nobody knows how much RAM there is, :data:`ASSUMED_MEMORY` is assumed (mem-5). Memory is short
   while more than the limit is used. 0 is always short, and a large multiple never is (mem-2).
 * disk space every 10 s, and more often the nearer it is to the limit, up to 10 times a second
-  (disk-2): what is left would last twice as long at :data:`FASTEST` octets a millisecond. The limit
-  is a number of octets, or a multiple of the RAM (disk-3). Disk space is short while less than the
+  (disk-2): what is left would last twice as long at :data:`FASTEST` bytes a millisecond. The limit
+  is a number of bytes, or a multiple of the RAM (disk-3). Disk space is short while less than the
   limit is free; then it is looked at every 10 s.
 
 A limit that is set while the broker runs counts at once, and until the broker ends (mem-3).
@@ -25,11 +25,11 @@ from brokerproof.reference_broker.kernel.deadlines import Deadlines
 MEMORY_EVERY: Duration = ms(1000)
 DISK_LEAST_MS, DISK_MOST_MS = 100, 10_000
 FASTEST = 250_000
-"""Octets a millisecond: how quickly a disk is thought to fill up at most."""
+"""Bytes a millisecond: how quickly a disk is thought to fill up at most."""
 ASSUMED_MEMORY = 1024 * 1024 * 1024
 
 Limit = float | int
-"""A fraction (float), or octets (int)."""
+"""A fraction (float), or bytes (int)."""
 
 
 class Resources:
@@ -50,7 +50,7 @@ class Resources:
 
     @property
     def memory_limit(self) -> int:
-        """Octets above which memory is short."""
+        """Bytes above which memory is short."""
         usable = self._usable()
         return (
             int(self._memory * usable)
@@ -60,7 +60,7 @@ class Resources:
 
     @property
     def disk_limit(self) -> int:
-        """Octets below which disk space is short."""
+        """Bytes below which disk space is short."""
         return int(self._disk * self._total()) if isinstance(self._disk, float) else self._disk
 
     def _total(self) -> int:

@@ -1,5 +1,4 @@
-"""What clients have declared where they declare: queues with their properties, and exchanges (AMQP
-0-9-1).
+"""The topology declared by clients: queues with their properties, and exchanges (AMQP 0-9-1).
 
 A queue is the anycast queue of the address of its own name, so that protocols which know addresses
 alone share it. One that another protocol made on demand counts as declared durable and without
@@ -86,7 +85,7 @@ class Topology:
         ]
 
     def of(self, queue: Queue) -> Declared | None:
-        """How ``queue`` was declared."""
+        """Return the declaration of ``queue``."""
         found = self.find(queue.name)
         return found if found is not None and found.queue is queue else None
 

@@ -95,7 +95,7 @@ def test_what_settings_mean(tmp_path: Path) -> None:
         ("listeners.tcp.1 = 70000", "is no endpoint"),
         ("web_stomp.ws_frame = both", "'both' is unknown; write one of text, binary"),
         ("listeners.tcp.1 = 1\nlisteners.tcp.2 = 2", "is a second listener"),
-        ("disk_free_limit.absolute = 5 parsecs", "is no amount of octets"),
+        ("disk_free_limit.absolute = 5 parsecs", "is no amount of bytes"),
     ],
 )
 def test_what_is_wrong_is_told(tmp_path: Path, text: str, told: str) -> None:
