@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import count
 
 from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.model.limits import Limits
 from brokerproof.harness.protocols.conversation import ControlFailed, Symptom, Violated
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.target import Target
@@ -16,14 +15,9 @@ from brokerproof.harness.trace.events import Event, FrameSent, OctetsRefused, Oc
 from brokerproof.harness.worlds.bounds import LimitReached
 
 _BODY = b"a plain message"
-LIMITS = Limits(
-    connection_bytes=1024 * 1024,
-    connection_frames=1_000,
-    case_bytes=2 * 1024 * 1024,
-    case_frames=2_000,
-    case_seconds=6,
-)
-"""A plain message takes some 20 frames, and less than a second on a busy broker."""
+_MOST_BYTES = 1024 * 1024
+_MOST_FRAMES = 1_000
+"""A plain message takes some 20 frames."""
 
 
 def _stomp(bench: Bench) -> None:
@@ -93,6 +87,12 @@ class PlainMessageProbe:
             and (identity.default_acceptor if name == "stomp" else identity.default_amqp_acceptor)
             in target.acceptors()
         ]
+        self._limits = replace(
+            identity.limits,
+            connection_bytes=_MOST_BYTES,
+            connection_frames=_MOST_FRAMES,
+            case_seconds=identity.limits.probe_seconds,
+        )
         self._target = target
         self._seed = seed
         self._numbers = count(1)
@@ -102,7 +102,7 @@ class PlainMessageProbe:
         passed."""
         label = f"plain-message-{next(self._numbers)}"
         bench = Bench(self._target, (), label=label, seed=self._seed)
-        bench.world.bounds.tighten(LIMITS)
+        bench.world.bounds.tighten(self._limits)
         events = bench.events
         try:
             (_LOGIN if login_only else _BY_CAPABILITY)[name](bench)
@@ -111,7 +111,7 @@ class PlainMessageProbe:
         except LimitReached as problem:
             if problem.limit != "case_seconds":
                 return ProbeFailure(name, Fault.FLOODS, problem.detail)
-            unanswered = f"{_last_sent(events)} was not answered in {LIMITS.case_seconds} s"
+            unanswered = f"{_last_sent(events)} was not answered in {self._limits.case_seconds} s"
             return ProbeFailure(name, Fault.SILENT, unanswered)
         except Exception as problem:  # a codec of ours failed on what the target sent
             return ProbeFailure(name, Fault.GARBAGE, f"{type(problem).__name__}: {problem}")

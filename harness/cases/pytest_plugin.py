@@ -337,7 +337,8 @@ class _Session:
             if isinstance(self._target, SocketTarget):
                 self._target.bounds.stop("the run has ended")
             self._pool.shutdown(wait=False, cancel_futures=True)
-            self._stuck = bool(wait(self._futures, _CASES_END_WITHIN_S).not_done)
+            under_way = [future for future in self._futures if not future.done()]
+            self._stuck = bool(wait(under_way, _CASES_END_WITHIN_S).not_done)
         if self._run is None:
             return
         self._run.recorder.flush()

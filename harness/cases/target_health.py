@@ -3,8 +3,8 @@
 A case whose control failed, or that found a violation, says something about the target only if the
 target still serves others. So plain messages are sent over fresh connections:
 
-* None of :data:`TRIES` passes: the target is gone, silent, flooding or closes every connection. The
-  run stops. The case has no result, because it was never put to a target that serves.
+* None of :data:`TRIES` passes: the target is gone, silent, flooding or closes connections. The run
+  stops. The case has no result, because it was never put to a target that serves.
 * Some pass: more are sent. With :data:`FAILURES` failures among the last :data:`WINDOW` the target
   is unstable, and the run stops. A working broker fails none of them, and a failure of the host is
   rare. Three tell a broker that closes one connection in ten with a probability of 95 % by the
@@ -135,9 +135,10 @@ class TargetHealth:
         last: ProbeFailure | None = None
         for _ in range(FEW if all(self._recent) else MANY):
             for name in self._passing:
-                failure = self._probe.failure(name)
-                self._recent.append(failure is None)
-                last = failure or last
+                failures = self._try(name)
+                if len(failures) == TRIES:
+                    self._stop_for(failures[-1], occasion)
+                last = failures[-1] if failures else last
             failed = self._recent.count(False)
             if failed >= FAILURES:
                 share = f"{failed} of the last {len(self._recent)} plain messages failed"
@@ -145,6 +146,9 @@ class TargetHealth:
                 self._stop(f"{self._name} is unstable: {share}{detail}; {occasion}")
 
     def _stop_for(self, failure: ProbeFailure, occasion: str) -> None:
+        if failure.fault is Fault.CLOSES and (tries := self._closed_before_one_passes(failure)):
+            share = f"{tries} of {tries + 1} plain messages failed"
+            self._stop(f"{self._name} is unstable: {share}, over {_text(failure)}; {occasion}")
         fault = f"{self._name} {failure.fault}: {TRIES} of {TRIES} plain messages failed"
         reason = f"{fault}, the last one over {_text(failure)}; {occasion}"
         unanswered = self._bounds.first_unanswered()
@@ -152,6 +156,16 @@ class TargetHealth:
             reason += f"; nothing was received after {unanswered}"
         end = self._target.process_end() if isinstance(self._target, SocketTarget) else ""
         self._stop(reason + (f"; {end}" if end else ""))
+
+    def _closed_before_one_passes(self, failure: ProbeFailure) -> int:
+        """How many probes failed until one passed; 0 if none does."""
+        for number in range(MANY):
+            further = self._probe.failure(failure.name)
+            if further is None:
+                return TRIES + number
+            if further.fault is not Fault.CLOSES:
+                break
+        return 0
 
     def _noticed(self, case: str, problem: str) -> str:
         action = self._bounds.last_action(case)

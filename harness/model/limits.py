@@ -24,6 +24,8 @@ class Limits:
     case_bytes: int = 256 * _MIB
     case_frames: int = 50_000
     case_seconds: int = 300
+    probe_seconds: int = 6
+    """Time for a plain message to pass, by which a target is seen to serve others."""
     run_seconds: int = 4 * 60 * 60
     """Wall time to judge one target."""
     run_bytes: int = 2048 * _MIB

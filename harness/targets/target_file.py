@@ -213,9 +213,9 @@ def _from_file(path: Path, name: str, limits: Mapping[str, int], version: str = 
         if not all(isinstance(word, str) for word in values.get(key, ())):
             raise BadTarget(f"{path}: {key} should be a list of texts")
     for key in ("endpoints", "parameters"):
-        for name, value in values.get(key, {}).items():
+        for entry, value in values.get(key, {}).items():
             if not isinstance(value, str | int | float):
-                raise BadTarget(f"{path}: {key}.{name} should be text or a number")
+                raise BadTarget(f"{path}: {key}.{entry} should be text or a number")
     for key in sorted((_OF_KIND[kind].keys() | {"profile"}) - _OPTIONAL - values.keys()):
         if not (kind == "address" and key == "config"):
             raise BadTarget(f"{path}: {key} is missing; a target of kind {kind} needs it")

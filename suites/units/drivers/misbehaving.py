@@ -1,0 +1,210 @@
+"""Servers that misbehave towards every client, and relays that make a working broker misbehave.
+
+``python -m brokerproof.suites.units.drivers.misbehaving BEHAVIOUR PORT [BROKER_PORT]`` runs one.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
+
+Behaviour = Callable[[socket.socket], None]
+"""Serves one connection; it is closed when this returns or raises ``OSError``."""
+
+_READ = 65536
+_CONNECTED = b"CONNECTED\nversion:1.2\nheart-beat:0,0\n\n\0"
+_MESSAGE = b"MESSAGE\nsubscription:0\nmessage-id:1\ndestination:x\n\nhello\0"
+_EMPTY_FRAME = bytes.fromhex("0000000802000000")
+
+
+def silent(client: socket.socket) -> None:
+    """Read, and answer nothing."""
+    while client.recv(_READ):
+        pass
+
+
+def silent_after_login(client: socket.socket) -> None:
+    """Answer CONNECT and nothing else."""
+    client.recv(_READ)
+    client.sendall(_CONNECTED)
+    silent(client)
+
+
+def half_open(client: socket.socket) -> None:
+    """End our direction at once and never read."""
+    client.shutdown(socket.SHUT_WR)
+    threading.Event().wait()
+
+
+def never_reading(client: socket.socket) -> None:
+    """Accept, and do nothing more."""
+    threading.Event().wait()
+
+
+def floods_before_login(client: socket.socket) -> None:
+    """Send line ends without end."""
+    while True:
+        client.sendall(b"\n" * _READ)
+
+
+def floods_after_login(client: socket.socket) -> None:
+    """Answer CONNECT, and send messages without end."""
+    client.recv(_READ)
+    client.sendall(_CONNECTED)
+    while True:
+        client.sendall(_MESSAGE * 1000)
+
+
+def floods_with_one_frame(client: socket.socket) -> None:
+    """Answer CONNECT, and begin a message whose body never ends."""
+    client.recv(_READ)
+    client.sendall(_CONNECTED + b"MESSAGE\nsubscription:0\nmessage-id:1\ndestination:x\n\n")
+    while True:
+        client.sendall(b"x" * _READ)
+
+
+def spinning(client: socket.socket) -> None:
+    """Send random bytes without end."""
+    random_bytes = random.Random(1).randbytes
+    client.recv(_READ)
+    while True:
+        client.sendall(random_bytes(_READ))
+
+
+def one_byte_per_second(client: socket.socket) -> None:
+    """Send an endless header, slowly."""
+    client.recv(_READ)
+    ticks = threading.Event()
+    while True:
+        client.sendall(b"C")
+        ticks.wait(1)
+
+
+def floods_amqp(client: socket.socket) -> None:
+    """Answer the protocol header of AMQP, and send empty frames without end."""
+    client.sendall(client.recv(8))
+    while True:
+        client.sendall(_EMPTY_FRAME * 1000)
+
+
+class Relay:
+    """Passes bytes between clients and the broker at ``broker_port``, with a fault."""
+
+    def __init__(self, broker_port: int) -> None:
+        self._port = broker_port
+        self._dice = random.Random(1)
+
+    def __call__(self, client: socket.socket) -> None:
+        with socket.create_connection(("127.0.0.1", self._port)) as broker:
+            back = threading.Thread(target=self._copy_back, args=(broker, client), daemon=True)
+            back.start()
+            while data := client.recv(_READ):
+                self.on_request(client, data)
+                broker.sendall(data)
+            broker.shutdown(socket.SHUT_WR)
+            back.join()
+
+    def _copy_back(self, broker: socket.socket, client: socket.socket) -> None:
+        with suppress(OSError):
+            while data := broker.recv(_READ):
+                client.sendall(data)
+            client.shutdown(socket.SHUT_WR)
+
+    def on_request(self, client: socket.socket, data: bytes) -> None:
+        """Do the fault; raise ``OSError`` to close the connection."""
+
+
+class ClosingAtRandom(Relay):
+    """Closes at one in ``one_in`` requests."""
+
+    one_in = 10
+
+    def on_request(self, client: socket.socket, data: bytes) -> None:
+        if not self._dice.randrange(self.one_in):
+            raise ConnectionAbortedError
+
+
+class ClosingAt(Relay):
+    """Closes whenever a request holds ``stimulus``."""
+
+    def __init__(self, broker_port: int, stimulus: bytes = b"NACK") -> None:
+        super().__init__(broker_port)
+        self._stimulus = stimulus
+
+    def on_request(self, client: socket.socket, data: bytes) -> None:
+        if self._stimulus in data:
+            raise ConnectionAbortedError
+
+
+class FloodingAt(ClosingAt):
+    """Sends messages without end whenever a request holds ``stimulus``."""
+
+    def on_request(self, client: socket.socket, data: bytes) -> None:
+        while self._stimulus in data:
+            client.sendall(_MESSAGE * 1000)
+
+
+class FloodingFrom(Relay):
+    """Sends messages without end on every connection once ``requests`` requests were seen."""
+
+    def __init__(self, broker_port: int, requests: int = 300) -> None:
+        super().__init__(broker_port)
+        self._left = requests
+
+    def on_request(self, client: socket.socket, data: bytes) -> None:
+        self._left -= 1
+        while self._left < 0:
+            client.sendall(_MESSAGE * 1000)
+
+
+SERVERS: Mapping[str, Behaviour] = {
+    behaviour.__name__: behaviour
+    for behaviour in (
+        silent,
+        silent_after_login,
+        half_open,
+        never_reading,
+        floods_before_login,
+        floods_after_login,
+        floods_with_one_frame,
+        spinning,
+        one_byte_per_second,
+        floods_amqp,
+    )
+}
+RELAYS: Mapping[str, Callable[[int], Behaviour]] = {
+    relay.__name__: relay for relay in (ClosingAtRandom, ClosingAt, FloodingAt, FloodingFrom)
+}
+
+
+@contextmanager
+def listening(behaviour: Behaviour, port: int = 0) -> Iterator[int]:
+    """Serve each connection in a thread; yield the port."""
+    with socket.create_server(("127.0.0.1", port), backlog=512) as listener:
+        threading.Thread(target=_accept, args=(listener, behaviour), daemon=True).start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def _accept(listener: socket.socket, behaviour: Behaviour) -> None:
+    with suppress(OSError):
+        while True:
+            client, _ = listener.accept()
+            threading.Thread(target=_serve, args=(client, behaviour), daemon=True).start()
+
+
+def _serve(client: socket.socket, behaviour: Behaviour) -> None:
+    with client, suppress(OSError):
+        behaviour(client)
+
+
+if __name__ == "__main__":
+    name, port, *broker = sys.argv[1:]
+    chosen = partial(RELAYS[name], int(broker[0]))() if broker else SERVERS[name]
+    with listening(chosen, int(port)):
+        threading.Event().wait()

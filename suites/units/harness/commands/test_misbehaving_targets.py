@@ -1,0 +1,201 @@
+"""A target that misbehaves ends a run with one sentence and exit code 3; a broker that misbehaves
+in single cases gets all its verdicts."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from brokerproof.harness.cases.target_health import TargetHealth
+from brokerproof.harness.model.verdicts import Verdict
+from brokerproof.harness.results import records
+from brokerproof.harness.results.records import Result
+from brokerproof.harness.targets import target_file
+from brokerproof.harness.targets.external import target as external
+from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.worlds.bounds import RunStopped
+from brokerproof.suites.units.drivers.misbehaving import (
+    SERVERS,
+    ClosingAt,
+    ClosingAtRandom,
+    FloodingAt,
+    FloodingFrom,
+    Relay,
+    listening,
+)
+
+COMMAND = (sys.executable, "-m", "brokerproof.harness.commands.cli")
+NEVER_S = 120
+"""No run below takes that long: a test that reaches it found a target that hangs the harness."""
+
+
+@contextmanager
+def broker() -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A reference broker in a process of its own, and its STOMP port."""
+    with subprocess.Popen(
+        [*COMMAND, "broker", "--any-port"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            yield process, json.loads(process.stdout.readline())["acceptors"]["stomp"]
+        finally:
+            process.kill()
+
+
+def url(port: int) -> str:
+    return f"stomp://127.0.0.1:{port}?profile=artemis"
+
+
+def run_command(target: str, out: Path, *arguments: str) -> list[str]:
+    return [
+        *COMMAND,
+        *("run", "--target", target, "--suite", "stomp", "--effort", "smoke", "--seed", "1"),
+        *("--limit", "probe_seconds=1", "--no-report", "--out", str(out)),
+        *arguments,
+    ]
+
+
+def judged(target: str, out: Path, *arguments: str) -> tuple[int, str, list[Result]]:
+    """Exit code, last line on stderr, and results of a run."""
+    done = subprocess.run(
+        run_command(target, out, *arguments),
+        capture_output=True,
+        text=True,
+        timeout=NEVER_S,
+        check=False,
+    )
+    return done.returncode, done.stderr.strip().splitlines()[-1], list(records.read(out))
+
+
+def begun(target: str, folder: Path) -> str:
+    """Start to judge ``target``; return the sentence by which that fails."""
+    loaded = target_file.load(target, {"probe_seconds": 1})
+    try:
+        loaded.start(folder)
+        TargetHealth(loaded, 1)
+    except (SetUpFailed, RunStopped) as problem:
+        return str(problem)
+    finally:
+        loaded.stop()
+    pytest.fail("nothing was noticed")
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "sentence"),
+    [
+        ("silent", "did not answer CONNECT within 1 s"),
+        ("never_reading", "did not answer CONNECT within 1 s"),
+        ("half_open", "closed the connection without an answer to CONNECT"),
+        ("one_byte_per_second", "bytes without a whole answer to CONNECT"),
+        ("floods_before_login", "bytes without a whole answer to CONNECT"),
+        ("spinning", "does not speak STOMP"),
+        ("silent_after_login", "is silent: 3 of 3 plain messages failed, the last one over STOMP:"),
+        ("floods_after_login", "the target sent more than 1,000 frames on connection 1"),
+        ("floods_with_one_frame", "the target sent more than 1,048,576 bytes on one connection"),
+    ],
+)
+def test_a_target_that_misbehaves_from_the_beginning(
+    behaviour: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(external, "_PROBE_TIMEOUT_S", 1.0)
+    with listening(SERVERS[behaviour]) as port:
+        problem = begun(url(port), tmp_path)
+    assert f"127.0.0.1:{port} " in problem
+    assert sentence in problem
+
+
+def test_the_command_ends_with_3_for_a_target_that_floods(tmp_path: Path) -> None:
+    with listening(SERVERS["floods_after_login"]) as port:
+        code, line, results = judged(url(port), tmp_path / "run")
+    assert code == 3, line
+    assert f"127.0.0.1:{port} floods its clients: 3 of 3 plain messages failed" in line
+    assert not results
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "fault"), [("silent", "is silent"), ("floods_amqp", "floods its clients")]
+)
+def test_an_amqp_acceptor_that_misbehaves(behaviour: str, fault: str, tmp_path: Path) -> None:
+    target = tmp_path / "two.target.toml"
+    with broker() as (_, stomp), listening(SERVERS[behaviour]) as amqp:
+        target.write_text(
+            'kind = "address"\nprofile = "artemis"\n'
+            f'endpoints = {{ stomp = "127.0.0.1:{stomp}", amqp = "127.0.0.1:{amqp}" }}\n'
+        )
+        problem = begun(str(target), tmp_path)
+    assert f"two {fault}: 3 of 3 plain messages failed, the last one over AMQP" in problem
+
+
+@pytest.mark.parametrize(
+    ("deed", "fault"), [(signal.SIGKILL, "is gone"), (signal.SIGSTOP, "is silent")]
+)
+def test_a_broker_that_dies_or_stops_while_it_is_judged(
+    deed: signal.Signals, fault: str, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    with (
+        broker() as (process, port),
+        subprocess.Popen(run_command(url(port), out), stderr=subprocess.PIPE, text=True) as run,
+    ):
+        tail, results = records.Tail(out), 0
+        while results < 5:
+            with pytest.raises(subprocess.TimeoutExpired):
+                run.wait(0.1)
+            results += len(tail.new())
+        process.send_signal(deed)
+        _, err = run.communicate(timeout=NEVER_S)
+    line = err.strip().splitlines()[-1]
+    assert run.returncode == 3, line
+    assert f"127.0.0.1:{port} {fault}" in line
+    assert "noticed in case stomp." in line
+    assert "nothing was received after" in line
+    assert f"brokerproof run --resume --out {out} goes on with it" in line
+    verdicts = {result.verdict for result in records.read(out)}
+    assert verdicts <= {Verdict.PASS, Verdict.SKIP, Verdict.NOTE}
+
+
+@pytest.mark.parametrize(
+    ("relay", "fault"),
+    [(ClosingAtRandom, "is unstable: "), (FloodingFrom, "floods its clients")],
+)
+def test_a_broker_that_becomes_unusable_while_it_is_judged(
+    relay: type[Relay], fault: str, tmp_path: Path
+) -> None:
+    with broker() as (_, port), listening(relay(port)) as front:
+        code, line, results = judged(url(front), tmp_path / "run")
+    assert code == 3, line
+    assert f"127.0.0.1:{front} {fault}" in line
+    assert not [result for result in results if result.verdict is Verdict.FAIL]
+
+
+@pytest.mark.parametrize("relay", [ClosingAt, FloodingAt])
+def test_a_broker_that_misbehaves_at_one_stimulus_gets_all_its_verdicts(
+    relay: type[Relay], tmp_path: Path
+) -> None:
+    with broker() as (_, port), listening(relay(port)) as front:
+        code, line, results = judged(url(front), tmp_path / "run", "--case", "nack")
+    assert code in (1, 5), line
+    cases = json.loads((tmp_path / "run" / "cases.json").read_text("utf-8"))
+    assert {result.case for result in results} == set(cases)
+    assert {result.verdict for result in results} & {Verdict.FAIL, Verdict.ERROR}
+
+
+def test_a_run_that_was_killed_after_its_last_case_can_be_completed(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    arguments = ("run", "--target", "reference", "--suite", "stomp", "--case", "receipts")
+    options = ("--seed", "1", "--no-report", "--out", str(out))
+    whole = subprocess.run([*COMMAND, *arguments, *options], check=False, timeout=NEVER_S)
+    header = json.loads((out / "run.json").read_text("utf-8"))
+    footer = header.pop("footer")
+    (out / "run.json").write_text(json.dumps(header), "utf-8")
+    again = (*COMMAND, "run", "--resume", "--no-report", "--out", str(out))
+    resumed = subprocess.run(again, check=False, timeout=NEVER_S)
+    assert resumed.returncode == whole.returncode == 0
+    assert json.loads((out / "run.json").read_text("utf-8"))["footer"]["cases"] == footer["cases"]
