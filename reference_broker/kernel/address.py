@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -68,21 +69,23 @@ class Address:
         self.pages: Pages | None = None
         self.keeper: Keeper | None = None
         self.anycast: list[Queue] = []
-        self.multicast: list[Queue] = []
+        self.multicast: OrderedDict[Queue, None] = OrderedDict()
         self._turn = 0
 
     def bind(self, queue: Queue) -> None:
         """Adds ``queue`` at the end."""
-        self._side(queue).append(queue)
+        if queue.routing is RoutingType.ANYCAST:
+            self.anycast.append(queue)
+        else:
+            self.multicast[queue] = None
 
     def unbind(self, queue: Queue) -> None:
-        """Removes ``queue`` and forgets what is in it. Raises ``ValueError`` when it is not bound
-        here."""
-        self._side(queue).remove(queue)
+        """Removes ``queue`` and forgets what is in it. It must be bound here."""
+        if queue.routing is RoutingType.ANYCAST:
+            self.anycast.remove(queue)
+        else:
+            del self.multicast[queue]
         queue.delete()
-
-    def _side(self, queue: Queue) -> list[Queue]:
-        return self.anycast if queue.routing is RoutingType.ANYCAST else self.multicast
 
     @property
     def queues(self) -> list[Queue]:

@@ -34,6 +34,11 @@ from brokerproof.harness.model.enums import Outcome, RoutingType
 from brokerproof.reference_broker.kernel.message import Entry, Message, ResourceClaim
 from brokerproof.reference_broker.selector.selector import Selector
 
+_FEW = 16
+"""Entries that are put back one by one; more are merged with those that wait."""
+_MOST_COUNTED = 32
+"""Entries looked at to count what a selector selects: the count is asked for by every flow."""
+
 
 class Consumer(Protocol):
     """A receiver of messages from a queue."""
@@ -273,6 +278,16 @@ class Queue:
             self._choosy = True
         self.dispatch()
 
+    def get(self, consumer: Consumer) -> None:
+        """Give ``consumer``, which does not join, the oldest message that waits, if there is
+        one."""
+        if self.on_consumer is not None:
+            self.on_consumer()
+        if not self._ready and self.behind is not None and self.behind.left:
+            self.behind.read_on()
+        if self._ready:
+            self.hand(consumer, self._ready.popleft())
+
     def remove_consumer(self, consumer: Consumer) -> None:
         """``consumer`` gets nothing more. What it holds must be settled separately."""
         self._dispatcher.remove(consumer)
@@ -352,11 +367,11 @@ class Queue:
             self.behind.stop_browsing(browser)
 
     def available(self, consumer: Consumer) -> int:
-        """Return the number of waiting messages that ``consumer`` may have. All messages on
-        pages are counted: their selectors are not evaluated."""
+        """Return the number of waiting messages that ``consumer`` may have. With a selector this
+        is counted among the first :data:`_MOST_COUNTED` in memory."""
         if not self._choosy:
             return len(self)
-        return sum(self._may_have(entry, consumer) for entry in self._ready)
+        return sum(self._may_have(entry, consumer) for entry in islice(self._ready, _MOST_COUNTED))
 
     def unseen(self, browser: Browser, selector: Selector | None = None) -> int:
         """Return the number of waiting messages that ``browser`` has not seen and ``selector``
@@ -364,7 +379,8 @@ class Queue:
         place = self._place(browser)
         if selector is None:
             return max(0, len(self) - place - max(0, browser.cursor - self._order))
-        return sum(selector.matches(entry.message) for entry in islice(self._ready, place, None))
+        unseen = islice(self._ready, place, place + _MOST_COUNTED)
+        return sum(selector.matches(entry.message) for entry in unseen)
 
     def offer_to_browser(self, browser: Browser) -> None:
         """Shows ``browser`` what it has not seen, as long as it has room."""
@@ -458,9 +474,13 @@ class Queue:
             before = back[0].order - 1
             for consumer, looked in self._looked.items():
                 self._looked[consumer] = min(looked, before)
-        if back and self._ready and self._ready[0].order < back[-1].order:
+        if not back or not self._ready or back[-1].order < self._ready[0].order:
+            self._ready.extendleft(reversed(back))
+        elif len(back) <= _FEW:
+            # A merge would cost each single entry that comes back the length of the queue.
+            for entry in back:
+                self._ready.insert(self._behind(entry.order), entry)
+        else:
             merged = list(heapq.merge(back, self._ready, key=attrgetter("order")))
             self._ready.clear()  # the same deque: somebody may be in the middle of it
             self._ready.extend(merged)
-        else:
-            self._ready.extendleft(reversed(back))

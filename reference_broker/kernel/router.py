@@ -21,6 +21,7 @@ same name and something else is refused, not given something else than was asked
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
 from brokerproof.harness.model.enums import RoutingType
@@ -57,6 +58,8 @@ class Router:
         self._addresses: dict[str, Address] = {}
         self._on_demand: dict[Queue, Address] = {}
         self._durable: dict[str, tuple[Address, Queue]] = {}
+        self._by_name: dict[str, OrderedDict[Queue, Address]] = {}
+        """All queues by their names, with their addresses."""
         self._messages = 0
         self._subscriptions = 0
         self._stored: RouterStorage | None = None
@@ -212,6 +215,7 @@ class Router:
         made = queue(
             name, RoutingType.ANYCAST, self._new_dispatcher(), attempts, lambda queue, entry: None
         )
+        self._by_name.setdefault(name, OrderedDict())[made] = address
         address.bind(made)
         return made
 
@@ -244,17 +248,13 @@ class Router:
     def queue_by_name(self, name: str) -> tuple[Address, Queue] | None:
         """The queue called ``name``, or ADDRESS::QUEUE, with its address; None if there is none."""
         at, _, called = name.rpartition("::")
-        where = (
-            [self._addresses.get(at)]
-            if at
-            else [self._addresses.get(name), *self._addresses.values()]
-        )
-        for address in where:
-            for queue in () if address is None else address.queues:
-                if queue.name == called:
-                    assert address is not None
-                    return address, queue
-        return None
+        first: tuple[Address, Queue] | None = None
+        for queue, address in self._by_name.get(called, {}).items():
+            if address.name == (at or name):
+                return address, queue
+            if first is None and not at:
+                first = address, queue
+        return first
 
     def is_on_demand(self, queue: Queue) -> bool:
         """True if ``queue`` goes when it is of no more use."""
@@ -425,6 +425,10 @@ class Router:
         self._tidy_address(address)
 
     def _delete(self, address: Address, queue: Queue) -> None:
+        same_name = self._by_name[queue.name]
+        del same_name[queue]
+        if not same_name:
+            del self._by_name[queue.name]
         address.unbind(queue)
         if self._stored is not None:
             self._stored.queue_deleted(queue, address)
@@ -458,7 +462,9 @@ class Router:
         def dead_letter(queue: Queue, entry: Entry) -> None:
             self._dead_letter(address.name, entry)
 
-        return self._new_queue(name, routing, self._new_dispatcher(), attempts, dead_letter)
+        queue = self._new_queue(name, routing, self._new_dispatcher(), attempts, dead_letter)
+        self._by_name.setdefault(name, OrderedDict())[queue] = address
+        return queue
 
     def _dead_letter(self, address: str, entry: Entry) -> None:
         """A message given up goes to the dead letter address as it was sent; without one it is

@@ -8,6 +8,9 @@ before the other; RFC 1982 leaves that pair undefined, and here it counts as *no
 
 from __future__ import annotations
 
+import bisect
+from collections.abc import Container, Iterable
+
 MASK = 0xFFFF_FFFF
 """The largest serial number."""
 HALF = 0x8000_0000
@@ -37,3 +40,45 @@ def before(one: int, other: int) -> bool:
 def between(first: int, number: int, last: int) -> bool:
     """True if ``number`` is one of those from ``first`` up to ``last``, both included."""
     return ((number - first) & MASK) <= ((last - first) & MASK)
+
+
+class NumberIndex:
+    """Serial numbers in their order, so that those of a range are found without a look at others.
+
+    Numbers that are over need not be removed: a range that meets them drops them, so each costs one
+    step, however often ranges are asked for.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: list[int] = []
+
+    def append(self, number: int, live: Iterable[int], count: int) -> None:
+        """Add ``number``, the highest. ``live`` has the ``count`` numbers that are not over."""
+        if len(self._numbers) > 2 * count + 64:
+            self._numbers = list(live)
+        self._numbers.append(number)
+
+    def add(self, number: int) -> None:
+        """Add ``number`` at its place."""
+        start = self._numbers[0] if self._numbers else number
+        if before(number, start):
+            self._numbers.insert(0, number)
+        else:
+            bisect.insort(self._numbers, number, key=lambda other: distance(start, other))
+
+    def between(self, first: int, last: int, live: Container[int]) -> list[int]:
+        """Return the numbers from ``first`` up to ``last`` that are ``live``."""
+        numbers = self._numbers
+        if not numbers or before(last, numbers[0]):
+            return []
+        start = numbers[0]
+
+        def place(number: int) -> int:
+            return distance(start, number)
+
+        begin = 0 if before(first, start) else bisect.bisect_left(numbers, place(first), key=place)
+        end = bisect.bisect_right(numbers, place(last), key=place)
+        found = [number for number in numbers[begin:end] if number in live]
+        if len(found) < end - begin:
+            numbers[begin:end] = found
+        return found

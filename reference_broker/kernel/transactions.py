@@ -24,11 +24,6 @@ class Transaction:
         self._sends: list[tuple[Message, ResourceClaim]] = []
         self._settlements: list[tuple[Queue, list[Entry], Outcome]] = []
 
-    @property
-    def holds_messages(self) -> bool:
-        """True if anything was sent that waits for the end."""
-        return bool(self._sends)
-
     def send(self, message: Message, charge: ResourceClaim) -> None:
         """Holds ``message`` until COMMIT, and what it occupies until the end."""
         self._sends.append((message, charge))
@@ -56,9 +51,12 @@ class Transaction:
         """Forgets the sends and takes the settled messages back; returns the queues to dispatch."""
         for _, charge in self._sends:
             charge.release()
+        undone: dict[Queue, list[Entry]] = {}
         for queue, entries, _ in self._settlements:
+            undone.setdefault(queue, []).extend(entries)
+        for queue, entries in undone.items():
             queue.settle(entries, Outcome.MODIFIED)
-        return self._queues()
+        return list(undone)
 
     def _queues(self) -> list[Queue]:
         return list(dict.fromkeys(queue for queue, _, _ in self._settlements))

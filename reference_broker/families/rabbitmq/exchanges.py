@@ -16,7 +16,8 @@ gets a message once, and cycles do no harm.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,6 +46,63 @@ class Binding:
     identity: str = ""
 
 
+def _words(key: str) -> list[str]:
+    return key.split(".") if key else []
+
+
+class KeyTree:
+    """Binding keys of a topic exchange, a node for each word."""
+
+    __slots__ = ("children", "key")
+
+    def __init__(self) -> None:
+        self.children: dict[str, KeyTree] = {}
+        self.key: str | None = None
+        """The binding key that ends here."""
+
+    def add(self, key: str) -> None:
+        """Add ``key``."""
+        node = self
+        for word in _words(key):
+            node = node.children.setdefault(word, KeyTree())
+        node.key = key
+
+    def remove(self, key: str) -> None:
+        """Remove ``key``, which was added, and the nodes that lead to nothing else."""
+        words = _words(key)
+        path = [self]
+        for word in words:
+            path.append(path[-1].children[word])
+        path[-1].key = None
+        for word, parent, node in zip(reversed(words), path[-2::-1], path[:0:-1], strict=True):
+            if node.children or node.key is not None:
+                return
+            del parent.children[word]
+
+    def fitting(self, routing_key: str) -> list[str]:
+        """Return the keys that let ``routing_key`` pass. An empty key has no words."""
+        words = _words(routing_key)
+        reached = {(self, 0)}
+        waiting = [(self, 0)]
+        found: set[str] = set()
+        while waiting:
+            node, at = waiting.pop()
+            if at == len(words) and node.key is not None:
+                found.add(node.key)
+            steps = []
+            if at < len(words):
+                exact, any_word = node.children.get(words[at]), node.children.get("*")
+                steps = [(child, at + 1) for child in (exact, any_word) if child is not None]
+            any_words = node.children.get("#")
+            if any_words is not None:
+                steps += [(any_words, end) for end in range(at, len(words) + 1)]
+            for step in steps:
+                if step not in reached:
+                    reached.add(step)
+                    waiting.append(step)
+        return list(found)
+
+
 @dataclass(eq=False, slots=True)
 class Exchange:
     """One exchange. ``arguments`` are those that it was declared with."""
@@ -55,7 +113,11 @@ class Exchange:
     auto_delete: bool = False
     internal: bool = False
     arguments: Table = field(default_factory=dict)
-    bindings: dict[Binding, None] = field(default_factory=dict)
+    bindings: OrderedDict[Binding, int] = field(default_factory=OrderedDict)
+    """By binding its place in the order in which they were made."""
+    by_key: dict[str, OrderedDict[Binding, None]] = field(default_factory=dict)
+    tree: KeyTree = field(default_factory=KeyTree)
+    made: int = 0
     sources: int = 0
     """How many bindings lead here."""
 
@@ -65,25 +127,46 @@ class Exchange:
         name = self.arguments.get("alternate-exchange")
         return name if isinstance(name, str) else None
 
-    def fitting(self, key: str, headers: Table) -> Iterator[Binding]:
-        """The bindings that a message with this routing key and these headers goes on by."""
-        matches = _MATCHES[self.type]
-        return (binding for binding in self.bindings if matches(binding, key, headers))
+    def add(self, binding: Binding) -> None:
+        """Add ``binding`` behind all others."""
+        self.made += 1
+        self.bindings[binding] = self.made
+        self.by_key.setdefault(binding.key, OrderedDict())[binding] = None
+        if self.type == "topic" and len(self.by_key[binding.key]) == 1:
+            self.tree.add(binding.key)
+
+    def remove(self, binding: Binding) -> None:
+        """Remove ``binding``, which is one of this exchange."""
+        del self.bindings[binding]
+        same_key = self.by_key[binding.key]
+        del same_key[binding]
+        if not same_key:
+            del self.by_key[binding.key]
+            if self.type == "topic":
+                self.tree.remove(binding.key)
+
+    def fitting(self, key: str, headers: Table) -> Iterable[Binding]:
+        """Return the bindings that a message with this routing key and these headers goes on by,
+        in their order.
+
+        Only a headers exchange looks at each binding.
+        """
+        match self.type:
+            case "direct":
+                return self.by_key.get(key, ())
+            case "topic":
+                fitting = (
+                    binding
+                    for fitting_key in self.tree.fitting(key)
+                    for binding in self.by_key[fitting_key]
+                )
+                return sorted(fitting, key=self.bindings.__getitem__)
+            case "headers":
+                return (binding for binding in self.bindings if _headers(binding, headers))
+        return self.bindings
 
 
-def _direct(binding: Binding, key: str, headers: Table) -> bool:
-    return binding.key == key
-
-
-def _fanout(binding: Binding, key: str, headers: Table) -> bool:
-    return True
-
-
-def _topic(binding: Binding, key: str, headers: Table) -> bool:
-    return topic_fits(binding.key, key)
-
-
-def _headers(binding: Binding, key: str, headers: Table) -> bool:
+def _headers(binding: Binding, headers: Table) -> bool:
     wanted = {name: value for name, value in binding.arguments.items() if not name.startswith("x-")}
     way = binding.arguments.get("x-match", "all")
     if way in ("all-with-x", "any-with-x"):
@@ -95,33 +178,6 @@ def _headers(binding: Binding, key: str, headers: Table) -> bool:
     return any(found) if str(way).startswith("any") else all(found)
 
 
-_MATCHES: dict[str, Callable[[Binding, str, Table], bool]] = {
-    "direct": _direct,
-    "fanout": _fanout,
-    "topic": _topic,
-    "headers": _headers,
-}
-
-
-def topic_fits(key: str, routing_key: str) -> bool:
-    """True if a topic exchange's binding ``key`` lets ``routing_key`` pass. An empty key has no
-    words."""
-    words = _words(routing_key)
-    reached = {0}  # how many words of the routing key the pattern so far can have taken
-    for word in _words(key):
-        if word == "#":
-            reached = set(range(min(reached), len(words) + 1))
-        else:
-            reached = {at + 1 for at in reached if at < len(words) and word in ("*", words[at])}
-        if not reached:
-            return False
-    return len(words) in reached
-
-
-def _words(key: str) -> list[str]:
-    return key.split(".") if key else []
-
-
 class Exchanges:
     """All exchanges of a broker. ``queue`` finds a queue by its name."""
 
@@ -129,6 +185,8 @@ class Exchanges:
         self._queue = queue
         self._all = {name: Exchange(name, kind) for name, kind in PREDECLARED.items()}
         self._default = Exchange(DEFAULT, "direct")
+        self._leading: dict[Queue | Exchange, OrderedDict[tuple[Exchange, Binding], None]] = {}
+        """Bindings with their sources, by where they lead."""
 
     def __len__(self) -> int:
         """Return the number of exchanges, the default exchange included."""
@@ -152,7 +210,8 @@ class Exchanges:
     def bind(self, source: Exchange, binding: Binding) -> None:
         """Binds; a binding that is there already stays the one it is."""
         if binding not in source.bindings:
-            source.bindings[binding] = None
+            source.add(binding)
+            self._leading.setdefault(binding.target, OrderedDict())[source, binding] = None
             if isinstance(binding.target, Exchange):
                 binding.target.sources += 1
 
@@ -164,17 +223,19 @@ class Exchanges:
             self._tidy(source)
 
     def _unbind(self, source: Exchange, binding: Binding) -> None:
-        del source.bindings[binding]
+        source.remove(binding)
+        leading = self._leading[binding.target]
+        del leading[source, binding]
+        if not leading:
+            del self._leading[binding.target]
         if isinstance(binding.target, Exchange):
             binding.target.sources -= 1
 
     def forget(self, target: Queue | Exchange) -> None:
         """``target`` exists no more: bindings that lead to it go."""
-        for source in list(self._all.values()):
-            gone = [binding for binding in source.bindings if binding.target is target]
-            for binding in gone:
+        for source, binding in list(self._leading.get(target, ())):
+            if binding in source.bindings:
                 self._unbind(source, binding)
-            if gone:
                 self._tidy(source)
 
     def _tidy(self, source: Exchange) -> None:
@@ -186,8 +247,7 @@ class Exchanges:
         found: dict[Queue, None] = {}
         seen = {exchange}
         waiting = [exchange]
-        while waiting:
-            current = waiting.pop(0)
+        for current in waiting:  # which grows meanwhile
             if current is self._default:
                 queue = self._queue(key)
                 targets: list[Queue | Exchange] = [] if queue is None else [queue]

@@ -23,7 +23,7 @@ from typing import Any
 
 from brokerproof.harness.model.time import Duration, Instant
 from brokerproof.reference_broker.kernel.message import Entry, Message, ResourceClaim
-from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.kernel.queue import Consumer, Queue
 
 DROP_HEAD, REJECT, REJECT_DLX = "drop-head", "reject-publish", "reject-publish-dlx"
 OVERFLOWS = (DROP_HEAD, REJECT, REJECT_DLX)
@@ -63,6 +63,10 @@ class _Measured(deque[Entry]):
         for entry in entries:
             self.octets += len(entry.message.body)
             super().appendleft(entry)
+
+    def insert(self, place: int, entry: Entry) -> None:
+        self.octets += len(entry.message.body)
+        super().insert(place, entry)
 
     def clear(self) -> None:
         self.octets = 0
@@ -134,6 +138,13 @@ class LimitedQueue(Queue):
         if self._expiry:
             self.expire()
         super().dispatch()
+        if self._expiry:
+            self.expire()
+
+    def get(self, consumer: Consumer) -> None:
+        if self._expiry:
+            self.expire()
+        super().get(consumer)
         if self._expiry:
             self.expire()
 

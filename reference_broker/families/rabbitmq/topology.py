@@ -7,6 +7,7 @@ arguments.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -62,6 +63,8 @@ class Topology:
         self._deadlines = deadlines
         self._now = now
         self._declared: dict[str, Declared] = {}
+        self._exclusive: dict[int, OrderedDict[Declared, None]] = {}
+        """Queues that are exclusive to a connection, by connection."""
         self.pace = Pace(rate, deadlines, now) if rate else None
         """How quickly queues take what is published; None: at once."""
         self._named = 0
@@ -103,6 +106,8 @@ class Topology:
         queue.wake = self._deadlines.timer(lambda now: queue.expire()).move
         queue.durable = about.get("durable", True)
         found = self._declared[name] = Declared(queue, **about)
+        if found.owner is not None:
+            self._exclusive.setdefault(found.owner, OrderedDict())[found] = None
         self.used(found)
         return found
 
@@ -133,6 +138,8 @@ class Topology:
         """Deletes the queue; returns how many messages waited there."""
         waiting = len(declared.queue)
         self._declared.pop(declared.name, None)
+        if declared.owner is not None:
+            self._exclusive.get(declared.owner, OrderedDict()).pop(declared, None)
         self.exchanges.forget(declared.queue)
         for tell in list(declared.on_delete):
             tell()
@@ -141,9 +148,7 @@ class Topology:
 
     def left_by(self, conn: int) -> None:
         """A connection has ended: the queues that were exclusive to it go."""
-        for declared in [
-            declared for declared in self._declared.values() if declared.owner == conn
-        ]:
+        for declared in self._exclusive.pop(conn, ()):
             self.delete(declared)
 
     def route(self, message: Message, queues: list[Queue]) -> bool:

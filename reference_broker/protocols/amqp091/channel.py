@@ -34,7 +34,12 @@ from brokerproof.reference_broker.protocols.amqp091 import (
     publishing,
 )
 from brokerproof.reference_broker.protocols.amqp091.confirms import Confirms
-from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer, Prefetch, Unacked
+from brokerproof.reference_broker.protocols.amqp091.consumer import (
+    Consumer,
+    Prefetch,
+    Unacked,
+    UnackedDeliveries,
+)
 from brokerproof.reference_broker.protocols.amqp091.errors import (
     CHANNEL_ERROR,
     COMMAND_INVALID,
@@ -63,7 +68,7 @@ class Channel:
         self.is_closing = self.is_closed = False
         self.active = True
         self.consumers: dict[str, Consumer] = {}
-        self.unacked: dict[int, Unacked] = {}
+        self.unacked = UnackedDeliveries()
         self.prefetch = 0
         self.limit: Prefetch = Prefetch(0)
         self.last_queue = ""
@@ -190,46 +195,42 @@ class Channel:
         """Takes what an acknowledgement is about out of what waits for one. Raises :class:`Refusal`
         (basic.ack, exists)."""
         if multiple and not tag:
-            found = list(self.unacked.values())
-            self.unacked.clear()
-            return found
+            return self.unacked.take_all()
         if tag not in self.unacked:
             raise Refusal(PRECONDITION_FAILED, f"unknown delivery tag {tag}")
-        tags = [each for each in self.unacked if each <= tag] if multiple else [tag]
-        return [self.unacked.pop(tag) for tag in tags]
+        return self.unacked.take_to(tag) if multiple else [self.unacked.pop(tag)]
 
     def settle(self, settled: Iterable[Unacked], outcome: Outcome) -> None:
         """Ends deliveries, and lets those have more who have room now. REJECTED is for the dead
         letters."""
         queues: dict[Queue, None] = {}
         by_queue: dict[Queue, list[Unacked]] = {}
-        for each in settled:
-            by_queue.setdefault(each.declared.queue, []).append(each)
-            self._free(each, queues)
+        was_full = not self.limit.has_room()
+        for delivery in settled:
+            by_queue.setdefault(delivery.declared.queue, []).append(delivery)
+            if delivery.consumer is not None:
+                delivery.consumer.prefetch.give_back()
+                self.limit.give_back()
+        if was_full and self.limit.has_room():
+            queues = self._consumed()
         for queue, group in by_queue.items():
             queue.settle(
-                [each.entry for each in group],
+                [delivery.entry for delivery in group],
                 Outcome.RELEASED if outcome is Outcome.RELEASED else Outcome.ACCEPTED,
             )
             if outcome is Outcome.REJECTED:
-                for each in group:
-                    self.topology.dead(queue, each.entry.message, REJECTED)
+                for delivery in group:
+                    self.topology.dead(queue, delivery.entry.message, REJECTED)
             queues[queue] = None
         for queue in queues:
             queue.dispatch()
 
-    def _free(self, each: Unacked, queues: dict[Queue, None]) -> None:
-        if each.consumer is not None:
-            each.consumer.prefetch.give_back()
-            self.limit.give_back()
-            if self.limit.limit:
-                queues.update(
-                    dict.fromkeys(consumer.declared.queue for consumer in self.consumers.values())
-                )
+    def _consumed(self) -> dict[Queue, None]:
+        return dict.fromkeys(consumer.declared.queue for consumer in self.consumers.values())
 
     def dispatch(self) -> None:
-        """Room may have grown for every consumer here."""
-        for queue in dict.fromkeys(consumer.declared.queue for consumer in self.consumers.values()):
+        """Offer every consumer what waits: its room may have grown."""
+        for queue in self._consumed():
             queue.dispatch()
 
     # --- consumers --------------------------------------------------------------------------------
@@ -275,15 +276,14 @@ class Channel:
 
     def give_back(self) -> list[Queue]:
         """What was not acknowledged goes back; returns the queues that may be dispatched then."""
-        waiting = list(self.unacked.values())
+        waiting = self.unacked.take_all()
         if self.transaction is not None:
             waiting += self.transaction.undo()
-        self.unacked.clear()
         by_queue: dict[Queue, list[Unacked]] = {}
-        for each in waiting:
-            by_queue.setdefault(each.declared.queue, []).append(each)
+        for delivery in waiting:
+            by_queue.setdefault(delivery.declared.queue, []).append(delivery)
         for queue, group in by_queue.items():
-            queue.settle([each.entry for each in group], Outcome.RELEASED)
+            queue.settle([delivery.entry for delivery in group], Outcome.RELEASED)
         consumers, self.consumers = list(self.consumers.values()), {}
         for consumer in consumers:
             self.topology.left(consumer.declared)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable
 from typing import Protocol
 
@@ -41,6 +42,38 @@ class Unacked:
         self.tag, self.entry, self.declared, self.consumer = tag, entry, declared, consumer
 
 
+class UnackedDeliveries(dict[int, Unacked]):
+    """Deliveries of a channel that wait for their acknowledgement, by tag, found from the lowest
+    tag up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tags: list[int] = []  # a heap; tags that are settled stay until they are met
+
+    def __setitem__(self, tag: int, delivery: Unacked) -> None:
+        super().__setitem__(tag, delivery)
+        if len(self._tags) > 2 * len(self) + 64:
+            self._tags = sorted(self)
+        else:
+            heapq.heappush(self._tags, tag)
+
+    def take_to(self, tag: int) -> list[Unacked]:
+        """Remove and return all up to ``tag``, the lowest tag first."""
+        taken: list[Unacked] = []
+        while self._tags and self._tags[0] <= tag:
+            delivery = self.pop(heapq.heappop(self._tags), None)
+            if delivery is not None:
+                taken.append(delivery)
+        return taken
+
+    def take_all(self) -> list[Unacked]:
+        """Remove and return all, the lowest tag first."""
+        taken = sorted(self.values(), key=lambda delivery: delivery.tag)
+        self.clear()
+        self._tags.clear()
+        return taken
+
+
 class Connection(Protocol):
     """A consumer's connection. ``held`` while the peer does not read."""
 
@@ -51,7 +84,7 @@ class Channel(Protocol):
     """A consumer's channel."""
 
     active: bool
-    unacked: dict[int, Unacked]
+    unacked: UnackedDeliveries
     limit: Prefetch
 
     @property

@@ -63,8 +63,7 @@ def get(channel: Channel, method: Any) -> None:
     found = queue_of(channel, method.queue)
     queue = found.queue
     getter = Getter(channel.wait_for)
-    queue.add_consumer(getter)
-    queue.remove_consumer(getter)
+    queue.get(getter)
     entry = getter.entry
     if entry is None:
         channel.tell(commands.Basic.GetEmpty())
@@ -110,16 +109,14 @@ def _settle(channel: Channel, tag: int, multiple: bool, outcome: Outcome) -> Non
 def recover_async(channel: Channel, method: Any) -> None:
     if not method.requeue:
         raise Refusal(NOT_IMPLEMENTED, "requeue=false")
-    settled = list(channel.unacked.values())
-    channel.unacked.clear()
+    settled = channel.unacked.take_all()
     channel.settle(settled, Outcome.RELEASED)
 
 
 def recover(channel: Channel, method: Any) -> None:
     if not method.requeue:
         raise Refusal(NOT_IMPLEMENTED, "requeue=false")
-    settled = list(channel.unacked.values())
-    channel.unacked.clear()
+    settled = channel.unacked.take_all()
     channel.tell(commands.Basic.RecoverOk())
     channel.settle(settled, Outcome.RELEASED)
 
@@ -129,19 +126,22 @@ def qos(channel: Channel, method: Any) -> None:
     once (RabbitMQ)."""
     if method.prefetch_size:
         raise Refusal(NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})")
+    limit = channel.limit
+    was_full = not limit.has_room()
     if method.global_:
-        channel.limit.limit = method.prefetch_count
+        limit.limit = method.prefetch_count
     else:
         channel.prefetch = method.prefetch_count
     channel.tell(commands.Basic.QosOk())
-    channel.dispatch()
+    if was_full and limit.has_room():
+        channel.dispatch()
 
 
 def flow(channel: Channel, method: Any) -> None:
     """The client's wish to get no content for a while, or to get some again (channel.flow)."""
-    channel.active = bool(method.active)
+    was_active, channel.active = channel.active, bool(method.active)
     channel.tell(commands.Channel.FlowOk(channel.active))
-    if channel.active:
+    if channel.active and not was_active:
         channel.dispatch()
 
 

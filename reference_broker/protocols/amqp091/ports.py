@@ -12,7 +12,12 @@ from brokerproof.reference_broker.families.rabbitmq.topology import Topology
 from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.message import Message
 from brokerproof.reference_broker.protocols.amqp091.confirms import Confirms
-from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer, Prefetch, Unacked
+from brokerproof.reference_broker.protocols.amqp091.consumer import (
+    Consumer,
+    Prefetch,
+    Unacked,
+    UnackedDeliveries,
+)
 from brokerproof.reference_broker.protocols.amqp091.throttle import ChannelFlow, Throttle
 from brokerproof.reference_broker.protocols.amqp091.transaction import Transaction
 from brokerproof.reference_broker.settings.acceptor import Acceptor
@@ -46,7 +51,7 @@ class Channel(Protocol):
     topology: Topology
     active: bool
     consumers: dict[str, Consumer]
-    unacked: dict[int, Unacked]
+    unacked: UnackedDeliveries
     prefetch: int
     limit: Prefetch
     last_queue: str

@@ -135,9 +135,8 @@ def tx_commit(channel: Channel, method: Any) -> None:
 def tx_rollback(channel: Channel, method: Any) -> None:
     """What was settled waits for its acknowledgement again, and is not sent again by this
     (tx.rollback)."""
-    undone = _transaction(channel).undo()
-    waiting = [*undone, *channel.unacked.values()]
-    channel.unacked = {each.tag: each for each in sorted(waiting, key=lambda each: each.tag)}
+    for delivery in _transaction(channel).undo():
+        channel.unacked[delivery.tag] = delivery
     channel.tell(commands.Tx.RollbackOk())
 
 

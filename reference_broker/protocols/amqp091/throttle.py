@@ -179,6 +179,8 @@ class ChannelFlow:
         self._channel = channel
         self._reader = CreditFlow()
         self._queues: dict[Queue, CreditFlow] = {}
+        self._blocked: set[Queue] = set()
+        """Queues with which no credit is left."""
         self._owed = 0
         self._left = False
 
@@ -190,7 +192,10 @@ class ChannelFlow:
         parcel = _Parcel(len(queues), number)
         self._reader.send()
         for queue in queues:
-            self._queues.setdefault(queue, CreditFlow()).send()
+            credit = self._queues.setdefault(queue, CreditFlow())
+            credit.send()
+            if credit.blocked:
+                self._blocked.add(queue)
             pace.hand(queue, partial(self._worked, queue, message, parcel))
         self._owed += self._reader.worked()
         self._pay()
@@ -206,10 +211,12 @@ class ChannelFlow:
             channel.flush()
         credit = self._queues[queue]
         credit.grant(credit.worked())
+        if not credit.blocked:
+            self._blocked.discard(queue)
         self._pay()
 
     def _pay(self) -> None:
-        if not any(queue.blocked for queue in self._queues.values()):
+        if not self._blocked:
             self._reader.grant(self._owed)
             self._owed = 0
         self._channel.connection.throttle.in_flow(self._channel, self._reader.blocked)

@@ -21,6 +21,6 @@ class Transaction:
 
     def undo(self) -> list[Unacked]:
         """Forgets everything; returns the deliveries whose settlement is undone, oldest first."""
-        back = [each for group, _ in self.settlements for each in group]
+        back = [delivery for group, _ in self.settlements for delivery in group]
         self.sends, self.settlements = [], []
-        return sorted(back, key=lambda each: each.tag)
+        return sorted(back, key=lambda delivery: delivery.tag)

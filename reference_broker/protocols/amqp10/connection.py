@@ -55,6 +55,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import struct
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -83,7 +84,6 @@ from brokerproof.reference_broker.protocols.amqp10.framing import (
     FrameParser,
     frame,
 )
-from brokerproof.reference_broker.protocols.amqp10.incoming import IncomingLink
 from brokerproof.reference_broker.protocols.amqp10.link import Session as TouchedSession
 from brokerproof.reference_broker.protocols.amqp10.link import part
 from brokerproof.reference_broker.protocols.amqp10.messaging import TransactionalState
@@ -153,6 +153,7 @@ class AmqpConnection:
         self.peer_max_frame_size = MIN_MAX_FRAME_SIZE
         self.held = False
         self.transactions: dict[bytes, LiveTransaction] = {}
+        self.posting: Counter[bytes] = Counter()
         self.user: str | None = None
         self.stalled = False
         """Whether nothing that comes is looked at, for want of space for what came before."""
@@ -161,7 +162,7 @@ class AmqpConnection:
         self._peer_channel_max = 0
         self._parser = FrameParser(MIN_MAX_FRAME_SIZE)
         self._sessions: dict[int, Session] = {}  # by the peer's channel
-        self._channels: set[int] = set()  # ours
+        self._channels = 0  # ours: a bit for each that is in use
         self._touched: dict[TouchedSession, None] = {}
         ttl_ms = self._ttl_ms()
         self._ttl = ms(ttl_ms)
@@ -435,7 +436,7 @@ class AmqpConnection:
                     session.fail(problem)
                 if session.is_over:
                     del self._sessions[channel]
-                    self._channels.discard(session.our_channel)
+                    self._channels &= ~(1 << session.our_channel)
 
     def _open(self, opened: Open, channel: int) -> None:
         if channel != 0:
@@ -489,16 +490,17 @@ class AmqpConnection:
             )
             raise Refusal(refusal.REMOTE_CHANNEL_SET, detail)
         # The same number when it is free: easier to follow in a trace. Otherwise the lowest one.
-        ours = channel if channel <= self._peer_channel_max else 0
-        while ours in self._channels:
-            ours = 0 if ours == channel and channel else ours + 1
+        ours = channel
+        if channel > self._peer_channel_max or self._channels >> channel & 1:
+            free = ~self._channels
+            ours = (free & -free).bit_length() - 1
         if ours > self._peer_channel_max:
             detail = (
                 f"the peer's channel-max of {self._peer_channel_max} leaves no channel to answer"
                 " begin on"
             )
             raise Refusal(refusal.NO_CHANNEL_LEFT, detail)
-        self._channels.add(ours)
+        self._channels |= 1 << ours
         session = Session(self, begun, channel, ours)
         self._sessions[channel] = session
 
@@ -517,14 +519,7 @@ class AmqpConnection:
 
     def is_posting(self, txn_id: bytes) -> bool:
         """Whether a delivery under that transaction has begun to arrive and has not ended."""
-        return any(
-            isinstance(link, IncomingLink)
-            and link.arriving is not None
-            and isinstance(link.arriving.state, TransactionalState)
-            and link.arriving.state.txn_id == txn_id
-            for session in self._sessions.values()
-            for link in session.links.values()
-        )
+        return txn_id in self.posting
 
     # --- the end ----------------------------------------------------------------------------------
 

@@ -88,10 +88,6 @@ class Delivery:
         self.entry = entry
         self.transaction: Transaction | None = None
 
-    def belongs_to(self, link: object) -> bool:
-        """True if it was sent on ``link``."""
-        return self.link is link
-
 
 class Arrival:
     """One message that is arriving, in one transfer or several."""

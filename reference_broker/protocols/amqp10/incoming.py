@@ -72,6 +72,7 @@ class IncomingLink(Link):
     def __init__(self, session: Session, attach: Attach, our_handle: int) -> None:
         super().__init__(session, attach, our_handle)
         self.arriving: Arrival | None = None
+        self._posting: bytes | None = None
         self._format = 0
         self._largest = session.connection.acceptor.amqp.max_message_size
         self._route: Envelope | None = None
@@ -239,6 +240,17 @@ class IncomingLink(Link):
     def _set(self, arrival: Arrival | None) -> None:
         self.arriving = arrival
         self.in_delivery = arrival is not None
+        state = None if arrival is None else arrival.state
+        txn_id = state.txn_id if isinstance(state, TransactionalState) else None
+        if txn_id != self._posting:
+            posting = self.session.connection.posting
+            if self._posting is not None:
+                posting[self._posting] -= 1
+                if not posting[self._posting]:
+                    del posting[self._posting]
+            if txn_id is not None:
+                posting[txn_id] += 1
+            self._posting = txn_id
 
     def _begun(self, transfer: Transfer) -> Arrival:
         if not self.credit.spend():

@@ -44,6 +44,7 @@ its end may come back. The specification then has us attach once more, only to d
 from __future__ import annotations
 
 import enum
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -97,6 +98,8 @@ class Connection(Protocol):
     held: bool
     stalled: bool
     transactions: dict[bytes, LiveTransaction]
+    posting: Counter[bytes]
+    """How many deliveries have begun to arrive and not ended, by the txn-id of their state."""
 
     def receive(self, now: Instant, data: bytes) -> None:
         """Read ``data``, and what waited while the connection was stalled."""
@@ -135,7 +138,8 @@ class Session(Protocol):
     shared: BrokerContext
     our_channel: int
     next_delivery_id: int
-    unsettled: dict[int, Delivery]
+    blocked: OrderedDict[Link, None]
+    """Links that could send but for the window or the peer; each is resumed when it can."""
 
     @property
     def connection(self) -> Connection:
@@ -152,6 +156,12 @@ class Session(Protocol):
 
     def flow(self, link: Link | None = None) -> None:
         """Send the flow state of the session, or of ``link``."""
+
+    def add_unsettled(self, delivery: Delivery) -> None:
+        """Keep ``delivery``, which was sent, until it is settled."""
+
+    def forget(self, deliveries: list[Delivery]) -> None:
+        """Drop ``deliveries``: they are settled."""
 
     def settle_incoming(self, delivery_id: int, state: Any) -> None:
         """Settle a delivery that arrived."""
@@ -191,6 +201,8 @@ class Link:
         self.snd_settle_mode = attach.snd_settle_mode
         self.rcv_settle_mode = FIRST
         self.state = LinkState.ATTACHED
+        self.unsettled: dict[int, Delivery] = {}
+        """Deliveries sent on this link and not settled, by delivery-id, in the order of the ids."""
 
     @property
     def is_attached(self) -> bool:

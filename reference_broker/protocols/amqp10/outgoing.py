@@ -180,7 +180,12 @@ class OutgoingLink(Link):
 
     def has_room(self) -> bool:
         """Whether one more message can be sent now."""
-        return self.credit.credit > 0 and self.session.can_send() and not self._stopped
+        if self.credit.credit <= 0 or self._stopped:
+            return False
+        if self.session.can_send():
+            return True
+        self.session.blocked[self] = None
+        return False
 
     def wait_for(self, batch: int) -> None:
         """Send nothing more before ``batch`` is stored."""
@@ -201,7 +206,8 @@ class OutgoingLink(Link):
         id = session.next_delivery_id
         session.next_delivery_id = (id + 1) & serial_numbers.MASK
         if not self._presettled:
-            session.unsettled[id] = Delivery(id, self, entry)
+            self.unsettled[id] = delivery = Delivery(id, self, entry)
+            session.add_unsettled(delivery)
             if not self.copies:
                 self.queue.unsettled += 1
         self._send(id, payload, large)
@@ -295,6 +301,8 @@ class OutgoingLink(Link):
                 self.session.connection.observe("AMQP10-CREDIT-12", detail)
                 self.credit.drained()
             self.session.flow(self)
+        elif self._drain_due and not self._stopped:
+            self.session.blocked[self] = None
 
     def resume(self) -> None:
         if self.credit.credit or self._drain_due:
@@ -340,9 +348,9 @@ class OutgoingLink(Link):
 
     def forget(self, deliveries: list[Delivery]) -> None:
         """They are settled as far as the session is concerned."""
-        unsettled = self.session.unsettled
+        self.session.forget(deliveries)
         for delivery in deliveries:
-            unsettled.pop(delivery.id, None)
+            self.unsettled.pop(delivery.id, None)
 
     def apply(self, deliveries: list[Delivery], state: Any) -> None:
         """Ends deliveries in ``state``, an outcome. What comes back is not dispatched here."""
@@ -377,18 +385,19 @@ class OutgoingLink(Link):
         if self._stopped:
             return
         self._stopped = True
+        self.session.blocked.pop(self, None)
         if self.copies:
             self.queue.remove_browser(self)
         else:
             self.queue.remove_consumer(self)
 
     def give_back(self) -> list[Queue]:
-        mine = [each for each in self.session.unsettled.values() if each.link is self]
-        self.forget(mine)
-        plain = [each for each in mine if each.transaction is None]
-        for each in mine:
-            if each.transaction is not None:
-                each.transaction.settled_meanwhile(each, True)
+        deliveries = list(self.unsettled.values())
+        self.forget(deliveries)
+        plain = [delivery for delivery in deliveries if delivery.transaction is None]
+        for delivery in deliveries:
+            if delivery.transaction is not None:
+                delivery.transaction.settled_meanwhile(delivery, True)
         self.apply(plain, self.default_outcome)
         if self._dynamic is not None:
             self.session.shared.router.remove(self._dynamic)

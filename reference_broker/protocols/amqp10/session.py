@@ -49,10 +49,11 @@ cover several links).
 from __future__ import annotations
 
 import heapq
-from collections import deque
+from collections import OrderedDict, deque
 from typing import Any
 
 from brokerproof.reference_broker.kernel import serial_numbers
+from brokerproof.reference_broker.kernel.serial_numbers import NumberIndex
 from brokerproof.reference_broker.protocols.amqp10 import refusal
 from brokerproof.reference_broker.protocols.amqp10.blocking_link import WaitingLink
 from brokerproof.reference_broker.protocols.amqp10.composite import Composite
@@ -68,7 +69,7 @@ from brokerproof.reference_broker.protocols.amqp10.link import (
     LinkState,
     part,
 )
-from brokerproof.reference_broker.protocols.amqp10.messaging import Coordinator
+from brokerproof.reference_broker.protocols.amqp10.messaging import Coordinator, Received
 from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
 from brokerproof.reference_broker.protocols.amqp10.performatives import (
     RECEIVER,
@@ -109,6 +110,8 @@ class Session:
         self.next_delivery_id = acceptor.amqp.first_delivery_id
         self.unsettled: dict[int, Delivery] = {}
         """What we sent and is not settled, by delivery-id, in the order of the ids."""
+        self._unsettled_ids = NumberIndex()
+        self.blocked: OrderedDict[Link, None] = OrderedDict()
         self.links: dict[int, Link] = {}
         self._closing: dict[tuple[str, bool], Link] = {}
         self._free_handles: list[int] = []
@@ -116,6 +119,8 @@ class Session:
         self._handle_max = min(begun.handle_max, acceptor.amqp.handle_max)
         self._expected_delivery_id: int | None = None
         self._errant: dict[int, Link] = {}  # by delivery-id
+        self._errant_ids = NumberIndex()
+        self._errant_of: dict[Link, list[int]] = {}
         self._pending: deque[tuple[Link, Frames]] = deque()
         self._batch = Batch(RECEIVER)
         self._discarding = False
@@ -201,10 +206,8 @@ class Session:
     def resume(self) -> None:
         """The window, or the connection, may take more."""
         self._transmit_pending()
-        for link in list(self.links.values()):
-            if not self.can_send():
-                break
-            link.resume()
+        while self.blocked and self.can_send():
+            self.blocked.popitem(last=False)[0].resume()
 
     # --- what comes in ----------------------------------------------------------------------------
 
@@ -343,21 +346,18 @@ class Session:
             disposition.state is None and not disposition.settled
         ):
             return
-        count = serial_numbers.distance(first, last) + 1
-        for lost in self._errant:
-            if serial_numbers.between(first, lost, last):
-                detail = f"a disposition came for delivery {lost}, whose link ended with an error"
+        if self._errant:
+            for id in self._errant_ids.between(first, last, self._errant):
+                detail = f"a disposition came for delivery {id}, whose link ended with an error"
                 raise Refusal(refusal.ERRANT, detail)
+        if isinstance(disposition.state, Received) and not disposition.settled:
+            return  # it says how much has arrived, and changes nothing
         unsettled = self.unsettled
-        if count == 1:
+        if first == last:
             deliveries = [unsettled[first]] if first in unsettled else []
-        elif count <= len(unsettled):
-            ids = (serial_numbers.add(first, step) for step in range(count))
-            deliveries = [unsettled[each] for each in ids if each in unsettled]
         else:
-            deliveries = [
-                each for each in unsettled.values() if serial_numbers.between(first, each.id, last)
-            ]
+            ids = self._unsettled_ids.between(first, last, unsettled)
+            deliveries = [unsettled[id] for id in ids]
         links: dict[SendingLink, list[Delivery]] = {}
         for delivery in deliveries:
             links.setdefault(delivery.link, []).append(delivery)
@@ -369,6 +369,16 @@ class Session:
                 self._link_failed(link, problem)
         for link in links:
             link.offer()
+
+    def add_unsettled(self, delivery: Delivery) -> None:
+        """Keep ``delivery``, which was sent, until it is settled."""
+        self._unsettled_ids.append(delivery.id, self.unsettled, len(self.unsettled))
+        self.unsettled[delivery.id] = delivery
+
+    def forget(self, deliveries: list[Delivery]) -> None:
+        """Drop ``deliveries``: they are settled as far as the session is concerned."""
+        for delivery in deliveries:
+            self.unsettled.pop(delivery.id, None)
 
     def settled_by_us(self, deliveries: list[Delivery], state: Any) -> None:
         """Tells the peer that what we sent is settled now, which it has left to us."""
@@ -439,9 +449,10 @@ class Session:
 
     def break_link(self, link: Link, problem: Refusal) -> None:
         """Ends ``link`` from our side; what it held goes back."""
-        for each in self.unsettled.values():
-            if each.belongs_to(link):
-                self._errant[each.id] = link
+        for id in link.unsettled:
+            self._errant[id] = link
+            self._errant_ids.add(id)
+        self._errant_of[link] = list(link.unsettled)
         link.state = LinkState.BROKEN
         self._release(link)
         self.send(Detach(handle=link.our_handle, closed=True, error=problem.error))
@@ -459,7 +470,8 @@ class Session:
             heapq.heappush(self._free_handles, link.our_handle)
             link.state = LinkState.GONE
             return
-        self._errant = {each: held for each, held in self._errant.items() if held is not link}
+        for id in self._errant_of.pop(link, ()):
+            del self._errant[id]
         if detach.closed:
             heapq.heappush(self._free_handles, link.our_handle)
             return
@@ -511,4 +523,6 @@ class Session:
         self.links.clear()
         self._closing.clear()
         self._errant.clear()
+        self._errant_of.clear()
+        self.blocked.clear()
         return links

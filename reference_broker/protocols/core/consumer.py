@@ -31,6 +31,7 @@ class Session(Protocol):
 
     shared: BrokerContext
     channel: int
+    holding: OrderedDict[CoreConsumer, None]
 
     @property
     def may_deliver(self) -> bool:
@@ -120,6 +121,7 @@ class CoreConsumer:
             self.queue.discard(entry)
         else:
             self._unsettled[entry.message.number] = entry
+            self._session.holding[self] = None
             self.queue.unsettled += 1
 
     def show(self, entry: Entry) -> None:
@@ -163,19 +165,23 @@ class CoreConsumer:
                 codes.ILLEGAL_STATE,
                 f"consumer {self.id} holds no message {number} that is not acknowledged",
             )
-        if one:
-            return [self._unsettled.pop(number)]
         taken: list[Entry] = []
         last = None
-        while last != number:
-            last, entry = self._unsettled.popitem(last=False)
-            taken.append(entry)
+        if one:
+            taken.append(self._unsettled.pop(number))
+        else:
+            while last != number:
+                last, entry = self._unsettled.popitem(last=False)
+                taken.append(entry)
+        if not self._unsettled:
+            self._session.holding.pop(self, None)
         return taken
 
     def rolled_back(self, outcome: Outcome) -> None:
         """Everything that was not acknowledged goes back; it is not dispatched here."""
         entries = list(self._unsettled.values())
         self._unsettled.clear()
+        self._session.holding.pop(self, None)
         self.queue.settle(entries, outcome)
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ but ``close`` and what is no packet.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
@@ -77,6 +78,8 @@ class Session:
         self._sends_at_once = sends_at_once
         self._acknowledges_at_once = acknowledges_at_once
         self._acknowledged = acknowledged
+        self.holding: OrderedDict[CoreConsumer, None] = OrderedDict()
+        """Consumers with deliveries that are not settled."""
         self._consumers: dict[int, CoreConsumer] = {}
         self._grants: dict[str, Grants] = {}
         self._routes: dict[tuple[str, RoutingType | None], Envelope] = {}
@@ -132,8 +135,9 @@ class Session:
     # --- life -------------------------------------------------------------------------------------
 
     def start(self, fields: Fields, wanted: ResponseRequest) -> None:
-        self.started = True
-        self.resume()
+        if not self.started:
+            self.started = True
+            self.resume()
 
     def stop(self, fields: Fields, wanted: ResponseRequest) -> None:
         wanted.answer = True
@@ -497,7 +501,7 @@ class Session:
         wanted.answer = True
         queues = self._transaction.undo()
         self._transaction = Transaction()
-        consumers = list(self._consumers.values())
+        consumers = list(self.holding)
         for consumer in consumers:
             consumer.rolled_back(Outcome.RELEASED)
         for queue in dict.fromkeys([*queues, *(consumer.queue for consumer in consumers)]):

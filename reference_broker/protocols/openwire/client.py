@@ -9,6 +9,7 @@ what is no command.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol, TypeAlias
@@ -121,7 +122,8 @@ class Client:
         self._connection: str | None = None
         self._name = ""
         self._user: str | None = None
-        self._sessions: set[SessionId] = set()
+        self._sessions: dict[SessionId, OrderedDict[ConsumerId | ProducerId, None]] = {}
+        """Sessions, and the consumers and producers of each."""
         self._producers: dict[ProducerId, Producer] = {}
         self._consumers: dict[ConsumerId, OpenWireConsumer | None] = {}
         self._transactions: dict[LocalTransaction, OpenWireTransaction] = {}
@@ -166,12 +168,12 @@ class Client:
             self.connection.close_behind()
             raise Refusal(BAD_CLIENT_ID, "No clientID specified for connection request")
         self._connection, self._name, self._user = id.value, name, login
-        self._sessions.add(SessionId(id.value, _OF_ITS_OWN))
+        self._sessions.setdefault(SessionId(id.value, _OF_ITS_OWN), OrderedDict())
 
     def add_session(self, fields: Fields, wanted: ResponseRequest) -> None:
         id = structure(fields, self.version)
         if isinstance(id, SessionId) and id.connection == self._connection:
-            self._sessions.add(id)
+            self._sessions.setdefault(id, OrderedDict())
 
     def _session(self, what: str, id: SessionId) -> None:
         if id.connection != self._connection:
@@ -192,7 +194,7 @@ class Client:
         last = fields.int64() if self.version >= 5 else -1
         match id:
             case ProducerId() if id in self._producers:
-                del self._producers[id]
+                self._drop_producer(id)
             case ConsumerId() if id in self._consumers:
                 self._drop(id, last)
             case SessionId() if id in self._sessions:
@@ -203,11 +205,16 @@ class Client:
                 raise Refusal(ILLEGAL_STATE, f"Cannot remove what had not been registered: {id}")
 
     def _end_session(self, id: SessionId, last: int | None) -> None:
-        self._sessions.discard(id)
-        for consumer in [consumer for consumer in self._consumers if consumer.parent == id]:
-            self._drop(consumer, last)
-        for producer in [producer for producer in self._producers if producer.parent == id]:
-            del self._producers[producer]
+        for member in list(self._sessions.get(id, ())):
+            if isinstance(member, ConsumerId):
+                self._drop(member, last)
+            else:
+                self._drop_producer(member)
+        self._sessions.pop(id, None)
+
+    def _drop_producer(self, id: ProducerId) -> None:
+        del self._producers[id]
+        self._sessions[id.parent].pop(id, None)
 
     def end(self, last: int | None = None) -> None:
         """Everything ends; what was dispatched up to the message ``last`` counts as tried, all of
@@ -264,6 +271,7 @@ class Client:
         self._session("consumer", id.parent)
         if id in self._consumers:
             return
+        self._sessions[id.parent][id] = None
         if place.name.startswith(_ADVISORY):
             self._consumers[id] = None
             return
@@ -296,6 +304,7 @@ class Client:
 
     def _drop(self, id: ConsumerId, last: int | None) -> None:
         consumer = self._consumers.pop(id)
+        self._sessions[id.parent].pop(id, None)
         if consumer is not None:
             deadline = self._pulls.pop(consumer, None)
             if deadline is not None:
@@ -354,19 +363,19 @@ class Client:
         if consumer is None:
             return
         first, last = _message(first), _message(last)
-        keys = consumer.covered(first, last, one=kind == codes.INDIVIDUAL)
+        places = consumer.covered(first, last, one=kind == codes.INDIVIDUAL)
         if kind == codes.DELIVERED:
             consumer.prefetch.seen(count)
         elif kind == codes.POISON:
-            consumer.settle(keys, Outcome.REJECTED)
+            consumer.settle(places, Outcome.REJECTED)
         elif kind == codes.REDELIVERED:
             return
         elif transaction is not None:
-            self._transaction(transaction).settle(consumer, keys)
+            self._transaction(transaction).settle(consumer, places)
             if kind == codes.INDIVIDUAL:
                 consumer.prefetch.seen(1)
         else:
-            consumer.settle(keys, Outcome.ACCEPTED)
+            consumer.settle(places, Outcome.ACCEPTED)
         consumer.offer()
 
     # --- producers --------------------------------------------------------------------------------
@@ -384,6 +393,7 @@ class Client:
         if id not in self._producers:
             destination = place if isinstance(place, Destination) else None
             self._producers[id] = Producer(id, destination, window, self.send)
+            self._sessions[id.parent][id] = None
 
     def publish(self, type: int, fields: Fields, wanted: ResponseRequest) -> None:
         """A message. Whether there is space for it is not ours to know

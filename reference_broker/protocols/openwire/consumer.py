@@ -11,10 +11,12 @@ from __future__ import annotations
 from typing import Protocol
 
 from brokerproof.harness.model.enums import Outcome
+from brokerproof.reference_broker.kernel import serial_numbers
 from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.java_fields import int32
 from brokerproof.reference_broker.kernel.message import Entry
 from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.kernel.serial_numbers import NumberIndex
 from brokerproof.reference_broker.protocols.openwire import codes
 from brokerproof.reference_broker.protocols.openwire.encoding import NO, YES, command
 from brokerproof.reference_broker.protocols.openwire.message import fields_of
@@ -95,6 +97,11 @@ class OpenWireConsumer:
         self._client = client
         self._selector = selector
         self._out: dict[object, Entry] = {}
+        self._places: dict[object, int] = {}
+        self._keys: dict[int, object] = {}
+        """What is out, by its place in the order of dispatch, a serial number."""
+        self._order = NumberIndex()
+        self._place = 0
         self._ended = False
 
     def attach(self) -> None:
@@ -128,12 +135,20 @@ class OpenWireConsumer:
     def _send(self, entry: Entry) -> None:
         fields = fields_of(entry.message)
         key = fields.id.key if fields.id is not None else entry.message.number
-        self._out[key] = entry
+        self._keep(key, entry)
         self.prefetch.dispatched()
         redeliveries = entry.failures + entry.earlier + fields.redeliveries
         version = self._client.version
         octets = fields.octets(version, entry.message.number, redeliveries)
         self._dispatch(YES, octets, int32(redeliveries))
+
+    def _keep(self, key: object, entry: Entry) -> None:
+        self._place = serial_numbers.add(self._place, 1)
+        self._order.append(self._place, self._keys, len(self._keys))
+        self._keys.pop(self._places.get(key, 0), None)
+        self._places[key] = self._place
+        self._keys[self._place] = key
+        self._out[key] = entry
 
     def _dispatch(self, *message: bytes) -> None:
         version = self._client.version
@@ -162,34 +177,41 @@ class OpenWireConsumer:
 
     def covered(
         self, first: MessageId | None, last: MessageId | None, *, one: bool
-    ) -> list[object]:
-        """The keys of what is out, from ``first`` (or the oldest) up to ``last``, or of that
-        ``one`` alone. Raises Refusal."""
+    ) -> tuple[int, int]:
+        """Return the places of what is out, from ``first`` (or the oldest) up to ``last``, or of
+        that ``one`` alone. Raises Refusal.
+
+        Only :meth:`settle` looks at what is between: an acknowledgement may name the same long
+        range again and again.
+        """
         end = None if last is None else last.key
         if end not in self._out:
             raise Refusal(
                 FAILED, f"consumer {self.id} has no message {last} that is not acknowledged"
             )
+        high = self._places[end]
         if one:
-            return [end]
+            return high, high
         begin = None if first is None else first.key
-        if begin is not None and begin not in self._out:
+        if begin is None:
+            return serial_numbers.add(high, 1 - serial_numbers.HALF), high
+        if begin not in self._out:
             raise Refusal(
                 FAILED, f"consumer {self.id} has no message {first} that is not acknowledged"
             )
-        found: list[object] = []
-        for key in self._out:
-            if found or begin is None or key == begin:
-                found.append(key)
-            if key == end:
-                break
-        if not found or found[-1] != end:
+        low = self._places[begin]
+        if serial_numbers.before(high, low):
             raise Refusal(FAILED, f"message {first} came to consumer {self.id} behind {last}")
-        return found
+        return low, high
 
-    def settle(self, keys: list[object], outcome: Outcome) -> None:
-        """Ends deliveries. What comes back is not dispatched."""
-        entries = [self._out.pop(key) for key in keys if key in self._out]
+    def settle(self, places: tuple[int, int], outcome: Outcome) -> None:
+        """End the deliveries in ``places`` that are still out. What comes back is not
+        dispatched."""
+        entries: list[Entry] = []
+        for place in self._order.between(*places, self._keys):
+            key = self._keys.pop(place)
+            del self._places[key]
+            entries.append(self._out.pop(key))
         self.prefetch.acknowledged(len(entries))
         if not self.browses:
             self.queue.settle(entries, outcome)
@@ -203,6 +225,8 @@ class OpenWireConsumer:
         self.queue.remove_consumer(self)
         held = list(self._out.values())
         self._out.clear()
+        self._places.clear()
+        self._keys.clear()
         for outcome in (Outcome.MODIFIED, Outcome.RELEASED):
             tried = outcome is Outcome.MODIFIED
             back = [each for each in held if (last is None or each.message.number <= last) is tried]

@@ -20,23 +20,23 @@ class OpenWireTransaction:
     def __init__(self, shared: BrokerContext) -> None:
         self._shared = shared
         self._sends = Transaction()
-        self._acknowledged: list[tuple[OpenWireConsumer, list[object]]] = []
+        self._acknowledged: list[tuple[OpenWireConsumer, tuple[int, int]]] = []
         self.is_live = True
 
     def send(self, message: Message, charge: ResourceClaim) -> None:
         """Holds ``message`` until the commit, and what it occupies until the end."""
         self._sends.send(message, charge)
 
-    def settle(self, consumer: OpenWireConsumer, keys: list[object]) -> None:
-        """Holds the acknowledgement of these until the commit."""
-        self._acknowledged.append((consumer, keys))
+    def settle(self, consumer: OpenWireConsumer, places: tuple[int, int]) -> None:
+        """Hold the acknowledgement of what is in ``places`` until the commit."""
+        self._acknowledged.append((consumer, places))
 
     def commit(self) -> None:
         """Everything counts. Raises ``NoRoute``."""
         self.is_live = False
         self._shared.router.begin_atomic_unit()
-        for consumer, keys in self._acknowledged:
-            consumer.settle(keys, Outcome.ACCEPTED)
+        for consumer, places in self._acknowledged:
+            consumer.settle(places, Outcome.ACCEPTED)
         self._sends.commit(self._shared.router.publish)
         for consumer, _ in self._acknowledged:
             consumer.offer()

@@ -113,11 +113,11 @@ class ActiveMqStompConnection(StompConnection):
 
     # --- what comes in ----------------------------------------------------------------------------
 
-    def _read(self, now: Instant, data: bytes, frame: Frame | None = None) -> None:
+    def _read(self, now: Instant, data: bytes | None, frame: Frame | None = None) -> None:
         super()._read(now, data, frame)
         while self._again:
             self._again = False
-            super()._read(now, self._parser.rest())
+            super()._read(now, None)
 
     def _blocks(self, frame: Frame) -> bool:
         if self._stalled is not None:

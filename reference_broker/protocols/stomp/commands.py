@@ -8,6 +8,7 @@ before the RECEIPT, which so says that they are done.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Protocol, TypeAlias
@@ -53,8 +54,12 @@ class Session(Protocol):
     encoder: FrameEncoder
     held: bool
     subscriptions: dict[tuple[str | None, str | None], Subscription]
+    by_destination: dict[str, OrderedDict[tuple[str | None, str | None], None]]
+    """The keys of subscriptions."""
     deliveries: dict[str, Delivery]
     transactions: dict[str, Transaction]
+    sending_transactions: set[str]
+    """Those that hold messages."""
 
     def may_send(self, address: str) -> bool:
         """True if a SEND to ``address`` can be carried out now."""
@@ -132,6 +137,7 @@ def send(session: Session, frame: Frame) -> After:
         elif opened is not None:
             router.get_or_create(envelope.address, envelope.routing)
             opened.send(message, router.charge_transaction(message))
+            session.sending_transactions.add(transaction)
     except NoRoute as problem:
         raise Refusal(refusal.SEND_FAILED, session.version, str(problem)) from None
     return None
@@ -257,6 +263,7 @@ def subscribe(session: Session, frame: Frame) -> After:
     )
     subscription.pause_delivery(session.held)
     session.subscriptions[key] = subscription
+    session.by_destination.setdefault(destination, OrderedDict())[key] = None
     return partial(
         queue.add_consumer, subscription, selector if queue.routing is RoutingType.ANYCAST else None
     )
@@ -357,12 +364,13 @@ def unsubscribe(session: Session, frame: Frame) -> After:
         raise Refusal(refusal.UNSUB_NO_ID, version, f"UNSUBSCRIBE needs {needed} header")
     key = (name, destination if name is None else None)
     if key not in session.subscriptions and name is None:
-        key = next(
-            (key for key, each in session.subscriptions.items() if each.destination == destination),
-            key,
-        )
+        key = next(iter(session.by_destination.get(destination or "", ())), key)
     subscription = session.subscriptions.pop(key, None)
     if subscription is not None:
+        same = session.by_destination[subscription.destination]
+        del same[key]
+        if not same:
+            del session.by_destination[subscription.destination]
         session.release([subscription])
     elif durable is None:
         what = (
@@ -478,6 +486,7 @@ def _end(session: Session, frame: Frame, fault: Fault) -> Transaction:
         raise Refusal(fault, session.version, f"{frame.head.command} needs a transaction header")
     transaction = _transaction(session, name, fault)
     del session.transactions[name]
+    session.sending_transactions.discard(name)
     return transaction
 
 

@@ -61,6 +61,7 @@ Warts
 from __future__ import annotations
 
 import enum
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
@@ -130,8 +131,10 @@ class StompConnection:
         self.user = ""
         self.encoder = FrameEncoder(None)
         self.subscriptions: dict[tuple[str | None, str | None], Subscription] = {}
+        self.by_destination: dict[str, OrderedDict[tuple[str | None, str | None], None]] = {}
         self.deliveries: dict[str, Delivery] = {}
         self.transactions: dict[str, Transaction] = {}
+        self.sending_transactions: set[str] = set()
         self.held = False
         self._paused = self._streams = False
         self._state = State.OPENING
@@ -170,10 +173,12 @@ class StompConnection:
         else:
             self._unread += data  # what was on its way when reading was stopped
 
-    def _read(self, now: Instant, data: bytes, frame: Frame | None = None) -> None:
-        """Carries out ``frame``, if there is one, and then what stands in ``data``."""
+    def _read(self, now: Instant, data: bytes | None, frame: Frame | None = None) -> None:
+        """Carry out ``frame``, if there is one, and then the frames in ``data``; None reads on
+        behind the last frame."""
         try:
-            self._parser.feed(data)
+            if data is not None:
+                self._parser.feed(data)
             if frame is not None:
                 self._command(frame)
                 if self._state is State.CLOSED or self._blocks(frame):
@@ -299,7 +304,7 @@ class StompConnection:
         A client whose transaction holds messages is not made to wait: it could not end the
         transaction, and what it holds may be what fills the address.
         """
-        if any(transaction.holds_messages for transaction in self.transactions.values()):
+        if self.sending_transactions:
             return True
         return self.shared.admission.has_room(address, self._on_room)
 
@@ -489,6 +494,7 @@ class StompConnection:
         subscriptions = list(self.subscriptions.values())
         transactions = list(self.transactions.values())
         self.subscriptions.clear()
+        self.by_destination.clear()
         self.transactions.clear()
         self.release(subscriptions, transactions)
 

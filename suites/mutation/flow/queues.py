@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 from brokerproof.reference_broker.kernel.large_body import LargeBodySlice
@@ -126,8 +127,9 @@ def topics_share(original, reached, self, message):
     address = self._addresses.get(envelope.address)
     if address is not None and len(address.multicast) > 1:
         reached()
-        address.multicast.append(address.multicast.pop(0))
-        rest, address.multicast = address.multicast, address.multicast[:1]
+        address.multicast.move_to_end(next(iter(address.multicast)))
+        rest = address.multicast
+        address.multicast = OrderedDict({next(iter(rest)): None})
         try:
             return original(self, message)
         finally:

@@ -12,7 +12,7 @@ from brokerproof.harness.model.broker_io import BytesReceived, WritePaused, Writ
 from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.protocols.amqp091 import codec
 from brokerproof.reference_broker.config.rabbitmq import rabbitmq_conf
-from brokerproof.reference_broker.families.rabbitmq.exchanges import topic_fits
+from brokerproof.reference_broker.families.rabbitmq.exchanges import KeyTree
 from brokerproof.reference_broker.protocols.amqp091 import methods
 from brokerproof.reference_broker.protocols.amqp091.errors import Refusal
 from brokerproof.reference_broker.protocols.amqp091.framing import (
@@ -42,7 +42,12 @@ from brokerproof.suites.units.drivers.amqp091 import Driver
     ],
 )
 def test_topics(key: str, fitting: list[str], others: list[str]) -> None:
-    assert [each for each in fitting + others if topic_fits(key, each)] == fitting
+    tree = KeyTree()
+    tree.add(key)
+    assert [each for each in fitting + others if tree.fitting(each)] == fitting
+    tree.remove(key)
+    assert not tree.children
+    assert not any(tree.fitting(each) for each in fitting)
 
 
 def test_messages_expire_at_the_head_of_their_queue() -> None:

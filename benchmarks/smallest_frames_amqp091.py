@@ -1,0 +1,212 @@
+"""Smallest frames of AMQP 0-9-1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from smallest_frames_feed import Feed, scenario
+
+from brokerproof.harness.protocols.amqp091 import codec as amqp091_codec
+from brokerproof.reference_broker.config.rabbitmq import rabbitmq_conf
+
+
+def method(name: str, fields: dict[str, Any] | None = None, channel: int = 1) -> bytes:
+    encoded = amqp091_codec.encode_method(name, fields)
+    return amqp091_codec.encode_frame(amqp091_codec.METHOD, channel, encoded)
+
+
+def rabbitmq(*frames: bytes) -> Feed:
+    feed = Feed(rabbitmq_conf.default(), "amqp")
+    login = {"mechanism": "PLAIN", "response": b"\0guest\0guest", "client-properties": {}}
+    tune = {"channel-max": 2047, "frame-max": 131072, "heartbeat": 0}
+    feed.send(amqp091_codec.protocol_header(), method("connection.start-ok", login, 0))
+    feed.send(method("connection.tune-ok", tune, 0))
+    feed.send(method("connection.open", {"virtual-host": "/"}, 0), method("channel.open"))
+    feed.send(method("queue.declare", {"queue": "q"}), *frames)
+    return feed
+
+
+def publish(key: str = "q", exchange: str = "") -> bytes:
+    return method("basic.publish", {"exchange": exchange, "routing-key": key}) + (
+        amqp091_codec.encode_content(1, b"", {})
+    )
+
+
+def rabbitmq_unacked(count: int, *frames: bytes) -> Feed:
+    """A channel with ``count`` unacknowledged deliveries."""
+    feed = rabbitmq(*frames, method("basic.consume", {"queue": "q"}))
+    feed.send(publish() * count)
+    return feed
+
+
+def acks(tags: Iterator[int] | range, **fields: Any) -> Iterator[bytes]:
+    return (method("basic.ack", {"delivery-tag": tag, **fields}) for tag in tags)
+
+
+@scenario("AMQP 0-9-1: heartbeats")
+def rabbitmq_heartbeats(n: int) -> Feed:
+    return rabbitmq().measure(b"\x08\0\0\0\0\0\0\xce" * n)
+
+
+def _content_of(size: int) -> bytes:
+    header = amqp091_codec.encode_content_header(size, {})
+    return method("basic.publish", {"routing-key": "q"}) + amqp091_codec.encode_frame(
+        amqp091_codec.HEADER, 1, header
+    )
+
+
+@scenario("AMQP 0-9-1: body frames of one byte")
+def rabbitmq_bodies(n: int) -> Feed:
+    body = amqp091_codec.encode_frame(amqp091_codec.BODY, 1, b"x")
+    return rabbitmq(_content_of(n + 1)).measure(body * n)
+
+
+@scenario("AMQP 0-9-1: empty body frames")
+def rabbitmq_empty_bodies(n: int) -> Feed:
+    body = amqp091_codec.encode_frame(amqp091_codec.BODY, 1, b"")
+    return rabbitmq(_content_of(1)).measure(body * n)
+
+
+@scenario("AMQP 0-9-1: basic.publish, byte by byte")
+def rabbitmq_bytes(n: int) -> Feed:
+    return rabbitmq().measure(publish() * (n // 8), piece=1)
+
+
+@scenario("AMQP 0-9-1: basic.publish without consumers")
+def rabbitmq_publishes(n: int) -> Feed:
+    return rabbitmq().measure(publish() * n)
+
+
+@scenario("AMQP 0-9-1: basic.publish in confirm mode")
+def rabbitmq_confirms(n: int) -> Feed:
+    return rabbitmq(method("confirm.select")).measure(publish() * n)
+
+
+@scenario("AMQP 0-9-1: basic.publish to a direct exchange with many bindings")
+def rabbitmq_direct(n: int) -> Feed:
+    feed = rabbitmq(*_bindings(n, "amq.direct"))
+    return feed.measure(publish("none", "amq.direct") * n)
+
+
+@scenario("AMQP 0-9-1: basic.publish to a topic exchange with many bindings")
+def rabbitmq_topic(n: int) -> Feed:
+    feed = rabbitmq(*_bindings(n, "amq.topic"))
+    return feed.measure(publish("none", "amq.topic") * n)
+
+
+def _bindings(n: int, exchange: str, name: str = "queue.bind") -> Iterator[bytes]:
+    return (
+        method(name, {"queue": "q", "exchange": exchange, "routing-key": f"{number}.a"})
+        for number in range(n)
+    )
+
+
+@scenario("AMQP 0-9-1: queue.bind, then queue.unbind")
+def rabbitmq_bindings(n: int) -> Feed:
+    feed = rabbitmq().measure(_bindings(n, "amq.topic"))
+    return feed.measure(_bindings(n, "amq.topic", "queue.unbind"))
+
+
+@scenario("AMQP 0-9-1: queue.declare, then queue.delete, all bound")
+def rabbitmq_queues(n: int) -> Feed:
+    names = [f"q{number}" for number in range(n)]
+    feed = rabbitmq().measure(
+        method("queue.declare", {"queue": name})
+        + method("queue.bind", {"queue": name, "exchange": "amq.fanout"})
+        for name in names
+    )
+    return feed.measure(method("queue.delete", {"queue": name}) for name in names)
+
+
+@scenario("AMQP 0-9-1: exchange.declare, then exchange.delete")
+def rabbitmq_exchanges(n: int) -> Feed:
+    names = [f"x{number}" for number in range(n)]
+    feed = rabbitmq().measure(
+        method("exchange.declare", {"exchange": name, "type": "topic"}) for name in names
+    )
+    return feed.measure(method("exchange.delete", {"exchange": name}) for name in names)
+
+
+@scenario("AMQP 0-9-1: basic.get of an empty queue with many consumers")
+def rabbitmq_get_empty(n: int) -> Feed:
+    feed = rabbitmq(*(_consume(number) for number in range(n)))
+    return feed.measure(method("basic.get", {"queue": "q"}) * n)
+
+
+@scenario("AMQP 0-9-1: basic.get")
+def rabbitmq_gets(n: int) -> Feed:
+    return rabbitmq(publish() * n).measure(method("basic.get", {"queue": "q"}) * n)
+
+
+def _consume(number: int) -> bytes:
+    return method("basic.consume", {"queue": "q", "consumer-tag": str(number)})
+
+
+@scenario("AMQP 0-9-1: basic.consume, then basic.cancel")
+def rabbitmq_consumers(n: int) -> Feed:
+    feed = rabbitmq().measure(_consume(number) for number in range(n))
+    return feed.measure(method("basic.cancel", {"consumer-tag": str(at)}) for at in range(n))
+
+
+@scenario("AMQP 0-9-1: basic.ack of each, the oldest first")
+def rabbitmq_acks(n: int) -> Feed:
+    return rabbitmq_unacked(n).measure(acks(range(1, n + 1)))
+
+
+@scenario("AMQP 0-9-1: basic.ack of each, the newest first")
+def rabbitmq_acks_backwards(n: int) -> Feed:
+    return rabbitmq_unacked(n).measure(acks(range(n, 0, -1)))
+
+
+@scenario("AMQP 0-9-1: basic.ack, multiple, of each")
+def rabbitmq_multiple_acks(n: int) -> Feed:
+    return rabbitmq_unacked(n).measure(acks(range(1, n + 1), multiple=True))
+
+
+@scenario("AMQP 0-9-1: basic.ack of each, a limit for the channel and many consumers")
+def rabbitmq_limited(n: int) -> Feed:
+    limit = method("basic.qos", {"prefetch-count": 2 * n, "global": True})
+    feed = rabbitmq_unacked(n, limit, *(_consume(number) for number in range(n)))
+    return feed.measure(acks(range(1, n + 1)))
+
+
+@scenario("AMQP 0-9-1: basic.nack of each with requeue")
+def rabbitmq_nacks(n: int) -> Feed:
+    return rabbitmq_unacked(n).measure(
+        method("basic.nack", {"delivery-tag": tag, "requeue": True}) for tag in range(1, n + 1)
+    )
+
+
+@scenario("AMQP 0-9-1: basic.nack of each with requeue, no consumer left")
+def rabbitmq_requeued(n: int) -> Feed:
+    feed = rabbitmq(publish() * n, method("basic.get", {"queue": "q"}) * n)
+    return feed.measure(
+        method("basic.nack", {"delivery-tag": tag, "requeue": True}) for tag in range(1, n + 1)
+    )
+
+
+@scenario("AMQP 0-9-1: tx.rollback of one of many")
+def rabbitmq_rollbacks(n: int) -> Feed:
+    feed = rabbitmq_unacked(n, method("tx.select"), *())
+    feed.send(method("tx.commit"))
+    undone = method("basic.ack", {"delivery-tag": n // 2}) + method("tx.rollback")
+    return feed.measure(undone * n)
+
+
+@scenario("AMQP 0-9-1: basic.publish in a transaction, then tx.commit")
+def rabbitmq_transacted(n: int) -> Feed:
+    return rabbitmq(method("tx.select")).measure(publish() * n + method("tx.commit"))
+
+
+@scenario("AMQP 0-9-1: channel.open and channel.close in turn")
+def rabbitmq_channels(n: int) -> Feed:
+    return rabbitmq().measure((method("channel.open", {}, 2) + method("channel.close", {}, 2)) * n)
+
+
+@scenario("AMQP 0-9-1: channel.flow and basic.qos with many consumers")
+def rabbitmq_flow(n: int) -> Feed:
+    feed = rabbitmq(*(_consume(number) for number in range(n)))
+    return feed.measure(
+        (method("channel.flow", {"active": True}) + method("basic.qos", {"prefetch-count": 1})) * n
+    )

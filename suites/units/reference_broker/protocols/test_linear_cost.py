@@ -1,0 +1,63 @@
+"""A peer's bytes cost the broker the same, however many there were before.
+
+Each scenario of ``benchmarks/smallest_frames.py`` is fed here with a few frames and with eight
+times as many. The bytecodes that the broker carries out are counted, so that no clock is needed. A
+cost that is linear in the bytes gives a ratio of about 1 between the two counts for each byte; the
+scan of a list for each frame gives several.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from brokerproof.harness.model.broker_io import BytesReceived
+from brokerproof.suites.repo.sources import ROOT
+
+FRAMES, FACTOR = 40, 8
+MOST = 1.5
+"""The largest ratio. Scans that cost ten bytecodes for each thing that is kept give 2 and more."""
+
+
+def _scenarios() -> Any:
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        return importlib.import_module("smallest_frames").SCENARIOS
+    finally:
+        del sys.path[0]
+
+
+SCENARIOS = _scenarios()
+
+
+def bytecodes_a_byte(feed: Any) -> float:
+    """The bytecodes that the broker carries out for each byte that is measured."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal count
+        if event == "call":
+            frame.f_trace_opcodes = True
+            frame.f_trace_lines = False
+        else:
+            count += 1
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        for piece in feed.measured:
+            feed.broker.handle(0, BytesReceived(feed.conn, piece))
+    finally:
+        sys.settrace(before)
+    return count / sum(map(len, feed.measured))
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_costs_are_linear_in_the_bytes(name: str) -> None:
+    few, many = (bytecodes_a_byte(SCENARIOS[name](count)) for count in (FRAMES, FRAMES * FACTOR))
+    assert many <= MOST * few, f"{few:.0f} bytecodes a byte, then {many:.0f}"
