@@ -32,7 +32,7 @@ def all_calls() -> tuple[Call, ...]:
 
 def _calls(case: Case) -> Iterator[Call]:
     marks = [
-        each for each in getattr(case.function, "pytestmark", []) if each.name == "parametrize"
+        mark for mark in getattr(case.function, "pytestmark", []) if mark.name == "parametrize"
     ]
     choices = [list(_choices(*mark.args[:2])) for mark in marks]
     for version in case.by_version:

@@ -115,7 +115,7 @@ def mutants(
         version=version("brokerproof"),
         controls=tried,
         listed=listed,
-        unbroken=[each.requirement for each in left],
+        unbroken=[row.requirement for row in left],
     )
     if out is not None:
         report.write(out, data)
@@ -168,16 +168,16 @@ def _list(chosen: list[str], as_json: bool) -> None:
         ]
         click.echo(json.dumps(rows, ensure_ascii=False))
         return
-    for each in every:
-        click.echo(f"{each.name}: {each.fault}{f' ({each.recreates})' if each.recreates else ''}")
+    for mutant in every:
+        click.echo(
+            f"{mutant.name}: {mutant.fault}{f' ({mutant.recreates})' if mutant.recreates else ''}"
+        )
 
 
 def _unbroken(as_json: bool) -> None:
     found = uncovered_requirements.unbroken(requirements.load())
     if as_json:
-        click.echo(json.dumps([asdict(each) for each in found], ensure_ascii=False))
+        click.echo(json.dumps([asdict(row) for row in found], ensure_ascii=False))
         return
-    for each in found:
-        click.echo(
-            f"{each.requirement} {each.level.value}: {each.statement} ({', '.join(each.cases)})"
-        )
+    for row in found:
+        click.echo(f"{row.requirement} {row.level.value}: {row.statement} ({', '.join(row.cases)})")

@@ -65,10 +65,10 @@ def kills(mutant: Fault, result: Result, reached: int, catalogue: Catalogue) -> 
     if not reached:
         return []
     found = []
-    for each in violated(result):
-        level = catalogue.find(each.requirement).level
-        if each.requirement in mutant.breaks and level not in NOTED:
-            found.append(Kill(result.case, each.requirement, level.value, each.detail[:300]))
+    for finding in violated(result):
+        level = catalogue.find(finding.requirement).level
+        if finding.requirement in mutant.breaks and level not in NOTED:
+            found.append(Kill(result.case, finding.requirement, level.value, finding.detail[:300]))
     return found
 
 
@@ -79,8 +79,8 @@ def beside_the_point(
     if not reached:
         return []
     return [
-        Kill(result.case, each.requirement, level.value, each.detail[:300])
-        for each in violated(result)
-        if (level := catalogue.find(each.requirement).level) not in NOTED
-        and each.requirement not in mutant.breaks
+        Kill(result.case, finding.requirement, level.value, finding.detail[:300])
+        for finding in violated(result)
+        if (level := catalogue.find(finding.requirement).level) not in NOTED
+        and finding.requirement not in mutant.breaks
     ]

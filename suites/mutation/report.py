@@ -71,8 +71,8 @@ def _one(fate: Fate, listed: Mapping[str, str]) -> dict[str, Any]:
         "reason": listed.get(mutant.name, ""),
         "reached": fate.reached,
         "cases_run": fate.cases,
-        "killed_by": [asdict(each) for each in fate.killed_by],
-        "beside": [asdict(each) for each in fate.beside],
+        "killed_by": [asdict(kill) for kill in fate.killed_by],
+        "beside": [asdict(kill) for kill in fate.beside],
         "errors": fate.errors,
         "verdicts": fate.verdicts,
     }
@@ -132,7 +132,9 @@ def _matrix(fates: Sequence[Fate], catalogue: Catalogue) -> Table:
 
 def _by_group(fates: Sequence[Fate]) -> Table:
     others = [
-        each.value.removeprefix("killed for the ") for each in Status if each is not Status.KILLED
+        status.value.removeprefix("killed for the ")
+        for status in Status
+        if status is not Status.KILLED
     ]
     table = Table("group", "mutants", "killed", *others, "rate", box=None, pad_edge=False)
     of: dict[str, Counter[Status]] = {}
@@ -147,5 +149,5 @@ def _by_group(fates: Sequence[Fate]) -> Table:
 
 def _cells(counts: Counter[Status]) -> list[str]:
     total = counts.total()
-    others = [str(counts[each] or "") for each in Status if each is not Status.KILLED]
+    others = [str(counts[status] or "") for status in Status if status is not Status.KILLED]
     return [str(total), str(counts[Status.KILLED]), *others, f"{counts[Status.KILLED] / total:.1%}"]

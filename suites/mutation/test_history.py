@@ -76,8 +76,8 @@ def test_a_failure_for_another_reason_is_not_the_bug(other: JudgedFinding) -> No
 def test_the_shipped_lists_name_cases_that_judge_what_they_say() -> None:
     cited = {call.id: call.cited for call in all_calls()}
     listed = [pair for path in pairs.shipped() for pair in pairs.load(path)]
-    assert len({each.bug for each in listed}) >= 6
-    assert not [each.bug for each in listed if each.requirement not in cited[each.case]]
+    assert len({pair.bug for pair in listed}) >= 6
+    assert not [pair.bug for pair in listed if pair.requirement not in cited[pair.case]]
 
 
 def test_the_page_has_a_row_for_each_pair() -> None:
@@ -96,7 +96,8 @@ def test_the_page_has_a_row_for_each_pair() -> None:
     )
     listed = [pair for path in pairs.shipped() for pair in pairs.load(path)]
     versions = [
-        tuple(each.rpartition("@")[2] for each in (pair.before, pair.after)) for pair in listed
+        tuple(release.rpartition("@")[2] for release in (pair.before, pair.after))
+        for pair in listed
     ]
     wanted = [
         (pair.bug, *between, pair.case) for pair, between in zip(listed, versions, strict=True)

@@ -56,10 +56,10 @@ def test_only_mutants_are_listed_as_survivors() -> None:
 
 def test_a_matrix_can_be_repeated_here_and_in_other_processes() -> None:
     names, plan = ["windows.one-more-at-zero", "receipts.with-a-body"], Plan(seed=5)
-    here, elsewhere = ([*matrix.judge_all(names, plan, processes=each)] for each in (1, 2))
-    assert [each.mutant for each in here] == names
-    assert [replace(each, seconds=0) for each in here] == [
-        replace(each, seconds=0) for each in elsewhere
+    here, elsewhere = ([*matrix.judge_all(names, plan, processes=number)] for number in (1, 2))
+    assert [fate.mutant for fate in here] == names
+    assert [replace(fate, seconds=0) for fate in here] == [
+        replace(fate, seconds=0) for fate in elsewhere
     ]
 
 
@@ -126,9 +126,9 @@ def test_a_case_that_fails_for_something_else_kills_nothing() -> None:
     other = Finding("STOMP12-MSG-03", Seen.VIOLATED, "so")
     result = result_of(Verdict.FAIL, other, Finding(MUST, Seen.HELD, "so"))
     assert not kills(BREAKS_ALL, result, 1, CATALOGUE)
-    assert [each.requirement for each in beside_the_point(BREAKS_ALL, result, 1, CATALOGUE)] == [
-        "STOMP12-MSG-03"
-    ]
+    assert [
+        finding.requirement for finding in beside_the_point(BREAKS_ALL, result, 1, CATALOGUE)
+    ] == ["STOMP12-MSG-03"]
 
 
 # --- what mutants say of themselves ---------------------------------------------------------------
@@ -139,12 +139,12 @@ def test_names_are_unique() -> None:
 
 
 def test_mutants_say_what_they_break() -> None:
-    cited = {each for call in all_calls() for each in call.cited}
+    cited = {requirement for call in all_calls() for requirement in call.cited}
     wrong = []
     for mutant in groups.MUTANTS.values():
         if not mutant.fault.endswith("."):
             wrong.append(f"{mutant.name}: its docstring should be the fault in a sentence")
-        if not {CATALOGUE.find(each).level for each in mutant.breaks} - set(NOTED):
+        if not {CATALOGUE.find(requirement).level for requirement in mutant.breaks} - set(NOTED):
             wrong.append(f"{mutant.name} breaks nothing that a broker must or should do")
         if not cited & set(mutant.breaks):
             wrong.append(f"{mutant.name}: no case cites any of {', '.join(mutant.breaks)}")
@@ -158,7 +158,7 @@ def test_every_historical_bug_that_is_re_created_has_its_line() -> None:
     table = page.read_text("utf-8").partition("\n## ")[0]
     rows = set(re.findall(r"^\| ([^|]+?) \|.*`([a-z0-9.-]+)`", table, re.MULTILINE))
     assert {
-        (each.recreates, each.name) for each in groups.MUTANTS.values() if each.recreates
+        (mutant.recreates, mutant.name) for mutant in groups.MUTANTS.values() if mutant.recreates
     } == rows
 
 
@@ -249,14 +249,14 @@ def test_the_command_names_what_cases_cite_and_no_mutant_breaks(
     assert ran.return_value == 0, ran.output
     found = {load["requirement"]: load for load in json.loads(ran.stdout)}
     cited = {
-        each
+        requirement
         for call in all_calls()
-        for each in call.cited
-        if CATALOGUE.find(each).level not in NOTED
+        for requirement in call.cited
+        if CATALOGUE.find(requirement).level not in NOTED
     }
     assert found.keys() == cited - set(alone.breaks)
     assert found["STOMP12-HB-09"]["level"] == "MUST"
-    assert any(each.startswith("stomp.heart_beats.") for each in found["STOMP12-HB-09"]["cases"])
+    assert any(case.startswith("stomp.heart_beats.") for case in found["STOMP12-HB-09"]["cases"])
 
 
 def test_the_command_refuses_a_mutant_that_it_does_not_know() -> None:

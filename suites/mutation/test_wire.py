@@ -56,9 +56,9 @@ def test_every_fault_on_the_wire_is_caught(name: str, tmp_path: Path) -> None:
 
 def test_what_the_faults_break_is_in_the_catalogue() -> None:
     catalogue = requirements.load()
-    for each in WIRE_MUTANTS.values():
-        assert each.fault, each.name
-        for id in each.breaks:
+    for mutant in WIRE_MUTANTS.values():
+        assert mutant.fault, mutant.name
+        for id in mutant.breaks:
             catalogue.find(id)
 
 
@@ -131,7 +131,7 @@ def test_cutting_loses_no_octet_of_stomp(stream: bytes, sizes: list[int]) -> Non
 def test_units_of_stomp() -> None:
     stream = b"MESSAGE\na:b\ncontent-length:3\n\nx\0y\0\n\nRECEIPT\r\nreceipt-id:1\r\n\r\n\0"
     found = list(StreamSplitter().feed(stream))
-    assert [type(each) for each in found] == [StompUnit, Heartbeat, StompUnit]
+    assert [type(unit) for unit in found] == [StompUnit, Heartbeat, StompUnit]
     first, _, last = found
     assert isinstance(first, StompUnit)
     assert isinstance(last, StompUnit)
@@ -155,7 +155,7 @@ def test_units_of_amqp() -> None:
             amqp10_codec.protocol_header() + flow + amqp10_codec.encode_frame(b"")
         )
     )
-    assert [type(each) for each in found] == [AmqpUnit, AmqpUnit, Heartbeat]
+    assert [type(unit) for unit in found] == [AmqpUnit, AmqpUnit, Heartbeat]
     unit = found[1]
     assert isinstance(unit, AmqpUnit)
     assert unit.rewritten({}) == flow
@@ -171,8 +171,8 @@ def test_units_of_amqp() -> None:
 )
 def test_what_cannot_be_cut_is_passed_on(start: bytes) -> None:
     cutter = StreamSplitter()
-    assert b"".join(each.raw for each in cutter.feed(start)) == start
-    assert [type(each) for each in cutter.feed(b"more")] == [UnreadBytes]
+    assert b"".join(unit.raw for unit in cutter.feed(start)) == start
+    assert [type(unit) for unit in cutter.feed(b"more")] == [UnreadBytes]
 
 
 # --- passing on -----------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ def unbroken(catalogue: Catalogue) -> list[Unbroken]:
     for call in all_calls():
         for requirement in call.cited:
             cases.setdefault(requirement, {})[call.case.name] = None
-    broken = {each for mutant in groups.MUTANTS.values() for each in mutant.breaks}
+    broken = {requirement for mutant in groups.MUTANTS.values() for requirement in mutant.breaks}
     found = []
     for name in sorted(cases.keys() - broken):
         requirement = catalogue.find(name)
@@ -45,7 +45,7 @@ def unbroken(catalogue: Catalogue) -> list[Unbroken]:
 
 def summary(found: list[Unbroken]) -> str:
     """One sentence."""
-    levels = Counter(each.level.value for each in found)
+    levels = Counter(requirement.level.value for requirement in found)
     told = ", ".join(f"{count} {level}" for level, count in sorted(levels.items()))
     return (
         f"cases cite {len(found)} requirements that no mutant breaks ({told}): --unbroken names"

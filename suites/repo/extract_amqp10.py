@@ -83,9 +83,11 @@ def _definitions(roots: dict[str, ElementTree.Element]) -> dict[str, Json]:
             "source": element.get("source"),
             "provides": _words(element.get("provides")),
             "descriptor": _descriptor(element),
-            "fields": [_field(each, sources, choices) for each in element.findall(_tag("field"))],
+            "fields": [_field(field, sources, choices) for field in element.findall(_tag("field"))],
             "choices": [{"name": each, "value": value} for each, value in choices[name].items()],
-            "encodings": [_encoding(name, each) for each in element.findall(_tag("encoding"))],
+            "encodings": [
+                _encoding(name, encoding) for encoding in element.findall(_tag("encoding"))
+            ],
         }
     for _, section in parts:
         for element in section.findall(_tag("definition")):
@@ -161,8 +163,8 @@ def _value(written: str, type_name: str, sources: dict[str, str]) -> Json:
 
 def _choices(name: str, element: ElementTree.Element, sources: dict[str, str]) -> dict[str, Json]:
     return {
-        each.attrib["name"]: _value(each.attrib["value"], name, sources)
-        for each in element.findall(_tag("choice"))
+        choice.attrib["name"]: _value(choice.attrib["value"], name, sources)
+        for choice in element.findall(_tag("choice"))
     }
 
 

@@ -39,15 +39,15 @@ def test_each_anomaly_is_found_once_and_named_with_its_witness(
         )
         found = conclude(judgement, Requirements(requirements().values()).level)
     step = 60 * 10**9 // messages
-    by_kind = {each["kind"]: each for each in found.listed}
-    assert {each.kind: each.count for each in found.wrong} == dict.fromkeys(by_kind, 1)
+    by_kind = {row["kind"]: row for row in found.listed}
+    assert {anomaly.kind: anomaly.count for anomaly in found.wrong} == dict.fromkeys(by_kind, 1)
     assert sorted(by_kind) == ["closed early", "disordered", "lost", "overrun", "shared"]
 
     def named(message: int) -> str:
         return f"message {message // PRODUCERS} of producer {message % PRODUCERS} "
 
     def at(kind: str) -> list[int]:
-        return [each["at_ns"] for each in by_kind[kind]["witness"]]
+        return [row["at_ns"] for row in by_kind[kind]["witness"]]
 
     assert by_kind["lost"]["what"].startswith(named(put_in.lost))
     assert at("lost") == [put_in.lost * step]

@@ -68,7 +68,7 @@ def test_stomp_py(target: Bench) -> None:
     target.record_finding(
         receipts, True, f"{COUNT} messages were sent, received and acknowledged with receipts"
     )
-    heard = sum(isinstance(each, HeartBeatReceived) for each in capture.passive)
+    heard = sum(isinstance(event, HeartBeatReceived) for event in capture.passive)
     target.record_finding(beats, heard >= 2, f"{heard} heart-beats of the broker were captured")
 
 
@@ -143,7 +143,7 @@ def test_pika(target: Bench) -> None:
 
 def judge_tags(target: Bench, capture: Capture) -> None:
     """Each delivery that was captured has a tag of its own."""
-    tags = [dict(each.headers)["delivery-tag"] for each in capture.passive if _delivers(each)]
+    tags = [dict(frame.headers)["delivery-tag"] for frame in capture.passive if _delivers(frame)]
     fine = len(tags) == len(set(tags)) == COUNT and "0" not in tags
     target.record_finding(
         target.cited[0], fine, f"the deliveries that were captured have the tags {', '.join(tags)}"

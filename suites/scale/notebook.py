@@ -93,5 +93,5 @@ def test_the_answers_are_about_this_run(executed: Any, run: Path) -> None:
 
 
 def test_the_questions_of_the_documents_have_answers(run: Path) -> None:
-    for each in re.findall(r"```sql\n(.*?)```", TABLES.read_text("utf-8"), re.DOTALL):
-        assert duckdb.sql(each.replace("RUN/", f"{run}/")).fetchall(), each
+    for query in re.findall(r"```sql\n(.*?)```", TABLES.read_text("utf-8"), re.DOTALL):
+        assert duckdb.sql(query.replace("RUN/", f"{run}/")).fetchall(), query

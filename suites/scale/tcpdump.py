@@ -53,11 +53,11 @@ def captured(target: Bench, name: str, acceptor: str) -> Iterator[Capture]:
         with _tcpdump(capture.path, port):
             yield capture
             capture.live = [event for event in target.events[began:] if event.conn is not None]
-            opened = sum(isinstance(each, ConnectionOpened) for each in capture.live)
+            opened = sum(isinstance(event, ConnectionOpened) for event in capture.live)
 
             def whole() -> bool:
                 capture.passive = events(capture.path)
-                return sum(type(each).__name__ in _ENDS for each in capture.passive) >= opened
+                return sum(type(event).__name__ in _ENDS for event in capture.passive) >= opened
 
             target.control(
                 target.wait_until(whole, seconds(10)),
@@ -112,17 +112,17 @@ def spoken(recorded: Sequence[Event]) -> list[list[tuple[object, ...]]]:
     """What each side of each connection said, connections in the order in which they were
     opened."""
     told: dict[int, list[tuple[object, ...]]] = {}
-    for each in recorded:
-        if each.conn is not None and isinstance(each, (FrameSent, FrameReceived)):
+    for event in recorded:
+        if event.conn is not None and isinstance(event, (FrameSent, FrameReceived)):
             said = (
-                type(each).__name__,
-                each.protocol,
-                each.command,
-                each.headers,
-                each.body,
-                each.body_size,
+                type(event).__name__,
+                event.protocol,
+                event.command,
+                event.headers,
+                event.body,
+                event.body_size,
             )
-            told.setdefault(each.conn, []).append(said)
+            told.setdefault(event.conn, []).append(said)
     # Which of two frames that cross passed first is another question at another place.
     return [sorted(told[conn], key=lambda said: str(said[0])) for conn in sorted(told)]
 
@@ -133,12 +133,12 @@ def verdicts(recorded: Sequence[Event], held_against: Expectations) -> list[tupl
     for life in connection_lifetimes.lifetimes(recorded).values():
         found += connection_lifetimes.find_anomalies(life, held_against)
     amqp_lines = {
-        each.conn for each in recorded if getattr(each, "protocol", "") in ("AMQP", "AMQP091")
+        event.conn for event in recorded if getattr(event, "protocol", "") in ("AMQP", "AMQP091")
     }
     for conn in sorted(amqp_line for amqp_line in amqp_lines if amqp_line is not None):
-        own = [each for each in recorded if each.conn == conn]
+        own = [event for event in recorded if event.conn == conn]
         found += [wrong for wrong, _ in amqp.connection_anomalies(own, conn)]
-    return sorted((each.kind, each.uncertain) for each in found)
+    return sorted((anomaly.kind, anomaly.uncertain) for anomaly in found)
 
 
 def told(recorded: Sequence[Event], held_against: Expectations) -> dict[str, object]:

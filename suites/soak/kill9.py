@@ -113,8 +113,8 @@ class Peer:
         if not octets:
             raise ConnectionError("the broker closed the connection")
         *whole, self._rest = (self._rest + octets).split(b"\0")
-        for each in whole:
-            head, _, body = each.lstrip(b"\n").partition(b"\n\n")
+        for frame in whole:
+            head, _, body = frame.lstrip(b"\n").partition(b"\n\n")
             command, *lines = head.decode().split("\n")
             self.frames.append(
                 (command, dict(line.split(":", 1) for line in reversed(lines)), body)

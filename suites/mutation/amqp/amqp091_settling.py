@@ -135,9 +135,9 @@ def what_is_requeued_comes_last(original, reached, self, settled, outcome):
     """What is requeued goes to the end of its queue."""
     back = list(settled) if outcome is Outcome.RELEASED else []
     original(self, back or settled, Outcome.ACCEPTED if back else outcome)
-    for each in back:
+    for entry in back:
         reached()
-        each.declared.queue.enqueue(each.entry.message, each.entry)
+        entry.declared.queue.enqueue(entry.entry.message, entry.entry)
 
 
 @amqp091_settling.override(Channel, "settle", breaks="AMQP091-REJ-01")

@@ -325,9 +325,9 @@ def given_back_to_the_end(original, reached, self, entries, outcome):
     """What an AMQP consumer gives back goes to the end of its queue."""
     before = set(map(id, self._ready))
     original(self, entries, outcome)
-    back = [each for each in self._ready if id(each) not in before]
+    back = [entry for entry in self._ready if id(entry) not in before]
     if back and len(back) < len(self._ready):
-        others = [each for each in self._ready if id(each) in before]
+        others = [entry for entry in self._ready if id(entry) in before]
         if [*others, *back] != list(self._ready):
             reached()
             for each in back:
@@ -342,7 +342,7 @@ def given_back_to_the_end(original, reached, self, entries, outcome):
 )
 def kept_is_lost(original, reached, self):
     """What a link holds when it ends is lost."""
-    held = [each for each in self.session.unsettled.values() if each.link is self]
+    held = [delivery for delivery in self.session.unsettled.values() if delivery.link is self]
     if held:
         reached()
         self.forget(held)

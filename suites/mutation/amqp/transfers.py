@@ -224,8 +224,8 @@ def waits_for_the_sender(patch, reached):
     def _unsettled(right: Callable[[], list[Any]]) -> Callable[[], list[Any]]:
         def take() -> list[Any]:
             said = right()
-            for each in said:
-                each.settled = None
+            for state in said:
+                state.settled = None
             return said
 
         return take

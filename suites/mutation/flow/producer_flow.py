@@ -126,9 +126,9 @@ def deliveries_are_settled_before_there_is_space(original, reached, self, *about
 def _there_is_space(flow: ProducerFlow) -> bool:
     """Whether anybody waits where there is space."""
     return any(
-        not flow.memory_is_short(each.account)
+        not flow.memory_is_short(place.account)
         for there in flow._waiting.values()
-        for each in there.values()
+        for place in there.values()
     )
 
 

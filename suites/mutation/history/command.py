@@ -70,7 +70,7 @@ def main(bugs: tuple[str, ...], seed: int) -> None:
     started."""
     chosen = _chosen(bugs)
     known = {call.id: call for call in all_calls()}
-    if unknown := [each for each in chosen if each.case not in known]:
+    if unknown := [pair for pair in chosen if pair.case not in known]:
         raise errors.Ours(
             f"{unknown[0].bug}: there is no case {unknown[0].case}; `brokerproof requirements` has"
             " their names"
@@ -79,21 +79,21 @@ def main(bugs: tuple[str, ...], seed: int) -> None:
     with tempfile.TemporaryDirectory(prefix="brokerproof-history-") as logs:
         for target, cases in pairs.wanted(chosen).items():
             try:
-                results[target] = judge(target, [known[each] for each in cases], seed, Path(logs))
+                results[target] = judge(target, [known[name] for name in cases], seed, Path(logs))
             except SetUpFailed as problem:
                 raise errors.SetUp(str(problem)) from None
             words = ", ".join(
-                f"{each.verdict.value} {case}" for case, each in results[target].items()
+                f"{result.verdict.value} {case}" for case, result in results[target].items()
             )
             click.echo(f"{target}: {words}")
-    complaints = {each: told_apart(each, results) for each in chosen}
-    for each in chosen:
-        apart = "not told apart" if complaints[each] else "told apart"
+    complaints = {pair: told_apart(pair, results) for pair in chosen}
+    for pair in chosen:
+        apart = "not told apart" if complaints[pair] else "told apart"
         click.echo(
-            f"{each.bug}: {each.before} and {each.after} are {apart} by {each.case}"
-            f" ({each.requirement})"
+            f"{pair.bug}: {pair.before} and {pair.after} are {apart} by {pair.case}"
+            f" ({pair.requirement})"
         )
-        for complaint in complaints[each]:
+        for complaint in complaints[pair]:
             click.echo(f"    {complaint}")
     click.echo(f"{sum(not said for said in complaints.values())} of {len(chosen)} pairs told apart")
     sys.exit(1 if any(complaints.values()) else 0)
@@ -104,11 +104,11 @@ def _chosen(bugs: Sequence[str]) -> list[Pair]:
         every = [pair for path in pairs.shipped() for pair in pairs.load(path)]
     except BadData as problem:
         raise errors.Ours(str(problem)) from None
-    if strange := [text for text in bugs if not any(text in each.bug for each in every)]:
+    if strange := [bug for bug in bugs if not any(bug in pair.bug for pair in every)]:
         raise errors.Usage(
-            f"--bug {strange[0]!r} is in no list; there are {', '.join(each.bug for each in every)}"
+            f"--bug {strange[0]!r} is in no list; there are {', '.join(pair.bug for pair in every)}"
         )
-    return [each for each in every if not bugs or any(text in each.bug for text in bugs)]
+    return [pair for pair in every if not bugs or any(bug in pair.bug for bug in bugs)]
 
 
 if __name__ == "__main__":

@@ -44,8 +44,8 @@ class Pair:
         does."""
         if result.verdict is not Verdict.FAIL:
             return f"{result.verdict.value} instead of FAIL: {result.detail}"
-        for each in violated(result):
-            if each.requirement == self.requirement and re.search(self.said, each.detail):
+        for finding in violated(result):
+            if finding.requirement == self.requirement and re.search(self.said, finding.detail):
                 return ""
         return f"it failed, but not through {self.requirement} with {self.said!r}: {result.detail}"
 

@@ -74,10 +74,10 @@ def cumulative_covers_later_ones(original, reached, self, delivery):
 def cumulative_stops_short(original, reached, self, delivery):
     """In mode client an ACK settles all earlier messages and not the one that it names."""
     earlier = None
-    for each in self._unsettled.values():
-        if each is delivery:
+    for unsettled in self._unsettled.values():
+        if unsettled is delivery:
             break
-        earlier = each
+        earlier = unsettled
     if self.mode is not AckMode.CLIENT or earlier is None:
         return original(self, delivery)
     reached()

@@ -45,7 +45,9 @@ def _connected(patch, reached, name, value):
     def frame(original, self, command, headers, body=b""):
         if command == "CONNECTED":
             wrong = tuple((name, value) if header[0] == name else header for header in headers)
-            headers = reached.instead(headers, tuple(each for each in wrong if each[1] is not None))
+            headers = reached.instead(
+                headers, tuple(header for header in wrong if header[1] is not None)
+            )
         return original(self, command, headers, body)
 
 

@@ -24,14 +24,16 @@ def lowest_version(original, reached, self, accepted):
     """The session uses the lowest version that both sides have."""
     right = original(self, accepted)
     offered = (accepted or "1.0").split(",")
-    return reached.instead(right, next((each for each in Version if each.wire in offered), right))
+    return reached.instead(
+        right, next((other for other in Version if other.wire in offered), right)
+    )
 
 
 @negotiation.override(StompConnection, "_choose", breaks=HIGHEST)
 def first_listed(original, reached, self, accepted):
     """The session uses the first version of the client's list that the server has."""
     right = original(self, accepted)
-    by_name = {each.wire: each for each in Version}
+    by_name = {other.wire: other for other in Version}
     return reached.instead(
         right,
         next((by_name[x] for x in (accepted or "").split(",") if x in by_name), right),
@@ -42,7 +44,7 @@ def first_listed(original, reached, self, accepted):
 def last_listed(original, reached, self, accepted):
     """The session uses the last version of the client's list that the server has."""
     right = original(self, accepted)
-    by_name = {each.wire: each for each in Version}
+    by_name = {other.wire: other for other in Version}
     known = [by_name[x] for x in (accepted or "").split(",") if x in by_name]
     return reached.instead(right, known[-1] if known else right)
 
@@ -112,7 +114,9 @@ def _saying(patch, reached, version):
                 ("version", version) if name == "version" else (name, value)
                 for name, value in headers
             )
-            headers = reached.instead(headers, tuple(each for each in wrong if each[1] is not None))
+            headers = reached.instead(
+                headers, tuple(header for header in wrong if header[1] is not None)
+            )
         return original(self, command, headers, body)
 
 

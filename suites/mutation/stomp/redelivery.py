@@ -132,13 +132,13 @@ def lost_with_the_subscription(patch, reached):
     @patch.override(COMMANDS, "UNSUBSCRIBE")
     def unsubscribe(original, session, frame):
         before = {id(subscription): subscription for subscription in session.subscriptions.values()}
-        for each in before.values():
-            each.queue.settle_released = True  # type: ignore[attr-defined]
+        for consumer in before.values():
+            consumer.queue.settle_released = True  # type: ignore[attr-defined]
         try:
             return original(session, frame)
         finally:
-            for each in before.values():
-                each.queue.settle_released = False  # type: ignore[attr-defined]
+            for consumer in before.values():
+                consumer.queue.settle_released = False  # type: ignore[attr-defined]
 
     patch.set(Queue, "settle_released", False)
 
@@ -193,7 +193,7 @@ def comes_back_twice(patch, reached):
 
     @patch.override(Queue)
     def _take_back(original, self, back):
-        twice: list[Any] = [each for entry in back for each in (entry, _copy(entry))]
+        twice: list[Any] = [copy for entry in back for copy in (entry, _copy(entry))]
         original(self, reached.instead(back, twice))
 
     def _copy(entry: Entry) -> Entry:

@@ -223,13 +223,13 @@ def each_frame_a_line(patch, reached):
     def change(
         frames: Frames, right: Callable[[bytes], Iterator[Any]], data: bytes
     ) -> Iterator[Any]:
-        for each in right(data):
-            if isinstance(each, Data):
-                before, last[frames] = last.get(frames, b"\0"), each.payload
+        for frame in right(data):
+            if isinstance(frame, Data):
+                before, last[frames] = last.get(frames, b"\0"), frame.payload
                 if before[-1:] not in (b"\0", b"\n"):
                     reached()
-                    each = Data(b"\n" + each.payload)
-            yield each
+                    frame = Data(b"\n" + frame.payload)
+            yield frame
 
     _reading(patch, change)
 
@@ -241,11 +241,11 @@ def pings_not_answered(patch, reached):
     def change(
         frames: Frames, right: Callable[[bytes], Iterator[Any]], data: bytes
     ) -> Iterator[Any]:
-        for each in right(data):
-            if isinstance(each, Ping):
+        for frame in right(data):
+            if isinstance(frame, Ping):
                 reached()
             else:
-                yield each
+                yield frame
 
     _reading(patch, change)
 
@@ -257,8 +257,8 @@ def pongs_are_empty(patch, reached):
     def change(
         frames: Frames, right: Callable[[bytes], Iterator[Any]], data: bytes
     ) -> Iterator[Any]:
-        for each in right(data):
-            yield Ping(reached.instead(each.payload, b"")) if isinstance(each, Ping) else each
+        for frame in right(data):
+            yield Ping(reached.instead(frame.payload, b"")) if isinstance(frame, Ping) else frame
 
     _reading(patch, change)
 

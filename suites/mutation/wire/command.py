@@ -31,8 +31,8 @@ def judge(name: str, names: tuple[str, ...], plan: Plan, *, only_list: bool, as_
     except (ValueError, target_file.BadTarget) as problem:
         raise errors.Usage(str(problem)) from None
     if only_list:
-        for each in chosen:
-            click.echo(f"{each.name}: {each.fault}")
+        for mutant in chosen:
+            click.echo(f"{mutant.name}: {mutant.fault}")
         return 0
     console = Console(stderr=True)
     with tempfile.TemporaryDirectory(prefix="brokerproof-wire-") as logs:

@@ -54,8 +54,8 @@ def _judge(run: Run, wired: WireTarget, mutant: WireMutant, calls: Sequence[Call
     fate = Fate(mutant.name, Status.NOT_REACHED)
     began = time.perf_counter()
     breaks = set(mutant.breaks)
-    citing = [each for each in in_order(mutant, calls) if breaks & set(each.cited)]
-    able = [each for each in citing if each.case.needs <= wired.identity.capabilities]
+    citing = [call for call in in_order(mutant, calls) if breaks & set(call.cited)]
+    able = [call for call in citing if call.case.needs <= wired.identity.capabilities]
     for call in able if wired.clock is Clock.VIRTUAL else able[:MOST_IN_REAL_TIME]:
         before = wired.reached.count
         result = execute(run, call)

@@ -42,7 +42,9 @@ def configured(*policies: DestinationPolicy, persistent: bool = True, **usage: A
 
 def settings(activemq: ActiveMq, **values: Any) -> Settings:
     """Return acceptors ``stomp`` and ``amqp``, with these parameters of :class:`Settings`."""
-    acceptors = tuple(connector.acceptor(each, (each.upper(),)) for each in ("stomp", "amqp"))
+    acceptors = tuple(
+        connector.acceptor(protocol, (protocol.upper(),)) for protocol in ("stomp", "amqp")
+    )
     made = replace(activemq_xml.default(), activemq=activemq, acceptors=acceptors)
     return with_parameters(made, **values)
 
@@ -57,9 +59,9 @@ class SpoolingDriver(Driver):
 
     def note(self, effects: list[Effect]) -> list[Effect]:
         every = list(effects)
-        for each in every:  # which grows meanwhile
-            if isinstance(each, StoreFiles | LoadFile):
-                every += self.broker.handle(self.now, self.disk.carry(self.now, each)[1])
+        for effect in every:  # which grows meanwhile
+            if isinstance(effect, StoreFiles | LoadFile):
+                every += self.broker.handle(self.now, self.disk.carry(self.now, effect)[1])
         return super().note(every)
 
 

@@ -44,8 +44,8 @@ class Driver:
         self._conns = 0
 
     def feed(self, event: Input) -> None:
-        for each in self.broker.handle(self.now, event):
-            self._effect(each)
+        for effect in self.broker.handle(self.now, event):
+            self._effect(effect)
 
     def _effect(self, each: Effect) -> None:
         match each:

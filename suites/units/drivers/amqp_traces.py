@@ -91,7 +91,9 @@ def delivery(number: int, **fields: Any) -> Event:
 def outcome(
     oracle: Oracle, events: Sequence[Event], side: Side = Side.BROKER, **more: Any
 ) -> dict[str, Seen]:
-    return {each.requirement: each.seen for each in combine(oracle(events, 1, side, **more))}
+    return {
+        finding.requirement: finding.seen for finding in combine(oracle(events, 1, side, **more))
+    }
 
 
 def violations(

@@ -62,9 +62,9 @@ class Driver:
 
     def open(self, *conns: int, acceptor: str = "stomp") -> list[Effect]:
         return [
-            each
+            effect
             for conn in conns
-            for each in self.note(self.broker.handle(self.now, Connected(conn, acceptor, "test")))
+            for effect in self.note(self.broker.handle(self.now, Connected(conn, acceptor, "test")))
         ]
 
     def feed(self, conn: int, data: bytes | str) -> list[Effect]:
@@ -88,7 +88,7 @@ class Driver:
         """Fires the timer at each deadline up to ``until``, as a world does."""
         seen: list[tuple[Instant, Effect]] = []
         while (due := self.broker.next_deadline()) is not None and due <= until:
-            seen += [(due, each) for each in self.at(due)]
+            seen += [(due, effect) for effect in self.at(due)]
         self.now = until
         return seen
 

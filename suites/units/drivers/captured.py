@@ -180,7 +180,7 @@ def events_of(*paths: Path) -> list[Event]:
     """The events of capture files."""
     series, converter = Series(list(paths)), Converter()
     recorded = chain(converter.events(series), _rest(converter, series))
-    return [each.event for each in recorded]
+    return [event.event for event in recorded]
 
 
 def _rest(converter: Converter, series: Series) -> Iterator[object]:
@@ -443,7 +443,7 @@ def surely(events: Sequence[ev.Event]) -> set[tuple[str, str]]:
     found = [*recording.find_anomalies(events, GROUND)]
     for life in connection_lifetimes.lifetimes(events).values():
         found += connection_lifetimes.find_anomalies(life, GROUND)
-    return {(each.kind, each.what) for each in found if not each.uncertain}
+    return {(anomaly.kind, anomaly.what) for anomaly in found if not anomaly.uncertain}
 
 
 def frames(events: Sequence[ev.Event]) -> list[tuple[int | None, str, bool, int]]:

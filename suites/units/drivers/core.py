@@ -62,8 +62,8 @@ class CoreClient:
         """Octets for the broker; returns what came since somebody last took anything. Others see
         what is for them."""
         effects = self.driver.feed(self.conn, octets)
-        for each in self._all:
-            each.saw(effects)
+        for client in self._all:
+            client.saw(effects)
         return self.taken()
 
     def taken(self) -> list[Packet]:

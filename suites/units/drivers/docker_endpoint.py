@@ -86,8 +86,8 @@ class Docker:
     def remove(self) -> None:
         """The container is gone."""
         self.removed = True
-        for each in self.listening.values():
-            each.close()
+        for listener in self.listening.values():
+            listener.close()
         self.listening.clear()
 
 

@@ -89,8 +89,8 @@ class OpenWireClient:
 
     def told(self, effects: list[Effect]) -> None:
         """Whoever of this driver's clients it is for."""
-        for each in self._all:
-            each.saw(effects)
+        for client in self._all:
+            client.saw(effects)
 
     def taken(self) -> list[Structure]:
         """What came."""

@@ -194,7 +194,7 @@ class StoringDriver:
 
     def receipts(self, conn: int) -> list[str]:
         """The receipts that came since something was asked last."""
-        return [each["receipt-id"] for each in self.take(conn) if each.command == "RECEIPT"]
+        return [frame["receipt-id"] for frame in self.take(conn) if frame.command == "RECEIPT"]
 
     def subscribe(
         self, conn: int, ack: str = "auto", to: str = "q", headers: str = ""
@@ -204,17 +204,17 @@ class StoringDriver:
             conn, f"SUBSCRIBE\nid:{to}\ndestination:{self.prefix}{to}\nack:{ack}\n{headers}\n\0"
         )
         self.settle()
-        return [each for each in self.take(conn) if each.command == "MESSAGE"]
+        return [frame for frame in self.take(conn) if frame.command == "MESSAGE"]
 
     def drain(self, to: str = "q") -> list[str]:
         """Everything that is in ``to``, by a consumer of its own, which acknowledges nothing."""
         conn = self.connect()
         got = self.subscribe(conn, "client", to, self.wide)
         self.wait(1)
-        got += [each for each in self.take(conn) if each.command == "MESSAGE"]
+        got += [frame for frame in self.take(conn) if frame.command == "MESSAGE"]
         self.say(conn, "DISCONNECT\n\n\0")
         self.settle()
-        return [each.body.decode() for each in got]
+        return [frame.body.decode() for frame in got]
 
 
 def numbered(count: int, name: Callable[[int], str] = str) -> list[str]:

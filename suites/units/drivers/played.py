@@ -261,7 +261,7 @@ def recording(seed: int, fault: str | None, steps: int) -> list[ev.Event]:
     of them."""
     player = Player(Random(seed), stamped=seed % 2 == 0)
     # Few consumers go in half of them: once one has gone, most that a broker does may be right.
-    calm = [each for each in STEPS if each not in ("leave", "unsubscribe", "nack")]
+    calm = [step for step in STEPS if step not in ("leave", "unsubscribe", "nack")]
     kinds = STEPS if seed % 4 < 2 else calm
     for _ in range(PRODUCERS):
         player.connect()

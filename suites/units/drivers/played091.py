@@ -225,13 +225,13 @@ class Player:
             else min(consumer.held)
         )
         multiple = command != "reject" and consumer.way == "multiple"
-        covered = [each for each in consumer.held if each == tag or (multiple and each < tag)]
+        covered = [other for other in consumer.held if other == tag or (multiple and other < tag)]
         fields = {"delivery_tag": tag} | ({} if command == "reject" else {"multiple": multiple})
         back = command == "nack"
         if command != "ack":
             fields["requeue"] = back
         self.method(consumer.conn, f"basic.{command}", **fields)
-        messages = [consumer.held.pop(each) for each in covered]
+        messages = [consumer.held.pop(other) for other in covered]
         if back:
             self.give_back(consumer, messages)
         elif command == "ack":
@@ -273,7 +273,7 @@ class Player:
             acknowledged = consumer.way != "none"
             match fault:
                 case "lose" if of_confirmed := [
-                    each for each in fresh if each.body.startswith(CONFIRMED)
+                    message for message in fresh if message.body.startswith(CONFIRMED)
                 ]:
                     waiting.remove(of_confirmed[0])
                 case "double" if consumer.held:
@@ -339,7 +339,7 @@ def recording(seed: int, fault: str | None, steps: int) -> list[ev.Event]:
     """A recording of so many steps; the broker does ``fault`` at the first occasion after a third
     of them."""
     player = Player(Random(seed), stamped=seed % 2 == 0, exchange="x" if seed % 8 in (2, 3) else "")
-    calm = [each for each in STEPS if each not in ("leave", "close", "nack", "reject", "get")]
+    calm = [step for step in STEPS if step not in ("leave", "close", "nack", "reject", "get")]
     kinds = STEPS if seed % 4 < 2 else calm
     for number in range(PRODUCERS):
         player.producer(number)

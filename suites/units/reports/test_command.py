@@ -119,7 +119,7 @@ def test_a_local_session_is_quiet_and_keeps_to_itself(tmp_path: Path) -> None:
 def test_the_jvm_is_not_asked_for_a_module_that_small_runtimes_lack(tmp_path: Path) -> None:
     conf = session.configuration("local[2]", tmp_path, 2)
     found = gateway_command(find_java(17), Path(_find_spark_home()), conf)
-    assert not [each for each in found if "incubator" in each]
+    assert not [warning for warning in found if "incubator" in warning]
     assert found[-1] == "pyspark-shell"
     assert "org.apache.spark.deploy.SparkSubmit" in found
 

@@ -222,9 +222,9 @@ def test_a_page_never_gets_a_secret(spark: SparkSession) -> None:
             )
         )
     connect, octets, *sasl = sorted(shown(spark, events), key=lambda row: row["position"])
-    assert [each["headers"][1]["value"] for each in sasl[:2]] == ["(blanked)", "(blanked)"]
-    assert [each["data"].rpartition("\0")[2] for each in sasl[2:]] == ["(blanked)"] * 3
-    assert [tuple(each.values()) for each in connect["headers"]] == [
+    assert [row["headers"][1]["value"] for row in sasl[:2]] == ["(blanked)", "(blanked)"]
+    assert [row["data"].rpartition("\0")[2] for row in sasl[2:]] == ["(blanked)"] * 3
+    assert [tuple(header.values()) for header in connect["headers"]] == [
         ("login", "me"),
         ("passcode", "(blanked)"),
     ]

@@ -55,7 +55,7 @@ def test_what_is_read(tmp_path: Path) -> None:
         ("acks", 1, 1),
         ("ttl", 1, 0),
     ]
-    assert [each["name"] for each in matrix.left] == ["ttl.y"]
+    assert [mutant["name"] for mutant in matrix.left] == ["ttl.y"]
     assert matrix.rows[0].marks == (("acks.x", "●", "An <ACK> is lost."),)
 
 

@@ -63,7 +63,9 @@ def text(report: Report, name: str = "index.html") -> str:
 
 
 def page(report: Report, case: str, target: str) -> str:
-    (row,) = [each for each in report.model.cases if (each.case, each.target) == (case, target)]
+    (row,) = [
+        result for result in report.model.cases if (result.case, result.target) == (case, target)
+    ]
     assert row.page is not None
     return text(report, row.page)
 
@@ -76,7 +78,7 @@ def unpacked(report: Report) -> dict[str, Any]:
 
 
 def test_every_case_has_a_page_and_the_index_leads_to_it(written: Report) -> None:
-    links = {f"cases/{each}.html" for each in unpacked(written)["pages"]}
+    links = {f"cases/{page}.html" for page in unpacked(written)["pages"]}
     assert len(links) == written.pages == 16
     assert all((written.folder / link).is_file() for link in links)
 
@@ -134,11 +136,11 @@ def test_a_page_can_be_contested_with_what_stands_on_it(written: Report) -> None
 def test_the_list_of_the_index_holds_every_case(written: Report) -> None:
     told = unpacked(written)
     assert len(told["verdict"]) == 16
-    verdicts = [told["verdicts"][each] for each in told["verdict"]]
+    verdicts = [told["verdicts"][option] for option in told["verdict"]]
     assert verdicts == [row.verdict for row in written.model.cases]
-    names = [told["names"][each] for each in told["name"]]
+    names = [told["names"][option] for option in told["name"]]
     assert names == [row.case for row in written.model.cases]
-    ids = [[told["requirements"][at][0] for at in told["sets"][each]] for each in told["set"]]
+    ids = [[told["requirements"][at][0] for at in told["sets"][option]] for option in told["set"]]
     assert ids == [list(row.requirements) for row in written.model.cases]
 
 
@@ -276,8 +278,8 @@ def test_the_notebook_asks_about_tables_that_there_are(written: Report) -> None:
     """What it is answered is seen where DuckDB and Jupyter are: suites/scale/notebook.py."""
     notebook = json.loads((DOCUMENTS / "how-to" / "query-tables.ipynb").read_text("utf-8"))
     code = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    for each in code:
-        ast.parse(each)
+    for line in code:
+        ast.parse(line)
     asked = set(re.findall(r"(?:FROM|PIVOT) (\w+)\b(?!\()", "\n".join(code[1:])))
     assert {"cases", "addresses", "trace"} <= asked
     assert asked <= {path.stem for path in (written.folder / "tables").iterdir()} | {"trace"}
@@ -308,11 +310,11 @@ def test_junit_tells_failures_errors_and_skips_apart(written: Report) -> None:
     counted = {key: artemis.get(key) for key in ("tests", "failures", "errors", "skipped")}
     assert counted == {"tests": "8", "failures": "2", "errors": "1", "skipped": "3"}
     assert len(artemis.findall("testcase/failure")) == 2
-    assert [each.get("message") for each in artemis.findall("testcase/error")] == [
+    assert [element.get("message") for element in artemis.findall("testcase/error")] == [
         "control failed: <b>no CONNECTED</b> within 5 s"
     ]
-    skipped = sorted(str(each.get("message")) for each in artemis.findall("testcase/skipped"))
-    assert [each.partition(":")[0] for each in skipped[:2]] == ["inconclusive", "known deviation"]
+    skipped = sorted(str(element.get("message")) for element in artemis.findall("testcase/skipped"))
+    assert [text.partition(":")[0] for text in skipped[:2]] == ["inconclusive", "known deviation"]
     for case in root.iter("testcase"):
         assert case.get("name")
         assert case.get("classname")
@@ -402,11 +404,11 @@ def test_what_was_written_is_printed(several: tuple[Path, dict[str, Any]]) -> No
     folder, printed = several
     assert printed["index"] == str(folder / "index.html")
     assert Path(printed["index"]).is_file()
-    assert [(each["run"], each["finished"]) for each in printed["runs"]] == [
+    assert [(row["run"], row["finished"]) for row in printed["runs"]] == [
         ("new", False),
         ("old", True),
     ]
-    assert [(each["run"], each["target"], each["verdicts"]) for each in printed["targets"]] == [
+    assert [(row["run"], row["target"], row["verdicts"]) for row in printed["targets"]] == [
         ("old", "reference", {"ERROR": 1, "PASS": 3}),
         ("new", "reference", {"FAIL": 1, "PASS": 2}),
     ]

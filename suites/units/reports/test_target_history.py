@@ -37,18 +37,18 @@ OLD = run("old", "2026-11-01T00:00:00+00:00", "u", "t", finished=False)
 
 def test_runs_stand_in_the_order_in_which_they_began() -> None:
     silent = Run(Path("silent"), "silent", {})
-    assert [each.name for each in in_order([NEW, OLD, silent])] == ["silent", "old", "new"]
+    assert [run.name for run in in_order([NEW, OLD, silent])] == ["silent", "old", "new"]
 
 
 def test_a_target_has_its_runs_side_by_side_and_the_last_is_the_latest() -> None:
     found = columns([NEW, OLD], COUNTS)
-    assert [(each.target, each.run, each.facts, each.latest) for each in found] == [
+    assert [(past.target, past.run, past.facts, past.latest) for past in found] == [
         ("u", "old", "1.0 · profile artemis", True),
         ("t", "old", "1.0 · profile artemis", False),
         ("t", "new", "2.0 · profile artemis", True),
         ("extra", "new", "", True),
     ]
-    assert [each.label for each in found][:2] == ["u · old", "t · old"]
+    assert [past.label for past in found][:2] == ["u · old", "t · old"]
 
 
 def test_when_there_are_too_many_columns_the_latest_runs_are_shown() -> None:

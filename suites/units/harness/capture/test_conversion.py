@@ -51,7 +51,7 @@ PLANS = st.builds(
 def test_a_session_is_told_as_its_client_would_have_recorded_it() -> None:
     events = read(session(Plan(count=1)).segments)
     consumer = [event for event in events if event.conn == 2]
-    assert [(type(each).__name__, getattr(each, "command", "")) for each in consumer] == [
+    assert [(type(event).__name__, getattr(event, "command", "")) for event in consumer] == [
         ("ConnectionOpened", ""),
         ("FrameSent", "CONNECT"),
         ("FrameReceived", "CONNECTED"),
@@ -84,7 +84,7 @@ def test_instants_are_those_of_the_packet_that_completed_a_frame() -> None:
     begin = wire.now
     line.client(frame("CONNECT", {"host": "h"}))
     last = wire.segments[-2]
-    (connect,) = [each for each in read(wire.segments) if isinstance(each, ev.FrameSent)]
+    (connect,) = [event for event in read(wire.segments) if isinstance(event, ev.FrameSent)]
     assert connect.at_ns == last.at > begin
 
 
@@ -137,7 +137,7 @@ def test_faults_are_found_in_whole_captures() -> None:
         "silent": Plan(silent=True),
     }
     for kind, plan in kinds.items():
-        assert {each for each, _ in surely(read(session(plan).segments))} == {kind}
+        assert {kind_ for kind_, _ in surely(read(session(plan).segments))} == {kind}
     assert not surely(read(session(Plan()).segments))
 
 
@@ -159,9 +159,9 @@ def test_a_silence_that_may_be_the_networks_is_uncertain() -> None:
         for life in connection_lifetimes.lifetimes(events).values()
         for anomaly in connection_lifetimes.find_anomalies(life, GROUND)
     ]
-    assert {(each.kind, each.uncertain) for each in found} == {("silent", True)}
+    assert {(anomaly.kind, anomaly.uncertain) for anomaly in found} == {("silent", True)}
     again = recording.find_anomalies(read(asked_earlier(session(Plan(double=1)).segments)), GROUND)
-    assert {(each.kind, each.uncertain) for each in again} == {("revived", False)}
+    assert {(anomaly.kind, anomaly.uncertain) for anomaly in again} == {("revived", False)}
 
 
 def test_what_came_before_a_loss_is_judged_and_what_came_after_is_uncertain() -> None:
@@ -273,8 +273,8 @@ def test_faults_of_core_are_found(faults: dict[str, bool], kinds: set[str]) -> N
     events = read(core_session(**faults).segments)
     assert {kind for kind, _ in of_amqp(events)} == kinds
     told = [event for event in events if isinstance(event, (ev.FrameSent, ev.FrameReceived))]
-    assert {each.protocol for each in told} == {"CORE"}
-    assert [each.command for each in told][:3] == [
+    assert {event.protocol for event in told} == {"CORE"}
+    assert [frame.command for frame in told][:3] == [
         "magic",
         "create-session",
         "create-session-response",

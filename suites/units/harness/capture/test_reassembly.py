@@ -72,10 +72,10 @@ def test_packets_that_overtake_others_change_no_frame(plan: Plan, swaps: list[in
     straight, crooked = read(session(plan, Wire(most=48)).segments), read(segments)
     assert Counter(frames(crooked)) == Counter(frames(straight))
     # How far the broker is, an answer that overtook its question does not tell.
-    assert {each.command for each in crooked if isinstance(each, ev.OctetsReceivedUnseen)} <= {
+    assert {event.command for event in crooked if isinstance(event, ev.OctetsReceivedUnseen)} <= {
         "FAR"
     }
-    assert not any(isinstance(each, ev.OctetsSentUnseen) for each in crooked)
+    assert not any(isinstance(event, ev.OctetsSentUnseen) for event in crooked)
 
 
 @pytest.mark.parametrize("first", [2**32 - 5, 2**32 - 400, 2**31 - 100, 0])
@@ -146,9 +146,9 @@ def test_keep_alives_of_tcp_are_no_signs_of_life() -> None:
             wire.now, line.here, line.there, numbers[0] - 1, numbers[1], 16, b"\x00" * size
         )  # type: ignore[attr-defined]
         wire.segments.append(probe)
-    assert [each for each in read(wire.segments) if not type(each).__name__.endswith("Unseen")] == [
-        each for each in usual if not type(each).__name__.endswith("Unseen")
-    ]
+    assert [
+        event for event in read(wire.segments) if not type(event).__name__.endswith("Unseen")
+    ] == [event for event in usual if not type(event).__name__.endswith("Unseen")]
 
 
 def test_a_port_that_is_used_again_is_another_connection() -> None:

@@ -524,7 +524,7 @@ def test_durations_are_judged_on_both_sides(reference: Target) -> None:
             MUST,
         )
 
-    assert [judge(ms(each)).verdict.value for each in (9, 10, 20, 21)] == [
+    assert [judge(ms(number)).verdict.value for number in (9, 10, 20, 21)] == [
         "FAIL",
         "PASS",
         "PASS",

@@ -103,15 +103,15 @@ def test_results_do_not_depend_on_who_runs_a_case(run: Run, tmp_path: Path) -> N
     calls = [call(f"units.{number}", property_of, Over(sizes, 20)) for number in range(6)]
     calls += [call(f"units.single-{number}", single) for number in range(6)]
     alone = [the_same(execute(run, call)) for call in calls]
-    assert {each.verdict for each in alone} == {
+    assert {result.verdict for result in alone} == {
         Verdict.PASS,
         Verdict.FAIL,
     }, "or there is little to be told apart"
     for processes in (1, 3):
         folder = tmp_path / str(processes)
         folder.mkdir()
-        assert [the_same(each) for each in judged(run, calls, processes, folder)] == alone
-        assert sorted(each.case for each in records.read(folder)) == sorted(
+        assert [the_same(result) for result in judged(run, calls, processes, folder)] == alone
+        assert sorted(result.case for result in records.read(folder)) == sorted(
             call.id for call in calls
         )
         assert sorted(traced(folder)) == sorted(call.id for call in calls)
@@ -127,17 +127,19 @@ def test_a_worker_that_dies_takes_one_case_with_it_and_it_is_told_which(
     calls = [call(f"units.{number}", single) for number in range(8)]
     calls[2:2] = [call("units.killed", crash), call("units.left", leaves)]
     found = judged(run, calls, 2, tmp_path)
-    bad = {each.case: each.detail for each in found if each.verdict is not Verdict.PASS}
+    bad = {result.case: result.detail for result in found if result.verdict is not Verdict.PASS}
     assert list(bad) == ["units.killed", "units.left"]
     assert "the process that ran the case ended by SIGKILL" in bad["units.killed"]
     assert "the process that ran the case ended with exit code 3" in bad["units.left"]
-    assert [each.verdict for each in found].count(Verdict.ERROR) == 2
-    assert sorted(each.case for each in records.read(tmp_path)) == sorted(call.id for call in calls)
+    assert [result.verdict for result in found].count(Verdict.ERROR) == 2
+    assert sorted(result.case for result in records.read(tmp_path)) == sorted(
+        call.id for call in calls
+    )
 
 
 def test_a_warning_is_an_error_there_too(run: Run, tmp_path: Path) -> None:
     found = judged(run, [call("units.warns", warns), call("units.single", single)], 2, tmp_path)
-    assert [each.verdict for each in found] == [Verdict.ERROR, Verdict.PASS]
+    assert [result.verdict for result in found] == [Verdict.ERROR, Verdict.PASS]
     assert "DeprecationWarning: this will be an error one day" in found[0].detail
 
 
@@ -148,7 +150,7 @@ def test_properties_of_many_examples_come_first(run: Run) -> None:
         call("few", single, replace(many, examples=20)),
         call("many", single, many),
     ]
-    assert [each.id for each in heaviest_first(run, calls)] == ["many", "few", "single"]
+    assert [call.id for call in heaviest_first(run, calls)] == ["many", "few", "single"]
 
 
 BLOCKING = """
@@ -170,7 +172,7 @@ def make(config, overrides, *, start):
 def children(pid: int) -> list[int]:
     """The processes below ``pid``."""
     found = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    return [*found, *(below for each in found for below in children(each))]
+    return [*found, *(below for result in found for below in children(result))]
 
 
 def test_a_run_that_is_told_to_end_ends_whole_and_goes_on(tmp_path: Path) -> None:
@@ -180,8 +182,8 @@ def test_a_run_that_is_told_to_end_ends_whole_and_goes_on(tmp_path: Path) -> Non
         'kind = "virtual"\nprofile = "artemis"\nfactory = "blocking_broker:make"\nlogin ='
         f' "brokerproof"\npasscode = "brokerproof"\nconfig = "{shipped / "broker.xml"}"\n'
     )
-    for each in ("ready", "never"):
-        os.mkfifo(tmp_path / each)
+    for name in ("ready", "never"):
+        os.mkfifo(tmp_path / name)
     subset = (
         "--suite",
         "crossing",
@@ -227,7 +229,7 @@ def test_a_run_that_is_told_to_end_ends_whole_and_goes_on(tmp_path: Path) -> Non
     assert len(below) == 3, "pytest and two workers"
     assert process.returncode == 130, said
     assert not [pid for pid in below if Path(f"/proc/{pid}").exists()], "somebody was left behind"
-    before = [each.case for each in records.read(folder)]
+    before = [result.case for result in records.read(folder)]
     assert 0 < len(before) < len(run_folder.cases_of(folder))
     assert sorted(traced(folder, "blocking")) == sorted(before)
     (tmp_path / "never").unlink()
@@ -241,7 +243,7 @@ def test_a_run_that_is_told_to_end_ends_whole_and_goes_on(tmp_path: Path) -> Non
         check=False,
     )
     assert again.returncode == 0, again.stderr
-    after = [each.case for each in records.read(folder)]
+    after = [result.case for result in records.read(folder)]
     assert after[: len(before)] == before
     assert sorted(after) == sorted(run_folder.cases_of(folder))
     assert sorted(traced(folder, "blocking")) == sorted(after)

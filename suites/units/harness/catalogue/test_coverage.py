@@ -44,13 +44,13 @@ def test_coverage_names_the_citing_cases_in_order(catalogue: Catalogue) -> None:
 
 
 def test_uncovered_are_those_that_owe_a_case_and_have_none(catalogue: Catalogue) -> None:
-    assert [each.id for each in coverage.uncovered(catalogue, {})] == [
+    assert [requirement.id for requirement in coverage.uncovered(catalogue, {})] == [
         "FOO3-FRAME-01",
         "FOO3-FRAME-02",
     ]
-    assert [each.id for each in coverage.uncovered(catalogue, {"a": ["FOO3-FRAME-01"]})] == [
-        "FOO3-FRAME-02"
-    ]
+    assert [
+        requirement.id for requirement in coverage.uncovered(catalogue, {"a": ["FOO3-FRAME-01"]})
+    ] == ["FOO3-FRAME-02"]
 
 
 def test_unknown_and_untestable_citations_are_told(catalogue: Catalogue) -> None:

@@ -166,7 +166,7 @@ def test_a_missing_list_is_told(tmp_path: Path) -> None:
 def test_an_entry_that_no_longer_shows_is_told(
     tmp_path: Path, held: list[bool], shown: bool
 ) -> None:
-    findings = [(CASE, "STOMP12-ENC-10", each) for each in held]
+    findings = [(CASE, "STOMP12-ENC-10", finding) for finding in held]
     assert bool(deviations.not_shown(entries(tmp_path), findings, "2.56.0")) is not shown
     assert deviations.not_shown(entries(tmp_path), findings, "2.60.0") == []
     assert (
@@ -178,7 +178,9 @@ def test_an_entry_that_no_longer_shows_is_told(
 def test_an_entry_for_one_target_is_left_out_for_others(tmp_path: Path) -> None:
     path = tmp_path / "known_deviations.toml"
     path.write_text(ENTRY + 'target = "proton-python"\n')
-    assert [each.target for each in deviations.load(path, "proton-python")] == ["proton-python"]
+    assert [deviation.target for deviation in deviations.load(path, "proton-python")] == [
+        "proton-python"
+    ]
     assert deviations.load(path, "proton-c") == []
     assert len(deviations.load(path)) == 1
     path.write_text(ENTRY)

@@ -210,7 +210,7 @@ def test_owed_are_testable_musts_and_documented_behaviour(tmp_path: Path) -> Non
     vendor = DOCUMENT.replace("FOO3", "BAR").replace("title", 'profile = "bar"\ntitle')
     write(tmp_path, vendor + ENTRY.replace("FOO3", "BAR").replace('"MUST"', '"DOC"'), "bar.toml")
     catalogue = requirements.load(write(tmp_path, text))
-    assert [each.id for each in catalogue.values() if each.owed] == [
+    assert [requirement.id for requirement in catalogue.values() if requirement.owed] == [
         "BAR-FRAME-01",
         "FOO3-FRAME-01",
     ]

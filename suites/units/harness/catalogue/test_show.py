@@ -73,7 +73,7 @@ def test_what_has_no_case_says_why() -> None:
     assert "Out of date." not in text
     untestable = next(row for row in found if row.coverage == "untestable")
     assert f"no case: {untestable.requirement.why_not}"[:60] in text
-    by_id = {each["id"]: each["uncovered_reason"] for each in show.rows_json(found)}
+    by_id = {row["id"]: row["uncovered_reason"] for row in show.rows_json(found)}
     assert (by_id["STOMP12-HB-10"], by_id["STOMP12-HB-12"]) == ("A reason of its own.", None)
 
 
@@ -107,12 +107,12 @@ def test_json_says_what_the_text_says() -> None:
     found = show.rows(CATALOGUE, CASES, source="stomp12")
     data = json.loads(json.dumps(show.rows_json(found)))
     text = show.rows_text(found)
-    assert [each["id"] for each in data] == [row.requirement.id for row in found]
-    assert next(each["cases"] for each in data if each["id"] == "STOMP12-HB-07") == [
+    assert [fact["id"] for fact in data] == [row.requirement.id for row in found]
+    assert next(fact["cases"] for fact in data if fact["id"] == "STOMP12-HB-07") == [
         "stomp.x",
         "stomp.y",
     ]
-    assert all(each["id"] in text for each in data)
+    assert all(fact["id"] in text for fact in data)
     assert text.count("· stomp.") == 3
     assert text.rstrip().endswith("untestable")
 
@@ -126,7 +126,7 @@ def test_explain_has_the_statement_its_source_the_cases_and_how_to_contest() -> 
     facts = show.explanation(CATALOGUE, CASES, "stomp12-hb-07")
     text = show.explanation_text(facts)
     assert facts["link"] == "https://stomp.github.io/stomp-specification-1.2.html#Heart-beating"
-    assert [each["id"] for each in facts["cases"]] == ["stomp.x", "stomp.y"]
+    assert [case["id"] for case in facts["cases"]] == ["stomp.x", "stomp.y"]
     assert facts["cases"][0]["says"] == "The server beats."
     for part in (
         facts["link"],

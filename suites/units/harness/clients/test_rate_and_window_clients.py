@@ -167,7 +167,7 @@ def test_a_producer_has_no_more_under_way_than_its_window(
         flow.sent(now)
         course.append(Step(now, size, ended=False))
         open_.append(size)
-    assert [each.size for each in course if not each.ended] == sizes
+    assert [step.size for step in course if not step.ended] == sizes
     assert window < 0 or rates.beyond(course, window) is None
     assert rate < 0 or rates.crowd(rates.instants(course, ended=False), rate) is None
 

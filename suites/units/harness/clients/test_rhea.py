@@ -77,7 +77,7 @@ def test_a_socket_that_ended_at_a_write_proves_nothing(bare: Path, why: str) -> 
         '{"step": "loaded", "detail": {}}',
         f'{{"step": "disconnected", "detail": {{"description": "Error: {why}"}}}}',
     ]
-    script(bare / "node", "\n".join(f"echo '{each}'" for each in said))
+    script(bare / "node", "\n".join(f"echo '{event}'" for event in said))
     desk = Desk()
     peer = RheaPeer(desk, 1, "amqp")  # type: ignore[arg-type]
     assert desk.world.wait_until(

@@ -76,7 +76,9 @@ class Scripted:
     def handle(self, now: Instant, event: Input) -> list[Effect]:
         match event:
             case BytesReceived(conn, data):
-                frames = [each for each in self._reader.feed(data) if isinstance(each, codec.Frame)]
+                frames = [
+                    frame for frame in self._reader.feed(data) if isinstance(frame, codec.Frame)
+                ]
                 answers = [self._answer(frame) for frame in frames]
                 return [
                     Close(conn) if answer is None else SendBytes(conn, answer)
@@ -121,7 +123,7 @@ class Notebook:
         return [event for event in self.events if isinstance(event, kinds)]
 
     def instants(self, kind: type[Event]) -> list[Instant]:
-        return [each.at_ns for each in self.of(kind)]
+        return [event.at_ns for event in self.of(kind)]
 
     def advance(self, duration: Duration) -> None:
         self.world.wait_until(lambda: False, self.world.now() + duration)
@@ -263,7 +265,7 @@ def test_it_gives_up_a_broker_that_does_not_beat_as_promised() -> None:
     assert soon_after([left.at_ns], [ms(3000)])
     assert broker.gone is CloseHow.EOF
     assert not peer.connection.is_connected()
-    assert any("missed the broker's heart-beats" in each.detail for each in notebook.of(Noted))
+    assert any("missed the broker's heart-beats" in event.detail for event in notebook.of(Noted))
 
 
 def test_it_stays_with_a_broker_that_beats() -> None:
@@ -305,7 +307,7 @@ def test_it_leaves_when_its_disconnect_is_answered() -> None:
     notebook, peer, broker = virtual(answering("0,1000"), heart_beat=(1000, 0))
     peer.disconnect()
     assert peer.ended is None
-    assert [each.how for each in notebook.of(ConnectionAbandoned)] == [CloseHow.EOF]
+    assert [event.how for event in notebook.of(ConnectionAbandoned)] == [CloseHow.EOF]
     notebook.advance(ms(10_000))
     assert broker.gone is CloseHow.EOF
     assert notebook.of(HeartBeatSent) == []
@@ -321,7 +323,7 @@ def test_it_hears_that_the_broker_closed() -> None:
     assert not peer.connection.is_connected()
     notebook.advance(ms(10_000))
     assert notebook.of(HeartBeatSent) == []
-    assert [each.how for each in notebook.of(ConnectionClosed)] == [CloseHow.EOF]
+    assert [event.how for event in notebook.of(ConnectionClosed)] == [CloseHow.EOF]
 
 
 def test_what_it_cannot_send_is_the_brokers_doing_or_its_own() -> None:
@@ -333,7 +335,7 @@ def test_what_it_cannot_send_is_the_brokers_doing_or_its_own() -> None:
     peer.expect_end()
     with pytest.raises(Violated, match="the connection ended"):
         peer.publish(QUEUE, b"y", proves="R")
-    assert any("could not send" in each.detail for each in notebook.of(Noted))
+    assert any("could not send" in event.detail for event in notebook.of(Noted))
     _, peer, _ = virtual(answering())
     peer.close_socket()
     with pytest.raises(ControlFailed, match="ended this connection itself"):
@@ -346,7 +348,7 @@ def test_it_can_be_cut_off(how: CloseHow) -> None:
     peer.close_socket(how)
     notebook.advance(ms(1))
     assert broker.gone is how
-    assert [each.how for each in notebook.of(ConnectionAbandoned)] == [how]
+    assert [event.how for event in notebook.of(ConnectionAbandoned)] == [how]
 
 
 # --- whose fault ----------------------------------------------------------------------------------
@@ -419,9 +421,9 @@ def served() -> Iterator[tuple[int, SimpleQueue[CloseHow]]]:
                     return ends.put(CloseHow.RESET)
                 if not data:
                     return ends.put(CloseHow.EOF)
-                for each in reader.feed(data):
-                    if isinstance(each, codec.Frame):
-                        connection.sendall(answer(each) or b"")
+                for frame in reader.feed(data):
+                    if isinstance(frame, codec.Frame):
+                        connection.sendall(answer(frame) or b"")
 
     server = threading.Thread(target=serve)
     server.start()
@@ -466,7 +468,7 @@ def test_over_sockets_the_trace_is_the_same(
         (FrameSent, "SEND"),
         (FrameReceived, "RECEIPT"),
     ]
-    assert [each.how for each in notebook.of(ConnectionAbandoned)] == [how or CloseHow.EOF]
+    assert [event.how for event in notebook.of(ConnectionAbandoned)] == [how or CloseHow.EOF]
     assert notebook.of(ConnectionClosed) == []
     world.close()
     assert set(threading.enumerate()) <= threads

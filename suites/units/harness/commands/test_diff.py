@@ -98,7 +98,7 @@ def test_filters_change_what_is_listed_and_never_the_exit_code(tmp_path: Path) -
     for option in ((), ("--regressions",), ("--only-failing-in", "A"), ("--only-failing-in", "B")):
         code, out, _ = call(a, b, "--json", *option)
         assert code == 1
-        listed[option] = [each["case"] for each in json.loads(out)["cases"]]
+        listed[option] = [row["case"] for row in json.loads(out)["cases"]]
     assert listed == {
         (): ["c.warned", "c.worse", "c.better"],
         ("--regressions",): ["c.warned", "c.worse"],

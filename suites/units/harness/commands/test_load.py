@@ -73,7 +73,7 @@ def test_two_drivers_record_one_load_that_the_oracles_find_nothing_in(tmp_path: 
     assert "passcode" in str(events)
     assert "('passcode', 'brokerproof')" not in str(events)
     header = json.loads((tmp_path / "run" / "run.json").read_text())
-    assert [each["same_clock"] for each in header["load"]["clocks"]] == [True, True]
+    assert [clock["same_clock"] for clock in header["load"]["clocks"]] == [True, True]
     assert header["footer"]["exit_code"] == 0
     assert not (tmp_path / "run" / "tape").exists(), "the scribes have made segments of every tape"
 

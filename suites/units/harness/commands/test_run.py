@@ -76,7 +76,7 @@ def test_a_run_end_to_end_and_then_resumed(tmp_path: Path) -> None:
     assert summary["verdicts"] == {"PASS": 2}
     header = json.loads((tmp_path / "run" / "run.json").read_text())
     assert header["footer"]["exit_code"] == 0
-    assert [each["name"] for each in header["targets"]] == ["reference"]
+    assert [target["name"] for target in header["targets"]] == ["reference"]
     assert list((tmp_path / "run" / "trace" / "target=reference").glob("part-*.parquet"))
     # cut the last line off, as a kill would
     path = tmp_path / "run" / records.NAME
@@ -202,8 +202,8 @@ def test_the_doctor_and_the_lists_speak_json(tmp_path: Path) -> None:
         facts = json.loads(here(name, "STOMP12-HB-09", "--json", cwd=tmp_path).stdout)
         assert facts["cases"]
     named = json.loads(here("targets", "--json", cwd=tmp_path).stdout)
-    assert {"artemis", "reference", "rabbitmq3"} <= {each["name"] for each in named}
-    assert len({each["description"] for each in named}) == len(named), (
+    assert {"artemis", "reference", "rabbitmq3"} <= {target["name"] for target in named}
+    assert len({target["description"] for target in named}) == len(named), (
         "what tells two of them apart?"
     )
 

@@ -23,14 +23,14 @@ def folder(tmp_path: Path) -> Path:
     """A run of two cases."""
     run_folder.create(tmp_path / "run", command=[], seed=1, effort="smoke")
     run_folder.add_cases(
-        tmp_path / "run", {each: {"doc": "", "requirements": []} for each in ("a.b", "a.c")}
+        tmp_path / "run", {name: {"doc": "", "requirements": []} for name in ("a.b", "a.c")}
     )
     return tmp_path / "run"
 
 
 def test_a_run_with_a_result_for_each_case_is_complete(folder: Path) -> None:
-    for each in ("a.b", "a.c"):
-        records.append(folder, result(each))
+    for name in ("a.b", "a.c"):
+        records.append(folder, result(name))
     run._complete(target_file.load("reference"), folder)
 
 

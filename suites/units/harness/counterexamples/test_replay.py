@@ -118,7 +118,7 @@ def kept(registered: Callable[..., Call], tmp_path: Path) -> Path:
 def test_a_failure_is_kept_as_its_smallest_example_without_the_passcode(kept: Path) -> None:
     file = case_file.read(kept)
     assert file.header["drawn"] == "sizes=(0,)"
-    assert [each["id"] for each in file.header["requirements"]] == [MUST]
+    assert [requirement["id"] for requirement in file.header["requirements"]] == [MUST]
     assert file.conversation is not None
     assert file.conversation.expected["kind"] == "frame"
     assert file.conversation.lines[-1].verb == "pause"
@@ -369,8 +369,8 @@ def test_frames_are_cut_wherever_the_octets_are(kept: Path) -> None:
     for cut in range(len(octets_of_it)):
         reader = Frames()
         found = reader.feed(0, octets_of_it[:cut]) + reader.feed(1, octets_of_it[cut:])
-        assert [each.command for each in found] == ["MESSAGE", "ERROR", "RECEIPT"]
-        assert [each.body for each in found] == [b"body", b"\0\0\0", b""]
+        assert [frame.command for frame in found] == ["MESSAGE", "ERROR", "RECEIPT"]
+        assert [frame.body for frame in found] == [b"body", b"\0\0\0", b""]
         assert found[2].get("receipt-id") == "a\\cb"
 
 
@@ -437,10 +437,10 @@ def test_a_case_page_carries_what_was_kept(kept: Path, tmp_path: Path) -> None:
         path.rename(folder / case_file.FOLDER / path.name)
     row = CaseRow("run", "faulty", "units.kept", "FAIL", "", (MUST,), 1, 0.1, "{}", "{}")
     found = counterexamples.kept(ReportedRun(folder, "run", {}), row)
-    assert [each.name.removeprefix(case_file.slug("faulty", "units.kept")) for each in found] == [
+    assert [file.name.removeprefix(case_file.slug("faulty", "units.kept")) for file in found] == [
         ".case.jsonl",
         "_raw.py",
         "_stompy.py",
     ]
-    assert all(each.link.startswith("data:text/plain") for each in found)
+    assert all(example.link.startswith("data:text/plain") for example in found)
     assert counterexamples.kept(ReportedRun(folder, "run", {}), replace(row, verdict="PASS")) == []

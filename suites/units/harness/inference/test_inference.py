@@ -87,7 +87,7 @@ def test_hidden_parameters_are_recovered_within_the_stated_bounds(
     )
     truth["stomp_consumer_window_size_individual"] = acceptor["stomp_consumer_window_size"]
     truth["unit of a window"] = "octets"
-    by_name = {each.parameter: each for each in found}
+    by_name = {estimate.parameter: estimate for estimate in found}
     wrong = {name: f"{by_name[name].value}, is {value}" for name, value in truth.items() if name in by_name  # noqa: E501
              and by_name[name].agrees(value) is False}  # fmt: skip
     assert not wrong
@@ -115,7 +115,8 @@ def test_the_hidden_limit_of_an_address_is_recovered(reference: Target, seed: in
     hidden["max_size_messages" if by_messages else "max_size_bytes"] = limit
     bench = Bench(reference, (), label="infer", seed=seed, overrides={"address": hidden})
     found = {
-        each.parameter.removesuffix(" of q.*"): each for each in infer_address(bench, "q.", None)
+        estimate.parameter.removesuffix(" of q.*"): estimate
+        for estimate in infer_address(bench, "q.", None)
     }
     bench.close()
     assert found["address_full_policy"].choice == policy
@@ -147,12 +148,14 @@ def test_bounds_are_tight_where_the_range_of_products_is_wide(reference: Target)
         "connection_ttl_max_ms": 90_001,
     }
     bench = Bench(reference, (), label="infer", overrides={"acceptor": acceptor})
-    found = {each.parameter: each for each in infer_liveness(bench, None, seconds(1000), 40)}
+    found = {
+        estimate.parameter: estimate for estimate in infer_liveness(bench, None, seconds(1000), 40)
+    }
     bench.close()
     widths = {
-        name: float(each.range.width)
-        for name, each in found.items()
-        if each.range and each.range.width is not None
+        name: float(estimate.range.width)
+        for name, estimate in found.items()
+        if estimate.range and estimate.range.width is not None
     }
     assert widths["heart_beat_to_connection_ttl_modifier"] < 0.001
     for name in ("connection_ttl_ms", "connection_ttl_min_ms", "connection_ttl_max_ms"):

@@ -98,13 +98,13 @@ def test_signs_of_life_and_what_was_cut_keep_their_sizes(tmp_path: Path) -> None
     found = rows(
         stomp_load_columns.columns(stretch(tmp_path, frames, [3, len(whole) + EOL, 1, 22]))
     )
-    assert [each["kind"] for each in found] == [
+    assert [row["kind"] for row in found] == [
         "HeartBeatReceived",
         "FrameReceived",
         "HeartBeatSent",
         "FrameReceived",
     ]
-    assert [each["size"] for each in found] == [3, len(whole) + 2, 1, 23]
+    assert [row["size"] for row in found] == [3, len(whole) + 2, 1, 23]
     assert found[0]["command"] is found[0]["headers"] is found[0]["body"] is None
     assert (found[1]["body_size"], found[1]["command"]) == (5000, "MESSAGE")
     assert found[3]["command"] == stomp_load_columns.UNREADABLE
@@ -203,7 +203,7 @@ def test_amqp_that_is_none_is_told_and_empty_frames_are_beats(tmp_path: Path) ->
         (3, 1, SENT, amqp_frames()[3][:90]),
     ]
     found = rows(amqp10_load_columns.columns(stretch(tmp_path, frames, [8, len(torn), len(torn)])))
-    assert [each["kind"] for each in found] == ["HeartBeatReceived", "FrameReceived", "FrameSent"]
+    assert [row["kind"] for row in found] == ["HeartBeatReceived", "FrameReceived", "FrameSent"]
     assert found[1]["command"] == amqp10_load_columns.UNREADABLE
     assert (found[2]["command"], found[2]["size"]) == ("transfer", len(torn))
     (whole,) = amqp10_codec.Reader().feed(amqp_frames()[3])
@@ -262,17 +262,17 @@ def test_amqp_0_9_1_as_the_tap_tells_it(tmp_path: Path) -> None:
     wire = [
         b"".join(
             [
-                *each[:2],
+                *row[:2],
                 *(
                     amqp091_codec.encode_frame(amqp091_codec.BODY, 1, body)
-                    for body in each[2:]
+                    for body in row[2:]
                     if body
                 ),
             ]
         )
-        for each in chosen
+        for row in chosen
     ]
-    kept = [b"".join([*each[:2], *(body[:96] for body in each[2:])]) for each in chosen]
+    kept = [b"".join([*row[:2], *(body[:96] for body in row[2:])]) for row in chosen]
     frames = [(at, 1, at % 2, octets) for at, octets in enumerate(kept)]
     found = rows(amqp091_load_columns.columns(stretch(tmp_path, frames, list(map(len, wire)))))
     factory = EventFactory(1)

@@ -107,7 +107,7 @@ def test_parts_do_everything_once(drivers: int) -> None:
         range(3)
     )
     assert sum(producer.messages for part in parts for producer in part.producers) == 103
-    lines = [{each.line for each in (*part.producers, *part.consumers)} for part in parts]
+    lines = [{client.line for client in (*part.producers, *part.consumers)} for part in parts]
     assert not any(one & other for at, one in enumerate(lines) for other in lines[at + 1 :]), (
         "a connection has one driver"
     )

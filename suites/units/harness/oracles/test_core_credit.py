@@ -53,7 +53,8 @@ def answer(sequence: int) -> Event:
 
 def worst(found: list[Finding]) -> Seen:
     return max(
-        (each.seen for each in found), key=[Seen.NEVER_REACHED, Seen.HELD, Seen.VIOLATED].index
+        (finding.seen for finding in found),
+        key=[Seen.NEVER_REACHED, Seen.HELD, Seen.VIOLATED].index,
     )
 
 

@@ -34,7 +34,7 @@ def acked(producer: str, size: int, conn: int = 1) -> Event:
 
 
 def seen(*events: Event) -> dict[str, Seen]:
-    return {each.requirement: each.seen for each in combine(acks(events, 1))}
+    return {finding.requirement: finding.seen for finding in combine(acks(events, 1))}
 
 
 def test_what_adds_up_holds() -> None:

@@ -70,7 +70,7 @@ def test_which_way_a_case_went(a: Verdict | None, b: Verdict | None, went: Cours
     assert course(a, b) is went
 
 
-@pytest.mark.parametrize("other", [each for each in Verdict if each is not V.INCONCLUSIVE])
+@pytest.mark.parametrize("other", [verdict for verdict in Verdict if verdict is not V.INCONCLUSIVE])
 def test_to_or_from_inconclusive_is_undecided(other: Verdict) -> None:
     assert course(V.INCONCLUSIVE, other) is course(other, V.INCONCLUSIVE) is Course.UNDECIDED
 
@@ -94,7 +94,7 @@ def test_every_kind_of_difference_worse_first() -> None:
     a = [told("gone", V.PASS), told("same", V.FAIL), told("mended", V.FAIL), told("broken", V.PASS)]
     b = [told("same", V.FAIL), told("mended", V.PASS), told("broken", V.FAIL), told("new", V.PASS)]
     found = compare(a, b)
-    assert [(each.case, each.kind, each.course) for each in found] == [
+    assert [(shift.case, shift.kind, shift.course) for shift in found] == [
         ("broken", Kind.CHANGED, Course.WORSE),
         ("gone", Kind.REMOVED, Course.UNDECIDED),
         ("mended", Kind.CHANGED, Course.BETTER),
@@ -108,7 +108,7 @@ def test_every_kind_of_difference_worse_first() -> None:
 def test_one_case_on_two_targets_is_two_cases() -> None:
     a = [told("c", V.PASS, target="x"), told("c", V.PASS, target="y")]
     b = [told("c", V.FAIL, target="x"), told("c", V.PASS, target="y")]
-    assert [(each.target, each.kind) for each in compare(a, b)] == [
+    assert [(shift.target, shift.kind) for shift in compare(a, b)] == [
         ("x", Kind.CHANGED),
         ("y", Kind.UNCHANGED),
     ]
@@ -116,7 +116,7 @@ def test_one_case_on_two_targets_is_two_cases() -> None:
 
 def test_across_pairs_by_case_whatever_the_targets_are_called() -> None:
     a, b = [told("c", V.PASS, target="x")], [told("c", V.FAIL, target="y")]
-    assert {each.kind for each in compare(a, b)} == {Kind.ADDED, Kind.REMOVED}
+    assert {shift.kind for shift in compare(a, b)} == {Kind.ADDED, Kind.REMOVED}
     (found,) = compare(a, b, across=True)
     assert (found.target, found.kind, found.course) == ("x / y", Kind.CHANGED, Course.WORSE)
 
@@ -136,7 +136,7 @@ def test_only_this_broker_is_a_violation_here_and_none_there() -> None:
         [told(case, b) for case, (_, b) in pairs.items()],
         across=True,
     )
-    assert {each.case: each.only for each in found if each.only} == {
+    assert {shift.case: shift.only for shift in found if shift.only} == {
         "a": "A",
         "a known": "A",
         "b": "B",
@@ -174,7 +174,7 @@ def test_requirements_change_with_their_worst_case() -> None:
     b = [judged("c1", V.PASS, HELD), judged("c2", V.FAIL, BROKEN, should)]
     found = shifts(a, b)
     assert [
-        (each.requirement, *each.verdicts, each.course, each.other_cases) for each in found
+        (shift.requirement, *shift.verdicts, shift.course, shift.other_cases) for shift in found
     ] == [
         ("MUST-1", V.PASS, V.FAIL, Course.WORSE, False),
         ("SHOULD-1", None, V.WARN, Course.UNDECIDED, True),

@@ -51,9 +51,9 @@ def test_a_requirement_that_asks_nothing_is_a_note(level: Level) -> None:
 
 def test_merging_takes_the_worst_and_nothing_is_inconclusive() -> None:
     order = ["ERROR", "FAIL", "INCONCLUSIVE", "KNOWN", "WARN", "SKIP", "NOTE", "PASS"]
-    assert [each.value for each in Verdict] == order
+    assert [verdict.value for verdict in Verdict] == order
     for position, worst in enumerate(order):
-        assert merge(Verdict(each) for each in reversed(order[position:])) is Verdict(worst)
+        assert merge(Verdict(verdict) for verdict in reversed(order[position:])) is Verdict(worst)
     assert merge([]) is Verdict.INCONCLUSIVE
 
 
@@ -65,7 +65,8 @@ def test_one_finding_per_requirement_the_most_telling_one() -> None:
     assert combine([NEVER, ABSENT]) == [ABSENT]
     assert combine([ABSENT, LATE]) == [LATE]
     assert [
-        each.requirement for each in combine([Finding("B", Seen.HELD), Finding("A", Seen.HELD)])
+        finding.requirement
+        for finding in combine([Finding("B", Seen.HELD), Finding("A", Seen.HELD)])
     ] == ["B", "A"]
 
 

@@ -227,7 +227,7 @@ def test_a_script_reads_on_and_tells_the_reset(broker: Broker, way: str) -> None
         until_the_end_is_here(player._sockets[1])
         player.send(1, b"y")
         player.ends(1, "")
-        assert [each.command for each in player.came[1]] == ["ERROR"]
+        assert [frame.command for frame in player.came[1]] == ["ERROR"]
         assert player.ended[1][1] == WAYS[way].value
 
 

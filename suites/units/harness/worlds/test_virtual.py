@@ -191,7 +191,7 @@ def test_what_the_broker_observes_is_passed_on() -> None:
     w = world(Scripted(), observed=seen.append)
     w.open("stomp", Ear()).write(b"timer")
     w.wait_until(lambda: bool(seen), seconds(1))
-    assert [(each.requirement, each.detail) for each in seen] == [("X-1", "saw it")]  # type: ignore[attr-defined]
+    assert [(finding.requirement, finding.detail) for finding in seen] == [("X-1", "saw it")]  # type: ignore[attr-defined]
 
 
 def test_a_broker_that_never_moves_on_is_found_out() -> None:

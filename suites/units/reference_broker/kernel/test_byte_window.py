@@ -28,7 +28,7 @@ def test_the_running_credit_rule_with_frames_of_any_length(
     driver.feed(1, subscribe(ack="client-individual", headers=f"consumer-window-size:{size}\n"))
     credit, charged = (size or 1), []
     waiting = list(bodies_of)
-    got = frames(driver.feed(2, "".join(send("y" * each) for each in bodies_of)), 1)
+    got = frames(driver.feed(2, "".join(send("y" * size) for size in bodies_of)), 1)
     for ack in [None, *acks]:
         if ack is not None:
             if ack >= len(charged) or charged[ack] is None:

@@ -91,8 +91,8 @@ def test_two_ends_of_a_link_never_send_beyond_what_was_granted(
                 del to_receiver[:number]
         assert sender.credit >= 0
         assert sent <= granted
-    for each in to_receiver:
-        assert receiver.spend() if each is None else receiver.flow(each)
+    for count in to_receiver:
+        assert receiver.spend() if count is None else receiver.flow(count)
     assert receiver.count == sender.count
     assert receiver.credit >= sender.credit
 

@@ -31,7 +31,7 @@ def test_like_a_dictionary(script: list[tuple[str, tuple[int, str], int]]) -> No
                 timers[key].cancel()
             model.pop(key, None)
         else:
-            due = [each for each in model if model[each][0] <= at]
+            due = [key for key in model if model[key][0] <= at]
             expected = min(due, key=lambda each: model[each], default=None)
             deadline = deadlines.pop_due(at)
             if expected is None:
@@ -40,7 +40,7 @@ def test_like_a_dictionary(script: list[tuple[str, tuple[int, str], int]]) -> No
                 assert deadline is timers[expected]
                 assert deadline.at is None
                 del model[expected]
-        assert deadlines.next() == min((each for each, _ in model.values()), default=None)
+        assert deadlines.next() == min((key for key, _ in model.values()), default=None)
 
 
 def test_replacing_often_does_not_grow() -> None:

@@ -254,9 +254,10 @@ def test_who_disconnects_and_reads_nothing_is_cut_off() -> None:
 def test_the_file_is_there_until_the_last_subscription_is_done_with_it() -> None:
     driver = Driver(places())
     subscribers = [driver.connect() for _ in range(3)]
-    for each in subscribers:
+    for subscriber in subscribers:
         driver.say(
-            each, "SUBSCRIBE\nid:0\ndestination:q\nsubscription-type:MULTICAST\nack:client\n\n\0"
+            subscriber,
+            "SUBSCRIBE\nid:0\ndestination:q\nsubscription-type:MULTICAST\nack:client\n\n\0",
         )
     producer = driver.connect()
     driver.large(producer, headers="destination-type:MULTICAST\n")
@@ -500,11 +501,11 @@ def test_wherever_it_ends_what_was_confirmed_is_whole_and_no_file_is_left_over(
         confirmed |= {frame["receipt-id"] for frame in driver.frames(conn)}
     getattr(driver, how)()
     driver.settle()
-    came = [each.encode() for each in driver.drain()]
+    came = [body.encode() for body in driver.drain()]
     assert len(set(came)) == len(came)
     assert set(came) <= set(sent.values())
-    assert {sent[each] for each in confirmed} - acknowledged <= set(came)
-    assert len(driver.files()) == sum(len(each) > SMALLEST for each in came)
+    assert {sent[body] for body in confirmed} - acknowledged <= set(came)
+    assert len(driver.files()) == sum(len(body) > SMALLEST for body in came)
 
 
 # --- a disk that does not work --------------------------------------------------------------------

@@ -144,13 +144,13 @@ def amqp_says(
     )
     frame = (len(init) + 8).to_bytes(4, "big") + b"\x02\x01\x00\x00" + init
     answered = b"".join(
-        each.data
-        for each in broker.handle(0, BytesReceived(1, frame))
-        if isinstance(each, SendBytes)
+        effect.data
+        for effect in broker.handle(0, BytesReceived(1, frame))
+        if isinstance(effect, SendBytes)
     )
     code = answered[answered.index(b"\x00\x53\x44") :]
     return b"EXTERNAL" in b"".join(
-        each.data for each in offered if isinstance(each, SendBytes)
+        effect.data for effect in offered if isinstance(effect, SendBytes)
     ), code[-1]
 
 

@@ -125,8 +125,8 @@ def test_the_characters_of_matches_can_be_others() -> None:
     characters = {"wildcard_delimiter": "/", "wildcard_any_words": "%", "wildcard_single_word": "+"}
     of = AddressRules(Settings(address_settings=rules, **characters)).of
     found = {
-        each: of(each).max_delivery_attempts
-        for each in ("a", "a/x", "a/x/c", "a/x.y/c", "a.x", "a/#", "b")
+        name: of(name).max_delivery_attempts
+        for name in ("a", "a/x", "a/x/c", "a/x.y/c", "a.x", "a/#", "b")
     }
     assert found == {"a": 1, "a/x": 1, "a/x/c": 2, "a/x.y/c": 2, "a.x": 10, "a/#": 1, "b": 10}
 
@@ -167,9 +167,9 @@ class QueueMachine(RuleBasedStateMachine):
             got: list[Received] = [
                 frame for frame in frames(effects, conn) if frame.command == "MESSAGE"
             ]  # type: ignore[arg-type]
-            numbers = [int(each.body) for each in got]
+            numbers = [int(frame.body) for frame in got]
             assert numbers == sorted(numbers)
-            self.held[conn].update({int(each.body): each["ack"] for each in got})
+            self.held[conn].update({int(frame.body): frame["ack"] for frame in got})
             given += numbers
         assert sorted(given) == self.waiting[: len(given)]
         del self.waiting[: len(given)]
@@ -199,7 +199,7 @@ class QueueMachine(RuleBasedStateMachine):
         how=st.sampled_from(["", "COMMIT", "ABORT"]),
     )
     def settle(self, data: st.DataObject, verb: str, how: str) -> None:
-        conn = data.draw(st.sampled_from([each for each in self.held if self.held[each]]))
+        conn = data.draw(st.sampled_from([held for held in self.held if self.held[held]]))
         number = data.draw(st.sampled_from(sorted(self.held[conn])))
         ack = self.held[conn].pop(number)
         if how:

@@ -111,8 +111,8 @@ class ChoosyMachine(RuleBasedStateMachine):
         self.plain.serve()
         for taker in self.takers:
             assert taker.got == self.plain.got[taker.name], taker.name
-        assert [each.message.number for each in self.queue._ready] == [
-            each.number for each in self.plain.waiting
+        assert [entry.message.number for entry in self.queue._ready] == [
+            message.number for message in self.plain.waiting
         ]
 
     @rule(count=st.integers(1, 5), color=st.sampled_from("abc"))

@@ -62,7 +62,7 @@ _FIELDS = ("address", "destination", "routing", "headers", "text")
 
 
 def _same(one: Envelope, other: Envelope) -> bool:
-    return all(getattr(one, each) == getattr(other, each) for each in _FIELDS)
+    return all(getattr(one, field) == getattr(other, field) for field in _FIELDS)
 
 
 @given(envelopes, numbers, octets, numbers)

@@ -76,7 +76,7 @@ def test_what_is_acknowledged_does_not_come_again(ends: str, limit: int) -> None
     driver.settle()
     got = driver.subscribe(consumer, "client-individual", headers="consumer-window-size:-1\n")
     chosen = [each for at, each in enumerate(got) if at % 3 != 1]
-    driver.say(consumer, "".join(f"ACK\nid:{each['ack']}\nreceipt:r\n\n\0" for each in chosen))
+    driver.say(consumer, "".join(f"ACK\nid:{frame['ack']}\nreceipt:r\n\n\0" for frame in chosen))
     driver.settle()
     assert len(driver.receipts(consumer)) == len(chosen)
     getattr(driver, ends)()
@@ -92,7 +92,7 @@ def test_what_may_have_been_delivered_is_marked_and_what_was_not_is_not() -> Non
     driver.subscribe(driver.connect(), "client")
     driver.kill()
     conn = driver.connect()
-    assert [each["redelivered"] for each in driver.subscribe(conn, "client")] == ["true", "true"]
+    assert [frame["redelivered"] for frame in driver.subscribe(conn, "client")] == ["true", "true"]
     assert "redelivered" not in driver.subscribe(conn, "client", "other")[0].headers
 
 
@@ -136,7 +136,7 @@ def test_a_durable_subscription_and_what_it_missed_are_there_again() -> None:
     driver.settle()
     driver.power_loss()
     again = driver.connect("client-id:me\n")
-    assert [each.body for each in driver.subscribe(again, to="t", headers=kind)] == [
+    assert [frame.body for frame in driver.subscribe(again, to="t", headers=kind)] == [
         b"0",
         b"1",
         b"3",
@@ -248,7 +248,7 @@ def test_a_page_that_is_damaged_while_the_broker_runs() -> None:
     lost = driver.disk.read(name)[at - 5 : at].decode() + BODY
     driver.disk.spoil(name, at + 5)
     consumer = driver.connect()
-    got = [each.body.decode() for each in driver.subscribe(consumer)]
+    got = [frame.body.decode() for frame in driver.subscribe(consumer)]
     assert got == [body for body in _bodies(80) if body != lost]
     assert any(name in report for report in driver.reports)
     assert not [name for name in driver.disk.names() if name.endswith(".page")]

@@ -63,7 +63,7 @@ _operations = st.one_of(
 @given(st.lists(_operations, max_size=6))
 @patient
 def test_operations_come_back(some: list[operations.Operation]) -> None:
-    payload = b"".join(each.encode() for each in some)
+    payload = b"".join(operation.encode() for operation in some)
     assert list(operations.decode(payload)) == some
     if payload:
         with pytest.raises(operations.BadOperation):

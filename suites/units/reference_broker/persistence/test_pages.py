@@ -36,12 +36,12 @@ def test_what_does_not_fit_goes_to_pages_and_comes_back_in_order(persistent: boo
     assert len(_pages(driver)) > 10
     consumer = driver.connect()
     got = driver.subscribe(consumer)
-    assert [each.body.decode() for each in got] == _bodies(100)
+    assert [frame.body.decode() for frame in got] == _bodies(100)
     assert _pages(driver) == [], "every page went when all up to its end was done with"
     driver.send(producer, *_bodies(3, 100))
     driver.settle()
     assert [
-        each.body.decode() for each in driver.take(consumer) if each.command == "MESSAGE"
+        frame.body.decode() for frame in driver.take(consumer) if frame.command == "MESSAGE"
     ] == _bodies(3, 100)
 
 
@@ -57,7 +57,7 @@ def test_a_page_is_removed_when_everything_before_its_end_is_acknowledged() -> N
     driver.say(consumer, _acks(rest[:-2]))
     driver.settle()
     assert len(_pages(driver)) < before
-    last = [each for each in got if each.body.decode()[:5] == "00059"]
+    last = [frame for frame in got if frame.body.decode()[:5] == "00059"]
     driver.say(consumer, _acks([first, rest[-2], *last]))
     driver.settle()
     assert _pages(driver) == []
@@ -80,7 +80,7 @@ def test_entering_and_leaving_again_and_again_keeps_order() -> None:
     for round in range(8):
         driver.send(producer, *_bodies(20, round * 20))
         driver.settle()
-        while frames := [each for each in driver.take(consumer) if each.command == "MESSAGE"]:
+        while frames := [frame for frame in driver.take(consumer) if frame.command == "MESSAGE"]:
             got += [frame.body.decode() for frame in frames]
             driver.say(consumer, _acks(frames[-1:]))
             driver.settle()
@@ -107,10 +107,10 @@ def test_every_queue_of_an_address_reads_for_itself() -> None:
         driver.send(producer, body, to="t", headers="destination-type:MULTICAST\n")
     driver.settle()
     assert [
-        each.body.decode() for each in driver.take(quick) if each.command == "MESSAGE"
+        frame.body.decode() for frame in driver.take(quick) if frame.command == "MESSAGE"
     ] == _bodies(50)
     got = []
-    while frames := [each for each in driver.take(slow) if each.command == "MESSAGE"]:
+    while frames := [frame for frame in driver.take(slow) if frame.command == "MESSAGE"]:
         got += [frame.body.decode() for frame in frames]
         driver.say(slow, _acks(frames))
         driver.settle()
@@ -127,7 +127,7 @@ def test_a_selector_reads_through_pages_up_to_what_may_be_read() -> None:
             producer, each, headers=f"color:{'red' if each == '20' else 'blue'}\nfill:{BODY}\n"
         )
     driver.settle()
-    assert [each.body for each in driver.subscribe(red, headers="selector:color='red'\n")] == [
+    assert [frame.body for frame in driver.subscribe(red, headers="selector:color='red'\n")] == [
         b"20"
     ]
     far = driver.connect()
@@ -142,7 +142,7 @@ def test_a_selector_reads_through_pages_up_to_what_may_be_read() -> None:
     assert driver.subscribe(far, to="far", headers="selector:color='red'\n") == []
     blue = driver.connect()
     driver.subscribe(blue, to="far", headers="selector:color='blue'\n")
-    assert [each.body for each in driver.take(far) if each.command == "MESSAGE"] == [b"b59"]
+    assert [frame.body for frame in driver.take(far) if frame.command == "MESSAGE"] == [b"b59"]
 
 
 def test_no_more_is_read_than_max_read_page_messages() -> None:
@@ -155,8 +155,8 @@ def test_no_more_is_read_than_max_read_page_messages() -> None:
     assert 0 < in_memory < 10
     driver.say(consumer, _acks(got[-1:]))
     driver.settle()
-    more = [each for each in driver.take(consumer) if each.command == "MESSAGE"]
-    assert [each.body.decode() for each in got + more] == _bodies(len(got) + 5)
+    more = [frame for frame in driver.take(consumer) if frame.command == "MESSAGE"]
+    assert [frame.body.decode() for frame in got + more] == _bodies(len(got) + 5)
 
 
 def test_of_many_pages_few_are_in_memory() -> None:
@@ -168,7 +168,7 @@ def test_of_many_pages_few_are_in_memory() -> None:
     assert store.files > 40
     assert sum(page.content is not None for page in store.pages.values()) <= 3
     consumer = driver.connect()
-    assert [each.body.decode() for each in driver.subscribe(consumer)] == _bodies(200)
+    assert [frame.body.decode() for frame in driver.subscribe(consumer)] == _bodies(200)
 
 
 @pytest.mark.parametrize("policy", [FullPolicy.FAIL, FullPolicy.DROP])
@@ -221,8 +221,8 @@ def test_one_input_reads_a_mebibyte_and_the_rest_comes_a_moment_later() -> None:
     assert driver.take(consumer) == []
     driver.feed(WriteResumed(consumer))
     driver.wait()
-    got += [each for each in driver.take(consumer) if each.command == "MESSAGE"]
-    assert [each.body.decode() for each in got] == bodies
+    got += [frame for frame in driver.take(consumer) if frame.command == "MESSAGE"]
+    assert [frame.body.decode() for frame in got] == bodies
 
 
 def test_who_sends_faster_than_the_disk_writes_is_not_read_for_a_while() -> None:

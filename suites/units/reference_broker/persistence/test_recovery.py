@@ -58,7 +58,7 @@ class History(StoringDriver):
         later.prefix, later.wide = self.prefix, self.wide
         later.disk = disk
         later.kill()
-        there = [(Key.of(each.encode()), True) for each in later.drain()]
+        there = [(Key.of(body.encode()), True) for body in later.drain()]
         ledger = copy.deepcopy(self.ledger)
         ledger.found("q", there)
         assert ledger.wrong == [], f"before ticket {self._order}"

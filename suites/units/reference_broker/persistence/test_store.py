@@ -127,8 +127,8 @@ class Storing(RuleBasedStateMachine):
         self.driver.feed(PeerGone(conn, CloseHow.RESET))
 
     def _forget_peers(self) -> None:
-        for each in (*self.producers, *self.consumers):
-            self._gone(each.conn)
+        for client in (*self.producers, *self.consumers):
+            self._gone(client.conn)
         self.producers.clear()
         self.consumers.clear()
 
@@ -274,7 +274,7 @@ class Storing(RuleBasedStateMachine):
         self.producers.clear()
         self.consumers.clear()
         for known in self.ledger.queues.values():
-            for key in [each for each in known if each in self.volatile]:
+            for key in [key for key in known if key in self.volatile]:
                 del known[key]
         self.look()
 
@@ -291,7 +291,9 @@ class Storing(RuleBasedStateMachine):
         for queue in QUEUES:
             consumer = self._subscribe(queue, -1)
             self.driver.wait(seconds(3))
-            frames = [each for each in self.driver.take(consumer.conn) if each.command == "MESSAGE"]
+            frames = [
+                frame for frame in self.driver.take(consumer.conn) if frame.command == "MESSAGE"
+            ]
             there = [
                 (Key.of(frame.body), frame.headers.get("redelivered") == "true") for frame in frames
             ]

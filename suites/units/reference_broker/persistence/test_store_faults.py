@@ -27,7 +27,7 @@ def _driver(limit: int, seed: int = 0) -> StoringDriver:
 
 
 def _errors(driver: StoringDriver, conn: int) -> list[str]:
-    return [each["message"] for each in driver.take(conn) if each.command == "ERROR"]
+    return [frame["message"] for frame in driver.take(conn) if frame.command == "ERROR"]
 
 
 @pytest.mark.parametrize("limit", [-1, 2000])
@@ -84,8 +84,8 @@ def test_a_disk_that_is_full_for_a_while(limit: int) -> None:
     driver.settle()
     consumer = driver.connect()
     got = driver.subscribe(consumer, "client-individual", headers="consumer-window-size:-1\n")
-    assert [each.body.decode() for each in got] == receipted, "nothing that had a receipt is lost"
-    driver.say(consumer, "".join(f"ACK\nid:{each['ack']}\nreceipt:a\n\n\0" for each in got[:-1]))
+    assert [frame.body.decode() for frame in got] == receipted, "nothing that had a receipt is lost"
+    driver.say(consumer, "".join(f"ACK\nid:{frame['ack']}\nreceipt:a\n\n\0" for frame in got[:-1]))
     driver.wait(seconds(3))
     assert len(driver.receipts(consumer)) == len(got) - 1, (
         "what consumers are done with is taken although nothing else is"
@@ -112,7 +112,7 @@ def test_pages_without_a_journal_on_a_full_disk() -> None:
     driver.send(elsewhere, "a", to="elsewhere", persistent=False)
     assert driver.receipts(elsewhere) == ["a"], "another address has nothing to do with it"
     consumer = driver.connect()
-    assert [each.body.decode() for each in driver.subscribe(consumer)] == _bodies(sent - 1), (
+    assert [frame.body.decode() for frame in driver.subscribe(consumer)] == _bodies(sent - 1), (
         "memory has the rest"
     )
     driver.wait(seconds(3))
@@ -135,8 +135,8 @@ def test_a_page_that_cannot_be_read_for_a_while_is_read_later() -> None:
     assert 0 < len(got) < 60
     driver.disk.faults = GOOD
     driver.wait(seconds(2))
-    got += [each for each in driver.take(consumer) if each.command == "MESSAGE"]
-    assert [each.body.decode() for each in got] == _bodies(60)
+    got += [frame for frame in driver.take(consumer) if frame.command == "MESSAGE"]
+    assert [frame.body.decode() for frame in got] == _bodies(60)
 
 
 def test_who_only_acknowledged_is_told_too() -> None:

@@ -65,7 +65,7 @@ class Echo:
         """The inputs of that kind, once there are ``count``."""
 
         def seen() -> list[Input]:
-            return [each for each in self.inputs if isinstance(each, kind)]
+            return [event for event in self.inputs if isinstance(event, kind)]
 
         with self._changed:
             assert self._changed.wait_for(lambda: len(seen()) >= count, ANSWER_WITHIN_S), (
@@ -171,7 +171,7 @@ def test_connections_have_numbers_of_their_own() -> None:
                 peer.sendall(b"x")
                 assert exactly(peer, 1) == b"x"
         broker.wait_for(PeerGone, 3)
-    assert [each.conn for each in broker.inputs if isinstance(each, Connected)] == [1, 2, 3]
+    assert [input_.conn for input_ in broker.inputs if isinstance(input_, Connected)] == [1, 2, 3]
 
 
 def test_effects_of_one_input_arrive_joined_and_in_order() -> None:
@@ -208,7 +208,7 @@ def test_the_last_words_before_a_close_arrive_although_the_peer_goes_on_sending(
         assert exactly(peer, len(farewell)) == farewell
         assert peer.recv(1) == b"", "then an orderly end"
         assert len(broker.wait_for(BytesReceived)) == 1, "and no further input"
-    assert not [each for each in broker.inputs if isinstance(each, PeerGone)], (
+    assert not [input_ for input_ in broker.inputs if isinstance(input_, PeerGone)], (
         "the broker closed it itself"
     )
 
@@ -318,9 +318,9 @@ def test_a_peer_that_only_asks_and_never_reads_is_not_read_either_until_it_does(
 
         def taken() -> int:
             return sum(
-                len(each.data)
-                for each in broker.inputs
-                if isinstance(each, BytesReceived) and each.conn == 1
+                len(input_.data)
+                for input_ in broker.inputs
+                if isinstance(input_, BytesReceived) and input_.conn == 1
             )
 
         assert 10 * taken() <= asyncio_server.WRITE_STOP + in_the_host + 20 * ONE_READ

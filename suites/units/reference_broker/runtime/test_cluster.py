@@ -37,17 +37,22 @@ def test_an_alarm_counts_everywhere_and_is_told_where_it_was_raised(bench: Bench
     a, b = bench.management(), bench.management(acceptor="b.management")
     assert (a.overview()["node"], b.overview()["node"]) == ("a@localhost", "b@localhost")
     bench.raise_alarm("memory", node="b")
-    assert [each.node()["mem_alarm"] for each in (a, b)] == [False, True]
+    assert [broker.node()["mem_alarm"] for broker in (a, b)] == [False, True]
     raised = [{"node": "b@localhost", "resource": "memory"}]
-    assert [each.ask("GET", "health/checks/alarms").json()["alarms"] for each in (a, b)] == [
+    assert [broker.ask("GET", "health/checks/alarms").json()["alarms"] for broker in (a, b)] == [
         raised,
         raised,
     ]
-    assert [each.ask("GET", "health/checks/local-alarms").status for each in (a, b)] == [200, 503]
+    assert [broker.ask("GET", "health/checks/local-alarms").status for broker in (a, b)] == [
+        200,
+        503,
+    ]
     publisher = bench.amqp091()
     publisher.publish(b"x", "q")
     assert a.state_of(publisher, {"blocked"}) == ("blocked", True)
-    assert [each.get("connections") for each in (b,)] == [[]], "each node has its own connections"
+    assert [broker.get("connections") for broker in (b,)] == [[]], (
+        "each node has its own connections"
+    )
     bench.raise_alarm("disk")
     bench.clear_alarm("memory", node="b")
     assert a.state_of(publisher, {"running"}, seconds(1)) == ("blocked", False)

@@ -93,7 +93,10 @@ def test_octets_come_back_and_nobody_else_could_read_them(folder: Path, acceptor
         while len(got) < len(body):
             got += peer.recv(65536)
         assert bytes(got) == body
-    assert b"".join(each.data for each in broker.inputs if isinstance(each, BytesReceived)) == body
+    assert (
+        b"".join(input_.data for input_ in broker.inputs if isinstance(input_, BytesReceived))
+        == body
+    )
     assert broker.inputs[0].certificate is None  # type: ignore[union-attr]
 
 
@@ -160,7 +163,7 @@ def test_what_came_before_the_peers_end_counts(folder: Path, acceptor: Acceptor,
         while (data := plain.recv(65536)) and not layer.ended:
             layer.receive(data)
     assert gone == [PeerGone(1, CloseHow.EOF)]
-    assert [each.data for each in broker.inputs if isinstance(each, BytesReceived)] == [
+    assert [input_.data for input_ in broker.inputs if isinstance(input_, BytesReceived)] == [
         b"last words"
     ]
 

@@ -186,7 +186,7 @@ def test_any_text_is_a_selector_or_a_sentence(text: str) -> None:
 @given(st.text("ab%_!\n", max_size=8), st.text("ab%_!\n", max_size=8))
 def test_like_agrees_with_the_plainest_reading_of_it(like: str, text: str) -> None:
     plain = "".join(
-        ".*" if each == "%" else "." if each == "_" else re.escape(each) for each in like
+        ".*" if word == "%" else "." if word == "_" else re.escape(word) for word in like
     )
     assert bool(pattern(like, None).fullmatch(text)) == bool(re.fullmatch(plain, text, re.DOTALL))
     if not set(like) & {"!", "_"}:

@@ -30,7 +30,9 @@ def drawn(events: Sequence[ev.Event]) -> ElementTree.Element:
 
 def words(drawing: ElementTree.Element) -> dict[str, float]:
     """The texts of a drawing, and how far down each stands."""
-    return {(each.text or "").strip(): float(each.get("y", 0)) for each in drawing.iter("text")}
+    return {
+        (element.text or "").strip(): float(element.get("y", 0)) for element in drawing.iter("text")
+    }
 
 
 def test_a_conversation_runs_down_with_its_bounds_where_they_fall() -> None:
@@ -52,7 +54,9 @@ def test_a_conversation_runs_down_with_its_bounds_where_they_fall() -> None:
 def test_arrows_point_where_frames_went() -> None:
     drawing = drawn(two_connections())
     broker = max(
-        float(each.get("x1", 0)) for each in drawing.iter("line") if each.get("class") == "life"
+        float(element.get("x1", 0))
+        for element in drawing.iter("line")
+        if element.get("class") == "life"
     )
     tips = {"sent": [], "received": []}
     for path in drawing.iter("path"):
@@ -79,7 +83,7 @@ def test_what_repeats_is_one_arrow_and_a_long_conversation_is_shortened() -> Non
     found = drawn(turns)
     assert any("more steps, see the log" in text for text in words(found))
     assert (
-        len([each for each in found.iter("path") if "tip" in (each.get("class") or "")])
+        len([element for element in found.iter("path") if "tip" in (element.get("class") or "")])
         == MOST_STEPS
     )
 
@@ -146,7 +150,8 @@ def test_what_a_subscription_holds_follows_deliveries_and_acknowledgements() -> 
     asked = {"id": "7", "ack": "client", "consumer__window__size": "1000"}
     events = [stomp(0, "SUBSCRIBE", **asked)]
     events += [
-        stomp(each, "MESSAGE", size=400, subscription="7", ack=f"a{each}") for each in (1, 2, 3)
+        stomp(number, "MESSAGE", size=400, subscription="7", ack=f"a{number}")
+        for number in (1, 2, 3)
     ]
     events += [stomp(5, "ACK", id="a2"), stomp(6, "ACK", id="a3")]  # the first of them covers two
     (found,) = curves(iter(rows(events)))
@@ -226,8 +231,8 @@ def test_what_consumers_of_amqp_0_9_1_hold_is_drawn_against_their_prefetch() -> 
         basic(2, "consume-ok", sent=False, consumer_tag="a"),
         basic(2, "consume", sent=True, consumer_tag="silent", no_ack=True, no_wait=True),
         *(
-            basic(2 + each, "deliver", sent=False, consumer_tag="a", delivery_tag=each)
-            for each in (1, 2)
+            basic(2 + number, "deliver", sent=False, consumer_tag="a", delivery_tag=number)
+            for number in (1, 2)
         ),
         basic(5, "deliver", sent=False, consumer_tag="silent", delivery_tag=3),
         basic(6, "ack", sent=True, delivery_tag=2, multiple=True),
@@ -317,7 +322,7 @@ def test_curves_of_one_instant_stand_in_their_order() -> None:
     found = Curve("credit", "messages", [(0, number % 7) for number in range(20)])
     assert "in the order of the frames" in in_words(found, 0)
     drawing = ElementTree.fromstring(plot(found, 0))
-    (path,) = [each.get("d", "") for each in drawing.iter("path")]
+    (path,) = [element.get("d", "") for element in drawing.iter("path")]
     assert len({step.split("V")[0] for step in path.split("H")[1:]}) == 19
 
 
@@ -341,6 +346,6 @@ def test_names_of_pages_are_safe_and_apart() -> None:
     assert found[0] == names[0]
     assert len(set(found)) == len(names)
     assert all(
-        each.isascii() and "/" not in each and not each.startswith(".") and len(each) < 100
-        for each in found
+        name.isascii() and "/" not in name and not name.startswith(".") and len(name) < 100
+        for name in found
     )

@@ -128,7 +128,7 @@ def test_left_out_events_leave_a_gap_with_their_number() -> None:
 )
 def test_a_drawing_is_well_formed(events: list[ev.Event]) -> None:
     drawing = ElementTree.fromstring(axis(marks(excerpt(events))))
-    xs = [float(each.get("x1", 0)) for each in drawing.iter("line")]
+    xs = [float(element.get("x1", 0)) for element in drawing.iter("line")]
     assert all(0 <= x <= 1000 for x in xs)
 
 
@@ -286,7 +286,9 @@ def test_measurements_of_another_shape_are_refused(measurements: str) -> None:
 
 
 def test_slugs_keep_apart_what_reads_alike() -> None:
-    names = {slug("r", "t", each) for each in ("a.b[1]", "a.b[1 ]", "a-b-1", "../a/b/1", "Ä" * 300)}
+    names = {
+        slug("r", "t", number) for number in ("a.b[1]", "a.b[1 ]", "a-b-1", "../a/b/1", "Ä" * 300)
+    }
     assert len(names) == 5
     assert all(
         name.isascii() and "/" not in name and "." not in name and len(name) <= 90 for name in names

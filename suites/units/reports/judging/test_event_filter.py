@@ -125,12 +125,12 @@ def test_an_overrun_is_told_from_the_part_that_it_lies_in(
                 event = events[place]
                 if event.conn == key[6]:
                     found |= {
-                        each
-                        for each in reading.read(row(place, event))
-                        if isinstance(each, Overrun)
+                        fact
+                        for fact in reading.read(row(place, event))
+                        if isinstance(fact, Overrun)
                     }
     expected = {fact for fact in recording.facts(events, GROUND) if isinstance(fact, Overrun)}
-    assert found == {each for each in expected if each.conn not in unclear}
+    assert found == {fact for fact in expected if fact.conn not in unclear}
 
 
 def test_ranges_hold_their_numbers_and_no_others() -> None:
@@ -165,12 +165,14 @@ def test_books_know_which_numbers_are_odd(messages: list[tuple[int, bool]], at: 
     told = {block: reduce(DeliveryBitmap.merge, parts) for block, parts in found.items()}
     sends, gots = ([number for number, sent in messages if sent is side] for side in (True, False))
     missing = {send for send in sends if send not in gots}
-    again = {each for each in (*sends, *gots) if sends.count(each) > 1 or gots.count(each) > 1}
+    again = {
+        number for number in (*sends, *gots) if sends.count(number) > 1 or gots.count(number) > 1
+    }
     assert {
-        each for block, book in told.items() for each in numbers_of(block, book.missing)
+        number for block, book in told.items() for number in numbers_of(block, book.missing)
     } == missing
     assert {
-        each for block, book in told.items() for each in numbers_of(block, book.suspicious)
+        number for block, book in told.items() for number in numbers_of(block, book.suspicious)
     } == again | (set(gots) - set(sends))
 
 

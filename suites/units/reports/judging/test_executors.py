@@ -49,7 +49,8 @@ def record(folder: Path, recordings: Sequence[list[ev.Event]]) -> None:
 def by_oracles(events: list[ev.Event], case: str) -> Found:
     wrong = recording.find_anomalies(events, GROUND)
     found = [
-        (case, each.kind, each.queue, each.conn, each.witness, each.uncertain) for each in wrong
+        (case, anomaly.kind, anomaly.queue, anomaly.conn, anomaly.witness, anomaly.uncertain)
+        for anomaly in wrong
     ]
     for life in connection_lifetimes.lifetimes(events).values():
         alone = [*connection_lifetimes.find_anomalies(life, GROUND)]
@@ -59,13 +60,13 @@ def by_oracles(events: list[ev.Event], case: str) -> Found:
         found += [
             (
                 case,
-                each.kind,
+                anomaly.kind,
                 "",
-                each.conn,
-                tuple((at, -1) for at, _ in each.witness),
-                each.uncertain,
+                anomaly.conn,
+                tuple((at, -1) for at, _ in anomaly.witness),
+                anomaly.uncertain,
             )
-            for each in alone
+            for anomaly in alone
         ]
     return sorted(found)
 
@@ -80,7 +81,7 @@ def by_spark(spark: SparkSession, folder: Path) -> Found:
             row.kind,
             row.queue,
             row.conn,
-            tuple((each.at_ns, -1 if each.seq is None else each.seq) for each in row.witness),
+            tuple((event.at_ns, -1 if event.seq is None else event.seq) for event in row.witness),
             row.uncertain,
         )
         for row in rows
@@ -129,7 +130,7 @@ def test_five_anomalies_among_many_events_are_found_by_the_command(
     assert told.exit_code == 0
     assert told.return_value == 1
     found = json.loads(told.stdout)
-    assert {each["kind"]: each["count"] for each in found["wrong"]} == {
+    assert {row["kind"]: row["count"] for row in found["wrong"]} == {
         "closed early": 1,
         "disordered": 1,
         "lost": 1,
@@ -137,7 +138,7 @@ def test_five_anomalies_among_many_events_are_found_by_the_command(
         "shared": 1,
     }
     assert found["verdict"] == "FAIL"
-    named = {each["kind"]: each for each in found["irregularities"]}
+    named = {row["kind"]: row for row in found["irregularities"]}
     lost = [read.event(row) for path in sorted(tmp_path.iterdir()) for row in read.rows(path)][
         named["lost"]["witness"][0]["seq"]
     ]

@@ -92,7 +92,7 @@ def test_facts_survive_being_written_down() -> None:
                 )
             elif isinstance(fact, Unsubscribed):
                 assert (row["subscription"], row["flag"]) == (fact.subscription, fact.noticed)
-    assert {End(each.value) for each in End} == set(End)
+    assert {End(end.value) for end in End} == set(End)
 
 
 def test_what_is_read_again_says_what_the_events_said() -> None:
@@ -110,8 +110,8 @@ def test_what_is_read_again_says_what_the_events_said() -> None:
     ):
         rows = [
             row
-            for each in cut(events, [30])
-            for row in _rows(EventFilter(RecheckPlan(everything=True), 0).of(each))
+            for segment in cut(events, [30])
+            for row in _rows(EventFilter(RecheckPlan(everything=True), 0).of(segment))
         ]
         numbers = [events.index(event) for event in events]
         read = {

@@ -71,11 +71,11 @@ def check(events: list[ev.Event], cuts: list[int]) -> list[Anomaly]:
     found = summed_up(events, cuts)
     queues, conns = suspicious(found)
     wrong = recording.find_anomalies(events, GROUND)
-    for each in wrong:
-        if each.kind == "overrun":
-            assert each.conn in conns, f"the summaries of windows missed {each}"
-        elif each.kind in (OF_BOOKS | {"disordered"}):
-            assert each.queue in queues, f"the summaries of messages missed {each}"
+    for anomaly in wrong:
+        if anomaly.kind == "overrun":
+            assert anomaly.conn in conns, f"the summaries of windows missed {anomaly}"
+        elif anomaly.kind in (OF_BOOKS | {"disordered"}):
+            assert anomaly.queue in queues, f"the summaries of messages missed {anomaly}"
     of_oracle = {
         conn: list(life_oracle.find_anomalies(life, GROUND))
         for conn, life in life_oracle.lifetimes(events).items()

@@ -122,7 +122,7 @@ def chosen(
 ) -> list[int]:
     """The places in the recording of what is read again."""
     choice = EventFilter(again, 7, only)
-    rows = [row for each in cut(events, cuts) for row in _rows(choice.of(each))]
+    rows = [row for segment in cut(events, cuts) for row in _rows(choice.of(segment))]
     assert all(row["place"] == 7 for row in rows)
     assert all(row["command"] == getattr(events[row["row"]], "command", None) for row in rows)
     return [row["row"] for row in rows]
@@ -220,10 +220,10 @@ def test_nothing_is_read_of_connections_that_are_not_named() -> None:
 
 def test_what_has_no_stamp_is_known_by_its_body_wherever_it_is_read_fully() -> None:
     events = [
-        replace(each, body=b"no stamp", body_size=8) for each in said(send(0), message(1, "t1"))
+        replace(event, body=b"no stamp", body_size=8) for event in said(send(0), message(1, "t1"))
     ]
     again = RecheckPlan(connections=frozenset({(*SCOPE, 1)}), full=frozenset({(*SCOPE, 1)}))
-    (read,) = (EventFilter(again, 0).of(each) for each in cut(events, []))
+    (read,) = (EventFilter(again, 0).of(segment) for segment in cut(events, []))
     assert read is not None
     keys = [(row["producer"], row["number"]) for row in read.to_pylist()]
     assert keys[0] == keys[1]

@@ -124,7 +124,10 @@ def test_the_rehearsal_has_two_messages_that_came_twice() -> None:
     """One of them under the name that the broker had given it before, so that one answer is to
     both."""
     found = recording.find_anomalies([event for event in preflight.events() if event.conn == 1])
-    assert [(each.kind, each.witness[0][1]) for each in found] == [("revived", 10), ("shared", 14)]
+    assert [(anomaly.kind, anomaly.witness[0][1]) for anomaly in found] == [
+        ("revived", 10),
+        ("shared", 14),
+    ]
 
 
 def test_judges_that_find_nothing_in_the_rehearsal_begin_no_soak(

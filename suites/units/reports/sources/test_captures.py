@@ -36,7 +36,9 @@ def test_a_folder_of_captures_is_a_data_frame_of_the_trace(spark: SparkSession) 
     assert frame.schema == TRACE
     assert frame.rdd.getNumPartitions() == 3
     rows = frame.select("kind", "target", "conn").collect()
-    expected = Counter(type(each).__name__ for each in events_of(*sorted(FIXTURES.glob("*.pcap"))))
+    expected = Counter(
+        type(event).__name__ for event in events_of(*sorted(FIXTURES.glob("*.pcap")))
+    )
     assert Counter(row.kind for row in rows) == expected
     of = Counter((row.conn, row.target) for row in rows)
     assert len(of) == len({conn for conn, _ in of}), "a connection's number is given once"
@@ -56,8 +58,10 @@ def test_every_part_has_whole_connections_in_order(tmp_path: Path, parts: int) -
         numbers |= {row["seq"] for row in rows}
         assert {row["target"] for row in rows} <= {"10.0.0.1:61613"}
     assert len(numbers) == len(found)
-    by_kind = [(type(each).__name__, each.at_ns) for each in found]
-    assert sorted(by_kind) == sorted((type(each).__name__, each.at_ns) for each in events_of(path))
+    by_kind = [(type(event).__name__, event.at_ns) for event in found]
+    assert sorted(by_kind) == sorted(
+        (type(event).__name__, event.at_ns) for event in events_of(path)
+    )
 
 
 def test_spark_judges_a_capture_as_the_oracles_do(spark: SparkSession, tmp_path: Path) -> None:

@@ -310,7 +310,7 @@ def test_history_says_what_became_of_each_case_in_order_of_start(spark: SparkSes
         .orderBy("target", "case")
         .collect()
     )
-    found = [(*row[:6], [each["run"] for each in row["runs"]]) for row in table]
+    found = [(*row[:6], [step["run"] for step in row["runs"]]) for row in table]
     assert found == expected
     order = (
         changed(history(spark.createDataFrame(rows, CASES), ["old", "mid", "new"]))

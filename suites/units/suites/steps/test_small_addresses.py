@@ -86,7 +86,7 @@ def test_bodies_are_found_that_weigh_what_is_wanted(bench: Bench, goal: int) -> 
 
 
 def test_a_filling_has_to_leave_room_for_a_last_body() -> None:
-    assert [len(each) for each in small_addresses.filling(3000, 100, [1000])] == [1000, 1800]
+    assert [len(size) for size in small_addresses.filling(3000, 100, [1000])] == [1000, 1800]
     with pytest.raises(ValueError, match="leave no room"):
         small_addresses.filling(3000, 100, [2700])
 
@@ -107,11 +107,11 @@ def test_the_limits_are_those_of_the_file() -> None:
     assert page.page_size_bytes == PAGE
     assert READ_AHEAD == 2 * PAGE
     assert page.max_read_page_bytes is None
-    assert {rules.of(f"full.pages.{each}.x").page_limit_bytes for each in ("fail", "drop")} == {
+    assert {rules.of(f"full.pages.{name}.x").page_limit_bytes for name in ("fail", "drop")} == {
         PAGE_LIMIT * PAGE
     }
     assert {
-        rules.of(f"full.paged-messages.{each}.x").page_limit_messages for each in ("fail", "drop")
+        rules.of(f"full.paged-messages.{name}.x").page_limit_messages for name in ("fail", "drop")
     } == {PAGED_MESSAGES}
 
 

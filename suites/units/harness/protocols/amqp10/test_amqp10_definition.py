@@ -17,7 +17,9 @@ from brokerproof.suites.repo import extract_amqp10
 JSON = Path(str(files("brokerproof.fixtures"))) / "vectors" / "amqp10-definition.json"
 INSTALLED = Path("/usr/share/amqp/specs/1-0")
 CATALOGUE = {
-    each.id: each for each in requirements.load().values() if each.document.name == "amqp10"
+    requirement.id: requirement
+    for requirement in requirements.load().values()
+    if requirement.document.name == "amqp10"
 }
 
 TINY = """<?xml version="1.0"?>
@@ -64,11 +66,15 @@ def definition() -> dict[str, Any]:
 
 
 def field(definition: dict[str, Any], type_name: str, name: str) -> dict[str, Any]:
-    return next(each for each in definition["types"][type_name]["fields"] if each["name"] == name)
+    return next(
+        field for field in definition["types"][type_name]["fields"] if field["name"] == name
+    )
 
 
 def mandatory(definition: dict[str, Any], type_name: str) -> set[str]:
-    return {each["name"] for each in definition["types"][type_name]["fields"] if each["mandatory"]}
+    return {
+        field["name"] for field in definition["types"][type_name]["fields"] if field["mandatory"]
+    }
 
 
 def choices(definition: dict[str, Any], type_name: str) -> dict[str, Any]:
@@ -80,14 +86,16 @@ def test_a_composite_is_extracted_whole(folder: Path) -> None:
     thing = found["types"]["thing"]
     assert thing["descriptor"] == {"name": "amqp:thing:list", "code": 0x1_0000_0010}
     assert thing["provides"] == ["frame", "section"]
-    assert [(each["name"], each["default"], each["default_value"]) for each in thing["fields"]] == [
+    assert [
+        (field["name"], field["default"], field["default_value"]) for field in thing["fields"]
+    ] == [
         ("mode", "mixed", 2),
         ("first", "7", 7),
         ("words", None, None),
         ("on", "false", False),
     ]
     assert [
-        (each["mandatory"], each["multiple"], each["requires"]) for each in thing["fields"]
+        (field["mandatory"], field["multiple"], field["requires"]) for field in thing["fields"]
     ] == [(False, False, []), (True, False, []), (False, True, ["a"]), (False, False, [])]
     assert found["types"]["ubyte"]["encodings"] == [
         {"name": "ubyte", "code": 0x50, "category": "fixed", "width": 1}
@@ -151,8 +159,8 @@ def test_the_committed_extract_is_that_of_the_definition() -> None:
 def test_sections_about_a_type_are_of_types_there_are(definition: dict[str, Any]) -> None:
     named = {
         link.partition("#type-")[2]
-        for each in CATALOGUE.values()
-        if "#type-" in (link := each.link)
+        for requirement in CATALOGUE.values()
+        if "#type-" in (link := requirement.link)
     }
     assert named, "no section is that of a type"
     assert named <= definition["types"].keys()
@@ -165,9 +173,9 @@ def test_symbols_in_the_catalogue_are_those_of_the_definition(definition: dict[s
     }
     symbol = re.compile(r"\bamqp:[a-z:*-]*[a-z*]")
     wrong = [
-        f"{each.id} has {found}"
-        for each in CATALOGUE.values()
-        for found in symbol.findall(f"{each.statement} {each.note}")
+        f"{requirement.id} has {found}"
+        for requirement in CATALOGUE.values()
+        for found in symbol.findall(f"{requirement.statement} {requirement.note}")
         if found not in known
     ]
     assert not wrong
@@ -175,9 +183,9 @@ def test_symbols_in_the_catalogue_are_those_of_the_definition(definition: dict[s
 
 def test_defaults_in_the_catalogue_are_those_of_the_definition(definition: dict[str, Any]) -> None:
     written = {
-        each.id: int(found[1])
-        for each in CATALOGUE.values()
-        if (found := re.search(r"The XML definition: default (\d+)", each.note))
+        requirement.id: int(found[1])
+        for requirement in CATALOGUE.values()
+        if (found := re.search(r"The XML definition: default (\d+)", requirement.note))
     }
     assert written == {
         "AMQP10-MFS-01": field(definition, "open", "max-frame-size")["default_value"],
@@ -185,12 +193,14 @@ def test_defaults_in_the_catalogue_are_those_of_the_definition(definition: dict[
         "AMQP10-CHMAX-04": field(definition, "begin", "handle-max")["default_value"],
     }
     falses = {
-        each.id for each in CATALOGUE.values() if "The XML definition: default false" in each.note
+        requirement.id
+        for requirement in CATALOGUE.values()
+        if "The XML definition: default false" in requirement.note
     }
     assert falses == {"AMQP10-CREDIT-21", "AMQP10-CREDIT-22", "AMQP10-DISP-03"}
     for type_name, name in (("flow", "drain"), ("flow", "echo"), ("disposition", "settled")):
         assert field(definition, type_name, name)["default_value"] is False
-    assert {each["default"] for each in definition["types"]["header"]["fields"]} == {None}, (
+    assert {field["default"] for field in definition["types"]["header"]["fields"]} == {None}, (
         "see AMQP10-MSG-01"
     )
 
@@ -236,8 +246,8 @@ def test_lists_in_the_catalogue_are_those_of_the_definition(
     missing = [
         value
         for value in (
-            each if isinstance(each, str) else name
-            for name, each in choices(definition, type_name).items()
+            choice if isinstance(choice, str) else name
+            for name, choice in choices(definition, type_name).items()
         )
         if not re.search(rf"\b{re.escape(value.rpartition(':')[2])}\b", told)
     ]
@@ -248,8 +258,8 @@ def test_descriptors_in_the_catalogue_are_those_of_the_definition(
     definition: dict[str, Any],
 ) -> None:
     def codes(archetype: str) -> list[int]:
-        of = [each for each in definition["types"].values() if archetype in each["provides"]]
-        return sorted(each["descriptor"]["code"] for each in of)
+        of = [type_ for type_ in definition["types"].values() if archetype in type_["provides"]]
+        return sorted(type_["descriptor"]["code"] for type_ in of)
 
     assert codes("frame") == list(range(0x10, 0x19)), "see AMQP10-FRAME-05"
     assert codes("sasl-frame") == list(range(0x40, 0x45)), "see AMQP10-SASL-05"

@@ -59,7 +59,7 @@ def test_a_composite_is_that_of_the_definition(name: str) -> None:
     ours, theirs = tables.COMPOSITES[name], COMPOSITES[name]
     assert (ours.code, ours.symbol) == (theirs["descriptor"]["code"], theirs["descriptor"]["name"])
     assert [(field.name, field.type, field.mandatory) for field in ours.fields] == [
-        (each["name"], primitive(each), each["mandatory"]) for each in theirs["fields"]
+        (field["name"], primitive(field), field["mandatory"]) for field in theirs["fields"]
     ]
 
 
@@ -80,8 +80,8 @@ def test_the_constructors_are_those_of_the_definition() -> None:
         for encoding in each["encodings"]
     }
     assert {
-        each.code: (each.type, each.name, each.kind, each.width)
-        for each in types.CONSTRUCTORS.values()
+        constructor.code: (constructor.type, constructor.name, constructor.kind, constructor.width)
+        for constructor in types.CONSTRUCTORS.values()
     } == theirs
 
 

@@ -181,7 +181,7 @@ def test_one_disposition_settles_many() -> None:
     ids = [session.sending(link, {}, first=True) for _ in range(3)]
     assert ids == [WRAP - 1, 0, 1]
     session.on_frame(received("disposition", 4, role=True, first=WRAP - 1, last=0, settled=True))
-    assert [bool(session.outcomes[each]) for each in ids] == [True, True, False]
+    assert [bool(session.outcomes[id_]) for id_ in ids] == [True, True, False]
     session.on_frame(received("disposition", 4, role=True, first=1))
     assert session.outcomes[1] is None  # not settled
 
@@ -197,7 +197,7 @@ def test_a_message_goes_and_comes_back(bench: Bench) -> None:
     delivery = peer.delivery(receiver, body=b"x" * 1500)
     assert delivery.message.fields("properties")["subject"] == "s"
     assert len(delivery.frames) > 2
-    assert not [each for each in peer.inbox if each.name == "transfer"]
+    assert not [frame for frame in peer.inbox if frame.name == "transfer"]
     peer.disposition(delivery)
     peer.detach(receiver)
     peer.end()
@@ -304,7 +304,7 @@ def test_beats_are_no_frames(bench: Bench) -> None:
 def test_each_peer_is_a_container_of_its_own(bench: Bench) -> None:
     bench.amqp()
     bench.amqp()
-    assert len({each["container-id"] for each in sent(bench, "open")}) == 2
+    assert len({frame["container-id"] for frame in sent(bench, "open")}) == 2
 
 
 def test_without_an_amqp_acceptor_the_control_fails(bench: Bench) -> None:

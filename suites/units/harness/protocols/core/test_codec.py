@@ -37,18 +37,20 @@ from brokerproof.harness.protocols.core.values import (
 
 VECTORS = json.loads((files("brokerproof.fixtures") / "vectors" / "core.json").read_text("utf-8"))
 ALL = [
-    bytes.fromhex(each)
+    bytes.fromhex(vector)
     for side in ("client", "broker")
-    for each in VECTORS[side]
-    if bytes.fromhex(each) != MAGIC
+    for vector in VECTORS[side]
+    if bytes.fromhex(vector) != MAGIC
 ]
 
 
 def the(side: str, name: str) -> Packet:
     found = [
-        read_packet(bytes.fromhex(each)) for each in VECTORS[side] if bytes.fromhex(each) != MAGIC
+        read_packet(bytes.fromhex(vector))
+        for vector in VECTORS[side]
+        if bytes.fromhex(vector) != MAGIC
     ]
-    return next(each for each in found if isinstance(each, Packet) and each.name == name)
+    return next(packet for packet in found if isinstance(packet, Packet) and packet.name == name)
 
 
 @pytest.mark.parametrize("octets", ALL, ids=lambda octets: f"{octets[4]}-{len(octets)}")
@@ -91,8 +93,10 @@ def test_everything_that_artemis_own_client_writes_is_read() -> None:
     sent = [
         packet.message for packet in packets if isinstance(packet, Packet) and packet.name == "send"
     ]
-    assert [each.get("count") for each in sent] == list(range(6))
-    assert {(each.cost, each.address, each.durable) for each in sent} == {(1325, "jw", True)}
+    assert [packet.get("count") for packet in sent] == list(range(6))
+    assert {(packet.cost, packet.address, packet.durable) for packet in sent} == {
+        (1325, "jw", True)
+    }
     asked = [
         packet["credits"]
         for packet in packets
@@ -116,8 +120,8 @@ def test_what_a_real_artemis_says_is_understood() -> None:
         1_048_576,
     )
     assert the("broker", "exception")["code"] == 100
-    forced = [read_packet(each) for each in ALL if each[4] == BY_NAME["receive"].code]
-    assert any(isinstance(each, Packet) and each.message.get(FORCED) == 1 for each in forced)
+    forced = [read_packet(packet) for packet in ALL if packet[4] == BY_NAME["receive"].code]
+    assert any(isinstance(packet, Packet) and packet.message.get(FORCED) == 1 for packet in forced)
 
 
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -207,7 +211,7 @@ def test_however_octets_are_cut_the_same_packets_come_out(
         octets[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(octets)], strict=True)
     ]
     reader = Reader(magic=True)
-    assert [each for piece in pieces for each in reader.feed(piece)] == list(
+    assert [packet for piece in pieces for packet in reader.feed(piece)] == list(
         Reader(magic=True).feed(octets)
     )
 
@@ -238,7 +242,7 @@ def test_a_size_that_cannot_be_is_the_end() -> None:
     assert isinstance(found, Unreadable)
     assert found.lost
     assert "8 octets follow" in found.reason
-    assert all(isinstance(each, Unreadable) for each in reader.feed(ALL[0]))
+    assert all(isinstance(packet, Unreadable) for packet in reader.feed(ALL[0]))
 
 
 def test_a_client_that_begins_with_something_else_is_not_read() -> None:

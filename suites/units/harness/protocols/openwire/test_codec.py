@@ -32,7 +32,7 @@ from brokerproof.harness.protocols.openwire.values import (
 VECTORS = json.loads(
     (files("brokerproof.fixtures") / "vectors" / "openwire.json").read_text("utf-8")
 )
-WHOLE = [each for each in VECTORS["commands"] if "fields" in each]
+WHOLE = [vector for vector in VECTORS["commands"] if "fields" in vector]
 
 
 def _said(value: Any) -> Any:
@@ -94,12 +94,12 @@ def test_in_every_version_the_octets_are_those_of_the_library(vector: dict[str, 
 
 
 def test_every_command_of_the_tables_has_a_vector() -> None:
-    told = {each["name"] for each in WHOLE}
+    told = {vector["name"] for vector in WHOLE}
     assert {name for name, each in BY_NAME.items() if each.command} - told == {
         "RemoveSubscriptionInfo"
     }
     oldest = {
-        name: min(each["version"] for each in VECTORS["commands"] if each["name"] == name)
+        name: min(vector["version"] for vector in VECTORS["commands"] if vector["name"] == name)
         for name in told
     }
     assert all(oldest[name] >= since for name, since in SINCE.items())
@@ -129,7 +129,7 @@ def test_a_map_of_the_library_is_read_and_written_alike() -> None:
 
 
 def test_an_exception_and_a_message_inside_are_read() -> None:
-    by_name = {each["name"]: read_command(bytes.fromhex(each["octets"])) for each in WHOLE}
+    by_name = {command["name"]: read_command(bytes.fromhex(command["octets"])) for command in WHOLE}
     failed, dispatched = by_name["ExceptionResponse"], by_name["MessageDispatch"]
     assert isinstance(failed, Structure)
     assert isinstance(dispatched, Structure)
@@ -158,7 +158,7 @@ def test_text_comes_back(text: str) -> None:
 
 
 @given(
-    st.lists(st.sampled_from([bytes.fromhex(each["octets"]) for each in WHOLE]), max_size=4),
+    st.lists(st.sampled_from([bytes.fromhex(vector["octets"]) for vector in WHOLE]), max_size=4),
     st.data(),
 )
 @unhurried
@@ -174,7 +174,9 @@ def test_the_reader_does_not_mind_how_octets_are_cut(
     assert reader.pending == 0
 
 
-@given(st.sampled_from([bytes.fromhex(each["octets"]) for each in VECTORS["commands"]]), st.data())
+@given(
+    st.sampled_from([bytes.fromhex(vector["octets"]) for vector in VECTORS["commands"]]), st.data()
+)
 @unhurried
 def test_octets_that_lie_are_unreadable_or_read_and_never_raise(
     octets: bytes, data: st.DataObject
@@ -183,10 +185,10 @@ def test_octets_that_lie_are_unreadable_or_read_and_never_raise(
     for _ in range(data.draw(st.integers(1, 4))):
         changed[data.draw(st.integers(5, len(changed) - 1))] = data.draw(st.integers(0, 255))
     cut = changed[: data.draw(st.integers(5, len(changed)))]
-    for each in Reader().feed(len(cut[4:]).to_bytes(4) + cut[4:]):
-        assert isinstance(each, Structure | Unreadable)
-        if isinstance(each, Structure):
-            each.brief()
+    for command in Reader().feed(len(cut[4:]).to_bytes(4) + cut[4:]):
+        assert isinstance(command, Structure | Unreadable)
+        if isinstance(command, Structure):
+            command.brief()
 
 
 @pytest.mark.parametrize("size", [0, -1, codec.MOST_READ + 1])

@@ -78,8 +78,8 @@ def test_wsproto_reads_what_we_write_and_we_what_it_writes(pieces: list[bytes]) 
         op = Op.CONTINUATION if number else Op.BINARY
         theirs.receive_bytes(codec.encode(op, piece, mask=b"mask", fin=number == last))
     heard = list(theirs.received_frames())
-    assert b"".join(bytes(each.payload) for each in heard) == b"".join(pieces)
-    assert {each.opcode for each in heard} == {TheirOp.BINARY}
+    assert b"".join(bytes(frame.payload) for frame in heard) == b"".join(pieces)
+    assert {frame.opcode for frame in heard} == {TheirOp.BINARY}
     written = b"".join(
         bytes(theirs.send_data(each, fin=number == last)) for number, each in enumerate(pieces)
     )

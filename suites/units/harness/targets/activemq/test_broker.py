@@ -19,7 +19,11 @@ def test_the_shipped_target_and_its_releases() -> None:
     assert isinstance(target, ActivemqTarget)
     assert target.identity.profile.name == "activemq"
     assert "activemq" in brokers.NAMES
-    assert [broker.java_minimum(each) for each in ("6.3.1", "5.18.3", "5.16.6")] == [17, 11, 8]
+    assert [broker.java_minimum(version) for version in ("6.3.1", "5.18.3", "5.16.6")] == [
+        17,
+        11,
+        8,
+    ]
     with pytest.raises(SetUpFailed, match="ActiveMQ latest: is no release number"):
         broker.install("latest")
 

@@ -21,7 +21,10 @@ def test_connectors_are_known_by_name_and_get_other_ports() -> None:
     assert ports["stomp"] == 61613
     assert ports["amqp"] == 5672
     root = etree.fromstring(config.with_ports(SHIPPED, {"stomp-grace": 1234}))
-    uris = {each.get("name"): each.get("uri") for each in root.iter("{*}transportConnector")}
+    uris = {
+        connector.get("name"): connector.get("uri")
+        for connector in root.iter("{*}transportConnector")
+    }
     assert uris["stomp-grace"] == "stomp://127.0.0.1:1234?transport.hbGracePeriodMultiplier=1.5"
     assert uris["stomp"] == "stomp://127.0.0.1:61613"
     assert config.user(SHIPPED) == ("brokerproof", "brokerproof")

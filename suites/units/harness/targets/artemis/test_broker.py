@@ -245,10 +245,10 @@ def listed() -> list[brokers.Listed]:
 
 def test_a_broker_stays_until_it_is_stopped(installed: Path) -> None:
     version = broker.default_version()
-    assert [(each.version, each.running) for each in listed()] == [(version, None)]
+    assert [(broker.version, broker.running) for broker in listed()] == [(version, None)]
     running = brokers.start("artemis", config=installed)
     try:
-        assert [each.running for each in listed()] == [running]
+        assert [broker.running for broker in listed()] == [running]
         with pytest.raises(
             SetUpFailed, match=rf"artemis {version}: runs already as process {running.pid}; stop it"
         ):
@@ -256,7 +256,7 @@ def test_a_broker_stays_until_it_is_stopped(installed: Path) -> None:
     finally:
         assert brokers.stop("artemis") == [running]
     assert local_process.wait_for_end(running.pid, 0)
-    assert [each.running for each in listed()] == [None]
+    assert [broker.running for broker in listed()] == [None]
     assert brokers.stop("artemis", version) == []
 
 
@@ -266,7 +266,7 @@ def test_another_process_of_the_same_number_is_not_taken_for_the_broker(installe
     values = json.loads(state.read_text())
     brokers.stop("artemis")
     state.write_text(json.dumps(values | {"pid": os.getpid()}))
-    assert [each.running for each in listed()] == [None]
+    assert [broker.running for broker in listed()] == [None]
     assert brokers.stop("artemis") == []
     assert running.pid != os.getpid()
 

@@ -29,7 +29,10 @@ def test_acceptors_are_read_and_their_ports_rewritten(tmp_path: Path) -> None:
         '<acceptor name="c">tcp://127.0.0.1:0</acceptor>',
     )
     found = artemis_config.acceptors(path)
-    assert [(each.name, each.host, each.port, each.protocols) for each in found.values()] == [
+    assert [
+        (acceptor.name, acceptor.host, acceptor.port, acceptor.protocols)
+        for acceptor in found.values()
+    ] == [
         ("a", "127.0.0.1", 61613, ("STOMP",)),
         ("b", "localhost", 5672, ("AMQP", "STOMP")),
         ("c", "127.0.0.1", 0, ()),
@@ -88,8 +91,9 @@ def test_a_missing_configuration_is_one_sentence(tmp_path: Path) -> None:
 def test_our_own_files_name_loopback_acceptors_with_ports_of_their_own(name: str) -> None:
     found = artemis_config.acceptors(broker.our_files() / name)
     assert "stomp" in found
-    assert len({each.port for each in found.values()}) == len(found)
+    assert len({acceptor.port for acceptor in found.values()}) == len(found)
     spoken = {"amqp": "AMQP", "core": "CORE"}
     assert all(
-        each.protocols == (spoken.get(each.name.split("-")[0], "STOMP"),) for each in found.values()
+        acceptor.protocols == (spoken.get(acceptor.name.split("-")[0], "STOMP"),)
+        for acceptor in found.values()
     )

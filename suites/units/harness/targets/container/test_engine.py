@@ -55,7 +55,9 @@ def test_a_broker_is_pulled_configured_started_and_removed(
     facts = target.start(tmp_path)
     try:
         assert facts.broker.endswith("in a container")
-        order = [each for each in docker.asked if each.startswith(("POST", "PUT", "DELETE"))]
+        order = [
+            request for request in docker.asked if request.startswith(("POST", "PUT", "DELETE"))
+        ]
         copied = order.count("PUT /containers/c1/archive")
         assert order == [
             "POST /images/create",
@@ -64,9 +66,9 @@ def test_a_broker_is_pulled_configured_started_and_removed(
             "POST /containers/c1/start",
         ]
         bound = docker.created["HostConfig"]["PortBindings"]
-        assert all(each == [{"HostIp": "127.0.0.1", "HostPort": ""}] for each in bound.values()), (
-            bound
-        )
+        assert all(
+            binding == [{"HostIp": "127.0.0.1", "HostPort": ""}] for binding in bound.values()
+        ), bound
         for name in target.acceptors():
             host, port = target.world(0, None, lambda _: None).endpoint(name)  # type: ignore[attr-defined]
             with socket.create_connection((host, port), 5):
@@ -91,7 +93,8 @@ def test_from_within_a_container_ports_are_reached_by_the_bridge(
     target.start(tmp_path)
     target.stop()
     assert all(
-        each[0]["HostIp"] == "" for each in docker.created["HostConfig"]["PortBindings"].values()
+        binding[0]["HostIp"] == ""
+        for binding in docker.created["HostConfig"]["PortBindings"].values()
     )
 
 

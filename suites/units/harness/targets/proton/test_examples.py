@@ -78,7 +78,7 @@ def test_a_release_is_fetched_once_and_found_again(apt: Path, tmp_path: Path) ->
     assert proton_examples.install("proton-python") == home
     assert proton_examples.install("proton-python", "0.37.0") == home
     assert (tmp_path / "calls").read_text() == "called\n"
-    assert [each.version for each in listed()] == ["0.37.0"]
+    assert [running.version for running in listed()] == ["0.37.0"]
 
 
 def test_the_newest_release_of_the_cache_is_taken(apt: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_running_broker_is_found_and_stopped(apt: Path) -> None:
     examples(apt)
     running = brokers.start("proton-python")
     try:
-        assert [each.running for each in listed()] == [running]
+        assert [broker.running for broker in listed()] == [running]
     finally:
         assert brokers.stop("proton-python") == [running]
     assert not listens(running.host, running.ports["amqp"])

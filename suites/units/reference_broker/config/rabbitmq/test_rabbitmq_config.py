@@ -152,7 +152,7 @@ def test_what_settings_mean(tmp_path: Path) -> None:
             tmp_path, f"[{{rabbit, [{{vm_memory_high_watermark, {text}}}]}}]."
         ).rabbitmq.memory_high_watermark
 
-    assert [watermark(each) for each in ("0.4", "0", "{relative, 2}", "{absolute, 100}")] == [
+    assert [watermark(name) for name in ("0.4", "0", "{relative, 2}", "{absolute, 100}")] == [
         0.4,
         0.0,
         2.0,

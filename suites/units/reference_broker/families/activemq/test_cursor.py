@@ -133,7 +133,7 @@ def test_a_parent_uses_what_its_children_do(amounts: list[int], limit: int, abov
     children = [Usage(limit, parent), Usage(2 * limit, parent)]
     for number, each in enumerate(amounts):
         children[number % 2].add(each)
-    assert parent.used == sum(each.used for each in children)
-    for each in children:
-        own = each.limit > 0 and each.used * 100 // each.limit >= 100
-        assert each.full() == (own or (above > 0 and parent.used >= above))
+    assert parent.used == sum(child.used for child in children)
+    for child in children:
+        own = child.limit > 0 and child.used * 100 // child.limit >= 100
+        assert child.full() == (own or (above > 0 and parent.used >= above))

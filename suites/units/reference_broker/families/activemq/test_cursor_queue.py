@@ -81,10 +81,10 @@ class Shelf(StoringDriver):
             got += frames
             self.say(conn, "".join(f"ACK\nid:{frame['ack']}\n\n\0" for frame in frames))
             self.settle()
-            frames = [each for each in self.take(conn) if each.command == "MESSAGE"]
+            frames = [frame for frame in self.take(conn) if frame.command == "MESSAGE"]
             assert self.resident <= MOST
         assert len(got) == count
-        return [each.body.decode() for each in got]
+        return [frame.body.decode() for frame in got]
 
     def nothing_is_used(self) -> None:
         usage = account(self, "queue://q")
@@ -152,9 +152,9 @@ def test_kinds_stay_in_order_across_memory_and_disk(cursor: Cursor) -> None:
         driver.send(producer, each, persistent=at % 2 == 1)
     driver.say(
         consumer,
-        "".join(f"ACK\nid:{each['ack']}\n\n\0" for each in held[::2]) + "UNSUBSCRIBE\nid:q\n\n\0",
+        "".join(f"ACK\nid:{frame['ack']}\n\n\0" for frame in held[::2]) + "UNSUBSCRIBE\nid:q\n\n\0",
     )
-    expected = [each.body.decode() for each in held[1::2]] + sent[7:] + later
+    expected = [frame.body.decode() for frame in held[1::2]] + sent[7:] + later
     assert driver.drain() == expected
     driver.subscribe(consumer, "auto", headers=WIDE)
     driver.wait()
@@ -168,8 +168,8 @@ def test_what_is_not_wanted_becomes_a_dead_letter_from_disk_too() -> None:
     driver.fill(producer, sent, persistent=True)
     assert driver.queue.spool is not None
     assert driver.queue.spool.cursor.on_disk.messages > 10
-    for each in driver.subscribe(consumer, "client-individual", headers=WIDE):
-        driver.say(consumer, f"NACK\nid:{each['ack']}\n\n\0")
+    for frame in driver.subscribe(consumer, "client-individual", headers=WIDE):
+        driver.say(consumer, f"NACK\nid:{frame['ack']}\n\n\0")
     driver.settle()
     assert (len(driver.queue), account(driver, "queue://q").memory.used) == (0, 0)
     assert account(driver, "queue://ActiveMQ.DLQ").messages == len(sent)
@@ -232,7 +232,7 @@ def test_a_selector_looks_through_a_page_of_what_lies_on_disk() -> None:
     assert driver.subscribe(consumer, headers="selector:kind = 'late'\n") == []
     assert len(driver.subscribe(other, headers=WIDE)) == PAGE_IN * 2, "the page was in its way"
     driver.wait()
-    assert [each.body for each in driver.take(consumer)] == [b"late"]
+    assert [frame.body for frame in driver.take(consumer)] == [b"late"]
 
 
 # --- restarts -------------------------------------------------------------------------------------
@@ -256,8 +256,8 @@ def test_what_is_persistent_survives_and_nothing_else_does(cursor: Cursor, how: 
     assert driver.drain() == kept
     consumer = driver.connect()
     again = driver.subscribe(consumer, headers=WIDE)
-    assert [each.body.decode() for each in again] == kept
-    assert {each.headers.get("redelivered") for each in again} == {"true"}
+    assert [frame.body.decode() for frame in again] == kept
+    assert {frame.headers.get("redelivered") for frame in again} == {"true"}
     driver.wait()
     driver.nothing_is_used()
 
@@ -277,7 +277,7 @@ def test_a_durable_subscription_survives_with_what_waits_for_it() -> None:
     subscriber = driver.connect("client-id:c\n")
     driver.say(subscriber, head)
     driver.settle()
-    assert [each.body for each in driver.take(subscriber)] == [b"a", b"b"]
+    assert [frame.body for frame in driver.take(subscriber)] == [b"a", b"b"]
     found = driver.broker._shared.router.get_address("topic://t")
     assert found is not None
     assert [queue.routing for queue in found.queues] == [RoutingType.MULTICAST]

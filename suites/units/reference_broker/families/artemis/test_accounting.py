@@ -201,9 +201,9 @@ def play(
 
     def feed(conn: int, data: str) -> None:
         effects = driver.feed(conn, data)
-        for each in people.values():
-            each.acks += [
-                frame["ack"] for frame in frames(effects, each.conn) if "ack" in frame.headers
+        for person in people.values():
+            person.acks += [
+                frame["ack"] for frame in frames(effects, person.conn) if "ack" in frame.headers
             ]
 
     for who, (what, where, inside, size) in actions:
@@ -228,8 +228,8 @@ def play(
             )
         else:
             feed(someone.conn, f"{what}\ntransaction:t\n\n\0BEGIN\ntransaction:t\n\n\0")
-    for each in list(people.values()):
-        driver.gone(each.conn)
+    for person in list(people.values()):
+        driver.gone(person.conn)
 
 
 MODES = st.sampled_from(["auto", "client", "client-individual"])
@@ -253,6 +253,6 @@ def test_what_is_charged_is_what_is_there(
         if address is None
         else [entry.message for queue in address.anycast for entry in queue._ready]
     )
-    expected = sum(charge(each.size()) for each in waiting), len(waiting)
+    expected = sum(charge(message.size()) for message in waiting), len(waiting)
     assert memory(driver, "") == memory(driver, "q") == expected
     assert memory(driver, "t") == (0, 0)

@@ -99,8 +99,8 @@ def test_dead_letters_find_room_unless_they_are_to_be_dropped() -> None:
         driver = Driver(Settings(address_settings=rules, addresses=(dead,)))
         driver.connect(1)
         got = frames(driver.feed(1, subscribe(ack="client-individual") + send("a") + send("b")), 1)
-        for each in got:
-            driver.feed(1, f"NACK\nid:{each['ack']}\n\n\0")
+        for frame in got:
+            driver.feed(1, f"NACK\nid:{frame['ack']}\n\n\0")
         assert driver.broker._shared.accounting.find("dead").messages == kept, policy
         assert driver.broker._shared.accounting.messages == kept, policy
 
@@ -115,13 +115,13 @@ def test_a_send_waits_with_all_behind_it_until_there_is_room() -> None:
     assert receipts(effects) == ["0", "1"]
     assert reading(effects) == [StopReading]
     got = frames(driver.feed(2, subscribe(ack="client-individual")), 2)
-    assert [each.body for each in got] == [b"0", b"1"]
+    assert [frame.body for frame in got] == [b"0", b"1"]
     effects = driver.feed(2, f"ACK\nid:{got[0]['ack']}\n\n\0")
     assert (receipts(effects), bodies(effects, 2), reading(effects)) == (["2"], ["2"], []), (
         "one for one"
     )
     got += frames(effects, 2)
-    effects = driver.feed(2, "".join(f"ACK\nid:{each['ack']}\n\n\0" for each in got[1:]))
+    effects = driver.feed(2, "".join(f"ACK\nid:{frame['ack']}\n\n\0" for frame in got[1:]))
     assert (receipts(effects), bodies(effects, 2)) == (["3", "4", "bye"], ["3", "4"])
     assert driver.closed == [1]
 
@@ -157,7 +157,7 @@ def test_those_who_wait_go_on_in_the_order_in_which_they_came() -> None:
     got = []
     effects = driver.feed(5, subscribe(ack="client"))
     while found := frames(effects, 5):
-        got += [each.body.decode() for each in found]
+        got += [frame.body.decode() for frame in found]
         effects = driver.feed(5, f"ACK\nid:{found[-1]['ack']}\n\n\0")
     assert got == ["0", "a3", "a1", "a2", "b3", "b1", "b2"], (
         "who had a turn waits behind the others"
@@ -228,7 +228,7 @@ def test_nothing_is_lost_doubled_or_out_of_place_and_no_limit_is_passed(
         last, held[:] = held[-1], []
         feed(3, f"ACK\nid:{last}\n\n\0")
     for who, count in sent.items():
-        assert [each for each in got if each.startswith(str(who))] == [
+        assert [body for body in got if body.startswith(str(who))] == [
             f"{who} {number}" for number in range(count)
         ]
     assert driver.broker._shared.accounting.size == 0

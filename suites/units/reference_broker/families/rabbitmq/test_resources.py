@@ -89,7 +89,7 @@ def test_memory_is_looked_at_every_second_and_limits_count_at_once() -> None:
     (told,) = driver.got(conn)
     assert (told.name, told["reason"]) == ("connection.blocked", "low on memory")
     driver.feed(LimitsSet(memory=0.5))
-    assert [each.name for each in driver.got(conn)] == ["connection.unblocked"]
+    assert [frame.name for frame in driver.got(conn)] == ["connection.unblocked"]
     assert driver.count(conn, "q") == 2
     driver.feed(LimitsSet(memory=0))
     driver.publish(conn, "q", b"again")
@@ -111,19 +111,19 @@ def test_who_publishes_is_not_read_and_others_go_on() -> None:
     for conn in (publisher, quiet):
         driver.publish(conn, "q", b"%d" % conn)
     assert driver.unread == {publisher, quiet}
-    assert [each.name for each in driver.got(publisher)] == ["connection.blocked"]
+    assert [frame.name for frame in driver.got(publisher)] == ["connection.blocked"]
     assert driver.got(quiet) == []
     driver.send(consumer, "basic.consume", {"queue": "q"})
-    assert [each.body for each in driver.got(consumer) if each.name == "basic.deliver"] == [b"1"]
+    assert [frame.body for frame in driver.got(consumer) if frame.name == "basic.deliver"] == [b"1"]
     driver.send(publisher, "channel.flow", {"active": True})
     assert driver.got(publisher) == []
     driver.feed(LimitsSet(memory=100.0))
     assert driver.unread == set()
-    assert [each.name for each in driver.got(publisher)] == [
+    assert [frame.name for frame in driver.got(publisher)] == [
         "connection.unblocked",
         "channel.flow-ok",
     ]
-    assert sorted(each.body for each in driver.got(consumer)) == [b"1", b"2"]
+    assert sorted(frame.body for frame in driver.got(consumer)) == [b"1", b"2"]
 
 
 def test_several_alarms_and_a_message_without_a_body() -> None:
@@ -150,7 +150,7 @@ def test_heart_beats_while_blocked() -> None:
     driver.got(conn)
     driver.advance_to(seconds(100))
     assert conn not in driver.closed
-    assert [each.name for each in driver.got(conn)].count("heartbeat") == 20
+    assert [frame.name for frame in driver.got(conn)].count("heartbeat") == 20
     driver.feed(LimitsSet(memory=100.0))
     driver.advance_to(seconds(119))
     assert conn not in driver.closed

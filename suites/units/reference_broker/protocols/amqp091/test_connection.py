@@ -87,7 +87,7 @@ def test_a_lifetime_of_0_lives_only_with_a_consumer() -> None:
     driver.send(conn, "basic.consume", {"queue": "q", "no-ack": True})
     driver.got(conn)
     driver.publish(conn, "q", b"somebody", expiration="0")
-    assert [each.body for each in driver.got(conn)] == [b"somebody"]
+    assert [frame.body for frame in driver.got(conn)] == [b"somebody"]
 
 
 def test_a_queue_of_no_use_expires() -> None:
@@ -185,7 +185,7 @@ def test_a_peer_that_does_not_read_gets_nothing_until_it_does() -> None:
     driver.publish(conn, "q", b"x")
     assert driver.got(conn) == []
     driver.feed(WriteResumed(conn))
-    assert [each.body for each in driver.got(conn)] == [b"x"]
+    assert [frame.body for frame in driver.got(conn)] == [b"x"]
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def declared(peer: Peer) -> bytes:
         Attach(name="c", handle=9, role=False, initial_delivery_count=0, target=Coordinator())
     )
     got = peer.transfer(0, VALUE + Declare().encode(), handle=9)
-    return next(each.value.state.txn_id for each in got if isinstance(each.value, Disposition))
+    return next(frame.value.state.txn_id for frame in got if isinstance(frame.value, Disposition))
 
 
 def test_a_delivery_in_a_transaction_waits_with_it() -> None:
@@ -141,7 +141,7 @@ def test_a_delivery_in_a_transaction_waits_with_it() -> None:
     id = declared(peer)
     assert outcomes(peer.transfer(1, state=TransactionalState(txn_id=id))) == []
     conn = stomp(broker, subscribe(ack="auto"))
-    (told,) = [each.value for each in peer.read() if isinstance(each.value, Disposition)]
+    (told,) = [frame.value for frame in peer.read() if isinstance(frame.value, Disposition)]
     assert (told.first, told.state.txn_id, type(told.state.outcome)) == (1, id, Accepted)
     assert broker.take(conn).count(b"MESSAGE\n") == ROOM
     peer.transfer(2, VALUE + Discharge(txn_id=id).encode(), handle=9)
@@ -158,7 +158,7 @@ def test_a_transaction_that_ended_takes_nothing_more() -> None:
     peer.transfer(1, state=TransactionalState(txn_id=id))
     peer.transfer(2, VALUE + Discharge(txn_id=id).encode(), handle=9)
     conn = stomp(broker, subscribe(ack="auto"))
-    (told,) = [each.value for each in peer.read() if isinstance(each.value, Disposition)]
+    (told,) = [frame.value for frame in peer.read() if isinstance(frame.value, Disposition)]
     assert (told.first, type(told.state.outcome)) == (1, Rejected)
     assert broker.take(conn).count(b"MESSAGE\n") == ROOM
 
@@ -178,10 +178,10 @@ def asked(broker: Desk, about: str, to: str = "queue://answers") -> list[Any]:
     properties = Properties(reply_to=to, correlation_id="c").encode() if to else b""
     asking.transfer(0, properties + message("?"))
     found = []
-    for each in receiving.read():
-        if each.payload:
+    for received in receiving.read():
+        if received.payload:
             decoded = Message()
-            decoded.decode(each.payload)
+            decoded.decode(received.payload)
             assert decoded.correlation_id == "c"
             found.append(decoded.body)
     broker.gone(receiving.conn)

@@ -52,9 +52,9 @@ def typed(value: Any) -> Any:
 
 def numbers(kind: type, low: int, high: int) -> st.SearchStrategy[Any]:
     edges = [
-        each
-        for each in (low, low + 1, -129, -128, -1, 0, 1, 127, 128, 255, 256, high - 1, high)
-        if low <= each <= high
+        number
+        for number in (low, low + 1, -129, -128, -1, 0, 1, 127, 128, 255, 256, high - 1, high)
+        if low <= number <= high
     ]
     return (st.sampled_from(edges) | st.integers(low, high)).map(kind)
 

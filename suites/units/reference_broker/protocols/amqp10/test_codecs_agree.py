@@ -40,8 +40,8 @@ VECTORS = json.loads(
         encoding="utf-8"
     )
 )
-VALUES = [each for each in VECTORS["values"] if "value" in each]
-REFUSED = [each for each in VECTORS["values"] if "refused" in each]
+VALUES = [vector for vector in VECTORS["values"] if "value" in vector]
+REFUSED = [vector for vector in VECTORS["values"] if "refused" in vector]
 
 Neutral = tuple[Any, ...]
 """A value that belongs to no codec: (type, content); described and array as in the vectors."""
@@ -92,8 +92,8 @@ BROKER_TYPES: dict[type, str] = {
     broker.Array: "array",
     broker.Described: "described",
     **{
-        each: each.__name__.lower()
-        for each in (
+        kind: kind.__name__.lower()
+        for kind in (
             *(
                 broker.Ubyte,
                 broker.Ushort,
@@ -307,7 +307,7 @@ def test_what_is_no_value_is_refused(vector: dict[str, Any], name: str) -> None:
 
 @pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.parametrize(
-    "vector", [each for each in VALUES if each.get("shortest")], ids=lambda each: each["id"]
+    "vector", [vector for vector in VALUES if vector.get("shortest")], ids=lambda each: each["id"]
 )
 def test_the_shortest_constructor_is_written(vector: dict[str, Any], name: str) -> None:
     octets = bytes.fromhex(vector["octets"])
@@ -354,9 +354,9 @@ def test_every_constructor_has_a_vector() -> None:
 
 def whole(kind: str, low: int, high: int) -> st.SearchStrategy[Item]:
     corners = [
-        each
-        for each in (0, 1, -1, 127, 128, -128, -129, 255, 256, low, high)
-        if low <= each <= high
+        number
+        for number in (0, 1, -1, 127, 128, -128, -129, 255, 256, low, high)
+        if low <= number <= high
     ]
     return st.one_of(st.sampled_from(corners), st.integers(low, high)).map(
         lambda value: Value(kind, value)

@@ -53,7 +53,7 @@ by them."""
 
 
 def test_every_composite_type_of_the_definition_is_declared_and_no_other() -> None:
-    assert {each.NAME for each in composite.BY_CODE.values()} == set(COMPOSITES)
+    assert {declared.NAME for declared in composite.BY_CODE.values()} == set(COMPOSITES)
 
 
 @pytest.mark.parametrize("name", sorted(COMPOSITES))
@@ -67,8 +67,8 @@ def test_descriptors_and_what_is_provided(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(COMPOSITES))
 def test_fields_in_their_order(name: str) -> None:
     declared = composite.BY_SYMBOL[COMPOSITES[name]["descriptor"]["name"]]
-    assert [_row(each) for each in declared.FIELDS] == [
-        _defined(each) for each in COMPOSITES[name]["fields"]
+    assert [_row(field) for field in declared.FIELDS] == [
+        _defined(field) for field in COMPOSITES[name]["fields"]
     ]
 
 
@@ -92,7 +92,7 @@ def _defined(field: dict[str, Any]) -> tuple[object, ...]:
 
 def test_primitive_types_and_their_constructors() -> None:
     defined = {
-        name: {each["code"] for each in about["encodings"]}
+        name: {encoding["code"] for encoding in about["encodings"]}
         for name, about in TYPES.items()
         if about["class"] == "primitive"
     }
@@ -102,10 +102,10 @@ def test_primitive_types_and_their_constructors() -> None:
 
 def test_constructors_without_data() -> None:
     widthless = {
-        each["code"]
+        encoding["code"]
         for about in TYPES.values()
-        for each in about.get("encodings") or ()
-        if each["category"] == "fixed" and each["width"] == 0
+        for encoding in about.get("encodings") or ()
+        if encoding["category"] == "fixed" and encoding["width"] == 0
     }
     assert widthless == decoder.EMPTY
 
@@ -119,7 +119,7 @@ def test_restricted_types_of_fields(name: str) -> None:
 
 
 def test_every_type_that_a_field_has_can_be_read() -> None:
-    used = {field.type for each in composite.BY_CODE.values() for field in each.FIELDS}
+    used = {field.type for declared in composite.BY_CODE.values() for field in declared.FIELDS}
     known = {"*", "error", *RESTRICTED, *decoder.CODES}
     assert used <= known
 
@@ -167,8 +167,8 @@ def test_what_an_archetype_lets_in() -> None:
     """A field of any type that requires something takes exactly the types that provide it."""
     for archetype in {
         field.requires
-        for each in composite.BY_CODE.values()
-        for field in each.FIELDS
+        for declared in composite.BY_CODE.values()
+        for field in declared.FIELDS
         if field.type == "*"
     }:
         providers = {name for name, about in TYPES.items() if archetype in about["provides"]}
@@ -177,7 +177,11 @@ def test_what_an_archetype_lets_in() -> None:
                 TYPES[provider]["source"] for provider in providers
             }
         elif archetype != "global-tx-id":  # which nothing in the definition provides
-            ours = {each.NAME for each in composite.BY_CODE.values() if archetype in each.PROVIDES}
+            ours = {
+                declared.NAME
+                for declared in composite.BY_CODE.values()
+                if archetype in declared.PROVIDES
+            }
             assert ours == providers
 
 
@@ -202,7 +206,7 @@ def test_every_requirement_that_the_broker_cites_is_in_the_catalogue() -> None:
     catalogue = tomllib.loads(
         (files("brokerproof.fixtures") / "requirements" / "amqp10.toml").read_text("utf-8")
     )
-    known = {each["id"] for each in catalogue["requirement"]}
+    known = {row["id"] for row in catalogue["requirement"]}
     cited = set(re.findall(r"AMQP10-[A-Z]+-[0-9]+", text))
     assert cited <= known, (
         f"{', '.join(sorted(cited - known))}: not in fixtures/requirements/amqp10.toml"

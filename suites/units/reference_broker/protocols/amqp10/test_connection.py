@@ -222,7 +222,7 @@ def test_a_connection_that_makes_a_mistake_is_opened_and_closed(
     assert peer.raw(EMPTY + frame(0, Close().encode())) == []
     desk.run(desk.now + seconds(3))
     assert desk.closed == [peer.conn]
-    assert [type(each.value) for each in other.begin(1)] == [Begin], "others are not touched"
+    assert [type(frame.value) for frame in other.begin(1)] == [Begin], "others are not touched"
 
 
 # --- close ----------------------------------------------------------------------------------------
@@ -299,11 +299,11 @@ def test_whatever_is_sent_counts_as_a_sign_of_life() -> None:
     peer = Peer(desk)
     peer.open(idle_time_out=1000)
     desk.run(ms(400))
-    assert [type(each.value) for each in peer.begin()] == [Begin]
+    assert [type(frame.value) for frame in peer.begin()] == [Begin]
     desk.run(ms(899))
     assert peer.read() == []
     desk.run(ms(900))
-    assert [each.value for each in peer.read()] == [None]
+    assert [frame.value for frame in peer.read()] == [None]
 
 
 @pytest.mark.parametrize("idle", [None, 0])
@@ -364,4 +364,4 @@ def test_any_octets_are_answered_and_never_raise(chunks: list[bytes], stage: int
     for chunk in chunks:
         desk.feed(peer.conn, chunk if stage < 2 else frame(0, chunk))
     assert other.conn not in desk.closed
-    assert [type(each.value) for each in other.begin(1)] == [Begin]
+    assert [type(frame.value) for frame in other.begin(1)] == [Begin]

@@ -126,7 +126,7 @@ def test_whatever_is_released_no_message_overtakes_an_older_one(data: st.DataObj
         credit = data.draw(st.integers(0, 4))
         frames = peer.flow(credit, delivery_count=sent, next_incoming_id=sent)
         expected = waiting[:credit]
-        assert bodies(frames) == [f"m{each}" for each in expected]
+        assert bodies(frames) == [f"m{number}" for number in expected]
         for number, each in zip(ids(frames), expected, strict=True):
             out[number] = each
         waiting, sent = waiting[len(expected) :], sent + len(expected)

@@ -64,7 +64,7 @@ def test_frames_are_the_same_however_they_are_cut(
     for start, stop in zip([0, *cuts], [*cuts, len(octets)], strict=True):
         if stop > start:
             parser.feed(octets[start:stop])
-        got += [(each.channel, each.body) for each in read_all(parser)]
+        got += [(frame.channel, frame.body) for frame in read_all(parser)]
     assert got == sent
 
 
@@ -216,9 +216,9 @@ def test_a_value_outside_the_choices_is_an_invalid_field(value: Any) -> None:
 @pytest.mark.parametrize("kind", sorted(composite.BY_CODE))
 def test_a_table_reads_what_it_writes_field_by_field(kind: int) -> None:
     declared = composite.BY_CODE[kind]
-    least = {each.attribute: _sample(each) for each in declared.FIELDS if each.mandatory}
-    for each in [None, *declared.FIELDS]:
-        fields = dict(least) if each is None else {**least, each.attribute: _sample(each)}
+    least = {field.attribute: _sample(field) for field in declared.FIELDS if field.mandatory}
+    for field in [None, *declared.FIELDS]:
+        fields = dict(least) if field is None else {**least, field.attribute: _sample(field)}
         value = declared(**fields)
         octets = value.encode()
         assert declared.read(octets, 3, DEPTH) == (value, len(octets))
@@ -275,9 +275,9 @@ def parts(octets: list[bytes]) -> list[tuple[Transfer, bytes]]:
     parser = FrameParser(2**32 - 1)
     parser.feed(b"".join(octets))
     found = []
-    for each in read_all(parser):
-        performative, at = _decoded(each.body, _FRAMES)
-        found.append((performative, each.body[at:]))
+    for whole in read_all(parser):
+        performative, at = _decoded(whole.body, _FRAMES)
+        found.append((performative, whole.body[at:]))
     return found
 
 
@@ -310,9 +310,10 @@ def test_a_message_in_pieces(largest: int, size: int) -> None:
         0,
         False,
     )
-    assert [each.more for each in (first, *others)] == [True] * len(others) + [False]
+    assert [transfer.more for transfer in (first, *others)] == [True] * len(others) + [False]
     assert all(
-        (each.handle, each.delivery_id, each.delivery_tag) == (1, None, None) for each in others
+        (transfer.handle, transfer.delivery_id, transfer.delivery_tag) == (1, None, None)
+        for transfer in others
     )
 
 
@@ -326,7 +327,9 @@ def test_dispositions_are_as_few_as_ids_and_states_allow() -> None:
     batch.add(3, Released())
     batch.add(5, Released())
     assert batch
-    taken = [(each.first, each.last, each.state) for each in batch.take()]
+    taken = [
+        (disposition.first, disposition.last, disposition.state) for disposition in batch.take()
+    ]
     assert taken == [(2**32 - 2, 1, accepted), (2, 3, Released()), (5, None, Released())]
     assert (batch.take(), bool(batch)) == ([], False)
 

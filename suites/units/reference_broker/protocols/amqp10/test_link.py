@@ -58,7 +58,9 @@ def test_the_peers_handle_max_limits_our_handles() -> None:
     peer = Peer(Desk())
     peer.open()
     peer.begin(handle_max=1)
-    assert [peer.attach_sender(handle=each, name=str(each))[0].value.handle for each in (7, 8)] == [
+    assert [
+        peer.attach_sender(handle=number, name=str(number))[0].value.handle for number in (7, 8)
+    ] == [
         0,
         1,
     ]

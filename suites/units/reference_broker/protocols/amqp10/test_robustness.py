@@ -100,7 +100,7 @@ PAYLOAD = st.sampled_from(
         b"",
         b"junk",
         message("m"),
-        *(b"\0\x53\x77" + encode(each) for each in (Declare(), Discharge(txn_id=bytes(7) + b"\1"))),
+        *(b"\0\x53\x77" + encode(body) for body in (Declare(), Discharge(txn_id=bytes(7) + b"\1"))),
     ]
 )
 PERFORMATIVES: list[st.SearchStrategy[Any]] = [
@@ -212,12 +212,12 @@ def test_any_frames_in_any_order(steps: list[tuple[int, Any, bytes]], at_once: b
     other.transfer(3)
     assert other.conn not in desk.closed
     desk.gone(peer.conn)
-    left = [each for each in everything(desk) if each.startswith("m") and each != "m"]
+    left = [body for body in everything(desk) if body.startswith("m") and body != "m"]
     assert len(left) == len(set(left)), "no message is there twice"
     accepting = any(
-        (isinstance(each, Disposition) and _accepts(each.state))
-        or (isinstance(each, Attach) and _takes(each))
-        for _, each, _ in steps
+        (isinstance(step, Disposition) and _accepts(step.state))
+        or (isinstance(step, Attach) and _takes(step))
+        for _, step, _ in steps
     )
     if not accepting:
         assert sorted(left) == ["m0", "m1", "m2", "m3"], "what nobody accepted is still there"

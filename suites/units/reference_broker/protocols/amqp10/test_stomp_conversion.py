@@ -78,10 +78,10 @@ def by_amqp(desk: Desk, credit: int = 100) -> list[Message]:
     peer = Peer(desk).ready(container_id="taker")
     peer.attach_receiver(snd_settle_mode=1)
     found = []
-    for each in peer.flow(credit):
-        if isinstance(each.value, Transfer):
+    for frame in peer.flow(credit):
+        if isinstance(frame.value, Transfer):
             decoded = Message()
-            decoded.decode(each.payload)
+            decoded.decode(frame.payload)
             if isinstance(decoded.body, memoryview):
                 decoded.body = bytes(decoded.body)
             found.append(decoded)
@@ -92,7 +92,7 @@ def by_amqp(desk: Desk, credit: int = 100) -> list[Message]:
 def by_stomp(desk: Desk, headers: str = "") -> list[Received]:
     """What waits, taken by a STOMP subscription."""
     client = Stomp(desk)
-    found = [each for each in client.subscribe(headers=headers) if each.command == "MESSAGE"]
+    found = [frame for frame in client.subscribe(headers=headers) if frame.command == "MESSAGE"]
     desk.gone(client.conn)
     return found
 
@@ -280,7 +280,7 @@ def test_an_outcome_over_amqp_as_stomp_sees_it(state: Any, back: bool, failures:
     peer.send(Disposition(role=RECEIVER, first=0, settled=True, state=state))
     peer.send(Detach(handle=1))
     got = by_stomp(desk)
-    assert [each.headers.get("redelivered") for each in got] == (["true"] if back else [])
+    assert [frame.headers.get("redelivered") for frame in got] == (["true"] if back else [])
 
 
 # --- selectors ------------------------------------------------------------------------------------
@@ -323,8 +323,8 @@ def test_a_selector_sees_typed_properties(
         properties={"colour": symbol("blue"), "number": 1.5},
     )
     third = Message(body="c", subject="kind", properties={"colour": "red", "number": ulong(7)})
-    for each in (first, second, third):
-        post(desk, each)
+    for got in (first, second, third):
+        post(desk, got)
     peer = Peer(desk).ready()
     (answer,) = peer.attach_receiver(
         source=selecting(condition, distribution_mode=mode and Symbol(mode))
@@ -348,7 +348,7 @@ def test_a_selector_on_a_topic() -> None:
     client = Stomp(desk)
     for kind in "xyx":
         client.feed(f"SEND\ndestination:t\ndestination-type:MULTICAST\nkind:{kind}\n\n{kind}\0")
-    assert [text(each.payload) for each in peer.read()] == ["x", "x"]
+    assert [text(frame.payload) for frame in peer.read()] == ["x", "x"]
 
 
 def test_a_stomp_selector_sees_amqp_messages() -> None:
@@ -356,8 +356,8 @@ def test_a_stomp_selector_sees_amqp_messages() -> None:
     post(desk, Message(body="a", properties={"number": 5}))
     post(desk, Message(body="b", properties={"number": 50}))
     assert [
-        each.body
-        for each in by_stomp(desk, "selector:number > 10 AND AMQTimestamp >= 0 AND AMQSize > 1\n")
+        frame.body
+        for frame in by_stomp(desk, "selector:number > 10 AND AMQTimestamp >= 0 AND AMQSize > 1\n")
     ] == [b"b"]
 
 

@@ -103,7 +103,7 @@ def test_a_drain_waits_for_what_comes_from_the_disk() -> None:
     desk.answer()
     peer.read()
     before = peer.flow(200, drain=True)
-    assert not any(isinstance(each.value, FlowFrame) for each in before), (
+    assert not any(isinstance(frame.value, FlowFrame) for frame in before), (
         "not drained: there is more, on its way"
     )
     desk.answer()
@@ -136,7 +136,9 @@ def test_a_browser_sees_everything_on_pages_and_takes_nothing() -> None:
     )
     rest = len(taken)
     while got := [
-        each for each in consumer.read() + consumer.flow(200, delivery_count=rest) if each.payload
+        frame
+        for frame in consumer.read() + consumer.flow(200, delivery_count=rest)
+        if frame.payload
     ]:
         settle(consumer, got[0].value.delivery_id, Accepted(), last=got[-1].value.delivery_id)
         taken += bodies(got)
@@ -160,8 +162,8 @@ def test_a_producer_whose_message_cannot_be_stored_is_told() -> None:
     other = Peer(desk).ready(container_id="other")
     other.attach_sender()
     (answer,) = [
-        each
-        for each in other.transfer(0, DURABLE + message("y"))
-        if isinstance(each.value, Disposition)
+        frame
+        for frame in other.transfer(0, DURABLE + message("y"))
+        if isinstance(frame.value, Disposition)
     ]
     assert answer.value.state.error.condition == "amqp:resource-limit-exceeded"

@@ -170,7 +170,7 @@ def granted(client: CoreClient, credits: int) -> list[int]:
     """Asks for credit; what is granted at once."""
     came = client.say("request-producer-credits", credits=credits, address="q")
     assert set(names(came)) <= {"producer-credits"}
-    return [each["credits"] for each in came]
+    return [packet["credits"] for packet in came]
 
 
 def fill(one: CoreClient) -> int:
@@ -187,7 +187,7 @@ def take_one(one: CoreClient) -> list[int]:
     (received,) = one.consumer("q", credit=1)[1:]
     came = one.say("acknowledge", consumer=0, message=received.message.id, requires_response=True)
     came += one.say("close-consumer", consumer=0)
-    return [each["credits"] for each in came if each.name == "producer-credits"]
+    return [packet["credits"] for packet in came if packet.name == "producer-credits"]
 
 
 @pytest.mark.parametrize("policy", [FullPolicy.PAGE, FullPolicy.DROP, FullPolicy.FAIL])
@@ -251,9 +251,9 @@ def test_several_producers_can_go_beyond_the_limit_by_about_their_windows() -> N
     """ARTEMIS-FLOW-producer-3."""
     one = limited(FullPolicy.BLOCK)
     others = [CoreClient(one.driver, conn, beside=one) for conn in (2, 3)]
-    for each in others:
-        each.session()
-    assert [granted(each, MAX) for each in (one, *others)] == [[MAX]] * 3
+    for other in others:
+        other.session()
+    assert [granted(client, MAX) for client in (one, *others)] == [[MAX]] * 3
 
 
 def test_a_full_address_that_fails_refuses_credit() -> None:

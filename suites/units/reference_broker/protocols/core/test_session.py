@@ -90,7 +90,7 @@ def test_two_sessions_of_one_connection_have_consumers_of_their_own() -> None:
     one.session(FIRST + 1)
     one.say("create-consumer", FIRST, consumer=0, queue="q", requires_response=True)
     came = one.say("create-consumer", FIRST + 1, consumer=0, queue="q", requires_response=True)
-    assert [(each.channel, each["consumer-count"]) for each in came] == [(FIRST + 1, 2)]
+    assert [(packet.channel, packet["consumer-count"]) for packet in came] == [(FIRST + 1, 2)]
 
 
 @pytest.mark.parametrize(
@@ -122,9 +122,11 @@ def test_artemis_own_client_is_served() -> None:
     """What the client of release 2.56.0 wrote, played again: sessions, questions, the making of a
     queue, credit, messages."""
     one = CoreClient(Driver(Settings(acceptors=(CORE,))))
-    came = [packet for each in VECTORS["java-producer"] for packet in one.feed(bytes.fromhex(each))]
+    came = [
+        packet for vector in VECTORS["java-producer"] for packet in one.feed(bytes.fromhex(vector))
+    ]
     assert "exception" not in names(came)
-    granted = [each["credits"] for each in came if each.name == "producer-credits"]
+    granted = [packet["credits"] for packet in came if packet.name == "producer-credits"]
     assert set(granted) == {2000}
     assert sum(granted) >= 6 * 1325
     other = CoreClient(one.driver, 2, beside=one)
@@ -184,7 +186,7 @@ def test_several_queues_of_an_address_each_get_the_message() -> None:
         one.queue(name, "topic", RoutingType.MULTICAST)
         one.consumer(name, ord(name), credit=-1)
     came = one.publish("topic", b"x")
-    assert sorted(each["consumer"] for each in came if each.name == "receive") == [
+    assert sorted(packet["consumer"] for packet in came if packet.name == "receive") == [
         ord("a"),
         ord("b"),
     ]
@@ -216,7 +218,7 @@ def test_a_message_leaves_as_it_came() -> None:
         timestamp=9,
     )
     came = one.say("send", message=sent)
-    (received,) = [each.message for each in came]
+    (received,) = [packet.message for packet in came]
     assert received.id > 0
     kinds = {"n": Property("short", 5), "t": Property("simple", "é")}
     assert received == Message("q", b"\0\1", kinds, received.id, bytes(16), DEFAULT, True, 0, 9)
@@ -260,7 +262,7 @@ def test_to_stomp_and_back() -> None:
     one.queue("back")
     one.consumer("back", credit=-1)
     one.saw(one.driver.feed(2, send("blau", "back", "colour:blue\npersistent:true\n")))
-    (came,) = [each.message for each in one.taken()]
+    (came,) = [packet.message for packet in one.taken()]
     assert came.text() == "blau"
     assert (came.type, came.durable, came.get("colour")) == (TEXT, True, "blue")
 
@@ -271,7 +273,9 @@ def test_both_codecs_read_the_same_of_a_message_from_artemis(side: str) -> None:
     the other."""
     code = BY_NAME["send" if side == "client" else "receive"].code
     octets = next(
-        each for each in map(bytes.fromhex, VECTORS[side]) if len(each) > 4 and each[4] == code
+        packet
+        for packet in map(bytes.fromhex, VECTORS[side])
+        if len(packet) > 4 and packet[4] == code
     )
     fields = Fields(octets, 13)
     arrival = Arrival(fields)
@@ -297,7 +301,7 @@ def three(**session: bool) -> tuple[CoreClient, list[int]]:
     for body in (b"1", b"2", b"3"):
         one.publish("q", body)
     came = one.consumer("q", credit=-1)
-    numbers = [each.message.id for each in came if each.name == "receive"]
+    numbers = [packet.message.id for packet in came if packet.name == "receive"]
     assert len(numbers) == 3
     return one, numbers
 
@@ -333,7 +337,7 @@ def test_who_leaves_without_acknowledging_gives_everything_back() -> None:
     one.driver.gone(1)
     came = other.consumer("q", credit=-1)
     assert bodies(came) == [b"1", b"2", b"3"]
-    assert [each["delivery-count"] for each in came if each.name == "receive"] == [2, 2, 2]
+    assert [packet["delivery-count"] for packet in came if packet.name == "receive"] == [2, 2, 2]
 
 
 def test_a_session_that_acknowledges_before_keeps_nothing() -> None:
@@ -359,10 +363,10 @@ def test_a_rollback_gives_back_what_was_acknowledged() -> None:
     one = client(auto_commit_acks=False)
     one.queue("q")
     one.publish("q", b"x")
-    (received,) = [each for each in one.consumer("q", credit=-1) if each.name == "receive"]
+    (received,) = [packet for packet in one.consumer("q", credit=-1) if packet.name == "receive"]
     one.say("acknowledge", consumer=0, message=received.message.id, requires_response=True)
     (again,) = [
-        each for each in one.say("rollback", last_delivered=False) if each.name == "receive"
+        packet for packet in one.say("rollback", last_delivered=False) if packet.name == "receive"
     ]
     assert again["delivery-count"] == 2
     one.say("acknowledge", consumer=0, message=received.message.id, requires_response=True)
@@ -441,11 +445,11 @@ def test_large_messages_are_refused_and_the_session_goes_on() -> None:
 @given(st.lists(st.binary(max_size=60), max_size=4))
 def test_no_octets_make_the_broker_raise(octets: list[bytes]) -> None:
     one = client()
-    for each in octets:
-        one.driver.feed(1, each)
+    for piece in octets:
+        one.driver.feed(1, piece)
 
 
-GOOD = [bytes.fromhex(each) for each in VECTORS["client"]][1:]
+GOOD = [bytes.fromhex(vector) for vector in VECTORS["client"]][1:]
 
 
 @few
@@ -484,7 +488,9 @@ def test_the_rest_of_a_refused_packet_is_not_taken_for_another() -> None:
 
 def test_a_message_comes_back_from_a_file_as_it_went() -> None:
     octets = next(
-        each for each in map(bytes.fromhex, VECTORS["client"]) if len(each) > 4 and each[4] == 71
+        packet
+        for packet in map(bytes.fromhex, VECTORS["client"])
+        if len(packet) > 4 and packet[4] == 71
     )
     arrival = Arrival(Fields(octets, 13))
     route = Envelope("q", "q", RoutingType.ANYCAST, (), text=False)

@@ -54,7 +54,9 @@ FULL = configured(LIMITED)
 
 def told(found: list[Structure]) -> list[tuple[str, Any]]:
     """ProducerAcks by their sizes, responses by what they answer."""
-    return [(each.name, each.get("size") or each.get("correlationId")) for each in found]
+    return [
+        (command.name, command.get("size") or command.get("correlationId")) for command in found
+    ]
 
 
 # --- the two codecs -------------------------------------------------------------------------------
@@ -62,7 +64,7 @@ def told(found: list[Structure]) -> list[tuple[str, Any]]:
 
 @pytest.mark.parametrize(
     "vector",
-    [each for each in VECTORS["commands"] if each["name"] in MESSAGES],
+    [vector for vector in VECTORS["commands"] if vector["name"] in MESSAGES],
     ids=lambda each: f"{each['name']}-{each['version']}",
 )
 def test_messages_of_the_library_are_read_and_written_by_the_broker(vector: dict[str, Any]) -> None:
@@ -110,7 +112,9 @@ def test_both_codecs_write_text_alike(text: str) -> None:
 def test_stored_messages_come_back() -> None:
     octets = bytes.fromhex(
         next(
-            each["octets"] for each in VECTORS["commands"] if each["name"] == "ActiveMQTextMessage"
+            command["octets"]
+            for command in VECTORS["commands"]
+            if command["name"] == "ActiveMQTextMessage"
         )
     )
     said = MessageFields.read(octets[4], Fields(octets, 10), 12)
@@ -158,7 +162,7 @@ def test_what_does_not_begin_right_is_closed(octets: bytes) -> None:
 
 
 def test_the_lesser_number_counts_and_a_missing_one_does_not() -> None:
-    assert [least(5, each) for each in (3, 7, 0, -1, None, "3")] == [3, 5, 5, 5, 5, 5]
+    assert [least(5, number) for number in (3, 7, 0, -1, None, "3")] == [3, 5, 5, 5, 5, 5]
     assert least(0, 7) == 7
 
 
@@ -209,7 +213,7 @@ def test_a_message_that_was_only_seen_makes_room() -> None:
     producer = one.producer()
     for number in range(4):
         one.publish(producer, b"%d" % number)
-    found = [each for each in one.consumer(prefetch=2) if each.name == "MessageDispatch"]
+    found = [command for command in one.consumer(prefetch=2) if command.name == "MessageDispatch"]
     assert contents(found) == [b"0", b"1"]
     assert contents(one.ack(found[1], type=0, messageCount=2)) == [b"2", b"3"]
     assert (
@@ -253,7 +257,7 @@ def test_a_browser_sees_all_and_its_end() -> None:
     producer = one.producer()
     for number in range(3):
         one.publish(producer, b"%d" % number)
-    found = [each for each in one.consumer(browser=True) if each.name == "MessageDispatch"]
+    found = [command for command in one.consumer(browser=True) if command.name == "MessageDispatch"]
     assert contents(found) == [b"0", b"1", b"2"]
     assert found[-1]["message"] is None
     assert contents(one.consumer(value=2)) == [b"0", b"1", b"2"]
@@ -274,7 +278,7 @@ def test_a_transaction_counts_as_a_whole() -> None:
     one = client()
     producer = one.producer()
     one.publish(producer, b"before")
-    (before,) = [each for each in one.consumer() if each.name == "MessageDispatch"]
+    (before,) = [command for command in one.consumer() if command.name == "MessageDispatch"]
     id = Structure(
         "LocalTransactionId",
         {"value": 1, "connectionId": Structure("ConnectionId", {"value": one.name})},
@@ -341,7 +345,9 @@ def test_openwire_gets_what_stomp_sent() -> None:
         one.driver.feed(2, sync(1, headers="colour:blue\npersistent:true\npriority:7\n")), 2
     ) == [1]
     one.driver.feed(2, send("ab", headers="content-length:2\n"))
-    text, octets = [each["message"] for each in one.consumer() if each.name == "MessageDispatch"]
+    text, octets = [
+        command["message"] for command in one.consumer() if command.name == "MessageDispatch"
+    ]
     assert (text.name, text.text(), text.properties()["colour"]) == (
         "ActiveMQTextMessage",
         "m",
@@ -363,7 +369,7 @@ def test_openwire_gets_what_stomp_sent() -> None:
 def test_nothing_that_a_peer_sends_hurts_the_others(data: st.DataObject) -> None:
     one = client()
     other = OpenWireClient(one.driver, 2, beside=one)
-    vectors = [bytes.fromhex(each["octets"]) for each in VECTORS["commands"]]
+    vectors = [bytes.fromhex(vector["octets"]) for vector in VECTORS["commands"]]
     octets = bytearray(data.draw(st.sampled_from(vectors)))
     for _ in range(data.draw(st.integers(0, 5))):
         octets[data.draw(st.integers(4, len(octets) - 1))] = data.draw(st.integers(0, 255))

@@ -93,8 +93,8 @@ def test_a_subscription_gets_as_many_messages_as_its_prefetch(
     to: str, durable: str, prefetch: int
 ) -> None:
     entries = [
-        policy(each, queue_prefetch=3, topic_prefetch=5, durable_topic_prefetch=4)
-        for each in ("queue://Q", "topic://T")
+        policy(name, queue_prefetch=3, topic_prefetch=5, durable_topic_prefetch=4)
+        for name in ("queue://Q", "topic://T")
     ]
     driver = Driver(settings(configured(*entries)))
     driver.connect(1)

@@ -69,9 +69,9 @@ def broker_reads(version: str, pieces: list[bytes]) -> Read | str:
 
 def stomppy_reads(version: str, pieces: list[bytes]) -> Read | str:
     return [
-        (each.command, each.headers, each.body)
-        for each in stomppy_transports.parse(*pieces)
-        if each.command != "heartbeat"
+        (frame.command, frame.headers, frame.body)
+        for frame in stomppy_transports.parse(*pieces)
+        if frame.command != "heartbeat"
     ]
 
 
@@ -182,7 +182,7 @@ def test_every_difference_is_one() -> None:
                 assert meant(difference["frames"], codec) != meant(vector["frames"], codec), vector[
                     "id"
                 ]
-    assert len({each["id"] for each in VECTORS["read"]}) == len(VECTORS["read"])
+    assert len({vector["id"] for vector in VECTORS["read"]}) == len(VECTORS["read"])
 
 
 # --- drawn frames ---------------------------------------------------------------------------------

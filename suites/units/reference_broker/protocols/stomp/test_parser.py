@@ -17,7 +17,7 @@ from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
 from brokerproof.reference_broker.settings.acceptor import StompLimits
 from brokerproof.suites.units.drivers.broker import patient
 
-V10, V11, V12 = (GRAMMARS[each] for each in Version)
+V10, V11, V12 = (GRAMMARS[version] for version in Version)
 GENEROUS = StompLimits()
 LIMITS = StompLimits(headers=3, line=12, body=20)
 Outcome = tuple[list[tuple[str, tuple[tuple[str, str], ...], bytes]], str | None]
@@ -74,7 +74,7 @@ def test_fragments_give_the_same_frames_and_the_same_refusal(
 ) -> None:
     whole = parse(grammar, octets, limits=LIMITS)
     assert parse(grammar, *cut(octets, cuts), limits=LIMITS) == whole
-    assert parse(grammar, *(bytes([each]) for each in octets), limits=LIMITS) == whole
+    assert parse(grammar, *(bytes([byte]) for byte in octets), limits=LIMITS) == whole
 
 
 def written(version: Version, text: str) -> bytes:
@@ -180,7 +180,7 @@ def test_legal_frames(
 )
 def test_refused_frames(grammar: Grammar, octets: bytes, requirement: str) -> None:
     assert parse(grammar, octets) == ([], requirement)
-    assert parse(grammar, *(bytes([each]) for each in octets)) == ([], requirement)
+    assert parse(grammar, *(bytes([byte]) for byte in octets)) == ([], requirement)
 
 
 def test_bodies_of_other_frames_are_passed_over_in_1_0() -> None:
@@ -212,7 +212,7 @@ def test_limits_to_the_octet(octets: bytes, ok: bool) -> None:
     """One less, equal, one more than each limit; also for what never ends (STOMP12-LIMIT-02)."""
     expected = None if ok else "STOMP12-LIMIT-02"
     assert parse(V12, octets, limits=LIMITS)[1] == expected
-    assert parse(V12, *(bytes([each]) for each in octets), limits=LIMITS)[1] == expected
+    assert parse(V12, *(bytes([byte]) for byte in octets), limits=LIMITS)[1] == expected
 
 
 def test_a_body_in_many_chunks_is_not_looked_at_again_for_each() -> None:

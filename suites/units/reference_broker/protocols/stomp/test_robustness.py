@@ -79,7 +79,7 @@ def test_any_octets(version: str | None, chunks: list[bytes]) -> None:
             effects = driver.feed(2, octets)
             assert 2 not in driver.closed[:-1]
             seen += frames([effect for effect in effects if isinstance(effect, SendBytes)], 2)
-    errors = [each for each in seen if each.command == "ERROR"]  # type: ignore[attr-defined]
+    errors = [frame for frame in seen if frame.command == "ERROR"]  # type: ignore[attr-defined]
     assert len(errors) <= 1
     assert len(errors) == len(driver.observed)
     if errors:

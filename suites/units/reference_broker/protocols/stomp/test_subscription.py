@@ -20,7 +20,7 @@ def subscribe(id: str = "0", topic: str = "t", headers: str = NAME, ack: str = "
 
 def queues(driver: Driver, topic: str = "t") -> list[str]:
     address = driver.broker._shared.router._addresses.get(topic)
-    return [] if address is None else [each.name for each in address.multicast]
+    return [] if address is None else [queue.name for queue in address.multicast]
 
 
 def error(driver: Driver, conn: int, octets: str) -> str:

@@ -82,7 +82,7 @@ class Wire:
 
     @property
     def frames(self) -> list[WsFrame]:
-        return [each for each in self.heard if isinstance(each, WsFrame)]
+        return [item for item in self.heard if isinstance(item, WsFrame)]
 
     @property
     def said(self) -> list[tuple[str, bytes]]:
