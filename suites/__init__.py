@@ -1,1 +1,1 @@
-"""What we claim about brokers (stomp, flow, delivery) and about ourselves (units, repo)."""
+"""Claims about brokers (stomp, flow, delivery) and about ourselves (units, repo)."""

@@ -1,1 +1,1 @@
-"""What AMQP 1.0 asks of a broker, section by section."""
+"""AMQP 1.0's requirements on a broker, section by section."""

@@ -86,7 +86,7 @@ STEPS = st.one_of(
 
 @dataclass
 class Model:
-    """What waits, what may be sent and what is held, by queue, and the room in the session's
+    """Messages that wait, may be sent or are held, by queue, and the room in the session's
     window."""
 
     waiting: list[set[bytes]] = field(default_factory=lambda: [set(), set()])
@@ -210,8 +210,8 @@ class Run:
                 self.model.waiting[queue].add(delivery.message.body)
 
     def finish(self) -> None:
-        """What is left can be had: by these links, and what they hold by others once they have
-        gone."""
+        """Every remaining message can be consumed: by these links, or, if they hold it, by others
+        once they have gone."""
         model = self.model
         model.window = 1000
         for queue, link in enumerate(self.links):

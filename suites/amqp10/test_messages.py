@@ -40,7 +40,7 @@ PRIORITIES = "AMQP10-MSG-07"
 MESSAGE_FORMAT = "AMQP10-XFER-07"
 
 STANDARD = {"durable": False, "priority": 4, "delivery-count": 0}
-"""What a header says that is not there."""
+"""The values of an absent header."""
 
 
 def numbers() -> st.SearchStrategy[Item]:

@@ -115,7 +115,7 @@ def post(
 
 
 def waiting(target: Bench, node: Node, count: int) -> list[bytes]:
-    """What another connection can have of a queue; it is given back."""
+    """Return the messages of a queue that another connection can get; it gives them back."""
     other = target.amqp()
     got = collect(target, other, other.receiver(node, credit=count + 10), count)
     for delivery in got:

@@ -55,7 +55,7 @@ class Browser:
         self._number = 0
         self._session = ""
         self.events: list[dict[str, Any]] = []
-        """What the browser told of its own accord: loads, and what pages wrote on the console."""
+        """Unsolicited events of the browser: loads, and what pages wrote on the console."""
 
         def as_3_and_4() -> None:
             # Either may be 3 or 4 already: both go out of the way first.
@@ -174,7 +174,7 @@ class Browser:
         self._call("Input.insertText", text=text)
 
     def tree(self) -> list[dict[str, Any]]:
-        """What a screen reader is told of the page: every node that is not ignored."""
+        """Return the page's accessibility tree: every node that is not ignored."""
         nodes = self._call("Accessibility.getFullAXTree")["nodes"]
         return [node for node in nodes if not node.get("ignored")]
 

@@ -81,18 +81,18 @@ def names(browser: Browser) -> list[str]:
 
 
 def fragment(browser: Browser) -> str:
-    """What the address says behind #."""
+    """Return the fragment of the page's address, behind #."""
     return str(browser.run("location.hash.slice(1)"))
 
 
 def status(browser: Browser) -> str:
-    """What a screen reader is told of the filters."""
+    """Return the filters as a screen reader presents them."""
     browser.wait_for("document.getElementById('status').textContent")
     return str(browser.run("document.getElementById('status').textContent"))
 
 
 def failures(browser: Browser) -> list[Any]:
-    """What the page threw, and what the browser complained of."""
+    """Return exceptions of the page and complaints of the browser."""
     return [
         event
         for event in browser.events

@@ -97,7 +97,7 @@ BEATS_ARRIVE = {
 }
 
 NEIGHBOURS = ("n", "c", "r", "t", "\\n", "\\c", "\\\\", " ", "é", "€", "𝄞", "a", "0", "/", "=")
-"""What an escape could be mistaken for, and characters of one to four bytes."""
+"""Texts that look like an escape, and characters of one to four bytes."""
 OCTETS = (b"\x00", b"\n", b"\r\n", b"\x00\n", b"\n\n", b"\xff", b"SEND\n\n\x00", "é𝄞".encode())
 
 

@@ -198,7 +198,7 @@ class Play:
         self.enter(self.taker.take(before + more)[before:])
 
     def enter(self, numbers: list[int]) -> None:
-        """What the consumer got and has acknowledged goes into the books."""
+        """Messages that the consumer received and acknowledged are counted."""
         for number in numbers:
             key = b"%d" % number
             self.ledger.update(
@@ -208,8 +208,7 @@ class Play:
             self.settled.add(number)
 
     def go(self, how: CloseHow | None) -> None:
-        """What it holds without having acknowledged it was never looked at: it enters no book until
-        it comes again."""
+        """Messages held without acknowledgement are not counted until they are delivered again."""
         self.taker.peer.settle()
         if how is None:
             self.taker.peer.request("UNSUBSCRIBE", {"id": "0"})

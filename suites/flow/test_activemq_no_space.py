@@ -1,5 +1,4 @@
-"""What an ActiveMQ does with a send for which there is no room, when it is told to refuse it: at
-once, or after a while.
+"""ActiveMQ configured to refuse a send for which there is no room: at once, or after a while.
 
 (ActiveMQ documentation, "Configure Client-Side Exceptions"; fixtures/brokers/activemq/fail.xml and
 timeout.xml.)

@@ -53,7 +53,7 @@ class Window:
         self.target, self.producer, self.to = target, producer, to
         self.id = producer.producer(to)
         self.costs: list[int] = []
-        """What each message that was sent takes of the window, in order."""
+        """Return how much of the window each sent message takes, in order."""
         self.acks: list[int] = []
         """The sizes that were acknowledged, in order."""
 

@@ -1,5 +1,5 @@
-"""Whether flow control of an ActiveMQ keeps the order of a producer's messages, some of which had
-to wait and others not.
+"""ActiveMQ's flow control keeps the order of a producer's messages when only some of them had to
+wait.
 
 (ActiveMQ documentation, "How do I preserve order of messages"; fixtures/brokers/activemq/flow.xml.)
 """

@@ -41,9 +41,9 @@ FULL: Duration = seconds(4)
 """An answer that has not come by then waits for room: writing to a disk takes less, on a busy host
 too."""
 MOST_BESIDES = 1500
-"""What a message may take on disk besides its body: its headers, its place in an index. Bytes."""
+"""Bytes on disk that a message may take besides its body: its headers, its place in an index."""
 SPARE = 250_000
-"""What a store may hold besides messages: an index, a file that is not full. Bytes."""
+"""Bytes that a store may hold besides messages: an index, a file that is not full."""
 
 
 def used(statistics: Statistics, kind: str) -> int:

@@ -1,5 +1,5 @@
-"""What happens at the very byte at which an address is full, over AMQP: refused, lost, or no
-credit (ARTEMIS-PAGING-8).
+"""AMQP at the very byte at which an address is full: refused, lost, or no credit
+(ARTEMIS-PAGING-8).
 
 A message's charge is measured first. Then an address is filled to one byte below its limit, to it,
 and to one above, message by message, each after the answer to the one before it: in a burst only

@@ -1,4 +1,4 @@
-"""What happens at the very byte at which an address is full, over STOMP (ARTEMIS-PAGING-8).
+"""STOMP at the very byte at which an address is full (ARTEMIS-PAGING-8).
 
 What a SEND is charged depends on its headers and on the broker's own book-keeping, so the body that
 weighs what is left is looked for on other addresses first. The broker's management says what the

@@ -32,9 +32,9 @@ PACE = ms(25)
 def fill(
     target: Bench, place: Node, size: int, bounds: tuple[int, int], policy: str
 ) -> list[str | None]:
-    """What became of messages of ``size`` bytes, each sent after the answer to the one before it,
-    until one is refused; or of a few more than should fit, where none is. Near the limit they are
-    sent slowly, so that pages can be written."""
+    """Send messages of ``size`` bytes, each after the answer to the one before it, until one is
+    refused or a few more than should fit were sent, and return their outcomes. Near the limit they
+    are sent slowly, so that pages can be written."""
     peer, link = small_addresses.producer(target, place)
     states: list[str | None] = []
     most = bounds[1] * (3 if policy == "fail" else 1) + 3

@@ -55,12 +55,12 @@ def mute(patch, reached):
 
 
 ACCEPTABLE = ("PASS", "NOTE", "SKIP", "WARN")
-"""What the reference broker itself may get: a WARN or a NOTE is a choice of its own that a
-specification leaves open."""
+"""Verdicts the reference broker itself may get: a WARN or a NOTE is a choice that a specification
+leaves open."""
 
 
 def complaints(verdicts: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """What is wrong with the controls' verdicts, counted by name of the control."""
+    """Return unexpected verdicts of the controls, counted by name of the control."""
     found = []
     for name, counts in verdicts.items():
         bad = {verdict: count for verdict, count in counts.items() if verdict not in ACCEPTABLE}

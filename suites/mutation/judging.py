@@ -1,4 +1,4 @@
-"""Whether a case killed a mutant, and what became of a mutant in the end.
+"""The judgement of mutants: kills by single cases, and the fate of a mutant.
 
 The rule: a mutant is killed by a case in which
 
@@ -28,7 +28,7 @@ NOTED = (Level.MAY, Level.READING)
 
 
 class Status(enum.StrEnum):
-    """What became of a mutant."""
+    """The status of a mutant after all its cases."""
 
     KILLED = "killed"
     WRONG_REASON = "killed for the wrong reason"
@@ -75,7 +75,7 @@ def kills(mutant: Fault, result: Result, reached: int, catalogue: Catalogue) -> 
 def beside_the_point(
     mutant: Fault, result: Result, reached: int, catalogue: Catalogue
 ) -> list[Kill]:
-    """What else the result holds against the mutant."""
+    """Return further violations in the result that are not of the mutant's requirements."""
     if not reached:
         return []
     return [

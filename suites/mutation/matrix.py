@@ -65,7 +65,7 @@ class Plan:
 
 @dataclass
 class Fate:
-    """What became of one mutant."""
+    """The fate of one mutant."""
 
     mutant: str
     status: Status

@@ -35,8 +35,8 @@ def load(path: Path = LIST) -> dict[str, str]:
 
 
 def complaints(fates: Iterable[Fate], listed: dict[str, str], known: Iterable[str]) -> list[str]:
-    """What is wrong with the list: who survived unlisted, who was killed and is listed, who does
-    not exist."""
+    """Return mistakes of the list: unlisted survivors, listed mutants that were killed, and names
+    of no mutant."""
     found = [
         f"survivors.txt lists {name}, and there is no such mutant"
         for name in listed

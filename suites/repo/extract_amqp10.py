@@ -148,7 +148,7 @@ def _words(listed: str | None) -> list[Json]:
 
 
 def _primitive(name: str, sources: dict[str, str]) -> str:
-    """What a type is encoded as in the end: ``delivery-number`` is a ``uint``."""
+    """Return the primitive type that encodes a type: ``delivery-number`` is a ``uint``."""
     while sources.get(name, name) != name:
         name = sources[name]
     return name

@@ -33,8 +33,8 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """What rules look at. The syntax tree is not kept: all of them together are millions of
-    objects."""
+    """A module as the rules see it. The syntax tree is not kept: all of them together are millions
+    of objects."""
 
     imports: tuple[Import, ...]
     """Inside functions too, relative ones resolved."""
@@ -57,7 +57,7 @@ def module(path: str) -> Module:
 
 
 def read(path: str, source: str) -> Module:
-    """What ``source`` says as the module ``path``."""
+    """Parse ``source`` as the module ``path``."""
     parsed = ast.parse(source, filename=path)
     package = ["brokerproof", *path.removesuffix(".py").split("/")[:-1]]
     imports: list[Import] = []
@@ -77,7 +77,7 @@ def read(path: str, source: str) -> Module:
 
 
 def within(name: str, prefixes: tuple[str, ...]) -> bool:
-    """Whether a dotted name is one of ``prefixes`` or lies in one."""
+    """True if a dotted name is one of ``prefixes`` or below one."""
     return any(name == prefix or name.startswith(f"{prefix}.") for prefix in prefixes)
 
 

@@ -1,4 +1,4 @@
-"""Who may import whom: the contracts of ``.importlinter``, and no cycle between modules anywhere.
+"""Allowed imports: the contracts of ``.importlinter``, and no cycle between modules anywhere.
 
 ``lint-imports`` by itself prints each broken contract with the lines that break it.
 """

@@ -1,5 +1,5 @@
-"""What tcpdump saw of a session is judged as what the harness recorded of it: the same frames, and
-the same verdicts.
+"""A session captured by tcpdump is judged like the harness's recording of it: same frames, same
+verdicts.
 
 Not collected with the rest, since it needs tcpdump and the right to capture: name the file, or run
 ``tox -e captures``. With ``BROKERPROOF_CAPTURES=FOLDER`` the captures stay there.

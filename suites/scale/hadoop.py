@@ -139,7 +139,7 @@ def _status(path: Path, suffix: str) -> dict[str, object]:
 
 
 def kinds(spark: SparkSession, uri: str) -> list[str]:
-    """What is wrong with the recording under a URI."""
+    """Return the anomalies of the recording under a URI."""
     judgement = find_anomalies(
         spark, source_of(spark, [uri]), expectations_of("artemis", load("artemis").parameters)
     )

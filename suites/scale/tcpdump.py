@@ -109,8 +109,8 @@ def _rest(converter: Converter, series: Series) -> Iterator[object]:
 
 
 def spoken(recorded: Sequence[Event]) -> list[list[tuple[object, ...]]]:
-    """What each side of each connection said, connections in the order in which they were
-    opened."""
+    """Return the frames of each side of each connection, connections in the order in which they
+    were opened."""
     told: dict[int, list[tuple[object, ...]]] = {}
     for event in recorded:
         if event.conn is not None and isinstance(event, (FrameSent, FrameReceived)):
@@ -128,7 +128,7 @@ def spoken(recorded: Sequence[Event]) -> list[list[tuple[object, ...]]]:
 
 
 def verdicts(recorded: Sequence[Event], held_against: Expectations) -> list[tuple[str, bool]]:
-    """What is wrong, and whether surely."""
+    """Return anomalies, each with its uncertainty."""
     found = [*recording.find_anomalies(recorded, held_against)]
     for life in connection_lifetimes.lifetimes(recorded).values():
         found += connection_lifetimes.find_anomalies(life, held_against)
@@ -142,8 +142,8 @@ def verdicts(recorded: Sequence[Event], held_against: Expectations) -> list[tupl
 
 
 def told(recorded: Sequence[Event], held_against: Expectations) -> dict[str, object]:
-    """What a recording holds, in short, and what it comes to: what a capture that is kept is
-    compared with later."""
+    """Return a summary of a recording and its judgement, with which a kept capture is compared
+    later."""
     frames = [
         [
             [kind.removeprefix("Frame"), protocol, command, size]
@@ -159,12 +159,12 @@ def told(recorded: Sequence[Event], held_against: Expectations) -> dict[str, obj
 
 
 def keep(capture: Capture, held_against: Expectations) -> None:
-    """What the harness recorded, beside the capture that stays."""
+    """Write the harness's recording beside the capture that is kept."""
     if os.environ.get(KEEP):
         text = json.dumps(told(capture.live, held_against))
         capture.path.with_suffix(".json").write_text(text + "\n", "utf-8")
 
 
 def of_family(target: Bench) -> Expectations:
-    """What the target's profile promises."""
+    """Return the expectations of the target's profile."""
     return expectations_of(target.profile.name, target.profile.parameters)

@@ -51,7 +51,7 @@ class Crooked:
         self.port: int = self._door.getsockname()[1]
 
     def copies(self, frame: bytes) -> list[bytes]:
-        """What becomes of a frame."""
+        """Return what is forwarded for a frame."""
         if not frame.lstrip(b"\r\n").startswith(b"MESSAGE"):
             return [frame]
         self._messages += 1

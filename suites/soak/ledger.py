@@ -1,5 +1,5 @@
-"""What a broker was given and promised, queue by queue, and what is wrong with what it has after it
-was killed.
+"""Messages a broker received and promised, queue by queue, and mistakes in what it has after it was
+killed.
 
 A message is known by its producer and its number there. It *must* be in a queue when its sender has
 a receipt and nobody asked to acknowledge it; it *must not* when an acknowledgement has a receipt;
@@ -34,7 +34,7 @@ class Key(NamedTuple):
 
 @dataclass(slots=True)
 class Known:
-    """What is known of one message in one queue."""
+    """The state of one message in one queue."""
 
     receipted: bool = False
     delivered: bool = False
@@ -44,7 +44,7 @@ class Known:
 
 @dataclass(slots=True)
 class Counts:
-    """What was done and judged in all."""
+    """Totals of what was done and judged."""
 
     sent: int = 0
     receipted: int = 0

@@ -1,4 +1,4 @@
-"""What a selector means, written down a second time: expressions as small trees, their text, and
+"""The meaning of selectors, written down a second time: expressions as small trees, their text, and
 their value.
 
 Drawn expressions say the same to every reader of SQL-92: truth has three values, comparing with

@@ -1,4 +1,5 @@
-"""What properties draw: values at limits, instants at deadlines, places with particular parameters.
+"""Strategies of properties: values at limits, instants at deadlines, places with particular
+parameters.
 
 Uniform draws almost never meet an off-by-one fault, so everything here aims: one below, at, one
 above.

@@ -24,7 +24,7 @@ SERVER_RULES = (
     "RFC6455-FRAG-03",
     "RFC6455-CTRL-01",
 )
-"""What holds for every frame that a server sends, and is judged by :func:`judge_frames`."""
+"""Requirements on every frame that a server sends, judged by :func:`judge_frames`."""
 
 
 def connect_frame(target: Bench, version: str = "1.2") -> bytes:

@@ -23,7 +23,7 @@ class Fate:
     error: Frame | None
     ended: CloseHow | None
     answered: bool
-    """Whether a frame sent afterwards was answered as if nothing had happened."""
+    """True if a frame sent afterwards was answered as usual."""
 
     @property
     def refused(self) -> bool:
@@ -32,7 +32,7 @@ class Fate:
 
     @property
     def explained(self) -> bool:
-        """Whether ERROR came. Where a reset may have overtaken it (STOMP11-CONNECT-05,
+        """True if ERROR arrived. Where a reset may have overtaken it (STOMP11-CONNECT-05,
         STOMP12-LINGER-02) the bench knows."""
         return self.error is not None
 

@@ -56,8 +56,8 @@ NEIGHBOURS = (
     "=",
     '"',
 )
-"""What stands beside the escaped characters: what an escape could be mistaken for, and characters
-of 2 to 4 bytes."""
+"""Texts beside the escaped characters: some that look like an escape, and characters of 2 to 4
+bytes."""
 
 
 @st.composite

@@ -1,5 +1,5 @@
-"""What a STOMP message is to clients of other protocols, as far as STOMP itself can see it: text or
-bytes, and its number."""
+"""STOMP messages as clients of other protocols see them, as far as STOMP can tell: text or bytes,
+and their number."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What RFC 6455 asks of a server, wherever STOMP is spoken over WebSocket: handshake, frames,
-control frames, the end.
+"""RFC 6455's requirements on a server that speaks STOMP over WebSocket: handshake, frames, control
+frames, close.
 
 Only what the document settles is judged. It does not say, for one, what becomes of a frame whose
 length is longer than needed, or of a continuation of nothing.

@@ -28,6 +28,6 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs Spark comes first. Where tests are spread over processes the first of them gets it
-    all, and one session is enough; nobody takes it over later, since that happens from the end."""
+    """Run tests that need Spark first. Where tests are spread over processes the first process gets
+    all of them, so that one session is enough; xdist moves tests from the end of the list only."""
     items.sort(key=lambda item: "spark" not in getattr(item, "fixturenames", ()))

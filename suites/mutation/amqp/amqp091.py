@@ -26,8 +26,8 @@ def one_more_than_the_prefetch(original, reached, self):
 
 @amqp091.override(Prefetch, "give_back", breaks="AMQP091-QOS-02")
 def a_settled_delivery_keeps_its_place(original, reached, self):
-    """What was settled still counts for the prefetch: a consumer gets so many messages, and then
-    none."""
+    """A settled delivery still counts towards the prefetch: a consumer gets that many messages,
+    then none."""
     reached()
 
 
@@ -72,7 +72,7 @@ def an_unknown_tag_is_ignored(original, reached, self, tag, multiple):
 
 @amqp091.override(Channel, "send_delivery", breaks="AMQP091-RED-01 AMQP091-REC-01")
 def never_redelivered(original, reached, self, consumer, tag, redelivered, what):
-    """What is delivered again does not say so."""
+    """A message that is delivered again is not marked as redelivered."""
     original(self, consumer, tag, reached.instead(redelivered, False), what)
 
 
@@ -96,7 +96,7 @@ def a_refusal_is_confirmed(original, reached, self, message, queues):
 
 @amqp091.override(dead_letters, "dead_letter", breaks="RABBITMQ-AMQP091-LEN-03")
 def dead_letters_are_dropped(original, reached, *arguments):
-    """What leaves a queue without having been consumed goes nowhere."""
+    """A message that leaves a queue unconsumed is not dead-lettered."""
     reached()
 
 

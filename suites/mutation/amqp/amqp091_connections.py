@@ -75,7 +75,7 @@ def a_heart_beat_counts_on_any_channel(original, reached, self, type, channel, p
     Amqp091Connection, "_tune_ok", breaks="AMQP091-FRAME-05 AMQP091-TUNE-05"
 )
 def frames_of_any_size_are_taken(original, reached, self, now, method):
-    """What a client sends may be larger than agreed on."""
+    """A client's frames may be larger than negotiated."""
     original(self, now, method)
     reached()
     self._parser.limit = 0
@@ -113,7 +113,7 @@ def an_error_of_a_channel_ends_everything(original, reached, self, problem, meth
 
 @amqp091_connections.override(Channel, "_give_all_back", breaks="AMQP091-CHAN-04")
 def what_a_closed_channel_had_is_lost(original, reached, self):
-    """What a channel had not acknowledged when it was closed goes nowhere."""
+    """Messages that a closed channel had not acknowledged are lost."""
     if self.unacked:
         reached()
         self.unacked.clear()

@@ -63,7 +63,7 @@ def a_return_comes_behind_its_confirm(patch, reached):
 
 @amqp091_settling.override(Channel, "frame", breaks="AMQP091-TX-01")
 def a_transaction_hides_nothing(original, reached, self, type, payload, method):
-    """What is published in a transaction is in its queues at once."""
+    """Messages published in a transaction are queued at once."""
     original(self, type, payload, method)
     if self.transaction is not None and self.transaction.sends:
         reached()
@@ -74,8 +74,7 @@ def a_transaction_hides_nothing(original, reached, self, type, payload, method):
 
 @amqp091_settling.override(Channel, "frame", breaks="AMQP091-TX-01")
 def a_rollback_publishes(original, reached, self, type, payload, method):
-    """What was published in a transaction that is rolled back is in its queues with the next
-    commit."""
+    """Messages of a transaction that was rolled back are queued with the next commit."""
     kept = []
     if isinstance(method, commands.Tx.Rollback) and self.transaction is not None:
         kept = self.transaction.sends
@@ -87,7 +86,7 @@ def a_rollback_publishes(original, reached, self, type, payload, method):
 
 @amqp091_settling.override(Channel, "frame", breaks="AMQP091-TX-02")
 def acknowledgements_know_no_transaction(original, reached, self, type, payload, method):
-    """What is acknowledged in a transaction is acknowledged at once."""
+    """An acknowledgement in a transaction takes effect at once."""
     original(self, type, payload, method)
     if self.transaction is not None and self.transaction.settlements:
         reached()
@@ -132,7 +131,7 @@ def nack_knows_no_multiple(original, reached, self, type, payload, method):
 
 @amqp091_settling.override(Channel, "settle", breaks="RABBITMQ-AMQP091-NACK-02")
 def what_is_requeued_comes_last(original, reached, self, settled, outcome):
-    """What is requeued goes to the end of its queue."""
+    """A requeued message goes to the end of its queue."""
     back = list(settled) if outcome is Outcome.RELEASED else []
     original(self, back or settled, Outcome.ACCEPTED if back else outcome)
     for entry in back:
@@ -209,7 +208,8 @@ def the_end_of_a_queue_is_not_told(original, reached, self, consumer):
 
 @amqp091_settling.mutant("AMQP091-CONS-04")
 def without_acknowledgement_a_message_stays(patch, reached):
-    """What a consumer without acknowledgement has got comes again when its channel is closed."""
+    """Messages of a consumer without acknowledgement are delivered again when its channel is
+    closed."""
 
     @patch.override(Channel)
     def send_delivery(original, self, consumer, tag, redelivered, what):

@@ -149,14 +149,14 @@ def deliveries_not_counted(original, reached, self):
 
 @amqp_credit.override(OutgoingLink, "describe", breaks="AMQP10-CREDIT-26")
 def available_is_one_more(original, reached, self, flow):
-    """What a flow says to be available is one more than there is."""
+    """``available`` in a flow is one more than there is."""
     original(self, flow)
     flow.available = reached.instead(flow.available, (flow.available or 0) + 1)
 
 
 @amqp_credit.override(OutgoingLink, "describe", breaks="AMQP10-CREDIT-26")
 def available_is_what_credit_allows(original, reached, self, flow):
-    """What a flow says to be available is no more than the credit."""
+    """``available`` in a flow is no more than the credit."""
     original(self, flow)
     flow.available = reached.instead(flow.available, min(flow.available or 0, self.credit.credit))
 

@@ -70,7 +70,7 @@ def unattached_handles_passed_over(original, reached, self, handle, what):
 
 @amqp_sessions.override(Session, "_link", breaks="AMQP10-SESS-06")
 def errant_links_borne(original, reached, self, handle, what):
-    """What comes for a link that was detached with an error is passed over."""
+    """Frames for a link that was detached with an error are ignored."""
     link = self.links.get(handle)
     if link is not None and link.state is LinkState.BROKEN:
         reached()

@@ -243,7 +243,7 @@ def reason_of_rejection_lost(patch, reached):
 
 @amqp_settlement.override(OutgoingLink, "disposed", breaks="AMQP10-OUT-03")
 def default_is_accepted(original, reached, self, deliveries, state, settled):
-    """What is settled without an outcome counts as accepted, whatever default-outcome the source
+    """A delivery settled without an outcome counts as accepted, whatever default-outcome the source
     names."""
     if settled and state is None:
         reached()
@@ -322,7 +322,7 @@ def copies_are_taken(patch, reached):
 
 @amqp_settlement.override(Queue, "settle", breaks="ARTEMIS-GROUPING-fifo-1")
 def given_back_to_the_end(original, reached, self, entries, outcome):
-    """What an AMQP consumer gives back goes to the end of its queue."""
+    """Messages given back by an AMQP consumer go to the end of their queue."""
     before = set(map(id, self._ready))
     original(self, entries, outcome)
     back = [entry for entry in self._ready if id(entry) not in before]
@@ -341,7 +341,7 @@ def given_back_to_the_end(original, reached, self, entries, outcome):
     OutgoingLink, "give_back", breaks="AMQP10-OUT-09 ARTEMIS-REDELIVERY-back-1 AMQP10-MSG-09"
 )
 def kept_is_lost(original, reached, self):
-    """What a link holds when it ends is lost."""
+    """Messages that a link holds when it ends are lost."""
     held = [delivery for delivery in self.session.unsettled.values() if delivery.link is self]
     if held:
         reached()

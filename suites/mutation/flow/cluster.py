@@ -47,7 +47,7 @@ def a_node_alone_can_clear_the_alarm(original, reached, self, resource, short, n
 
 @cluster.override(Alarms, "set", breaks=SHARED)
 def alarms_elsewhere_are_never_over(original, reached, self, resource, short, node=HERE):
-    """What another node was short of once it counts as short of for ever."""
+    """A resource that another node once lacked counts as lacking for ever."""
     if short or node == HERE:
         original(self, resource, short, node)
     else:
@@ -56,14 +56,14 @@ def alarms_elsewhere_are_never_over(original, reached, self, resource, short, no
 
 @cluster.override(Throttle, "holds", breaks=SHARED)
 def an_alarm_elsewhere_is_told_and_no_more(original, reached, self):
-    """Who publishes is told of an alarm on another node, and read on."""
+    """A publisher is notified of an alarm on another node, and reading from it goes on."""
     elsewhere = not self._connection.shared.alarms.own
     return reached.instead(original(self), False) if elsewhere else original(self)
 
 
 @cluster.override(Throttle, "_understands", breaks=SHARED)
 def an_alarm_elsewhere_is_not_told(original, reached, self):
-    """Who is held back for the sake of another node is not told so."""
+    """A connection blocked because of another node's alarm is not notified."""
     return original(self) and not reached.instead(False, not self._connection.shared.alarms.own)
 
 

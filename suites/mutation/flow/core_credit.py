@@ -56,7 +56,7 @@ def an_octet_too_many_charged(original, reached, self, octets):
 
 @core_credit.override(ConsumerCredit, "charge", breaks=BOUND)
 def overdraft_forgiven(original, reached, self, octets):
-    """What the last message overdrew is not owed."""
+    """Credit that the last message overdrew is not owed."""
     original(self, octets)
     if self.credit is not None:
         self.credit = reached.instead(self.credit, max(0, self.credit))
@@ -64,7 +64,7 @@ def overdraft_forgiven(original, reached, self, octets):
 
 @core_credit.override(ConsumerCredit, "given", breaks=BOUND)
 def credit_replaced(original, reached, self, credits):
-    """What a client gives takes the place of what it gave before."""
+    """Credit given by a client replaces the credit it gave before."""
     original(self, credits)
     if credits > 0 and self.credit is not None:
         self.credit = reached.instead(self.credit, credits)
@@ -162,7 +162,7 @@ def full_addresses_grant(original, reached, self, credits):
 
 @core_credit.override(Grants, "request", breaks=BLOCKS)
 def who_waits_is_forgotten(original, reached, self, credits):
-    """What was asked for while the address was full is never granted."""
+    """Credit requested while the address was full is never granted."""
     account = self._accounting.find(self._address)
     if account.policy is FullPolicy.BLOCK and account.full:
         reached()

@@ -94,7 +94,7 @@ def free_with_the_first_queue(original, reached, self):
     Charge, "release", breaks="ARTEMIS-PAGING-12 ARTEMIS-FLOW-block-1 ARTEMIS-FLOW-amqp-2"
 )
 def never_free(original, reached, self):
-    """What was charged once stays charged."""
+    """A charge is never given back."""
     reached()
 
 
@@ -170,7 +170,7 @@ def threshold_has_no_effect(original, reached, self):
 
 @full_addresses.override(COMMANDS, "SEND", breaks=POLICIES)
 def transactions_are_not_looked_at(original, reached, session, frame):
-    """What is sent in a transaction is taken whatever the address has room for."""
+    """Messages sent in a transaction are accepted without room at the address."""
     if frame.get("transaction") is None:
         return original(session, frame)
     admission = session.shared.admission
@@ -194,7 +194,7 @@ class Always(Admission):
 
 @full_addresses.override(IncomingLink, "_not_taken", breaks="ARTEMIS-FLOW-amqp-4 ARTEMIS-PAGING-8")
 def rejected_for_no_reason(original, reached, self, condition, description):
-    """What an address has no room for is rejected as an internal error."""
+    """A message for which an address has no room is rejected as an internal error."""
     if condition == conditions.RESOURCE_LIMIT_EXCEEDED:
         reached()
         condition = conditions.INTERNAL_ERROR
@@ -232,7 +232,7 @@ def new_producers_get_credit(patch, reached):
     Admission, "next", breaks="ARTEMIS-PAGING-12 ARTEMIS-FLOW-block-1 ARTEMIS-FLOW-amqp-2"
 )
 def nobody_is_told_of_room(original, reached, self):
-    """Who waits for room waits for ever."""
+    """A producer that waits for room waits for ever."""
     if original(self) is not None:
         reached()
     return

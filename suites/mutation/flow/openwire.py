@@ -45,7 +45,7 @@ def it_begins_with_other_letters(original, reached, self, octets):
 
 @openwire.override(OpenWireConsumer, "_send", breaks=SPOKEN)
 def the_newest_version_is_spoken(original, reached, self, entry):
-    """What the broker sends has the fields of its own version, whatever the client fields."""
+    """The broker sends the fields of its own version, whatever version the client announces."""
     client = self._client
     fields = client.connection.version
     client.connection.version = reached.instead(fields, codes.NEWEST)
@@ -123,7 +123,7 @@ def what_cannot_be_done_is_answered_well(original, reached, self, wanted, proble
 
 @openwire.override(OpenWireConnection, "refuse", breaks=REFUSED)
 def nobody_is_told_without_a_response(original, reached, self, wanted, problem):
-    """What fails without asking for a response fails in silence."""
+    """A command that fails without asking for a response fails silently."""
     if wanted.response:
         original(self, wanted, problem)
     else:
@@ -204,7 +204,7 @@ def one_less_than_the_limit(original, reached, self, out):
 
 @openwire.override(Prefetch, "acknowledged", breaks=BOUND)
 def acknowledgements_widen_the_limit(original, reached, self, count):
-    """What is acknowledged counts as if it had only been seen: the limit grows by it."""
+    """An acknowledged message counts as only delivered: the limit grows by it."""
     if count:
         reached()
         self.seen(count)
@@ -231,7 +231,7 @@ def without_a_limit_everything_is_pushed(original, reached, self, out):
 
 @openwire.override(Prefetch, "dispatched", breaks=PULL)
 def a_pull_brings_all(original, reached, self):
-    """Who has pulled once is pushed everything."""
+    """A consumer that has pulled once is pushed everything."""
     if self.pulled:
         reached()
 
@@ -247,7 +247,7 @@ def the_silent_live_for_ever(original, reached, self):
 
 @openwire.override(InactivityMonitor, "deadline", breaks=CLOSED)
 def the_first_look_closes(original, reached, self):
-    """Who has fields nothing for a tenth of the duration is closed."""
+    """A connection that sent nothing for a tenth of the duration is closed."""
     right = original(self)
     return int(
         reached.instead(
@@ -266,7 +266,7 @@ def a_look_too_many(original, reached, self):
 
 @openwire.override(InactivityMonitor, "agreed", breaks=LEAST)
 def the_broker_s_duration_counts(original, reached, self, now, ttl, first):
-    """What the client says of its duration is taken no notice of, unless it is 0."""
+    """The client's own duration is ignored, unless it is 0."""
     original(self, now, int(reached.instead(ttl, 30_000_000_000)), first)
 
 

@@ -19,7 +19,7 @@ ORDER = "ARTEMIS-PAGING-11 ARTEMIS-PAGING-10"
 
 @paging.override(Queue, "append_paged", breaks=ORDER)
 def what_was_paged_overtakes(original, reached, self, message, source_entry, charge):
-    """What is read from a page goes in front of what waits in memory."""
+    """Messages read from a page go in front of those in memory."""
     entry = original(self, message, source_entry, charge)
     if len(self._ready) > 1:
         reached()

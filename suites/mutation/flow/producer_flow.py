@@ -124,7 +124,7 @@ def deliveries_are_settled_before_there_is_space(original, reached, self, *about
 
 
 def _there_is_space(flow: ProducerFlow) -> bool:
-    """Whether anybody waits where there is space."""
+    """True if a producer waits where there is space."""
     return any(
         not flow.memory_is_short(place.account)
         for there in flow._waiting.values()
@@ -178,7 +178,7 @@ def who_waits_is_overtaken(patch, reached):
 
 @full_places.override(Cursor, "remove", breaks=WAITS)
 def memory_is_not_given_back(original, reached, self, claim):
-    """What was consumed is charged to the memory of its queue for ever."""
+    """A consumed message stays charged to the memory of its queue."""
     original(self, claim)
     if type(self) is Cursor:
         reached()
@@ -221,7 +221,7 @@ def memory_is_not_used(patch, reached):
 
 @full_places.override(FileCursor, "drops", breaks=FILES)
 def what_goes_to_files_is_dropped(original, reached, self, claim):
-    """What waited in memory when that was cleared is lost."""
+    """Messages in memory are lost when memory is cleared."""
     reached()
     return True
 
@@ -265,7 +265,7 @@ def each_kind_waits_for_the_other(original, reached, self, account, persistent):
 
 @usage_limits.override(StoreCursor, "remove", breaks=LIMITS)
 def the_store_is_not_given_back(original, reached, self, claim):
-    """What was consumed stays in the store."""
+    """A consumed message stays in the store."""
     original(self, claim)
     if claim.persistent:
         reached()

@@ -47,8 +47,8 @@ def judge(target_name: str, calls: Iterable[Call], seed: int, logs: Path) -> dic
 
 
 def told_apart(pair: Pair, results: dict[str, dict[str, Result]]) -> list[str]:
-    """What is wrong with a pair, given the results by target and case; empty when the case tells
-    the two apart."""
+    """Return complaints about a pair, given the results by target and case; empty when the case
+    tells the two apart."""
     before, after = results[pair.before][pair.case], results[pair.after][pair.case]
     said = {pair.before: pair.complaint_before(before), pair.after: pair.complaint_after(after)}
     return [

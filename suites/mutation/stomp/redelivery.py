@@ -27,7 +27,7 @@ UNSETTLED = "ARTEMIS-REDELIVERY-back-1 STOMP10-SUBSCRIBE-05 STOMP11-ACK-05 STOMP
 
 @redelivery.override(Queue, "_take_back", breaks=ORDER)
 def at_the_tail(original, reached, self, back):
-    """What comes back goes behind what waits."""
+    """Returned messages go behind those that wait."""
     if back and self._ready:
         reached()
     self._ready.extend(sorted(back, key=attrgetter("order")))
@@ -35,7 +35,7 @@ def at_the_tail(original, reached, self, back):
 
 @redelivery.override(Queue, "_take_back", breaks=ORDER)
 def backwards(original, reached, self, back):
-    """What comes back is put at the head one by one, the newest last and so first."""
+    """Returned messages are put at the head one by one, so that the newest is first."""
     if len(back) > 1:
         reached()
     for entry in sorted(back, key=attrgetter("order")):
@@ -44,7 +44,7 @@ def backwards(original, reached, self, back):
 
 @redelivery.override(Queue, "_take_back", breaks=ORDER, recreates="ARTEMIS-3093")
 def at_the_head_whatever_waits(original, reached, self, back):
-    """What several consumers give back goes to the head as it comes: a younger message before an
+    """Messages returned by several consumers go to the head as they arrive: a younger one before an
     older one."""
     back.sort(key=attrgetter("order"))
     if back and self._ready and self._ready[0].order < back[-1].order:
@@ -54,7 +54,7 @@ def at_the_head_whatever_waits(original, reached, self, back):
 
 @redelivery.override(FrameEncoder, "message", breaks=MARKED)
 def never_marked(original, reached, self, opening, message, ack, redelivered):
-    """What is delivered again does not say so."""
+    """A message that is delivered again is not marked as redelivered."""
     return original(self, opening, message, ack, reached.instead(redelivered, False))
 
 
@@ -91,7 +91,7 @@ def marked_false(original, reached, self, opening, message, ack, redelivered):
     ),
 )
 def lost_with_the_connection(original, reached, self):
-    """What a lost connection held is lost with it."""
+    """Messages held by a lost connection are lost."""
     for subscription in self.subscriptions.values():
         held = list(subscription._unsettled.values())
         if held:
@@ -127,7 +127,7 @@ def of_another_subscription(patch, reached):
 
 @redelivery.mutant(BACK)
 def lost_with_the_subscription(patch, reached):
-    """What a subscription held is lost when UNSUBSCRIBE ends it."""
+    """Messages held by a subscription are lost with UNSUBSCRIBE."""
 
     @patch.override(COMMANDS, "UNSUBSCRIBE")
     def unsubscribe(original, session, frame):
@@ -168,8 +168,8 @@ def given_up_after_two(original, reached, self, entries, outcome):
 
 @redelivery.mutant("ARTEMIS-REDELIVERY-back-1 ARTEMIS-CONCEPTS-queue-1")
 def not_offered_to_who_waits(patch, reached):
-    """What comes back waits for the next message or consumer: a consumer that is there already does
-    not get it."""
+    """A returned message waits for the next message or consumer: a consumer that is already there
+    does not get it."""
     patch.set(Queue, "held_back", False)
 
     @patch.override(Queue)
@@ -189,7 +189,7 @@ def not_offered_to_who_waits(patch, reached):
 
 @redelivery.mutant("ARTEMIS-CONCEPTS-queue-1 ARTEMIS-CONCEPTS-queue-2")
 def comes_back_twice(patch, reached):
-    """What comes back stands in the queue twice."""
+    """A returned message is in the queue twice."""
 
     @patch.override(Queue)
     def _take_back(original, self, back):

@@ -6,7 +6,7 @@ from brokerproof.reference_broker.protocols.stomp.connection import StompConnect
 
 
 def cut_off(patch, reached, fault):
-    """What is refused with ``fault`` ends the connection without an ERROR."""
+    """A refusal for ``fault`` ends the connection without an ERROR."""
 
     @patch.override(StompConnection)
     def _refuse(original, self, problem, frame=None):

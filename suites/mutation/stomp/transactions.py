@@ -286,7 +286,7 @@ def at_most_sixteen(original, reached, self, publish):
 
 @transactions.mutant("STOMP10-ACK-01 STOMP11-ACK-01 STOMP12-ACK-01", recreates="AMQ-7218")
 def aborted_messages_have_no_name(patch, reached):
-    """What ABORT gave back and was delivered again cannot be acknowledged: its name is
+    """A message that ABORT gave back cannot be acknowledged when it is delivered again: its id is
     forgotten."""
     aborted: set[int] = set()
 

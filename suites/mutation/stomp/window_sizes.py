@@ -160,7 +160,7 @@ def one_window_per_connection(patch, reached):
 
 @window_sizes.override(Subscription, "deliver", breaks=POSITIVE)
 def delivered_again_for_nothing(original, reached, self, entry):
-    """What is delivered again is not charged."""
+    """A message that is delivered again is not charged."""
     before = self.window.credit
     original(self, entry)
     if entry.deliveries > 1 and self.window.size > 0 and self.mode is not AckMode.AUTO:

@@ -194,8 +194,8 @@ class AcceptedIsReleased(OutcomeReplaced):
 
 @wire_mutant("amqp.modified-is-released", "AMQP10-OUT-11 AMQP10-OUT-12 AMQP10-OUT-13")
 class ModifiedIsReleased(OutcomeReplaced):
-    """What modified says is not heeded: no failed attempt is counted, no annotation merged, nobody
-    spared."""
+    """The fields of modified are ignored: no failed attempt is counted, no annotation merged, no
+    consumer spared."""
 
     said, heard = "modified", "released"
 

@@ -56,7 +56,7 @@ def judge(name: str, names: tuple[str, ...], plan: Plan, *, only_list: bool, as_
 
 
 def _could_be(fate: Fate) -> bool:
-    """Whether the target has what the cases need that look for this fault."""
+    """True if the target has the capabilities needed by the cases for this fault."""
     return fate.cases > 0
 
 

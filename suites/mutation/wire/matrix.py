@@ -31,7 +31,8 @@ def judge_all(
     folder: Path,
     done: Callable[[Fate], None] = lambda fate: None,
 ) -> list[Fate]:
-    """What becomes of each fault on the wire of ``target``, which is started once for all of them.
+    """Yield the fate of each fault on the wire of ``target``, which is started once for all of
+    them.
 
     Only cases that cite what the fault breaks are run. Known deviations of the target are known
     here too: what it does wrong by itself is no kill. Raises

@@ -1,5 +1,4 @@
-"""What a wire mutant is: a rule that rewrites what crosses the wire, and the requirements which
-that breaks.
+"""Wire mutants: rules that rewrite the bytes on the wire, and the requirements that this breaks.
 
 A rule is a class that derives from :class:`Tampering`; its docstring is the fault in one sentence,
 its decorator names the requirements::

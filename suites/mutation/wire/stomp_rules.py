@@ -24,11 +24,11 @@ class OneInThree(Tampering):
         return self.tampered(message) if self._seen % 3 == 2 else self.spared(message)
 
     def tampered(self, message: StompUnit) -> Iterable[Out]:
-        """What comes in place of a message that is tampered with."""
+        """Return the replacement of a message that is tampered with."""
         raise NotImplementedError
 
     def spared(self, message: StompUnit) -> Iterable[Out]:
-        """What comes in place of the others."""
+        """Return the replacement of the other frames."""
         return (message.raw,)
 
 

@@ -112,7 +112,7 @@ def messages(effects: list[Effect], conn: int = 1) -> list[Received]:
 
 
 def reading(effects: list[Effect], conn: int = 1) -> list[type]:
-    """What was asked for about reading a connection."""
+    """Return the requests to stop or resume reading a connection."""
     return [
         type(effect)
         for effect in effects

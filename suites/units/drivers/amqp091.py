@@ -38,7 +38,7 @@ class Driver:
         """Connections that are not read."""
         self.closed: set[int] = set()
         self.sent: dict[int, bytes] = {}
-        """What went to connections that speak something else."""
+        """Effects on connections that speak another protocol."""
         self._streams: dict[int, Stream] = {}
         self._got: dict[int, list[Method]] = {}
         self._conns = 0
@@ -120,7 +120,7 @@ class Driver:
         )
 
     def got(self, conn: int) -> list[Method]:
-        """What came since it was asked last."""
+        """Return the frames that arrived since the last call."""
         found, self._got[conn] = self._got[conn], []
         return found
 
@@ -144,7 +144,7 @@ class Driver:
         return int(answer["message-count"])
 
     def bodies(self, conn: int, queue: str) -> list[bytes]:
-        """What waits, taken."""
+        """Consume and return the waiting messages."""
         found = []
         while True:
             self.send(conn, "basic.get", {"queue": queue, "no-ack": True})

@@ -240,7 +240,7 @@ def text(payload: bytes) -> str:
 
 
 def kinds(frames: list[Frame]) -> list[type]:
-    """What the frames are."""
+    """Return the types of the frames."""
     return [type(frame.value) for frame in frames]
 
 
@@ -286,7 +286,7 @@ def stocked(count: int, settings: Settings = AMQP, address: str = "q") -> tuple[
 
 
 def received(desk: Desk, address: str = "q") -> list[str]:
-    """What waits at an address, taken by a new connection."""
+    """Consume the messages waiting at an address by a new connection, and return them."""
     peer = Peer(desk).ready()
     peer.attach_receiver(address)
     return bodies(peer.flow(100))

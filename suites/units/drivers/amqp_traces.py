@@ -107,7 +107,7 @@ def violations(
 
 
 def mirrored(events: Sequence[Event]) -> list[Event]:
-    """The same conversation with the sides exchanged."""
+    """Return the conversation with the sides exchanged."""
     turned: list[Event] = []
     for event in events:
         if isinstance(event, (FrameSent, FrameReceived)):

@@ -133,7 +133,7 @@ class Line:
 
 @dataclass
 class Wire:
-    """What passed, packet by packet; ``most`` octets of payload in each, ``first`` is the first
+    """The captured packets: at most ``most`` bytes of payload in each; ``first`` is the first
     sequence number."""
 
     most: int = 1448
@@ -193,7 +193,7 @@ def without(segments: Sequence[Segment], lost: set[int]) -> list[Segment]:
 
 
 def renumbered(segments: Sequence[Segment], by: int) -> list[Segment]:
-    """The same packets with sequence numbers that begin elsewhere."""
+    """Return the packets with sequence numbers that begin elsewhere."""
     return [
         replace(
             segment,
@@ -439,7 +439,7 @@ def read(segments: Sequence[Segment], snap: int = 65535) -> list[ev.Event]:
 
 
 def surely(events: Sequence[ev.Event]) -> set[tuple[str, str]]:
-    """What a broker is accused of without a doubt."""
+    """Return the certain anomalies."""
     found = [*recording.find_anomalies(events, GROUND)]
     for life in connection_lifetimes.lifetimes(events).values():
         found += connection_lifetimes.find_anomalies(life, GROUND)

@@ -67,7 +67,7 @@ class CoreClient:
         return self.taken()
 
     def taken(self) -> list[Packet]:
-        """What came."""
+        """Return the packets that arrived."""
         found, self.inbox = self.inbox, []
         return found
 
@@ -141,7 +141,7 @@ def client(settings: Settings | None = None, **session: Any) -> CoreClient:
 
 
 def names(packets: list[Packet]) -> list[str]:
-    """What they are called."""
+    """Return their names."""
     return [packet.name for packet in packets]
 
 

@@ -29,20 +29,20 @@ VERSION = {
 
 
 class Docker:
-    """What the daemon has: ``images`` by name, and one container at most."""
+    """The daemon's state: ``images`` by name, and one container at most."""
 
     def __init__(self) -> None:
         self.images: set[str] = set()
         self.offered: set[str] | None = None
-        """What can be pulled; None: everything."""
+        """Images that can be pulled; None: all."""
         self.prints = b""
         self.runs = True
-        """Whether the container goes on once it was started."""
+        """True if the container keeps running once it was started."""
         self.asked: list[str] = []
         """Methods and paths without version."""
         self.created: dict[str, Any] = {}
         self.files: dict[str, bytes] = {}
-        """What was copied into the container before it was started, by path."""
+        """Files copied into the container before its start, by path."""
         self.started = self.removed = False
         self.executed: list[list[str]] = []
         self.exit_code = 0

@@ -93,7 +93,7 @@ class OpenWireClient:
             client.saw(effects)
 
     def taken(self) -> list[Structure]:
-        """What came."""
+        """Return the packets that arrived."""
         found, self.inbox = self.inbox, []
         return found
 
@@ -171,7 +171,7 @@ def client(activemq: ActiveMq | None = None, **options: Any) -> OpenWireClient:
 
 
 def names(commands: list[Structure]) -> list[str]:
-    """What they are called."""
+    """Return their names."""
     return [command.name for command in commands]
 
 

@@ -52,7 +52,7 @@ class StoringDriver:
     """A broker with a disk. ``options`` None is a broker without a journal."""
 
     prefix = ""
-    """What the name of a queue begins with."""
+    """Return the prefix of a queue's name."""
     wide = "consumer-window-size:-1\n"
     """A header of whoever takes any number of messages."""
 

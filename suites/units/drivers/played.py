@@ -68,7 +68,7 @@ class Consumer:
 
     @property
     def room(self) -> bool:
-        """Whether its window lets one more delivery begin."""
+        """True if its window lets one more delivery begin."""
         octets = sum(size for _, _, size in self.held)
         return self.window < 0 or (not self.held if self.window == 0 else octets < self.window)
 

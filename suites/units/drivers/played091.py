@@ -73,7 +73,7 @@ class Consumer:
 
     @property
     def room(self) -> bool:
-        """Whether its prefetch lets one more delivery come."""
+        """True if its prefetch allows one more delivery."""
         return self.way == "none" or not self.prefetch or len(self.held) < self.prefetch
 
 

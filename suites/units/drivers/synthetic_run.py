@@ -26,7 +26,7 @@ UNKNOWN = "NOWHERE-SPEC-01"
 def header(
     name: str, *, targets: Iterable[str] = ("reference",), finished: bool = True
 ) -> dict[str, Any]:
-    """What run.json holds."""
+    """Return the contents of run.json."""
     values: dict[str, Any] = {
         "format": 2,
         "run": name,

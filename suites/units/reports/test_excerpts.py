@@ -125,7 +125,7 @@ def test_a_case_that_goes_on_over_segments_of_two_recorders_is_whole(
 
 
 def shown(spark: SparkSession, events: list[ev.Event]) -> list[dict[str, Any]]:
-    """What the page of a case with these events shows, as rows."""
+    """Return the rows of a case page with these events."""
     chosen = spark.createDataFrame(
         [("r", "t", "c", 0, 3)], "run string, target string, case string, page int, examples int"
     )

@@ -41,7 +41,7 @@ MEASURED = {
     "unit": "ms",
     "how": "bisected",
 }
-"""What `brokerproof infer --json` prints of one parameter, without its bounds."""
+"""Output of `brokerproof infer --json` for one parameter, without its bounds."""
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def page(report: Report, case: str, target: str) -> str:
 
 
 def unpacked(report: Report) -> dict[str, Any]:
-    """What the index's script unpacks."""
+    """Return the contents that the index's script unpacks."""
     (packed,) = re.findall(r'<script type="text/plain" id="listing">([^<]*)</script>', text(report))
     told: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(packed)))
     return told
@@ -275,7 +275,7 @@ def test_the_documents_name_every_table_and_every_column(written: Report) -> Non
 
 
 def test_the_notebook_asks_about_tables_that_there_are(written: Report) -> None:
-    """What it is answered is seen where DuckDB and Jupyter are: suites/scale/notebook.py."""
+    """suites/scale/notebook.py runs the notebook where DuckDB and Jupyter are installed."""
     notebook = json.loads((DOCUMENTS / "how-to" / "query-tables.ipynb").read_text("utf-8"))
     code = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
     for line in code:

@@ -184,7 +184,7 @@ def test_without_every_connection_a_message_that_never_came_is_uncertain() -> No
 
 
 def of_amqp(events: Sequence[ev.Event]) -> set[tuple[str, str]]:
-    """What a broker is accused of without a doubt on the only connection."""
+    """Return the certain anomalies of the only connection."""
     return {
         (wrong.kind, wrong.what)
         for wrong, _ in amqp.connection_anomalies(events, 1)

@@ -1,4 +1,4 @@
-"""What ``list`` and ``explain`` show."""
+"""Output of ``list`` and ``explain``."""
 
 from __future__ import annotations
 

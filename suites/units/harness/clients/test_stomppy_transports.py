@@ -97,7 +97,7 @@ class Scripted:
 
 
 class Notebook:
-    """What a peer needs of a bench."""
+    """As much of a bench as a peer needs."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -150,7 +150,7 @@ def virtual(
 
 
 def soon_after(found: list[Instant], wanted: list[Duration]) -> bool:
-    """Whether something happened at these instants, by at most a microsecond later."""
+    """True if something happened at these instants, at most a microsecond later."""
     return len(found) == len(wanted) and all(
         0 <= a - b <= 1000 for a, b in zip(found, wanted, strict=True)
     )

@@ -31,8 +31,7 @@ def brokerproof(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def here(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """The same without a process of its own: to start one takes longer than most of what is asked
-    of it."""
+    """Run the command in this process: starting another takes longer than most commands."""
     out, err = io.StringIO(), io.StringIO()
     with (
         pytest.MonkeyPatch.context() as patched,

@@ -1,4 +1,4 @@
-"""What is inferred of the reference broker with hidden parameters, and the arithmetic of bounds."""
+"""Inference of the reference broker's hidden parameters, and the arithmetic of bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a load is to do, as people write it, and how it is divided among drivers."""
+"""Load plans as people write them, and how they are divided among drivers."""
 
 from __future__ import annotations
 

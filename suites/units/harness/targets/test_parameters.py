@@ -1,4 +1,4 @@
-"""What acceptors speak, as the harness reads it from a configuration, and where nobody says."""
+"""Protocols of acceptors, as the harness reads them from a configuration, and their defaults."""
 
 from __future__ import annotations
 

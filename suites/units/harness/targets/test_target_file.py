@@ -1,5 +1,5 @@
-"""What --target may name, and what is known of a target before it is started. commands/test_run.py
-has what is refused."""
+"""Names that --target accepts, and what is known of a target before it is started.
+commands/test_run.py has refused ones."""
 
 from __future__ import annotations
 

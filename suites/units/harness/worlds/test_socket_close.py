@@ -1,5 +1,5 @@
-"""What came before a reset is read, whoever was told of the reset, and a reset is never taken for
-an orderly end."""
+"""Bytes that arrived before a reset are read, whichever call reported it, and a reset is never
+taken for an orderly close."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Broker:
 
 
 class Peer:
-    """What arrives, and how it ended."""
+    """Records the bytes that arrive, and how the connection ended."""
 
     def __init__(self) -> None:
         self.came = b""
@@ -185,7 +185,7 @@ def test_stomp_py_reads_on_and_tells_the_reset(broker: Broker, way: str) -> None
 
 
 class Selectable:
-    """What Proton has for a socket."""
+    """Proton's view of a socket."""
 
     def __init__(self, plain: socket.socket) -> None:
         self._plain, self._transport = plain, object()
@@ -254,7 +254,7 @@ class Ours(SocketTarget):
 
 
 class Delaying(SocketTarget):
-    """The same, of a kind that nobody says sends at once."""
+    """A target that is not declared to send at once."""
 
 
 def judged(
@@ -265,8 +265,8 @@ def judged(
     held: bool,
     way: str = "linger",
 ) -> tuple[Seen, str | None]:
-    """What a bench says of a broker that sent ``octets`` and no ERROR; while the reading was
-    ``held`` they waited."""
+    """Return the bench's finding about a broker that sent ``octets`` and no ERROR; while reading
+    was ``held`` they waited."""
     target = kind(target_file.load("stomp://127.0.0.1:1").identity)
     target.endpoints = {"stomp": broker.address}
     bench = Bench(target, ("STOMP12-ERR-02",), label="reset")

@@ -52,7 +52,7 @@ class Driver(StoringDriver):
         return [name for name in self.disk.names() if name.startswith("large/")]
 
     def octets(self, conn: int) -> bytes:
-        """What came since this was asked last."""
+        """Return what arrived since the last call."""
         return self._got.pop(conn, b"")
 
     def frames(self, conn: int) -> list[Received]:

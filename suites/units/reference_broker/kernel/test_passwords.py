@@ -1,5 +1,5 @@
-"""Who a client is: users files, plain and hashed passwords, and certificates, before STOMP and
-AMQP."""
+"""Authentication of clients: users files, plain and hashed passwords, and certificates, for STOMP
+and AMQP."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_certificate_counts_for_its_connection_alone() -> None:
 def amqp_says(
     certificate: str | None, response: bytes = b"", settings: Settings = SETTINGS
 ) -> tuple[bool, int | None]:
-    """Whether EXTERNAL is offered, and the outcome's code when it is asked for."""
+    """Return whether EXTERNAL is offered, and the outcome's code when it is requested."""
     broker = create_broker(settings)
     broker.handle(0, Connected(1, "amqp", "x", certificate))
     offered = broker.handle(0, BytesReceived(1, b"AMQP\x03\x01\x00\x00"))

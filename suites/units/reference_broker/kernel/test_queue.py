@@ -161,7 +161,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.held: dict[int, dict[int, str]] = {}
 
     def take(self, effects: list[object]) -> None:
-        """What was delivered was the oldest that waited, each time a consumer was served."""
+        """Each delivered message was the oldest that waited."""
         given: list[int] = []
         for conn in list(self.held):
             got: list[Received] = [

@@ -1,5 +1,4 @@
-"""What survives: durable messages, acknowledgements, subscriptions, transactions; and what does
-not."""
+"""Survival of a restart: durable messages, acknowledgements, subscriptions and transactions."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Storing(RuleBasedStateMachine):
     """One broker, one disk."""
 
     nacks = True
-    """Whether what a consumer does not want comes again."""
+    """True if unwanted messages are delivered again."""
 
     def chosen(self, limit: int, page: int, cache: int) -> Settings:
         """The broker's settings: how many octets of an address are in memory, and what pages are
@@ -133,7 +133,7 @@ class Storing(RuleBasedStateMachine):
         self.consumers.clear()
 
     def _hear(self) -> None:
-        """What the broker said to anybody."""
+        """Return the frames that the broker sent to anybody."""
         closed = set(self.driver.closed)
         for producer in self.producers:
             for frame in self.driver.take(producer.conn):

@@ -302,7 +302,7 @@ def test_a_peer_that_does_not_read_is_reported_and_reported_well_again() -> None
 def test_a_peer_that_only_asks_and_never_reads_is_not_read_either_until_it_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What it asks for would only pile up here."""
+    """Requests would only pile up here."""
     monkeypatch.setattr(asyncio_server, "WRITE_STOP", 2 * asyncio_server.WRITE_HIGH)
     in_the_host = 16 * 1024 * 1024  # octets that its socket buffers hold, at most
     broker = Echo(

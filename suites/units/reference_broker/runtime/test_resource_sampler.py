@@ -1,5 +1,5 @@
-"""What a reference broker in real time is told of its machine, and that it draws its own
-conclusions."""
+"""Readings of the machine that a reference broker receives in real time, and the alarms it raises
+by itself."""
 
 from __future__ import annotations
 

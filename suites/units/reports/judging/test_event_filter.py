@@ -1,5 +1,5 @@
-"""What is read again of a recording says of the messages looked for what all of it says, however it
-is cut into batches."""
+"""The filtered part of a recording yields the facts of the whole about the messages in question,
+however it is cut into batches."""
 
 from __future__ import annotations
 

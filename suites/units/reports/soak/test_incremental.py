@@ -1,4 +1,4 @@
-"""What makes a suspicion while a recording grows, and what does not."""
+"""Suspicions while a recording grows, and what raises none."""
 
 from __future__ import annotations
 

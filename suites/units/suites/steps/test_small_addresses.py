@@ -1,4 +1,4 @@
-"""What cases of full addresses stand on: what a broker says of itself, what messages weigh, the
+"""Foundations of the cases of full addresses: the broker's own figures, messages' charges, the
 limits in broker.xml."""
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def read(*pieces: bytes) -> list[codec.Read]:
 
 
 def primitive(field: dict[str, Any]) -> str:
-    """What the definition says of a field, in the words of the table."""
+    """Return the definition's entry of a field, in the form of the table."""
     kind = field["type"]
     if kind in ("role", "error", "*"):
         return str(kind)

@@ -55,7 +55,7 @@ while True:
 
 
 def release(version: str, namespace: str, *attributes: str) -> None:
-    """What brokerproof looks at in a release, in the cache: the schema of two files and the
+    """Write into the cache what brokerproof reads of a release: the schema of two files and the
     attributes it names."""
     library = broker.home_of(version) / "lib"
     library.mkdir(parents=True)
@@ -239,7 +239,7 @@ def test_the_reason_is_found_in_the_logs(tmp_path: Path, log: str, console: str,
 
 
 def listed() -> list[brokers.Listed]:
-    """What is said of Artemis; the machine may have other brokers of its own."""
+    """Return the listed Artemis brokers; the machine may have other brokers of its own."""
     return [each for each in brokers.listing() if each.name == "artemis"]
 
 

@@ -1,5 +1,5 @@
-"""What the cursors of ActiveMQ's kind put aside: it leaves memory and comes back in order, after a
-restart too."""
+"""Messages that ActiveMQ's cursors put aside leave memory and come back in order, after a restart
+too."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ CURSORS = {0: Cursor.STORE, 1500: Cursor.FILE, 4000: Cursor.STORE, -1: Cursor.VM
 
 
 class StoringActiveMq(Storing):
-    """What is not wanted becomes a dead letter here, so everything is wanted."""
+    """Unwanted messages become dead letters here, so everything is wanted."""
 
     nacks = False
 
@@ -82,7 +82,7 @@ def test_whatever_the_instant(cursor: Cursor, room: int) -> None:
 
 @pytest.mark.parametrize("cursor", [Cursor.STORE, Cursor.FILE])
 def test_memory_is_cleared_in_one_step(cursor: Cursor) -> None:
-    """What was in the journal is on a page, never in both, and never in neither."""
+    """A message of the journal is on a page, never in both, and never in neither."""
     driver = ActiveMqHistory(of(cursor, 8 * MESSAGE, 1500), 0)
     producer = driver.connect()
     for number in range(8):

@@ -44,7 +44,7 @@ def of(policy: FullPolicy, messages: int) -> Driver:
 
 
 def reading(effects: list[Effect], conn: int = 1) -> list[type]:
-    """What was asked for about reading a connection."""
+    """Return the requests to stop or resume reading a connection."""
     return [
         type(effect)
         for effect in effects

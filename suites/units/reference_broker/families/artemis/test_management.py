@@ -26,7 +26,7 @@ def driver() -> Driver:
 def ask(
     driver: Driver, resource: str, attribute: str, more: str = "reply-to:answers\n"
 ) -> tuple[str, object]:
-    """What the broker says: whether it succeeded, and the value."""
+    """Return the broker's answer: success, and the value."""
     headers = f"_AMQ_ResourceName:{resource}\n_AMQ_Attribute:{attribute}\n{more}"
     answer = only(driver.feed(1, f"SEND\ndestination:activemq.management\n{headers}\n\0"), 1)
     (value,) = json.loads(answer.body)

@@ -167,7 +167,7 @@ def test_a_transaction_that_ended_takes_nothing_more() -> None:
 
 
 def asked(broker: Desk, about: str, to: str = "queue://answers") -> list[Any]:
-    """What is told about it, at most once."""
+    """Return its statistics, sent at most once."""
     asking, receiving = (
         Peer(broker).ready(container_id=f"{about} {broker._conns}"),
         Peer(broker).ready(container_id="r"),

@@ -1,4 +1,4 @@
-"""What becomes of deliveries: outcomes, who settles, ranges, dead letters."""
+"""Outcomes of deliveries: who settles, ranges, dead letters."""
 
 from __future__ import annotations
 

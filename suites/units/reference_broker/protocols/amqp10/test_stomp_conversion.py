@@ -74,7 +74,7 @@ class Stomp:
 
 
 def by_amqp(desk: Desk, credit: int = 100) -> list[Message]:
-    """What waits, taken by an AMQP consumer."""
+    """Consume the waiting messages over AMQP, and return them."""
     peer = Peer(desk).ready(container_id="taker")
     peer.attach_receiver(snd_settle_mode=1)
     found = []
@@ -90,7 +90,7 @@ def by_amqp(desk: Desk, credit: int = 100) -> list[Message]:
 
 
 def by_stomp(desk: Desk, headers: str = "") -> list[Received]:
-    """What waits, taken by a STOMP subscription."""
+    """Consume the waiting messages over STOMP, and return them."""
     client = Stomp(desk)
     found = [frame for frame in client.subscribe(headers=headers) if frame.command == "MESSAGE"]
     desk.gone(client.conn)

@@ -85,7 +85,7 @@ def states(frames: list[Frame]) -> list[Any]:
 
 
 def waiting(desk: Desk) -> list[str]:
-    """What another consumer would get now; it all goes back."""
+    """Return the messages that another consumer would get now; it gives them back."""
     peer = Peer(desk).ready(container_id="looker")
     peer.attach_receiver(
         source=Source(address="q", distribution_mode="copy", capabilities=("queue",))

@@ -119,8 +119,8 @@ def test_the_other_protocols_of_an_acceptor_are_still_known() -> None:
 
 
 def test_artemis_own_client_is_served() -> None:
-    """What the client of release 2.56.0 wrote, played again: sessions, questions, the making of a
-    queue, credit, messages."""
+    """Bytes of release 2.56.0's client, replayed: sessions, queries, the creation of a queue,
+    credit, messages."""
     one = CoreClient(Driver(Settings(acceptors=(CORE,))))
     came = [
         packet for vector in VECTORS["java-producer"] for packet in one.feed(bytes.fromhex(vector))

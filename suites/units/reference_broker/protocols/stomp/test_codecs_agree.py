@@ -124,7 +124,7 @@ def cuts(data: bytes) -> Iterator[tuple[str, list[bytes]]]:
 
 
 def wanted(outcome: dict[str, Any], codec: str, version: str) -> Read | str:
-    """What a vector, or a recorded difference, says about ``codec``."""
+    """Return the expectation of a vector, or of a recorded difference, for ``codec``."""
     if "refused" not in outcome:
         return meant(outcome["frames"], codec)
     return (
@@ -194,7 +194,7 @@ BODIES = st.binary(max_size=40) | st.sampled_from([b"\0", b"\n\n\0", b"\0SEND\n\
 
 
 def sayable(version: str, name: str, value: str) -> bool:
-    """Whether ``version`` can carry this header so that every reader understands it alike.
+    """True if ``version`` can carry this header so that every reader understands it alike.
 
     1.0 has no escapes, 1.1 none for a carriage return, and readers may take one before an end of
     line for a part of it. stomp.py reads escapes in 1.0 and writes none in names, so neither is
