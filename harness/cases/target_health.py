@@ -199,12 +199,12 @@ class RunWatch:
         with suppress(RunStopped):  # the cases raise it too
             while not bounds.pause(LOOK_EVERY):
                 resident = resident_bytes()
-                if resident > bounds.limits.run_bytes:
+                if resident > bounds.limits.run_memory_bytes:
                     action = bounds.last_action()
                     during = "" if action is None else f"; the last frame sent was {action}"
                     bounds.stop(
                         f"judging {self._target.identity.name} takes {resident:,} bytes of memory"
-                        f" (limit run_bytes){during}"
+                        f" (limit run_memory_bytes){during}"
                     )
                 self._health.examine_silence()
 

@@ -28,7 +28,11 @@ class Limits:
     """Time for a plain message to pass, by which a target is seen to serve others."""
     run_seconds: int = 4 * 60 * 60
     """Wall time to judge one target."""
-    run_bytes: int = 2048 * _MIB
+    parallel_bytes: int = 96 * _MIB
+    """Bytes received by all cases that are under way. Beyond it the cases end that received more
+    than their share."""
+    parallel_frames: int = 60_000
+    run_memory_bytes: int = 2048 * _MIB
     """Resident memory of the process that judges one target."""
 
 

@@ -13,6 +13,8 @@ from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
 CHECK_EVERY: Duration = NS_PER_S // 4
 """The longest that a waiting case takes to notice the end of its run."""
 _KEPT_ACTIONS = 4096
+_SHARE_CHECKED_EVERY = 64
+"""Frames."""
 _UNLIMITED = 2**63 - 1
 
 
@@ -48,6 +50,9 @@ class RunBounds:
         self.limits = limits
         self.received_at: Instant = 0
         """When any connection last received bytes."""
+        self.bytes_received: dict[CaseBounds, int] = {}
+        """By case that is under way."""
+        self.frames_received: dict[CaseBounds, int] = {}
         self._actions: deque[Action] = deque(maxlen=_KEPT_ACTIONS)
         self._stopping = threading.Lock()
         self._stopped = threading.Event()
@@ -129,6 +134,22 @@ class CaseBounds:
         if self._bytes > self._limits.case_bytes:
             most = f"{self._limits.case_bytes:,} bytes in one case"
             raise LimitReached("case_bytes", f"the target sent more than {most}")
+        self._run.bytes_received[self] = self._bytes
+        if self._exceeds_share(self._run.bytes_received, self._limits.parallel_bytes):
+            most = f"{self._limits.parallel_bytes:,} bytes to the cases under way"
+            raise LimitReached("parallel_bytes", f"the target sent more than {most}")
+
+    def close(self) -> None:
+        """The case has ended."""
+        if self._run is not None:
+            self._run.bytes_received.pop(self, None)
+            self._run.frames_received.pop(self, None)
+
+    def _exceeds_share(self, received: dict[CaseBounds, int], most: int) -> bool:
+        """True if the cases under way received more than ``most``, and this one no less than their
+        average."""
+        counts = received.copy().values()
+        return sum(counts) > most and received[self] * len(counts) >= sum(counts)
 
     def on_frame_received(self, at: Instant, conn: int | None) -> None:
         """Count a frame. Raises :class:`LimitReached`."""
@@ -143,6 +164,12 @@ class CaseBounds:
         if self._frames > self._limits.case_frames:
             most = f"{self._limits.case_frames:,} frames in one case"
             raise LimitReached("case_frames", f"the target sent more than {most}")
+        if self._frames % _SHARE_CHECKED_EVERY:
+            return
+        self._run.frames_received[self] = self._frames
+        if self._exceeds_share(self._run.frames_received, self._limits.parallel_frames):
+            most = f"{self._limits.parallel_frames:,} frames to the cases under way"
+            raise LimitReached("parallel_frames", f"the target sent more than {most}")
 
     def on_sent(self, at: Instant, case: str, command: str) -> None:
         """Keep what the case did last."""

@@ -358,3 +358,4 @@ class RealWorld:
         for channel in self._sockets:
             channel.close()
         self._selector.close()
+        self.bounds.close()

@@ -152,14 +152,24 @@ class FloodingAt(ClosingAt):
 class FloodingFrom(Relay):
     """Sends messages without end on every connection once ``requests`` requests were seen."""
 
+    flood = _MESSAGE * 1000
+
     def __init__(self, broker_port: int, requests: int = 300) -> None:
         super().__init__(broker_port)
         self._left = requests
 
     def on_request(self, client: socket.socket, data: bytes) -> None:
         self._left -= 1
+        if self._left < 0:
+            client.sendall(_MESSAGE)
         while self._left < 0:
-            client.sendall(_MESSAGE * 1000)
+            client.sendall(self.flood)
+
+
+class FloodingWithOneFrameFrom(FloodingFrom):
+    """Sends, then, a body without end."""
+
+    flood = b"MESSAGE" * 1000
 
 
 SERVERS: Mapping[str, Behaviour] = {
@@ -178,7 +188,14 @@ SERVERS: Mapping[str, Behaviour] = {
     )
 }
 RELAYS: Mapping[str, Callable[[int], Behaviour]] = {
-    relay.__name__: relay for relay in (ClosingAtRandom, ClosingAt, FloodingAt, FloodingFrom)
+    relay.__name__: relay
+    for relay in (
+        ClosingAtRandom,
+        ClosingAt,
+        FloodingAt,
+        FloodingFrom,
+        FloodingWithOneFrameFrom,
+    )
 }
 
 
