@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import filecmp
 import itertools
 import os
 import shutil
@@ -176,8 +177,11 @@ class Disk:
                 if copy.samefile(path):
                     return
             except OSError:  # no links here, or another file system
-                shutil.copyfile(path, copy)
-                return
+                if not copy.exists():
+                    shutil.copyfile(path, copy)
+                    return
+                if filecmp.cmp(path, copy, shallow=False):
+                    return
 
     def close(self) -> None:
         """Closes every file."""

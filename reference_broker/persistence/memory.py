@@ -200,6 +200,13 @@ class MemoryDisk:
         file.octets[at] ^= 0xFF
         file.synced = bytes(file.octets)
 
+    def put(self, name: str, data: bytes | None) -> None:
+        """Replace the bytes of a file, which are synced; None removes it."""
+        self._files.pop(name, None)
+        if data is not None:
+            file = self._files[name] = _File()
+            file.octets, file.synced = bytearray(data), data
+
     # --- what recovery asks for -------------------------------------------------------------------
 
     def names(self) -> Iterator[str]:

@@ -12,8 +12,12 @@ import json
 import os
 import sys
 
-import brokerproof.reference_broker.kernel.broker
-import brokerproof.reference_broker.runtime.asyncio_server  # noqa: F401  the command imports these when it needs them; here they are there
+# The command imports these when it needs them; here they are imported once for all its children.
+import brokerproof.reference_broker.assembly
+import brokerproof.reference_broker.persistence.store_from_settings
+import brokerproof.reference_broker.runtime.asyncio_server
+import brokerproof.reference_broker.runtime.resource_sampler  # noqa: F401
+from brokerproof.reference_broker.config.activemq import activemq_xml  # noqa: F401
 from brokerproof.reference_broker.config.artemis import broker_xml  # noqa: F401
 from brokerproof.reference_broker.runtime.command import broker
 
