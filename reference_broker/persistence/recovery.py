@@ -295,6 +295,8 @@ class _Recovery:
         match operation:
             case Added(place, ids, earlier, notes, octets):
                 found.place = max(found.place, place)
+                # A queue that damage has lost must not give its number, and messages, to another.
+                found.queue_id = max(found.queue_id, *ids)
                 known = found.kept.get(place)
                 if known is not None:
                     known.segment = segment

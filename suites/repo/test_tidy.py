@@ -27,6 +27,7 @@ CLOCKS = {
     "reference_broker/runtime/asyncio_server.py": "the only place of the broker that knows sockets",
     "suites/mutation/matrix.py": "how long a mutant took, for the reader",
     "suites/mutation/wire/matrix.py": "how long a mutant took, for the reader",
+    "suites/soak/damaged_restarts.py": "waits for real brokers, and says how long it all took",
     "suites/soak/kill9.py": "kills at an instant, and says how long it all took",
     "reports/exports/ctrf.py": "turns the times of a run's header into the format's milliseconds",
     "reports/gateway.py": "waits for the JVM to be ready",

@@ -154,7 +154,7 @@ def check(name: str, damage: Damage) -> None:
     _judge(before.content, content, damage, broker.reports)
     assert broker.works()
     broker.begin()
-    assert broker.content() == content, "what is there stays there"
+    assert broker.content() == content, f"{damage.sentence}: what is there stays there"
 
 
 def _judge(expected: Content, content: Content, damage: Damage, reports: Iterable[str]) -> None:
