@@ -102,7 +102,8 @@ class SliceReader:
         assert self._next is not None
         begin, count = self._next
         self._next = next(self._pieces, None)
-        self._then, self.waits = then, True
+        self._then = then
+        self.waits = True
         self._body.files.read(self._body, begin, count, self._came)
 
     def _came(self, octets: bytes | None) -> None:

@@ -212,7 +212,9 @@ class Outbox:
                 self._held[conn].append((0, None))
             else:
                 effects.append(Close(conn))
-        self._observed, self._octets, self._closed = [], {}, []
+        self._observed = []
+        self._octets = {}
+        self._closed = []
         self._reading.clear()
         return effects
 

@@ -26,8 +26,8 @@ _NOBODYS = (
 
 def is_hash(stored: str) -> bool:
     """True if ``stored`` is a hash that :func:`admitted` can compare with."""
-    found = _HASH.fullmatch(stored)
-    return found is not None and 1 <= int(found["iterations"]) <= MOST_ITERATIONS
+    match = _HASH.fullmatch(stored)
+    return match is not None and 1 <= int(match["iterations"]) <= MOST_ITERATIONS
 
 
 def admitted(users: Mapping[str, str], name: str, password: bytes) -> bool:
@@ -44,9 +44,9 @@ def admitted(users: Mapping[str, str], name: str, password: bytes) -> bool:
 
 
 def _matches(stored: str, password: bytes) -> bool:
-    found = _HASH.fullmatch(stored) if is_hash(stored) else None
-    if found is None:
+    match = _HASH.fullmatch(stored) if is_hash(stored) else None
+    if match is None:
         return hmac.compare_digest(password, stored.encode())
-    expected, salt = bytes.fromhex(found["hash"]), bytes.fromhex(found["salt"])
-    derived = hashlib.pbkdf2_hmac("sha1", password, salt, int(found["iterations"]), len(expected))
+    expected, salt = bytes.fromhex(match["hash"]), bytes.fromhex(match["salt"])
+    derived = hashlib.pbkdf2_hmac("sha1", password, salt, int(match["iterations"]), len(expected))
     return hmac.compare_digest(derived, expected)

@@ -48,5 +48,5 @@ def size(headers: Headers) -> int:
 
 
 def _whole(value: Value) -> int | None:
-    found = number(value) if isinstance(value, str) else None
-    return found if isinstance(found, int) else None
+    parsed = number(value) if isinstance(value, str) else None
+    return parsed if isinstance(parsed, int) else None

@@ -49,7 +49,9 @@ class DelegatingConnection:
     """
 
     def __init__(self, conn: int, acceptor: Acceptor, shared: BrokerContext, now: Instant) -> None:
-        self._conn, self._acceptor, self._shared = conn, acceptor, shared
+        self._conn = conn
+        self._acceptor = acceptor
+        self._shared = shared
         self._opened = now
         self._first = b""
         self._held = self._closed = False

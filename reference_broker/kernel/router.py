@@ -402,10 +402,10 @@ class Router:
 
         Raises :class:`NoRoute` while it has a consumer.
         """
-        found = self._durable.get(called)
-        if found is None:
+        durable = self._durable.get(called)
+        if durable is None:
             return
-        address, queue = found
+        address, queue = durable
         if queue.has_consumers:
             raise NoRoute(f"the durable subscription {called!r} has a consumer")
         del self._durable[called]

@@ -63,7 +63,9 @@ class Streams:
         close: Callable[[int], None],
         layer: Callable[[int], Layer | None],
     ) -> None:
-        self._put, self._close, self._layer = put, close, layer
+        self._put = put
+        self._close = close
+        self._layer = layer
         self.lines: dict[int, _Line] = {}
         """By connection."""
         self._paused: set[int] = set()

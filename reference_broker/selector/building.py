@@ -71,8 +71,8 @@ def condition(part: Part) -> Part:
     value = part.evaluate
 
     def evaluate(subject: Subject) -> Value:
-        found = value(subject)
-        return found if found is None or isinstance(found, bool) else False
+        result = value(subject)
+        return result if result is None or isinstance(result, bool) else False
 
     return Part(evaluate, Kind.CONDITION, part.at, part.depth)
 
@@ -227,8 +227,8 @@ class Builder(Transformer[Token, Part]):
         value, fits = part.evaluate, pattern(_text(text), mark).fullmatch
 
         def evaluate(subject: Subject) -> Value:
-            found = value(subject)
-            return None if found is None else isinstance(found, str) and fits(found) is not None
+            result = value(subject)
+            return None if result is None else isinstance(result, str) and fits(result) is not None
 
         return _over(Kind.CONDITION, part.at, evaluate, part)
 
@@ -241,8 +241,8 @@ class Builder(Transformer[Token, Part]):
         value, listed = part.evaluate, frozenset(map(_text, texts))
 
         def evaluate(subject: Subject) -> Value:
-            found = value(subject)
-            return found in listed if isinstance(found, str) else None
+            result = value(subject)
+            return result in listed if isinstance(result, str) else None
 
         return _over(Kind.CONDITION, part.at, evaluate, part)
 
@@ -285,8 +285,8 @@ def _not(part: Part, at: int) -> Part:
     value = part.evaluate
 
     def evaluate(subject: Subject) -> Value:
-        found = value(subject)
-        return None if found is None else not found
+        result = value(subject)
+        return None if result is None else not result
 
     return _over(Kind.CONDITION, at, evaluate, part)
 

@@ -90,9 +90,9 @@ def _unexpected(problem: UnexpectedInput, text: str, place: int) -> str:
         return f"{text[place : place + 10]!a} begins nothing that a selector can have"
     if not isinstance(problem, UnexpectedToken):
         return "this is no selector"
-    wanted = problem.accepts or problem.expected
+    expected = problem.accepts or problem.expected
     found = "the end" if problem.token.type == "$END" else ascii(str(problem.token)[:20])
-    names = {WORDS.get(token, token.lstrip("_")) for token in wanted} or {"something else"}
+    names = {WORDS.get(token, token.lstrip("_")) for token in expected} or {"something else"}
     if VALUE in names:
         names = {VALUE}
     *others, last = sorted(names)

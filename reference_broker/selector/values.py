@@ -112,8 +112,8 @@ def calculate(left: Value, right: Value, sign: str, convert: bool) -> Value:
 
 def negative(value: Value, convert: bool) -> Value:
     """``-value``; NULL when it is no number."""
-    found = _number(value, convert)
-    return None if found is None else wrapped(-found)
+    parsed = _number(value, convert)
+    return None if parsed is None else wrapped(-parsed)
 
 
 def wrapped(value: int | float) -> int | float:

@@ -109,11 +109,10 @@ class ActiveMq(Options):
     def policy(self, name: str) -> DestinationPolicy:
         """The entry that holds for the destination of this qualified name: an equal one, else of
         those that match the one that no other is closer than."""
-        found = [policy for policy in self.policies if policy.matches(name)]
-        exact = [policy for policy in found if policy.pattern == name]
-        return (exact or sorted(found, key=functools.cmp_to_key(_closer)) or [self.default_policy])[
-            0
-        ]
+        matching = [policy for policy in self.policies if policy.matches(name)]
+        exact = [policy for policy in matching if policy.pattern == name]
+        ranked = exact or sorted(matching, key=functools.cmp_to_key(_closer))
+        return ranked[0] if ranked else self.default_policy
 
 
 def _closer(left: DestinationPolicy, right: DestinationPolicy) -> int:

@@ -32,7 +32,8 @@ class InactivityMonitor(SilenceMonitor):
         self._frame = True
 
     def agreed(self, now: Instant, ttl: Duration, first: Duration) -> None:
-        self.ttl, self._first = ttl, now + first
+        self.ttl = ttl
+        self._first = now + first
         self._frame = True
 
     def on_bytes_received(self, now: Instant, data: bytes) -> None:

@@ -72,7 +72,8 @@ class TopicClaim:
     __slots__ = ("_account", "_cost", "_holders", "_unsent")
 
     def __init__(self, account: UsageAccount, cost: int, holders: int) -> None:
-        self._account, self._cost = account, cost
+        self._account = account
+        self._cost = cost
         self._holders = self._unsent = holders
         account.memory.add(cost)
         account.messages += 1
@@ -99,7 +100,8 @@ class HeldClaim:
     __slots__ = ("_account", "_cost")
 
     def __init__(self, account: UsageAccount, cost: int) -> None:
-        self._account, self._cost = account, cost
+        self._account = account
+        self._cost = cost
         account.memory.add(cost)
         account.messages += 1
 
@@ -177,9 +179,9 @@ class UsageAccounting(MemoryAccounting):
         self.usage = BrokerUsage(self.activemq)
 
     def find(self, name: str) -> UsageAccount:
-        found = self._accounts.get(name)
-        if isinstance(found, UsageAccount):
-            return found
+        account = self._accounts.get(name)
+        if isinstance(account, UsageAccount):
+            return account
         return self.new_account(name, self._rules.of(name))
 
     def new_account(self, name: str, rule: Rule) -> UsageAccount:

@@ -65,9 +65,10 @@ class Admission(AdmissionControl):
                 del self._waiting[address]
 
     def judge(self, address: str, *, by_credit: bool) -> Verdict:
-        verdict = super().judge(address, by_credit=by_credit)
-        if verdict is not Verdict.TAKE:
-            return verdict
+        if self.storing is not None:
+            verdict = self.storing(address)
+            if verdict is not Verdict.TAKE:
+                return verdict
         account = self._accounting.find(address)
         policy = account.policy
         if policy is FullPolicy.PAGE:

@@ -46,7 +46,8 @@ class ManagementAddress(Address):
         send: Callable[[Envelope, bytes], object],
     ) -> None:
         super().__init__(name, {RoutingType.MULTICAST}, True, account)
-        self._all, self._send = addresses, send
+        self._all = addresses
+        self._send = send
 
     def route(
         self, message: Message, routing: RoutingType | None, source_entry: Entry | None = None
@@ -56,15 +57,15 @@ class ManagementAddress(Address):
         to = asked.get("reply-to")
         if to is None:
             return True
-        said: _Value | str
+        answer: _Value | str
         try:
-            said = self._told(asked.get("_AMQ_ResourceName", ""), asked.get("_AMQ_Attribute", ""))
+            answer = self._told(asked.get("_AMQ_ResourceName", ""), asked.get("_AMQ_Attribute", ""))
         except _Unknown as problem:
-            said = str(problem)
-        headers = [("_AMQ_OperationSucceeded", "false" if isinstance(said, str) else "true")]
+            answer = str(problem)
+        headers = [("_AMQ_OperationSucceeded", "false" if isinstance(answer, str) else "true")]
         if "correlation-id" in asked:
             headers.append(("correlation-id", asked["correlation-id"]))
-        self._send(Envelope(to, to, None, tuple(headers), True), json.dumps([said]).encode())
+        self._send(Envelope(to, to, None, tuple(headers), True), json.dumps([answer]).encode())
         return True
 
     def _told(self, resource: str, attribute: str) -> _Value:

@@ -29,7 +29,8 @@ class CreditFlow:
     """The credit of one sender with one receiver."""
 
     def __init__(self) -> None:
-        self._left, self._until_more = INITIAL, MORE
+        self._left = INITIAL
+        self._until_more = MORE
 
     @property
     def blocked(self) -> bool:

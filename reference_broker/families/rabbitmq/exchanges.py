@@ -167,15 +167,17 @@ class Exchange:
 
 
 def _headers(binding: Binding, headers: Table) -> bool:
-    wanted = {name: value for name, value in binding.arguments.items() if not name.startswith("x-")}
+    required = {
+        name: value for name, value in binding.arguments.items() if not name.startswith("x-")
+    }
     way = binding.arguments.get("x-match", "all")
     if way in ("all-with-x", "any-with-x"):
-        wanted = {name: value for name, value in binding.arguments.items() if name != "x-match"}
-    found = (
+        required = {name: value for name, value in binding.arguments.items() if name != "x-match"}
+    matches = (
         name in headers and (value is None or headers[name] == value)
-        for name, value in wanted.items()
+        for name, value in required.items()
     )
-    return any(found) if str(way).startswith("any") else all(found)
+    return any(matches) if str(way).startswith("any") else all(matches)
 
 
 class Exchanges:

@@ -89,8 +89,8 @@ class Topology:
 
     def of(self, queue: Queue) -> Declared | None:
         """Return the declaration of ``queue``."""
-        found = self.find(queue.name)
-        return found if found is not None and found.queue is queue else None
+        declared = self.find(queue.name)
+        return declared if declared is not None and declared.queue is queue else None
 
     def new_name(self, beginning: str, seed: str) -> str:
         """A name that nothing has."""
@@ -105,11 +105,11 @@ class Topology:
         queue.dead = lambda which, message, why: self.dead(which, message, why)
         queue.wake = self._deadlines.timer(lambda now: queue.expire()).move
         queue.durable = about.get("durable", True)
-        found = self._declared[name] = Declared(queue, **about)
-        if found.owner is not None:
-            self._exclusive.setdefault(found.owner, OrderedDict())[found] = None
-        self.used(found)
-        return found
+        declared = self._declared[name] = Declared(queue, **about)
+        if declared.owner is not None:
+            self._exclusive.setdefault(declared.owner, OrderedDict())[declared] = None
+        self.used(declared)
+        return declared
 
     def used(self, declared: Declared) -> None:
         """Somebody had to do with the queue: its time of being of no use begins anew, unless it has
