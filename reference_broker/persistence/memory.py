@@ -11,7 +11,7 @@ was under way at that instant done up to some point.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from brokerproof.harness.model.broker_io import (
@@ -193,6 +193,19 @@ class MemoryDisk:
             begin = max(same, (end - 1) // BLOCK * BLOCK)
             kept[begin:end] = self._dice.randbytes(end - begin)
         file.octets = kept
+
+    def synced(self) -> dict[str, bytes]:
+        """What a loss of power leaves at least, by file."""
+        return {name: file.synced for name, file in self._files.items() if file.synced}
+
+    @classmethod
+    def holding(cls, files: Mapping[str, bytes]) -> MemoryDisk:
+        """A disk with these files."""
+        disk = cls()
+        for name, data in files.items():
+            file = disk._files[name] = _File()
+            file.octets, file.synced = bytearray(data), data
+        return disk
 
     def spoil(self, name: str, at: int) -> None:
         """Change one byte of a file."""

@@ -518,7 +518,9 @@ class _Recovery:
     def _large(self, files: dict[int, str]) -> None:
         """Remove files without a message, and messages whose body is damaged."""
         found = self._found
-        found.last_body = max(files, default=0)
+        # A record that is done with may still speak of a body whose file is gone: a new body of the
+        # same number would be taken for that one.
+        found.last_body = max((*files, *found.bodies), default=0)
         kept: dict[int, list[int]] = {}
         for place, entry in found.kept.items():
             if entry.message.large is not None:

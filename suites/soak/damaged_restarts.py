@@ -19,18 +19,19 @@ import random
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
 
 from brokerproof.suites.soak import damages
-from brokerproof.suites.soak.kill9 import FAMILIES, Family, Peer, Stuck
+from brokerproof.suites.soak.kill9 import FAMILIES, WITHIN_S, Family, Stuck
 
 QUEUES = {"kept.queue": 40, "paged.queue": 60, "paged.other": 40, "kept.large": 5}
 """Messages that each queue gets."""
@@ -50,6 +51,54 @@ def body_of(queue: str, number: int) -> bytes:
     return (name + seed * (length // len(seed) + 1))[:length]
 
 
+PROFILES = tuple(sorted(name for name in FAMILIES if FAMILIES[name].configuration is not None))
+"""Those that keep anything."""
+
+
+class Peer:
+    """A STOMP session over a socket. Bodies hold no NUL."""
+
+    def __init__(self, port: int, client_id: str = "") -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), WITHIN_S)
+        self._rest = b""
+        self.frames: deque[tuple[str, dict[str, str], bytes]] = deque()
+        name = f"client-id:{client_id}\n" if client_id else ""
+        self.say(f"CONNECT\naccept-version:1.2\nhost:h\n{name}\n\0".encode())
+        self.wait("CONNECTED")
+
+    def say(self, octets: bytes) -> None:
+        self.socket.sendall(octets)
+
+    def read(self) -> None:
+        """Takes what is there, or waits until something is. Raises ``ConnectionError`` at the end
+        of the stream."""
+        octets = self.socket.recv(262144)
+        if not octets:
+            raise ConnectionError("the broker closed the connection")
+        *whole, self._rest = (self._rest + octets).split(b"\0")
+        for frame in whole:
+            head, _, body = frame.lstrip(b"\n").partition(b"\n\n")
+            command, *lines = head.decode().split("\n")
+            self.frames.append(
+                (command, dict(line.split(":", 1) for line in reversed(lines)), body)
+            )
+
+    def wait(self, command: str) -> tuple[str, dict[str, str], bytes]:
+        """The next frame, which is that command. Raises :class:`Stuck`."""
+        while not self.frames:
+            try:
+                self.read()
+            except TimeoutError:
+                raise Stuck(f"no {command} came within {WITHIN_S} s") from None
+        frame = self.frames.popleft()
+        if frame[0] != command:
+            raise Stuck(f"{frame[0]} came instead of {command}: {frame[1].get('message')}")
+        return frame
+
+    def close(self) -> None:
+        self.socket.close()
+
+
 class Brokers:
     """Broker processes on one folder, one after the other. What they complain of is in
     ``complaints``."""
@@ -57,8 +106,8 @@ class Brokers:
     def __init__(self, folder: Path, family: Family) -> None:
         self.data = folder / "data"
         self._configuration = folder / "broker.xml"
-        self._configuration.write_text(family.configuration)
-        self._options = family.options
+        self._configuration.write_text(family.configuration or "")
+        self._options = ("--profile", family.profile)
         self._log = folder / "stderr"
         self._complaints = self._log.open("wb")
         self._rest = b""
@@ -131,7 +180,7 @@ class History:
 
     def __init__(self, brokers: Brokers, family: Family, dice: random.Random) -> None:
         self._brokers = brokers
-        self._family = family
+        self._naming = family.naming
         self._dice = dice
         self._content: dict[str, list[int]] = {}
         shutil.rmtree(brokers.data, ignore_errors=True)
@@ -151,7 +200,7 @@ class History:
 
     def _send(self, port: int, queue: str, count: int) -> None:
         peer = Peer(port)
-        head = f"SEND\n{self._family.place(queue, False, 'destination-type')}persistent:true\n"
+        head = f"SEND\n{self._naming.place(queue, False, 'destination-type')}persistent:true\n"
         numbers = iter(range(count))
         for number in numbers:
             group = [number]
@@ -180,7 +229,7 @@ class History:
         peer.close()
 
     def _subscribe(self, queue: str, id: str) -> bytes:
-        where = self._family.place(queue, False, "subscription-type") + self._family.window(-1)
+        where = self._naming.place(queue, False, "subscription-type") + self._naming.window(-1)
         return f"SUBSCRIBE\nid:{id}\n{where}ack:client-individual\n\n\0".encode()
 
     # --- restarts ---------------------------------------------------------------------------------
@@ -217,7 +266,7 @@ class History:
         consumer, producer = Peer(port), Peer(port)
         for queue in QUEUES:
             consumer.say(self._subscribe(queue, queue))
-            to = self._family.place(queue, False, "destination-type")
+            to = self._naming.place(queue, False, "destination-type")
             producer.say(f"SEND\n{to}end:{queue}\n\nend\0".encode())
         numbers: dict[str, list[int]] = {queue: [] for queue in QUEUES}
         ends, problems = 0, []
@@ -286,14 +335,14 @@ def restarts(folder: Path, family: Family, count: int, seed: int, tally: Tally) 
 @click.option(
     "--profile",
     "profiles",
-    type=click.Choice(sorted(FAMILIES)),
+    type=click.Choice(PROFILES),
     multiple=True,
     help="Which kind of broker; all of them in equal parts if none is named.",
 )
 def main(count: int, seed: int, profiles: tuple[str, ...]) -> None:
     """Restart the reference broker on damaged files, and see whether it hides anything."""
     began = time.monotonic()
-    chosen = profiles or tuple(sorted(FAMILIES))
+    chosen = profiles or PROFILES
     tally = Tally()
     with (
         tempfile.TemporaryDirectory(prefix="brokerproof-damaged-") as scratch,

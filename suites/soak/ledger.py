@@ -110,6 +110,8 @@ class Ledger:
         for key, known in before.items():
             if known.receipted and not known.ack_asked and key not in present:
                 self._say(f"{queue}: {key} had its receipt and is lost")
+            if known.delivered and not known.ack_asked and key not in present:
+                self._say(f"{queue}: {key} was delivered, not acknowledged, and is lost")
             if known.acked and key in present:
                 self._say(f"{queue}: {key} is there, and its acknowledgement had a receipt")
         for key, redelivered in there:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from brokerproof.suites.soak import damages
-from brokerproof.suites.soak.damaged_restarts import Tally, restarts
+from brokerproof.suites.soak.damaged_restarts import PROFILES, Tally, restarts
 from brokerproof.suites.soak.kill9 import FAMILIES
 
 FILES = {
@@ -20,7 +20,7 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("profile", FAMILIES)
+@pytest.mark.parametrize("profile", PROFILES)
 def test_no_damage_is_hidden(tmp_path: Path, profile: str) -> None:
     tally = Tally()
     restarts(tmp_path, FAMILIES[profile], 6, 7, tally)

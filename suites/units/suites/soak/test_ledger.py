@@ -76,3 +76,11 @@ def test_half_a_transaction() -> None:
 def test_a_key_is_in_the_body() -> None:
     assert Key.of(C.body(3000)) == C
     assert len(C.body(3000)) == 3000
+
+
+def test_what_was_delivered_and_not_acknowledged_is_there() -> None:
+    ledger = Ledger()
+    ledger.sent(["q"], A)
+    ledger.delivered("q", A, False)
+    (sentence,) = _found(ledger)
+    assert "was delivered, not acknowledged, and is lost" in sentence

@@ -147,3 +147,21 @@ def test_what_was_gathered_during_a_failed_write_is_delivered_when_it_is_written
     driver.settle()
     driver.wait(seconds(3))
     assert driver.drain() == ["early", "late"]
+
+
+def test_the_number_of_a_large_body_is_not_used_again_while_a_record_speaks_of_it() -> None:
+    driver = driver_with()
+    peer = driver.connect()
+    driver.send(peer, "stays", to="other")  # and with it the segment
+    driver.subscribe(peer, INDIVIDUAL, headers=StoringDriver.wide)
+    driver.say(peer, f"SEND\ndestination:q\npersistent:true\n\n{'x' * LARGE}\0")
+    driver.settle()
+    (message,) = driver.take(peer)
+    driver.say(peer, f"ACK\nid:{message['ack']}\n\n\0")
+    driver.settle()
+    driver.kill()
+    peer = driver.connect()
+    driver.say(peer, f"SEND\ndestination:q\npersistent:true\n\n{'y' * (LARGE - 8)}\0")
+    driver.settle()
+    driver.kill()
+    assert driver.drain() == ["y" * (LARGE - 8)]
