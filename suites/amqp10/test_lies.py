@@ -36,6 +36,7 @@ from brokerproof.suites.amqp10.steps import (
 )
 
 FRAME_FIELDS = "AMQP10-FRAME-08"
+BAD_FIELDS = "AMQP10-READING-FIELDS-01"
 SESSION_ERROR_ENDS = "AMQP10-SESS-03"
 CLOSE_WRITTEN = "AMQP10-CLOSE-01"
 WINDOW_VIOLATION = "AMQP10-WIN-09"
@@ -86,13 +87,14 @@ def _always(target: Target) -> list[dict[str, Any]]:
     ]
 
 
-@case(FRAME_FIELDS, needs={"amqp", "amqp-robust"})
+@case(BAD_FIELDS, CLOSE_WRITTEN, needs={"amqp", "amqp-robust"})
 @over(always=_always, examples=30, field_of=st.sampled_from(TYPED), missing=st.booleans())
 def test_a_frame_without_its_fields_is_an_error(
     target: Bench, field_of: tuple[str, str], missing: bool
 ) -> None:
     """A frame lacks a mandatory field, or has a field of a wrong type. The broker ends the link,
-    the session or the connection with an error; another connection still works."""
+    the session or the connection with an error, and the connection only after a close that says
+    why; another connection still works."""
     name, field = field_of
     missing = missing and field_of in MISSING
     with bystander(target):
@@ -111,9 +113,14 @@ def test_a_frame_without_its_fields_is_an_error(
         answer = peer.watch_for(TROUBLE)
         observed = peer.instead() if answer is None else answer.brief()
         target.record_finding(
-            FRAME_FIELDS,
+            BAD_FIELDS,
             answer is not None,
             f"{what} was answered with {observed}, should be an error",
+        )
+        target.record_finding(
+            CLOSE_WRITTEN,
+            answer is not None or peer.ended is None,
+            f"{what}: {'no end of the connection' if peer.ended is None else observed}",
         )
 
 
@@ -183,7 +190,7 @@ def bomb(name: str) -> Raw:
     return Raw(octets)
 
 
-@case(FRAME_FIELDS, needs={"amqp", "amqp-robust"})
+@case(BAD_FIELDS, needs={"amqp", "amqp-robust"})
 @over(
     always=lambda target: [{"name": name, "field": "properties"} for name in sorted(BOMBS)],
     examples=12,
@@ -209,7 +216,7 @@ def test_a_value_that_says_more_than_it_has_is_an_error(
             answer = peer.watch_for(TROUBLE)
         observed = peer.instead() if answer is None else answer.brief()
         target.record_finding(
-            FRAME_FIELDS, answer is not None, f"{name} as {field} was answered with {observed}"
+            BAD_FIELDS, answer is not None, f"{name} as {field} was answered with {observed}"
         )
 
 

@@ -29,6 +29,7 @@ RELEASED_AVAILABLE = "AMQP10-OUT-09"
 FAILED_ATTEMPTS = "AMQP10-MSG-09"
 DELIVERY_FAILED_COUNTED = "AMQP10-OUT-11"
 UNDELIVERABLE_HERE = "AMQP10-OUT-12"
+MADE_AVAILABLE = "AMQP10-OUT-20"
 ANNOTATIONS_MERGED = "AMQP10-OUT-13"
 TERMINAL_STATE_KEPT = "AMQP10-OUT-02"
 TERMINAL_STATES = "AMQP10-OUT-01"
@@ -192,7 +193,12 @@ def test_a_failed_delivery_is_counted(
     )
 
 
-@case(UNDELIVERABLE_HERE, RELEASED_AVAILABLE, needs={"amqp", "amqp-redelivery", "amqp-modified"})
+@case(
+    UNDELIVERABLE_HERE,
+    MADE_AVAILABLE,
+    RELEASED_AVAILABLE,
+    needs={"amqp", "amqp-redelivery", "amqp-modified"},
+)
 @over(examples=20, count=st.integers(1, 4), refused=st.integers(0, 3), failed=st.booleans())
 def test_undeliverable_here_keeps_a_message_from_the_link(
     target: Bench, count: int, refused: int, failed: bool
@@ -223,7 +229,7 @@ def test_undeliverable_here_keeps_a_message_from_the_link(
         peer.disposition(delivery)
     _, _, elsewhere = again(target, peer, link, node, 1, elsewhere=True)
     target.record_finding(
-        UNDELIVERABLE_HERE,
+        MADE_AVAILABLE,
         bodies(elsewhere) == [barred],
         f"another link got {bodies(elsewhere)}, should be {barred!r}",
     )

@@ -21,7 +21,7 @@ FIXTURES = ROOT / "fixtures"
 
 COUNTS = {
     "amqp091": 92,
-    "amqp10": 247,
+    "amqp10": 249,
     "artemis-concepts": 4,
     "artemis-connection-ttl": 3,
     "artemis-crossing": 5,
@@ -39,9 +39,9 @@ COUNTS = {
     "rabbitmq-flow": 15,
     "rabbitmq-stomp": 3,
     "rfc6455": 34,
-    "stomp10": 50,
-    "stomp11": 125,
-    "stomp12": 157,
+    "stomp10": 53,
+    "stomp11": 129,
+    "stomp12": 161,
 }
 """Statements by document. Whoever adds or removes one says so here: none gets lost unseen."""
 

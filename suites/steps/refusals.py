@@ -46,8 +46,9 @@ def refused(
     *,
     refuses: Requirements,
     answers: Requirements = (),
-) -> None:
-    """Send a frame that cannot be processed and judge the answer.
+) -> bool:
+    """Send a frame that cannot be processed and judge the answer. Return True if the broker
+    confirmed it.
 
     ``refuses`` are the requirements that hold when the frame is not confirmed; ``answers`` those
     that ask for an ERROR and for the end of the connection after a frame that the broker cannot
@@ -57,8 +58,7 @@ def refused(
     receipt = offend(peer, command, headers, body)
     confirmed = frame("RECEIPT", {"receipt-id": receipt})
     if answers:
-        _answered(target, peer, command, receipt, refuses, answers)
-        return
+        return _answered(target, peer, command, receipt, refuses, answers)
     probe = peer.next_receipt()
     peer.send("BEGIN", {"transaction": f"probe-{probe}", "receipt": probe})
     probe_confirmed = frame("RECEIPT", {"receipt-id": probe})
@@ -74,12 +74,13 @@ def refused(
             False,
             f"after a {command} that should fail nothing came, nor for the BEGIN behind it",
         )
-        return
+        return False
     target.record_finding(
         refuses,
         answer is None or not confirmed.accepts(answer),
         _describe(peer, command, answer, receipt),
     )
+    return answer is not None and confirmed.accepts(answer)
 
 
 def _answered(
@@ -89,24 +90,25 @@ def _answered(
     receipt: str,
     refuses: Requirements,
     answers: Requirements,
-) -> None:
+) -> bool:
     confirmed = frame("RECEIPT", {"receipt-id": receipt})
     answer = peer.watch_for(either(confirmed, ERROR))
     detail = _describe(peer, command, answer, receipt)
     if answer is None and peer.ended is None:
         target.record_finding((*_ids(refuses), *_ids(answers)), False, detail)
-        return
+        return False
     target.record_finding(refuses, answer is None or not confirmed.accepts(answer), detail)
     if answer is not None and confirmed.accepts(answer):
         target.record_not_applicable(answers, f"the broker processed the {command}: {detail}")
-        return
+        return True
     if answer is None or answer.command != "ERROR":
         target.record_finding(answers, False, detail)
-        return
+        return False
     closed = target.wait_until(lambda: peer.ended is not None, PATIENCE)
     target.record_finding(
         answers, closed, f"{detail}, {'and closed' if closed else 'but did not close within 10 s'}"
     )
+    return False
 
 
 def _ids(requirements: Requirements) -> tuple[str, ...]:

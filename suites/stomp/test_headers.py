@@ -12,7 +12,7 @@ from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer,
 from brokerproof.suites.stomp.error_recovery_steps import MOMENT
 
 USER_HEADERS = {
-    "1.0": ("STOMP10-FRAME-02", "STOMP10-FRAME-03"),
+    "1.0": ("STOMP10-READING-TEXT-01",),
     "1.1": ("STOMP11-SEND-06", "STOMP11-ENC-01"),
     "1.2": ("STOMP12-FH-12", "STOMP12-FH-13", "STOMP12-SEND-06", "STOMP12-ENC-01"),
 }

@@ -19,12 +19,12 @@ from brokerproof.suites.stomp.error_recovery_steps import Fate, fate
 from brokerproof.suites.stomp.octets import Cut, cuts, raw_frame, raw_line, write_in_pieces
 
 NO_COLON = {
-    "1.0": "STOMP10-READING-01",
-    "1.1": "STOMP11-READING-01",
-    "1.2": "STOMP12-READING-01",
+    "1.0": "STOMP10-READING-LINE-01",
+    "1.1": "STOMP11-READING-LINE-01",
+    "1.2": "STOMP12-READING-LINE-01",
 }
-RAW_COLON = {"1.1": "STOMP11-READING-02", "1.2": "STOMP12-READING-02"}
-RAW_CR = "STOMP12-READING-03"
+RAW_COLON = {"1.1": "STOMP11-READING-COLON-01", "1.2": "STOMP12-READING-COLON-01"}
+RAW_CR = "STOMP12-READING-CR-01"
 
 
 def published(

@@ -15,6 +15,8 @@ from brokerproof.harness.targets.target import Target
 from brokerproof.suites.stomp.error_recovery_steps import fate
 
 HIGHEST_COMMON = ("STOMP11-NEGO-04", "STOMP12-NEGO-04")
+DIALECTS = {"1.0": "STOMP10-RECEIPT-02", "1.1": "STOMP11-ENC-08", "1.2": "STOMP12-ENC-09"}
+DIALECT_1_0 = DIALECTS["1.0"]
 DEFAULT = ("STOMP11-NEGO-03", "STOMP12-NEGO-03")
 LISTS_VERSIONS = {"1.1": "STOMP11-NEGO-05", "1.2": "STOMP12-NEGO-05"}
 MAY_REFUSE = {"1.1": "STOMP11-CONNECT-02", "1.2": "STOMP12-CONNECT-02"}
@@ -55,16 +57,19 @@ def offers(draw: st.DrawFn) -> list[str]:
 
 def turned_round(target: Target) -> Iterator[dict[str, list[str]]]:
     """Lists in which the highest version stands first, last and in between."""
-    for offered in (["1.2", "1.1", "1.0"], ["1.0", "1.2", "1.1"], ["1.1", "1.0"]):
+    for offered in (["1.2", "1.1", "1.0"], ["1.0", "1.2", "1.1"], ["1.1", "1.0"], ["1.0"]):
         yield {"offered": offered}
 
 
-@case(*HIGHEST_COMMON)
+@case(*HIGHEST_COMMON, *DIALECTS.values())
 @over(examples=20, always=turned_round, offered=offers())
 def test_the_highest_common_version_is_used(target: Bench, offered: list[str]) -> None:
     """CONNECT lists known and unknown versions in any order. CONNECTED names the highest common
-    version, and the session reads headers as that version does."""
+    version, and the session writes headers as that version does. One scenario: the dialect shows
+    which version the session really has."""
     have = spoken(target)
+    for version in DIALECTS.keys() - set(have):
+        target.record_not_applicable(DIALECTS[version], f"the server does not have {version}")
     common = [version for version in have if version in offered]
     target.control(
         bool(common) or have != list(KNOWN), "a server with every version has one in common"
@@ -78,17 +83,17 @@ def test_the_highest_common_version_is_used(target: Bench, offered: list[str]) -
     target.record_finding(
         HIGHEST_COMMON, value == highest, f"accept-version:{','.join(offered)} gave version:{value}"
     )
-    judge_dialect(peer, highest, HIGHEST_COMMON)
+    judge_dialect(peer, highest)
 
 
-def judge_dialect(peer: StompPeer, version: str, proves: tuple[str, ...]) -> None:
+def judge_dialect(peer: StompPeer, version: str) -> None:
     """The session answers a receipt whose value each version writes in its own way."""
     text = {"1.0": "a\\cb:c\\n", "1.1": "a:b\\\nc", "1.2": "a:b\\\nc\rd"}[version]
     peer.send("BEGIN", {"transaction": "t", "receipt": text})
-    peer.expect(frame("RECEIPT", {"receipt-id": text}), proves=proves)
+    peer.expect(frame("RECEIPT", {"receipt-id": text}), proves=DIALECTS[version])
 
 
-@case(*DEFAULT)
+@case(*DEFAULT, DIALECT_1_0)
 def test_without_accept_version_the_session_is_1_0(target: Bench) -> None:
     """CONNECT without accept-version opens a 1.0 session: CONNECTED names no other version, and a
     backslash in a header is a backslash."""
@@ -98,7 +103,7 @@ def test_without_accept_version_the_session_is_1_0(target: Bench) -> None:
     target.record_finding(
         DEFAULT, value == "1.0", f"CONNECT without accept-version gave version:{value}"
     )
-    judge_dialect(peer, "1.0", DEFAULT)
+    judge_dialect(peer, "1.0")
 
 
 @case(LISTS_VERSIONS, MAY_REFUSE, REFUSED_WITH_ERROR)

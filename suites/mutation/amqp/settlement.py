@@ -207,7 +207,7 @@ def undeliverable_here_passed_over(patch, reached):
     _outcome(patch, reached, _modified(undeliverable_here=None))
 
 
-@amqp_settlement.mutant("AMQP10-OUT-12")
+@amqp_settlement.mutant("AMQP10-OUT-20")
 def undeliverable_anywhere(patch, reached):
     """A message that is undeliverable here is gone."""
     _outcome(

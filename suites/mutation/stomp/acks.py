@@ -217,36 +217,6 @@ def client_by_default(patch, reached):
     as_mode(patch, reached, (None,), "client")
 
 
-@acks.override(
-    COMMANDS,
-    "SUBSCRIBE",
-    breaks="STOMP10-SUBSCRIBE-04 STOMP11-SUB-06 STOMP11-SUB-03 STOMP12-SUB-07 STOMP12-SUB-03",
-)
-def unknown_modes_are_auto(original, reached, session, frame):
-    """A mode that does not exist is taken for auto."""
-    if frame.get("ack") not in (None, "auto", "client", "client-individual"):
-        reached()
-        frame = rewritten(
-            frame, tuple(header for header in frame.head.headers if header[0] != "ack")
-        )
-    return original(session, frame)
-
-
-@acks.override(
-    COMMANDS,
-    "SUBSCRIBE",
-    breaks="STOMP10-SUBSCRIBE-04 STOMP11-SUB-06 STOMP11-SUB-03 STOMP12-SUB-07 STOMP12-SUB-03",
-)
-def modes_in_any_case(original, reached, session, frame):
-    """Modes are understood in capitals too."""
-    mode = frame.get("ack")
-    if mode is not None and mode != mode.lower():
-        reached()
-        rest = tuple(header for header in frame.head.headers if header[0] != "ack")
-        frame = rewritten(frame, (*rest, ("ack", mode.lower())))
-    return original(session, frame)
-
-
 @acks.mutant(
     "STOMP10-ACK-01 STOMP11-ACK-01 STOMP12-ACK-01 STOMP11-SUB-10 STOMP12-SUB-11"
     " STOMP11-SUB-11 STOMP12-SUB-13"

@@ -7,7 +7,7 @@ from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
 from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
-from brokerproof.suites.mutation.mutant import Group, rewritten
+from brokerproof.suites.mutation.mutant import Group
 
 errors = Group("errors")
 
@@ -66,10 +66,7 @@ def closed_without_a_word(original, reached, self, problem, frame=None):
 @errors.override(
     COMMANDS,
     "SEND",
-    breaks=(
-        "STOMP11-SEND-07 STOMP12-SEND-07 STOMP10-SEND-01 STOMP11-SEND-01 STOMP12-SEND-01"
-        " STOMP12-FH-03 STOMP11-RCPT-01 STOMP12-RCPT-01"
-    ),
+    breaks=("STOMP11-SEND-07 STOMP12-SEND-07 STOMP11-RCPT-01 STOMP12-RCPT-01"),
 )
 def send_to_nowhere_confirmed(original, reached, session, frame):
     """A SEND without a destination is confirmed and thrown away."""
@@ -175,10 +172,7 @@ def subscribers_beside_dropped(patch, reached):
 @errors.override(
     COMMANDS,
     "SUBSCRIBE",
-    breaks=(
-        "STOMP10-SUBSCRIBE-01 STOMP11-SUB-01 STOMP11-SUB-03 STOMP12-SUB-01 STOMP12-FH-04"
-        " STOMP12-SUB-03"
-    ),
+    breaks="STOMP11-SUB-03 STOMP12-SUB-03",
 )
 def subscribe_to_nowhere_confirmed(original, reached, session, frame):
     """A SUBSCRIBE without a destination is confirmed."""
@@ -191,7 +185,7 @@ def subscribe_to_nowhere_confirmed(original, reached, session, frame):
 @errors.override(
     COMMANDS,
     "SUBSCRIBE",
-    breaks="STOMP11-SUB-01 STOMP11-SUB-03 STOMP12-SUB-01 STOMP12-SUB-03",
+    breaks="STOMP11-SUB-03 STOMP12-SUB-03",
     recreates="AMQ-7125",
 )
 def subscribe_to_an_empty_name_confirmed(original, reached, session, frame):
@@ -202,24 +196,7 @@ def subscribe_to_an_empty_name_confirmed(original, reached, session, frame):
     return original(session, frame)
 
 
-@errors.override(
-    COMMANDS,
-    "SUBSCRIBE",
-    breaks="STOMP11-SUB-05 STOMP11-SUB-03 STOMP12-SUB-05 STOMP12-SUB-03 STOMP12-FH-04",
-)
-def subscribe_without_id_confirmed(original, reached, session, frame):
-    """A SUBSCRIBE without an id makes a subscription, as in 1.0."""
-    if frame.get("id") is None and session.version.wire != "1.0":
-        reached()
-        frame = rewritten(
-            frame, (*frame.head.headers, ("id", f"unnamed-{len(session.subscriptions)}"))
-        )
-    return original(session, frame)
-
-
-@errors.override(
-    COMMANDS, "SUBSCRIBE", breaks="STOMP11-SUB-05 STOMP11-SUB-03 STOMP12-SUB-06 STOMP12-SUB-03"
-)
+@errors.override(COMMANDS, "SUBSCRIBE", breaks="STOMP11-SUB-03 STOMP12-SUB-03")
 def id_in_use_confirmed(original, reached, session, frame):
     """A SUBSCRIBE with an id in use is confirmed; the subscription that had it stays."""
     try:

@@ -125,7 +125,7 @@ def connect_without_colons(patch, reached):
         return original(self, line, number)
 
 
-@escapes.mutant("STOMP10-FRAME-03")
+@escapes.mutant("STOMP10-RECEIPT-02")
 def read_in_1_0(patch, reached):
     """Escapes are read in 1.0, which has none."""
     escapes = GRAMMARS[Version.V1_1].escapes
@@ -225,7 +225,7 @@ def names_not_written(original, reached, self, name, value):
     return reached.instead(right, f"{name}:{value.translate(self._escapes)}\n".encode())
 
 
-@escapes.override(FrameEncoder, "header", breaks="STOMP10-FRAME-03")
+@escapes.override(FrameEncoder, "header", breaks="STOMP10-RECEIPT-02")
 def written_in_1_0(original, reached, self, name, value):
     """Headers to 1.0 subscribers are escaped, which 1.0 does not know."""
     right = original(self, name, value)
@@ -234,7 +234,7 @@ def written_in_1_0(original, reached, self, name, value):
     return reached.instead(right, original(FrameEncoder(Version.V1_1), name, value))
 
 
-@escapes.mutant("STOMP10-FRAME-03 STOMP11-ENC-08 STOMP12-ENC-09")
+@escapes.mutant("STOMP11-ENC-08 STOMP12-ENC-09")
 def encoded_once_for_all(patch, reached):
     """Headers are encoded once per message, for the version of its first subscriber, and sent so to
     all others."""
