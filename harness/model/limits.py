@@ -21,14 +21,14 @@ class Limits:
     """Bytes received on one connection."""
     connection_frames: int = 20_000
     """Frames, heartbeats and unreadable pieces received on one connection."""
-    case_bytes: int = 256 * _MIB
+    case_bytes: int = 64 * _MIB
     case_frames: int = 50_000
     case_seconds: int = 300
     probe_seconds: int = 6
     """Time for a plain message to pass, by which a target is seen to serve others."""
     run_seconds: int = 4 * 60 * 60
     """Wall time to judge one target."""
-    parallel_bytes: int = 96 * _MIB
+    parallel_bytes: int = 64 * _MIB
     """Bytes received by all cases that are under way. Beyond it the cases end that received more
     than their share."""
     parallel_frames: int = 60_000
