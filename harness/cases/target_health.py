@@ -7,8 +7,8 @@ target still serves others. So plain messages are sent over fresh connections:
   stops. The case has no result, because it was never put to a target that serves.
 * Some pass: more are sent. With :data:`FAILURES` failures among the last :data:`WINDOW` the target
   is unstable, and the run stops. A working broker fails none of them, and a failure of the host is
-  rare. Three tell a broker that closes one connection in ten with a probability of 95 % by the
-  fifth failed case.
+  rare. Simulated: where one probe in ten fails, the run has stopped by the fifth failed case with
+  92 %; where one in five fails, by the second.
 * All pass: the case's own traffic made it fail, and it keeps its verdict. A broker that floods,
   stalls or closes connections for one stimulus only is judged to the end.
 
