@@ -49,7 +49,10 @@ def run(
             " reference-activemq-real"
         )
     try:
-        home, java = broker.install(), find_java(broker.java_minimum(broker.default_version()))
+        home, java = (
+            broker.install(),
+            find_java(broker.RELEASES.java_minimum(broker.RELEASES.default_version)),
+        )
     except (SetUpFailed, NoJava) as problem:
         raise ControlFailed(str(problem)) from None
     host, port = world.endpoint(acceptor)

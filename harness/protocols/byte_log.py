@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import Duration, Instant
 from brokerproof.harness.worlds.tls import Certificate
-from brokerproof.harness.worlds.world import Channel, Receiver, World
+from brokerproof.harness.worlds.world import Channel, ForwardingChannel, Receiver, World
 
 MOST_OCTETS = 4 * 1024 * 1024
 """An example that moves more than this is not kept."""
@@ -113,7 +113,7 @@ class ByteLog:
             self.steps.append(step)
 
 
-class LoggedChannel:
+class LoggedChannel(ForwardingChannel):
     """Stands between a peer and its link, on both sides, and keeps what passes."""
 
     def __init__(
@@ -144,25 +144,6 @@ class LoggedChannel:
         self._receiver.channel_closed(at, how)
 
     # what the peer asks of the link
-
-    @property
-    def remote(self) -> str:
-        return self._channel.remote
-
-    @property
-    def local(self) -> str:
-        return self._channel.local
-
-    @property
-    def security(self) -> str:
-        return self._channel.security
-
-    @property
-    def all_received(self) -> bool:
-        return self._channel.all_received
-
-    def secure(self, certificate: Certificate | None = None) -> None:
-        self._channel.secure(certificate)
 
     def write(self, data: bytes) -> None:
         self._log.add(Sent(self._world.now(), self._conn, bytes(data)))

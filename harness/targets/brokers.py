@@ -44,12 +44,12 @@ class _Kind:
 
 
 def _start_artemis(version: str, folder: Path, config: Path | None, ports: str) -> RunningBroker:
-    config = artemis_broker.our_files() / "broker.xml" if config is None else config
+    config = artemis_broker.RELEASES.our_files / "broker.xml" if config is None else config
     return ArtemisProcess(config, version, folder, ports=ports, free=True).start()
 
 
 def _start_activemq(version: str, folder: Path, config: Path | None, ports: str) -> RunningBroker:
-    config = activemq_broker.our_files() / "activemq.xml" if config is None else config
+    config = activemq_broker.RELEASES.our_files / "activemq.xml" if config is None else config
     return ActivemqProcess(config, version, folder, ports=ports, free=True).start()
 
 
@@ -87,15 +87,15 @@ def _proton(name: str) -> _Kind:
 _KINDS: Mapping[str, _Kind] = {
     "artemis": _Kind(
         install=artemis_broker.install,
-        installed=artemis_broker.installed,
-        release=lambda version: version or artemis_broker.default_version(),
+        installed=artemis_broker.RELEASES.installed,
+        release=lambda version: version or artemis_broker.RELEASES.default_version,
         start=_start_artemis,
         stop_s=artemis_broker.STOP_S,
     ),
     "activemq": _Kind(
         install=activemq_broker.install,
-        installed=activemq_broker.installed,
-        release=lambda version: version or activemq_broker.default_version(),
+        installed=activemq_broker.RELEASES.installed,
+        release=lambda version: version or activemq_broker.RELEASES.default_version,
         start=_start_activemq,
         stop_s=activemq_broker.STOP_S,
     ),

@@ -18,7 +18,7 @@ from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import Duration, Instant
 from brokerproof.harness.worlds.stream_splitter import StreamSplitter, Unit
 from brokerproof.harness.worlds.tls import Certificate
-from brokerproof.harness.worlds.world import Channel, Receiver, World
+from brokerproof.harness.worlds.world import Channel, ForwardingChannel, Receiver, World
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +102,9 @@ class _Lane:
                 self._pass_on(octets)
 
 
-class _Between:
+class _Between(ForwardingChannel):
     """Stands on both sides of one link. A direction that the rule does not look at is not cut into
     frames."""
-
-    _channel: Channel
 
     def __init__(self, world: World, receiver: Receiver, rule: Rule) -> None:
         self._world, self._receiver, self._rule = world, receiver, rule
@@ -146,25 +144,6 @@ class _Between:
             self._receiver.channel_closed(self._world.now(), how)
 
     # to the broker
-
-    @property
-    def remote(self) -> str:
-        return self._channel.remote
-
-    @property
-    def local(self) -> str:
-        return self._channel.local
-
-    @property
-    def security(self) -> str:
-        return self._channel.security
-
-    @property
-    def all_received(self) -> bool:
-        return self._channel.all_received
-
-    def secure(self, certificate: Certificate | None = None) -> None:
-        self._channel.secure(certificate)
 
     def write(self, data: bytes) -> None:
         if self._leaving is None:

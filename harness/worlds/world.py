@@ -67,6 +67,31 @@ class Channel(Protocol):
         the broker."""
 
 
+class ForwardingChannel:
+    """Base of channels that stand between a peer and its link, :attr:`_channel`."""
+
+    _channel: Channel
+
+    @property
+    def remote(self) -> str:
+        return self._channel.remote
+
+    @property
+    def local(self) -> str:
+        return self._channel.local
+
+    @property
+    def security(self) -> str:
+        return self._channel.security
+
+    @property
+    def all_received(self) -> bool:
+        return self._channel.all_received
+
+    def secure(self, certificate: Certificate | None = None) -> None:
+        self._channel.secure(certificate)
+
+
 class World(Protocol):
     """Time and links. One world belongs to one case (virtual: to one example) and is used by one
     thread."""

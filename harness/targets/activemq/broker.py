@@ -5,24 +5,20 @@ from __future__ import annotations
 
 import re
 import shutil
-import tomllib
 from collections.abc import Mapping
-from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import Any
 
 from brokerproof.harness.targets import maven
 from brokerproof.harness.targets.activemq import config as activemq_config
-from brokerproof.harness.targets.cache import cache_folder
-from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.java_broker import SMALL, JavaBroker
+from brokerproof.harness.targets.java_releases import JavaReleases
 
 STOP_S = 15
 """Seconds until a stopping broker is killed; about 0.5 are usual."""
 
 _STARTED = re.compile(r"Apache ActiveMQ .* started$", re.MULTILINE)
-_VERSION = re.compile(r"\d+\.\d+\.\d+")
+RELEASES = JavaReleases("ActiveMQ", "activemq", "activemq-")
 _REASONS = (
     re.compile(
         r"SAXParseException; (?:lineNumber: (?P<line>\d+);)?(?:[^;]*columnNumber: \d+;)?"
@@ -42,45 +38,11 @@ _POM = Template("""<project xmlns="http://maven.apache.org/POM/4.0.0">
 """)
 
 
-def our_files() -> Path:
-    """The folder with the configuration that we ship for ActiveMQ."""
-    return Path(str(files("brokerproof.fixtures"))) / "brokers" / "activemq"
-
-
-def releases() -> dict[str, Any]:
-    """Return the content of ``versions.toml``."""
-    return tomllib.loads((our_files() / "versions.toml").read_text("utf-8"))
-
-
-def default_version() -> str:
-    """The release that is used when none is named."""
-    return str(releases()["default"])
-
-
-def java_minimum(version: str) -> int:
-    """The oldest Java that runs release ``version``."""
-    known = releases()["java"]
-    return int(
-        next((release for release in known if _key(version) >= _key(release["from"])), known[-1])[
-            "minimum"
-        ]
-    )
-
-
-def home_of(version: str) -> Path:
-    """Return the folder of the release's jars, which may not exist yet."""
-    return cache_folder() / "activemq" / f"activemq-{version}"
-
-
 def install(version: str | None = None) -> Path:
     """Put the jars of a release together unless that was done; return their folder. Raises
     :class:`SetUpFailed`."""
-    version = default_version() if version is None else version
-    if not _VERSION.fullmatch(version):
-        raise SetUpFailed(
-            f"ActiveMQ {version}: is no release number; name one like {default_version()}"
-        )
-    data = releases()
+    version = RELEASES.checked(version)
+    data = RELEASES.table
     group = data["group"]
     ours = [f"{group}:{artifact}:{version}" for artifact in data["artifacts"]]
     pom = _POM.substitute(
@@ -91,13 +53,7 @@ def install(version: str | None = None) -> Path:
             _dependency(artifact) for artifact in (*ours, *data["managed"], *data["others"])
         ),
     )
-    return maven.collect(pom, f"ActiveMQ {version}", home_of(version))
-
-
-def installed() -> dict[str, Path]:
-    """Every release that was put together, with its folder."""
-    homes = (cache_folder() / "activemq").glob("activemq-*")
-    return dict(sorted((home.name.removeprefix("activemq-"), home) for home in homes))
+    return maven.collect(pom, f"ActiveMQ {version}", RELEASES.home_of(version))
 
 
 def _dependency(coordinates: str, more: str = "") -> str:
@@ -107,10 +63,6 @@ def _dependency(coordinates: str, more: str = "") -> str:
         for name, part in zip(names, coordinates.split(":"), strict=False)
     )
     return f"<dependency>{parts}{more}</dependency>"
-
-
-def _key(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
 
 
 class ActivemqProcess(JavaBroker):
@@ -134,7 +86,9 @@ class ActivemqProcess(JavaBroker):
         ports: str = "free",
         free: bool = False,
     ) -> None:
-        super().__init__(config, version or default_version(), folder, ports=ports, free=free)
+        super().__init__(
+            config, version or RELEASES.default_version, folder, ports=ports, free=free
+        )
 
     @property
     def log(self) -> Path:
@@ -147,7 +101,7 @@ class ActivemqProcess(JavaBroker):
         return activemq_config.user(self._config)
 
     def _installed(self) -> tuple[Path, int]:
-        return install(self._version), java_minimum(self._version)
+        return install(self._version), RELEASES.java_minimum(self._version)
 
     def _prepare(self, home: Path, ports: Mapping[str, int]) -> None:
         for name in ("conf", "log", "data", "tmp"):
@@ -157,7 +111,9 @@ class ActivemqProcess(JavaBroker):
             activemq_config.with_ports(self._config, ports)
         )
         logging = (
-            (our_files() / "logging.properties").read_text("utf-8").replace("@log@", str(self.log))
+            (RELEASES.our_files / "logging.properties")
+            .read_text("utf-8")
+            .replace("@log@", str(self.log))
         )
         (self._folder / "conf" / "logging.properties").write_text(logging, "utf-8")
 

@@ -11,9 +11,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import tomllib
 from collections.abc import Mapping
-from importlib.resources import files
 from pathlib import Path
 
 from brokerproof.harness.targets import certificates, maven
@@ -21,12 +19,13 @@ from brokerproof.harness.targets.artemis import config as artemis_config
 from brokerproof.harness.targets.cache import cache_folder, unpacked
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.java_broker import SMALL, JavaBroker
+from brokerproof.harness.targets.java_releases import JavaReleases, version_key
 
 STOP_S = 10
 """Seconds until a stopping broker is killed; about 0.3 are usual."""
 
 _ACTIVE = "AMQ221007"  # "Server is now active"
-_VERSION = re.compile(r"\d+\.\d+\.\d+")
+RELEASES = JavaReleases("Artemis", "artemis", "apache-artemis-")
 _ETC = (
     "bootstrap.xml",
     "login.config",
@@ -51,79 +50,32 @@ _REASONS = (
 )
 
 
-def our_files() -> Path:
-    """The folder with the configuration that we ship for Artemis."""
-    return Path(str(files("brokerproof.fixtures"))) / "brokers" / "artemis"
-
-
-def releases() -> dict[str, object]:
-    """Return the content of ``versions.toml``."""
-    return tomllib.loads((our_files() / "versions.toml").read_text("utf-8"))
-
-
-def default_version() -> str:
-    """The release that is used when none is named."""
-    return str(releases()["default"])
-
-
-def java_minimum(version: str) -> int:
-    """The oldest Java that runs release ``version``."""
-    known = releases()["java"]
-    assert isinstance(known, list)
-    for entry in known:
-        if _key(version) >= _key(entry["from"]):
-            return int(entry["minimum"])
-    return int(known[-1]["minimum"])
-
-
 def absent_jars(version: str) -> list[Path]:
     """The jars that stand in for what release ``version`` expects of the JDK and newer ones lack,
     downloaded once.
 
     Raises :class:`SetUpFailed`.
     """
-    absent = releases()["absent"]
-    assert isinstance(absent, dict)
-    if _key(version) >= _key(absent["before"]):
+    absent = RELEASES.table["absent"]
+    if version_key(version) >= version_key(absent["before"]):
         return []
     wanted = [maven.Coordinates(*text.split(":")) for text in absent["artifacts"]]
     return [maven.download([artifact], cache_folder() / "dl") for artifact in wanted]
 
 
-def home_of(version: str) -> Path:
-    """Return the folder of the unpacked release, which may not exist yet."""
-    return cache_folder() / "artemis" / f"apache-artemis-{version}"
-
-
 def install(version: str | None = None) -> Path:
     """Download and unpack a release unless that was done; return its folder. Raises
     :class:`SetUpFailed`."""
-    version = default_version() if version is None else version
-    if not _VERSION.fullmatch(version):
-        raise SetUpFailed(
-            f"Artemis {version}: is no release number; name one like {default_version()}"
-        )
-    home = home_of(version)
+    version = RELEASES.checked(version)
+    home = RELEASES.home_of(version)
     if home.exists():
         return home
-    data = releases()
-    groups = data["groups"]
-    assert isinstance(groups, list)
+    data = RELEASES.table
     candidates = [
         maven.Coordinates(group, str(data["artifact"]), version, "tar.gz", "bin")
-        for group in groups
+        for group in data["groups"]
     ]
     return unpacked(maven.download(candidates, cache_folder() / "dl"), home)
-
-
-def installed() -> dict[str, Path]:
-    """Every unpacked release with its folder."""
-    homes = (cache_folder() / "artemis").glob("apache-artemis-*")
-    return dict(sorted((home.name.removeprefix("apache-artemis-"), home) for home in homes))
-
-
-def _key(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
 
 
 class ArtemisProcess(JavaBroker):
@@ -147,7 +99,9 @@ class ArtemisProcess(JavaBroker):
         ports: str = "free",
         free: bool = False,
     ) -> None:
-        super().__init__(config, version or default_version(), folder, ports=ports, free=free)
+        super().__init__(
+            config, version or RELEASES.default_version, folder, ports=ports, free=free
+        )
 
     @property
     def log(self) -> Path:
@@ -173,11 +127,11 @@ class ArtemisProcess(JavaBroker):
     def _installed(self) -> tuple[Path, int]:
         home = install(self._version)
         self._absent = absent_jars(self._version)
-        return home, java_minimum(self._version)
+        return home, RELEASES.java_minimum(self._version)
 
     def _file(self, name: str) -> Path:
         beside = self._config.with_name(name)
-        return beside if beside.is_file() else our_files() / name
+        return beside if beside.is_file() else RELEASES.our_files / name
 
     def _user(self) -> tuple[str, str]:
         """The first user of the users file."""
@@ -214,7 +168,7 @@ class ArtemisProcess(JavaBroker):
             runtime,
             *SMALL,
             *("--add-opens", "java.base/jdk.internal.misc=ALL-UNNAMED")
-            * (java_minimum(self._version) > 8),
+            * (RELEASES.java_minimum(self._version) > 8),
             "-Dlog4j2.disableJmx=true",
             # The JAXB of releases before 2.17 else writes classes in a way that newer Javas forbid.
             "-Dcom.sun.xml.bind.v2.bytecode.ClassTailor.noOptimize=true",

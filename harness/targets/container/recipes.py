@@ -73,13 +73,13 @@ def of_rabbitmq(config: Path, version: str | None) -> Recipe:
 def of_artemis(config: Path, version: str | None) -> Recipe:
     """``apache/activemq-artemis:VERSION`` with a broker.xml and the files beside it. Raises
     :class:`SetUpFailed`."""
-    version = version or artemis_broker.default_version()
+    version = version or artemis_broker.RELEASES.default_version
     ports = {name: acceptor.port for name, acceptor in artemis_config.acceptors(config).items()}
     files = {f"{_ARTEMIS_ETC}/broker.xml": artemis_config.with_ports(config, {}, ANYWHERE)}
     for name in (*_ARTEMIS_FILES, "login.config"):
         beside = config.with_name(name)
         files[f"{_ARTEMIS_ETC}/{name}"] = (
-            beside if beside.is_file() else artemis_broker.our_files() / name
+            beside if beside.is_file() else artemis_broker.RELEASES.our_files / name
         ).read_bytes()
     with tempfile.TemporaryDirectory() as folder:
         certificates.make(Path(folder))
@@ -99,7 +99,7 @@ def of_artemis(config: Path, version: str | None) -> Recipe:
 
 def of_activemq(config: Path, version: str | None) -> Recipe:
     """``apache/activemq-classic:VERSION`` with an activemq.xml. Raises :class:`SetUpFailed`."""
-    version = version or activemq_broker.default_version()
+    version = version or activemq_broker.RELEASES.default_version
     return Recipe(
         broker="Apache ActiveMQ Classic",
         version=version,

@@ -19,7 +19,7 @@ def test_the_shipped_target_and_its_releases() -> None:
     assert isinstance(target, ActivemqTarget)
     assert target.identity.profile.name == "activemq"
     assert "activemq" in brokers.NAMES
-    assert [broker.java_minimum(version) for version in ("6.3.1", "5.18.3", "5.16.6")] == [
+    assert [broker.RELEASES.java_minimum(version) for version in ("6.3.1", "5.18.3", "5.16.6")] == [
         17,
         11,
         8,

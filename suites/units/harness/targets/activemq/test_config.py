@@ -13,7 +13,7 @@ from brokerproof.harness.targets.activemq import broker, config
 from brokerproof.harness.targets.activemq.target import ActivemqTarget
 from brokerproof.harness.targets.failure import SetUpFailed
 
-SHIPPED = broker.our_files() / "activemq.xml"
+SHIPPED = broker.RELEASES.our_files / "activemq.xml"
 
 
 def test_connectors_are_known_by_name_and_get_other_ports() -> None:
@@ -166,7 +166,7 @@ def test_a_wrong_value_is_one_sentence(tmp_path: Path, inside: str, sentence: st
 def test_every_shipped_configuration_says_what_the_cases_need(name: str) -> None:
     target = target_file.load(f"activemq-{name}")
     assert isinstance(target, ActivemqTarget)
-    file = broker.our_files() / f"{name}.xml"
+    file = broker.RELEASES.our_files / f"{name}.xml"
     assert set(config.connectors(file)) == {"stomp", "amqp", "openwire"}
     assert config.policy(file, RoutingType.ANYCAST, "full.vm.x").cursor == "vm"
     about = parameters.from_file(file, {})["stomp"]

@@ -13,6 +13,7 @@ import pytest
 from brokerproof.harness.targets import brokers, cache, local_process
 from brokerproof.harness.targets.artemis import broker
 from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.java_releases import JavaReleases
 from brokerproof.suites.units.drivers.scripts import fake_java
 
 
@@ -31,7 +32,7 @@ def config(path: Path, *acceptors: str) -> Path:
     [("1.5.0", 8), ("2.19.1", 8), ("2.20.0", 11), ("2.38.0", 11), ("2.39.0", 17), ("3.0.0", 17)],
 )
 def test_which_java_a_release_needs(version: str, minimum: int) -> None:
-    assert broker.java_minimum(version) == minimum
+    assert broker.RELEASES.java_minimum(version) == minimum
 
 
 BROKER = """
@@ -57,7 +58,7 @@ while True:
 def release(version: str, namespace: str, *attributes: str) -> None:
     """Write into the cache what brokerproof reads of a release: the schema of two files and the
     attributes it names."""
-    library = broker.home_of(version) / "lib"
+    library = broker.RELEASES.home_of(version) / "lib"
     library.mkdir(parents=True)
     named = "".join(f'<attribute name="{attribute}"/>' for attribute in attributes)
     schema = (
@@ -81,7 +82,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         f'exec {sys.executable} {tmp_path / "broker.py"} "$@"',
     )
     release(
-        broker.default_version(),
+        broker.RELEASES.default_version,
         "http://activemq.apache.org/schema",
         "domain",
         "certificate-domain",
@@ -97,7 +98,7 @@ def test_a_broker_runs_in_a_folder_of_its_own(installed: Path, tmp_path: Path) -
     folder = tmp_path / "a folder with blanks"
     with broker.ArtemisProcess(installed, None, folder) as running:
         assert (running.version, running.host, running.folder) == (
-            broker.default_version(),
+            broker.RELEASES.default_version,
             "127.0.0.1",
             folder,
         )
@@ -190,7 +191,7 @@ def test_the_ports_of_the_file_are_used_or_their_owner_is_blamed(
 def test_a_java_that_is_too_old_is_one_sentence(
     installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(broker, "java_minimum", lambda version: 999)
+    monkeypatch.setattr(JavaReleases, "java_minimum", lambda self, version: 999)
     with pytest.raises(SetUpFailed, match=r"Artemis .*: Java 999 or newer is needed"):
         broker.ArtemisProcess(installed, None, tmp_path / "run").start()
 
@@ -244,7 +245,7 @@ def listed() -> list[brokers.Listed]:
 
 
 def test_a_broker_stays_until_it_is_stopped(installed: Path) -> None:
-    version = broker.default_version()
+    version = broker.RELEASES.default_version
     assert [(broker.version, broker.running) for broker in listed()] == [(version, None)]
     running = brokers.start("artemis", config=installed)
     try:
@@ -272,7 +273,7 @@ def test_another_process_of_the_same_number_is_not_taken_for_the_broker(installe
 
 
 def test_a_state_file_that_is_none_is_one_sentence(installed: Path) -> None:
-    state = cache.cache_folder() / "running" / f"artemis-{broker.default_version()}.json"
+    state = cache.cache_folder() / "running" / f"artemis-{broker.RELEASES.default_version}.json"
     state.parent.mkdir()
     state.write_text("[1]")
     with pytest.raises(SetUpFailed, match=r"\.json: is not what brokers start wrote .*; delete it"):

@@ -89,7 +89,7 @@ def test_a_missing_configuration_is_one_sentence(tmp_path: Path) -> None:
     "name", ["broker.xml", "override.xml", "history-1.xml", "history-2.xml", "history-2.21.xml"]
 )
 def test_our_own_files_name_loopback_acceptors_with_ports_of_their_own(name: str) -> None:
-    found = artemis_config.acceptors(broker.our_files() / name)
+    found = artemis_config.acceptors(broker.RELEASES.our_files / name)
     assert "stomp" in found
     assert len({acceptor.port for acceptor in found.values()}) == len(found)
     spoken = {"amqp": "AMQP", "core": "CORE"}
