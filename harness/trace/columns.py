@@ -10,11 +10,14 @@ import dataclasses
 import hashlib
 import types
 import typing
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 
 from brokerproof.harness.model.enums import CloseHow, Vantage
 from brokerproof.harness.trace import events
+from brokerproof.harness.trace.events import Event
 
 HEADER = pa.struct(
     [pa.field("name", pa.string(), nullable=False), pa.field("value", pa.string(), nullable=False)]
@@ -94,3 +97,35 @@ def fingerprint() -> str:
 
 
 FINGERPRINT = fingerprint()
+
+
+def batch(rows: Sequence[Event], envelope: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    """Return the events ``rows`` in the types of :data:`SCHEMA`; ``envelope`` has
+    what is not in the events themselves: run, target, case, seq and clock."""
+    size = len(rows)
+    columns: dict[str, list[Any]] = {}
+    kinds = [type(event).__name__ for event in rows]
+    for row, (event, kind) in enumerate(zip(rows, kinds, strict=True)):
+        for name in FIELDS[kind]:
+            value = getattr(event, name)
+            if name == "headers":
+                value = [{"name": item, "value": text} for item, text in value]
+            if name not in columns:
+                columns[name] = [None] * size
+            columns[name][row] = value
+    known: dict[str, Any] = {
+        "at_ns": [event.at_ns for event in rows],
+        "conn": [event.conn for event in rows],
+        "vantage": [event.vantage for event in rows],
+        "kind": kinds,
+    }
+    known |= columns
+    arrays = [
+        envelope[field.name]
+        if field.name in envelope
+        else pa.array(known[field.name], type=field.type)
+        if field.name in known
+        else pa.nulls(size, field.type)
+        for field in SCHEMA
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)

@@ -27,8 +27,7 @@ from brokerproof.harness.capture.conversion import Converter, Recorded
 from brokerproof.harness.capture.packet_order import Series
 from brokerproof.harness.capture.pcap_files import is_capture
 from brokerproof.harness.model.enums import Clock, Vantage
-from brokerproof.harness.trace.batches import batch
-from brokerproof.harness.trace.columns import SCHEMA
+from brokerproof.harness.trace.columns import SCHEMA, batch
 from brokerproof.harness.trace.events import Noted
 from brokerproof.harness.trace.read import UnreadableTrace
 from brokerproof.reports.schema import TRACE
