@@ -1,2 +1,2 @@
-"""What outlives memory: pages of messages, and the journal of what is durable. Only ``disk.py``
-touches files."""
+"""Storage that outlives memory: pages of messages, and the journal of what is durable. Only
+``disk.py`` touches files."""

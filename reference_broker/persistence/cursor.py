@@ -20,14 +20,14 @@ from brokerproof.reference_broker.persistence.codec import BadOctets, Decoder
 from brokerproof.reference_broker.persistence.page import DURABLE, Loaded, Page
 
 READ_AT_ONCE = 1024 * 1024
-"""Octets that are read from pages for one input. The rest comes a moment later: a peer that is slow
+"""Bytes that are read from pages for one input. The rest comes a moment later: a peer that is slow
 shows itself between."""
 AT_ONCE = 128
 """Messages that are read before consumers are looked at again."""
 
 
 class Limits(Protocol):
-    """What a queue may have read and not be done with."""
+    """Limits of what a queue may have read and not be done with."""
 
     @property
     def read_octets(self) -> int: ...
@@ -37,7 +37,7 @@ class Limits(Protocol):
 
 
 class Store(Protocol):
-    """What cursors need of the store. ``read_now`` counts the bytes that were read for this input,
+    """The store, as cursors see it. ``read_now`` counts the bytes that were read for this input,
     ``unfinished`` has the queues that would read on."""
 
     read_now: int
@@ -58,7 +58,7 @@ class Store(Protocol):
 
 
 class Pages(Protocol):
-    """What cursors need of the pages of an address."""
+    """The pages of an address, as cursors see them."""
 
     last: Page | None
     next_number: int
@@ -138,7 +138,7 @@ class PageCursor:
 
     @property
     def is_coming(self) -> bool:
-        """Whether what comes next is on its way from the disk, or was more than one input may
+        """True if the next message is on its way from the disk, or was more than one input may
         read."""
         page = self._page()
         return self.queue in self.pages.store.unfinished or (page is not None and page.loading)
@@ -248,7 +248,7 @@ class PageCursor:
             self.pages.clean()
 
     def is_near(self, page: Page) -> bool:
-        """Whether ``page`` is the one that is read now, or the next."""
+        """True if ``page`` is the one that is read now, or the next."""
         return self._number >= page.number - 1
 
     def came(self, page: Page) -> None:
@@ -326,7 +326,7 @@ class PageCursor:
             browser.show(entry)
 
     def _next(self, glance: _Glance) -> tuple[Message, Entry | None] | None:
-        """What is next for a browser; None if nothing is, or it has to be loaded first."""
+        """Return the next message for a browser; None if there is none, or it has to be loaded."""
         pages = self.pages.pages
         while True:
             page = pages.get(glance.number)

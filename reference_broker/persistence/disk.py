@@ -198,7 +198,7 @@ class Disk:
                     yield f"{first}/{path.relative_to(folder).as_posix()}"
 
     def read(self, name: str) -> bytes:
-        """The octets of a file."""
+        """The bytes of a file."""
         return self.path(name).read_bytes()
 
     def read_part(self, name: str, offset: int, length: int) -> bytes:
@@ -208,5 +208,5 @@ class Disk:
             return file.read(length)
 
     def size(self, name: str) -> int:
-        """How many octets a file has."""
+        """How many bytes a file has."""
         return self.path(name).stat().st_size

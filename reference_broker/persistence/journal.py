@@ -45,7 +45,7 @@ from brokerproof.reference_broker.persistence.operations import (
 )
 
 _ATOM = 64 * 1024
-"""Octets of operations in one record, more or less, unless they belong together."""
+"""Bytes of operations in one record, more or less, unless they belong together."""
 _ROOM_FOR_DEAD = 4
 """The journal is made smaller when it has more than this many segments, and this many times what it
 needs."""
@@ -69,7 +69,7 @@ class Live:
 
 class Segment:
     """One file, of which ``good`` bytes are known to be synced. ``live`` counts the messages that
-    were added here last, ``live_octets`` their octets."""
+    were added here last, ``live_octets`` their bytes."""
 
     __slots__ = ("good", "live", "live_octets", "number", "octets", "places", "records", "seed")
 
@@ -86,7 +86,7 @@ class Segment:
 
 
 class Journal:
-    """``size`` are the octets after which a segment is followed by the next; ``marks`` gives the
+    """``size`` are the bytes after which a segment is followed by the next; ``marks`` gives the
     snapshot of the pages."""
 
     def __init__(self, size: int, marks: Callable[[], Iterable[Operation]]) -> None:
@@ -99,11 +99,11 @@ class Journal:
         self.place = self.unit = self.next_segment = 0
         self.queue_id = 0
         self.touched = False
-        """Whether something has happened since :meth:`seal`."""
+        """True if something has happened since :meth:`seal`."""
         self.waiting = 0
-        """Octets that have been sealed and are not stored yet."""
+        """Bytes that have been sealed and are not stored yet."""
         self.extent: Extent | None = None
-        """What was noted last, None if both copies have to be written."""
+        """The extent as it was noted last, None if both copies have to be written."""
         self.extents = 0
         self._current: Segment | None = None
         self._operations: list[bytes] = []
@@ -152,7 +152,7 @@ class Journal:
         self.touched = True
         live = self.live[place]
         if len(live.ids) > 1:
-            live.ids = tuple(each for each in live.ids if each != queue)
+            live.ids = tuple(id for id in live.ids if id != queue)
             return
         del self.live[place]
         if live.segment is not None:
@@ -317,7 +317,7 @@ class Journal:
             if segment is not self._current
         )
         yield from self.queues.values()
-        yield from (Consumed(each, True) for each in sorted(self.consumed))
+        yield from (Consumed(queue, True) for queue in sorted(self.consumed))
         for place, live in self.live.items():
             if live.failures:
                 yield from (Failed(id, place, failures) for id, failures in live.failures.items())
@@ -327,7 +327,7 @@ class Journal:
 def _in_parts(
     operations: list[bytes], places: list[int], together: bool
 ) -> list[tuple[bytes, list[int]]]:
-    """Records of about :data:`_ATOM` octets. The places go with the last: they are in no hurry."""
+    """Records of about :data:`_ATOM` bytes. The places go with the last: they are in no hurry."""
     if not operations:
         return []
     parts: list[tuple[bytes, list[int]]] = []

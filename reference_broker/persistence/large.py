@@ -32,7 +32,7 @@ _Then = Callable[[bytes | None], None]
 
 
 class Store(Protocol):
-    """What large bodies need of their store."""
+    """The store, as large bodies see it."""
 
     def next_ticket(self) -> int:
         """Return the number of a new request."""
@@ -152,7 +152,7 @@ class Spool:
         return self.body.octets
 
     def write(self, data: bytes) -> None:
-        """The next octets."""
+        """The next bytes."""
         if self._decoder is not None:
             try:
                 self._decoder.decode(data)
@@ -182,7 +182,7 @@ class Spool:
 
 
 class LargeFiles:
-    """All large bodies of a broker; ``waiting`` are the octets of them that wait to be written."""
+    """All large bodies of a broker; ``waiting`` are the bytes of them that wait to be written."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -209,7 +209,7 @@ class LargeFiles:
         return spool
 
     def add(self, body: LargeBody, data: bytes) -> None:
-        """The next octets of ``body``."""
+        """The next bytes of ``body``."""
         body.octets += len(data)
         self._write(body, self._arriving[body].take(data))
 
@@ -268,11 +268,11 @@ class LargeFiles:
 
     @property
     def waits(self) -> bool:
-        """Whether something is to be written."""
+        """True if something must be written."""
         return bool(self._writes)
 
     def take(self) -> list[Write]:
-        """What is to be written with the next batch."""
+        """Return what must be written with the next batch."""
         self._under_way, self._writes = self._writes, []
         for taken in self._under_way:
             taken.body.begun = True
@@ -285,8 +285,8 @@ class LargeFiles:
             self.waiting -= len(done.write.data)
         self._under_way = []
         later, self._later = self._later, []
-        for each in later:
-            self.read(*each)
+        for request in later:
+            self.read(*request)
 
     def not_written(self) -> None:
         """The batch is to be written once more, as far as its bodies are still wanted."""
@@ -297,14 +297,14 @@ class LargeFiles:
         self._under_way = []
 
     def give_up(self, problem: str) -> None:
-        """What is arriving cannot be stored: whoever sends it is told."""
+        """Report to all senders that what is arriving cannot be stored."""
         for spool in tuple(self._open.values()):
             spool.failed(problem)
 
     # --- out --------------------------------------------------------------------------------------
 
     def read(self, body: LargeBody, begin: int, count: int, then: _Then) -> None:
-        """Calls ``then`` later with these octets, or with None if they cannot be read."""
+        """Calls ``then`` later with these bytes, or with None if they cannot be read."""
         if begin + count > body.written:
             self._later.append((body, begin, count, then))
             return
@@ -314,7 +314,7 @@ class LargeFiles:
         self._store.say(LoadFile(ticket, body.file, part.length, part.offset))
 
     def loaded(self, event: FileLoaded) -> bool:
-        """Whether ``event`` is the answer to one of ours."""
+        """Take what was read; return True if it was part of a large body."""
         asked = self._reads.pop(event.ticket, None)
         if asked is None:
             return False

@@ -3,7 +3,7 @@ power.
 
 It keeps apart what was written and what was synced. After :meth:`MemoryDisk.power_loss` a file
 holds what was synced, and of what was written since, whatever the dice say: nothing, all, or up to
-an octet in the middle of a block, behind which the last block may be torn.
+an byte in the middle of a block, behind which the last block may be torn.
 :meth:`MemoryDisk.killed` is the end of the process alone: what was written stays. Either finds what
 was under way at that instant done up to some point.
 """
@@ -24,14 +24,14 @@ from brokerproof.harness.model.broker_io import (
 from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant
 
 BLOCK = 512
-"""Octets of which either all or an unpredictable part survives."""
+"""Bytes of which either all or an unpredictable part survives."""
 
 
 @dataclass(slots=True)
 class DiskFaults:
     """Latencies in ns, each from 0 to what stands here. The others are chances from 0 to 1.
 
-    ``space`` is in octets, None for enough.
+    ``space`` is in bytes, None for enough.
     """
 
     write: Duration = 0
@@ -134,13 +134,13 @@ class MemoryDisk:
 
     @property
     def used(self) -> int:
-        """Octets of all files."""
+        """Bytes of all files."""
         return sum(len(file.octets) for file in self._files.values())
 
     # --- what happens to it -----------------------------------------------------------------------
 
     def power_loss(self, now: Instant) -> None:
-        """What was not synced may be gone, or torn."""
+        """Lose or tear some of what was not synced."""
         self.killed(now)
         for name in list(self._files):
             file = self._files[name]
@@ -195,7 +195,7 @@ class MemoryDisk:
         file.octets = kept
 
     def synced(self) -> dict[str, bytes]:
-        """What a loss of power leaves at least, by file."""
+        """The bytes that a loss of power leaves at least, by file."""
         return {name: file.synced for name, file in self._files.items() if file.synced}
 
     @classmethod
@@ -227,7 +227,7 @@ class MemoryDisk:
         yield from sorted(self._files)
 
     def read(self, name: str) -> bytes:
-        """The octets of a file."""
+        """The bytes of a file."""
         return bytes(self._files[name].octets)
 
     def read_part(self, name: str, offset: int, length: int) -> bytes:
@@ -235,5 +235,5 @@ class MemoryDisk:
         return bytes(self._files[name].octets[offset : offset + length])
 
     def size(self, name: str) -> int:
-        """How many octets a file has."""
+        """How many bytes a file has."""
         return len(self._files[name].octets)

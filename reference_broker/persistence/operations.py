@@ -1,4 +1,4 @@
-"""What the journal says: operations, one after the other in the payload of a record, each a letter
+"""Operations, of which the journal consists: one after the other in the payload of a record, each a letter
 and fixed fields.
 
 ======  ====================  ==========================================================================================
@@ -14,7 +14,7 @@ F       :class:`Failed`       a queue has a message back, as a failed delivery
 P       :class:`PageGone`     a queue is done with records of a page
 f       :class:`PageFailed`   a queue has a message back that lies on a page
 U       :class:`UnitDone`     what pages have of this unit counts
-L       :class:`Length`       so many octets of an earlier segment count, and no more
+L       :class:`Length`       so many bytes of an earlier segment count, and no more
 W       :class:`PageWritten`  a page has at least so much of what survives
 w       :class:`PageOver`     a page is done with, and its file goes
 ======  ====================  ==========================================================================================
@@ -49,7 +49,7 @@ _PAGE_OVER = struct.Struct(">cII")
 
 
 class BadOperation(Exception):
-    """Octets with a right checksum that are no operation; one sentence."""
+    """Bytes with a right checksum that are no operation; one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class QueueMade:
             | self.subscription << 2
             | (self.filter is not None) << 3
         )
-        texts = [each.encode(*_TEXT) for each in (self.address, self.name, self.filter or "")]
+        texts = [text.encode(*_TEXT) for text in (self.address, self.name, self.filter or "")]
         return _QUEUE.pack(b"Q", self.id, flags) + b"".join(
             _LENGTH.pack(len(text)) + text for text in texts
         )
@@ -123,7 +123,7 @@ class Added:
         head = _ADDED.pack(
             b"A", self.place, len(self.ids), self.earlier, len(self.notes), len(self.message)
         )
-        return b"".join((head, *(each.to_bytes(4) for each in self.ids), self.notes, self.message))
+        return b"".join((head, *(id.to_bytes(4) for id in self.ids), self.notes, self.message))
 
 
 @dataclass(frozen=True, slots=True)

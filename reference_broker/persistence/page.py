@@ -84,7 +84,7 @@ def number(payload: bytes, flags: int, at: int) -> int:
 
 
 def large(payload: bytes, flags: int, at: int) -> tuple[int, int] | None:
-    """Likewise, number and octets of its large body, None if it has none."""
+    """Likewise, number and bytes of its large body, None if it has none."""
     return codec.large(payload, _message_at(payload, flags, at))
 
 
@@ -93,7 +93,7 @@ def _message_at(payload: bytes, flags: int, at: int) -> int:
 
 
 class Loaded:
-    """The records of a page that was read: the octets of the file, and where each record is in
+    """The records of a page that was read: the bytes of the file, and where each record is in
     them."""
 
     __slots__ = ("_begins", "_ends", "_octets", "damaged")
@@ -124,7 +124,7 @@ class Page:
 
     ``refs`` counts by queue what is not yet done with, ``left`` what its cursor has not yet read,
     and ``pending`` all of the refs. ``acked`` marks by queue the records that are done with, where
-    that has to be known after a restart. ``written`` octets are on disk of ``octets``;
+    that has to be known after a restart. ``written`` bytes are on disk of ``octets``;
     ``accounted`` records the journal knows of, 0 if nothing here has to survive; ``missing``
     records were damaged already when an earlier broker's files were read;
     ``generation`` counts the files this page was begun anew in. ``large`` has by record the body
@@ -177,12 +177,12 @@ class Page:
 
     @property
     def is_written(self) -> bool:
-        """Whether all of it is on disk."""
+        """True if all of it is on disk."""
         return self.written == self.octets
 
     @property
     def average(self) -> int:
-        """Octets of one of its messages, on average."""
+        """Bytes of one of its messages, on average."""
         return self.octets // max(1, self.records - 1)
 
     def _head(self) -> bytes:
@@ -197,13 +197,13 @@ class Page:
         self.records += 1
         self.octets += len(framed)
         refs, left = self.refs, self.left
-        for each in ids:
-            refs[each] = refs.get(each, 0) + 1
-            left[each] = left.get(each, 0) + 1
+        for id in ids:
+            refs[id] = refs.get(id, 0) + 1
+            left[id] = left.get(id, 0) + 1
         self.pending += len(ids)
 
     def take_tail(self) -> bytes:
-        """The octets that are to be written next, from octet ``octets`` minus their length."""
+        """The bytes that are to be written next, from byte ``octets`` minus their length."""
         tail, self.tail = self.tail, []
         return tail[0] if len(tail) == 1 else b"".join(tail)
 
@@ -261,7 +261,7 @@ class Page:
         marks[at] |= 1 << (index & 7)
 
     def is_marked(self, queue: int, index: int) -> bool:
-        """Whether ``queue`` had done with the record ``index``."""
+        """True if ``queue`` was done with the record ``index``."""
         marks = self.acked.get(queue)
         return (
             marks is not None

@@ -28,7 +28,7 @@ from brokerproof.reference_broker.persistence.page import Loaded, Page
 
 @dataclass(frozen=True, slots=True)
 class PageLimits:
-    """Octets and counts; -1 is no limit. ``cache`` are pages in memory besides the last, ``fails``
+    """Bytes and counts; -1 is no limit. ``cache`` are pages in memory besides the last, ``fails``
     is page-full-policy FAIL.
 
     ``read_octets`` and ``read_messages`` are what one queue may have read and not done with.
@@ -44,7 +44,7 @@ class PageLimits:
 
 
 class Store(CursorStore, Protocol):
-    """What pages need of the store. ``unit`` numbers what of this input belongs together."""
+    """The store, as pages see it. ``unit`` numbers what of this input belongs together."""
 
     journaled: bool
     unit: int
@@ -76,7 +76,7 @@ class PagingStore:
         self.pages: OrderedDict[int, Page] = OrderedDict()
         self.last: Page | None = None
         self.octets = self.messages = 0
-        """What is on its pages, what is done with but not removed yet included."""
+        """Bytes and messages on its pages, with those that are done with and not removed yet."""
         self.next_number = 1
         self.shared: dict[tuple[int, int], list[object]] = {}
         """Messages of several queues that are in memory now, by page and record, and how many have
@@ -87,7 +87,7 @@ class PagingStore:
 
     @property
     def active(self) -> bool:
-        """Whether the address is in page mode."""
+        """True if the address is in page mode."""
         return bool(self.pages)
 
     @property
@@ -97,7 +97,7 @@ class PagingStore:
 
     @property
     def is_full(self) -> bool:
-        """Whether page-limit-bytes or page-limit-messages has been reached."""
+        """True if page-limit-bytes or page-limit-messages has been reached."""
         limits = self.limits
         return (0 <= limits.limit_octets <= self.octets) or (
             0 <= limits.limit_messages <= self.messages
@@ -126,7 +126,7 @@ class PagingStore:
         return True
 
     def append(self, message: Message, queues: Sequence[Queue], source_entry: Entry | None) -> int:
-        """Puts ``message`` for ``queues`` on the last page; returns its octets there."""
+        """Puts ``message`` for ``queues`` on the last page; returns its bytes there."""
         store = self.store
         durable = store.journaled and any(queue.durable for queue in queues) and message.durable
         ids = [queue.id for queue in queues]

@@ -31,7 +31,7 @@ FORMAT = 2
 """The format of all files. Format 1 had records whose crc did not depend on their file, and large
 bodies without any."""
 HEAD = struct.Struct(">HIII")
-"""What stands in front of each payload."""
+"""The bytes in front of each payload."""
 _MARK = 0xB7A6
 _MARK_BYTES = _MARK.to_bytes(2)
 _MASK = 0xFFFF_FFFF

@@ -80,13 +80,13 @@ class Folder(Protocol):
         """The paths of all files."""
 
     def read(self, name: str) -> bytes:
-        """The octets of one. Raises ``OSError``."""
+        """The bytes of one. Raises ``OSError``."""
 
     def read_part(self, name: str, offset: int, length: int) -> bytes:
         """Return as many of these bytes of one as there are. Raises ``OSError``."""
 
     def size(self, name: str) -> int:
-        """How many octets one has. Raises ``OSError``."""
+        """How many bytes one has. Raises ``OSError``."""
 
 
 @dataclass(slots=True)
@@ -353,7 +353,7 @@ class _Recovery:
         kept = self._found.kept.get(place)
         if kept is None:
             return
-        kept.ids = tuple(each for each in kept.ids if each != queue)
+        kept.ids = tuple(id for id in kept.ids if id != queue)
         if not kept.ids:
             del self._found.kept[place]
 
@@ -496,7 +496,7 @@ class _Recovery:
         return page
 
     def _mark(self, page: Page, id: int, present: set[int]) -> None:
-        """What ``id`` is done with, if it is for it and there: the same queue id is of one address
+        """Mark what ``id`` is done with, if it is for it and there: a queue id is of one address
         only."""
         if id not in page.refs:
             return
@@ -563,7 +563,7 @@ class _Recovery:
                 page.left[id] -= 1
 
     def _body_damage(self, body: LargeBody, name: str | None) -> str | None:
-        """What is wrong with the file of a body, None if nothing is."""
+        """Return the damage of the file of a body, None if there is none."""
         if name is None:
             return f"has 0 of {body.octets} bytes"
         head = records.scan(self._folder.read_part(name, 0, len(records.head(name))), name)

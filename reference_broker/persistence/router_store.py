@@ -1,4 +1,4 @@
-"""What the store means for addresses and queues: it joins the router to
+"""The store for addresses and queues: joins the router to
 :class:`brokerproof.reference_broker.persistence.store.Store`."""
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Stored:
         self.store.forget(queue, address.name)
 
     def judge(self, address: str) -> Verdict:
-        """What the disk has to say about a message for ``address``."""
+        """Return the verdict of the disk on a message for ``address``."""
         pages = self.store.find(address)
         if self.store.refuses and (self.store.journaled or (pages is not None and pages.active)):
             return Verdict.REFUSE

@@ -63,7 +63,7 @@ BALLAST = "journal/ballast"
 ASIDE = "damaged"
 """The folder where copies of damaged files are kept."""
 MUCH = 8 * 1024 * 1024
-"""Octets that wait to be written: above this, who sends messages to pages is not read."""
+"""Bytes that wait to be written: above this, who sends messages to pages is not read."""
 
 
 class State(enum.Enum):
@@ -78,7 +78,7 @@ class State(enum.Enum):
 
 @dataclass(slots=True)
 class _PageWrite:
-    """What is being written to a page."""
+    """A write to a page that is under way."""
 
     store: PagingStore
     page: Page
@@ -89,7 +89,7 @@ class _PageWrite:
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
     """``journaled``: whether anything is to survive a restart. ``segment`` and ``ballast`` in
-    octets."""
+    bytes."""
 
     journaled: bool = False
     segment: int = 10 * 1024 * 1024
@@ -141,15 +141,15 @@ class Store:
         self.batch, self.done = 1, 0
         """The batch that is being gathered, and the last that was written."""
         self.unit = 0
-        """What of this input belongs together has this number, 0 if nothing does."""
+        """The number of what of this input belongs together, 0 if nothing does."""
         self.waiting = 0
-        """Octets of pages that wait to be written."""
+        """Bytes of pages that wait to be written."""
         self.read_now = 0
-        """Octets that were read from pages for this input."""
+        """Bytes that were read from pages for this input."""
         self.unfinished: dict[Queue, None] = {}
         """Queues that would read on."""
         self.unstored: list[Numbered] = []
-        """What this input brought into being, to be numbered with its batch."""
+        """Messages that this input brought, to be numbered with its batch."""
         self._limits = limits
         self._stores: dict[str, PagingStore] = {}
         self._numbers: dict[str, int] = {}
@@ -181,7 +181,7 @@ class Store:
 
     @property
     def refuses(self) -> bool:
-        """Whether no message is taken for want of a disk that takes it."""
+        """True if no message is accepted because the disk does not store it."""
         return self.state is not State.HEALTHY
 
     def pages(self, name: str) -> PagingStore:
@@ -238,7 +238,7 @@ class Store:
             self.unstored.append(queue)
 
     def keeps(self, message: Message, queues: Iterable[Queue]) -> bool:
-        """Whether ``message`` goes into the journal for any of ``queues``."""
+        """True if ``message`` goes into the journal for any of ``queues``."""
         return self.journaled and any(queue.durable for queue in queues) and message.durable
 
     def keep(
@@ -307,7 +307,7 @@ class Store:
         """``page`` is of no more use."""
         if self._dirty.pop(page, None) is not None:
             self.waiting -= len(page.take_tail())
-        if page.written or page.generation or any(each.page is page for each in self._under_way):
+        if page.written or page.generation or any(write.page is page for write in self._under_way):
             self._useless.append(page.file)
             self._leaving[page.file] = page
 
@@ -327,7 +327,7 @@ class Store:
         self.say(LoadFile(ticket, page.file, page.octets))
 
     def _marks(self) -> Iterator[Operation]:
-        """What queues are done with on pages that are still there."""
+        """The pages that must be there, and what queues are done with on them."""
         here: set[tuple[int, int]] = set()
         pages = [page for store in self._stores.values() for page in store.pages.values()]
         for page in (*pages, *self._leaving.values()):
@@ -361,17 +361,17 @@ class Store:
 
     @property
     def much_waits(self) -> bool:
-        """Whether more waits to be written than should."""
+        """True if more waits to be written than should."""
         return self.waiting + self.journal.waiting + self.large.waiting > MUCH
 
     @property
     def little_waits(self) -> bool:
-        """Whether so little waits that more may come again."""
+        """True if so little waits that connections may be read again."""
         return self.waiting + self.journal.waiting + self.large.waiting <= MUCH // 2
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is being written, and nothing waits to be."""
+        """True if nothing is being written, and nothing waits to be."""
         return not (self._stores_as or self._ballast_as or self._has_work)
 
     @property
@@ -381,7 +381,7 @@ class Store:
         )
 
     def effects(self) -> list[Effect]:
-        """What is to be done with files now."""
+        """Return what must be done with files now."""
         self._useless += self.large.tidy()
         if not self._stores_as and not self._ballast_as and self.state is not State.AILING:
             self._begin()
@@ -451,11 +451,11 @@ class Store:
     def _written(self) -> None:
         self.large.written()
         under_way, self._under_way = self._under_way, []
-        for each in under_way:
-            each.page.written += len(each.data)
-            self.waiting -= len(each.data)
-            if each.page.is_written:
-                each.store.written(each.page)
+        for written in under_way:
+            written.page.written += len(written.data)
+            self.waiting -= len(written.data)
+            if written.page.is_written:
+                written.store.written(written.page)
         for name in self._removing:
             self._leaving.pop(name, None)
         self._useless += self.journal.stored()
@@ -465,27 +465,27 @@ class Store:
             self.report("what could not be written is written now; messages are taken again")
 
     def _not_written(self, event: FilesStored) -> bool:
-        """What is in this batch is to be written with the next; False if it has to wait."""
+        """Write this batch with the next; return False if it has to wait."""
         self._useless = self._removing + self._useless
         self._aside = self._setting_aside + self._aside
         self.journal.failed_to_write()
         self.large.not_written()
         under_way, self._under_way = self._under_way, []
-        for each in under_way:
-            page = each.page
-            if page.number not in each.store.pages:
-                self.waiting -= len(each.data)
+        for written in under_way:
+            page = written.page
+            if page.number not in written.store.pages:
+                self.waiting -= len(written.data)
                 self._useless.append(page.file)
                 continue
-            page.sync = page.sync or each.sync or page.accounted > 0
-            self._dirty[page] = each.store
+            page.sync = page.sync or written.sync or page.accounted > 0
+            self._dirty[page] = written.store
             if event.full:
-                page.tail.insert(0, each.data)
+                page.tail.insert(0, written.data)
             else:
-                self.waiting -= len(each.data) + sum(map(len, page.tail))
+                self.waiting -= len(written.data) + sum(map(len, page.tail))
                 before = page.octets
                 self._useless.append(page.begin_anew())
-                each.store.octets += page.octets - before
+                written.store.octets += page.octets - before
                 self.waiting += page.octets
         self.problem = str(event.problem)
         if (
@@ -543,7 +543,7 @@ class Store:
 
     @property
     def wants_another_try(self) -> bool:
-        """Whether :meth:`try_again` is to be called after a while."""
+        """True if :meth:`try_again` must be called after a while."""
         return bool(self._unread) or self.state is not State.HEALTHY
 
     def loaded(self, event: FileLoaded) -> None:
