@@ -90,8 +90,8 @@ def begun(target: str, folder: Path) -> str:
 @pytest.mark.parametrize(
     ("behaviour", "sentence"),
     [
-        ("silent", "did not answer CONNECT within 1 s"),
-        ("never_reading", "did not answer CONNECT within 1 s"),
+        ("silent", "did not answer CONNECT within 3 s"),
+        ("never_reading", "did not answer CONNECT within 3 s"),
         ("half_open", "closed the connection without an answer to CONNECT"),
         ("one_byte_per_second", "bytes without a whole answer to CONNECT"),
         ("floods_before_login", "bytes without a whole answer to CONNECT"),
@@ -104,7 +104,7 @@ def begun(target: str, folder: Path) -> str:
 def test_a_target_that_misbehaves_from_the_beginning(
     behaviour: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(external, "_PROBE_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(external, "_PROBE_TIMEOUT_S", 3.0)
     with listening(SERVERS[behaviour]) as port:
         problem = begun(url(port), tmp_path)
     assert f"127.0.0.1:{port} " in problem
