@@ -17,7 +17,7 @@ from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
 from brokerproof.reference_broker.protocols.amqp10.producer_credit import ProducerCredit
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
-from brokerproof.suites.mutation.mutant import Group, Reached, rewritten
+from brokerproof.suites.mutation.mutant import Group, Reached, without
 
 full_addresses = Group("full-addresses")
 
@@ -279,7 +279,5 @@ def confirmed_before_it_waits(original, reached, self, frame, problem):
     if frame is not None and receipt is not None:
         reached()
         self.shared.outbox.send(self.conn, self.encoder.receipt(receipt))
-        frame = rewritten(
-            frame, tuple(header for header in frame.head.headers if header[0] != "receipt")
-        )
+        frame = without(frame, "receipt")
     original(self, frame, problem)

@@ -10,7 +10,7 @@ from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
 from brokerproof.reference_broker.protocols.stomp.parser import FrameParser
 from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
 from brokerproof.suites.mutation.mutant import Group
-from brokerproof.suites.mutation.stomp.refusing import cut_off, kept
+from brokerproof.suites.mutation.stomp.answers import cut_off, kept, replace_header
 
 connecting = Group("connecting")
 
@@ -40,39 +40,28 @@ def stomp_needs_accept_version(original, reached, self, now, frame):
     original(self, now, frame)
 
 
-def _connected(patch, reached, name, value):
-    @patch.override(FrameEncoder)
-    def frame(original, self, command, headers, body=b""):
-        if command == "CONNECTED":
-            wrong = tuple((name, value) if header[0] == name else header for header in headers)
-            headers = reached.instead(
-                headers, tuple(header for header in wrong if header[1] is not None)
-            )
-        return original(self, command, headers, body)
-
-
 @connecting.mutant(SESSION)
 def same_session_for_all(patch, reached):
     """Every session has the same session id."""
-    _connected(patch, reached, "session", "session-1")
+    replace_header(patch, reached, "CONNECTED", "session", "session-1")
 
 
 @connecting.mutant(SESSION)
 def no_session(patch, reached):
     """CONNECTED has no session id, which 1.0 demands."""
-    _connected(patch, reached, "session", None)
+    replace_header(patch, reached, "CONNECTED", "session", None)
 
 
 @connecting.mutant(SERVER)
 def server_without_name(patch, reached):
     """The header server begins with a slash and a version."""
-    _connected(patch, reached, "server", "/1.0")
+    replace_header(patch, reached, "CONNECTED", "server", "/1.0")
 
 
 @connecting.mutant(SERVER)
 def server_with_brackets(patch, reached):
     """The header server is a name with a version in brackets."""
-    _connected(patch, reached, "server", "broker(1.0)")
+    replace_header(patch, reached, "CONNECTED", "server", "broker(1.0)")
 
 
 @connecting.mutant(TURNED_AWAY)

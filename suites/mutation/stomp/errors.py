@@ -8,6 +8,7 @@ from brokerproof.reference_broker.protocols.stomp.connection import StompConnect
 from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
 from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
 from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.stomp.answers import replace_header
 
 errors = Group("errors")
 
@@ -76,57 +77,46 @@ def send_to_nowhere_confirmed(original, reached, session, frame):
     return original(session, frame)
 
 
-def _said(patch, reached, name, value):
-    @patch.override(FrameEncoder)
-    def frame(original, self, command, headers, body=b""):
-        if command == "ERROR":
-            wrong = tuple((name, value) if header[0] == name else header for header in headers)
-            headers = reached.instead(
-                headers, tuple(header for header in wrong if header[1] is not None)
-            )
-        return original(self, command, headers, body)
-
-
 @errors.mutant("STOMP10-ERROR-02 STOMP11-ERR-02 STOMP12-ERR-03")
 def no_message(patch, reached):
     """ERROR has no header message."""
-    _said(patch, reached, "message", None)
+    replace_header(patch, reached, "ERROR", "message", None)
 
 
 @errors.mutant("STOMP10-ERROR-02 STOMP11-ERR-02 STOMP12-ERR-03")
 def empty_message(patch, reached):
     """The message of every ERROR is empty."""
-    _said(patch, reached, "message", "")
+    replace_header(patch, reached, "ERROR", "message", "")
 
 
 @errors.mutant("STOMP11-ERR-05 STOMP12-ERR-06")
 def receipt_id_forgotten(patch, reached):
     """The ERROR for a frame that asked for a receipt does not say which."""
-    _said(patch, reached, "receipt-id", None)
+    replace_header(patch, reached, "ERROR", "receipt-id", None)
 
 
 @errors.mutant("STOMP11-ERR-05 STOMP12-ERR-06")
 def receipt_id_of_another(patch, reached):
     """The receipt-id of an ERROR is a number of the server's own."""
-    _said(patch, reached, "receipt-id", "0")
+    replace_header(patch, reached, "ERROR", "receipt-id", "0")
 
 
 @errors.mutant("STOMP10-ERROR-04 STOMP11-ERR-06 STOMP12-ERR-07")
 def length_forgotten(patch, reached):
     """An ERROR with a body has no content-length."""
-    _said(patch, reached, "content-length", None)
+    replace_header(patch, reached, "ERROR", "content-length", None)
 
 
 @errors.mutant("STOMP11-ERR-07 STOMP12-ERR-08 STOMP11-HDR-05 STOMP12-HDR-07")
 def type_forgotten(patch, reached):
     """An ERROR with a body has no content-type."""
-    _said(patch, reached, "content-type", None)
+    replace_header(patch, reached, "ERROR", "content-type", None)
 
 
 @errors.mutant("STOMP11-HDR-06 STOMP12-HDR-08")
 def type_is_no_mime_type(patch, reached):
     """The content-type of an ERROR is text."""
-    _said(patch, reached, "content-type", "text")
+    replace_header(patch, reached, "ERROR", "content-type", "text")
 
 
 @errors.mutant("STOMP12-ERR-02")

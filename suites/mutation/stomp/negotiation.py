@@ -11,7 +11,7 @@ from brokerproof.reference_broker.protocols.stomp.frame import Version
 from brokerproof.reference_broker.protocols.stomp.grammar import GRAMMARS
 from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
 from brokerproof.suites.mutation.mutant import Group
-from brokerproof.suites.mutation.stomp.refusing import cut_off, kept
+from brokerproof.suites.mutation.stomp.answers import cut_off, kept, with_header
 
 negotiation = Group("negotiation")
 
@@ -110,13 +110,7 @@ def _saying(patch, reached, version):
     @patch.override(FrameEncoder)
     def frame(original, self, command, headers, body=b""):
         if command == "CONNECTED" and dict(headers).get("version") is not None:
-            wrong = tuple(
-                ("version", version) if name == "version" else (name, value)
-                for name, value in headers
-            )
-            headers = reached.instead(
-                headers, tuple(header for header in wrong if header[1] is not None)
-            )
+            headers = reached.instead(headers, with_header(headers, "version", version))
         return original(self, command, headers, body)
 
 

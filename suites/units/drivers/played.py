@@ -1,10 +1,5 @@
 """Recordings of a queue broker that works, and of one that does not: drawn step by step, for judges
-to agree on.
-
-A little model of a broker with queues and consumers writes the frames that would have crossed the
-wire, and may then do one of the things that a broker must not do. It is no broker of ours, so that
-a judge cannot share its mistakes.
-"""
+to agree on."""
 
 from __future__ import annotations
 
@@ -14,26 +9,18 @@ from random import Random
 from hypothesis import strategies as st
 
 from brokerproof.harness.model.enums import CloseHow
-from brokerproof.harness.model.time import ms, seconds
+from brokerproof.harness.model.time import seconds
 from brokerproof.harness.trace import events as ev
-from brokerproof.harness.trace.stamp import stamp
-
-PRODUCERS, CONSUMERS, QUEUES = 2, 3, 2
-MODES = ("auto", "client", "client-individual")
-STEPS = (
-    "send",
-    "send",
-    "send",
-    "deliver",
-    "deliver",
-    "deliver",
-    "ack",
-    "ack",
-    "nack",
-    "leave",
-    "unsubscribe",
-    "wait",
+from brokerproof.suites.units.drivers.model_broker import (
+    CONSUMERS,
+    PRODUCERS,
+    QUEUES,
+    ModelBroker,
+    drawn,
 )
+
+MODES = ("auto", "client", "client-individual")
+STEPS = (*["send"] * 3, *["deliver"] * 3, "ack", "ack", "nack", "leave", "unsubscribe", "wait")
 FAULTS = (
     "lose",
     "double",
@@ -74,23 +61,10 @@ class Consumer:
 
 
 @dataclass
-class Player:
-    """Writes the recording."""
+class Player(ModelBroker):
+    """Writes the recording in STOMP."""
 
-    random: Random
-    stamped: bool
-    events: list[ev.Event] = field(default_factory=list)
-    waiting: list[list[Message]] = field(default_factory=lambda: [[] for _ in range(QUEUES)])
-    consumers: list[Consumer | None] = field(default_factory=list)
-    settled: list[tuple[int, Message]] = field(default_factory=list)
-    now: int = 0
-    conns: int = 0
-    sent: dict[tuple[int, int], int] = field(default_factory=dict)
     tokens: int = 0
-
-    def tell(self, kind: type[ev.Event], conn: int, **fields: object) -> None:
-        self.now += ms(1)
-        self.events.append(kind(at_ns=self.now, conn=conn, **fields))
 
     def frame(
         self,
@@ -120,9 +94,7 @@ class Player:
         return self.conns
 
     def send(self, producer: int, queue: int) -> None:
-        number = self.sent.get((producer, queue), 0)
-        self.sent[producer, queue] = number + 1
-        body = stamp(producer, number) if self.stamped else f"{producer}/{queue}/{number}".encode()
+        number, body = self.next_body(producer, queue)
         receipt = f"r{queue}-{number}"
         self.frame(
             1 + producer, "SEND", {"destination": f"/queue/{queue}", "receipt": receipt}, body
@@ -179,11 +151,6 @@ class Player:
         else:
             self.give_back(consumer, [message for _, message, _ in covered])
 
-    def give_back(self, consumer: Consumer, messages: list[Message]) -> None:
-        for message in messages:
-            message.again = True
-        self.waiting[consumer.queue][:0] = messages
-
     def leave(self, place: int, how: str) -> None:
         consumer = self.consumers[place]
         if consumer is None:
@@ -195,12 +162,6 @@ class Player:
             self.frame(consumer.conn, "RECEIPT", {"receipt-id": f"u{consumer.conn}"}, got=True)
         self.give_back(consumer, [message for _, message, _ in consumer.held])
         self.consumers[place] = None
-
-    def wait(self) -> None:
-        """A second passes, in which the broker beats as it promised."""
-        self.now += ms(900)
-        for conn in range(1, self.conns + 1):
-            self.tell(ev.HeartBeatReceived, conn, protocol="STOMP", size=1)
 
     def wrong(self, fault: str) -> bool:
         """Does something that no broker may do; False while there is no occasion."""
@@ -216,16 +177,7 @@ class Player:
                 case "overtake" if len(waiting) > 1:
                     waiting[0], waiting[1] = waiting[1], waiting[0]
                 case "invent":
-                    self.hand(consumer, Message(stamp(77, 7) if self.stamped else b"invented"))
-                case "mark" if fresh:
-                    waiting.remove(fresh[0])
-                    self.hand(consumer, fresh[0], marked=True)
-                case "unmark" if waiting and waiting[0].again:
-                    self.hand(consumer, waiting.pop(0), marked=False)
-                case "overrun" if waiting and not consumer.room:
-                    self.hand(consumer, waiting.pop(0))
-                case "revive" if self.settled and self.settled[0][0] == consumer.queue:
-                    self.hand(consumer, self.settled[0][1])
+                    self.hand(consumer, Message(self.invented_body()))
                 case "mute":
                     self.now += seconds(9)
                     self.frame(consumer.conn, "RECEIPT", {"receipt-id": "late"}, got=True)
@@ -234,7 +186,8 @@ class Player:
                     self.give_back(consumer, [message for _, message, _ in consumer.held])
                     self.consumers[self.consumers.index(consumer)] = None
                 case _:
-                    continue
+                    if not self.misdeliver(fault, consumer):
+                        continue
             return True
         return False
 
@@ -253,7 +206,7 @@ class Player:
                 self.leave(place, step)
                 self.join()
             case "wait":
-                self.wait()
+                self.beat("STOMP", 1)
 
 
 def recording(seed: int, fault: str | None, steps: int) -> list[ev.Event]:
@@ -267,17 +220,9 @@ def recording(seed: int, fault: str | None, steps: int) -> list[ev.Event]:
         player.connect()
     for _ in range(CONSUMERS):
         player.join()
-    done = fault is None
-    for number in range(steps):
-        if not done and number > steps // 3:
-            done = player.wrong(str(fault))
-        player.step(player.random.choice(kinds))
-    for _ in range(steps):  # what is left is delivered, as far as windows let it
-        player.step("deliver")
-    return player.events
+    return player.play(fault, steps, kinds)
 
 
 def recordings(*, right: bool = False) -> st.SearchStrategy[list[ev.Event]]:
     """Recordings of a broker, with one fault in it unless it is to be ``right``."""
-    faults = st.none() if right else st.sampled_from(FAULTS)
-    return st.builds(recording, st.integers(0, 2**32), faults, st.integers(10, 150))
+    return drawn(recording, FAULTS, right=right)

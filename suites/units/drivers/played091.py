@@ -9,30 +9,23 @@ from random import Random
 from hypothesis import strategies as st
 
 from brokerproof.harness.model.enums import CloseHow
-from brokerproof.harness.model.time import ms, seconds
+from brokerproof.harness.model.time import seconds
 from brokerproof.harness.protocols.amqp091 import values
 from brokerproof.harness.trace import events as ev
-from brokerproof.harness.trace.stamp import stamp
+from brokerproof.suites.units.drivers.model_broker import (
+    CONSUMERS,
+    PRODUCERS,
+    QUEUES,
+    ModelBroker,
+    drawn,
+)
 
-PRODUCERS, CONSUMERS, QUEUES = 2, 3, 2
 CONFIRMED = (b"bp1:00000000:", b"0/")
 """How the bodies of the producer begin whose messages are confirmed."""
 WAYS = ("one by one", "multiple", "none")
 STEPS = (
-    "send",
-    "send",
-    "send",
-    "deliver",
-    "deliver",
-    "deliver",
-    "ack",
-    "ack",
-    "nack",
-    "reject",
-    "leave",
-    "close",
-    "get",
-    "wait",
+    *(*["send"] * 3, *["deliver"] * 3),
+    *("ack", "ack", "nack", "reject", "leave", "close", "get", "wait"),
 )
 FAULTS = (
     "lose",
@@ -78,26 +71,13 @@ class Consumer:
 
 
 @dataclass
-class Player:
-    """Writes the recording."""
+class Player(ModelBroker):
+    """Writes the recording in AMQP 0-9-1."""
 
-    random: Random
-    stamped: bool
-    exchange: str
+    exchange: str = ""
     """Messages go through this one; each of its keys has one queue."""
-    events: list[ev.Event] = field(default_factory=list)
-    waiting: list[list[Message]] = field(default_factory=lambda: [[] for _ in range(QUEUES)])
-    consumers: list[Consumer] = field(default_factory=list)
-    settled: list[tuple[int, Message]] = field(default_factory=list)
-    now: int = 0
-    conns: int = 0
-    sent: dict[tuple[int, int], int] = field(default_factory=dict)
     confirms: dict[int, tuple[int, int]] = field(default_factory=dict)
     """By producer: how many messages it published, and how many were confirmed."""
-
-    def tell(self, kind: type[ev.Event], conn: int, **fields: object) -> None:
-        self.now += ms(1)
-        self.events.append(kind(at_ns=self.now, conn=conn, **fields))
 
     def method(
         self,
@@ -140,9 +120,7 @@ class Player:
             self.confirms[0] = (0, 0)
 
     def send(self, producer: int, queue: int) -> None:
-        number = self.sent.get((producer, queue), 0)
-        self.sent[producer, queue] = number + 1
-        body = stamp(producer, number) if self.stamped else f"{producer}/{queue}/{number}".encode()
+        _, body = self.next_body(producer, queue)
         message = Message(body, self.exchange, f"q{queue}")
         self.method(
             1 + producer,
@@ -237,11 +215,6 @@ class Player:
         elif command == "ack":
             self.settled += [(consumer.queue, message) for message in messages]
 
-    def give_back(self, consumer: Consumer, messages: list[Message]) -> None:
-        for message in messages:
-            message.again = True
-        self.waiting[consumer.queue][:0] = messages
-
     def leave(self, place: int, how: str) -> None:
         consumer = self.consumers.pop(place)
         if how == "leave":
@@ -250,12 +223,6 @@ class Player:
             self.method(consumer.conn, "channel.close", reply_code=200)
             self.method(consumer.conn, "channel.close-ok", got=True)
         self.give_back(consumer, list(consumer.held.values()))
-
-    def wait(self) -> None:
-        """A second passes, in which the broker beats as it promised."""
-        self.now += ms(900)
-        for conn in range(1, self.conns + 1):
-            self.tell(ev.HeartBeatReceived, conn, protocol="AMQP091", size=8)
 
     def behind(self, waiting: list[Message]) -> int:
         """Where the next message stands that the producer of the first one sent; 0 for none."""
@@ -281,17 +248,9 @@ class Player:
                 case "overtake" if (behind := self.behind(waiting)) > 0:
                     waiting[0], waiting[behind] = waiting[behind], waiting[0]
                 case "invent":
-                    body = stamp(77, 7) if self.stamped else b"invented"
-                    self.hand(consumer, Message(body, self.exchange, f"q{consumer.queue}"))
-                case "mark" if fresh:
-                    waiting.remove(fresh[0])
-                    self.hand(consumer, fresh[0], marked=True)
-                case "unmark" if waiting and waiting[0].again:
-                    self.hand(consumer, waiting.pop(0), marked=False)
-                case "overrun" if waiting and not consumer.room:
-                    self.hand(consumer, waiting.pop(0))
-                case "revive" if self.settled and self.settled[0][0] == consumer.queue:
-                    self.hand(consumer, self.settled[0][1])
+                    self.hand(
+                        consumer, Message(self.invented_body(), self.exchange, f"q{consumer.queue}")
+                    )
                 case "mute":
                     self.now += seconds(20)
                     self.method(consumer.conn, "basic.qos-ok", got=True)
@@ -311,7 +270,8 @@ class Player:
                 case "unblock":
                     self.method(consumer.conn, "connection.unblocked", on=0, got=True)
                 case _:
-                    continue
+                    if not self.misdeliver(fault, consumer):
+                        continue
             return True
         return False
 
@@ -332,7 +292,7 @@ class Player:
             case "get":
                 self.get(consumer)
             case "wait":
-                self.wait()
+                self.beat("AMQP091", 8)
 
 
 def recording(seed: int, fault: str | None, steps: int) -> list[ev.Event]:
@@ -345,17 +305,9 @@ def recording(seed: int, fault: str | None, steps: int) -> list[ev.Event]:
         player.producer(number)
     for _ in range(CONSUMERS):
         player.join()
-    done = fault is None
-    for number in range(steps):
-        if not done and number > steps // 3:
-            done = player.wrong(str(fault))
-        player.step(player.random.choice(kinds))
-    for _ in range(steps):  # what is left is delivered, as far as the prefetch lets it
-        player.step("deliver")
-    return player.events
+    return player.play(fault, steps, kinds)
 
 
 def recordings(*, right: bool = False) -> st.SearchStrategy[list[ev.Event]]:
     """Recordings of a broker, with one fault in it unless it is to be ``right``."""
-    faults = st.none() if right else st.sampled_from(FAULTS)
-    return st.builds(recording, st.integers(0, 2**32), faults, st.integers(10, 150))
+    return drawn(recording, FAULTS, right=right)

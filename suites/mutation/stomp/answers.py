@@ -1,8 +1,9 @@
-"""STOMP refusals done wrong: what several groups of mutants share."""
+"""STOMP answers done wrong: faults that several groups of mutants share."""
 
 from __future__ import annotations
 
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
+from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
 
 
 def cut_off(patch, reached, fault):
@@ -33,3 +34,19 @@ def kept(patch, reached, fault):
             reached()
         else:
             original(self)
+
+
+def replace_header(patch, reached, command, name, value):
+    """Frames of ``command`` carry ``value`` in the header ``name``; None: they lack the header."""
+
+    @patch.override(FrameEncoder)
+    def frame(original, self, written, headers, body=b""):
+        if written == command:
+            headers = reached.instead(headers, with_header(headers, name, value))
+        return original(self, written, headers, body)
+
+
+def with_header(headers, name, value):
+    """Return the headers with another value of ``name``, or without it."""
+    changed = ((name, value) if header[0] == name else header for header in headers)
+    return tuple(header for header in changed if header[1] is not None)
