@@ -1,4 +1,4 @@
-"""One message lost, one doubled, one out of order, one octet over a window and one early close
+"""One message lost, one doubled, one out of order, one byte over a window and one early close
 among ten million events: each is found and named with its witness. See ``tox -e judge-scale``; it
 needs 300 MB of disk and some minutes."""
 

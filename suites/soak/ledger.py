@@ -22,7 +22,7 @@ class Key(NamedTuple):
     group: int
 
     def body(self, length: int) -> bytes:
-        """At least ``length`` octets."""
+        """At least ``length`` bytes."""
         return f"{self.producer}.{self.number}.{self.group}.".encode().ljust(length, b"x")
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Faults of AMQP 0-9-1: prefetch, confirms, limits of queues, heart-beats, what is redelivered."""
+"""Faults of AMQP 0-9-1: prefetch, confirms, limits of queues, heartbeats, what is redelivered."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def never_redelivered(original, reached, self, consumer, tag, redelivered, what)
 
 @amqp091.override(Topology, "declare", breaks="RABBITMQ-AMQP091-LEN-01 RABBITMQ-AMQP091-LEN-02")
 def a_limit_of_octets_is_exclusive(original, reached, self, name, limits, **about):
-    """A queue that has exactly as many octets as it may counts as one that has too many."""
+    """A queue that has exactly as many bytes as it may counts as one that has too many."""
     if limits.octets:
         reached()
         limits = replace(limits, octets=limits.octets - 1)
@@ -106,7 +106,7 @@ def exclusive_queues_stay(original, reached, self, conn):
     reached()
 
 
-# --- heart-beats ----------------------------------------------------------------------------------
+# --- heartbeats ----------------------------------------------------------------------------------
 
 
 @amqp091.override(HeartBeats, "is_dead", breaks="AMQP091-HB-03 RABBITMQ-AMQP091-HB-01")
@@ -118,7 +118,7 @@ def one_missed_beat_is_enough(original, reached, self, now):
 
 @amqp091.mutant("AMQP091-HB-02 RABBITMQ-AMQP091-HB-01")
 def beats_are_forgotten(patch, reached):
-    """The server sends every third heart-beat only."""
+    """The server sends every third heartbeat only."""
     patch.set(HeartBeats, "turn", 0)
 
     @patch.override(HeartBeats)

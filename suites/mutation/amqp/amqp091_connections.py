@@ -1,4 +1,4 @@
-"""Faults of AMQP 0-9-1's connections and channels: heart-beats, limits that were agreed on, what an
+"""Faults of AMQP 0-9-1's connections and channels: heartbeats, limits that were agreed on, what an
 error ends, closing."""
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from brokerproof.suites.mutation.mutant import Group
 amqp091_connections = Group("amqp091-connections", "reference-rabbitmq")
 
 
-# --- heart-beats ----------------------------------------------------------------------------------
+# --- heartbeats ----------------------------------------------------------------------------------
 
 
 @amqp091_connections.override(Amqp091Connection, "_tune_ok", breaks="AMQP091-HB-06")
 def none_is_what_was_proposed(original, reached, self, now, method):
-    """A client that wants no heart-beats gets those that the server proposed, and has to send
+    """A client that wants no heartbeats gets those that the server proposed, and has to send
     some."""
     if not method.heartbeat:
         reached()
@@ -61,7 +61,7 @@ def silence_is_answered(patch, reached):
 
 @amqp091_connections.override(Amqp091Connection, "_frame", breaks="AMQP091-HB-01")
 def a_heart_beat_counts_on_any_channel(original, reached, self, type, channel, payload, method):
-    """A heart-beat on a channel of its own is taken like one on channel 0."""
+    """A heartbeat on a channel of its own is taken like one on channel 0."""
     if type == HEARTBEAT and channel:
         reached()
         channel = 0
@@ -83,7 +83,7 @@ def frames_of_any_size_are_taken(original, reached, self, now, method):
 
 @amqp091_connections.override(Amqp091Connection, "_tune_ok", breaks="AMQP091-TUNE-05")
 def the_overhead_is_forgotten(original, reached, self, now, method):
-    """A body is cut so that its frames have frame-max octets of payload, beside what a frame has of
+    """A body is cut so that its frames have frame-max bytes of payload, beside what a frame has of
     its own."""
     original(self, now, method)
     if self.frame_max:

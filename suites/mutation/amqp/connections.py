@@ -37,7 +37,7 @@ BODY = "AMQP10-FRAME-05"
 
 @amqp_connections.override(FrameParser, "next", breaks="AMQP10-FRAME-02 AMQP10-CLOSE-01")
 def size_below_eight_taken(original, reached, self):
-    """A frame that says it has fewer than eight octets is taken for an empty one."""
+    """A frame that says it has fewer than eight bytes is taken for an empty one."""
     if self.has(8) and int.from_bytes(self._data[self._at : self._at + 4]) < 8:
         reached()
         self.take(8)
@@ -58,7 +58,7 @@ def small_offset_taken(original, reached, self):
 
 @amqp_connections.override(FrameParser, "next", breaks=EXTENDED)
 def extended_header_read(original, reached, self):
-    """The body of a frame is looked for behind its first eight octets, whatever its data offset."""
+    """The body of a frame is looked for behind its first eight bytes, whatever its data offset."""
     if self.has(8) and self._data[self._at + 4] > 2:
         reached()
         octets = bytearray(self._data)
@@ -78,7 +78,7 @@ def large_frames_waited_for(original, reached, self, size):
 
 @amqp_connections.mutant("AMQP10-MFS-04 AMQP10-OPEN-03")
 def first_frames_below_512(patch, reached):
-    """Before open a frame may have 500 octets only."""
+    """Before open a frame may have 500 bytes only."""
 
     @patch.override(AmqpConnection)
     def _header(original, self):
@@ -105,7 +105,7 @@ def first_frames_below_512(patch, reached):
 
 @amqp_connections.override(AmqpConnection, "_open", breaks="AMQP10-MFS-02 AMQP10-OPEN-05")
 def frames_larger_than_asked_for(original, reached, self, opened, channel):
-    """Transfers have up to 20 octets more than the peer's max-frame-size."""
+    """Transfers have up to 20 bytes more than the peer's max-frame-size."""
     original(self, opened, channel)
     self.peer_max_frame_size += 20
     reached()

@@ -343,7 +343,7 @@ def filled_up_once(patch, reached):
     IncomingLink, "arrived", breaks="ARTEMIS-FLOW-amqp-1 AMQP10-CREDIT-23 AMQP10-CREDIT-01"
 )
 def large_messages_cost_producers_more(original, reached, self, arrival):
-    """A message of more than a thousand octets costs a producer two credits."""
+    """A message of more than a thousand bytes costs a producer two credits."""
     if arrival.size > 1000 and self.credit.credit > 0:
         reached()
         self.credit.credit -= 1

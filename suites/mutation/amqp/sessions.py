@@ -394,7 +394,7 @@ def large_messages_taken(original, reached, self, attach):
 
 @amqp_links.override(OutgoingLink, "attach", breaks="AMQP10-LINK-15")
 def zero_is_a_largest_size(original, reached, self, attach):
-    """A max-message-size of 0 is taken for one octet."""
+    """A max-message-size of 0 is taken for one byte."""
     if attach.max_message_size == 0:
         reached()
         self._largest = 1

@@ -62,7 +62,7 @@ def one_tag_for_all(patch, reached):
 
 @amqp_transfers.mutant("AMQP10-XFER-05")
 def long_tags(patch, reached):
-    """Delivery-tags have 36 octets."""
+    """Delivery-tags have 36 bytes."""
 
     def change(transfer: Transfer) -> None:
         if transfer.delivery_tag is not None:
@@ -315,7 +315,7 @@ def annotations_lost(patch, reached):
 
 @amqp_transfers.override(OutgoingLink, "_send", breaks="AMQP10-MSG-02 AMQP10-MFS-05")
 def last_octet_changed(original, reached, self, id, payload, large):
-    """The last octet of a message of more than 1000 octets is another one."""
+    """The last byte of a message of more than 1000 bytes is another one."""
     if len(payload) > 1000:
         reached()
         payload = payload[:-1] + bytes([payload[-1] ^ 1])

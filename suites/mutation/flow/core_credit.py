@@ -1,4 +1,4 @@
-"""Faults of the two kinds of credit in octets that the CORE protocol has: of consumers, and of
+"""Faults of the two kinds of credit in bytes that the CORE protocol has: of consumers, and of
 producers."""
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ SLOW = "ARTEMIS-FLOW-consumer-2"
 
 @core_credit.override(ConsumerCredit, "has_room", breaks=BOUND)
 def delivers_at_zero(original, reached, self):
-    """A message begins when the credit is used up to the octet."""
+    """A message begins when the credit is used up to the byte."""
     return bool(reached.instead(original(self), self.credit is None or self.credit >= 0))
 
 
 @core_credit.override(ConsumerCredit, "has_room", breaks=BOUND)
 def needs_two_octets(original, reached, self):
-    """The last octet of credit is no credit."""
+    """The last byte of credit is no credit."""
     return bool(reached.instead(original(self), self.credit is None or self.credit > 1))
 
 
 @core_credit.override(ConsumerCredit, "charge", breaks=BOUND)
 def messages_charged_without_their_packet(original, reached, self, octets):
-    """A delivery costs what its message cost the producer: the octets of the packet around it are
+    """A delivery costs what its message cost the producer: the bytes of the packet around it are
     forgotten."""
     reached()
     original(self, octets - 25)
@@ -49,7 +49,7 @@ def messages_charged_without_their_packet(original, reached, self, octets):
 
 @core_credit.override(ConsumerCredit, "charge", breaks=BOUND)
 def an_octet_too_many_charged(original, reached, self, octets):
-    """Each delivery costs one octet more than it has."""
+    """Each delivery costs one byte more than it has."""
     reached()
     original(self, octets + 1)
 
@@ -125,14 +125,14 @@ def window_of_the_setting_forgotten(original, reached, self, name):
 
 @core_credit.override(Grants, "request", breaks=COST)
 def an_octet_more_than_asked_for(original, reached, self, credits):
-    """Whoever asks is granted one octet more."""
+    """Whoever asks is granted one byte more."""
     reached()
     original(self, min(2**31 - 1, credits + 1))
 
 
 @core_credit.override(Grants, "request", breaks=COST)
 def large_requests_cut(original, reached, self, credits):
-    """No more than a window of 65535 octets is granted at once, and the rest never."""
+    """No more than a window of 65535 bytes is granted at once, and the rest never."""
     original(self, reached.instead(credits, min(credits, 65_535)))
 
 
@@ -144,7 +144,7 @@ def room_not_looked_at(original, reached, self):
 
 @core_credit.override(Grants, "most", breaks=WITHIN_ROOM)
 def one_octet_beyond_the_room(original, reached, self):
-    """The room is reckoned one octet too large."""
+    """The room is reckoned one byte too large."""
     most = original(self)
     return int(reached.instead(most, most + (most < 2**31 - 1)))
 

@@ -36,7 +36,7 @@ REJECTS = "ARTEMIS-FLOW-amqp-4"
 
 @full_addresses.override(AddressAccount, "full", breaks="ARTEMIS-PAGING-8 ARTEMIS-FLOW-amqp-2")
 def full_above_the_limit(original, reached, self):
-    """An address is full when it has more octets than its limit."""
+    """An address is full when it has more bytes than its limit."""
     if self.size != self._max_size:
         return original(self)
     reached()
@@ -45,7 +45,7 @@ def full_above_the_limit(original, reached, self):
 
 @full_addresses.override(AddressAccount, "full", breaks="ARTEMIS-PAGING-8 ARTEMIS-FLOW-amqp-2")
 def full_an_octet_early(original, reached, self):
-    """An address is full when one octet is missing to its limit."""
+    """An address is full when one byte is missing to its limit."""
     if self.size != self._max_size - 1:
         return original(self)
     reached()

@@ -325,7 +325,7 @@ def unknown_types_are_passed_over(original, reached, self, came):
 
 @openwire.override(CommandParser, "next", breaks=SIZES)
 def negative_sizes_are_passed_over(original, reached, self):
-    """The four octets of a negative size are taken away, and reading goes on."""
+    """The four bytes of a negative size are taken away, and reading goes on."""
     while len(self._waiting) >= 4 and self._waiting[0] > 127:
         reached()
         del self._waiting[:]
@@ -340,7 +340,7 @@ def the_largest_frame_is_too_large(patch, reached):
 
 @openwire.mutant(LIMIT)
 def a_frame_may_be_larger_by_one(patch, reached):
-    """maxFrameSize is exceeded by an octet before anybody minds."""
+    """maxFrameSize is exceeded by a byte before anybody minds."""
     _with_limit(patch, reached, 1)
 
 

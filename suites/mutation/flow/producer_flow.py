@@ -48,14 +48,14 @@ DISK = "ACTIVEMQ-PFC-12"
 
 @full_places.override(ProducerFlow, "memory_is_short", breaks=WAITS)
 def full_above_the_limit(original, reached, self, account):
-    """A queue whose memory is used to the octet takes one more message."""
+    """A queue whose memory is used to the byte takes one more message."""
     right = original(self, account)
     return reached.instead(right, right and account.memory.used != account.memory.limit)
 
 
 @full_places.override(ProducerFlow, "memory_is_short", breaks=WAITS)
 def full_an_octet_early(original, reached, self, account):
-    """A queue is full when one octet of its memory is left."""
+    """A queue is full when one byte of its memory is left."""
     right, limit = original(self, account), account.memory.limit
     wrong = right or (account.entry.producer_flow_control and account.memory.used == limit - 1)
     return reached.instead(right, wrong)

@@ -194,7 +194,7 @@ def subscriptions_outlive_connections(patch, reached):
 
 
 def _spoilt(message: Message) -> Message:
-    """The message with other octets at its end."""
+    """The message with other bytes at its end."""
     body: Any = message.body
     if isinstance(
         body, LargeBodySlice

@@ -71,7 +71,7 @@ def parts_of_frames_are_silence(original, reached, self, now, data):
     breaks="ARTEMIS-STOMP-ttl-8 STOMP11-HB-08 STOMP12-HB-08 STOMP11-HB-06 STOMP12-HB-06",
 )
 def frames_are_silence(original, reached, self, now, data):
-    """Only heart-beats are signs of life: frames do not count."""
+    """Only heartbeats are signs of life: frames do not count."""
     if not data.strip(b"\r\n"):
         original(self, now, data)
     else:
@@ -84,7 +84,7 @@ def frames_are_silence(original, reached, self, now, data):
     breaks="ARTEMIS-STOMP-ttl-8 STOMP11-HB-08 STOMP12-HB-08 STOMP11-HB-06 STOMP12-HB-06",
 )
 def ends_of_line_are_silence(original, reached, self, now, data):
-    """Only frames are signs of life: heart-beats do not count."""
+    """Only frames are signs of life: heartbeats do not count."""
     if data.strip(b"\r\n"):
         original(self, now, data)
     else:

@@ -259,7 +259,7 @@ def bad_content_length_ends_in_silence(original, reached, self, problem, frame=N
 
 @framing.override(FrameParser, "next", breaks="STOMP10-SEND-06 STOMP11-HDR-04 STOMP12-HDR-04")
 def nul_not_demanded(original, reached, self):
-    """Behind the octets that content-length counts any octet is taken for the NUL."""
+    """Behind the bytes that content-length counts any byte is taken for the NUL."""
     data, at = self._data, self._at
     try:
         return original(self)
@@ -276,7 +276,7 @@ def nul_not_demanded(original, reached, self):
 
 @framing.override(FrameParser, "next", breaks=LENGTH)
 def bodies_cut_at_4096(original, reached, self):
-    """Bodies are cut after 4096 octets."""
+    """Bodies are cut after 4096 bytes."""
     frame = original(self)
     if frame is not None:
         frame.body = reached.instead(frame.body, frame.body[:4096])

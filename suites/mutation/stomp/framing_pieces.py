@@ -13,7 +13,7 @@ framing_pieces = Group("framing")
 
 @framing_pieces.override(FrameParser, "feed", breaks=FRAME)
 def waits_for_one_octet_more(original, reached, self, data):
-    """A frame that came in pieces is read only when an octet of the next one is there."""
+    """A frame that came in pieces is read only when a byte of the next one is there."""
     if self._pending and data.endswith(b"\0"):
         reached()
         self._pending += data
@@ -23,7 +23,7 @@ def waits_for_one_octet_more(original, reached, self, data):
 
 @framing_pieces.override(FrameParser, "feed", breaks=FRAME)
 def end_of_line_in_a_piece_dropped(original, reached, self, data):
-    """A piece that begins with an end of line loses it: it is taken for a heart-beat within the
+    """A piece that begins with an end of line loses it: it is taken for a heartbeat within the
     frame."""
     if self._pending and data.startswith(b"\n"):
         reached()
@@ -35,7 +35,7 @@ def end_of_line_in_a_piece_dropped(original, reached, self, data):
     FrameParser, "feed", breaks="STOMP10-FRAME-01 STOMP11-FRAME-01 STOMP12-FRAME-02"
 )
 def characters_cut_in_two(original, reached, self, data):
-    """Each piece is decoded by itself: a character whose octets arrive in two pieces is spoilt."""
+    """Each piece is decoded by itself: a character whose bytes arrive in two pieces is spoilt."""
     whole = data.decode(errors="replace").encode()
     cut = data[-1:] >= b"\xc2" or (len(data) == 1 and data >= b"\x80")
     original(self, reached.instead(data, whole) if cut else data)

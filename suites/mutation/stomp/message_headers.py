@@ -170,7 +170,7 @@ def no_length_in_1_0(original, reached, self, opening, message, ack, redelivered
     ),
 )
 def length_in_characters(original, reached, self, opening, message, ack, redelivered):
-    """The content-length of MESSAGE counts characters instead of octets."""
+    """The content-length of MESSAGE counts characters instead of bytes."""
     right = original(self, opening, message, ack, redelivered)
     characters = len(message.body.decode(errors="replace"))
     line = b"content-length:%d\n\n"

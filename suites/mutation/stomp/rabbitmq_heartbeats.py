@@ -1,4 +1,4 @@
-"""Faults of RabbitMQ's STOMP heart-beats."""
+"""Faults of RabbitMQ's STOMP heartbeats."""
 
 from __future__ import annotations
 
@@ -37,6 +37,6 @@ def answers_to_the_millisecond(original, reached, self, header, version):
 
 @whole_seconds.override(RabbitHeartBeats, "negotiate", breaks=HALVES)
 def beats_once_an_interval(original, reached, self, header, version):
-    """The server's heart-beats come every whole interval."""
+    """The server's heartbeats come every whole interval."""
     right = original(self, header, version)
     return replace(right, beat_ms=reached.instead(right.beat_ms, 2 * right.beat_ms))

@@ -1,4 +1,4 @@
-"""Faults of the server's own heart-beats."""
+"""Faults of the server's own heartbeats."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def cr_lf_in_1_1(original, reached, self, now):
 
 @beats.override(Beats, "beat", breaks="STOMP11-HB-10 STOMP12-HB-10")
 def nul_for_a_beat(original, reached, self, now):
-    """A beat is a NUL octet."""
+    """A beat is a NUL byte."""
     original(self, now)
     reached()
     return b"\0"

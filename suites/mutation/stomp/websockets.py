@@ -131,7 +131,7 @@ def masks_its_frames(patch, reached):
 
 @websockets.mutant("RFC6455-FRAME-05")
 def lengths_in_long_form(patch, reached):
-    """Short lengths are written with two octets more."""
+    """Short lengths are written with two bytes more."""
 
     def change(octets: bytes) -> bytes:
         return octets if octets[1] >= 126 else octets[:1] + b"\x7e\0" + octets[1:]
@@ -154,7 +154,7 @@ def always_text(original, reached, self, data):
 
 @websockets.override(WebSocketConnection, "outgoing", breaks="RFC6455-DATA-01")
 def text_that_is_no_utf8(original, reached, self, data):
-    """On an acceptor for text, octets that are no UTF-8 go out as text all the same."""
+    """On an acceptor for text, bytes that are no UTF-8 go out as text all the same."""
     right = original(self, data)
     if not self._text or right[0] & 0x0F != Opcode.BINARY or len(data) > 60_000:
         return right
@@ -162,7 +162,7 @@ def text_that_is_no_utf8(original, reached, self, data):
 
 
 def _reading(patch, change):
-    """``change`` gets the frames, the right way to feed them and the octets, and yields what they
+    """``change`` gets the frames, the right way to feed them and the bytes, and yields what they
     are taken for."""
 
     @patch.override(Frames)
@@ -305,7 +305,7 @@ def failed_without_close(original, reached, self, octets):
 
 @websockets.override(WebSocketConnection, "_put", breaks="RFC6455-CLOSE-06")
 def close_with_one_octet(original, reached, self, octets):
-    """The Close of the server has a payload of one octet."""
+    """The Close of the server has a payload of one byte."""
     if octets[:1] == b"\x88":
         octets = reached.instead(octets, b"\x88\x01\x03")
     original(self, octets)

@@ -184,7 +184,7 @@ def shut_window_drops(original, reached, self, message, *rest):
 
 @window_sizes.override(ByteWindow, "give_back", breaks=POSITIVE)
 def an_octet_leaks_with_every_ack(original, reached, self, octets):
-    """Every settlement gives back one octet less than it should: after many of them the window is
+    """Every settlement gives back one byte less than it should: after many of them the window is
     shut for good."""
     original(self, octets - 1 if self.size > 0 else octets)
     if self.size > 0:

@@ -25,7 +25,7 @@ OURS, THEIRS = "consumer-window-size", "activemq.prefetchSize"
 
 @windows.override(Subscription, "deliver", breaks=POSITIVE)
 def body_charged(original, reached, self, entry):
-    """A delivery costs the octets of its body and not of its frame."""
+    """A delivery costs the bytes of its body and not of its frame."""
     before = self.window.credit
     original(self, entry)
     if self.window.size != UNLIMITED and self.mode is not AckMode.AUTO:
@@ -50,7 +50,7 @@ def nothing_charged(patch, reached):
 
 @windows.mutant(POSITIVE)
 def a_few_octets_forgotten(patch, reached):
-    """The NUL that ends a frame is not charged: every delivery costs one octet too little."""
+    """The NUL that ends a frame is not charged: every delivery costs one byte too little."""
 
     @patch.override(ByteWindow)
     def charge(original, self, octets):
@@ -115,7 +115,7 @@ def nothing_given_back(original, reached, self, octets):
 
 @windows.mutant(ZERO)
 def nothing_given_back_by_nack(patch, reached):
-    """ACK gives its octets back and NACK does not."""
+    """ACK gives its bytes back and NACK does not."""
     refusing = [False]
 
     @patch.override(ByteWindow)
@@ -136,7 +136,7 @@ def nothing_given_back_by_nack(patch, reached):
 
 @windows.override(Subscription, "take", breaks=POSITIVE, recreates="ARTEMIS-589")
 def cumulative_ack_pays_for_one(original, reached, self, delivery):
-    """A cumulative ACK gives back the octets of the one message that it names."""
+    """A cumulative ACK gives back the bytes of the one message that it names."""
     covered = len(self._unsettled)
     before = self.window.credit
     taken = original(self, delivery)

@@ -151,7 +151,7 @@ class FormatMissing(Altered):
 
 @wire_mutant("amqp.payload-changed", "AMQP10-MSG-02")
 class PayloadChanged(Tampering):
-    """The last octet of a message is another."""
+    """The last byte of a message is another."""
 
     def from_broker(self, unit: Unit) -> Iterable[Out]:
         transfer = amqp(unit, "transfer")

@@ -71,7 +71,7 @@ class MessagesChangePlaces(OneInThree):
 
 @wire_mutant("stomp.message-cut-short", "STOMP12-HDR-03 STOMP11-HDR-03")
 class MessageCutShort(Tampering):
-    """A body with a zero octet ends before it: content-length is ignored."""
+    """A body with a zero byte ends before it: content-length is ignored."""
 
     def from_broker(self, unit: Unit) -> Iterable[Out]:
         message = stomp(unit, "MESSAGE")
@@ -285,14 +285,14 @@ class Resized(Tampering):
 
 @wire_mutant("stomp.window-too-wide", "ARTEMIS-STOMP-window-3 ARTEMIS-STOMP-window-1")
 class WindowTooWide(Resized):
-    """A consumer window is 1500 octets larger than the client asked for."""
+    """A consumer window is 1500 bytes larger than the client asked for."""
 
     by = 1500
 
 
 @wire_mutant("stomp.window-an-octet-too-wide", "ARTEMIS-STOMP-window-3")
 class WindowAnOctetTooWide(Resized):
-    """A consumer window is one octet larger than the client asked for."""
+    """A consumer window is one byte larger than the client asked for."""
 
     by = 1
 

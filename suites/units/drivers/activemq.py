@@ -24,7 +24,7 @@ from brokerproof.reference_broker.settings.settings import Settings
 from brokerproof.suites.units.drivers.broker import Driver, Received, frames
 
 COST = 1024 + 4 + 1
-"""Of a text message of one octet."""
+"""Of a text message of one byte."""
 SPOOLED = 78
 """Octets of such a message to Q in the temporary store."""
 RECEIPT = "receipt:{}\n"
@@ -128,7 +128,7 @@ def account(driver: Any, name: str = "queue://Q") -> UsageAccount:
 
 def used(driver: Any, name: str = "queue://Q") -> tuple[int, int, int]:
     """Memory of the destination, store and temporary store of the broker, in messages of one
-    octet."""
+    byte."""
     usage = account(driver, name)
     return (
         usage.memory.used // COST,

@@ -330,7 +330,7 @@ class Proton:
         self.pump()
 
     def pump(self) -> None:
-        """Moves octets both ways until neither side has any."""
+        """Moves bytes both ways until neither side has any."""
         desk, transport = self.desk, self.transport
         while True:
             moved = False

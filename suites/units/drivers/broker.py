@@ -1,4 +1,4 @@
-"""Drives a reference broker by hand in unit tests: octets in, effects out, an instant that only the
+"""Drives a reference broker by hand in unit tests: bytes in, effects out, an instant that only the
 test moves."""
 
 from __future__ import annotations

@@ -213,7 +213,7 @@ def frame(command: str, headers: dict[str, str], body: bytes = b"") -> bytes:
 class Plan:
     """A session of one producer and one consumer with a window, and what the broker does wrong:
     ``lose`` and ``double`` are numbers of messages, ``overrun`` delivers without waiting for
-    acknowledgements, ``silent`` forgets its heart-beats."""
+    acknowledgements, ``silent`` forgets its heartbeats."""
 
     count: int = 6
     size: int = 300

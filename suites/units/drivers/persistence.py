@@ -1,4 +1,4 @@
-"""Drives a broker with a disk in memory by hand: octets in, frames out, restarts, and an instant
+"""Drives a broker with a disk in memory by hand: bytes in, frames out, restarts, and an instant
 that only the test moves."""
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SMALL = StoreOptions(journaled=True, segment=4096, ballast=16 * 1024)
 
 
 def paging(max_size: int = 4000, page_size: int = 2048, **more: object) -> Settings:
-    """Every address pages from ``max_size`` octets on."""
+    """Every address pages from ``max_size`` bytes on."""
     setting = AddressSetting(
         "#",
         max_size_bytes=max_size,

@@ -181,7 +181,7 @@ def measured(closed_at: int) -> dict[str, Measurement]:
 
 
 def two_connections() -> list[ev.Event]:
-    """Two consumers, one frame of loose octets, one reset, and octets that nobody can read."""
+    """Two consumers, one frame of loose bytes, one reset, and bytes that nobody can read."""
     busy = [
         ev.FrameReceived(
             at_ns=ms(20 + number),

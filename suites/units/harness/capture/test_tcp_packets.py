@@ -44,7 +44,7 @@ def test_over_ipv6_and_with_extension_headers(tmp_path: Path) -> None:
     extended = []
     for each in segments:
         octets = each.octets()
-        # A hop-by-hop header of eight octets that pads.
+        # A hop-by-hop header of eight bytes that pads.
         head, rest = octets[:54], octets[54:]
         size = int.from_bytes(head[18:20]) + 8
         extended.append(

@@ -221,7 +221,7 @@ def test_it_starts_no_thread_and_two_runs_are_the_same() -> None:
     assert threading.active_count() == threads
 
 
-# --- heart-beats ----------------------------------------------------------------------------------
+# --- heartbeats ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -375,7 +375,7 @@ def test_a_frame_that_it_loses_is_not_the_brokers_fault() -> None:
 
 def test_a_frame_that_it_misreads_is_not_the_brokers_fault() -> None:
     notebook, peer, _ = virtual(saying(b"RECEIPT\nreceipt-id:r1\nx:a\\nb\n\n\0"))
-    peer._recorder._reader.version = "1.0"  # where these two octets are no escape
+    peer._recorder._reader.version = "1.0"  # where these two bytes are no escape
     with pytest.raises(ControlFailed, match="crossed the wire"):
         peer.publish(QUEUE, b"x", proves="R")
     assert notebook.judged == []

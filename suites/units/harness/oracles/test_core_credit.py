@@ -1,4 +1,4 @@
-"""The oracles of credit in octets over CORE, on traces made by hand: what is sound holds, each
+"""The oracles of credit in bytes over CORE, on traces made by hand: what is sound holds, each
 single fault is found."""
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ from brokerproof.harness.worlds.tls import Tls
 
 LAST = b"ERROR\nmessage:this is why\n\n\0"
 WAYS = {"linger": CloseHow.RESET, "unread": CloseHow.RESET, "in order": CloseHow.EOF}
-"""How a broker's close looks: with nothing to linger for, with octets of ours that it never read,
+"""How a broker's close looks: with nothing to linger for, with bytes of ours that it never read,
 and with neither."""
 
 

@@ -21,7 +21,7 @@ def test_the_running_credit_rule_with_frames_of_any_length(
     size: int, bodies_of: list[int], acks: list[int]
 ) -> None:
     """Charge L, ask before the next; every settlement gives back its own charge: predicted from
-    octets received."""
+    bytes received."""
     driver = Driver()
     driver.connect(1)
     driver.connect(2)

@@ -30,7 +30,7 @@ from brokerproof.suites.units.drivers.persistence import SMALL, StoringDriver, p
 
 SMALLEST = 100
 BODY = b"".join(b"%06d:" % number for number in range(300))
-"""2100 octets, none of which is NUL."""
+"""2100 bytes, none of which is NUL."""
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def places(settings: Settings | None = None, **acceptor: object) -> Settings:
-    """A broker whose acceptor ``stomp`` calls bodies of 100 octets large."""
+    """A broker whose acceptor ``stomp`` calls bodies of 100 bytes large."""
     known = with_parameters(Acceptor("stomp"), stomp_min_large_message_size=SMALLEST, **acceptor)
     return replace(settings or paging(-1), acceptors=(known,))
 

@@ -64,7 +64,7 @@ class Storing(RuleBasedStateMachine):
     """True if unwanted messages are delivered again."""
 
     def chosen(self, limit: int, page: int, cache: int) -> Settings:
-        """The broker's settings: how many octets of an address are in memory, and what pages are
+        """The broker's settings: how many bytes of an address are in memory, and what pages are
         like."""
         return paging(
             limit, page, page_max_cache_size=cache, max_read_page_bytes=-1, max_delivery_attempts=-1

@@ -119,7 +119,7 @@ def client(port: int) -> Iterator[socket.socket]:
 
 
 def until_it_blocks(peer: socket.socket) -> int:
-    """Sends until the peer's timeout passes without room for one octet more; how many octets went
+    """Sends until the peer's timeout passes without room for one byte more; how many bytes went
     out."""
     sent = 0
     while True:
@@ -190,7 +190,7 @@ def test_effects_of_one_input_arrive_joined_and_in_order() -> None:
 
 def test_the_last_words_before_a_close_arrive_although_the_peer_goes_on_sending() -> None:
     """A close at once would answer what the peer still sends with a reset, which destroys unread
-    octets."""
+    bytes."""
     farewell = b"ERROR" + bytes(200_000)
 
     def refuse(now: int, event: Input) -> list[Effect] | None:
@@ -304,7 +304,7 @@ def test_a_peer_that_only_asks_and_never_reads_is_not_read_either_until_it_does(
 ) -> None:
     """Requests would only pile up here."""
     monkeypatch.setattr(asyncio_server, "WRITE_STOP", 2 * asyncio_server.WRITE_HIGH)
-    in_the_host = 16 * 1024 * 1024  # octets that its socket buffers hold, at most
+    in_the_host = 16 * 1024 * 1024  # bytes that its socket buffers hold, at most
     broker = Echo(
         lambda now, event: (
             [SendBytes(event.conn, bytes(10 * len(event.data)))]

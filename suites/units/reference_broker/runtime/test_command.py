@@ -61,7 +61,7 @@ def refused(*options: str) -> tuple[int, str]:
 
 
 def connected(port: int, login: str = "") -> bytes:
-    """The first octets of the answer to a CONNECT."""
+    """The first bytes of the answer to a CONNECT."""
     with socket.create_connection(("127.0.0.1", port), 5) as peer:
         peer.sendall(f"CONNECT\naccept-version:1.2\nhost:h\n{login}\n\0".encode())
         return peer.recv(9)

@@ -1,4 +1,4 @@
-"""The octets beneath the STOMP suites: cutting streams, and reading a server's frames without
+"""The bytes beneath the STOMP suites: cutting streams, and reading a server's frames without
 unescaping."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The harness's AMQP 0-9-1 codec: against pamqp's tables and octets, and on octets that lie."""
+"""The harness's AMQP 0-9-1 codec: against pamqp's tables and bytes, and on bytes that lie."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The harness's codec of Artemis's CORE protocol: against octets of a real Artemis, and on octets
+"""The harness's codec of Artemis's CORE protocol: against bytes of a real Artemis, and on bytes
 that lie."""
 
 import json

@@ -1,4 +1,4 @@
-"""The harness's codec of OpenWire: against what ActiveMQ's own library writes, and on octets that
+"""The harness's codec of OpenWire: against what ActiveMQ's own library writes, and on bytes that
 lie."""
 
 import json

@@ -24,7 +24,7 @@ MESSAGE = 1024 + 4
 
 
 def of(cursor: Cursor, limit: int, page: int, cache: int = 2, max_page_size: int = 3) -> Settings:
-    """A queue q of so many octets, whose pages have ``page`` octets."""
+    """A queue q of so many bytes, whose pages have ``page`` bytes."""
     about = activemq.policy(
         "queue://q",
         memory_limit=limit,
@@ -41,7 +41,7 @@ def of(cursor: Cursor, limit: int, page: int, cache: int = 2, max_page_size: int
 
 
 CURSORS = {0: Cursor.STORE, 1500: Cursor.FILE, 4000: Cursor.STORE, -1: Cursor.VM}
-"""By the octets that an address of the other family has in memory, which cursor is looked at."""
+"""By the bytes that an address of the other family has in memory, which cursor is looked at."""
 
 
 class StoringActiveMq(Storing):

@@ -28,7 +28,7 @@ from brokerproof.suites.units.drivers.broker import (
 
 BLOCK, FAIL, DROP, PAGE = FullPolicy.BLOCK, FullPolicy.FAIL, FullPolicy.DROP, FullPolicy.PAGE
 CHARGE = MESSAGE + REFERENCE + len("destination-type") + len("ANYCAST") + 1
-"""Of a message with a body of one octet."""
+"""Of a message with a body of one byte."""
 RECEIPT = "receipt:{}\n"
 
 

@@ -13,7 +13,7 @@ from brokerproof.suites.units.drivers.broker import Driver, only, send, subscrib
 
 @pytest.fixture
 def driver() -> Driver:
-    """Connection 1 asks, and gets answers; 2 sends; addresses under full. refuse from 1000 octets
+    """Connection 1 asks, and gets answers; 2 sends; addresses under full. refuse from 1000 bytes
     on."""
     full = AddressSetting("full.#", max_size_bytes=1000, address_full_policy=FullPolicy.FAIL)
     made = Driver(Settings(address_settings=(full,)))

@@ -1,4 +1,4 @@
-"""Frames out of octets however they are cut, and performatives out of frames."""
+"""Frames out of bytes however they are cut, and performatives out of frames."""
 
 from __future__ import annotations
 

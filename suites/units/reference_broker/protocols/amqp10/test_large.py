@@ -26,7 +26,7 @@ PROPERTIES = b"\0\x53\x73\xc0\x0b\x02\xa1\x02id\x40" + b""
 APPLICATION = b"\0\x53\x74\xc1\x0d\x02\xa1\x05color\xa1\x03red"
 FOOTER = b"\0\x53\x78\xc1\x0b\x02\xa3\x06x-opt-\x54\x07"
 LONG = b"".join(b"%05d," % number for number in range(200))
-"""1200 octets."""
+"""1200 bytes."""
 
 
 def data(octets: bytes) -> bytes:
@@ -43,7 +43,7 @@ def listed(octets: bytes, code: bytes) -> bytes:
 
 
 class LargeDesk(StoringDesk):
-    """A desk with acceptors to which 200 octets are large."""
+    """A desk with acceptors to which 200 bytes are large."""
 
     def __init__(self) -> None:
         acceptors = (
@@ -79,7 +79,7 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> LargeDesk:
 
 
 def sent(desk: LargeDesk, octets: bytes, *, cut: int = 300) -> list[Frame]:
-    """One message to ``q``, in transfers of ``cut`` octets; what came back."""
+    """One message to ``q``, in transfers of ``cut`` bytes; what came back."""
     producer = Peer(desk).ready(container_id="producer")
     producer.attach_sender()
     desk.answer()

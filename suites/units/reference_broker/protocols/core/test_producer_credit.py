@@ -1,5 +1,5 @@
 """The two kinds of credit of the reference broker's CORE protocol: of consumers and of producers,
-in octets."""
+in bytes."""
 
 import pytest
 from hypothesis import given
@@ -17,14 +17,14 @@ of the packet's head."""
 
 
 def sized(cost: int) -> Message:
-    """A message that costs ``cost`` octets."""
+    """A message that costs ``cost`` bytes."""
     body = cost - Message("q").cost
     assert body >= 0
     return Message("q", bytes(body))
 
 
 def packet_of(cost: int) -> int:
-    """The octets of the packet that delivers a message of that cost."""
+    """The bytes of the packet that delivers a message of that cost."""
     return cost + 13 + HEAD
 
 
@@ -154,7 +154,7 @@ CHARGE = MESSAGE + REFERENCE
 def limited(
     policy: FullPolicy, *, within_room: bool = True, messages: int | None = None
 ) -> CoreClient:
-    """A client of a broker whose addresses are full at MAX octets, or at so many messages."""
+    """A client of a broker whose addresses are full at MAX bytes, or at so many messages."""
     size = MAX if messages is None else None
     rule = AddressSetting(
         "#", max_size_bytes=size, max_size_messages=messages, address_full_policy=policy
@@ -174,7 +174,7 @@ def granted(client: CoreClient, credits: int) -> list[int]:
 
 
 def fill(one: CoreClient) -> int:
-    """Sends what makes the address full; the messages are 1000 octets each. Returns how many."""
+    """Sends what makes the address full; the messages are 1000 bytes each. Returns how many."""
     count = 0
     while count * (1000 + CHARGE) < MAX:
         one.say("send", message=sized(1000))
@@ -227,7 +227,7 @@ def test_what_was_granted_and_not_used_counts() -> None:
     assert granted(one, 100) == [10]
     # what is sent takes room and was paid for: nothing is left
     assert names(one.say("send", message=sized(1000))) == []
-    # a message goes; what it was charged beside its octets was never granted to anybody
+    # a message goes; what it was charged beside its bytes was never granted to anybody
     assert take_one(one) == [90]
 
 
@@ -236,7 +236,7 @@ def test_the_rest_comes_when_there_is_more_room() -> None:
     assert granted(one, MAX + 1500) == [MAX]
     for _ in range(7):
         one.say("send", message=sized(1000))
-    # Of what was granted 3000 octets are not used, and the room is that at last, with 1424 octets
+    # Of what was granted 3000 bytes are not used, and the room is that at last, with 1424 bytes
     # charged a message.
     assert [take_one(one) for _ in range(5)] == [[], [], [1304], [196], []]
 

@@ -49,7 +49,7 @@ VECTORS = json.loads(
 )
 LIMITED = policy("queue://Q", memory_limit=1025, cursor=Cursor.VM)
 FULL = configured(LIMITED)
-"""One message of one octet fills the queue."""
+"""One message of one byte fills the queue."""
 
 
 def told(found: list[Structure]) -> list[tuple[str, Any]]:

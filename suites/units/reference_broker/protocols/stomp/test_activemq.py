@@ -1,5 +1,5 @@
 """STOMP as a broker of ActiveMQ's kind speaks it: errors that end nothing, prefetch, NACK,
-heart-beats, destinations."""
+heartbeats, destinations."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from brokerproof.suites.units.drivers.broker import Driver, only, patient
 def connected(
     heart_beat: str | None, grace: float = 1.0, version: str = "1.2"
 ) -> tuple[Driver, str]:
-    """A session with these heart-beats, and what was agreed."""
+    """A session with these heartbeats, and what was agreed."""
     about = settings(configured())
     stomp, *others = about.acceptors
     driver = Driver(
@@ -117,7 +117,7 @@ def test_a_subscription_may_ask_for_another_prefetch() -> None:
     ]
 
 
-# --- heart-beats ----------------------------------------------------------------------------------
+# --- heartbeats ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.2"])
@@ -176,7 +176,7 @@ def test_looks_are_computed_as_they_would_be_walked(
     monitor = InactivityMonitor(0, 1, 0, 0)
     monitor.agreed(0, every, first)
     monitor.last_heard = 0
-    # Walked: at each look, octets since the last look; else a frame since the flag was taken back;
+    # Walked: at each look, bytes since the last look; else a frame since the flag was taken back;
     # else the end.
     events, now = [(0, True)], 0
     end = None

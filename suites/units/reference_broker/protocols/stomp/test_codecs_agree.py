@@ -116,7 +116,7 @@ def meant(frames: list[dict[str, Any]], codec: str) -> Read:
 
 
 def cuts(data: bytes) -> Iterator[tuple[str, list[bytes]]]:
-    """Ways in which the same octets arrive."""
+    """Ways in which the same bytes arrive."""
     yield "whole", [data]
     yield "octet by octet", [data[at : at + 1] for at in range(len(data))]
     for at in range(1, len(data)):

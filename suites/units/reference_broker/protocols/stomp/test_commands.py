@@ -1,4 +1,4 @@
-"""Sessions, commands and refusals in the three versions: octets in, effects compared as they come
+"""Sessions, commands and refusals in the three versions: bytes in, effects compared as they come
 out."""
 
 from __future__ import annotations

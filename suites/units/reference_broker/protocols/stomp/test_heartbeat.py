@@ -1,4 +1,4 @@
-"""The heart-beat arithmetic: worked examples, boundaries, and what is malformed."""
+"""The heartbeat arithmetic: worked examples, boundaries, and what is malformed."""
 
 from __future__ import annotations
 

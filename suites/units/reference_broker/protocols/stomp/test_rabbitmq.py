@@ -1,4 +1,4 @@
-"""RabbitMQ's STOMP heart-beats in the reference: whole seconds, and the second look in a row that
+"""RabbitMQ's STOMP heartbeats in the reference: whole seconds, and the second look in a row that
 finds nothing."""
 
 import pytest
