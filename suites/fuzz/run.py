@@ -29,7 +29,7 @@ from brokerproof.suites.fuzz import operators
 from brokerproof.suites.fuzz.file_readers import READERS, Reader, try_one
 
 MOST_SECONDS = 10
-"""For one input; the slowest that is read takes under a second."""
+"""Of processor time for one input; the slowest that is read takes under a second."""
 MOST_BYTES = 4 << 30
 """The address space of a worker: what asks for more is a finding."""
 BATCH = 500
@@ -124,7 +124,7 @@ def _finding(reader: Reader, seed: str, number: int, problem: str) -> Finding:
 
 def _work(reader: Reader, seed: str, first: int, count: int, sending: Any) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
-    signal.signal(signal.SIGALRM, _too_slow)
+    signal.signal(signal.SIGPROF, _too_slow)
     with tempfile.TemporaryDirectory(prefix="brokerproof-fuzz-") as scratch:
         folder = Path(scratch)
         if reader.prepare is not None:
@@ -132,14 +132,14 @@ def _work(reader: Reader, seed: str, first: int, count: int, sending: Any) -> No
         for number in range(first, first + count):
             sending.send(("now", number, ""))
             data, _ = _input(reader, seed, number)
-            signal.setitimer(signal.ITIMER_REAL, MOST_SECONDS)
+            signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
             try:
                 outcome = try_one(reader, folder, data) or "read"
             except BaseException as problem:  # all that a reader raises besides is what we look for
-                signal.setitimer(signal.ITIMER_REAL, 0)
+                signal.setitimer(signal.ITIMER_PROF, 0)
                 sending.send(("finding", number, _words(problem)))
             else:
-                signal.setitimer(signal.ITIMER_REAL, 0)
+                signal.setitimer(signal.ITIMER_PROF, 0)
                 sending.send(("outcome", number, outcome))
     sending.send(("end", 0, ""))
 
@@ -156,7 +156,7 @@ def _words(problem: BaseException) -> str:
 
 
 def _too_slow(*_: object) -> None:
-    raise TooSlow(f"one input took longer than {MOST_SECONDS} s")
+    raise TooSlow(f"one input took more than {MOST_SECONDS} s of processor time")
 
 
 @click.command()
