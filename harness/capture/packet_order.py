@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from brokerproof.harness.capture.pcap_files import Captured, CaptureFile
+from brokerproof.harness.capture.pcap_files import LATEST, Captured, CaptureFile
 from brokerproof.harness.capture.tcp_packets import Packet, Packets, glanced_at, part_of
 from brokerproof.harness.model.time import Duration, Instant, ms, seconds
 
@@ -120,7 +120,7 @@ def _steady(packets: Iterable[Packet]) -> Iterator[Moment]:
     shift: Duration = 0
     latest: Instant | None = None
     for packet in packets:
-        at = packet.at + shift
+        at = min(packet.at + shift, LATEST)  # a damaged time must not push the later ones out
         reset = latest is not None and at < latest - SET_BACK
         if reset and latest is not None:
             shift += latest - at

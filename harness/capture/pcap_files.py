@@ -34,7 +34,7 @@ _GZIP = b"\x1f\x8b"
 _BUFFER = 1 << 20
 _LARGEST = 1 << 28
 """No packet and no block is longer than so many bytes; what claims to be is damaged."""
-_LATEST: Instant = (1 << 63) - 1
+LATEST: Instant = (1 << 63) - 1
 """The trace counts nanoseconds in 64 bits."""
 _INTERFACE, _PACKET, _SIMPLE, _ENHANCED = 1, 2, 3, 6
 _RESOLUTION, _OFFSET = 9, 14
@@ -187,7 +187,7 @@ def _block(kind: int, block: bytes, order: str, interfaces: list[_Interface]) ->
             raise _BadBlock(f"its packet has {kept} bytes and the block {len(block) - 20}")
         about = interfaces[number]
         instant = about.instant(high, low)
-        if abs(instant) > _LATEST:
+        if abs(instant) > LATEST:
             raise _BadBlock("its time stamp is beyond the year 2262")
         return Captured(instant, about.link, block[20 : 20 + kept])
     # Packets without a time stamp (simple packet blocks) say nothing about time, and nothing else

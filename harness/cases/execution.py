@@ -305,13 +305,24 @@ def _result(
     attempts: int,
     began: float,
 ) -> Result:
+    redaction = run.target.identity.redaction
+    findings = judgement.findings
+    if redaction.by_value:
+        findings = tuple(
+            replace(
+                finding,
+                detail=redaction.text(finding.detail),
+                uncertain=None if finding.uncertain is None else redaction.text(finding.uncertain),
+            )
+            for finding in findings
+        )
     return Result(
         case=call.id,
         target=run.target.identity.name,
         requirements=call.cited,
         verdict=judgement.verdict,
-        detail=judgement.detail,
-        findings=judgement.findings,
+        detail=redaction.text(judgement.detail),
+        findings=findings,
         measurements=record.measurements,
         attempts=attempts,
         duration_s=round(time.perf_counter() - began, 3),

@@ -258,7 +258,8 @@ class _Session:
             facts = target.start(logs)
         except SetUpFailed as problem:
             target.stop()
-            pytest.exit(str(problem), returncode=_SET_UP_FAILED)
+            target.identity.redaction.folder(logs)
+            pytest.exit(target.identity.redaction.text(str(problem)), returncode=_SET_UP_FAILED)
         self._run = Run(
             target=target,
             facts=facts,
@@ -285,6 +286,7 @@ class _Session:
             target=target.identity.name,
             clock=target.clock,
             tag=tag,
+            redaction=target.identity.redaction,
         )
 
     def _execute(self, run: Run, call: Call) -> Result:
@@ -351,6 +353,8 @@ class _Session:
                 canary.quantile(1.0),
             )
         self._run.target.stop()
+        if self._folder is not None:
+            self._run.target.identity.redaction.folder(self._folder / "logs")
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self, config: pytest.Config) -> None:

@@ -40,6 +40,7 @@ from brokerproof.harness.results.records import Result
 from brokerproof.harness.results.verdict import WORST_FIRST, exit_code
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.target import Target
+from brokerproof.harness.trace.redaction import IN_URL, without_passcode
 
 DEFAULT_TARGETS = ("reference", "reference-real")
 _PYTEST_SET_UP, _PYTEST_USAGE, _PYTEST_NO_TESTS = 3, 4, 5
@@ -152,7 +153,7 @@ def run(
                     *(f"--brokerproof-limit={limit}" for limit in limit_words),
                 ]
                 _judge(console, target, arguments, folder, held)
-                if not resume or asked == _before(folder):
+                if not resume or asked.recorded() == _before(folder):
                     _complete(target, folder)
             results = list(records.read(folder))
             passing = _known_that_pass(loaded, folder, results)
@@ -182,6 +183,10 @@ class _Asked:
     suites: tuple[str, ...]
     case: str | None
 
+    def recorded(self) -> _Asked:
+        """Return it as the header has it: without the passcodes of URLs."""
+        return dataclasses.replace(self, targets=tuple(map(without_passcode, self.targets)))
+
 
 def _as_before(folder: Path | None, asked: _Asked) -> _Asked:
     """Return the selection of a resumed run: the one in its folder, unless another is named now."""
@@ -190,6 +195,12 @@ def _as_before(folder: Path | None, asked: _Asked) -> _Asked:
     before = _before(folder)
     if before is None or asked.targets or asked.suites or asked.case:
         return dataclasses.replace(asked, targets=asked.targets or DEFAULT_TARGETS)
+    for target in before.targets:
+        if f":{IN_URL}@" in target:
+            raise errors.Usage(
+                f"--resume: the passcode of {target} is not kept; name the target again, with its"
+                " passcode or ?passcode_env=NAME"
+            )
     return before
 
 
@@ -198,7 +209,13 @@ def _before(folder: Path) -> _Asked | None:
     before = run_folder.read(folder).get("asked")
     if before is None:
         return None
-    return _Asked(tuple(before["targets"]), tuple(before["suites"]), before["case"])
+    try:
+        case = before["case"]
+        return _Asked(tuple(map(str, before["targets"])), tuple(map(str, before["suites"])), case)
+    except (KeyError, TypeError):
+        raise run_folder.BadRunFolder(
+            f"{folder / run_folder.HEADER}: asked is damaged; begin another run"
+        ) from None
 
 
 def _limits(words: tuple[str, ...]) -> dict[str, int]:
@@ -211,7 +228,7 @@ def _limits(words: tuple[str, ...]) -> dict[str, int]:
 def _begin(folder: Path, asked: _Asked, seed: int | None, effort: str) -> int:
     chosen = random.SystemRandom().randrange(2**32) if seed is None else seed
     run_folder.create(folder, command=run_folder.command_line(), seed=chosen, effort=effort)
-    run_folder.write_header_field(folder, "asked", dataclasses.asdict(asked))
+    run_folder.write_header_field(folder, "asked", dataclasses.asdict(asked.recorded()))
     return chosen
 
 

@@ -21,6 +21,7 @@ from brokerproof.harness.model import input_file, strict_json
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.input_file import BadInput, OneSentence
 from brokerproof.harness.model.strict_json import BadJson
+from brokerproof.harness.trace.redaction import Redaction
 
 FORMAT = "brokerproof-case"
 VERSION = 1
@@ -74,15 +75,14 @@ def fingerprint(function: Callable[..., Any], cited: tuple[str, ...]) -> str:
     return hashlib.sha256("\0".join((text, *cited)).encode()).hexdigest()[:16]
 
 
-def write(path: Path, file: CaseFile) -> None:
+def write(path: Path, file: CaseFile, redaction: Redaction | None = None) -> None:
     """Write the file whole or not at all."""
     lines = [{"format": FORMAT, "version": VERSION, **file.header}]
     if file.conversation is not None:
         lines += _lines(file.conversation)
     partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(
-        "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), "utf-8"
-    )
+    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    partial.write_text((redaction or Redaction()).text(text), "utf-8")
     partial.rename(path)
 
 

@@ -27,6 +27,7 @@ from brokerproof.harness.protocols.byte_log import (
     Violation,
     remaining,
 )
+from brokerproof.harness.targets.target import Identity
 
 SHORTEST_PAUSE: Mapping[bool, Duration] = {True: 1, False: 20 * NS_PER_MS}
 """A gap that is shorter is not a pause but the harness at work; by whether time was virtual."""
@@ -60,12 +61,10 @@ class Composed:
     acceptors: list[str]
 
 
-def compose(
-    log: ByteLog, violation: Violation, login: str | None, passcode: str | None, *, virtual: bool
-) -> Composed:
+def compose(log: ByteLog, violation: Violation, identity: Identity, *, virtual: bool) -> Composed:
     """The conversation up to ``violation``. The login and the passcode are taken out."""
     steps = log.steps[: violation.steps]
-    secret = _without_secrets(steps, {"login": login, "passcode": passcode})
+    secret = _without_secrets(steps, identity)
     readers: dict[int, Frames] = {}
     came: dict[int, list[Came]] = {}
     ids: dict[bytes, Ref] = {}
@@ -73,7 +72,7 @@ def compose(
     last: Instant = steps[0].at if steps else 0
     for position, step in enumerate(steps):
         if isinstance(step, Received):
-            for frame in readers[step.conn].feed(step.at, step.data):
+            for frame in readers[step.conn].feed(step.at, identity.redaction.data(step.data)):
                 came[step.conn].append(frame)
                 _remember(ids, step.conn, frame, came[step.conn])
                 lines.append(_arrival(step, len(came[step.conn]), frame))
@@ -143,9 +142,18 @@ def _with_ids(part: Part, ids: Mapping[bytes, Ref]) -> list[Part]:
     return [part[: found.start(1)], ids[found[1]], part[found.end(1) :]]
 
 
-def _without_secrets(steps: list[Step], known: Mapping[str, str | None]) -> dict[int, list[Part]]:
-    """Return the parts of each write, by its position; a secret may be spread over several
-    writes."""
+def _without_secrets(steps: list[Step], identity: Identity) -> dict[int, list[Part]]:
+    """Return the parts of each write, by its position; a secret may be spread over several writes.
+
+    The passcode is found anywhere, also as a part of a wrong one, unless it could be guessed.
+    """
+    patterns = {
+        name: rb"(?:^|\n)" + name.encode() + b":(" + re.escape(value.encode()) + rb")(?=[\r\n])"
+        for name, value in (("login", identity.login), ("passcode", identity.passcode))
+        if value
+    }
+    if identity.passcode and identity.redaction.by_value:
+        patterns["passcode"] = b"(" + re.escape(identity.passcode.encode()) + b")"
     result: dict[int, list[Part]] = {}
     for conn in {step.conn for step in steps}:
         writes = [
@@ -156,12 +164,8 @@ def _without_secrets(steps: list[Step], known: Mapping[str, str | None]) -> dict
         stream = b"".join(data for _, data in writes)
         hidden = sorted(
             (found.start(1), found.end(1), name)
-            for name, value in known.items()
-            if value
-            for found in re.finditer(
-                rb"(?:^|\n)" + name.encode() + b":(" + re.escape(value.encode()) + rb")(?=[\r\n])",
-                stream,
-            )
+            for name, pattern in patterns.items()
+            for found in re.finditer(pattern, stream)
         )
         begin = 0
         for place, data in writes:

@@ -24,6 +24,7 @@ def keep(
         violation for violation in example.wire.violations if failing & set(violation.requirements)
     )
     named = [requirement for requirement in violation.requirements if requirement in failing]
+    redaction = run.target.identity.redaction
     header = _header(run, call, example, violation, named)
     talk = _conversation(run, example, violation)
     folder.mkdir(parents=True, exist_ok=True)
@@ -43,12 +44,12 @@ def keep(
                 if name == "raw"
                 else scripts.stompy(header, talk, example.wire.versions)
             )
-            script.write_text(text, "utf-8")
+            script.write_text(redaction.text(text), "utf-8")
             header[f"{name}_script"] = script.name
         except scripts.Inexpressible as problem:
             header[f"{name}_why_not"] = str(problem)
     path = folder / f"{slug}{case_file.SUFFIX}"
-    case_file.write(path, CaseFile(header, talk))
+    case_file.write(path, CaseFile(header, talk), redaction)
     return path
 
 
@@ -57,7 +58,7 @@ def _conversation(run: Run, example: ExampleRecord, violation: Violation) -> Com
         return None
     identity = run.target.identity
     virtual = run.target.clock is Clock.VIRTUAL
-    talk = compose(example.wire, violation, identity.login, identity.passcode, virtual=virtual)
+    talk = compose(example.wire, violation, identity, virtual=virtual)
     places = [
         folder
         for value in example.plan.values()

@@ -30,6 +30,7 @@ from brokerproof.harness.results import records
 from brokerproof.harness.results.records import Result
 from brokerproof.harness.targets.target import Target, TargetFacts
 from brokerproof.harness.trace.columns import FINGERPRINT
+from brokerproof.harness.trace.redaction import without_passcode
 
 FORMAT = 2
 """2: each finding in ``results.ndjson`` has its verdict; format 1 left it to the reader."""
@@ -269,5 +270,5 @@ def default_folder() -> Path:
 
 
 def command_line() -> list[str]:
-    """Return the command line of this process, for the header."""
-    return ["brokerproof", *sys.argv[1:]]
+    """Return the command line of this process, for the header: without the passcode of a URL."""
+    return ["brokerproof", *map(without_passcode, sys.argv[1:])]

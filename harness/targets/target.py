@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -12,6 +13,7 @@ from brokerproof.harness.model.broker_io import LimitsSet
 from brokerproof.harness.model.enums import Clock, RoutingType
 from brokerproof.harness.model.limits import Limits
 from brokerproof.harness.trace.events import Observed
+from brokerproof.harness.trace.redaction import Redaction
 from brokerproof.harness.worlds.world import World
 
 Value: TypeAlias = int | float | str | bool | None
@@ -50,12 +52,18 @@ class Identity:
     kind: str
     profile: Profile
     login: str | None = None
-    passcode: str | None = None
+    passcode: str | None = field(default=None, repr=False)
     default_acceptor: str = "stomp"
     default_amqp_acceptor: str = "amqp"
     capabilities: frozenset[str] = field(default_factory=frozenset)
     deviations: Path | None = None
     """The list of known deviations of this broker family, if there is one."""
+
+    @cached_property
+    def redaction(self) -> Redaction:
+        """What takes this target's credentials out of all that a run keeps."""
+        return Redaction(self.login, self.passcode)
+
     manual: str = ""
     """The release whose manual binds the target; empty for the release that runs."""
     limits: Limits = field(default_factory=Limits)

@@ -22,7 +22,7 @@ file has::
     limits = { case_seconds = 60 }  # other bounds in real time than harness/model/limits.py; optional
     endpoints = { stomp = "127.0.0.1:61613", amqp = "amqps://127.0.0.1:5671?ca=ca.pem" }   # address; see endpoint.py
     manual = "2.33"                # the release whose manual binds it; optional: its own release
-    login, passcode, default_acceptor, default_amqp_acceptor, add_capabilities, remove_capabilities, deviations   # optional
+    login, passcode (or passcode_env, passcode_file), default_acceptor, default_amqp_acceptor, add_capabilities, remove_capabilities, deviations   # optional
 """  # noqa: E501
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from brokerproof.harness.catalogue.tables import BadData
 from brokerproof.harness.model import input_file
 from brokerproof.harness.model.input_file import OneSentence
 from brokerproof.harness.model.limits import Limits, changed
-from brokerproof.harness.targets import endpoint
+from brokerproof.harness.targets import credentials, endpoint
 from brokerproof.harness.targets.activemq.target import ActivemqTarget
 from brokerproof.harness.targets.artemis.target import ArtemisTarget
 from brokerproof.harness.targets.container.recipes import RECIPES
@@ -56,6 +56,7 @@ from brokerproof.harness.targets.rabbitmq.cluster import NODES, RabbitmqClusterT
 from brokerproof.harness.targets.rabbitmq.target import RabbitmqTarget
 from brokerproof.harness.targets.reference.target import VirtualTarget
 from brokerproof.harness.targets.target import Identity, Target
+from brokerproof.harness.trace.redaction import without_passcode
 
 SUFFIX = ".target.toml"
 GROUP = "brokerproof.targets"
@@ -76,6 +77,8 @@ _COMMON: dict[str, type] = {
     "description": str,
     "login": str,
     "passcode": str,
+    "passcode_env": str,
+    "passcode_file": str,
     "default_acceptor": str,
     "default_amqp_acceptor": str,
     "add_capabilities": list,
@@ -146,8 +149,8 @@ def load(text: str, limits: Mapping[str, int] = MappingProxyType({})) -> Target:
     near = difflib.get_close_matches(text, known, n=3)
     meant = f"did you mean {' or '.join(near)}? " if near else ""
     raise BadTarget(
-        f"--target {text!r} is no target file, HOST:PORT or stomp:// URL; {meant}`brokerproof"
-        " targets` lists those that have a name"
+        f"--target {without_passcode(text)!r} is no target file, HOST:PORT or stomp:// URL;"
+        f" {meant}`brokerproof targets` lists those that have a name"
     )
 
 
@@ -155,24 +158,29 @@ def _from_elsewhere(find: Callable[[str], Target], name: str, text: str) -> Targ
     try:
         return find(name)
     except ValueError as problem:
-        raise BadTarget(f"--target {text!r}: {problem}") from None
+        raise BadTarget(f"--target {without_passcode(text)!r}: {problem}") from None
 
 
 def _from_url(text: str, limits: Mapping[str, int]) -> Target:
+    shown = without_passcode(text)
     try:
-        found = endpoint.read(text, Path(), options=("profile",))
-    except endpoint.BadEndpoint as problem:
-        raise BadTarget(f"--target {text!r}: {problem}") from None
+        found = endpoint.read(text, Path(), options=("profile", *credentials.SOURCES))
+        passcode = credentials.passcode({**found.options, "passcode": found.passcode}, Path())
+        if found.passcode and "${" not in found.passcode:
+            passcode = unquote(found.passcode)
+        login = found.login and _decoded(found.login)
+        known = {"login": login, "passcode": passcode}
+    except (endpoint.BadEndpoint, credentials.NoCredentials) as problem:
+        raise BadTarget(f"--target {shown!r}: {problem}") from None
     if not found.scheme.startswith("stomp"):
         raise BadTarget(
-            f"--target {text!r} should look like stomp://HOST:PORT,"
+            f"--target {shown!r} should look like stomp://HOST:PORT,"
             " stomp://LOGIN:PASSCODE@HOST:PORT or stomp+ssl://HOST:PORT?ca=FILE; a broker's AMQP"
             " port goes into a target file, as docs/how-to/judge-a-running-broker.md shows"
         )
     host, port, profile = found.host, found.port, found.options.get("profile", "stomp")
-    credentials = {"login": found.login, "passcode": found.passcode}
     given: dict[str, Any] = {"limits": limits}
-    given |= {key: unquote(value) for key, value in credentials.items() if value is not None}
+    given |= {key: value for key, value in known.items() if value is not None}
     # Whoever says that a broker is of a family has the family's known deviations in mind as well.
     listed = _families() / profile / "known_deviations.toml"
     if input_file.is_file(listed):
@@ -182,6 +190,11 @@ def _from_url(text: str, limits: Mapping[str, int]) -> Target:
         {"stomp": (host, port)},
         tls={} if found.tls is None else {"stomp": found.tls},
     )
+
+
+def _decoded(text: str) -> str:
+    """Return the login of a URL. What a variable holds is not percent-encoded."""
+    return credentials.filled_in(text) if "${" in text else unquote(text)
 
 
 def _from_file(path: Path, name: str, limits: Mapping[str, int], version: str = "") -> Target:
@@ -220,6 +233,14 @@ def _from_file(path: Path, name: str, limits: Mapping[str, int], version: str = 
         if not (kind == "address" and key == "config"):
             raise BadTarget(f"{path}: {key} is missing; a target of kind {kind} needs it")
     values["limits"] = {**values.get("limits", {}), **limits}
+    try:
+        passcode = credentials.passcode(values, path.parent)
+        if passcode is not None:
+            values["passcode"] = passcode
+        if "login" in values:
+            values["login"] = credentials.filled_in(values["login"])
+    except credentials.NoCredentials as problem:
+        raise BadTarget(f"{path}: {problem}") from None
     return _MAKERS[kind](_identity(name, kind, values, path), values, path)
 
 
@@ -279,10 +300,11 @@ def _address(identity: Identity, values: Mapping[str, Any], path: Path) -> Targe
     endpoints, tls = {}, {}
     for name, text in values["endpoints"].items():
         try:
-            found = endpoint.read(str(text), path.parent)
-        except endpoint.BadEndpoint as problem:
+            found = endpoint.read(credentials.filled_in(str(text)), path.parent)
+        except (endpoint.BadEndpoint, credentials.NoCredentials) as problem:
             raise BadTarget(
-                f"{path}: endpoints.{name} should be HOST:PORT, it is {text!r}: {problem}"
+                f"{path}: endpoints.{name} should be HOST:PORT, it is"
+                f" {without_passcode(str(text))!r:.200}: {problem}"
             ) from None
         endpoints[name] = (found.host, found.port)
         if found.tls is not None:

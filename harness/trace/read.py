@@ -15,7 +15,7 @@ from brokerproof.harness.model import input_file
 from brokerproof.harness.model.enums import CloseHow, Vantage
 from brokerproof.harness.model.input_file import BadInput, OneSentence
 from brokerproof.harness.trace import events
-from brokerproof.harness.trace.columns import FIELDS, SCHEMA
+from brokerproof.harness.trace.columns import FIELDS, HEADERS, SCHEMA
 
 DAMAGED = (OSError, pa.ArrowException, MemoryError, OverflowError, ValueError)
 """Exceptions of Arrow for a damaged file. ``ValueError`` includes text that is no UTF-8."""
@@ -23,6 +23,10 @@ MOST_ROWS = 1 << 31
 """Of a segment. The recorder closes one near 50,000."""
 _KINDS = {kind.__name__: kind for kind in events.ALL}
 
+_LEAVES = {field.name for field in SCHEMA if field.type != HEADERS} | {
+    f"headers.list.element.{name}" for name in ("name", "value")
+}
+"""The columns as Parquet names them, which may contradict the schema that Arrow keeps beside."""
 _KNOWN: Mapping[str, Container[str | None]] = {
     "kind": _KINDS,
     "vantage": {vantage.value for vantage in Vantage},
@@ -69,6 +73,7 @@ def row_count(segment: Path) -> int:
         os.close(input_file.open_regular(segment))
         with pq.ParquetFile(segment) as file:
             schema, count = file.schema_arrow, int(file.metadata.num_rows)
+            leaves = {file.schema.column(place).path for place in range(len(file.schema))}
             groups = sum(
                 file.metadata.row_group(group).num_rows
                 for group in range(file.metadata.num_row_groups)
@@ -77,7 +82,7 @@ def row_count(segment: Path) -> int:
         raise UnreadableTrace(f"{segment}: {problem}") from None
     except DAMAGED as problem:
         raise UnreadableTrace(damaged(segment, problem)) from None
-    if not schema.equals(SCHEMA):
+    if not schema.equals(SCHEMA) or leaves != _LEAVES:
         raise UnreadableTrace(
             f"{segment}: has other columns than this version records; record again"
         )

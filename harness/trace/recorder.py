@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from brokerproof.harness.model.enums import Clock, Vantage
 from brokerproof.harness.trace.columns import FIELDS, HEADER, HEADERS, SCHEMA
 from brokerproof.harness.trace.events import Event
+from brokerproof.harness.trace.redaction import Redaction
 
 SEGMENT_ROWS = 50_000
 """A segment is closed at the end of the case in which it reaches this many rows; of a case that
@@ -61,10 +62,12 @@ class Recorder:
         tag: str = "0",
         *,
         segment_rows: int = SEGMENT_ROWS,
+        redaction: Redaction | None = None,
     ) -> None:
         self._folder = None if folder is None else folder / "trace" / f"target={target}"
         self._run, self._target, self._clock, self._tag = run, target, clock, tag
         self._segment_rows = segment_rows
+        self._redaction = redaction or Redaction()
         self._lock = threading.Lock()
         self._batches: list[pa.RecordBatch] = []
         self._rows = 0
@@ -85,7 +88,7 @@ class Recorder:
             return
         with self._lock:
             first = self._counted(case, len(events)) if goes_on else 0
-        self._add(self._batch(case, events, first))
+        self._add(self._batch(case, self._redaction.events(events), first))
 
     def write_columns(self, case: str, columns: Mapping[str, pa.Array]) -> None:
         """Add events of a case that goes on as columns of the trace: ``at_ns``, ``conn``, ``kind``

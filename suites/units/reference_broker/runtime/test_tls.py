@@ -182,6 +182,41 @@ def test_what_is_no_tls_is_closed_and_nobody_learns_of_it(
     assert broker.inputs == []
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(
+    ("versions", "offered", "agreed"),
+    [
+        (("TLSv1.2", "TLSv1.3"), ssl.TLSVersion.TLSv1_1, None),
+        (("TLSv1.2", "TLSv1.3"), ssl.TLSVersion.TLSv1, None),
+        (("TLSv1.2", "TLSv1.3"), ssl.TLSVersion.TLSv1_2, "TLSv1.2"),
+        (("TLSv1.2", "TLSv1.3"), ssl.TLSVersion.TLSv1_3, "TLSv1.3"),
+        (("TLSv1.3",), ssl.TLSVersion.TLSv1_2, None),
+        (("TLSv1.2",), ssl.TLSVersion.TLSv1_3, None),
+    ],
+)
+def test_a_client_of_another_version_is_not_connected(
+    folder: Path,
+    acceptor: Acceptor,
+    versions: tuple[str, ...],
+    offered: ssl.TLSVersion,
+    agreed: str | None,
+) -> None:
+    assert acceptor.tls is not None
+    acceptor = replace(acceptor, tls=replace(acceptor.tls, versions=versions))
+    context = trusted(folder)
+    context.set_ciphers("ALL:@SECLEVEL=0")  # so that it is the broker which refuses old versions
+    context.minimum_version = context.maximum_version = offered
+    broker = Echo()
+    with serving(broker, acceptor) as ports:
+        if agreed is not None:
+            with spoken(ports["tls"], context) as session:
+                assert session.version() == agreed
+            return
+        with pytest.raises(OSError), spoken(ports["tls"], context):
+            pass
+    assert broker.inputs == []
+
+
 def test_whoever_never_agrees_on_tls_is_cut(acceptor: Acceptor) -> None:
     hasty = replace(acceptor, handshake_timeout_ms=100)
     with serving(Echo(), hasty) as ports, client(ports["tls"]) as plain:

@@ -1,0 +1,67 @@
+"""The passcode of a target: in place, from the environment, or from a file.
+
+``passcode_env = "NAME"`` names a variable, ``passcode_file = "FILE"`` a file that holds nothing
+else, and ``${NAME}`` stands for a variable in ``login``, ``passcode`` and the endpoints. URLs take
+the same names as options. Such a passcode is in no command line and in no file of a run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from brokerproof.harness.model import input_file
+from brokerproof.harness.model.input_file import BadInput, OneSentence
+
+SOURCES = ("passcode_env", "passcode_file")
+MOST_BYTES = 4096
+"""Of a file with a passcode."""
+
+_VARIABLE = re.compile(r"\$\{([^}]*)\}")
+
+
+class NoCredentials(OneSentence):
+    """A passcode or a variable is not where it should be: the key, and what would be right."""
+
+
+def filled_in(text: str) -> str:
+    """Return ``text`` with ``${NAME}`` from the environment. Raises :class:`NoCredentials`."""
+    return _VARIABLE.sub(lambda match: _variable(match[1], f"${{{match[1]}}}"), text)
+
+
+def passcode(values: Mapping[str, Any], folder: Path) -> str | None:
+    """Return the passcode that ``values`` have or name; relative paths begin in ``folder``.
+
+    Raises :class:`NoCredentials`, also where there is more than one.
+    """
+    given = [key for key in ("passcode", *SOURCES) if values.get(key) is not None]
+    if len(given) > 1:
+        raise NoCredentials(f"{' and '.join(given)} both give a passcode; keep one of them")
+    if not given:
+        return None
+    (key,) = given
+    if key == "passcode_env":
+        return _variable(str(values[key]), key)
+    if key == "passcode_file":
+        return _of_file(folder / str(values[key]))
+    return filled_in(str(values[key]))
+
+
+def _variable(name: str, key: str) -> str:
+    value = os.environ.get(name)
+    if not value:
+        raise NoCredentials(f"{key}: the environment has no variable {name!r}; set it")
+    return value
+
+
+def _of_file(path: Path) -> str:
+    try:
+        text = input_file.read_text(path, MOST_BYTES).removesuffix("\n")
+    except BadInput as problem:
+        raise NoCredentials(f"passcode_file: {path}: {problem}") from None
+    if not text or "\n" in text:
+        raise NoCredentials(f"passcode_file: {path}: should hold one line, the passcode")
+    return text

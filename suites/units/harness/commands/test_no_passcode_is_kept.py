@@ -1,0 +1,122 @@
+"""A run with an unlikely passcode, over every protocol: no file of it holds the passcode."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import gzip
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from urllib.parse import quote
+
+import pyarrow.parquet as pq
+import pytest
+
+PASSCODE = "Unlikely/Canary+7f3d9c"
+CASES = "authentication or security"
+FIXTURES = Path(str(files("brokerproof.fixtures"))) / "brokers"
+TARGETS = {
+    "reference": ("artemis", "artemis-users.properties", "brokerproof = brokerproof"),
+    "reference-rabbitmq": ("rabbitmq", "rabbitmq.conf", "default_pass = brokerproof"),
+    "reference-activemq": ("activemq", "activemq.xml", 'password="brokerproof"'),
+}
+"""Family, file with the user, and what stands there."""
+
+
+@functools.cache
+def _needles() -> re.Pattern[bytes]:
+    raw = PASSCODE.encode()
+    inside = [base64.b64encode(bytes(padding) + raw)[4:-4] for padding in range(3)]
+    spellings = [raw, raw.hex().encode(), raw.hex().upper().encode(), *inside]
+    spellings += [quote(PASSCODE, safe="").encode(), quote(PASSCODE).encode()]
+    spellings += [base64.urlsafe_b64encode(raw)[4:-4]]
+    return re.compile(b"|".join(map(re.escape, spellings)))
+
+
+def _target(folder: Path, name: str) -> Path:
+    family, users, right = TARGETS[name]
+    for path in (FIXTURES / family).iterdir():
+        if path.is_file():
+            (folder / path.name).write_bytes(path.read_bytes())
+    text = (folder / users).read_text()
+    assert right in text
+    (folder / users).write_text(
+        text.replace(right, right.removesuffix('"')[: -len("brokerproof")] + PASSCODE
+                     + ('"' if right.endswith('"') else ""))
+    )  # fmt: skip
+    target = (FIXTURES / "reference" / f"{name}.target.toml").read_text()
+    target = target.replace(f"../{family}/", "").replace(
+        'passcode = "brokerproof"\n', 'passcode_env = "CANARY"\n'
+    )
+    path = folder / f"{name}.target.toml"
+    path.write_text(target)
+    return path
+
+
+def _contents(path: Path) -> Iterator[bytes]:
+    data = path.read_bytes()
+    yield data
+    if path.suffix == ".parquet":
+        for column in pq.read_table(path).to_pydict().values():
+            yield repr(column).encode("utf-8", "surrogatepass")
+            yield b"\n".join(value for value in column if isinstance(value, bytes))
+    if path.suffix == ".gz":
+        yield gzip.decompress(data)
+    if path.suffix in (".html", ".js"):
+        for packed in re.findall(rb"H4sI[A-Za-z0-9+/]+={0,2}", data):
+            yield gzip.decompress(base64.b64decode(packed))
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_no_file_of_a_run_holds_the_passcode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("CANARY", PASSCODE)
+    home = tmp_path / "target"
+    home.mkdir()
+    reported = name == "reference"
+    target = _target(home, name)
+    out = tmp_path / "run"
+    command = ["run", "--target", str(target), "--seed", "1", "--out", str(out)]
+    command += ["--effort", "smoke"]
+    command += ["--case", CASES, *([] if reported else ["--no-report"])]
+    done = subprocess.run(
+        [sys.executable, "-m", "brokerproof.harness.commands.cli", *command],
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode in (0, 1, 2), done.stderr.decode()
+    kept = [path for path in out.rglob("*") if path.is_file()]
+    names = {path.name for path in kept}
+    assert {"run.json", "results.ndjson"} <= names
+    if reported:
+        assert "index.html" in names
+    held = [
+        str(path.relative_to(out))
+        for path in kept
+        if any(_needles().search(content) for content in _contents(path))
+    ]
+    assert not held
+    assert not _needles().search(done.stdout + done.stderr)
+    trace = b"".join(
+        content for path in kept if path.suffix == ".parquet" for content in _contents(path)
+    )
+    assert b"<passcode>" in trace or b"<response>" in trace or name == "reference-activemq"
+
+
+def test_the_search_finds_what_it_should(tmp_path: Path) -> None:
+    for position, data in enumerate(
+        (
+            b"x" + PASSCODE.encode(),
+            base64.b64encode(b"me:" + PASSCODE.encode()),
+            PASSCODE.encode().hex().encode(),
+            quote(PASSCODE, safe="").encode(),
+        )
+    ):
+        (tmp_path / "a").write_bytes(data)
+        found = any(_needles().search(content) for content in _contents(tmp_path / "a"))
+        assert found, position
