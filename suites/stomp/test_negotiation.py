@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.model.time import seconds
+from brokerproof.harness.protocols.stomp.codec import Frame
 from brokerproof.harness.protocols.stomp.raw_peer import CONNECTED, StompPeer, frame
 from brokerproof.harness.targets.target import Target
 from brokerproof.suites.stomp.error_recovery_steps import fate
@@ -95,15 +96,26 @@ def judge_dialect(peer: StompPeer, version: str) -> None:
 
 @case(*DEFAULT, DIALECT_1_0)
 def test_without_accept_version_the_session_is_1_0(target: Bench) -> None:
-    """CONNECT without accept-version opens a 1.0 session: CONNECTED names no other version, and a
-    backslash in a header is a backslash."""
-    peer = opened(target, None, "1.0")
-    connected = peer.expect(CONNECTED, proves=DEFAULT)
-    value = connected.get("version", "1.0")
+    """CONNECT without accept-version opens a session like that of accept-version:1.0: CONNECTED
+    names no other version, and a receipt with colons and backslashes is echoed alike, as it is."""
+    text, echoed = "a\\cb:c\\n", []
+    for accept in (None, "1.0"):
+        peer = opened(target, accept, "1.0")
+        connected = peer.expect(CONNECTED, proves=DEFAULT)
+        value = connected.get("version", "1.0")
+        target.record_finding(DEFAULT, value == "1.0", f"accept-version {accept}: version {value}")
+        peer.send("BEGIN", {"transaction": "t", "receipt": text})
+        receipt = peer.watch_for(frame("RECEIPT"))
+        echoed.append(peer.instead() if receipt is None else receipt.brief())
+    default, explicit = echoed
     target.record_finding(
-        DEFAULT, value == "1.0", f"CONNECT without accept-version gave version:{value}"
+        DEFAULT, default == explicit, f"got {default}, with accept-version:1.0 {explicit}"
     )
-    judge_dialect(peer, "1.0")
+    target.record_finding(
+        DIALECT_1_0,
+        default == Frame("RECEIPT", (("receipt-id", text),), b"").brief(),
+        f"expected RECEIPT receipt-id:{text}, got {default}",
+    )
 
 
 @case(LISTS_VERSIONS, MAY_REFUSE, REFUSED_WITH_ERROR)
