@@ -1,6 +1,6 @@
-"""AMQP 0-9-1: octets in, core calls, octets out.
+"""AMQP 0-9-1: bytes in, core calls, bytes out.
 
-``framing`` cuts octets into frames, ``methods`` reads and writes what is in them (pamqp has the
+``framing`` cuts bytes into frames, ``methods`` reads and writes what is in them (pamqp has the
 tables), ``connection`` and ``channel`` are the two state machines, ``declaring``, ``publishing``
 and ``consuming`` are what methods do, by topic. A peer's mistake is a
 :class:`brokerproof.reference_broker.protocols.amqp091.errors.Refusal` with a reply code, raised

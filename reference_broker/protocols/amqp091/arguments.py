@@ -32,7 +32,7 @@ EXPIRES, TTL, LENGTH, OCTETS, OVERFLOW = (
 DLX, DLX_KEY = "x-dead-letter-exchange", "x-dead-letter-routing-key"
 TYPE = "x-queue-type"
 LONGEST_MS = 0xFFFFFFFF
-"""What a time in milliseconds may be at most."""
+"""Largest time in milliseconds."""
 _ABSENT = ("x-max-priority", "x-single-active-consumer")
 
 
@@ -68,7 +68,7 @@ _CHECKS: dict[str, Callable[[Any], str | None]] = {
 
 
 def check(queue: str, arguments: Mapping[str, Any]) -> None:
-    """Raises :class:`Refusal` for an argument that cannot be."""
+    """Raise :class:`Refusal` for an argument that is not allowed."""
     for name, value in arguments.items():
         problem = _CHECKS[name](value) if name in _CHECKS else None
         if name in _ABSENT:
@@ -83,7 +83,7 @@ def check(queue: str, arguments: Mapping[str, Any]) -> None:
 
 
 def limits(arguments: Mapping[str, Any]) -> Limits:
-    """The limits that arguments, which are checked, give a queue."""
+    """Return the limits that checked arguments give a queue."""
     ttl = arguments.get(TTL)
     return Limits(
         length=arguments.get(LENGTH),
@@ -94,7 +94,7 @@ def limits(arguments: Mapping[str, Any]) -> Limits:
 
 
 def differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """The first known argument that is not the same, or None."""
+    """Return the first known argument that differs, or None."""
     return next(
         (name for name in _CHECKS if name != TYPE and before.get(name) != now.get(name)), None
     )

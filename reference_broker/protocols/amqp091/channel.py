@@ -1,4 +1,4 @@
-"""One channel: a state machine for its frames, and what is known on it (2.2.5, 4.2.6, 4.5).
+"""One channel: a state machine for its frames, and its state (2.2.5, 4.2.6, 4.5).
 
 =============  ======================  =====================================  =========================
 what comes     OPEN                    in the midst of a content              CLOSING
@@ -11,9 +11,9 @@ channel.close  close-ok, gone          505, of the connection                 cl
 close-ok       503, of the connection  505, of the connection                 gone
 =============  ======================  =====================================  =========================
 
-CLOSING is the time from our channel.close to the peer's close-ok. What the channel had is given
-back when we close it: first its consumers leave, then what they had not acknowledged goes back to
-its old places, then others may have it.
+CLOSING is the time from our channel.close to the peer's close-ok. When we close a channel its
+consumers are detached first, then unacknowledged messages go back to their old places, then the
+queues are dispatched.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -53,13 +53,12 @@ from brokerproof.reference_broker.protocols.amqp091.throttle import ChannelFlow
 from brokerproof.reference_broker.protocols.amqp091.transaction import Transaction
 
 HANDLERS = {**declaring.HANDLERS, **publishing.HANDLERS, **consuming.HANDLERS}
-"""What each method that a client may send on an open channel does."""
+"""Handlers of the methods that a client may send on an open channel."""
 
 
 class Channel:
-    """``active`` is what the client's channel.flow said; ``prefetch`` is what a new consumer may
-    have, ``limit`` what all of the channel may have; ``last_queue`` is the one that a method
-    without a name is about."""
+    """One channel. ``active`` is the client's channel.flow; ``prefetch`` is for each new consumer,
+    ``limit`` for the whole channel. ``last_queue`` is used by methods that name no queue."""
 
     def __init__(self, connection: Connection, number: int) -> None:
         self.connection = connection
@@ -84,7 +83,7 @@ class Channel:
     # --- what comes in ----------------------------------------------------------------------------
 
     def frame(self, type: int, payload: bytes, method: base.Frame | None) -> None:
-        """A frame for this channel; ``method`` is what is in a method frame. Raises
+        """Handle a frame of this channel; ``method`` is the content of a method frame. Raises
         :class:`Refusal`."""
         if self.is_closing:
             self._after_close(method, payload)
@@ -125,12 +124,12 @@ class Channel:
             most = self.connection.acceptor.amqp091.max_message_size
             if self._missing > most:
                 self._forget_content()
-                raise Refusal(PRECONDITION_FAILED, f"a message has at most {most} octets")
+                raise Refusal(PRECONDITION_FAILED, f"a message has at most {most} bytes")
         elif payload:  # an empty body frame is legal, and kept nowhere
             self._missing -= len(payload)
             self._body.append(payload)
             if self._missing < 0:
-                raise Refusal(UNEXPECTED_FRAME, "the content has more octets than its header said")
+                raise Refusal(UNEXPECTED_FRAME, "the content has more bytes than its header said")
         if self._missing:
             return
         properties = self._properties
@@ -146,11 +145,11 @@ class Channel:
     # --- what goes out ----------------------------------------------------------------------------
 
     def tell(self, method: base.Frame) -> None:
-        """A method for the peer."""
+        """Send a method."""
         self.connection.send(methods.write(self.number, method))
 
     def next_tag(self) -> int:
-        """The tag of the next delivery, from 1."""
+        """Return the tag of the next delivery, from 1."""
         self._tags += 1
         return self._tags
 
@@ -159,14 +158,14 @@ class Channel:
         self.connection.shared.outbox.wait_for(self.connection.conn, batch)
 
     def send_delivery(self, consumer: str, tag: int, redelivered: bool, what: Message) -> None:
-        """basic.deliver with its content."""
+        """Send basic.deliver with its content."""
         exchange, key = message.exchange_and_key(what)
         self.send_content(
             methods.make(commands.Basic.Deliver, consumer, tag, redelivered, exchange, key), what
         )
 
     def send_content(self, method: base.Frame, what: Message) -> None:
-        """A method with the content of a message."""
+        """Send a method with the content of a message."""
         shared = self.connection.shared
         properties = message.properties_of(what, shared.now + shared.epoch)
         header = methods.header_payload(len(what.body), properties)
@@ -184,7 +183,7 @@ class Channel:
         )
 
     def flush(self) -> None:
-        """Sends the confirms that have come together."""
+        """Send the confirms that were collected."""
         if self.confirms is not None and not self.is_closing:
             for method in self.confirms.take_answers():
                 self.tell(method)
@@ -192,7 +191,7 @@ class Channel:
     # --- settling ---------------------------------------------------------------------------------
 
     def collect(self, tag: int, multiple: bool) -> list[Unacked]:
-        """Takes what an acknowledgement is about out of what waits for one. Raises :class:`Refusal`
+        """Remove and return the deliveries that an acknowledgement covers. Raises :class:`Refusal`
         (basic.ack, exists)."""
         if multiple and not tag:
             return self.unacked.take_all()
@@ -201,8 +200,8 @@ class Channel:
         return self.unacked.take_to(tag) if multiple else [self.unacked.pop(tag)]
 
     def settle(self, settled: Iterable[Unacked], outcome: Outcome) -> None:
-        """Ends deliveries, and lets those have more who have room now. REJECTED is for the dead
-        letters."""
+        """End deliveries, and offer messages to consumers that have room now. REJECTED messages are
+        dead-lettered."""
         queues: dict[Queue, None] = {}
         by_queue: dict[Queue, list[Unacked]] = {}
         was_full = not self.limit.has_room()
@@ -236,13 +235,13 @@ class Channel:
     # --- consumers --------------------------------------------------------------------------------
 
     def cancelled(self, consumer: Consumer) -> None:
-        """The broker has ended a consumer, since its queue is gone."""
+        """Report to the client that the broker ended ``consumer``: its queue is deleted."""
         self.consumers.pop(consumer.tag, None)
         if self.connection.capabilities.get("consumer_cancel_notify") is True:
             self.tell(methods.make(commands.Basic.Cancel, consumer.tag, True))
 
     def cancel(self, consumer: Consumer) -> None:
-        """A consumer ends at its own wish, or with its channel."""
+        """End ``consumer`` as its client asked."""
         self.consumers.pop(consumer.tag, None)
         consumer.detach()
         self.topology.left(consumer.declared)
@@ -251,7 +250,7 @@ class Channel:
     # --- the end ----------------------------------------------------------------------------------
 
     def refuse(self, problem: Refusal, method: base.Frame | None) -> None:
-        """Ends the channel for a mistake of the peer."""
+        """Close the channel for a mistake of the peer."""
         method = self._publish_of(method)
         self._give_all_back()
         self.is_closing = True
@@ -260,7 +259,7 @@ class Channel:
 
     @staticmethod
     def _publish_of(method: base.Frame | None) -> base.Frame:
-        """What failed: a content belongs to basic.publish."""
+        """Return the method that failed: a content belongs to basic.publish."""
         return commands.Basic.Publish() if method is None else method
 
     def _give_all_back(self) -> None:
@@ -269,13 +268,13 @@ class Channel:
             queue.dispatch()
 
     def stop(self) -> None:
-        """Its consumers leave; what they had is still to be given back."""
+        """Detach all consumers. Their deliveries must still be given back."""
         self.flow.close()
         for consumer in list(self.consumers.values()):
             consumer.detach()
 
     def give_back(self) -> list[Queue]:
-        """What was not acknowledged goes back; returns the queues that may be dispatched then."""
+        """Return unacknowledged messages to their queues; return the queues to dispatch."""
         waiting = self.unacked.take_all()
         if self.transaction is not None:
             waiting += self.transaction.undo()

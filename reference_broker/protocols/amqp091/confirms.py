@@ -1,8 +1,8 @@
-"""Publisher confirms of one channel: messages are numbered from 1 as they come, and answered with
-basic.ack or basic.nack.
+"""Publisher confirms of one channel: messages are numbered from 1 as they arrive, and answered
+with basic.ack or basic.nack.
 
-What is due is collected and told at the end of an input. All up to the first that has no answer yet
-go in one answer with ``multiple``, as far as they have the same one; the rest goes one by one.
+Answers are collected and sent at the end of an input. All before the first message without an
+answer share one with ``multiple`` as far as they are equal; the others are sent one by one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pamqp import commands
 
 
 class Confirms:
-    """``published`` is the number of the last message that came."""
+    """The confirms of one channel. ``published`` is the number of the last message."""
 
     def __init__(self) -> None:
         self.published = 0
@@ -21,16 +21,16 @@ class Confirms:
         self._due: dict[int, bool] = {}
 
     def next(self) -> int:
-        """The number of a message that comes now."""
+        """Return the number of a message that arrives now."""
         self.published += 1
         return self.published
 
     def answer(self, number: int, taken: bool) -> None:
-        """What became of a message."""
+        """Keep the answer to message ``number``."""
         self._due[number] = taken
 
     def take_answers(self) -> Iterator[commands.Basic.Ack | commands.Basic.Nack]:
-        """What is to be told now."""
+        """Yield the answers that were collected, as few as possible."""
         due, self._due = self._due, {}
         while due:
             first = self._answered + 1

@@ -2,8 +2,9 @@
 
 Rules of this file
 ------------------
-* Octets and instants come in through the constructor, ``receive``, ``due``, ``hold`` and ``lost``;
-  octets go out through :meth:`Amqp091Connection.send`. Nothing else touches the world.
+* Bytes and instants arrive through the constructor, ``receive``, ``pause_delivery``,
+  ``on_peer_gone`` and deadlines; bytes go out through :meth:`Amqp091Connection.send`. Nothing else
+  touches the world.
 * A peer's mistake is a :class:`Refusal`, raised where it is noticed and caught here: a soft one
   ends its channel, any other the connection.
 
@@ -17,16 +18,16 @@ tune-ok        ended              -> OPENING     ended          503             
 open           ended              ended          -> RUNNING     503                   ignored        ignored
 close          ended              ended          close-ok       close-ok -> CLOSED    close-ok       ignored
 close-ok       ended              ended          ended          503                   -> CLOSED      ignored
-heart-beat     alive              alive          alive          alive                 alive          ignored
+heartbeat      alive              alive          alive          alive                 alive          ignored
 for a channel  ended              ended          ended          channel.py            ignored        ignored
 no frame       ended              ended          ended          ended, or 501         ended          ignored
 silence        handshake          handshake      handshake      ended                 patience       --
 =============  =================  =============  =============  ====================  =============  ==========
 
-"ended" is a close of the transport without a word: before a connection is open both sides do that
-with errors (2.2.4). Two things are told nevertheless, as RabbitMQ does: a login that is refused, to
-a client that says it understands (capability ``authentication_failure_close``), with 403; and a
-virtual host that does not exist, with 530. A number is connection.close with that reply code, and
+"ended" is a close of the transport without another method: before a connection is open both sides
+answer errors so (2.2.4). As in RabbitMQ two errors are reported nevertheless: a refused login with
+403, to a client with the capability ``authentication_failure_close``, and an unknown virtual host
+with 530. A number is connection.close with that reply code, and
 CLOSING.
 """  # noqa: E501
 
@@ -81,9 +82,9 @@ CAPABILITIES = {
     "per_consumer_qos": True,
 }
 PATIENCE = seconds(30)
-"""For how long we wait for the peer's close-ok; less if heart-beats are less."""
+"""How long we wait for the peer's close-ok; less if the heartbeat interval is shorter."""
 DEAF_PATIENCE = seconds(1)
-"""The same where we cannot read on, since we do not know where the next frame begins."""
+"""How long we wait when the next frame cannot be found, so no close-ok can be read."""
 VHOST = "/"
 
 
@@ -93,7 +94,7 @@ def _version() -> str:
 
 
 class State(enum.Enum):
-    """Where a connection is in its life."""
+    """The states of a connection."""
 
     STARTING = enum.auto()
     TUNING = enum.auto()
@@ -104,7 +105,7 @@ class State(enum.Enum):
 
 
 class Amqp091Connection:
-    """``shared``, ``acceptor`` and what stands beside them in the constructor is for channels."""
+    """One AMQP 0-9-1 connection. Its public attributes are read by channels."""
 
     def __init__(self, conn: int, acceptor: Acceptor, shared: BrokerContext, now: Instant) -> None:
         self.conn = conn
@@ -137,13 +138,13 @@ class Amqp091Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether input for this connection still means anything."""
+        """True if input for this connection is still read."""
         return self._state is not State.CLOSED
 
     # --- what comes in ----------------------------------------------------------------------------
 
     def receive(self, now: Instant, data: bytes) -> None:
-        """Octets have arrived."""
+        """Read ``data``."""
         if self._beats is not None:
             self._beats.on_bytes_received()
         if self._deaf:
@@ -152,7 +153,7 @@ class Amqp091Connection:
         self._read(now)
 
     def _read(self, now: Instant) -> None:
-        """Carries out what has come, as far as it may be now."""
+        """Carry out the frames that have arrived, as far as the throttle allows."""
         while not (self._state is State.CLOSED or self._deaf or self.throttle.holds):
             method: base.Frame | None = None
             channel = 0
@@ -190,39 +191,39 @@ class Amqp091Connection:
             self._silence_check.move(beats.look_at)
 
     def pause_delivery(self, paused: bool) -> None:
-        """A peer that does not read gets no messages: they stay in their queues, for others or for
-        later."""
+        """Deliver no messages while the peer does not read. They stay in their queues, for others
+        or for later."""
         self.held = paused
         if not paused:
             for channel in list(self.channels.values()):
                 channel.dispatch()
 
     def on_peer_gone(self) -> None:
-        """The peer is gone; nothing can be sent."""
+        """Release everything: the peer is gone, and nothing can be sent."""
         self._release()
 
     def on_store_failed(self, reason: str) -> None:
-        """What the peer asked for cannot be stored."""
+        """Close with an error: the peer's request cannot be stored."""
         self._refuse(Refusal(INTERNAL_ERROR, reason), 0, None)
 
     # --- what goes out ----------------------------------------------------------------------------
 
     def send(self, octets: bytes) -> None:
-        """Octets for the peer, behind all others."""
+        """Send bytes behind all others."""
         if self._beats is not None:
             self._beats.sent()
         self.shared.outbox.send(self.conn, octets)
 
     def tell(self, method: base.Frame, channel: int = 0) -> None:
-        """A method for the peer."""
+        """Send a method."""
         self.send(methods.write(channel, method))
 
     def observe(self, requirement: str, detail: str) -> None:
-        """A branch was taken that exists because of ``requirement``."""
+        """Record that a branch was taken because of ``requirement``."""
         self.shared.outbox.observe(self.conn, requirement, detail)
 
     def touch(self, channel: ports.Channel) -> None:
-        """``channel`` has confirms to send at the end of this call."""
+        """Flush ``channel`` at the end of this input."""
         self._touched[channel] = None
 
     def _flush(self) -> None:
@@ -233,11 +234,11 @@ class Amqp091Connection:
     # --- being held back --------------------------------------------------------------------------
 
     def pause(self) -> None:
-        """Nothing is read for a while: what cannot be heard is not missed."""
+        """Stop checking for silence: the connection is not read."""
         self._silence_check.cancel()
 
     def resume(self) -> None:
-        """What waited is carried out, and reading goes on."""
+        """Carry out what waited, and read on."""
         if not self.is_open:
             return
         now = self.shared.now
@@ -247,7 +248,7 @@ class Amqp091Connection:
         self._read(now)
 
     def describe(self) -> Described | None:
-        """How the connection stands; None before it is open."""
+        """Return the connection's description; None before it is open."""
         if self._state is not State.RUNNING:
             return None
         return Described(
@@ -265,10 +266,10 @@ class Amqp091Connection:
         )
 
     def out(self) -> Iterator[tuple[Queue, Entry]]:
-        """What its channels have of queues, delivered and not settled."""
+        """Yield deliveries that are not settled, with their queues."""
         for channel in self.channels.values():
-            for each in channel.unacked.values():
-                yield each.declared.queue, each.entry
+            for delivery in channel.unacked.values():
+                yield delivery.declared.queue, delivery.entry
 
     # --- frames -----------------------------------------------------------------------------------
 
@@ -294,12 +295,12 @@ class Amqp091Connection:
             raise Refusal(UNEXPECTED_FRAME, "the connection is not open", silent=True)
         if channel == 0:
             raise Refusal(CHANNEL_ERROR, "content has a channel of its own, not channel 0")
-        found = self.channels.get(channel)
-        if found is None:
+        open_channel = self.channels.get(channel)
+        if open_channel is None:
             self._open_channel(channel, method)
             return
-        found.frame(type, payload, method)
-        if found.is_closed:
+        open_channel.frame(type, payload, method)
+        if open_channel.is_closed:
             self.channels.pop(channel, None)
 
     def _open_channel(self, number: int, method: base.Frame | None) -> None:
@@ -370,8 +371,8 @@ class Amqp091Connection:
         try:
             self.user = login.user(self.shared, self.conn, str(method.mechanism), octets)
         except Refusal as problem:
-            told = self.capabilities.get("authentication_failure_close") is True
-            problem.silent = problem.silent or problem.code != ACCESS_REFUSED or not told
+            understands = self.capabilities.get("authentication_failure_close") is True
+            problem.silent = problem.silent or problem.code != ACCESS_REFUSED or not understands
             raise
         self._state = State.TUNING
         acceptor = self.acceptor
@@ -419,9 +420,9 @@ class Amqp091Connection:
             elif problem.out_of_step:
                 self._stop_listening()
             return
-        found = self.channels.get(channel)
-        if problem.soft and found is not None and self._state is State.RUNNING:
-            found.refuse(problem, method)
+        open_channel = self.channels.get(channel)
+        if problem.soft and open_channel is not None and self._state is State.RUNNING:
+            open_channel.refuse(problem, method)
             return
         if problem.silent or (
             self._state in (State.STARTING, State.TUNING) and problem.code != ACCESS_REFUSED
@@ -438,20 +439,20 @@ class Amqp091Connection:
             self._stop_listening()
 
     def _stop_listening(self) -> None:
-        """Ignore all further bytes: nobody knows where the next frame begins, so a close-ok could
-        not be recognised."""
+        """Ignore all further bytes: the next frame cannot be found, so a close-ok could not be
+        recognised."""
         self._deaf = True
         self._close_timeout.move(self.shared.now + DEAF_PATIENCE)
 
     def end(self) -> None:
-        """Ends the connection without a word."""
+        """Close the transport without another method."""
         if self._state is not State.CLOSED:
             self._release()
             self.shared.outbox.close(self.conn)
 
     def _release(self) -> None:
-        """Takes everything of this connection out of the broker: consumers first, then what they
-        had, then queues."""
+        """Release everything of this connection: consumers first, then their deliveries, then
+        exclusive queues."""
         before, self._state = self._state, State.CLOSED
         self.throttle.close()
         for deadline in (

@@ -11,23 +11,22 @@ from brokerproof.reference_broker.kernel.message import Entry, Message
 
 
 class Prefetch:
-    """How many deliveries may wait for their acknowledgement (basic.qos); ``limit`` 0 is no
-    limit."""
+    """The limit of unacknowledged deliveries (basic.qos); ``limit`` 0 is no limit."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
 
     def has_room(self) -> bool:
-        """Whether one more may go out."""
+        """Return True if one more delivery may be sent."""
         return not self.limit or self.used < self.limit
 
     def take(self) -> None:
-        """One went out."""
+        """Count a delivery that was sent."""
         self.used += 1
 
     def give_back(self) -> None:
-        """One was settled."""
+        """Count a delivery that was settled."""
         self.used -= 1
 
 
@@ -43,8 +42,8 @@ class Unacked:
 
 
 class UnackedDeliveries(dict[int, Unacked]):
-    """Deliveries of a channel that wait for their acknowledgement, by tag, found from the lowest
-    tag up."""
+    """Unacknowledged deliveries of a channel by tag. The lowest tags are found without a look at
+    the others."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -105,7 +104,8 @@ class Channel(Protocol):
 
 
 class Consumer:
-    """``tag`` is its name on ``channel``; ``prefetch`` is its own, beside the channel's."""
+    """One consumer. ``tag`` is its name on ``channel``; ``prefetch`` is its own, beside the
+    channel's."""
 
     def __init__(
         self, channel: Channel, tag: str, declared: Declared, no_ack: bool, prefetch: Prefetch
@@ -114,7 +114,7 @@ class Consumer:
         self.prefetch = prefetch
 
     def has_room(self) -> bool:
-        """Whether one more may go out now (see
+        """Return True if one more delivery may be sent now (see
         :class:`brokerproof.reference_broker.kernel.queue.Consumer`)."""
         channel = self.channel
         if channel.connection.held or not channel.active:
@@ -126,7 +126,7 @@ class Consumer:
         self.channel.wait_for(batch)
 
     def deliver(self, entry: Entry) -> None:
-        """Sends one message."""
+        """Send one message."""
         redelivered = entry.deliveries > 0
         entry.deliveries += 1
         queue = self.declared.queue
@@ -141,17 +141,17 @@ class Consumer:
             queue.discard(entry)
 
     def attach(self) -> None:
-        """Begins; what waits comes at once."""
+        """Join the queue, which delivers waiting messages at once."""
         self.declared.on_delete[self.cancelled] = None
         self.declared.queue.add_consumer(self)
 
     def detach(self) -> None:
-        """Ends; nothing more comes."""
+        """Leave the queue."""
         self.declared.on_delete.pop(self.cancelled, None)
         self.declared.queue.remove_consumer(self)
 
     def cancelled(self) -> None:
-        """The queue is deleted."""
+        """Leave the queue: it is deleted."""
         self.detach()
         self.channel.cancelled(self)
 

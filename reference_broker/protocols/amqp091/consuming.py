@@ -28,17 +28,17 @@ from brokerproof.reference_broker.protocols.amqp091.ports import Channel
 
 
 def consume(channel: Channel, method: Any) -> None:
-    """``no-local`` is ignored, as RabbitMQ does."""
-    found = queue_of(channel, method.queue)
+    """Start a consumer. ``no-local`` is ignored, as in RabbitMQ."""
+    declared = queue_of(channel, method.queue)
     shared = channel.connection.shared
     tag = method.consumer_tag or channel.topology.new_name("amq.ctag", shared.session_seed)
     if tag in channel.consumers:
         raise Refusal(NOT_ALLOWED, f"attempt to reuse consumer tag {shown(tag)}")
-    if found.sole or (method.exclusive and found.queue.has_consumers):
-        raise Refusal(ACCESS_REFUSED, f"queue {shown(found.name)} in vhost '/' in exclusive use")
-    found.sole = bool(method.exclusive)
+    if declared.sole or (method.exclusive and declared.queue.has_consumers):
+        raise Refusal(ACCESS_REFUSED, f"queue {shown(declared.name)} in vhost '/' in exclusive use")
+    declared.sole = bool(method.exclusive)
     prefetch = Prefetch(channel.prefetch)
-    consumer = Consumer(channel, tag, found, bool(method.no_ack), prefetch)
+    consumer = Consumer(channel, tag, declared, bool(method.no_ack), prefetch)
     channel.consumers[tag] = consumer
     if not method.nowait:
         channel.tell(commands.Basic.ConsumeOk(tag))
@@ -46,7 +46,7 @@ def consume(channel: Channel, method: Any) -> None:
 
 
 def cancel(channel: Channel, method: Any) -> None:
-    """A tag that nobody has is no mistake (basic.cancel). What was delivered still waits for its
+    """End a consumer. An unknown tag is no mistake (basic.cancel). Deliveries still wait for their
     acknowledgement."""
     consumer = channel.consumers.get(method.consumer_tag)
     if consumer is not None:
@@ -56,12 +56,12 @@ def cancel(channel: Channel, method: Any) -> None:
 
 
 def cancel_ok(channel: Channel, method: Any) -> None:
-    """The answer to a cancel of ours, which asks for none."""
+    """Ignore the answer to our basic.cancel."""
 
 
 def get(channel: Channel, method: Any) -> None:
-    found = queue_of(channel, method.queue)
-    queue = found.queue
+    declared = queue_of(channel, method.queue)
+    queue = declared.queue
     getter = Getter(channel.wait_for)
     queue.get(getter)
     entry = getter.entry
@@ -72,11 +72,11 @@ def get(channel: Channel, method: Any) -> None:
     entry.deliveries += 1
     tag = channel.next_tag()
     exchange, key = messages.exchange_and_key(entry.message)
-    about = methods.make(commands.Basic.GetOk, tag, redelivered, exchange, key, len(queue))
+    answer = methods.make(commands.Basic.GetOk, tag, redelivered, exchange, key, len(queue))
     if not method.no_ack:
-        channel.unacked[tag] = Unacked(tag, entry, found, None)
+        channel.unacked[tag] = Unacked(tag, entry, declared, None)
         queue.unsettled += 1
-    channel.send_content(about, entry.message)
+    channel.send_content(answer, entry.message)
     if method.no_ack:
         queue.discard(entry)
         channel.connection.shared.router.tidy(queue)
@@ -122,8 +122,8 @@ def recover(channel: Channel, method: Any) -> None:
 
 
 def qos(channel: Channel, method: Any) -> None:
-    """Not ``global``: for each consumer that begins afterwards. ``global``: for the channel, at
-    once (RabbitMQ)."""
+    """Set the prefetch limit: of consumers that begin afterwards, or with ``global`` of the channel
+    at once (RabbitMQ)."""
     if method.prefetch_size:
         raise Refusal(NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})")
     limit = channel.limit
@@ -138,7 +138,7 @@ def qos(channel: Channel, method: Any) -> None:
 
 
 def flow(channel: Channel, method: Any) -> None:
-    """The client's wish to get no content for a while, or to get some again (channel.flow)."""
+    """Stop or resume content at the client's request (channel.flow)."""
     was_active, channel.active = channel.active, bool(method.active)
     channel.tell(commands.Channel.FlowOk(channel.active))
     if channel.active and not was_active:

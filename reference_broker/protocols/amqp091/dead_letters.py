@@ -1,10 +1,10 @@
-"""What becomes of a message that leaves its queue without having been consumed, where the queue has
-an exchange for that.
+"""Dead letters: messages that leave their queue without having been consumed, where the queue has a
+dead letter exchange.
 
-It is published there with the routing key of the queue's arguments, or its own, and with what
-RabbitMQ writes into its headers: ``x-death``, a list with an entry for each queue and reason, the
-latest first. A message that comes back to a queue it has been in, and that nobody rejected on its
-way, is dropped: it would go round for ever.
+A dead letter is published there with the routing key of the queue's arguments, or its own, and with
+what RabbitMQ writes into its headers: ``x-death``, a list with an entry for each queue and reason,
+the latest first. A message that returns to a queue it has been in, and was not rejected on its way,
+is dropped: it would go round for ever.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from brokerproof.reference_broker.protocols.amqp091.paging import PagedMessage
 
 
 def dead_letter(shared: BrokerContext, queue: Queue, message: Message, why: str) -> None:
-    """``message`` leaves ``queue``, because of ``why``."""
+    """Publish ``message``, which leaves ``queue`` for the reason ``why``, to the queue's dead
+    letter exchange."""
     topology = RabbitMqFamily.of(shared).topology
     declared = topology.of(queue)
     if declared is None:
@@ -64,8 +65,10 @@ def dead_letter(shared: BrokerContext, queue: Queue, message: Message, why: str)
 
 
 def _deaths(headers: dict[str, Any]) -> list[dict[str, Any]]:
-    found = headers.get("x-death")
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    deaths = headers.get("x-death")
+    return (
+        [death for death in deaths if isinstance(death, dict)] if isinstance(deaths, list) else []
+    )
 
 
 def _with(

@@ -40,27 +40,27 @@ def _answer(channel: Channel, method: Any, answer: base.Frame) -> None:
 
 
 def exchange_of(channel: Channel, name: str) -> Exchange:
-    """The exchange of that name. Raises :class:`Refusal`."""
-    found = channel.topology.exchanges.find(name)
-    if found is None:
+    """Return the exchange of that name. Raises :class:`Refusal`."""
+    exchange = channel.topology.exchanges.find(name)
+    if exchange is None:
         raise Refusal(NOT_FOUND, f"no exchange {shown(name)} in vhost '/'")
-    return found
+    return exchange
 
 
 def queue_of(channel: Channel, name: str) -> Declared:
-    """The queue of that name, or the last that was declared on the channel for an empty one. Raises
-    :class:`Refusal`."""
+    """Return the queue of that name; for an empty name the last queue declared on the channel.
+    Raises :class:`Refusal`."""
     if not name:
         name = channel.last_queue
         if not name:
             raise Refusal(NOT_FOUND, "no queue was declared on this channel before")
-    found = channel.topology.find(name)
-    if found is None:
+    declared = channel.topology.find(name)
+    if declared is None:
         raise Refusal(NOT_FOUND, f"no queue {shown(name)} in vhost '/'")
-    if found.owner not in (None, channel.connection.conn):
+    if declared.owner not in (None, channel.connection.conn):
         raise Refusal(RESOURCE_LOCKED, f"queue {shown(name)} is exclusive to another connection")
-    channel.topology.used(found)
-    return found
+    channel.topology.used(declared)
+    return declared
 
 
 # --- exchanges ------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ def declare_exchange(channel: Channel, method: Any) -> None:
     name, kind = method.exchange, method.exchange_type
     if name == DEFAULT:
         raise Refusal(
-            ACCESS_REFUSED, "the exchange without a name is there, and cannot be declared"
+            ACCESS_REFUSED, "the exchange without a name is declared, and cannot be declared"
         )
     if method.passive:
         exchange_of(channel, name)
@@ -78,29 +78,35 @@ def declare_exchange(channel: Channel, method: Any) -> None:
         return
     if kind not in TYPES:
         raise Refusal(
-            COMMAND_INVALID, f"unknown exchange type {shown(kind)}; there are {', '.join(TYPES)}"
+            COMMAND_INVALID, f"unknown exchange type {shown(kind)}; declared are {', '.join(TYPES)}"
         )
     given = _table(method.arguments)
     alternate = given.get("alternate-exchange")
     if alternate is not None and not isinstance(alternate, str):
         raise Refusal(PRECONDITION_FAILED, "alternate-exchange is the name of an exchange")
-    found = channel.topology.exchanges.find(name)
-    if found is None:
+    exchange = channel.topology.exchanges.find(name)
+    if exchange is None:
         if name.startswith(RESERVED):
             raise Refusal(
                 ACCESS_REFUSED, f"exchange name {shown(name)} contains reserved prefix 'amq.'"
             )
-        found = Exchange(name, kind, method.durable, method.auto_delete, method.internal, given)
-        channel.topology.exchanges.add(found)
-    wanted = kind, bool(method.durable), bool(method.auto_delete), bool(method.internal), alternate
-    there = (
-        found.type,
-        bool(found.durable),
-        bool(found.auto_delete),
-        bool(found.internal),
-        found.alternate,
+        exchange = Exchange(name, kind, method.durable, method.auto_delete, method.internal, given)
+        channel.topology.exchanges.add(exchange)
+    requested = (
+        kind,
+        bool(method.durable),
+        bool(method.auto_delete),
+        bool(method.internal),
+        alternate,
     )
-    for what, ours, theirs in zip(_ABOUT_EXCHANGES, there, wanted, strict=True):
+    declared = (
+        exchange.type,
+        bool(exchange.durable),
+        bool(exchange.auto_delete),
+        bool(exchange.internal),
+        exchange.alternate,
+    )
+    for what, ours, theirs in zip(_ABOUT_EXCHANGES, declared, requested, strict=True):
         if ours != theirs:
             detail = (
                 f"inequivalent arg '{what}' for exchange {shown(name)}: received {theirs!r},"
@@ -114,15 +120,15 @@ _ABOUT_EXCHANGES = ("type", "durable", "auto_delete", "internal", "alternate-exc
 
 
 def delete_exchange(channel: Channel, method: Any) -> None:
-    """One that is not there counts as deleted, as RabbitMQ documents."""
+    """Delete an exchange. An unknown one counts as deleted, as RabbitMQ documents."""
     name = method.exchange
     if name == DEFAULT or name in PREDECLARED or name.startswith(RESERVED):
         raise Refusal(ACCESS_REFUSED, f"exchange {shown(name)} is not to be deleted")
-    found = channel.topology.exchanges.find(name)
-    if found is not None:
-        if method.if_unused and (found.bindings or found.sources):
+    exchange = channel.topology.exchanges.find(name)
+    if exchange is not None:
+        if method.if_unused and (exchange.bindings or exchange.sources):
             raise Refusal(PRECONDITION_FAILED, f"exchange {shown(name)} is in use")
-        channel.topology.exchanges.remove(found)
+        channel.topology.exchanges.remove(exchange)
     _answer(channel, method, commands.Exchange.DeleteOk())
 
 
@@ -162,18 +168,18 @@ def declare_queue(channel: Channel, method: Any) -> None:
     name = method.queue
     topology = channel.topology
     if method.passive:
-        found = queue_of(channel, name)
+        declared = queue_of(channel, name)
     else:
         given = _table(method.arguments)
         known = topology.find(name) if name else None
         if known is not None:
-            found = queue_of(channel, name)
-            _same(found, method, given, channel.connection.conn)
+            declared = queue_of(channel, name)
+            _same(declared, method, given, channel.connection.conn)
         else:
-            found = _new_queue(channel, method, given)
-    channel.last_queue = found.name
-    queue = found.queue
-    answer = methods.make(commands.Queue.DeclareOk, found.name, len(queue), queue.consumers)
+            declared = _new_queue(channel, method, given)
+    channel.last_queue = declared.name
+    queue = declared.queue
+    answer = methods.make(commands.Queue.DeclareOk, declared.name, len(queue), queue.consumers)
     _answer(channel, method, answer)
 
 
@@ -195,25 +201,25 @@ def _new_queue(channel: Channel, method: Any, given: Mapping[str, Any]) -> Decla
     )
 
 
-def _same(found: Declared, method: Any, given: Mapping[str, Any], conn: int) -> None:
+def _same(declared: Declared, method: Any, given: Mapping[str, Any], conn: int) -> None:
     wanted = {
         "durable": bool(method.durable and not method.exclusive),
         "auto_delete": bool(method.auto_delete),
         "exclusive": bool(method.exclusive),
     }
     there = {
-        "durable": found.durable,
-        "auto_delete": found.auto_delete,
-        "exclusive": found.owner is not None,
+        "durable": declared.durable,
+        "auto_delete": declared.auto_delete,
+        "exclusive": declared.owner is not None,
     }
-    differing = next((each for each in wanted if wanted[each] != there[each]), None)
-    differing = differing or arguments.differing(found.arguments, given)
+    differing = next((name for name in wanted if wanted[name] != there[name]), None)
+    differing = differing or arguments.differing(declared.arguments, given)
     if differing is None:
         return
-    ours = there.get(differing, found.arguments.get(differing))
+    ours = there.get(differing, declared.arguments.get(differing))
     theirs = wanted.get(differing, given.get(differing))
     detail = (
-        f"inequivalent arg '{differing}' for queue {shown(found.name)}: received {theirs!r},"
+        f"inequivalent arg '{differing}' for queue {shown(declared.name)}: received {theirs!r},"
         f" current is {ours!r}"
     )
     raise Refusal(PRECONDITION_FAILED, detail[:200])
@@ -244,17 +250,17 @@ def purge(channel: Channel, method: Any) -> None:
 
 
 def delete_queue(channel: Channel, method: Any) -> None:
-    """One that is not there counts as deleted, as RabbitMQ documents."""
+    """Delete a queue. An unknown one counts as deleted, as RabbitMQ documents."""
     name = method.queue or channel.last_queue
     if channel.topology.find(name) is None:
         _answer(channel, method, commands.Queue.DeleteOk(0))
         return
-    found = queue_of(channel, name)
-    if method.if_unused and found.queue.has_consumers:
+    declared = queue_of(channel, name)
+    if method.if_unused and declared.queue.has_consumers:
         raise Refusal(PRECONDITION_FAILED, f"queue {shown(name)} in vhost '/' in use")
-    if method.if_empty and len(found.queue):
+    if method.if_empty and len(declared.queue):
         raise Refusal(PRECONDITION_FAILED, f"queue {shown(name)} in vhost '/' not empty")
-    _answer(channel, method, commands.Queue.DeleteOk(channel.topology.delete(found)))
+    _answer(channel, method, commands.Queue.DeleteOk(channel.topology.delete(declared)))
 
 
 def _table(given: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What is wrong with what a peer did, by reply code (1.2 of the reference)."""
+"""Mistakes of a peer, by reply code (1.2 of the reference)."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _SOFT = frozenset(
 
 
 class Refusal(Exception):
-    """A mistake of the peer: ``code`` says what kind, and with it whether the channel or the
-    connection ends.
+    """A peer's mistake. ``code`` says what kind, and whether it closes the channel or the
+    connection.
 
-    ``silent`` ends the connection without a word, where the specification wants nothing more to be
-    sent; ``out_of_step`` says that what follows cannot be read.
+    ``silent`` closes the transport without another method, as the specification asks.
+    ``out_of_step`` says that the next frame cannot be found.
     """
 
     def __init__(
@@ -50,15 +50,15 @@ class Refusal(Exception):
 
     @property
     def text(self) -> str:
-        """The reply text, at most 255 octets."""
+        """The reply text, at most 255 bytes."""
         return f"{NAMES[self.code]} - {self.detail}".encode()[:255].decode("utf-8", "ignore")
 
     @property
     def soft(self) -> bool:
-        """Whether the channel alone ends."""
+        """True if only the channel is closed."""
         return self.code in _SOFT
 
 
 def shown(name: str) -> str:
-    """A peer's own words in a sentence of ours: bounded, and without what a terminal would obey."""
+    """Return a peer's text for our own sentence: bounded, and without control characters."""
     return ascii(name if len(name) <= 80 else name[:77] + "...")

@@ -14,7 +14,7 @@ from brokerproof.reference_broker.protocols.amqp091.errors import FRAME_ERROR, R
 METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 END = 0xCE
 OVERHEAD = 8
-"""Bytes of a frame beside its payload."""
+"""Bytes of a frame besides its payload."""
 LEAST_MAX = 4096
 """frame-min-size: what both sides accept before tune-ok, and the least frame-max."""
 BEAT = b"\x08\0\0\0\0\0\0\xce"
@@ -25,8 +25,8 @@ _HEAD = struct.Struct(">BHI")
 class FrameParser(ByteBuffer):
     """Cuts frames from a stream. ``limit`` is the most bytes of a whole frame, 0 for none.
 
-    Behind bytes that are no frame nobody knows where the next frame begins: :meth:`next` raises
-    once, and returns None from then on, whatever is fed.
+    Behind bytes that are no frame the next frame cannot be found: :meth:`next` raises once, and
+    returns None from then on.
     """
 
     def __init__(self, limit: int = LEAST_MAX) -> None:
@@ -47,7 +47,7 @@ class FrameParser(ByteBuffer):
         if type not in (METHOD, HEADER, BODY, HEARTBEAT):
             raise self._out_of_step(f"no frame has the type {type}", silent=True)
         if self.limit and size + OVERHEAD > self.limit:
-            detail = f"a frame of {size + OVERHEAD} octets is above the frame-max of {self.limit}"
+            detail = f"a frame of {size + OVERHEAD} bytes is above the frame-max of {self.limit}"
             raise self._out_of_step(detail)
         if not self.has(size + OVERHEAD):
             return None

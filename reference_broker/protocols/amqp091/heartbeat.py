@@ -1,10 +1,10 @@
-"""Heart-beats (4.2.7), by the rules of RabbitMQ, which keep what the specification asks for.
+"""Heartbeats (4.2.7), by the rules of RabbitMQ, which satisfy the specification.
 
 The client has the last word on the interval T (connection.tune-ok); 0 is none. From tune-ok on we
-look twice in each interval whether anything was sent since we looked last, and send a heart-beat if
-not; and at the end of each interval whether anything came. The connection is closed, without a
-word, at the second look in a row that finds nothing: two to three intervals after the last octet.
-The first look always finds something.
+check twice in each interval whether anything was sent since the last check, and send a heartbeat if
+not. At the end of each interval we check whether anything arrived. The second check in a row that
+finds nothing closes the transport: two to three intervals after the last byte. The first check
+always finds something.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from brokerproof.harness.model.time import Instant, seconds
 
 
 class HeartBeats:
-    """``interval`` T in seconds, above 0; ``now`` is the instant of tune-ok."""
+    """The heartbeats of one connection. ``interval`` T in seconds, above 0; ``now`` is the instant
+    of tune-ok."""
 
     def __init__(self, interval: int, now: Instant) -> None:
         self._interval = seconds(interval)
@@ -25,30 +26,29 @@ class HeartBeats:
         self.look_at: Instant = now + self._interval
 
     def sent(self) -> None:
-        """Octets went out."""
+        """Note that bytes were sent."""
         self._sent = True
 
     def on_bytes_received(self) -> None:
-        """Octets came."""
+        """Note that bytes arrived."""
         self._heard = True
 
     def beat_due(self, now: Instant) -> bool:
-        """Whether a heart-beat is to be sent at ``now``, when ``send_at`` has come; that moves
-        on."""
+        """Return True if a heartbeat must be sent at ``now``, and move ``send_at`` on."""
         self.send_at = _after(self.send_at, self._interval // 2, now)
         quiet, self._sent = self._first or not self._sent, False
         self._first = False
         return quiet
 
     def is_dead(self, now: Instant) -> bool:
-        """Whether the peer counts as gone at ``now``, when ``look_at`` has come; that moves on."""
+        """Return True if the peer counts as gone at ``now``, and move ``look_at`` on."""
         self.look_at = _after(self.look_at, self._interval, now)
         self._missed = 0 if self._heard else self._missed + 1
         self._heard = False
         return self._missed >= 2
 
     def resume(self, now: Instant) -> None:
-        """We read again after we did not: silence is counted from now."""
+        """Count silence from ``now``: the connection is read again."""
         self._heard, self._missed = True, 0
         self.look_at = now + self._interval
 

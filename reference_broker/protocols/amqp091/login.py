@@ -1,7 +1,7 @@
-"""Who the peer is (connection.start-ok): PLAIN, AMQPLAIN and EXTERNAL.
+"""Login of a peer (connection.start-ok): PLAIN, AMQPLAIN and EXTERNAL.
 
-AMQPLAIN is what was there before PLAIN: a field table, without its size, with LOGIN and PASSWORD.
-Where security is off any name and password will do; passwords are compared in constant time.
+AMQPLAIN is older than PLAIN: a field table, without its size, with LOGIN and PASSWORD. Where
+security is off any name and password are accepted. Passwords are compared in constant time.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ PLAIN, AMQPLAIN, EXTERNAL = "PLAIN", "AMQPLAIN", "EXTERNAL"
 
 
 def offered(shared: BrokerContext, conn: int) -> tuple[str, ...]:
-    """The mechanisms for a connection: EXTERNAL for one whose peer has shown a certificate."""
+    """Return the mechanisms for a connection: EXTERNAL if its peer has shown a certificate."""
     return (PLAIN, AMQPLAIN, *((EXTERNAL,) if conn in shared.certificates else ()))
 
 
 def user(shared: BrokerContext, conn: int, mechanism: str, response: bytes) -> str:
-    """Who the peer is. Raises :class:`Refusal`."""
+    """Return the name of the peer. Raises :class:`Refusal`."""
     if mechanism not in offered(shared, conn):
         raise Refusal(NOT_ALLOWED, f"the mechanism {shown(mechanism)} was not offered", silent=True)
     if mechanism == EXTERNAL:

@@ -1,12 +1,12 @@
-"""AMQP 0-9-1 messages, and how they cross to the protocols that know headers and to AMQP 1.0, which
-crosses from there.
+"""AMQP 0-9-1 messages, and their conversion to and from headers as STOMP has them. AMQP 1.0
+converts from those.
 
 =====================  ========================  ==================================================================
 header                 property                  remarks
 =====================  ========================  ==================================================================
 persistent             delivery-mode             ``true`` is 2
 priority               priority                  0 to 255
-content-type           content-type              likewise content-encoding, correlation-id, reply-to, type, user-id,
+content-type           content-type              also content-encoding, correlation-id, reply-to, type, user-id,
                                                  app-id
 amqp-message-id        message-id                ``message-id`` itself is the STOMP broker's own
 expires                expiration                an instant there, milliseconds to live here
@@ -14,7 +14,7 @@ timestamp              timestamp                 milliseconds there, seconds her
 other headers          headers                   strings from STOMP; simple values, written out, the other way
 =====================  ========================  ==================================================================
 
-Where a message went is told as ``/queue/KEY`` for the exchange without a name, ``/topic/KEY`` for
+The destination of a message is ``/queue/KEY`` for the exchange without a name, ``/topic/KEY`` for
 amq.topic and ``/exchange/NAME/KEY`` for others.
 """  # noqa: E501
 
@@ -44,7 +44,7 @@ _KEY = "amqp091 properties"
 
 
 class Amqp091Message(Message):
-    """One message as it was published. ``properties`` are octets, from their flags on; ``lifetime``
+    """One message as it was published. ``properties`` are bytes, from their flags on; ``lifetime``
     in ns, None for ever."""
 
     __slots__ = ("exchange", "lifetime", "properties", "routing_key")
@@ -70,7 +70,7 @@ class Amqp091Message(Message):
         self.lifetime = lifetime
 
     def __getattr__(self, name: str) -> Any:
-        """Python comes here for what has not been set yet."""
+        """Make the envelope when another protocol asks for it."""
         if name not in ("envelope", "route"):
             raise AttributeError(name)
         self.envelope = self.route = _envelope(self)
@@ -84,26 +84,26 @@ class Amqp091Message(Message):
 
 
 def destination(exchange: str, key: str) -> str:
-    """Where a message was published to, in one word."""
+    """Return the destination that a message was published to, as STOMP writes it."""
     if exchange == DEFAULT:
         return f"/queue/{key}"
     return f"/topic/{key}" if exchange == "amq.topic" else f"/exchange/{exchange}/{key}"
 
 
 def _envelope(message: Amqp091Message) -> Envelope:
-    found = methods.properties(message.properties)
+    properties = methods.properties(message.properties)
     headers: list[tuple[str, str]] = []
-    if found.get("delivery_mode") == 2:
+    if properties.get("delivery_mode") == 2:
         headers.append(("persistent", "true"))
-    if "priority" in found:
-        headers.append(("priority", str(found["priority"])))
-    headers += [(header, found[name]) for header, name in _TEXTS.items() if name in found]
+    if "priority" in properties:
+        headers.append(("priority", str(properties["priority"])))
+    headers += [(header, properties[name]) for header, name in _TEXTS.items() if name in properties]
     if message.lifetime is not None:
         headers.append(("expires", str((message.arrived + message.lifetime) // NS_PER_MS)))
-    if "timestamp" in found:
-        headers.append(("timestamp", str(found["timestamp"] * 1000)))
+    if "timestamp" in properties:
+        headers.append(("timestamp", str(properties["timestamp"] * 1000)))
     known = {name for name, _ in headers}
-    for name, value in found.get("headers", {}).items():
+    for name, value in properties.get("headers", {}).items():
         if name and name not in known and isinstance(value, str | int | float | bool | None):
             headers.append((name, _written(value)))
     to = destination(message.exchange, message.routing_key)
@@ -117,7 +117,7 @@ def _written(value: object) -> str:
 
 
 def exchange_and_key(message: Message) -> tuple[str, str]:
-    """Where ``message`` was published to; what came by another protocol went to the exchange
+    """Return exchange and routing key of ``message``. Other protocols publish to the exchange
     without a name."""
     if isinstance(message, Amqp091Message):
         return message.exchange, message.routing_key
@@ -125,7 +125,7 @@ def exchange_and_key(message: Message) -> tuple[str, str]:
 
 
 def properties_of(message: Message, now: Instant) -> bytes:
-    """The properties of ``message``, from their flags on; ``now`` in ns since 1970."""
+    """Return the properties of ``message``, from their flags on; ``now`` in ns since 1970."""
     if isinstance(message, Amqp091Message):
         return message.properties
     envelope = message.envelope
@@ -136,29 +136,29 @@ def properties_of(message: Message, now: Instant) -> bytes:
 
 
 def _of_headers(envelope: Envelope, now: Instant) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    properties: dict[str, Any] = {}
     others: dict[str, Any] = {}
     for name, text in envelope.headers:
         number = int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None
         if name in _TEXTS and len(text.encode()) <= 255:
-            found.setdefault(_TEXTS[name], text)
+            properties.setdefault(_TEXTS[name], text)
         elif name == "persistent" and text == "true":
-            found["delivery_mode"] = 2
+            properties["delivery_mode"] = 2
         elif name == "priority" and number is not None and number <= 255:
-            found.setdefault("priority", number)
+            properties.setdefault("priority", number)
         elif name == "expires" and number is not None:
-            found.setdefault("expiration", str(max(0, number - now // NS_PER_MS)))
+            properties.setdefault("expiration", str(max(0, number - now // NS_PER_MS)))
         elif name == "timestamp" and number is not None:
-            found.setdefault("timestamp", number // 1000)
+            properties.setdefault("timestamp", number // 1000)
         elif len(name.encode()) <= 128:
             others.setdefault(name, text)
     if others:
-        found["headers"] = others
-    return found
+        properties["headers"] = others
+    return properties
 
 
 def encoded(properties: dict[str, Any]) -> bytes:
-    """Properties by pamqp's names as octets, from their flags on."""
+    """Return properties, named as in pamqp, as bytes from their flags on."""
     flags, octets = 0, b""
     for bit, (name, kind) in enumerate(methods.PROPERTIES):
         if properties.get(name) is not None:

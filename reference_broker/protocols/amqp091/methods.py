@@ -1,7 +1,7 @@
-"""What is in method frames and content headers; pamqp knows the fields.
+"""Contents of method frames and content headers; pamqp has the fields.
 
-A method that arrives is filled into an object that was made without pamqp's own checks: what is
-allowed is decided where it is known what the method is about, and by reply codes.
+A method that arrives is filled into an object made without pamqp's own checks: the handlers decide
+what is allowed, and answer with reply codes.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ PROPERTIES: tuple[tuple[str, str], ...] = tuple(
 
 
 def read(payload: bytes) -> base.Frame:
-    """The method in a frame. Raises :class:`Refusal`."""
+    """Return the method in a frame. Raises :class:`Refusal`."""
     if len(payload) < _NUMBERS.size:
         raise Refusal(
-            SYNTAX_ERROR, f"a method frame of {len(payload)} octets has no class and method"
+            SYNTAX_ERROR, f"a method frame of {len(payload)} bytes has no class and method"
         )
     class_id, method_id = _NUMBERS.unpack_from(payload)
     kind = _KINDS.get(class_id << 16 | method_id)
@@ -60,18 +60,20 @@ def read(payload: bytes) -> base.Frame:
 
 
 def name_of(method: base.Frame) -> str:
-    """``basic.publish``, for sentences."""
+    """Return the method's name, such as ``basic.publish``."""
     whole = type(method).__qualname__
     group, _, name = whole.partition(".")
     return (
         group.lower()
         + "."
-        + "".join(f"-{each.lower()}" if each.isupper() else each for each in name).lstrip("-")
+        + "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip(
+            "-"
+        )
     )
 
 
 def numbers_of(method: base.Frame | None) -> tuple[int, int]:
-    """Class and method."""
+    """Return class and method number."""
     return (0, 0) if method is None else (method.index >> 16, method.index & 0xFFFF)
 
 
@@ -86,8 +88,7 @@ _FIXED = {"octet": 1, "short": 2, "long": 4, "longlong": 8, "timestamp": 8}
 
 
 def _length(method: base.Frame, payload: bytes) -> int:
-    """How many octets the fields take, by what the octets themselves say; -1 when there are too
-    few."""
+    """Return the length of the fields by what their bytes say; -1 when there are too few bytes."""
     at, bits = 4, 0
     for kind in _FIELDS[method.index]:
         if kind == "bit":
@@ -119,8 +120,8 @@ def make(kind: type[_Method], *fields: Any) -> _Method:
 
 
 def write(channel: int, method: base.Frame) -> bytes:
-    """A method frame. pamqp's own checks of names and reserved fields are left out here as they are
-    in :func:`read`."""
+    """Return a method frame. pamqp's own checks of names and reserved fields are left out here as
+    they are in :func:`read`."""
     octets = [method.index.to_bytes(4)]
     bits, count = 0, 0
     for name, kind in zip(method.__slots__, _FIELDS[method.index], strict=True):
@@ -139,7 +140,7 @@ def write(channel: int, method: base.Frame) -> bytes:
 
 
 def _short(text: str) -> bytes:
-    """A name of at most 255 bytes. Other protocols allow longer ones: they are cut, as in
+    """Return a name of at most 255 bytes. Other protocols allow longer ones: they are cut, as in
     :attr:`Refusal.text`."""
     octets = text.encode("utf-8", "replace")
     if len(octets) > 255:
@@ -148,12 +149,10 @@ def _short(text: str) -> bytes:
 
 
 def content_header(payload: bytes, class_id: int) -> tuple[int, bytes]:
-    """How many octets of body are announced, and the properties, from their flags on, as they came.
-
-    Raises :class:`Refusal` (4.2.6).
-    """
+    """Return the announced length of the body, and the properties as they arrived, from their flags
+    on. Raises :class:`Refusal` (4.2.6)."""
     if len(payload) < _CONTENT.size:
-        raise Refusal(SYNTAX_ERROR, f"a content header of {len(payload)} octets is too short")
+        raise Refusal(SYNTAX_ERROR, f"a content header of {len(payload)} bytes is too short")
     theirs, weight, size, _ = _CONTENT.unpack_from(payload)
     if theirs != class_id or weight:
         detail = (
@@ -165,10 +164,10 @@ def content_header(payload: bytes, class_id: int) -> tuple[int, bytes]:
 
 
 def properties(octets: bytes) -> dict[str, Any]:
-    """The properties of a content by name, from their flags on. Raises :class:`Refusal` for what
-    cannot be read."""
+    """Return the properties of a content by name, from their flags on. Raises :class:`Refusal` if
+    they cannot be read."""
     flags, at = int.from_bytes(octets[:2]), 2
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     if flags & 3:
         raise Refusal(
             SYNTAX_ERROR, "a content header has properties that class basic does not have"
@@ -184,7 +183,7 @@ def properties(octets: bytes) -> dict[str, Any]:
                     taken, value = decode.by_type(octets[at:], kind)
                 if at + taken > len(octets):
                     raise ValueError(f"{name} ends behind the header")
-                found[name], at = value, at + taken
+                values[name], at = value, at + taken
     except (
         ValueError,
         LookupError,
@@ -197,9 +196,9 @@ def properties(octets: bytes) -> dict[str, Any]:
         raise Refusal(SYNTAX_ERROR, f"the properties cannot be read: {problem}") from None
     if at != len(octets):
         raise Refusal(SYNTAX_ERROR, "the properties end before their frame does")
-    return found
+    return values
 
 
 def header_payload(size: int, octets: bytes) -> bytes:
-    """A content header with properties that are octets already."""
+    """Return a content header with encoded properties."""
     return _CONTENT.pack(BASIC, 0, size, 0)[:12] + octets

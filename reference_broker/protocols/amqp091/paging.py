@@ -1,8 +1,8 @@
-"""What queues hold goes to disk before memory is short (RABBITMQ-FLOW-page-1, -page-2).
+"""Queues write their messages to disk before memory is short (RABBITMQ-FLOW-page-1, -page-2).
 
 From ``vm_memory_high_watermark_paging_ratio`` of the way to the watermark on, every :data:`EVERY`,
-queues write out the bodies of what waits in them and keep only its place, oldest first; a body is
-read again when its message leaves. A ratio above 1.0 is never reached before publishers are
+queues write out the bodies of their messages, oldest first, and keep only their places. A body is
+read again when its message is sent. A ratio above 1.0 is never reached before publishers are
 blocked, and nothing is written out then. While disk space is short nothing is either.
 
 RabbitMQ up to 3.13 writes out as much as keeps all queues equally far from being empty; the chapter
@@ -23,17 +23,17 @@ from brokerproof.reference_broker.persistence.large import LargeFiles
 from brokerproof.reference_broker.protocols.amqp091.message import Amqp091Message
 
 EVERY: Duration = ms(2500)
-"""How often it is looked whether memory is needed (``memory_monitor_interval``)."""
+"""Interval of the checks whether memory is needed (``memory_monitor_interval``)."""
 
 
 class PagedMessage(Amqp091Message):
-    """A message whose body lies in a file."""
+    """A message whose body is in a file."""
 
     __slots__ = ("large",)
 
     def __init__(self, of: Amqp091Message, body: LargeBody) -> None:
-        about = (of.number, of.arrived, of.exchange, of.routing_key, of.properties)
-        super().__init__(*about, b"", of.lifetime)
+        fields = (of.number, of.arrived, of.exchange, of.routing_key, of.properties)
+        super().__init__(*fields, b"", of.lifetime)
         self.body = LargeBodySlice(body)
         self.large = body
 
@@ -42,8 +42,8 @@ class PagedMessage(Amqp091Message):
 
 
 class PagingOut:
-    """Writes out what the queues of ``topology`` hold, when ``resources`` say so. ``ratio`` is of
-    the memory limit."""
+    """Writes out the messages of ``topology``'s queues when ``resources`` are short. ``ratio`` is
+    of the memory limit."""
 
     def __init__(
         self,
@@ -60,22 +60,22 @@ class PagingOut:
         self._next_look = deadlines.timer(self.look)
 
     @property
-    def wanted(self) -> bool:
-        """Whether so much memory is used that queues are to write out what they hold."""
+    def is_needed(self) -> bool:
+        """True if so much memory is used that queues must write out their messages."""
         reading = self._resources.reading
         if reading is None or self.ratio > 1.0 or DISK in self._alarms.raised:
             return False
         return reading.memory_used >= self.ratio * self._resources.memory_limit
 
     def look(self, now: Instant) -> None:
-        """It is time to look, now and again."""
-        if self.wanted:
+        """Page out if memory is needed, and check again after :data:`EVERY`."""
+        if self.is_needed:
             for queue in self._topology.limited():
                 self.page_out(queue)
         self._next_look.move(now + EVERY)
 
     def page_out(self, queue: LimitedQueue) -> None:
-        """Writes out what waits in ``queue``."""
+        """Write out the messages in ``queue``."""
         for entry in queue.in_memory():
             self._page_out(entry)
 

@@ -1,4 +1,4 @@
-"""What the methods of a channel need of it, and a channel of its connection."""
+"""Protocols: a channel as methods use it, and a connection as channels use it."""
 
 from __future__ import annotations
 

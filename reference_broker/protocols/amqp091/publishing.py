@@ -29,7 +29,7 @@ TOPIC = "amq.topic"
 
 
 def publish(channel: Channel, method: Any, octets: bytes, body: bytes) -> None:
-    """A message that has come whole; ``octets`` are its properties. Raises :class:`Refusal`."""
+    """Publish a complete message; ``octets`` are its properties. Raises :class:`Refusal`."""
     shared = channel.connection.shared
     if method.immediate:
         raise Refusal(NOT_IMPLEMENTED, "immediate=true")
@@ -69,7 +69,7 @@ def publish(channel: Channel, method: Any, octets: bytes, body: bytes) -> None:
 def _announce(
     channel: Channel, message: Amqp091Message, queues: list[Queue], mandatory: bool
 ) -> None:
-    """What is to be done with a message beside putting it into ``queues``."""
+    """Return an unroutable mandatory message, and pass on a message to amq.topic."""
     if not queues and mandatory:
         exchange, key = message.exchange, message.routing_key
         returned = methods.make(commands.Basic.Return, NO_ROUTE, "NO_ROUTE", exchange, key)
@@ -89,7 +89,7 @@ def _check_user(channel: Channel, properties: dict[str, Any]) -> None:
 
 
 def _lifetime(properties: dict[str, Any]) -> Duration | None:
-    """Milliseconds in decimal digits."""
+    """Return the lifetime from the decimal milliseconds of expiration, None without one."""
     text = properties.get("expiration")
     if text is None:
         return None
@@ -133,8 +133,8 @@ def tx_commit(channel: Channel, method: Any) -> None:
 
 
 def tx_rollback(channel: Channel, method: Any) -> None:
-    """What was settled waits for its acknowledgement again, and is not sent again by this
-    (tx.rollback)."""
+    """Undo the transaction. Settled deliveries wait for their acknowledgement again, and are not
+    sent again by this (tx.rollback)."""
     for delivery in _transaction(channel).undo():
         channel.unacked[delivery.tag] = delivery
     channel.tell(commands.Tx.RollbackOk())

@@ -1,13 +1,14 @@
-"""Why a connection is not read, although it is open: it publishes, and the broker cannot take it
+"""Pauses the reading of connections that publish more than the broker can take
 (RABBITMQ-FLOW-conn-*).
 
 * An alarm: the broker is short of memory or disk space. Nothing is read behind the header of a
-  content, so the message is not taken, unless it has no body. A client that says that it
-  understands is told (connection.blocked, connection.unblocked).
+  content, so the message is not taken, unless it has no body. A client with the capability gets
+  connection.blocked and connection.unblocked.
 * Flow: a channel has no credit left for more messages
-  (:mod:`brokerproof.reference_broker.families.rabbitmq.credit_flow`). Nobody is told.
+  (:mod:`brokerproof.reference_broker.families.rabbitmq.credit_flow`). The client gets no
+  method about it.
 
-While a connection is not read its client's silence does not count. Our own heart-beats go on.
+While a connection is not read its client's silence does not count. Our own heartbeats go on.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from brokerproof.reference_broker.protocols.amqp091.confirms import Confirms
 from brokerproof.reference_broker.protocols.amqp091.message import Amqp091Message
 
 RECENTLY: Duration = seconds(5)
-"""For how long a connection that was in flow is said to be."""
+"""How long a connection is reported in flow after it was."""
 
 
 class Connection(Protocol):
@@ -83,8 +84,8 @@ class Channel(Protocol):
 
 
 class Throttle:
-    """What holds one connection back. ``by`` and ``at`` tell what did so last, and when it began
-    to."""
+    """Pauses reading of one connection. ``by`` and ``at`` are the last cause and the instant at
+    which it began."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -95,12 +96,12 @@ class Throttle:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing may be read."""
+        """True if nothing may be read."""
         return bool(self._reasons)
 
     @property
     def state(self) -> str:
-        """How the connection stands, in RabbitMQ's words."""
+        """The connection's state in RabbitMQ's words."""
         if PauseReason.ALARM in self._reasons:
             return BLOCKED
         if PauseReason.FLOW in self._reasons or self._recently:
@@ -116,7 +117,7 @@ class Throttle:
         )
 
     def published(self) -> None:
-        """The header of a content has come."""
+        """Pause if an alarm is raised: the header of a content has arrived."""
         alarms = self._connection.shared.alarms
         if not alarms.raised or PauseReason.ALARM in self._reasons:
             return
@@ -132,13 +133,14 @@ class Throttle:
         return self._connection.capabilities.get("connection.blocked") is True
 
     def alarm_over(self) -> None:
-        """No alarm is left."""
+        """Resume: no alarm is left."""
         if self._understands:
             self._connection.tell(commands.Connection.Unblocked())
         self._go_on(PauseReason.ALARM)
 
     def in_flow(self, channel: Channel, blocked: bool) -> None:
-        """Whether ``channel`` can be handed no more."""
+        """Pause or resume the connection for ``channel``, which has no credit left if
+        ``blocked``."""
         if blocked and channel not in self._channels:
             self._channels.add(channel)
             self._connection.observe(
@@ -152,7 +154,7 @@ class Throttle:
                 self._go_on(PauseReason.FLOW)
 
     def close(self) -> None:
-        """The connection is over."""
+        """Forget all causes: the connection is closed."""
         self._connection.shared.alarms.forget(self.alarm_over)
         self._channels.clear()
 
@@ -172,8 +174,7 @@ class Throttle:
 
 
 class ChannelFlow:
-    """The credit that a connection has with one of its channels, and the channel with queues, where
-    these take their time."""
+    """Credit of a connection with one channel, and of the channel with its queues."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -185,8 +186,8 @@ class ChannelFlow:
         self._left = False
 
     def hand(self, message: Amqp091Message, queues: list[Queue], number: int | None) -> None:
-        """``message`` goes to ``queues``, which take it when they come to it; then it is confirmed
-        as ``number``, if it has one."""
+        """Hand ``message`` to ``queues``, which take it at their own pace. It is confirmed as
+        ``number`` when all have, if it has one."""
         pace = self._channel.topology.pace
         assert pace is not None
         parcel = _Parcel(len(queues), number)
@@ -222,7 +223,7 @@ class ChannelFlow:
         self._channel.connection.throttle.in_flow(self._channel, self._reader.blocked)
 
     def close(self) -> None:
-        """The channel is over: it holds nobody back any more."""
+        """Release the connection: the channel is closed."""
         self._left = True
         self._channel.connection.throttle.in_flow(self._channel, False)
 

@@ -1,5 +1,4 @@
-"""What a transactional channel holds until tx.commit (class tx): messages with where they go, and
-settlements."""
+"""State of a transactional channel until tx.commit (class tx): routed messages and settlements."""
 
 from __future__ import annotations
 
@@ -13,14 +12,14 @@ from brokerproof.reference_broker.protocols.amqp091.message import Amqp091Messag
 
 @dataclass(slots=True)
 class Transaction:
-    """Both lists in the order in which it was asked for."""
+    """Sends and settlements, each in the order of the requests."""
 
     sends: list[tuple[Amqp091Message, list[Queue], bool]] = field(default_factory=list)
-    """A message, its queues, and whether it is mandatory."""
+    """Messages, their queues, and whether they are mandatory."""
     settlements: list[tuple[list[Unacked], Outcome]] = field(default_factory=list)
 
     def undo(self) -> list[Unacked]:
-        """Forgets everything; returns the deliveries whose settlement is undone, oldest first."""
+        """Forget everything; return the deliveries whose settlement is undone, oldest first."""
         back = [delivery for group, _ in self.settlements for delivery in group]
         self.sends, self.settlements = [], []
         return sorted(back, key=lambda delivery: delivery.tag)

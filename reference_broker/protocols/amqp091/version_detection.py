@@ -1,12 +1,12 @@
-"""Which AMQP a connection speaks, where an acceptor speaks both: its protocol header says so in
-full (4.2.2; AMQP 1.0, 2.2).
+"""Detects a connection's version of AMQP by its protocol header, where an acceptor speaks both
+(4.2.2; AMQP 1.0, 2.2).
 
 ==========================  ==========================================================================================
-the first eight octets      what follows
+the first eight bytes         what follows
 ==========================  ==========================================================================================
-``AMQP`` 3 1 0 0            AMQP 1.0, from its SASL on; likewise ``AMQP`` 0 1 0 0
-``AMQP`` 0 0 9 1            AMQP 0-9-1; likewise ``AMQP`` 1 1 0 9, by which 0-9 says that it is 0-9
-anything else               a header of ours, and the end: 0-9-1 for whoever asked for a later 0-x, else what 1.0 begins with
+``AMQP`` 3 1 0 0            AMQP 1.0, from its SASL on; so for ``AMQP`` 0 1 0 0
+``AMQP`` 0 0 9 1            AMQP 0-9-1; so for ``AMQP`` 1 1 0 9, by which 0-9 says that it is 0-9
+anything else               a header of ours, and the end: 0-9-1 for a peer that asked for a later 0-x, else what 1.0 begins with
 ==========================  ==========================================================================================
 """  # noqa: E501
 
@@ -27,11 +27,11 @@ V0_9_1, V0_9, V1_0_SASL, V1_0 = (
 )
 
 _SILENT_MS = 10_000
-"""For how long a connection may say nothing at all where no handshake timeout is set."""
+"""How long a connection may send nothing where no handshake timeout is set."""
 
 
 class AmqpVersionDetector(DelegatingConnection):
-    """A connection whose protocol header is still to arrive. ``amqp10`` is None where that is not
+    """A connection whose protocol header has not arrived. ``amqp10`` is None where AMQP 1.0 is not
     spoken."""
 
     def __init__(

@@ -1,7 +1,7 @@
-"""AMQP 1.0 without sockets: octets in, calls of the core, octets out. Read it beside the
+"""AMQP 1.0 without sockets: bytes in, calls of the core, bytes out. Read it beside the
 specification.
 
-From the octets up, a part of the specification each:
+From the bytes up, a part of the specification each:
 
 * ``types``, ``decoder``, ``encoder``: the type system (part 1).
 * ``composite``, ``performatives``, ``messaging``, ``conditions``: what is declared in tables (2.7,

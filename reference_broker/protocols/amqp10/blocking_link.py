@@ -1,11 +1,11 @@
 """A link whose deliveries may have to wait for space
 (:mod:`brokerproof.reference_broker.families.activemq.producer_flow`).
 
-Every delivery is a send that waits for an answer, a settled one as well. One for which there is no
-space is not settled until it has been added, and counts as unanswered meanwhile, so that its link
-gets no credit for it; other links, and other deliveries of this one, go on. Where the whole
-connection has to wait, nothing that comes on it is looked at until there is space. A delivery that
-fails is rejected with ``amqp:resource-limit-exceeded``, and nothing else happens to its link.
+Every delivery is a send that waits for an answer, a settled one as well. Without space it is not
+settled until it has been added. Meanwhile it counts as unanswered, so that its link gets no credit
+for it. Other links and other deliveries go on. Where the whole connection must wait, its input is
+not handled until there is space. A delivery that fails is rejected with
+``amqp:resource-limit-exceeded``, and nothing else happens to its link.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class WaitingLink(IncomingLink):
-    """The peer sends, and may have to wait for an answer."""
+    """A link on which the peer sends, and may wait for space."""
 
     def __init__(self, session: Session, attach: Attach, our_handle: int) -> None:
         super().__init__(session, attach, our_handle)
@@ -87,7 +87,7 @@ class WaitingLink(IncomingLink):
     def _settled(
         self, arrival: Arrival, transaction: LiveTransaction | None, problem: NoSpace | None
     ) -> None:
-        """A delivery that had to wait was added, or was not."""
+        """Settle a delivery that had to wait: it was added, or failed with ``problem``."""
         self._waiting -= 1
         connection = self.session.connection
         if self.state is LinkState.ATTACHED:

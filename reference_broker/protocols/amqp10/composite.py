@@ -69,19 +69,17 @@ REQUIRES_PRIMITIVE: Mapping[str, tuple[str, ...]] = {
     "address": ("string",),
     "txn-id": ("binary",),
 }
-"""Fields of any type (``*``) that must provide something, where what provides it are primitive
-types."""
+"""Fields of any type (``*``) whose ``requires`` is provided by primitive types."""
 
 
 class InvalidField(Exception):
-    """A field that is well formed and has a value it must not have. The peer is told
-    ``amqp:invalid-field``."""
+    """A field that is well formed and has a forbidden value, reported as ``amqp:invalid-field``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One row of a table. ``name`` as on the wire; ``requires`` names what a value of type ``*``
-    must provide."""
+    """One row of a table. ``name`` as on the wire; ``requires`` names the role that a value of type
+    ``*`` must provide."""
 
     name: str
     type: str
@@ -93,7 +91,7 @@ class Field:
     readers: Mapping[int, Reader]
     write: Callable[[Any], bytes]
     keeps: Any
-    """A field with this value is not written: null, or the default it would have anyway."""
+    """Null or the default: a field with this value is not written."""
 
 
 def field(
@@ -104,14 +102,14 @@ def field(
     multiple: bool = False,
     requires: str = "",
 ) -> Any:
-    """Declares a field. One without ``mandatory`` has a ``default``: None, the declared one, or ()
+    """Declare a field. One without ``mandatory`` has a ``default``: None, the declared one, or ()
     if ``multiple``."""
     facts = {"type": type, "mandatory": mandatory, "multiple": multiple, "requires": requires}
     return dataclasses.field(default=default, metadata=facts)
 
 
 class Composite:
-    """What all composite values have."""
+    """Base class of all composite values."""
 
     __slots__ = ()
 
@@ -124,15 +122,15 @@ class Composite:
     _OPENING: ClassVar[bytes]
 
     def encode(self) -> bytes:
-        """The octets: descriptor and list, without fields at the end that need not be written."""
+        """Return descriptor and list as bytes, without trailing fields that need not be written."""
         parts: list[bytes] = []
         used = 0
-        for each in self.FIELDS:
-            value = getattr(self, each.attribute)
-            if value is None or value == each.keeps:
+        for field in self.FIELDS:
+            value = getattr(self, field.attribute)
+            if value is None or value == field.keeps:
                 parts.append(b"\x40")
             else:
-                parts.append(each.write(value))
+                parts.append(field.write(value))
                 used = len(parts)
         if not used:
             return self._OPENING + b"\x45"
@@ -140,10 +138,11 @@ class Composite:
 
     @classmethod
     def read(cls, data: bytes, at: int, depth: int) -> tuple[Self, int]:
-        """The value whose list begins at ``at``, behind the descriptor.
+        """Return the value whose list begins at ``at``, behind the descriptor, and the position
+        behind it.
 
-        Raises :class:`DecodeError`, :class:`InvalidField`, and what reading past the end raises
-        (see :func:`brokerproof.reference_broker.protocols.amqp10.decoder.value`).
+        Raises :class:`DecodeError`, :class:`InvalidField`, and the exceptions of reading past the
+        end (see :func:`brokerproof.reference_broker.protocols.amqp10.decoder.value`).
         """
         code = data[at]
         if code == 0xC0:
@@ -157,7 +156,7 @@ class Composite:
         else:
             raise DecodeError(f"{cls.NAME} is a list, and 0x{code:02x} constructs none")
         if end > len(data):
-            raise DecodeError(f"{cls.NAME} ends behind the octets that are there")
+            raise DecodeError(f"{cls.NAME} ends behind the bytes that are there")
         fields = cls.FIELDS
         if count > len(fields):
             raise DecodeError(f"{cls.NAME} has {len(fields)} fields, not {count}")
@@ -191,27 +190,25 @@ _TWO_SIZES = struct.Struct(">II").unpack_from
 
 BY_CODE: dict[int, type[Composite]] = {}
 BY_SYMBOL: dict[str, type[Composite]] = {}
-"""Every composite type by its numeric and by its symbolic descriptor; both are legal on the
-wire."""
+"""Composite types by numeric and by symbolic descriptor; both are legal on the wire."""
 
 _C = TypeVar("_C", bound=type[Composite])
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 def composite(name: str, code: int, *, provides: str = "") -> Callable[[_C], _C]:
-    """Makes a class the composite type ``name`` with the descriptor ``amqp:NAME:list``, numeric
+    """Make a class the composite type ``name`` with the descriptor ``amqp:NAME:list``, numeric
     ``code``.
 
-    ``provides`` names, separated by spaces, the roles which a value can play in a field that
-    ``requires`` one.
+    ``provides`` names, separated by spaces, the roles of a value in fields that ``require`` one.
     """
 
     def finish(cls: _C) -> _C:
         made: Any = dataclass(slots=True, kw_only=True)(cls)
         made.NAME, made.CODE, made.PROVIDES = name, code, tuple(provides.split())
         made.FIELDS = tuple(_field(field) for field in dataclasses.fields(made))
-        made._DEFAULTS = {each.attribute: each.default for each in made.FIELDS}
-        mandatory = [place for place, each in enumerate(made.FIELDS, 1) if each.mandatory]
+        made._DEFAULTS = {field.attribute: field.default for field in made.FIELDS}
+        mandatory = [place for place, field in enumerate(made.FIELDS, 1) if field.mandatory]
         made._NEEDED = mandatory[-1] if mandatory else 0
         made._OPENING = b"\0" + encoder.ulong(Ulong(code))
         BY_CODE[code] = made
@@ -285,7 +282,7 @@ def _chosen(read: Reader, choices: frozenset[Any], kind: str) -> Reader:
 def _symbolic(read: Reader, kind: str) -> Reader:
     def checked(data: bytes, at: int, depth: int) -> tuple[Any, int]:
         value, at = read(data, at, depth)
-        if not isinstance(value, dict) or any(type(each) is not Symbol for each in value):
+        if not isinstance(value, dict) or any(type(key) is not Symbol for key in value):
             raise DecodeError(f"the keys of {kind} are symbols")
         return value, at
 
@@ -302,7 +299,7 @@ def _any(requires: str) -> tuple[Mapping[int, Reader], Callable[[Any], bytes]]:
         return decoder.READERS, encoder.encode
 
     def allowed() -> dict[int, type[Composite]]:
-        return {code: each for code, each in BY_CODE.items() if requires in each.PROVIDES}
+        return {code: kind for code, kind in BY_CODE.items() if requires in kind.PROVIDES}
 
     return {0: _described(allowed, requires)}, _write_composite
 
@@ -312,8 +309,8 @@ def _write_composite(value: Composite) -> bytes:
 
 
 def _described(allowed: Callable[[], dict[int, type[Composite]]], what: str) -> Reader:
-    """Reads one of the composites that ``allowed`` gives; that is asked once, when all tables have
-    been declared."""
+    """Return a reader of the composites of ``allowed``, which is called once all tables are
+    declared."""
     known: dict[int, type[Composite]] = {}
 
     def read(data: bytes, at: int, depth: int) -> tuple[Any, int]:
@@ -322,17 +319,17 @@ def _described(allowed: Callable[[], dict[int, type[Composite]]], what: str) -> 
         if depth <= 0:
             raise DecodeError(f"values are nested more than {DEPTH} levels deep")
         code, at = descriptor(data, at)
-        found = known.get(code) if code is not None else None
-        if found is None:
+        kind = known.get(code) if code is not None else None
+        if kind is None:
             raise DecodeError(f"its descriptor is none of a {what}")
-        return found.read(data, at, depth - 1)
+        return kind.read(data, at, depth - 1)
 
     return read
 
 
 def descriptor(data: bytes, at: int) -> tuple[int | None, int]:
-    """The numeric code of the descriptor at ``at``, None when it is no composite type's, and the
-    position behind it.
+    """Return the numeric code of the descriptor at ``at``, None when it is no composite type's, and
+    the position behind it.
 
     Numeric and symbolic descriptors are both understood.
     """
@@ -340,16 +337,16 @@ def descriptor(data: bytes, at: int) -> tuple[int | None, int]:
         return data[at + 1], at + 2
     value, at = decoder.value(data, at, 4)
     if isinstance(value, Symbol):
-        found = BY_SYMBOL.get(value)
-        return (None if found is None else found.CODE), at
+        kind = BY_SYMBOL.get(value)
+        return (None if kind is None else kind.CODE), at
     return (int(value) if isinstance(value, Ulong) else None), at
 
 
 def _multiple(
     kind: str, single: Mapping[int, Reader]
 ) -> tuple[Mapping[int, Reader], Callable[[Any], bytes]]:
-    """Null, one value, or an array of them: always a tuple here. Written as an array, which every
-    peer understands."""
+    """Read null, one value, or an array as a tuple. Write an array, which every peer
+    understands."""
     primitive = RESTRICTED.get(kind, kind)
     element = decoder.KINDS[next(iter(decoder.CODES[primitive]))]
 
@@ -375,5 +372,5 @@ def _multiple(
 
 
 def undescribed(value: Any) -> Any:
-    """``value``, or what it describes."""
+    """Return ``value``, or the value that it describes."""
     return value.value if isinstance(value, Described) else value

@@ -1,28 +1,29 @@
-"""One AMQP connection, from its first octet to its close (2.2, 2.4, 5.3).
+"""One AMQP connection, from its first byte to its close (2.2, 2.4, 5.3).
 
 Rules of this file
 ------------------
-* Octets and instants come in through five methods (``receive``, ``due``, ``hold``, ``lost`` and the
-  constructor); octets go out through :meth:`AmqpConnection.send`. Nothing else touches the world.
+* Bytes and instants arrive through the constructor, ``receive``, ``pause_delivery``,
+  ``on_peer_gone`` and deadlines; bytes go out through :meth:`AmqpConnection.send`. Nothing else
+  touches the world.
 * A peer's mistake is a :class:`Refusal`, raised where it is noticed, caught at the endpoint that it
   ends, answered once. It never leaves. Only what ends the *connection* is caught here;
   ``session.py`` knows the rest.
-* Frames are handled one after the other, in the order they came, each to its end.
+* Frames are handled one after the other, in the order of their arrival, each to its end.
 
 Theory
 ------
 The specification draws one state machine for both sides and lets them pipeline (2.4.6). We are the
 side that waits, so half of its states last no longer than one call here, and seven remain:
 
-* HEADER: eight octets that choose a protocol are due. Twice, if the first chose SASL.
+* HEADER: eight bytes that choose a protocol are due. Twice, if the first chose SASL.
 * SASL: mechanisms have been offered.
 * OPENING: the headers agree; the peer's ``open`` is due. Ours is sent with the answer, whatever
   that is: a connection that begins with a mistake is opened and closed in one breath, since there
   is no other way to say what was wrong.
 * OPENED: sessions live.
-* CLOSING: our ``close`` is out, with an error. Whatever comes is ignored (the specification's
+* CLOSING: our ``close`` was sent, with an error. All input is ignored (the specification's
   DISCARDING), until the peer's ``close`` or :data:`PATIENCE` has gone by.
-* BROKEN: like CLOSING, but the octets are not even frames any more. There is nothing to wait for
+* BROKEN: like CLOSING, but the bytes are not even frames any more. There is nothing to wait for
   but the end.
 * CLOSED: final.
 
@@ -115,7 +116,7 @@ from brokerproof.reference_broker.settings.acceptor import Acceptor
 
 DEFAULT_TTL_MS = 60_000
 PATIENCE = ms(2_000)
-"""For how long we wait for the peer's ``close`` after ours (AMQP10-CLOSE-04)."""
+"""How long we wait for the peer's ``close`` after ours (AMQP10-CLOSE-04)."""
 LEAST_IDLE_MS = 10
 """The smallest idle time-out that we promise to keep (AMQP10-IDLE-09)."""
 
@@ -126,11 +127,11 @@ _FRAMES: dict[int, type[Composite]] = {
     and issubclass(var, Composite)
     and getattr(var, "PROVIDES", None) == ("frame",)
 }
-_SASL_FRAMES: dict[int, type[Composite]] = {each.CODE: each for each in (SaslInit, SaslResponse)}
+_SASL_FRAMES: dict[int, type[Composite]] = {kind.CODE: kind for kind in (SaslInit, SaslResponse)}
 
 
 class State(enum.Enum):
-    """Where a connection is in its life."""
+    """The states of a connection."""
 
     HEADER = enum.auto()
     SASL = enum.auto()
@@ -142,8 +143,7 @@ class State(enum.Enum):
 
 
 class AmqpConnection:
-    """``shared``, ``acceptor`` and what stands beside them in the constructor is for sessions and
-    links."""
+    """One AMQP 1.0 connection. Its public attributes are read by sessions and links."""
 
     def __init__(self, conn: int, acceptor: Acceptor, shared: BrokerContext, now: Instant) -> None:
         self.conn = conn
@@ -156,7 +156,7 @@ class AmqpConnection:
         self.posting: Counter[bytes] = Counter()
         self.user: str | None = None
         self.stalled = False
-        """Whether nothing that comes is looked at, for want of space for what came before."""
+        """True while no input is handled, for want of space for an earlier delivery."""
         self._state = State.HEADER
         self._opened = False  # our open is out
         self._peer_channel_max = 0
@@ -181,7 +181,7 @@ class AmqpConnection:
             self._silence_check.move(now + self._ttl)
 
     def _ttl_ms(self) -> int:
-        """How long the peer may be silent; 0 for ever."""
+        """Return how long the peer may be silent; 0 for ever."""
         if self.acceptor.amqp.idle_timeout_ms is not None:
             return max(0, self.acceptor.amqp.idle_timeout_ms)
         override = self.shared.settings.connection_ttl_override_ms
@@ -189,11 +189,11 @@ class AmqpConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether input for this connection still means anything."""
+        """True if input for this connection is still read."""
         return self._state is not State.CLOSED
 
     def describe(self) -> Described | None:
-        """How the connection stands; None before it is open."""
+        """Return the connection's description; None before it is open."""
         if self._state is not State.OPENED:
             return None
         return Described(
@@ -208,16 +208,16 @@ class AmqpConnection:
         )
 
     def out(self) -> Iterator[tuple[Queue, Entry]]:
-        """What its links have of queues, delivered and not settled."""
+        """Yield deliveries that are not settled, with their queues."""
         for session in self._sessions.values():
-            for each in session.unsettled.values():
-                if isinstance(each.link, OutgoingLink):
-                    yield each.link.queue, each.entry
+            for delivery in session.unsettled.values():
+                if isinstance(delivery.link, OutgoingLink):
+                    yield delivery.link.queue, delivery.entry
 
     # --- what comes in ----------------------------------------------------------------------------
 
     def receive(self, now: Instant, data: bytes) -> None:
-        """Octets have arrived."""
+        """Read ``data``."""
         if self._state is State.BROKEN:
             return
         self._parser.feed(data)
@@ -256,7 +256,7 @@ class AmqpConnection:
             self._close()
 
     def _on_silence(self, now: Instant) -> None:
-        """Give the peer up, which has been silent for too long."""
+        """Close: the peer has been silent for too long."""
         detail = f"local-idle-timeout expired: no frame was received for {self._ttl // ms(1)} ms"
         self._refuse(Refusal(refusal.SILENT, detail))
         self._flush()
@@ -269,8 +269,8 @@ class AmqpConnection:
         self._close()
 
     def pause_delivery(self, paused: bool) -> None:
-        """A peer that does not read gets no messages: they stay in their queues, for others or for
-        later."""
+        """Deliver no messages while the peer does not read. They stay in their queues, for others
+        or for later."""
         self.held = paused
         if not paused:
             for session in list(self._sessions.values()):
@@ -278,30 +278,30 @@ class AmqpConnection:
             self._flush()
 
     def on_peer_gone(self) -> None:
-        """The peer is gone; nothing can be sent."""
+        """Release everything: the peer is gone, and nothing can be sent."""
         self._end()
 
     def on_store_failed(self, reason: str) -> None:
-        """What the peer asked for cannot be stored."""
+        """Close with an error: the peer's request cannot be stored."""
         self._refuse(Refusal(refusal.NOT_STORED, reason))
 
     def broken(self) -> None:
-        """Something that is on its way out cannot be sent to its end."""
+        """Report that a large message cannot be sent to its end."""
         self.shared.outbox.streams.broken.append(self.conn)
 
     # --- what goes out ----------------------------------------------------------------------------
 
     def send(self, octets: bytes) -> None:
-        """Octets for the peer, behind all others."""
+        """Send bytes behind all others."""
         self._sent_at = self.shared.now
         self.shared.outbox.send(self.conn, octets)
 
     def observe(self, requirement: str, detail: str) -> None:
-        """A branch was taken that exists because of ``requirement``."""
+        """Record that a branch was taken because of ``requirement``."""
         self.shared.outbox.observe(self.conn, requirement, detail)
 
     def touch(self, session: TouchedSession) -> None:
-        """``session`` has something to say at the end of this call."""
+        """Flush ``session`` at the end of this input."""
         self._touched[session] = None
 
     def _flush(self) -> None:
@@ -313,17 +313,17 @@ class AmqpConnection:
     # --- headers and SASL -------------------------------------------------------------------------
 
     def _header(self) -> bool:
-        """Reads a protocol header. False when it is not complete, or was refused."""
+        """Read a protocol header. Return False if it is incomplete or was refused."""
         received = self._parser.peek(headers.SIZE)
-        wanted = [headers.AMQP] if self._sasl is not None else [headers.SASL]
+        expected = [headers.AMQP] if self._sasl is not None else [headers.SASL]
         if self._sasl is None and not self.shared.settings.security_enabled:
-            wanted.insert(0, headers.AMQP)
-        if not any(headers.can_become(received, each) for each in wanted):
+            expected.insert(0, headers.AMQP)
+        if not any(headers.can_become(received, header) for header in expected):
             self.observe(
                 headers.requirement_of(received),
                 f"{headers.described(received)}: not spoken here now",
             )
-            self.send(wanted[0])
+            self.send(expected[0])
             self._close()
             return False
         if len(received) < headers.SIZE:
@@ -446,7 +446,7 @@ class AmqpConnection:
         if opened.max_frame_size < MIN_MAX_FRAME_SIZE:
             detail = (
                 f"max-frame-size is {opened.max_frame_size}, and every peer must take"
-                f" {MIN_MAX_FRAME_SIZE} octets"
+                f" {MIN_MAX_FRAME_SIZE} bytes"
             )
             raise Refusal(refusal.MAX_FRAME_SIZE_TOO_SMALL, detail)
         self.container = opened.container_id
@@ -513,12 +513,13 @@ class AmqpConnection:
         state: TransactionalState,
         settled: bool,
     ) -> None:
-        """Outcomes under a transaction, which may have been declared on another session. Raises
-        :class:`Refusal`."""
+        """Apply outcomes under a transaction, which may have been declared on another session.
+        Raises :class:`Refusal`."""
         coordinator.retire(self.transactions, link, deliveries, state, settled)
 
     def is_posting(self, txn_id: bytes) -> bool:
-        """Whether a delivery under that transaction has begun to arrive and has not ended."""
+        """Return True if a delivery under that transaction has begun to arrive and has not
+        ended."""
         return txn_id in self.posting
 
     # --- the end ----------------------------------------------------------------------------------
@@ -534,7 +535,7 @@ class AmqpConnection:
         self._close()
 
     def _refuse(self, problem: Refusal) -> None:
-        """Ends the connection with an error."""
+        """End the connection with an error."""
         self.observe(problem.fault.requirement, problem.detail)
         if self._state in (State.HEADER, State.SASL):
             if self._state is State.SASL:
@@ -546,7 +547,8 @@ class AmqpConnection:
         self.close_with(problem.error)
 
     def close_with(self, error: Error) -> None:
-        """Tells the peer why the connection ends, and waits a little for its answer."""
+        """Report ``error`` to the peer, close, and wait for its answer until :data:`PATIENCE` is
+        over."""
         if not self._opened:
             self._send_open()
         self._flush()
@@ -561,12 +563,12 @@ class AmqpConnection:
             deadline.cancel()
 
     def _close(self) -> None:
-        """Closes behind what was sent."""
+        """Close behind what was sent."""
         self._end()
         self.shared.outbox.close(self.conn)
 
     def _release(self) -> None:
-        """Every session ends without a word; what its links hold goes back."""
+        """End all sessions without a frame. Their deliveries go back."""
         links = [link for session in self._sessions.values() for link in session.release_links()]
         self._sessions.clear()
         self._touched.clear()
@@ -582,12 +584,12 @@ class AmqpConnection:
 _OUT_OF_STEP: frozenset[Fault] = frozenset(
     {refusal.FRAME_TOO_SMALL, refusal.FRAME_TOO_LARGE, refusal.BAD_DOFF}
 )
-"""After these nobody knows where the next frame begins."""
+"""Faults after which the next frame cannot be found."""
 
 
 def _decoded(body: bytes, known: dict[int, type[Composite]]) -> tuple[Any, int]:
-    """The performative at the start of ``body``, one of ``known``, and the position of the payload
-    behind it.
+    """Return the performative at the start of ``body``, one of ``known``, and the position behind
+    it.
 
     Raises :class:`Refusal`.
     """

@@ -1,4 +1,4 @@
-"""Transactions (part 4): a link to the coordinator, and what is done under a transaction's id.
+"""Transactions (part 4): a link to the coordinator, and work under a transaction's id.
 
 ::
 
@@ -12,7 +12,7 @@
                                 <----------------   disposition: accepted
 
 * A message posted in a transaction is held until the discharge (AMQP10-TXN-06).
-* An outcome sent in a transaction is noted, and applied at the discharge (AMQP10-TXN-09). If the
+* An outcome sent in a transaction is kept, and applied at the discharge (AMQP10-TXN-09). If the
   peer settled with it, a rollback gives the message the source's default outcome (AMQP10-TXN-13);
   if it did not, the delivery simply stays with the peer (AMQP10-TXN-10).
 * A transaction belongs to the link that declared it. When that link ends, however it ends, it is
@@ -57,13 +57,13 @@ CAPABILITIES = (
     Symbol("amqp:multi-ssns-per-txn"),
 )
 CREDIT = 100
-"""Declares and discharges that a controller may have under way."""
+"""Declares and discharges that a controller may send ahead."""
 MOST_TRANSACTIONS = 1000
 """Transactions that one connection may have open."""
 
 
 class CoordinatorLink(IncomingLink):
-    """The peer sends declares and discharges."""
+    """A link on which the peer sends declares and discharges."""
 
     def attach(self, attach: Attach) -> None:
         self.begin(attach)
@@ -133,7 +133,8 @@ class CoordinatorLink(IncomingLink):
         return ACCEPTED
 
     def _failed(self, arrival: Arrival, condition: str, description: str) -> Any:
-        """Rejected, if anybody can hear it, else the end of the link (AMQP10-TXN-03, -04)."""
+        """Reject the message if the peer can learn of it, else end the link (AMQP10-TXN-03,
+        -04)."""
         if arrival.settled or not self._knows_rejected:
             fault = refusal.Fault(refusal.Scope.LINK, condition, "AMQP10-TXN-04")
             raise Refusal(fault, description)
@@ -163,7 +164,7 @@ def retire(
     state: TransactionalState,
     settled: bool,
 ) -> None:
-    """Outcomes that the peer sent under a transaction. Raises :class:`Refusal`."""
+    """Apply outcomes that the peer sent under a transaction. Raises :class:`Refusal`."""
     transaction = transactions.get(state.txn_id)
     if transaction is None:
         raise Refusal(refusal.NO_TRANSACTION, "the txn-id of a disposition is unknown here")
@@ -184,12 +185,12 @@ def retire(
 
 
 def _asked(octets: bytes) -> Declare | Discharge:
-    """The declare or discharge that a message is. Raises :class:`BadMessage`."""
-    found = [inside for code, _, inside, _ in sections(octets) if code == AMQP_VALUE]
+    """Return the declare or discharge in a message. Raises :class:`BadMessage`."""
+    values = [inside for code, _, inside, _ in sections(octets) if code == AMQP_VALUE]
     kinds: dict[int | None, type[Composite]] = {Declare.CODE: Declare, Discharge.CODE: Discharge}
     try:
-        if found and octets[found[0]] == 0:
-            code, at = descriptor(octets, found[0] + 1)
+        if values and octets[values[0]] == 0:
+            code, at = descriptor(octets, values[0] + 1)
             kind = kinds.get(code)
             if kind is not None:
                 return kind.read(octets, at, DEPTH)[0]  # type: ignore[return-value]

@@ -1,12 +1,12 @@
-"""Octets to values (part 1 of the specification: a constructor octet, then data that it explains).
+"""Bytes to values (part 1 of the specification: a constructor byte, then data that it explains).
 
-Every reader takes the octets, the position behind the constructor, and how many more levels of
+Every reader takes the bytes, the position behind the constructor, and how many more levels of
 nesting are allowed; it gives the value and the position behind it. Reading past the end of the
-octets is noticed in one place, :func:`decode`: fixed widths by ``struct``, the rest by their own
+bytes is noticed in one place, :func:`decode`: fixed widths by ``struct``, the rest by their own
 length check.
 
-Limits, so that a few octets cannot cost much: a list or map has no more elements than octets; an
-array whose elements have no octets at all has at most :data:`MOST_EMPTY` of them; nesting goes
+Limits, so that a few bytes cannot cost much: a list or map has no more elements tha byte; an
+array whose elements have no bytes at all has at most :data:`MOST_EMPTY` of them; nesting goes
 :data:`DEPTH` levels deep.
 
 :data:`PLAIN` is for fields whose type is known from a table: numbers come as plain ``int`` there,
@@ -45,25 +45,25 @@ Reader: TypeAlias = Callable[[bytes, int, int], tuple[Any, int]]
 DEPTH = 32
 """Levels of lists, maps, arrays and descriptions within each other."""
 MOST_EMPTY = 65536
-"""Elements of an array whose constructor needs no octets for them."""
+"""Elements of an array whose constructor needs no bytes for them."""
 
 
 class DecodeError(Exception):
-    """Octets that are no value: one sentence with the reason. The peer is told
-    ``amqp:decode-error``."""
+    """Bytes that are no value, with the reason; reported as ``amqp:decode-error``."""
 
 
 def decode(data: bytes, at: int = 0) -> tuple[Any, int]:
-    """The value that begins at ``at``, and the position behind it. Raises :class:`DecodeError`."""
+    """Return the value that begins at ``at``, and the position behind it. Raises
+    :class:`DecodeError`."""
     try:
         return value(data, at, DEPTH)
     except (IndexError, struct.error):
-        raise DecodeError(f"the octets end within a value that begins at {at}") from None
+        raise DecodeError(f"the bytes end within a value that begins at {at}") from None
 
 
 def value(data: bytes, at: int, depth: int) -> tuple[Any, int]:
-    """Like :func:`decode`, for callers that notice the end of the octets themselves (IndexError,
-    ``struct.error``)."""
+    """Decode as :func:`decode`, for callers that handle the end of the bytes themselves
+    (IndexError, ``struct.error``)."""
     reader = READERS.get(data[at])
     if reader is None:
         raise DecodeError(f"no type has the constructor 0x{data[at]:02x}")
@@ -107,7 +107,7 @@ def _octets(size: int, wrap: Callable[[bytes], Any]) -> Reader:
 def _cut(data: bytes, at: int, size: int) -> bytes:
     cut = data[at : at + size]
     if len(cut) != size:
-        raise DecodeError(f"a value of {size} octets begins at {at}, and only {len(cut)} are left")
+        raise DecodeError(f"a value of {size} bytes begins at {at}, and only {len(cut)} are left")
     return cut
 
 
@@ -163,24 +163,24 @@ def _symbol(octets: bytes) -> Symbol:
 
 
 def _opened(data: bytes, at: int, width: int, depth: int) -> tuple[int, int, int]:
-    """Count, position behind it and end of a list, map or array."""
+    """Return a list's, map's or array's count, the position behind it, and the end."""
     if depth <= 0:
         raise DecodeError(f"values are nested more than {DEPTH} levels deep")
     size, start = _length(data, at, width)
     end = start + size
     if end > len(data):
         raise DecodeError(
-            f"a value of {size} octets begins at {start}, and only {len(data) - start} are left"
+            f"a value of {size} bytes begins at {start}, and only {len(data) - start} are left"
         )
     if size < width:
-        raise DecodeError(f"a size of {size} octets leaves no room for the count")
+        raise DecodeError(f"a size of {size} bytes leaves no room for the count")
     count, start = _length(data, start, width)
     return count, start, end
 
 
 def _items(data: bytes, at: int, end: int, count: int, depth: int) -> list[Any]:
     if count > end - at:
-        raise DecodeError(f"{count} elements cannot be in {end - at} octets")
+        raise DecodeError(f"{count} elements cannot be in {end - at} bytes")
     items: list[Any] = []
     for _ in range(count):
         item, at = value(data, at, depth)
@@ -243,7 +243,7 @@ def _array(width: int) -> Reader:
         if reader is None or code == 0:
             raise DecodeError(f"no type has the constructor 0x{code:02x}")
         if count > (MOST_EMPTY if code in EMPTY else end - at):
-            raise DecodeError(f"{count} elements cannot be in {end - at} octets")
+            raise DecodeError(f"{count} elements cannot be in {end - at} bytes")
         items = []
         for _ in range(count):
             item, at = reader(data, at, depth - 1)
@@ -292,13 +292,13 @@ _TYPES: dict[str, tuple[type, dict[int, Reader]]] = {
 }
 
 CODES: Mapping[str, Mapping[int, Reader]] = {name: readers for name, (_, readers) in _TYPES.items()}
-"""By the name of a primitive type its constructors and their readers."""
+"""Constructors and their readers, by the name of a primitive type."""
 READERS: Mapping[int, Reader] = {0: _described} | {
     code: reader for readers in CODES.values() for code, reader in readers.items()
 }
-"""By constructor octet."""
+"""Readers by constructor."""
 KINDS: Mapping[int, type] = {code: kind for kind, readers in _TYPES.values() for code in readers}
-"""By constructor octet the Python type."""
+"""Python types by constructor."""
 EMPTY = frozenset({0x40, 0x41, 0x42, 0x43, 0x44, 0x45})
 """Constructors without data."""
 
@@ -310,4 +310,4 @@ _PLAIN_NUMBERS: dict[str, dict[int, Reader]] = {
     "timestamp": {0x83: _fixed("q")},
 }
 PLAIN: Mapping[str, Mapping[int, Reader]] = {**CODES, **_PLAIN_NUMBERS}
-"""Like :data:`CODES`, with unsigned numbers and timestamps as plain ``int``."""
+""":data:`CODES` with unsigned numbers and timestamps as plain ``int``."""

@@ -77,7 +77,7 @@ class Scan(Protocol):
 class Delivery:
     """One message that was sent and waits for its settlement. ``id`` is the delivery-id.
 
-    ``transaction`` is the live one in which the peer sent an outcome, None without.
+    ``transaction`` is the live one in which the peer sent an outcome, if any.
     """
 
     __slots__ = ("entry", "id", "link", "transaction")
@@ -116,7 +116,7 @@ class Arrival:
         self.state = first.state
         self.size = 0
         self.next_look = 0
-        """The least size at which it is worth looking for the start of the body."""
+        """Size at which the start of the body is looked for again."""
         self._parts: list[bytes] = []
         self._spool: ArrivingBody | None = None
         self._scan: Scan | None = None
@@ -124,19 +124,19 @@ class Arrival:
 
     @property
     def goes_elsewhere(self) -> bool:
-        """Whether what comes is not kept here."""
+        """True if further payload is not kept in memory."""
         return self._spool is not None or self._problem is not None
 
     def spoil(self, problem: BadMessage) -> None:
-        """It is no message, so nothing of it is kept; that is told when it has come to its end."""
+        """Drop everything: this is no message. :meth:`finish` reports ``problem``."""
         self._problem = problem
         self._parts.clear()
         self.abandon()
         self._spool = None
 
     def spool_from(self, body_at: int, spool: ArrivingBody, scan: Scan) -> None:
-        """The body begins at octet ``body_at`` of :meth:`payload`: it goes to ``spool``, and so
-        does what still comes. Raises ``BadMessage`` for what is no body."""
+        """Write the body, which begins at byte ``body_at`` of :meth:`payload`, and all further
+        payload to ``spool``. Raises ``BadMessage`` for bytes that are no body."""
         octets = self.payload()
         self._parts = [octets[:body_at]]
         self._spool, self._scan = spool, scan
@@ -148,7 +148,7 @@ class Arrival:
         spool.write(octets)
 
     def finish(self) -> tuple[LargeBody, tuple[Section, ...], bytes] | None:
-        """All has come. Of a large message its body, the sections in it, and its footer. Raises
+        """Return a large message's body, its sections, and its footer; None for others. Raises
         ``BadMessage``."""
         if self._problem is not None:
             raise self._problem
@@ -158,12 +158,13 @@ class Arrival:
         return body, self._scan.finish(), bytes(self._scan.footer)
 
     def abandon(self) -> None:
-        """The rest will not come, or is not wanted."""
+        """Drop the rest: it will not arrive, or is refused."""
         if self._spool is not None:
             self._spool.abandon()
 
     def add(self, transfer: Transfer, payload: bytes) -> None:
-        """One more transfer. Settled once is settled for good (AMQP10-XFER-08, AMQP10-XFER-09)."""
+        """Add one more transfer. A delivery that was settled once stays settled (AMQP10-XFER-08,
+        AMQP10-XFER-09)."""
         if transfer.settled:
             self.settled = True
         if transfer.state is not None:
@@ -176,13 +177,12 @@ class Arrival:
                 self._parts.append(payload)
 
     def payload(self) -> bytes:
-        """All octets of the message; of a large one those in front of its body."""
+        """Return all bytes of the message; of a large one those in front of its body."""
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
 
 
 class Batch:
-    """What one side has to say about deliveries, gathered into as few dispositions as their ids and
-    states allow."""
+    """Settlements of one side, gathered into as few dispositions as their ids and states allow."""
 
     def __init__(self, role: bool) -> None:
         self._role = role
@@ -192,7 +192,7 @@ class Batch:
         return bool(self._runs)
 
     def add(self, delivery_id: int, state: Any) -> None:
-        """``delivery_id`` is settled, in ``state``."""
+        """Add the settlement of ``delivery_id`` in ``state``."""
         runs = self._runs
         if runs:
             first, last, before = runs[-1]
@@ -202,7 +202,7 @@ class Batch:
         runs.append((delivery_id, delivery_id, state))
 
     def take(self) -> list[Disposition]:
-        """The dispositions; nothing is left to say."""
+        """Remove and return the dispositions."""
         runs, self._runs = self._runs, []
         return [
             Disposition(
@@ -220,9 +220,9 @@ class Batch:
 
 # The first transfer of a delivery is the most frequent frame there is, so it is packed at once,
 # fields of fixed width: frame header, descriptor and list8; handle, delivery-id, delivery-tag (4
-# octets), message-format 0, settled.
+# bytes), message-format 0, settled.
 _FIRST = struct.Struct(">IBBH6sBIBI2s4s2s")
-_LIST = b"\0\x53\x14\xc0\x13\x05"  # 19 octets with the count, 5 fields
+_LIST = b"\0\x53\x14\xc0\x13\x05"  # 19 bytes with the count, 5 fields
 _LIST_MORE = b"\0\x53\x14\xc0\x14\x06"
 _SETTLED, _UNSETTLED = b"\x43\x41", b"\x43\x42"
 
@@ -230,7 +230,7 @@ _SETTLED, _UNSETTLED = b"\x43\x41", b"\x43\x42"
 def whole_transfer(
     channel: int, handle: int, id: int, tag: bytes, settled: bool, payload: bytes
 ) -> bytes:
-    """The frame of a delivery that fits into one. ``tag`` has four octets."""
+    """Return the frame of a delivery that fits into one. ``tag`` has four bytes."""
     size = _FIRST.size + len(payload)
     mode = _SETTLED if settled else _UNSETTLED
     return (
@@ -240,14 +240,15 @@ def whole_transfer(
 
 
 def room(largest: int) -> int:
-    """How many octets of a message any transfer frame of at most ``largest`` octets can carry."""
+    """Return how many bytes of a message fit into any transfer frame of at most ``largest``
+    bytes."""
     return largest - _FIRST.size - 1
 
 
 def opening_transfer(
     channel: int, handle: int, id: int, tag: bytes, settled: bool, payload: bytes, *, more: bool
 ) -> bytes:
-    """The first frame of a delivery; ``payload`` is at most as long as :func:`room` says."""
+    """Return the first frame of a delivery; ``payload`` is at most as long as :func:`room` says."""
     if not more:
         return whole_transfer(channel, handle, id, tag, settled, payload)
     size = _FIRST.size + 1 + len(payload)
@@ -259,25 +260,25 @@ def opening_transfer(
 
 
 def more_transfer(channel: int, handle: int, payload: bytes, *, more: bool) -> bytes:
-    """Another frame of a delivery."""
+    """Return another frame of a delivery."""
     return frame(channel, Transfer(handle=handle, more=more).encode() + payload)
 
 
 def fits(payload: bytes, largest: int) -> bool:
-    """Whether ``payload`` fits into one frame of at most ``largest`` octets."""
+    """Return True if ``payload`` fits into one frame of at most ``largest`` bytes."""
     return len(payload) + _FIRST.size <= largest
 
 
 def transfers(
     channel: int, handle: int, id: int, tag: bytes, settled: bool, payload: bytes, largest: int
 ) -> Generator[bytes]:
-    """The frames of a delivery that needs several, none larger than ``largest`` octets
+    """Yield the frames of a delivery that needs several, none larger than ``largest`` bytes
     (AMQP10-MFS-02, AMQP10-MFS-05).
 
-    Each is cut from the message when it is asked for, so what waits for a window holds no second
-    copy of it.
+    Each is cut from the message when it is asked for, so a delivery that waits for a window holds
+    no second copy.
     """
-    more, last = (Transfer(handle=handle, more=each).encode() for each in (True, False))
+    more, last = (Transfer(handle=handle, more=more).encode() for more in (True, False))
     left = len(payload)
     opening = _FIRST.size + 1
     for number, piece in enumerate(

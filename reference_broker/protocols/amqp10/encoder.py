@@ -1,4 +1,4 @@
-"""Values to octets, each by its shortest constructor.
+"""Values to bytes, each by its shortest constructor.
 
 A value's Python type says its AMQP type (see
 :mod:`brokerproof.reference_broker.protocols.amqp10.types`); elements of an array share one
@@ -43,7 +43,7 @@ _TWO_SIZES = struct.Struct(">II").pack
 
 
 def encode(value: Any) -> bytes:
-    """The octets of any value."""
+    """Return any value as bytes."""
     encoder = ENCODERS.get(type(value))
     if encoder is None:
         raise TypeError(f"{type(value).__name__} stands for no AMQP type")
@@ -87,7 +87,7 @@ def timestamp(value: Any) -> bytes:
 
 
 def variable(short: int, octets: bytes) -> bytes:
-    """A value of ``short`` constructor (that of one length octet) and its data; the long
+    """Return a value with constructor ``short`` (that of one length byte) and its data. The long
     constructor is 16 more."""
     size = len(octets)
     return (
@@ -108,7 +108,7 @@ def symbol(value: Any) -> bytes:
 
 
 def compound(short: int, parts: Iterable[bytes], count: int) -> bytes:
-    """A list (``short`` is 0xc0) or map (0xc1) of encoded elements."""
+    """Return a list (``short`` is 0xc0) or map (0xc1) of encoded elements."""
     body = b"".join(parts)
     size = len(body)
     if size < 255 and count < 256:
@@ -122,7 +122,7 @@ def sequence(value: Any) -> bytes:
 
 def mapping(value: Any) -> bytes:
     pairs = value if isinstance(value, Pairs) else value.items()
-    return compound(0xC1, (encode(each) for pair in pairs for each in pair), 2 * len(value))
+    return compound(0xC1, (encode(item) for pair in pairs for item in pair), 2 * len(value))
 
 
 def _described(value: Any) -> bytes:
@@ -137,26 +137,26 @@ def _fixed(code: int, form: str) -> Callable[[Any], bytes]:
 def _octets(code: int, size: int) -> Callable[[Any], bytes]:
     def write(value: Any) -> bytes:
         if len(value) != size:
-            raise ValueError(f"{type(value).__name__} has {size} octets, not {len(value)}")
+            raise ValueError(f"{type(value).__name__} has {size} bytes, not {len(value)}")
         return bytes((code,)) + value  # type: ignore[no-any-return]
 
     return write
 
 
 def array(value: Any) -> bytes:
-    """An array; its elements are encoded one by one by the longest constructor of their type."""
+    """Return an array. Each element has the longest constructor of their type."""
     try:
         code, write = _ELEMENTS[value.kind]
     except KeyError:
         raise TypeError(f"{value.kind.__name__} stands for no AMQP type") from None
     start = b"\0" + encode(value.descriptor) if value.described else b""
     if code in (0xA0, 0xA1, 0xA3):
-        octets = [each if code == 0xA0 else each.encode() for each in value]
-        short = all(len(each) < 256 for each in octets)
-        parts = [(bytes((len(each),)) if short else _SIZE(len(each))) + each for each in octets]
+        octets = [item if code == 0xA0 else item.encode() for item in value]
+        short = all(len(item) < 256 for item in octets)
+        parts = [(bytes((len(item),)) if short else _SIZE(len(item))) + item for item in octets]
         code += 0 if short else 16
     else:
-        parts = [write(each) for each in value]
+        parts = [write(item) for item in value]
     body = b"".join((start, bytes((code,)), *parts))
     if len(body) < 255 and len(value) < 256:
         return bytes((0xE0, len(body) + 1, len(value))) + body
@@ -167,9 +167,9 @@ def _long_compound(pairs: bool) -> Callable[[Any], bytes]:
     def write(value: Any) -> bytes:
         if pairs:
             items = value if isinstance(value, Pairs) else value.items()
-            parts = [encode(each) for pair in items for each in pair]
+            parts = [encode(item) for pair in items for item in pair]
         else:
-            parts = [encode(each) for each in value]
+            parts = [encode(item) for item in value]
         body = b"".join(parts)
         return _TWO_SIZES(len(body) + 4, len(parts)) + body
 
@@ -211,7 +211,7 @@ _ELEMENTS: dict[type, tuple[int, Callable[[Any], bytes]]] = {
     dict: (0xD1, _long_compound(True)),
     Array: (0xF0, _long_array),
 }
-"""How an element of an array is written: the constructor and the data."""
+"""Constructor and writer of an array's elements, by Python type."""
 
 ENCODERS: Mapping[type, Callable[[Any], bytes]] = {
     type(None): lambda value: b"\x40",
@@ -241,4 +241,4 @@ ENCODERS: Mapping[type, Callable[[Any], bytes]] = {
     Array: array,
     Described: _described,
 }
-"""By Python type."""
+"""Encoders by Python type."""

@@ -9,7 +9,7 @@ AMQExpiration                         properties.absolute-expiry-time, else arri
 AMQTimestamp                          properties.creation-time, else the arrival; milliseconds since 1970
 AMQUserID                             properties.message-id, written out
 AMQGroupID, JMSXGroupID               properties.group-id
-AMQSize                               octets of the bare message
+AMQSize                               bytes of the bare message
 JMSType, JMSCorrelationID             properties.subject and correlation-id
 JMSPriority, JMSTimestamp, …          other names for AMQPriority, AMQTimestamp, AMQExpiration, AMQUserID
 ====================================  =================================================================================
@@ -49,8 +49,8 @@ _JMS = {
 
 
 def selector_of(filters: dict[Any, Any] | None) -> Selector | None:
-    """The selector in a source's filter set, None without one. Raises :class:`Refusal` for anything
-    else in it."""
+    """Return the selector in a source's filter set, None without one. Raises :class:`Refusal` for
+    anything else in it."""
     selector = None
     for key, value in (filters or {}).items():
         if not isinstance(value, Described) or value.descriptor not in FILTERS:
@@ -70,16 +70,17 @@ def selector_of(filters: dict[Any, Any] | None) -> Selector | None:
 
 
 def names(message: Source) -> dict[str, Value]:
-    """Everything that a selector can ask ``message`` for. Never raises for what a producer sent."""
+    """Return every name that a selector can ask ``message`` for. Never raises for a producer's
+    input."""
     properties, application = sections_of(message.described)
     if properties is None:
         properties = Properties()
-    found = {key: _value(each) for key, each in application if isinstance(key, str)}
+    values = {key: _value(value) for key, value in application if isinstance(key, str)}
     arrived = message.arrived // NS_PER_MS
     expires = properties.absolute_expiry_time
     if expires is None and message.ttl is not None:
         expires = arrived + message.ttl
-    found |= {
+    values |= {
         "AMQAddress": message.route.address,
         "AMQPriority": message.prefix[2] if message.prefix[1] == 0x50 else PRIORITY,
         "AMQDurable": "DURABLE" if message.prefix[0] == 0x41 else "NON_DURABLE",
@@ -91,7 +92,7 @@ def names(message: Source) -> dict[str, Value]:
         "JMSType": properties.subject,
         "JMSCorrelationID": _text(properties.correlation_id),
     }
-    return found | {name: found[other] for name, other in _JMS.items()}
+    return values | {name: values[other] for name, other in _JMS.items()}
 
 
 def _text(value: Any) -> str | None:

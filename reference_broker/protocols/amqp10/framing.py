@@ -1,16 +1,16 @@
-"""Frames (2.3): octets in, whole frames out, however the octets were cut on their way.
+"""Frames (2.3): bytes in, whole frames out, however the bytes were cut on their way.
 
 ::
 
     size (4) | doff (1) | type (1) | channel (2, for type 0) | extended header | body up to size
 
-``size`` covers all of it (AMQP10-FRAME-01), the body begins ``doff`` * 4 octets from the start, and
-what lies between the eighth octet and the body is ignored (AMQP10-FRAME-04). A frame without body
+``size`` covers all of it (AMQP10-FRAME-01), the body begins ``doff`` * 4 bytes from the start, and
+bytes between the eighth and the body are ignored (AMQP10-FRAME-04). A frame without body
 only says that the peer lives.
 
-A size is judged as soon as its four octets are there, so a frame that is too large is never
+A size is judged as soon as its four bytes are there, so a frame that is too large is never
 collected: what is kept is less than one frame of the allowed size and what came with it in one
-piece. Octets of a frame that arrives in many pieces are put together once, when the last piece is
+piece. Bytes of a frame that arrives in many pieces are put together once, when the last piece is
 there.
 """
 
@@ -47,7 +47,7 @@ class FrameParser(ByteBuffer):
 
     def next(self) -> Frame | None:
         """Return the next frame, or None when it is not complete. Raises :class:`Refusal` for bytes
-        that can be no frame; the reader must not go on then."""
+        that can be no frame, and must not be called again then."""
         if not self.has(8):
             if self.has(4):
                 self._judge(int.from_bytes(self._data[self._at : self._at + 4]))
@@ -56,7 +56,7 @@ class FrameParser(ByteBuffer):
         if not 8 <= size <= self.limit:
             self._judge(size)
         if doff < 2 or doff * 4 > size:
-            detail = f"the data offset of a frame of {size} octets is {doff}, in units of 4 octets"
+            detail = f"the data offset of a frame of {size} bytes is {doff}, in units of 4 bytes"
             raise Refusal(refusal.BAD_DOFF, detail)
         if not self.has(size):
             return None
@@ -67,27 +67,27 @@ class FrameParser(ByteBuffer):
     def _judge(self, size: int) -> None:
         if size < 8:
             raise Refusal(
-                refusal.FRAME_TOO_SMALL, f"a frame has at least 8 octets, and this one says {size}"
+                refusal.FRAME_TOO_SMALL, f"a frame has at least 8 bytes, and this one says {size}"
             )
         if size > self.limit:
             detail = (
-                f"a frame of {size} octets is larger than the {self.limit} that are allowed here"
+                f"a frame of {size} bytes is larger than the {self.limit} that are allowed here"
             )
             raise Refusal(refusal.FRAME_TOO_LARGE, detail)
 
 
 def frame(channel: int, body: bytes, type: int = AMQP) -> bytes:
-    """A whole frame without extended header."""
+    """Return a whole frame without extended header."""
     return HEADER.pack(8 + len(body), 2, type, channel) + body
 
 
 EMPTY = frame(0, b"")
-"""Says that we live, on channel 0 (AMQP10-IDLE-11, AMQP10-IDLE-12)."""
+"""An empty frame on channel 0, a heartbeat (AMQP10-IDLE-11, AMQP10-IDLE-12)."""
 
 
 def pieces(payload: bytes, first: int, others: int) -> Iterator[bytes | memoryview]:
-    """``payload`` cut to at most ``first`` octets and then ``others`` octets each; not copied
-    unless it fits at once."""
+    """Yield ``payload`` cut to at most ``first`` bytes and then ``others`` bytes each, without a
+    copy."""
     if len(payload) <= first:
         yield payload
         return

@@ -1,4 +1,4 @@
-"""Protocol headers (2.2): the eight octets that choose what is spoken, and how another choice is
+"""Protocol headers (2.2): the eight bytes that choose what is spoken, and how another choice is
 answered.
 
 A header is ``AMQP``, a protocol id (0 AMQP, 2 TLS, 3 SASL), and the version 1 0 0. This side waits
@@ -7,7 +7,7 @@ for the peer's header (AMQP10-VER-06) and answers with the same one if it will s
 -12): the SASL header where somebody must say who they are, else plain AMQP. There is one version,
 so the choice between versions (AMQP10-VER-09, -10) is made before it is asked.
 
-Octets that cannot become a header any more are answered at once: the peer may be waiting for us and
+Bytes that cannot become a header any more are answered at once: the peer may be waiting for us and
 never send eight.
 """
 
@@ -21,19 +21,19 @@ SIZE = 8
 
 
 def requirement_of(received: bytes) -> str:
-    """Which requirement speaks about a header that is refused."""
+    """Return the requirement that refuses a header."""
     if not received.startswith(b"AMQP"):
         return "AMQP10-VER-11"
     return "AMQP10-VER-12" if received in (AMQP, SASL, TLS) else "AMQP10-VER-08"
 
 
-def can_become(received: bytes, wanted: bytes) -> bool:
-    """Whether ``received``, at most eight octets, is the beginning of ``wanted``."""
-    return wanted.startswith(received)
+def can_become(received: bytes, header: bytes) -> bool:
+    """Return True if ``received``, at most eight bytes, is the beginning of ``header``."""
+    return header.startswith(received)
 
 
 def described(received: bytes) -> str:
-    """For people."""
+    """Return a header in words."""
     if received.startswith(b"AMQP") and len(received) == SIZE:
         return f"protocol {received[4]}, version {received[5]}.{received[6]}.{received[7]}"
-    return f"octets {received.hex(' ')}"
+    return f"bytes {received.hex(' ')}"

@@ -58,14 +58,13 @@ from brokerproof.reference_broker.protocols.amqp10.transaction import LiveTransa
 ACCEPTED = Accepted()
 LONGEST_TAG = 32
 _MOST_ROUTES = 256
-"""Envelopes that a producer without an address of its own keeps; they are made again when there
-were more."""
+"""Envelopes kept by a producer without an address of its own."""
 
 _REJECTED = "amqp:rejected:list"
 
 
 class IncomingLink(Link):
-    """The peer sends."""
+    """A link on which the peer sends."""
 
     credit: ReceiverCredit
 
@@ -112,7 +111,7 @@ class IncomingLink(Link):
         self.refill()
 
     def begin(self, attach: Attach) -> None:
-        """What every sender's attach must have."""
+        """Check what every sender's attach must have."""
         if attach.initial_delivery_count is None:
             raise Refusal(
                 refusal.NO_INITIAL_COUNT, "attach of a sender has no initial-delivery-count"
@@ -123,7 +122,7 @@ class IncomingLink(Link):
             self._knows_rejected = not attach.source.outcomes or _REJECTED in attach.source.outcomes
 
     def _address(self, target: Target) -> str:
-        """The address, empty for a producer that names one in each message."""
+        """Return the address; empty for a producer that names one in each message."""
         if target.dynamic and target.address is not None:
             raise Refusal(refusal.ADDRESS_AND_DYNAMIC, "a dynamic target names no address")
         shared, connection = self.session.shared, self.session.connection
@@ -152,11 +151,11 @@ class IncomingLink(Link):
 
     @property
     def unanswered(self) -> int:
-        """How many deliveries have begun to arrive, and nothing was said about them."""
+        """Number of deliveries that have begun to arrive and are not answered."""
         return 1 if self.arriving is not None else 0
 
     def refill(self) -> None:
-        """Grants credit if it is time to."""
+        """Grant credit if the rule says so."""
         more = self._rule.refill(self.credit, self.unanswered, self._on_room)
         if more:
             self.credit.grant(more)
@@ -203,7 +202,7 @@ class IncomingLink(Link):
             arrival.spoil(problem)
         if arrival.size > self._largest:
             arrival.abandon()
-            raise Refusal(refusal.TOO_LARGE, f"a message of more than {self._largest} octets")
+            raise Refusal(refusal.TOO_LARGE, f"a message of more than {self._largest} bytes")
         if transfer.more:
             self._set(arrival)
             return
@@ -216,8 +215,8 @@ class IncomingLink(Link):
         self.refill()
 
     def _spool(self, arrival: Arrival) -> None:
-        """Has the body of ``arrival`` go to a file from now on if it is large, and one is to be
-        had."""
+        """Write the body of ``arrival`` to a file from now on if it is large and files are
+        available."""
         large, smallest = (
             self.session.shared.large,
             self.session.connection.acceptor.amqp.min_large_message_size,
@@ -263,7 +262,7 @@ class IncomingLink(Link):
         if len(tag) > LONGEST_TAG:
             raise Refusal(
                 refusal.TAG_TOO_LONG,
-                f"a delivery-tag of {len(tag)} octets; {LONGEST_TAG} are allowed",
+                f"a delivery-tag of {len(tag)} bytes; {LONGEST_TAG} are allowed",
             )
         if transfer.message_format is None:
             raise Refusal(
@@ -307,7 +306,7 @@ class IncomingLink(Link):
     # --- messages ---------------------------------------------------------------------------------
 
     def arrived(self, arrival: Arrival) -> Any:
-        """What becomes of a whole delivery: its state, None for no word."""
+        """Return the state of a complete delivery; None if it is not known yet."""
         shared = self.session.shared
         transaction = None
         if arrival.state is not None and isinstance(arrival.state, TransactionalState):
@@ -321,9 +320,9 @@ class IncomingLink(Link):
             route = self._route or self._own_route(payload)
             message = read(payload, shared.router.next_number(), route, shared.now + shared.epoch)
             if large is not None:
-                body, found, instead = large
-                message.bare = message.bare[: len(message.bare) - len(instead)]
-                message = LargeAmqpMessage(message, body, found)
+                body, body_sections, placeholder = large
+                message.bare = message.bare[: len(message.bare) - len(placeholder)]
+                message = LargeAmqpMessage(message, body, body_sections)
         except BadMessage as problem:
             state = self._not_taken(conditions.DECODE_ERROR, str(problem))
         except NoRoute as problem:
@@ -344,8 +343,8 @@ class IncomingLink(Link):
 
     @staticmethod
     def reported_state(state: Any, arrival: Arrival, transaction: LiveTransaction | None) -> Any:
-        """What is said of a delivery whose outcome is ``state``: in a transaction that is part of
-        another."""
+        """Return the state to report for the outcome ``state``, wrapped if it is in a
+        transaction."""
         if transaction is None or state is None:
             return state
         if isinstance(state, Rejected) and arrival.settled:
@@ -359,19 +358,19 @@ class IncomingLink(Link):
     def _whole(
         arrival: Arrival,
     ) -> tuple[bytes, tuple[LargeBody, tuple[Section, ...], bytes] | None]:
-        """The octets of a message; of a large one with something else in place of its body: then
-        also the body, the sections in it, and what stands in its place."""
+        """Return the bytes of a message. A large one has a placeholder for its body, and is
+        returned with the body, its sections, and the placeholder."""
         large, payload = arrival.finish(), arrival.payload()
         if large is None:
             return payload, None
-        body, found, footer = large
-        instead = EMPTY_DATA + footer
-        return payload + instead, (body, found, instead)
+        body, body_sections, footer = large
+        placeholder = EMPTY_DATA + footer
+        return payload + placeholder, (body, body_sections, placeholder)
 
     def take(
         self, message: AmqpMessage, arrival: Arrival, transaction: LiveTransaction | None
     ) -> Any:
-        """The outcome of a message that may be added; None if that is not known yet."""
+        """Return the outcome of a message that may be added; None if it is not known yet."""
         return self._take(message, None if transaction is None else transaction.send)
 
     def _take(self, message: AmqpMessage, send: Any) -> Any:
@@ -384,7 +383,7 @@ class IncomingLink(Link):
         return ACCEPTED
 
     def publish(self, message: AmqpMessage, send: Any) -> bool:
-        """Adds ``message``, at once or by ``send`` with its transaction; False if a queue refused
+        """Add ``message``, at once or by ``send`` with its transaction; False if a queue refused
         it. Raises ``NoRoute``."""
         if send is None:
             return self.session.shared.router.publish(message)
@@ -393,14 +392,14 @@ class IncomingLink(Link):
         return True
 
     def _not_taken(self, condition: str, description: str) -> Any:
-        """Rejected, or what the source has in its place (AMQP10-OUT-16, -18)."""
+        """Return rejected, or the outcome that the source uses instead (AMQP10-OUT-16, -18)."""
         self.session.connection.observe("AMQP10-OUT-01", f"not taken: {description}")
         if self._knows_rejected or self._default_outcome is None:
             return rejected(condition, description)
         return self._default_outcome
 
     def _own_route(self, payload: bytes) -> Envelope:
-        """Where a message of a producer without address is sent: its ``to``. Raises NoRoute,
+        """Return the route of a message whose producer has no address: its ``to``. Raises NoRoute,
         BadMessage."""
         properties = properties_of(payload)
         if properties is None or not properties.to:

@@ -1,9 +1,9 @@
-"""Large AMQP messages: everything up to the body is kept as ever, the body sections and the footer
-lie in a file.
+"""Large AMQP messages: everything up to the body is in memory, the body sections and the footer
+are in a file.
 
 While such a message arrives, only the beginnings of its sections are looked at, so that it is known
 where in the file the body of each is, and the footer as a whole, whose annotations have to be
-understood (AMQP10-MSG-11). It leaves as it came (AMQP10-MSG-02); STOMP gets what is inside (see
+understood (AMQP10-MSG-11). It is sent as it arrived (AMQP10-MSG-02); STOMP gets its content (see
 :mod:`brokerproof.reference_broker.protocols.amqp10.stomp_conversion`).
 """
 
@@ -30,10 +30,10 @@ from brokerproof.reference_broker.protocols.amqp10.messaging import (
 from brokerproof.reference_broker.protocols.amqp10.sections import BadMessage, section_code, skip
 
 EMPTY_DATA = b"\0\x53\x75\xa0\0"
-"""A body that stands for the one that is elsewhere."""
+"""A placeholder for a body in a file."""
 LONGEST_FOOTER = 1024 * 1024
 LARGEST_FRAME = 128 * 1024
-"""What is sent of a file at once, however large a frame the peer would take."""
+"""Bytes of a file that are sent at once, however large the peer's frames."""
 
 _BINARY, _LIST, _MAP = frozenset({0xA0, 0xB0}), frozenset({0xC0, 0xD0}), frozenset({0xC1, 0xD1})
 _STRING, _SYMBOL = frozenset({0xA1, 0xB1}), frozenset({0xA3, 0xB3})
@@ -43,12 +43,12 @@ _ALLOWED = {
     AMQP_VALUE: _BINARY | _STRING | _SYMBOL | _LIST | _MAP | {0xE0, 0xF0},
     FOOTER: _MAP,
 }
-"""What values of sections may be that lie in a file: those that say how long they are."""
+"""Constructors of sections that may be kept in a file: those with a length."""
 
 
 class LargeAmqpMessage(AmqpMessage):
-    """``plain`` has everything in front of the body; ``sections`` are those in the file
-    ``large``."""
+    """A message whose body is in the file ``large``. ``plain`` has everything in front of the body;
+    ``sections`` are those in the file."""
 
     __slots__ = ("large", "sections")
 
@@ -94,8 +94,8 @@ class LargeAmqpMessage(AmqpMessage):
 
 
 def body_at(octets: bytes) -> int | None:
-    """Where the body of a message that begins with ``octets`` begins; None if that is not among
-    them, or it is nothing that could be kept in a file."""
+    """Return where the body of the message in ``octets`` begins; None if it is not among them or
+    cannot be kept in a file."""
     at = 0
     try:
         while at < len(octets):
@@ -109,7 +109,7 @@ def body_at(octets: bytes) -> int | None:
 
 
 class BodyScan:
-    """Finds the sections of a body as its octets pass by."""
+    """Finds the sections of a body in passing bytes."""
 
     def __init__(self) -> None:
         self.sections: list[Section] = []
@@ -119,7 +119,7 @@ class BodyScan:
         self._head = bytearray()
 
     def feed(self, data: bytes) -> None:
-        """The next octets. Raises :class:`BadMessage`."""
+        """Read the next bytes. Raises :class:`BadMessage`."""
         pos, size = 0, len(data)
         while pos < size:
             if self._skip:
@@ -137,7 +137,7 @@ class BodyScan:
             self._begun()
 
     def finish(self) -> tuple[Section, ...]:
-        """All of it has passed. Raises :class:`BadMessage`."""
+        """Return all sections: the body is complete. Raises :class:`BadMessage`."""
         if self._skip or self._head:
             raise BadMessage("the message ends within a section")
         return tuple(self.sections)
@@ -174,19 +174,19 @@ class BodyScan:
     def _note(self, octets: bytes) -> None:
         self.footer += octets
         if len(self.footer) > LONGEST_FOOTER:
-            raise BadMessage(f"the footer has more than {LONGEST_FOOTER} octets")
+            raise BadMessage(f"the footer has more than {LONGEST_FOOTER} bytes")
 
     def _ended(self) -> None:
         self.sections.append((self._code, self._constructor, self._begin, self._at))
 
 
 def _wide(constructor: int) -> int:
-    """How many octets say how long the value is."""
+    """Return the width of the length field behind ``constructor``."""
     return 1 if constructor >> 4 in (0xA, 0xC, 0xE) else 4
 
 
 def _descriptor_end(head: bytes) -> int | None:
-    """Where the descriptor of a section ends; None if that is still to come."""
+    """Return the end of a section's descriptor; None if it has not arrived."""
     if len(head) < 2:
         return None
     kind = head[1]
@@ -204,9 +204,8 @@ def _descriptor_end(head: bytes) -> int | None:
 
 
 class LargeTransfers:
-    """The transfer frames of a delivery: ``head``, and then what is in the file. An empty frame
-    says that the next piece has to be read first; ``go_on`` is called when it is there, ``broken``
-    when it cannot be had."""
+    """Transfer frames of a delivery: ``head``, then the file. An empty frame says that the next
+    piece must be read first: ``go_on`` is called when it is, ``broken`` when it cannot be."""
 
     def __init__(
         self,
@@ -253,5 +252,5 @@ class LargeTransfers:
         self._go_on()
 
     def close(self) -> None:
-        """The rest is not wanted."""
+        """Drop the rest."""
         self._reading.close()

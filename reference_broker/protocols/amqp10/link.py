@@ -1,4 +1,4 @@
-"""What all links have in common: how they begin and how they end (2.6).
+"""Common part of all links: how they begin and how they end (2.6).
 
 Rules
 -----
@@ -70,7 +70,7 @@ from brokerproof.reference_broker.settings.acceptor import Acceptor
 
 
 class LinkState(enum.Enum):
-    """What a handle stands for."""
+    """The states of a handle."""
 
     ATTACHED = enum.auto()
     REFUSED = enum.auto()
@@ -79,7 +79,7 @@ class LinkState(enum.Enum):
 
 
 class Frames(Protocol):
-    """Frames of one delivery, made when they can leave; an empty one has to wait."""
+    """Frames of one delivery, made when they can be sent. An empty one must wait."""
 
     def __next__(self) -> bytes: ...
 
@@ -88,7 +88,7 @@ class Frames(Protocol):
 
 
 class Connection(Protocol):
-    """What sessions and links need of their connection. ``held`` while the peer does not read."""
+    """A session's connection. ``held`` while the peer does not read."""
 
     conn: int
     acceptor: Acceptor
@@ -99,7 +99,7 @@ class Connection(Protocol):
     stalled: bool
     transactions: dict[bytes, LiveTransaction]
     posting: Counter[bytes]
-    """How many deliveries have begun to arrive and not ended, by the txn-id of their state."""
+    """Deliveries that have begun to arrive and not ended, counted by the txn-id of their state."""
 
     def receive(self, now: Instant, data: bytes) -> None:
         """Read ``data``, and what waited while the connection was stalled."""
@@ -133,7 +133,7 @@ class Connection(Protocol):
 
 
 class Session(Protocol):
-    """What links need of their session."""
+    """A link's session."""
 
     shared: BrokerContext
     our_channel: int
@@ -186,11 +186,11 @@ class Session(Protocol):
 
 
 class Link:
-    """One link. ``role`` is the peer's; ``handle`` the one in what the peer sends, ``our_handle``
-    in what we send."""
+    """One link. ``role`` is the peer's; ``handle`` is in the peer's frames, ``our_handle`` in
+    ours."""
 
     in_delivery = False
-    """Whether the next transfer continues a delivery."""
+    """True if the next transfer continues a delivery."""
 
     def __init__(self, session: Session, attach: Attach, our_handle: int) -> None:
         self.session = session
@@ -212,35 +212,35 @@ class Link:
     # --- what a kind of link does -----------------------------------------------------------------
 
     def attach(self, attach: Attach) -> None:
-        """Answers ``attach``, and begins. Raises :class:`Refusal` *before* it has answered."""
+        """Answer ``attach`` and begin. Raises :class:`Refusal` *before* it answers."""
         raise NotImplementedError
 
     def flow(self, flow: Flow) -> None:
-        """The peer's flow state of this link."""
+        """Handle the peer's flow state of this link."""
         raise NotImplementedError
 
     def transfer(self, transfer: Transfer, payload: bytes) -> None:
-        """A transfer of the peer."""
+        """Handle a transfer of the peer."""
         raise NotImplementedError
 
     def describe(self, flow: Flow) -> None:
-        """Adds this link's state to a flow of ours."""
+        """Add this link's state to a flow of ours."""
         raise NotImplementedError
 
     def resume(self) -> None:
-        """The session may send again."""
+        """Send what waits: the session may send again."""
 
     def stop(self) -> None:
-        """Takes no more part in what its queue does. May be called more than once."""
+        """Leave the queue. May be called more than once."""
 
     def give_back(self) -> list[Queue]:
-        """Returns what it holds, after ``stop()``; the queues where somebody may want it now."""
+        """Return deliveries to their queues after ``stop()``; return the queues to dispatch."""
         return []
 
     # --- what all do ------------------------------------------------------------------------------
 
     def answer(self, attach: Attach) -> Attach:
-        """The beginning of an answer to ``attach``: everything but the termini."""
+        """Return the answer to ``attach`` without the termini."""
         return Attach(
             name=self.name,
             handle=self.our_handle,
@@ -251,7 +251,7 @@ class Link:
         )
 
     def refuse(self, attach: Attach, error: Error) -> None:
-        """Answers ``attach`` without a terminus of ours, and closes (AMQP10-LINK-12)."""
+        """Answer ``attach`` without a terminus of ours, and close (AMQP10-LINK-12)."""
         answer = self.answer(attach)
         if self.role is RECEIVER:
             answer.target = attach.target
@@ -262,7 +262,7 @@ class Link:
         self.state = LinkState.REFUSED
 
     def attach_to_close(self) -> None:
-        """See the wart."""
+        """Attach only to detach closing, as in the wart above."""
         self.session.send(
             Attach(
                 name=self.name,
@@ -275,7 +275,7 @@ class Link:
 
 
 def part(links: Sequence[Link], router: Router) -> None:
-    """Takes ``links`` out of their queues; then what they hold goes back; then others may have it.
+    """Take ``links`` out of their queues, give their deliveries back, then dispatch.
 
     In this order no message overtakes an older one on its way back.
     """

@@ -5,10 +5,10 @@
     header | delivery-annotations | message-annotations | properties | application-properties | body | footer
     '----------- may be rewritten on the way ----------'  '------------ the bare message -----------'
 
-What arrived is kept as octets. The bare message leaves as the octets that came (AMQP10-MSG-02), the
+What arrived is kept as bytes. The bare message is sent as it arrived (AMQP10-MSG-02), the
 header is written anew for each delivery, delivery-annotations end here, message-annotations go on
-(AMQP10-MSG-10). Only the frame of the sections is looked at on arrival: their order, and that each
-ends where it says. What is inside is read when STOMP asks for it.
+(AMQP10-MSG-10). Only the frame of the sections is checked on arrival: their order, and that each
+ends where it says. Their content is read when STOMP asks for it.
 
 :class:`AmqpMessage` is a core message whose envelope and body, which is what STOMP sees of it, are
 not made before somebody asks (see
@@ -57,14 +57,14 @@ from brokerproof.reference_broker.protocols.amqp10.types import Pairs, Symbol, U
 from brokerproof.reference_broker.selector.values import Value
 
 DURABLE = 0x41
-"""How the prefix of a durable message begins: the boolean true."""
+"""First byte of a durable message's prefix: the boolean true."""
 NO_PREFIX = b"\x40\x40"
-"""Durable and priority of a header that says neither."""
+"""Prefix of a header without durable and priority."""
 
 
 class AmqpMessage(Message):
     """One message as it arrived. ``prefix`` is durable and priority, encoded; ``ttl`` in
-    milliseconds, as it came."""
+    milliseconds, as received."""
 
     __slots__ = ("_names", "annotations", "bare", "prefix", "ttl")
 
@@ -92,8 +92,7 @@ class AmqpMessage(Message):
         self.bare = bare
 
     def __getattr__(self, name: str) -> Any:
-        """Python comes here for what has not been set yet: the envelope and the body that STOMP
-        wants to see."""
+        """Make envelope and body when STOMP asks for them."""
         if name not in ("envelope", "body"):
             raise AttributeError(name)
         self.envelope, self.body = stomp_conversion.to_stomp(self)
@@ -107,15 +106,17 @@ class AmqpMessage(Message):
         return len(self.annotations) + len(self.bare)
 
     def content(self) -> int:
-        """Octets of the bare message without those that stand in front of data."""
-        found = ((start, inside) for code, start, inside, _ in sections(self.bare) if code == DATA)
+        """Return the length of the bare message without the bytes in front of data."""
+        data_sections = (
+            (start, inside) for code, start, inside, _ in sections(self.bare) if code == DATA
+        )
         return len(self.bare) - sum(
-            inside - start + _before_data(self.bare[inside]) for start, inside in found
+            inside - start + _before_data(self.bare[inside]) for start, inside in data_sections
         )
 
     @property
     def described(self) -> bytes:
-        """The bare message, for whoever wants to know more than its body."""
+        """The bare message."""
         return self.bare
 
     def stomp_body(self) -> tuple[bool, bytes | LargeBodySlice, str]:
@@ -124,11 +125,11 @@ class AmqpMessage(Message):
 
     @property
     def octets(self) -> int:
-        """How long the bare message is."""
+        """Length of the bare message."""
         return len(self.bare)
 
     def property(self, name: str) -> Value:
-        """What a selector finds under ``name`` (see
+        """Return a selector's value for ``name`` (see
         :mod:`brokerproof.reference_broker.protocols.amqp10.filters`)."""
         if self._names is None:
             self._names = filters.names(self)
@@ -136,7 +137,7 @@ class AmqpMessage(Message):
 
 
 def _before_data(constructor: int) -> int:
-    """How many octets of a binary stand in front of its content."""
+    """Return how many bytes of a binary precede its content."""
     return 2 if constructor == 0xA0 else 5
 
 
@@ -144,7 +145,7 @@ def _before_data(constructor: int) -> int:
 
 
 def read(octets: bytes, number: int, route: Envelope, now: Instant) -> AmqpMessage:
-    """The message that arrived ``now``. Raises :class:`BadMessage`, and :class:`Refusal` for
+    """Return the message that arrived ``now``. Raises :class:`BadMessage`, and :class:`Refusal` for
     annotations (AMQP10-MSG-11).
 
     ``number`` is its number in the broker, ``route`` where the link or its properties send it;
@@ -201,8 +202,8 @@ UNDERSTOOD = frozenset({"rejected"})
 
 
 def check_annotations(annotations: dict[Any, Any]) -> None:
-    """Keys that begin with x-opt- may be ignored, others must be understood (AMQP10-MSG-11, -15).
-    Raises Refusal."""
+    """Raise Refusal for keys that must be understood and are not. Keys that begin with x-opt- may
+    be ignored (AMQP10-MSG-11, -15)."""
     for key in annotations:
         if not (isinstance(key, str) and (key.startswith("x-opt-") or key in UNDERSTOOD)):
             detail = (
@@ -213,7 +214,8 @@ def check_annotations(annotations: dict[Any, Any]) -> None:
 
 
 def properties_of(octets: bytes) -> Properties | None:
-    """The properties section of a message or of a bare message. Raises :class:`BadMessage`."""
+    """Return the properties section of a message or of a bare message. Raises
+    :class:`BadMessage`."""
     for code, _, inside, _ in sections(octets):
         if code == PROPERTIES:
             try:
@@ -227,7 +229,7 @@ def properties_of(octets: bytes) -> Properties | None:
 
 
 class Notes:
-    """What AMQP peers said about a message when they gave it back: kept with its place in the
+    """What AMQP peers reported about a message when they gave it back, kept with its place in the
     queue."""
 
     __slots__ = ("annotations", "rejected")
@@ -238,12 +240,12 @@ class Notes:
 
 
 def notes_of(entry: Entry) -> Notes:
-    """The notes of ``entry``, new if there were none."""
+    """Return the notes of ``entry``, new if there were none."""
     if entry.notes is None:
         entry.notes = Notes()
     return entry.notes  # type: ignore[no-any-return]
 
 
 def rejected(condition: str, description: str) -> messaging.Rejected:
-    """The outcome of a message that is not taken."""
+    """Return the outcome of a refused message."""
     return messaging.Rejected(error=Error(condition=condition, description=description))

@@ -48,8 +48,8 @@ SECTIONS: dict[str, tuple[int, str]] = {
     "amqp-value:*": (AMQP_VALUE, "*"),
     "footer:map": (FOOTER, "map"),
 }
-"""Sections that are no composites: by the symbolic descriptor (without ``amqp:``) the numeric one
-and the type."""
+"""Sections that are no composites, by symbolic descriptor (without ``amqp:``): numeric descriptor
+and type."""
 
 # --- delivery states (3.4) ------------------------------------------------------------------------
 

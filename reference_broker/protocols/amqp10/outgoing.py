@@ -7,8 +7,8 @@ Settlement
 ----------
 * Link mode settled: a message is gone when it is sent.
 * Otherwise it stays with the link until the peer settles it, with an outcome or without (then the
-  source's default outcome, AMQP10-OUT-03), or tells an outcome and leaves the settling to us, which
-  we then do and say.
+  source's default outcome, AMQP10-OUT-03), or sends an outcome and leaves the settling to us, which
+  we then do and report.
 * What is left when the link ends is released: it goes back to its old place, and it does not count
   as an attempt.
 
@@ -73,12 +73,12 @@ from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
 from brokerproof.reference_broker.protocols.amqp10.types import Symbol
 from brokerproof.reference_broker.selector.selector import Selector
 
-_SYMBOLS = tuple(Symbol(f"amqp:{each.NAME}:list") for each in OUTCOMES)
+_SYMBOLS = tuple(Symbol(f"amqp:{outcome.NAME}:list") for outcome in OUTCOMES)
 
 
 class OutgoingLink(Link):
-    """The peer receives. A :class:`brokerproof.reference_broker.kernel.queue.Consumer`, or a
-    ``Browser`` if ``copies``."""
+    """A link on which the peer receives. A
+    :class:`brokerproof.reference_broker.kernel.queue.Consumer`, or a ``Browser`` if ``copies``."""
 
     queue: Queue
 
@@ -137,7 +137,7 @@ class OutgoingLink(Link):
             )
 
     def _check(self, source: Source) -> None:
-        """Refuses what this broker cannot be. What it may be instead is told in the answer
+        """Refuse a source that this broker cannot serve. The answer says what differs
         (AMQP10-LINK-05)."""
         if source.dynamic and source.address is not None:
             raise Refusal(refusal.ADDRESS_AND_DYNAMIC, "a dynamic source names no address")
@@ -179,7 +179,8 @@ class OutgoingLink(Link):
     # --- deliveries -------------------------------------------------------------------------------
 
     def has_room(self) -> bool:
-        """Whether one more message can be sent now."""
+        """Return True if one more message can be sent now. A link that only waits for its session
+        is resumed later."""
         if self.credit.credit <= 0 or self._stopped:
             return False
         if self.session.can_send():
@@ -192,7 +193,7 @@ class OutgoingLink(Link):
         self.session.shared.outbox.wait_for(self.session.connection.conn, batch)
 
     def deliver(self, entry: Entry) -> None:
-        """Sends one message."""
+        """Send one message."""
         session = self.session
         entry.deliveries += 1
         payload, large = (
@@ -215,7 +216,7 @@ class OutgoingLink(Link):
             self.queue.discard(entry)
 
     def show(self, entry: Entry) -> None:
-        """Sends a copy of one message, if it is selected."""
+        """Send a copy of one message, if it is selected."""
         if self._selector is None or self._selector.matches(entry.message):
             self.deliver(entry)
 
@@ -244,15 +245,15 @@ class OutgoingLink(Link):
             session.transmit_all(self, frames)
 
     def _too_large(self, entry: Entry, size: int) -> None:
-        """The peer does not take messages of this size (AMQP10-LINK-15): the message stays, and the
-        link ends."""
+        """Return the message to its queue and end the link: the peer does not take messages of this
+        size (AMQP10-LINK-15)."""
         if self.copies:
             entry.deliveries -= 1
         else:
             entry.deliveries -= 1
             self.queue.unsettled += 1
             self.queue.settle([entry], Outcome.RELEASED)
-        detail = f"a message of {size} octets is due, and the link takes {self._largest}"
+        detail = f"a message of {size} bytes is due, and the link takes {self._largest}"
         self.session.break_link(self, Refusal(refusal.TOO_LARGE, detail))
 
     # --- flow -------------------------------------------------------------------------------------
@@ -278,7 +279,7 @@ class OutgoingLink(Link):
             self.session.flow(self)
 
     def offer(self) -> None:
-        """Takes what waits, as far as it can be sent, and then answers a drain."""
+        """Take waiting messages as far as they can be sent, then answer a drain."""
         if self._stopped:
             return
         if self.copies:
@@ -326,8 +327,7 @@ class OutgoingLink(Link):
     # --- settlement -------------------------------------------------------------------------------
 
     def disposed(self, deliveries: list[Delivery], state: Any, settled: bool) -> None:
-        """The peer's word on some of our deliveries; ``offer()`` is called when all of it has been
-        done."""
+        """Apply the peer's state of some deliveries. The caller calls ``offer()`` afterwards."""
         if isinstance(state, TransactionalState):
             self.session.connection.retire(self, deliveries, state, settled)
             return
@@ -347,13 +347,13 @@ class OutgoingLink(Link):
             self.session.settled_by_us(plain, state)
 
     def forget(self, deliveries: list[Delivery]) -> None:
-        """They are settled as far as the session is concerned."""
+        """Drop ``deliveries``: they are settled as far as the session is concerned."""
         self.session.forget(deliveries)
         for delivery in deliveries:
             self.unsettled.pop(delivery.id, None)
 
     def apply(self, deliveries: list[Delivery], state: Any) -> None:
-        """Ends deliveries in ``state``, an outcome. What comes back is not dispatched here."""
+        """End deliveries in ``state``, an outcome. Returned messages are not dispatched here."""
         if self.copies:
             return
         entries = [delivery.entry for delivery in deliveries]

@@ -1,5 +1,5 @@
-"""A message as it leaves: a header for this delivery, annotations, and the bare message that came
-or was made once (3.2)."""
+"""A message as it is sent: a header for this delivery, annotations, and the bare message, which
+arrived or was made once (3.2)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from brokerproof.reference_broker.protocols.amqp10.types import Described, Symbo
 
 
 def octets(entry: Entry, now: Instant) -> bytes:
-    """The message of ``entry`` as it is sent ``now``, in ns since 1970; of a large one all that is
-    in front of its file."""
+    """Return the message of ``entry`` as it is sent ``now``, in ns since 1970. Of a large message
+    this is everything in front of its file."""
     message = entry.message
     if isinstance(message, AmqpMessage):
         left = message.ttl
@@ -45,8 +45,8 @@ def octets(entry: Entry, now: Instant) -> bytes:
 
 
 def _noted(notes: Notes, annotations: bytes) -> tuple[bytes, bytes]:
-    """Delivery-annotations with the error of a rejection (AMQP10-OUT-06), and message-annotations
-    with what a modified outcome merged into them (AMQP10-OUT-13)."""
+    """Return delivery-annotations with a rejection's error (AMQP10-OUT-06), and message-annotations
+    with those of modified outcomes merged in (AMQP10-OUT-13)."""
     delivery = b""
     if notes.rejected is not None:
         delivery = encoder.encode(

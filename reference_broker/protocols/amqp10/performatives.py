@@ -17,7 +17,7 @@ FIRST, SECOND = 0, 1
 
 UINT_MAX = 0xFFFF_FFFF
 MIN_MAX_FRAME_SIZE = 512
-"""Octets of a frame that every peer can take."""
+"""Bytes of a frame that every peer can take."""
 
 
 @composite("error", 0x1D)

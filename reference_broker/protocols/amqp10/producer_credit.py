@@ -1,5 +1,4 @@
-"""How much a producer may send: ``amqpCredits`` and ``amqpLowCredits`` (ARTEMIS-FLOW, chapter
-AMQP).
+"""Credit of producers: ``amqpCredits`` and ``amqpLowCredits`` (ARTEMIS-FLOW, chapter AMQP).
 
 With C the credits, L the low mark, c the credit that is left and p the deliveries that have begun
 to arrive and are not answered yet:
@@ -9,9 +8,9 @@ to arrive and are not answered yet:
    are C again. Never more: what a producer may have outstanding is at most C, whatever the moment.
 3. While the address has no room nothing is granted. What was granted before stays good: a producer
    can fill the rest of its credit into a full address. When there is room again rules 1 and 2 are
-   looked at once more.
+   applied once more.
 
-The rule is looked at after every delivery, so the moments of refill do not depend on how many
+The rule is applied after every delivery, so the moments of refill do not depend on how many
 frames came at once: with 100 and 30, after 70 deliveries, then 140.
 """
 
@@ -24,9 +23,7 @@ from brokerproof.reference_broker.kernel.credit import ReceiverCredit
 
 
 class ProducerCredit:
-    """The rule for one producer. ``address`` is what ``admission`` is asked for: its own, or if it
-    names one in each message that of its last.
-    """
+    """The rule for one producer. ``address`` is its own, or the last that it named in a message."""
 
     def __init__(self, most: int, low: int, admission: AdmissionControl, address: str) -> None:
         self.most = most
@@ -35,8 +32,8 @@ class ProducerCredit:
         self._admission = admission
 
     def refill(self, credit: ReceiverCredit, unanswered: int, on_room: Callable[[], None]) -> int:
-        """How many deliveries to grant now; 0 for none. ``on_room`` is called when that was for
-        lack of room."""
+        """Return how many deliveries to grant now. For want of room that is 0, and ``on_room`` is
+        called later."""
         if credit.credit > self.low - unanswered:
             return 0
         more = self.most - credit.credit - unanswered

@@ -1,5 +1,4 @@
-"""Refusals: what can be wrong, which endpoint it ends, the condition that says so, and the
-requirement that speaks of it.
+"""Refusals: kinds of mistakes, the endpoint that each ends, its condition, and its requirement.
 
 An error ends the smallest endpoint that cannot go on: a link (``detach``), a session (``end``) or
 the connection (``close``). Where the specification fixes the endpoint we follow it, also where that
@@ -16,7 +15,7 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import Error
 
 
 class Scope(enum.Enum):
-    """Which endpoint an error ends."""
+    """The endpoint that an error ends."""
 
     CONNECTION = "connection"
     SESSION = "session"
@@ -120,8 +119,8 @@ IN_ANOTHER_TRANSACTION = _link(conditions.TRANSACTION_ROLLBACK, "AMQP10-TXN-11")
 
 
 class Refusal(Exception):
-    """A peer did something that ends one of its endpoints. ``detail`` says what was wrong and
-    where, for people."""
+    """A peer's mistake, which ends one of its endpoints. ``detail`` says what was wrong and where,
+    for people."""
 
     def __init__(self, fault: Fault, detail: str) -> None:
         super().__init__(detail)
@@ -130,13 +129,13 @@ class Refusal(Exception):
 
     @property
     def error(self) -> Error:
-        """As the peer is told."""
+        """The error that is sent to the peer."""
         return Error(
             condition=self.fault.condition, description=f"{self.detail} ({self.fault.requirement})"
         )
 
 
 def shown(value: bytes | str) -> str:
-    """At most 40 octets or characters of what a peer sent, printable, for a detail."""
+    """Return at most 40 bytes or characters of a peer's input, printable, for a detail."""
     text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
     return ascii(text if len(text) <= 40 else text[:40] + "…")

@@ -1,4 +1,4 @@
-"""The server's side of SASL (5.3): which mechanisms are offered, and who the peer turns out to be.
+"""The server's side of SASL (5.3): the mechanisms offered, and the peer's identity.
 
 ::
 
@@ -37,7 +37,7 @@ OK, AUTH = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How it ended. ``detail`` is for people on our side alone."""
+    """The end of a negotiation. ``detail`` is for people on our side alone."""
 
     code: int
     user: str
@@ -45,8 +45,8 @@ class Outcome:
 
 
 class SaslServer:
-    """One negotiation. ``users`` has passwords by name; ``external`` is the user whom the transport
-    knows."""
+    """One negotiation. ``users`` has passwords by name; ``external`` is the user known to the
+    transport."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class SaslServer:
         self._external = external
 
     def start(self, mechanism: str, initial: bytes | None) -> Outcome | bytes:
-        """What ``sasl-init`` leads to: the end, or a challenge to send."""
+        """Handle ``sasl-init``: return the outcome, or a challenge to send."""
         if mechanism not in self.offered:
             return Outcome(AUTH, "", f"the mechanism {mechanism[:40]!a} was not offered")
         if mechanism == ANONYMOUS:
@@ -76,7 +76,7 @@ class SaslServer:
         return b"" if initial is None else self.respond(initial)
 
     def respond(self, response: bytes) -> Outcome:
-        """What the response to PLAIN's challenge leads to."""
+        """Return the outcome of the response to PLAIN's challenge."""
         parts = response.split(b"\0")
         if len(parts) != 3:
             return Outcome(AUTH, "", "PLAIN: the response is not three parts, separated by NUL")

@@ -42,17 +42,16 @@ _SYMBOLIC = {f"amqp:{name}": code for name, (code, _) in messaging.SECTIONS.item
 
 
 class BadMessage(Exception):
-    """Octets that are no AMQP message; one sentence."""
+    """Bytes that are no AMQP message; one sentence."""
 
 
 def sections(octets: bytes) -> list[tuple[int, int, int, int]]:
-    """Of each section its code, where it begins, where its value begins, and where it ends. Raises
-    :class:`BadMessage`.
+    """Return code, begin, begin of the value, and end of each section. Raises :class:`BadMessage`.
 
-    The order is that of the specification; a body of one kind must be there: data sections,
+    The order is that of the specification. A body of one kind must be there: data sections,
     sequence sections, or one value.
     """
-    found: list[tuple[int, int, int, int]] = []
+    sections_found: list[tuple[int, int, int, int]] = []
     at, size, last = 0, len(octets), 0
     body = False
     try:
@@ -79,7 +78,7 @@ def sections(octets: bytes) -> list[tuple[int, int, int, int]]:
             body = body or DATA <= code <= AMQP_VALUE
             last, inside = code, at
             at = skip(octets, at)
-            found.append((code, start, inside, at))
+            sections_found.append((code, start, inside, at))
     except (IndexError, struct.error):
         raise BadMessage("the message ends within a section") from None
     except DecodeError as problem:
@@ -88,7 +87,7 @@ def sections(octets: bytes) -> list[tuple[int, int, int, int]]:
         raise BadMessage("the message ends within a section")
     if not body:
         raise BadMessage("the message has no body")
-    return found
+    return sections_found
 
 
 def _descriptor(octets: bytes, at: int) -> tuple[int, int]:
@@ -103,7 +102,7 @@ _WIDTHS = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
 
 
 def section_code(octets: bytes, at: int) -> tuple[int, int]:
-    """The code of the section that begins ``at``, and where its value begins. Raises
+    """Return the code of the section that begins ``at``, and where its value begins. Raises
     :class:`BadMessage`, ``IndexError``."""
     if octets[at] != 0:
         raise BadMessage(f"a section begins with a descriptor, not with 0x{octets[at]:02x}")
@@ -114,8 +113,8 @@ def section_code(octets: bytes, at: int) -> tuple[int, int]:
 
 
 def skip(octets: bytes, at: int) -> int:
-    """The end of the value whose constructor is at ``at``; the upper half of a constructor says how
-    long its data is."""
+    """Return the end of the value whose constructor is at ``at``. The upper half of a constructor
+    gives the length of its data."""
     code = octets[at]
     if code not in READERS:
         raise DecodeError(f"no type has the constructor 0x{code:02x}")

@@ -85,11 +85,11 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import (
 from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal, Scope
 
 OUTGOING_WINDOW = 2**31 - 1
-"""What we say of our own sending: no limit but the peer's."""
+"""Our outgoing window: no limit but the peer's."""
 
 
 class Session:
-    """Begun by the peer on ``channel``, answered on ``our_channel``."""
+    """One session, begun by the peer on ``channel`` and answered on ``our_channel``."""
 
     def __init__(
         self, connection: Connection, begun: Begin, channel: int, our_channel: int
@@ -109,7 +109,7 @@ class Session:
         self.remote_outgoing_window = begun.outgoing_window
         self.next_delivery_id = acceptor.amqp.first_delivery_id
         self.unsettled: dict[int, Delivery] = {}
-        """What we sent and is not settled, by delivery-id, in the order of the ids."""
+        """Deliveries that were sent and not settled, by delivery-id, in the order of the ids."""
         self._unsettled_ids = NumberIndex()
         self.blocked: OrderedDict[Link, None] = OrderedDict()
         self.links: dict[int, Link] = {}
@@ -138,24 +138,24 @@ class Session:
     # --- what goes out ----------------------------------------------------------------------------
 
     def send(self, performative: Composite) -> None:
-        """One frame without payload, behind all that was to be said before."""
+        """Send one frame without payload, behind all settlements collected before."""
         self.flush()
         self.connection.send(frame(self.our_channel, performative.encode()))
 
     def flush(self) -> None:
-        """Says what was collected about deliveries that arrived."""
+        """Send the settlements that were collected."""
         if self._batch:
-            for each in self._batch.take():
-                self.connection.send(frame(self.our_channel, each.encode()))
+            for disposition in self._batch.take():
+                self.connection.send(frame(self.our_channel, disposition.encode()))
 
     def settle_incoming(self, delivery_id: int, state: Any) -> None:
-        """A delivery that arrived has been settled by us in ``state``."""
+        """Collect the settlement of a delivery that arrived."""
         if not self._batch:
             self.connection.touch(self)
         self._batch.add(delivery_id, state)
 
     def flow(self, link: Link | None = None) -> None:
-        """Our flow state, and ``link``'s."""
+        """Send our flow state, and ``link``'s."""
         flow = Flow(
             next_incoming_id=self.next_incoming_id,
             incoming_window=self.incoming_window,
@@ -167,7 +167,7 @@ class Session:
         self.send(flow)
 
     def alarmed(self, short: bool) -> None:
-        """The broker has become short of something, or is not any more: our window says so."""
+        """Close our window if the broker is ``short`` of a resource, else open it."""
         self._under_way = self._full_window if short else 0
         self.incoming_window = 0 if short else self._full_window
         self.connection.observe(
@@ -178,18 +178,18 @@ class Session:
     # --- transfers out ----------------------------------------------------------------------------
 
     def can_send(self) -> bool:
-        """Whether a transfer may leave now."""
+        """Return True if a transfer may be sent now."""
         return self.remote_incoming_window > 0 and not self._pending and not self.connection.held
 
     def transmit(self, octets: bytes) -> None:
-        """One transfer frame; ``can_send()`` was true just before."""
+        """Send one transfer frame. ``can_send()`` must have been true just before."""
         self.next_outgoing_id = (self.next_outgoing_id + 1) & serial_numbers.MASK
         self.remote_incoming_window -= 1
         self.connection.send(octets)
 
     def transmit_all(self, link: Link, frames: Frames) -> None:
-        """The transfer frames of one delivery, as many as the window takes; the rest when it opens.
-        An empty one says that it is not there yet: then :meth:`resume` is called when it is."""
+        """Send the transfer frames of one delivery as the window allows. An empty frame is not
+        ready yet; :meth:`resume` is called when it is."""
         self._pending.append((link, frames))
         self._transmit_pending()
 
@@ -204,7 +204,7 @@ class Session:
                 return
 
     def resume(self) -> None:
-        """The window, or the connection, may take more."""
+        """Send what waits: the window or the connection may take more."""
         self._transmit_pending()
         while self.blocked and self.can_send():
             self.blocked.popitem(last=False)[0].resume()
@@ -212,8 +212,8 @@ class Session:
     # --- what comes in ----------------------------------------------------------------------------
 
     def handle(self, performative: Any, body: bytes, at: int) -> None:
-        """A frame of this session; the payload begins ``at``. Raises :class:`Refusal` of session or
-        connection scope."""
+        """Handle a frame of this session; the payload begins ``at``. Raises :class:`Refusal` of
+        session or connection scope."""
         if self._discarding:
             if isinstance(performative, End):
                 self.is_over = True
@@ -235,7 +235,7 @@ class Session:
                 self.is_over = True
 
     def _link(self, handle: int, what: str) -> Link | None:
-        """The link with that handle; None when what came for it is to be ignored."""
+        """Return the link with that handle; None if the frame must be ignored."""
         link = self.links.get(handle)
         if link is None:
             raise Refusal(
@@ -279,8 +279,7 @@ class Session:
             self.flow()
 
     def _check_delivery_id(self, delivery_id: int | None) -> None:
-        """Deliveries of a session are numbered one after the other, from wherever the peer
-        began."""
+        """Check that deliveries of a session have consecutive ids, from the peer's first one on."""
         if delivery_id is None:
             raise Refusal(
                 refusal.DELIVERY_ID_MISSING, "the first transfer of a delivery has no delivery-id"
@@ -328,10 +327,10 @@ class Session:
             self.resume()
 
     def _disposition(self, disposition: Disposition) -> None:
-        """What the peer says about deliveries, by ranges of ids (AMQP10-DISP-02, -06); ids that it
-        settled are over.
+        """Apply the peer's disposition of a range of ids (AMQP10-DISP-02, -06). Ids that are
+        settled already are skipped.
 
-        As the sender it has nothing to say that matters: we settle what arrives before we say so.
+        A disposition of the sender has no effect: we settle what arrives before the peer can.
         """
         first, last = (
             disposition.first,
@@ -381,7 +380,7 @@ class Session:
             self.unsettled.pop(delivery.id, None)
 
     def settled_by_us(self, deliveries: list[Delivery], state: Any) -> None:
-        """Tells the peer that what we sent is settled now, which it has left to us."""
+        """Report to the peer that deliveries of ours are settled."""
         batch = Batch(SENDER)
         for delivery in deliveries:
             batch.add(delivery.id, state)
@@ -435,20 +434,20 @@ class Session:
             other.session.stolen(other)
 
     def stolen(self, link: Link) -> None:
-        """Another attach of the same name took the link over (AMQP10-LINK-02)."""
+        """End ``link``: another attach of the same name took it over (AMQP10-LINK-02)."""
         self._link_failed(
             link, Refusal(refusal.STOLEN, f"link {refusal.shown(link.name)} was attached elsewhere")
         )
 
     def _link_failed(self, link: Link, problem: Refusal) -> None:
-        """Ends one link with an error, or hands on what is worse (AMQP10-LINK-09)."""
+        """End one link with an error. Raise an error of wider scope again (AMQP10-LINK-09)."""
         if problem.fault.scope is not Scope.LINK:
             raise problem
         self.connection.observe(problem.fault.requirement, problem.detail)
         self.break_link(link, problem)
 
     def break_link(self, link: Link, problem: Refusal) -> None:
-        """Ends ``link`` from our side; what it held goes back."""
+        """End ``link`` from our side. Its deliveries go back."""
         for id in link.unsettled:
             self._errant[id] = link
             self._errant_ids.add(id)
@@ -486,12 +485,12 @@ class Session:
         link.attach_to_close()
 
     def _release(self, link: Link) -> None:
-        """``link`` has nothing to do with messages any more; what it held goes back."""
+        """Detach ``link`` from its queue and give its deliveries back."""
         if self._pending:
             for holder, frames in self._pending:
                 if holder is link:
                     frames.close()
-            self._pending = deque(each for each in self._pending if each[0] is not link)
+            self._pending = deque(pending for pending in self._pending if pending[0] is not link)
         self._forget(link)
         part([link], self.shared.router)
 
@@ -503,15 +502,15 @@ class Session:
     # --- the end ----------------------------------------------------------------------------------
 
     def fail(self, problem: Refusal) -> None:
-        """Ends the session with an error (AMQP10-SESS-03); what still comes is ignored until the
-        peer's ``end``."""
+        """End the session with an error (AMQP10-SESS-03). Frames before the peer's ``end`` are
+        ignored."""
         self.connection.observe(problem.fault.requirement, problem.detail)
         part(self.release_links(), self.shared.router)
         self.send(End(error=problem.error))
         self._discarding = True
 
     def release_links(self) -> list[Link]:
-        """Gives up every link and returns those that have to part from their queues."""
+        """Give up all links; return those that must part from their queues."""
         self.shared.alarms.watchers.pop(self.alarmed, None)
         links = [link for link in self.links.values() if link.state is LinkState.ATTACHED]
         for link in links:

@@ -42,12 +42,12 @@ _VALUE = b"\0\x53\x77"
 
 
 def is_asked(address: str) -> bool:
-    """Whether messages to ``address`` are questions."""
+    """Return True if messages to ``address`` are questions."""
     return plain(address).startswith(NAMES)
 
 
 def _asker(message: Message) -> tuple[str, Any]:
-    """Where the answer goes, empty for nowhere, and the question's correlation-id."""
+    """Return the address of the answer, empty for none, and the question's correlation-id."""
     if isinstance(message, AmqpMessage):
         properties = properties_of(message.bare) or Properties()
         return properties.reply_to or "", properties.correlation_id
@@ -56,10 +56,10 @@ def _asker(message: Message) -> tuple[str, Any]:
 
 
 def _place(name: str) -> tuple[str, RoutingType]:
-    """The address that a reply-to of any protocol names."""
+    """Return the address that a reply-to of any protocol names."""
     for prefix, routing in (
-        *((each, RoutingType.ANYCAST) for each in (QUEUE, "/queue/")),
-        *((each, RoutingType.MULTICAST) for each in (TOPIC, "/topic/")),
+        *((prefix, RoutingType.ANYCAST) for prefix in (QUEUE, "/queue/")),
+        *((prefix, RoutingType.MULTICAST) for prefix in (TOPIC, "/topic/")),
     ):
         if name.startswith(prefix):
             return qualified(name[len(prefix) :], routing), routing
@@ -75,7 +75,7 @@ def _usage(what: str, usage: Usage) -> dict[str, int]:
 
 
 class StatisticsAddress(Address):
-    """An address without messages: what is sent to it is a question."""
+    """An address without messages: each message sent to it is a question."""
 
     def __init__(
         self, name: str, account: UsageAccount, router: Router, accounting: UsageAccounting
@@ -88,14 +88,14 @@ class StatisticsAddress(Address):
     def route(
         self, message: Message, routing: RoutingType | None, source_entry: Entry | None = None
     ) -> bool:
-        """Answers ``message``."""
+        """Answer ``message``."""
         to, correlation = _asker(message)
-        told = self._told()
-        if not to or told is None:
+        statistics = self._statistics()
+        if not to or statistics is None:
             return True
         address, kind = _place(to)
         bare = b"".join(
-            (Properties(to=to, correlation_id=correlation).encode(), _VALUE, mapping(told))
+            (Properties(to=to, correlation_id=correlation).encode(), _VALUE, mapping(statistics))
         )
         envelope = Envelope(address, to, kind, (), text=False)
         answer = AmqpMessage(
@@ -104,7 +104,7 @@ class StatisticsAddress(Address):
         self._router.publish(answer)
         return True
 
-    def _told(self) -> dict[str, Any] | None:
+    def _statistics(self) -> dict[str, Any] | None:
         asked = plain(self.name)
         if asked.startswith(DESTINATION):
             kind = TOPIC if is_topic(self.name) else QUEUE
@@ -136,7 +136,7 @@ class StatisticsAddress(Address):
 
 
 def answered_by(router: Router, accounting: UsageAccounting) -> None:
-    """From here on questions are answered."""
+    """Have ``router`` answer questions."""
 
     def special(name: str, account: MemoryAccount) -> Address | None:
         if not is_asked(name) or not isinstance(account, UsageAccount):

@@ -1,8 +1,8 @@
 """From STOMP to AMQP and back.
 
-What STOMP knows of a message is headers, a body, and whether a content-length was sent: text
-without, octets with (ARTEMIS-STOMP-jms-1). In AMQP that is the kind of body: an amqp-value that is
-a string, or a data section.
+In STOMP a message has headers, a body, and perhaps a content-length: text without, bytes with
+(ARTEMIS-STOMP-jms-1). In AMQP that is the kind of body: an amqp-value that is a string, or a data
+section.
 
 =====================  ==============================  ==========================================================
 STOMP header           AMQP                            remarks
@@ -22,9 +22,9 @@ amqp-group-id          properties.group-id             likewise ``amqp-group-seq
 other headers          application-properties          strings from STOMP; from AMQP simple values, written out
 =====================  ==============================  ==========================================================
 
-Bodies from AMQP: a string, or none, is text; any other simple value is octets
-(ARTEMIS-CROSSING-body-2), written out; data sections are one run of octets; lists, maps and
-sequences go as the octets of their AMQP encoding, and the header ``amqp-body`` says ``value`` or
+Bodies from AMQP: a string, or none, is text; any other simple value is bytes
+(ARTEMIS-CROSSING-body-2), written out; data sections are one run of bytes; lists, maps and
+sequences go as the bytes of their AMQP encoding, and the header ``amqp-body`` says ``value`` or
 ``sequence``. A header that cannot be read is left out: a consumer that asks for a message gets it.
 """  # noqa: E501
 
@@ -73,7 +73,7 @@ _LONG_MAX = 2**63 - 1
 _OURS = frozenset(
     {"destination", "message-id", "subscription", "ack", "redelivered", "content-length", "receipt"}
 )
-"""Headers that a STOMP broker writes itself: an application property of such a name is not passed
+"""Headers that a STOMP broker sets itself. Application properties of these names are not passed
 on."""
 
 _PREFIX, _HEAD, _EXPIRES = "amqp prefix", "amqp head", "amqp expires"
@@ -103,7 +103,7 @@ class Source(Protocol):
 
 
 def prefix(envelope: Envelope) -> bytes:
-    """Durable and priority of the header section, encoded; worked out once per envelope."""
+    """Return durable and priority of the header section, encoded once per envelope."""
     known = envelope.wire.get(_PREFIX)
     if known is None:
         headers = dict(reversed(envelope.headers))
@@ -115,8 +115,8 @@ def prefix(envelope: Envelope) -> bytes:
 
 
 def ttl_ms(envelope: Envelope, now: Instant) -> int | None:
-    """What is left until the header expires, in milliseconds; None without one (0 in it is never).
-    ``now`` since 1970."""
+    """Return the milliseconds until the header's expiry; None without one (0 is never). ``now``
+    since 1970."""
     known = envelope.wire.get(_EXPIRES)
     if known is None:
         expires = _number(dict(reversed(envelope.headers)).get("expires", ""), _LONG_MAX)
@@ -125,7 +125,7 @@ def ttl_ms(envelope: Envelope, now: Instant) -> int | None:
 
 
 def to_amqp(message: Message) -> bytes:
-    """The bare message; of a large one what is in front of the octets of its body."""
+    """Return the bare message. Of a large message this is everything in front of its body."""
     envelope = message.envelope
     head = envelope.wire.get(_HEAD)
     if head is None:
@@ -160,7 +160,7 @@ def _head(envelope: Envelope) -> bytes:
 
 
 def _property(properties: Properties, name: str, text: str) -> bool:
-    """Puts a header into its own property; False if it has none, or the value does not fit."""
+    """Put a header into its own property; False if it has none, or the value does not fit."""
     if name in _TEXTS:
         setattr(properties, _TEXTS[name], text)
     elif name in _INSTANTS:
@@ -203,8 +203,7 @@ def _octets(text: str) -> bytes:
 
 
 def to_stomp(message: Source) -> tuple[Envelope, bytes | LargeBodySlice]:
-    """Envelope and body as a STOMP subscription gets them. Never raises for what a producer
-    sent."""
+    """Return envelope and body for a STOMP subscription. Never raises for a producer's input."""
     route = message.route
     properties, application = sections_of(message.described)
     headers: list[tuple[str, str]] = []
@@ -231,7 +230,7 @@ def to_stomp(message: Source) -> tuple[Envelope, bytes | LargeBodySlice]:
 
 
 def sections_of(bare: bytes) -> tuple[Properties | None, Sequence[tuple[Any, Any]]]:
-    """Properties, and application properties as pairs; what cannot be read is not there."""
+    """Return properties, and application properties as pairs. Unreadable ones are left out."""
     properties: Properties | None = None
     application: Sequence[tuple[Any, Any]] = ()
     for code, _, inside, _ in sections(bare):
@@ -289,7 +288,7 @@ def _headers(properties: Properties) -> list[tuple[str, str]]:
 
 
 def identity(value: Any) -> str:
-    """An id, or octets, as text: UTF-8 if it is, else hexadecimal after 0x."""
+    """Return an id or bytes as text: UTF-8 if possible, else hexadecimal after 0x."""
     if isinstance(value, Uuid):
         digits = value.hex()
         return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
@@ -302,7 +301,7 @@ def identity(value: Any) -> str:
 
 
 def _simple(octets: bytes, at: int) -> Any:
-    """The value there; a list, which nobody takes for something simple, when it cannot be read."""
+    """Return the value there; if it cannot be read a list, which counts as not simple."""
     try:
         return decode(octets, at)[0]
     except DecodeError:
@@ -310,7 +309,7 @@ def _simple(octets: bytes, at: int) -> Any:
 
 
 def _written(value: Any) -> str | None:
-    """A simple value as text; None for what is not simple."""
+    """Return a simple value as text; None for others."""
     match value:
         case None:
             return ""

@@ -1,8 +1,8 @@
-"""What a source or target names: an address, and in which way it is used.
+"""Address and routing type that a source or target names.
 
-The way comes from a capability (``queue`` or ``topic``, as JMS clients and Artemis have it), else
-from the acceptor's longest prefix that fits, else from the address itself (the router knows). A
-prefix is taken off in any case.
+The routing type is given by a capability (``queue`` or ``topic``, as JMS clients and Artemis have
+it), else from the acceptor's longest prefix that fits, else from the address itself (the router
+knows). A prefix is always removed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CAPABILITIES = {
 
 
 def wanted_routing(capabilities: Iterable[str]) -> RoutingType | None:
-    """The routing type that one of ``capabilities`` asks for, or None."""
+    """Return the routing type that one of ``capabilities`` asks for, or None."""
     return next(
         (CAPABILITIES[capability] for capability in capabilities if capability in CAPABILITIES),
         None,
@@ -35,27 +35,28 @@ def wanted_routing(capabilities: Iterable[str]) -> RoutingType | None:
 def where(
     acceptor: Acceptor, family: BrokerFamily, name: str, capabilities: Iterable[str] = ()
 ) -> tuple[str, RoutingType | None]:
-    """The address and the routing type that ``name`` stands for. Raises :class:`Refusal` if only a
-    prefix is there."""
-    prefixes = [(each, RoutingType.ANYCAST) for each in acceptor.anycast_prefix]
-    prefixes += [(each, RoutingType.MULTICAST) for each in acceptor.multicast_prefix]
+    """Return the address and the routing type of ``name``. Raises :class:`Refusal` if it is only a
+    prefix."""
+    prefixes = [(prefix, RoutingType.ANYCAST) for prefix in acceptor.anycast_prefix]
+    prefixes += [(prefix, RoutingType.MULTICAST) for prefix in acceptor.multicast_prefix]
     fitting = [prefix for prefix in prefixes if prefix[0] and name.startswith(prefix[0])]
-    prefix, routing = max(fitting, key=lambda each: len(each[0]), default=("", None))
+    prefix, routing = max(fitting, key=lambda prefix: len(prefix[0]), default=("", None))
     if len(prefix) == len(name):
         raise Refusal(refusal.NOT_FOUND, f"address {refusal.shown(name)} has no name")
-    wanted = wanted_routing(capabilities)
+    requested = wanted_routing(capabilities)
     if family.qualified_names:
-        routing = routing or wanted or RoutingType.ANYCAST  # a name that says what it is wins
+        routing = routing or requested or RoutingType.ANYCAST  # a name that says what it is wins
     else:
-        routing = wanted or routing
+        routing = requested or routing
     return placed(family, name[len(prefix) :], routing), routing
 
 
 def placed(family: BrokerFamily, name: str, routing: RoutingType | None) -> str:
-    """The address of ``name``, where one of each routing type is another."""
+    """Return the address of ``name``. With qualified names each routing type has an address of its
+    own."""
     return qualified(name, routing) if family.qualified_names else name
 
 
 def dynamic_name(container: str, link: str, number: int) -> str:
-    """A name for a node made on request; it tells whose it is (AMQP10-TERM-03)."""
+    """Return a name for a node made on request, with the name of its owner (AMQP10-TERM-03)."""
     return f"dynamic.{container}.{link}.{number}"

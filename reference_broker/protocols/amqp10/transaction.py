@@ -1,4 +1,4 @@
-"""What is done under a transaction's id, until its discharge (part 4)."""
+"""Work under a transaction's id until its discharge (part 4)."""
 
 from __future__ import annotations
 
@@ -40,28 +40,28 @@ class LiveTransaction:
         self._outcomes: dict[Delivery, tuple[Any, bool]] = {}
 
     def send(self, message: AmqpMessage) -> None:
-        """Holds ``message`` until the discharge."""
+        """Hold ``message`` until the discharge."""
         self._core.send(message, self.coordinator.session.shared.router.charge_transaction(message))
 
     def doom(self, reason: str) -> None:
-        """The transaction can only be rolled back."""
+        """Allow only a rollback from here on, because of ``reason``."""
         self.doomed = self.doomed or reason
 
     def retire(self, delivery: Delivery, outcome: Any, settled: bool) -> None:
-        """The peer's outcome for a delivery; ``settled`` if the peer is done with it."""
+        """Hold the peer's outcome of a delivery until the discharge; ``settled`` if the peer
+        settled it."""
         delivery.transaction = self
         self._outcomes[delivery] = outcome, settled
 
     def settled_meanwhile(self, delivery: Delivery, settled: bool) -> None:
-        """The peer settled a delivery whose outcome waits for the discharge, or its link has
-        gone."""
+        """Note that the peer settled a delivery before the discharge, or that its link has gone."""
         outcome, before = self._outcomes[delivery]
         self._outcomes[delivery] = outcome, before or settled
         if settled:
             delivery.link.forget([delivery])
 
     def commit(self) -> list[Queue]:
-        """Everything happens, outcomes before messages; returns the queues to dispatch. Raises
+        """Apply all outcomes, then publish all messages; return the queues to dispatch. Raises
         ``NoRoute``."""
         router = self.coordinator.session.shared.router
         router.begin_atomic_unit()
@@ -78,7 +78,7 @@ class LiveTransaction:
         return list(queues)
 
     def roll_back(self) -> list[Queue]:
-        """Nothing happens; returns the queues to dispatch."""
+        """Undo everything; return the queues to dispatch."""
         self._core.undo()
         queues: dict[Queue, None] = {}
         for delivery, (_, settled) in self._outcomes.items():

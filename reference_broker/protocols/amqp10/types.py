@@ -20,7 +20,7 @@ list           list                    symbol       :class:`Symbol`
 map            dict, :class:`Pairs`    array        :class:`Array`
 =============  ==================      ===========  ===================
 
-A described value is :class:`Described`. Decimals are kept as the octets they are: nothing here
+A described value is :class:`Described`. Decimals are kept as the bytes they are: nothing here
 computes with them.
 
 A map is a dict unless Python's idea of equal keys is coarser than AMQP's (a uint 1 and a long 1 are
@@ -77,19 +77,19 @@ class Symbol(str):
 
 
 class Uuid(bytes):
-    """16 octets."""
+    """16 bytes."""
 
 
 class Decimal32(bytes):
-    """4 octets, IEEE 754-2008 decimal, BID or DPD as the sender had it."""
+    """4 bytes, IEEE 754-2008 decimal, BID or DPD as the sender had it."""
 
 
 class Decimal64(bytes):
-    """8 octets."""
+    """8 bytes."""
 
 
 class Decimal128(bytes):
-    """16 octets."""
+    """16 bytes."""
 
 
 class Described(NamedTuple):

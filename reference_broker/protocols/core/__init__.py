@@ -1,6 +1,6 @@
 """Artemis' CORE protocol, as far as flow control needs it (docs/explanation/core_protocol.md).
 
-``connection.py`` has octets, signs of life and sessions; ``session.py`` what a session is asked
-for; ``consumer.py`` and ``grants.py`` the two kinds of credit; ``message.py`` messages, and what
-other protocols see of them. The name is not ``core``, which is what all protocols share.
+``connection.py`` has framing, pings and sessions; ``session.py`` the packets of a session;
+``consumer.py`` and ``producer_credit.py`` the two kinds of credit; ``message.py`` messages, and
+their conversion for other protocols.
 """

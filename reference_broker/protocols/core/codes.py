@@ -6,11 +6,11 @@ from __future__ import annotations
 OLDEST, NEWEST = 129, 136
 """Versions of the protocol that are spoken here: from 2.0.0 on."""
 ASYNC_RESPONSES, COMMIT_IDS, PRODUCERS = 130, 131, 134
-"""From which version on answers have a correlation id, commits have one too, and messages name
-their producer."""
+"""Versions from which on responses have a correlation id, commits have one, and messages name their
+producer."""
 
 LIVENESS, SESSIONS, FIRST = 0, 1, 10
-"""Channels: signs of life, making of sessions, and the lowest one that a session can have."""
+"""Channels: pings, creation of sessions, and the lowest channel of a session."""
 
 PING, EXCEPTION, NULL_RESPONSE = 10, 20, 21
 CREATE_SESSION, CREATE_SESSION_RESPONSE, CREATE_SESSION_2 = 30, 31, 238

@@ -1,21 +1,21 @@
-"""One CORE connection, from its first octet to its close.
+"""One CORE connection, from its first byte to its close.
 
 =============  =============  ==============  ========
 what comes     OPENING        OPENED          CLOSED
 =============  =============  ==============  ========
 magic          -> OPENED      --              --
-other octets   -> CLOSED      packets         ignored
+other bytes    -> CLOSED      packets         ignored
 no packet      --             -> CLOSED       ignored
 handshake      -> CLOSED      --              --
 ttl            -> CLOSED      -> CLOSED       --
 peer gone      CLOSED         CLOSED          ignored
 =============  =============  ==============  ========
 
-A close is without a word: the protocol has one for a broker that goes, and none for a peer that
-does wrong.
+A close is sent no packet: the protocol has one for a broker that ends, and none for a peer's
+mistake.
 
 The TTL is what the broker-wide override says, else what the last ping asked for, else a minute; -1
-is for ever. Every ping is sent back as it came. Who is silent for so long is closed at the next
+is for ever. Every ping is sent back as it received. Who is silent for so long is closed at the next
 pass that looks for such (:mod:`core.liveness`).
 """
 
@@ -47,7 +47,7 @@ TTL_MS = 60_000
 
 
 class State(enum.Enum):
-    """Where a connection is in its life."""
+    """The states of a connection."""
 
     OPENING = enum.auto()
     OPENED = enum.auto()
@@ -55,8 +55,8 @@ class State(enum.Enum):
 
 
 class CoreConnection:
-    """``version`` is the protocol's, 0 until the client has said one; ``held`` while the peer does
-    not read."""
+    """One CORE connection. ``version`` is 0 until the client has sent one; ``held`` while the peer
+    does not read."""
 
     def __init__(self, conn: int, acceptor: Acceptor, shared: BrokerContext, now: Instant) -> None:
         self.conn = conn
@@ -78,13 +78,13 @@ class CoreConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether input for this connection still means anything."""
+        """True if input for this connection is still read."""
         return self._state is not State.CLOSED
 
     # --- what comes in ----------------------------------------------------------------------------
 
     def receive(self, now: Instant, data: bytes) -> None:
-        """Octets have arrived."""
+        """Read ``data``."""
         self._liveness.on_bytes_received(now, data)
         parser = self._parser
         parser.feed(data)
@@ -94,23 +94,23 @@ class CoreConnection:
                     return
                 self._state = State.OPENED
                 self._handshake.cancel()
-            while self._state is State.OPENED and (came := parser.next()) is not None:
-                self._packet(now, came)
+            while self._state is State.OPENED and (received := parser.next()) is not None:
+                self._packet(now, received)
         except Malformed:
             self._close()
 
-    def _packet(self, now: Instant, came: Packet) -> None:
-        fields = Fields(came.fields)
-        if came.channel == codes.LIVENESS:
-            self._about_life(now, came.type, fields, came.fields)
-        elif came.channel == codes.SESSIONS:
-            self._about_sessions(came.type, fields)
+    def _packet(self, now: Instant, received: Packet) -> None:
+        fields = Fields(received.fields)
+        if received.channel == codes.LIVENESS:
+            self._on_liveness_packet(now, received.type, fields, received.fields)
+        elif received.channel == codes.SESSIONS:
+            self._on_sessions_packet(received.type, fields)
         else:
-            session = self._sessions.get(came.channel)
-            if session is not None and not session.handle(came.type, fields):
-                del self._sessions[came.channel]
+            session = self._sessions.get(received.channel)
+            if session is not None and not session.handle(received.type, fields):
+                del self._sessions[received.channel]
 
-    def _about_life(self, now: Instant, type: int, fields: Fields, octets: bytes) -> None:
+    def _on_liveness_packet(self, now: Instant, type: int, fields: Fields, octets: bytes) -> None:
         if type == codes.PING:
             ttl_ms = fields.int64()
             if not self._ttl_is_ours:
@@ -127,7 +127,7 @@ class CoreConnection:
             instant_ms = (now + self.shared.epoch) // NS_PER_MS
             self.send(queries.of_topology(self.shared.settings.name, instant_ms, version))
 
-    def _about_sessions(self, type: int, fields: Fields) -> None:
+    def _on_sessions_packet(self, type: int, fields: Fields) -> None:
         if type == codes.CHECK_FAILOVER:
             self.send(packet(codes.CHECK_FAILOVER_RESPONSE, codes.SESSIONS, b"\xff"))
             return
@@ -136,8 +136,8 @@ class CoreConnection:
         try:
             self._create_session(fields)
         except Refusal as problem:
-            said = int32(problem.code), optional(words, problem.detail)
-            self.send(packet(codes.EXCEPTION, codes.SESSIONS, *said))
+            error = int32(problem.code), optional(words, problem.detail)
+            self.send(packet(codes.EXCEPTION, codes.SESSIONS, *error))
 
     def _create_session(self, fields: Fields) -> None:
         name, channel, version = fields.words(), fields.int64(), fields.int32()
@@ -188,28 +188,28 @@ class CoreConnection:
             self._close()
 
     def pause_delivery(self, paused: bool) -> None:
-        """A peer that does not read gets no messages: they stay in their queues, for others or for
-        later."""
+        """Deliver no messages while the peer does not read. They stay in their queues, for others
+        or for later."""
         self.held = paused
         if not paused:
             self._each(Session.resume)
 
     def on_peer_gone(self) -> None:
-        """The peer is gone; nothing can be sent."""
+        """Release everything: the peer is gone, and nothing can be sent."""
         self._end()
 
     def on_store_failed(self, reason: str) -> None:
-        """What the peer asked for cannot be stored."""
+        """Close: the peer's request cannot be stored."""
         self._close()
 
     # --- what goes out ----------------------------------------------------------------------------
 
     def send(self, octets: bytes) -> None:
-        """Octets for the peer, behind all others."""
+        """Send bytes behind all others."""
         self.shared.outbox.send(self.conn, octets)
 
     def observe(self, requirement: str, detail: str) -> None:
-        """A branch was taken that exists because of ``requirement``."""
+        """Record that a branch was taken because of ``requirement``."""
         self.shared.outbox.observe(self.conn, requirement, detail)
 
     # --- the end ----------------------------------------------------------------------------------

@@ -1,9 +1,9 @@
-"""Consumers of the CORE protocol, and their credit in octets.
+"""Consumers of the CORE protocol, and their credit in bytes.
 
 Credit (ARTEMIS-FLOW-consumer-1): a consumer begins with none. What its client gives is added; -1
 takes the limit away for good, and 0 takes what is left of the credit away. A message is delivered
-while the credit is above zero, and is charged the octets of its whole packet, so that the credit
-may end below zero. From that the client makes its windows: one of W octets gives W and then gives
+while the credit is above zero, and is charged the bytes of its whole packet, so that the credit
+may end below zero. From that the client makes its windows: one of W bytes gives W and then gives
 back what it has consumed; one of 0 gives 1 for each message that somebody waits for, and takes it
 away when nobody does any more. A message that is acknowledged gives nothing back: that is the
 client's to say.
@@ -45,7 +45,7 @@ class Session(Protocol):
 
 
 class ConsumerCredit:
-    """``credit`` in octets, None without limit."""
+    """``credit`` in bytes, None without limit."""
 
     __slots__ = ("credit",)
 
@@ -53,18 +53,18 @@ class ConsumerCredit:
         self.credit: int | None = 0
 
     def has_room(self) -> bool:
-        """Whether one more message, of whatever size, may be delivered."""
+        """Return True if one more message of any size may be delivered."""
         return self.credit is None or self.credit > 0
 
     def given(self, credits: int) -> None:
-        """The client said as much."""
+        """Apply credit from the client."""
         if credits == -1:
             self.credit = None
         elif self.credit is not None:
             self.credit = 0 if credits == 0 else self.credit + credits
 
     def charge(self, octets: int) -> None:
-        """A packet of ``octets`` was sent."""
+        """Charge a packet of ``octets`` bytes."""
         if self.credit is not None:
             self.credit -= octets
 
@@ -93,14 +93,14 @@ class CoreConsumer:
         self._unsettled: OrderedDict[int, Entry] = OrderedDict()
 
     def attach(self) -> None:
-        """Joins the queue."""
+        """Join the queue."""
         if self.browses:
             self.queue.add_browser(self)
         else:
             self.queue.add_consumer(self, self._selector)
 
     def has_room(self) -> bool:
-        """Whether one more message can be sent now."""
+        """Return True if one more message can be sent now."""
         return self._session.may_deliver and self.credit.has_room()
 
     def wait_for(self, batch: int) -> None:
@@ -108,8 +108,8 @@ class CoreConsumer:
         self._session.wait_for(batch)
 
     def deliver(self, entry: Entry) -> None:
-        """Sends one message. One whose body lies in a file stays for others: that would be a large
-        message of CORE."""
+        """Send one message. A message in a file stays for others: CORE would send it as a large
+        message."""
         if entry.message.large is not None:
             entry.barred = (*(entry.barred or ()), self)
             self.queue.unsettled += 1
@@ -125,7 +125,7 @@ class CoreConsumer:
             self.queue.unsettled += 1
 
     def show(self, entry: Entry) -> None:
-        """Sends a copy of one message, if it is selected."""
+        """Send a copy of one message, if it is selected."""
         if entry.message.large is None and (
             self._selector is None or self._selector.matches(entry.message)
         ):
@@ -144,20 +144,20 @@ class CoreConsumer:
         self._session.send(octets)
 
     def given(self, credits: int) -> None:
-        """Credit from the client."""
+        """Apply credit from the client, and deliver."""
         self.credit.given(credits)
         self.offer()
 
     def offer(self) -> None:
-        """Takes what waits, as far as it can be sent."""
+        """Take waiting messages as far as they can be sent."""
         if self.browses:
             self.queue.offer_to_browser(self)
         else:
             self.queue.dispatch()
 
     def settle(self, number: int, *, one: bool) -> list[Entry]:
-        """The entries up to the message ``number``, or that ``one`` alone; they are forgotten here.
-        Raises Refusal."""
+        """Remove and return the entries up to the message ``number``, or that ``one`` alone. Raises
+        Refusal."""
         if self.browses:
             return []
         if number not in self._unsettled:
@@ -178,14 +178,14 @@ class CoreConsumer:
         return taken
 
     def rolled_back(self, outcome: Outcome) -> None:
-        """Everything that was not acknowledged goes back; it is not dispatched here."""
+        """Return everything unacknowledged to the queue, without a dispatch."""
         entries = list(self._unsettled.values())
         self._unsettled.clear()
         self._session.holding.pop(self, None)
         self.queue.settle(entries, outcome)
 
     def close(self) -> None:
-        """Leaves the queue. Nothing is sent from here on."""
+        """Leave the queue. Nothing is sent from here on."""
         if self.browses:
             self.queue.remove_browser(self)
         else:

@@ -1,10 +1,10 @@
-"""Values, packets and frames of the CORE protocol as octets: what a peer sent is read, what it gets
+"""Values, packets and frames of the CORE protocol as bytes: what a peer sent is read, what it gets
 is put together.
 
-A packet is four octets with the size of the rest, one with its type, eight with its channel, and
-its fields. Text is UTF-16, low octet first, behind its length in octets (*text* here); or, where
+A packet is four bytes with the size of the rest, one with its type, eight with its channel, and
+its fields. Text is UTF-16, low byte first, behind its length in bytes (*text* here); or, where
 Artemis writes Java strings, behind its length in characters and in one of three forms that depend
-on that length (*words* here). Truth is any octet but 0, and is written as Artemis writes it, as
+on that length (*words* here). Truth is any byte but 0, and is written as Artemis writes it, as
 255.
 """
 
@@ -19,14 +19,14 @@ from brokerproof.reference_broker.kernel.java_fields import FieldReader, Malform
 MAGIC = b"ARTEMIS"
 HEAD = struct.Struct(">IBq")
 LARGEST = 64 * 1024 * 1024
-"""Octets of a packet that are waited for."""
+"""Largest packet in bytes."""
 _FEW, _MANY = 9, 0xFFF
 
 T = TypeVar("T")
 
 
 class Packet(NamedTuple):
-    """One packet; ``fields`` are the octets behind its head."""
+    """One packet; ``fields`` are the bytes behind its head."""
 
     type: int
     channel: int
@@ -34,18 +34,18 @@ class Packet(NamedTuple):
 
 
 class PacketParser:
-    """Octets of one connection, in the order they came."""
+    """Cuts packets from a stream."""
 
     def __init__(self) -> None:
         self._waiting = bytearray()
 
     def feed(self, data: bytes) -> None:
-        """Octets that follow all those before."""
+        """Append ``data``."""
         self._waiting += data
 
     def magic(self) -> bool:
-        """Takes the letters that begin a connection. False when they are not all there; raises
-        :class:`Malformed`."""
+        """Remove the letters that begin a connection. Return False while they are incomplete;
+        raises :class:`Malformed`."""
         begun = bytes(self._waiting[: len(MAGIC)])
         if not MAGIC.startswith(begun):
             raise Malformed(f"a connection begins with {MAGIC!r}, not with {begun!r}")
@@ -55,15 +55,15 @@ class PacketParser:
         return True
 
     def next(self) -> Packet | None:
-        """The next packet, None when it is not complete. Raises :class:`Malformed` for what can be
-        none."""
+        """Return the next packet, None when it is not complete. Raises :class:`Malformed` for bytes
+        that are no packet."""
         waiting = self._waiting
         if len(waiting) < 4:
             return None
         size = int.from_bytes(waiting[:4])
         if not HEAD.size - 4 <= size <= LARGEST:
             raise Malformed(
-                f"a packet says that {size} octets follow; {HEAD.size - 4} to {LARGEST} can"
+                f"a packet says that {size} bytes follow; {HEAD.size - 4} to {LARGEST} can"
             )
         if len(waiting) < size + 4:
             return None
@@ -74,24 +74,24 @@ class PacketParser:
 
 
 class Fields(FieldReader):
-    """Reads the fields of a packet one after the other. Each method raises :class:`Malformed` where
-    there is no such value."""
+    """Reads the fields of a packet in order. Each method raises :class:`Malformed` for bytes that
+    are no such value."""
 
     __slots__ = ()
 
     def perhaps(self, read: Callable[[], T]) -> T | None:
-        """A value that may be missing."""
+        """Return an optional value."""
         return read() if self.flag() else None
 
     def text(self) -> str:
-        """UTF-16, low octet first."""
+        """Return text in UTF-16, low byte first."""
         octets = self.take(self.int32())
         if len(octets) % 2:
-            raise Malformed(f"text of {len(octets)} octets in UTF-16")
+            raise Malformed(f"text of {len(octets)} bytes in UTF-16")
         return octets.decode("utf-16-le", "surrogatepass")
 
     def words(self) -> str:
-        """A Java string."""
+        """Return a Java string."""
         count = self.int32()
         if count < _FEW:
             return self.take(2 * count).decode("utf-16-be", "surrogatepass")
@@ -105,11 +105,11 @@ class Fields(FieldReader):
         return pairs.decode("utf-16-le", "surrogatepass")
 
     def optional_text(self) -> str | None:
-        """Text, or nothing."""
+        """Return text, or None."""
         return self.perhaps(self.text)
 
     def optional_words(self) -> str | None:
-        """A Java string, or nothing."""
+        """Return a Java string, or None."""
         return self.perhaps(self.words)
 
 
@@ -119,24 +119,24 @@ YES, NO = b"\xff", b"\0"
 
 
 def packet(type: int, channel: int, *fields: bytes) -> bytes:
-    """A whole packet."""
+    """Return a whole packet."""
     octets = b"".join(fields)
     return HEAD.pack(HEAD.size - 4 + len(octets), type & 0xFF, channel) + octets
 
 
 def flag(value: object) -> bytes:
-    """A truth value."""
+    """Return a truth value."""
     return YES if value else NO
 
 
 def text(value: str) -> bytes:
-    """UTF-16, low octet first."""
+    """Return text in UTF-16, low byte first."""
     octets = value.encode("utf-16-le", "surrogatepass")
     return int32(len(octets)) + octets
 
 
 def words(value: str) -> bytes:
-    """A Java string."""
+    """Return a Java string."""
     pairs = value.encode("utf-16-be", "surrogatepass")
     count = len(pairs) // 2
     if count < _FEW:
@@ -149,5 +149,5 @@ def words(value: str) -> bytes:
 
 
 def optional(write: Callable[[T], bytes], value: T | None) -> bytes:
-    """A value that may be missing."""
+    """Return an optional value."""
     return NO if value is None else YES + write(value)

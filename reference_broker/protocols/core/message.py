@@ -1,12 +1,12 @@
-"""CORE messages: in, out, and what STOMP and AMQP see of them.
+"""CORE messages: in, out, and their conversion for STOMP and AMQP.
 
 ::
 
     13 + length of the body (4) | body | number (8) | address | user id | type | durable |
     expiration | timestamp | priority | properties
 
-What came is kept as octets, and leaves as it came but for its number, which the broker gives. A
-body of type 3 is text (a text that may be missing), everything else is octets.
+A message is kept as bytes, and sent as it arrived but for its number, which the broker gives. A
+body of type 3 is text (a text that may be missing), everything else is bytes.
 
 =====================  =============================================================================================
 CORE                   STOMP header
@@ -35,8 +35,7 @@ from brokerproof.reference_broker.selector.values import Value
 
 TEXT, OCTETS = 3, 4
 OFFSET = 13
-"""What is added to a body's length in front of it: as many octets stand before it and its length in
-a packet."""
+"""Added to a body's length in front of it: the bytes before the body in a packet."""
 ROUTING = "_AMQ_ROUTING_TYPE"
 _INTERNAL = ("_AMQ", "__AMQ")
 _ROUTINGS = {0: RoutingType.MULTICAST, 1: RoutingType.ANYCAST}
@@ -71,8 +70,7 @@ class CoreMessage(Message):
         self._fields = fields
 
     def __getattr__(self, name: str) -> Any:
-        """Python comes here for what has not been set yet: the envelope and the body that STOMP
-        wants to see."""
+        """Make envelope and body when another protocol asks for them."""
         if name not in ("envelope", "body"):
             raise AttributeError(name)
         self.envelope, self.body = _to_stomp(self.route, self._fields, self.octets)
@@ -89,8 +87,8 @@ class CoreMessage(Message):
         return self.size()
 
     def property(self, name: str) -> Value:
-        """What a selector finds under ``name``: a property with its own type, or one of the
-        broker's own names."""
+        """Return a selector's value for ``name``: a property with its own type, or one of the
+        broker's names."""
         fields = self._fields
         match name:
             case properties.SIZE:
@@ -105,13 +103,13 @@ class CoreMessage(Message):
                 return "DURABLE" if fields.durable else "NON_DURABLE"
             case "AMQExpiration":
                 return fields.expiration
-        found = fields.properties.get("_AMQ_GROUP_ID" if name == "AMQGroupID" else name)
-        return None if isinstance(found, bytes) else found
+        value = fields.properties.get("_AMQ_GROUP_ID" if name == "AMQGroupID" else name)
+        return None if isinstance(value, bytes) else value
 
 
 class MessageFields:
-    """What stands in the head of a message. ``expiration`` and ``timestamp`` in milliseconds since
-    1970, 0 for none."""
+    """The head of a message. ``expiration`` and ``timestamp`` in milliseconds since 1970, 0 for
+    none."""
 
     __slots__ = ("address", "durable", "expiration", "priority", "properties", "timestamp", "type")
 
@@ -127,9 +125,9 @@ class MessageFields:
 
     @property
     def routing(self) -> RoutingType | None:
-        """The way that the producer asked for, if it did."""
-        found = self.properties.get(ROUTING)
-        return _ROUTINGS.get(found) if isinstance(found, int) else None
+        """The routing type that the producer asked for, if any."""
+        number = self.properties.get(ROUTING)
+        return _ROUTINGS.get(number) if isinstance(number, int) else None
 
 
 _NUMBERS = {3: ">b", 5: ">h", 6: ">i", 7: ">q", 8: ">f", 9: ">d"}
@@ -140,7 +138,7 @@ def _properties(fields: Fields) -> dict[str, Any]:
         return {}
     count = fields.int32()
     if not 0 <= count <= fields.left:
-        raise Malformed(f"a message has {count} properties in {fields.left} octets")
+        raise Malformed(f"a message has {count} properties in {fields.left} bytes")
     return {fields.text(): _value(fields) for _ in range(count)}
 
 
@@ -182,8 +180,7 @@ class CoreRecords:
 
 
 class Arrival:
-    """A message as it stands in a packet, read but not numbered. ``cost`` is what its producer
-    needed credit for."""
+    """A message in a packet, without a number. ``cost`` is the credit that its producer needed."""
 
     __slots__ = ("cost", "fields", "octets", "tail")
 
@@ -191,7 +188,7 @@ class Arrival:
         begin = fields.at
         end = fields.int32()
         if end < OFFSET:
-            raise Malformed(f"a body ends at octet {end}, and cannot end before octet {OFFSET}")
+            raise Malformed(f"a body ends at byte {end}, and cannot end before byte {OFFSET}")
         self.octets = fields.take(end - OFFSET)
         fields.int64()
         tail = fields.at
@@ -204,7 +201,7 @@ class Arrival:
 
 
 def encoded(message: Message) -> bytes:
-    """``message`` as a CORE consumer gets it, whatever protocol it came by."""
+    """Return ``message``, of any protocol, for a CORE consumer."""
     if isinstance(message, CoreMessage):
         octets, tail = message.octets, message.tail
     else:
@@ -213,7 +210,7 @@ def encoded(message: Message) -> bytes:
 
 
 def marker(number: int, address: str, name: str, value: int) -> bytes:
-    """A message without body whose one property is a number."""
+    """Return a message without body whose one property is a number."""
     names = b"\1" + int32(1) + text(name) + int8(7) + int64(value)
     tail = _tail(
         address, 0, durable=False, expiration=0, timestamp=0, priority=_USUAL_PRIORITY, names=names
@@ -270,11 +267,13 @@ def _tail_of(envelope: Envelope, type: int) -> bytes:
             numbers[name] = int(digits)
     durable = headers.get("persistent") == "true"
     others = {
-        name: each for name, each in headers.items() if name not in numbers and name != "persistent"
+        name: value
+        for name, value in headers.items()
+        if name not in numbers and name != "persistent"
     }
     names = b"\0"
     if others:
-        pairs = (text(name) + int8(10) + text(each) for name, each in reversed(others.items()))
+        pairs = (text(name) + int8(10) + text(value) for name, value in reversed(others.items()))
         names = b"\1" + int32(len(others)) + b"".join(pairs)
     return _tail(
         envelope.address,
@@ -294,9 +293,9 @@ def _to_stomp(route: Envelope, fields: MessageFields, octets: bytes) -> tuple[En
     if fields.priority != _USUAL_PRIORITY:
         headers.append(("priority", str(fields.priority)))
     headers += [
-        (name, str(each))
-        for name, each in (("expires", fields.expiration), ("timestamp", fields.timestamp))
-        if each
+        (name, str(instant))
+        for name, instant in (("expires", fields.expiration), ("timestamp", fields.timestamp))
+        if instant
     ]
     for name, value in fields.properties.items():
         if name and not name.startswith(_INTERNAL) and value is not None:

@@ -1,7 +1,7 @@
-"""Credit of producers, in octets: what one session may send to one address (manual, chapter on flow
+"""Credit of producers, in bytes: what one session may send to one address (manual, chapter on flow
 control).
 
-A producer asks for credit, and pays for a message what its encoding has in octets
+A producer asks for credit, and pays for a message what its encoding has in bytes
 (ARTEMIS-FLOW-producer-1). Nobody looks here whether it keeps to it: that is the client's part
 (ARTEMIS-FLOW-block-5).
 
@@ -11,7 +11,7 @@ A producer asks for credit, and pays for a message what its encoding has in octe
 2. *Within the room*: of an address with a maximum size under BLOCK a producer gets no more than its
    room, what it has and did not use taken off (ARTEMIS-FLOW-producer-2). The rest is given when
    there is more room. So one producer that keeps to its credit can pass the maximum by what a
-   message is charged beyond its octets, and several by about their windows together
+   message is charged beyond its bytes, and several by about their windows together
    (ARTEMIS-FLOW-producer-3).
 
 Rule 2 is the manual's. Release 2.56.0 gives all that was asked for as long as the address is not
@@ -30,8 +30,8 @@ from brokerproof.reference_broker.kernel.admission import AdmissionControl
 
 
 class Grants:
-    """The credit of one session at one address. ``grant`` and ``refuse`` tell the peer, in octets;
-    ``observe`` is told of branches with their requirements."""
+    """Credit of one session at one address. ``grant`` and ``refuse`` report bytes to the peer;
+    ``observe`` records branches with their requirements."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Grants:
         observe: Callable[[str, str], None],
     ) -> None:
         self.outstanding = 0
-        """What was granted and not spent; 0 or more."""
+        """Credit granted and not spent; 0 or more."""
         self._address = address
         self._accounting = accounting
         self._admission = admission
@@ -56,7 +56,7 @@ class Grants:
         self._on_room = self.offer
 
     def request(self, credits: int) -> None:
-        """The peer asks for as much."""
+        """Grant ``credits`` when possible, or refuse them."""
         account = self._accounting.find(self._address)
         if account.policy is FullPolicy.FAIL and account.full:
             self._refuse(credits)
@@ -66,40 +66,40 @@ class Grants:
             self.offer()
 
     def spent(self, octets: int) -> None:
-        """A message of as many octets came."""
+        """Take the cost of a message off the outstanding credit."""
         self.outstanding = max(0, self.outstanding - octets)
 
     def offer(self) -> None:
-        """Gives what is due, as far as that is possible now."""
+        """Grant the requested credit as far as possible now."""
         while self._due:
             if not self._admission.has_room(self._address, self._on_room):
                 self._observe(
                     "ARTEMIS-FLOW-block-1",
-                    f"{self._address} is full: {self._due[0]} octets are not granted",
+                    f"{self._address} is full: {self._due[0]} bytes are not granted",
                 )
                 return
-            wanted = self._due[0]
-            credits = min(wanted, self.most())
-            if credits > 0 or not wanted:
+            requested = self._due[0]
+            credits = min(requested, self.most())
+            if credits > 0 or not requested:
                 self.outstanding += credits
                 self._grant(credits)
-            if credits < wanted:
+            if credits < requested:
                 self._observe(
                     "ARTEMIS-FLOW-producer-2",
-                    f"{self._address} has room for {credits} octets of {wanted}",
+                    f"{self._address} has room for {credits} bytes of {requested}",
                 )
-                self._due[0] = wanted - credits
+                self._due[0] = requested - credits
                 self._admission.wait_for_change(self._address, self._on_room)
                 return
             self._due.popleft()
 
     def most(self) -> int:
-        """How much can be given at once."""
+        """Return how much can be granted at once."""
         account = self._accounting.find(self._address)
         room = account.room if self._within_room and account.policy is FullPolicy.BLOCK else None
         return 2**31 - 1 if room is None else max(0, room - self.outstanding)
 
     def close(self) -> None:
-        """The session is over."""
+        """Drop all requests: the session is closed."""
         self._due.clear()
         self._admission.forget(self._on_room)

@@ -1,4 +1,4 @@
-"""What a session says of queues and addresses (release 2.56.0, SessionQueueQueryResponseMessage_V3
+"""Answers about queues and addresses (release 2.56.0, SessionQueueQueryResponseMessage_V3
 and its like)."""
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _TYPES = {RoutingType.MULTICAST: 0, RoutingType.ANYCAST: 1}
 
 
 def of_queue(
-    channel: int, name: str, rule: Rule, found: tuple[Address, Queue] | None, on_demand: bool
+    channel: int, name: str, rule: Rule, binding: tuple[Address, Queue] | None, on_demand: bool
 ) -> bytes:
-    """The answer to a question about the queue ``name``, and to the making of a consumer."""
-    queue = None if found is None else found[1]
+    """Return the answer to a question about the queue ``name``, and to the making of a consumer."""
+    queue = None if binding is None else binding[1]
     routing = rule.default_queue_routing_type if queue is None else queue.routing
     fields = (
         flag(queue is not None),
@@ -35,7 +35,7 @@ def of_queue(
         int32(0 if queue is None else queue.consumers),
         int64(0 if queue is None else len(queue)),
         optional(text, None if queue is None or queue.filter is None else queue.filter.text),
-        optional(text, name if found is None else found[0].name),
+        optional(text, name if binding is None else binding[0].name),
         optional(text, name if queue is None else queue.name),
         flag(rule.auto_create_queues),
         flag(on_demand),
@@ -64,7 +64,7 @@ def of_queue(
 
 
 def of_address(channel: int, rule: Rule, address: Address | None, version: int) -> bytes:
-    """The answer to a question about an address."""
+    """Return the answer to a question about an address."""
     queues = [] if address is None else address.queues
     routing = set() if address is None else address.routing
     fields = [
@@ -84,12 +84,12 @@ def of_address(channel: int, rule: Rule, address: Address | None, version: int) 
     ]
     if version < 135:
         return packet(codes.BINDING_QUERY_RESPONSE_4, channel, *fields)
-    fields += [flag(each in routing) for each in (RoutingType.MULTICAST, RoutingType.ANYCAST)]
+    fields += [flag(kind in routing) for kind in (RoutingType.MULTICAST, RoutingType.ANYCAST)]
     return packet(codes.BINDING_QUERY_RESPONSE_5, channel, *fields)
 
 
 def of_topology(node: str, instant_ms: int, version: int) -> bytes:
-    """The news of a cluster that has one member, of which nothing is said but its name."""
+    """Return the topology of a cluster with one member, of which only the name is given."""
     member = (NO, words(node), int64(instant_ms), NO, NO, YES, NO)
     if version < 131:
         return packet(codes.TOPOLOGY_2, codes.LIVENESS, *member)

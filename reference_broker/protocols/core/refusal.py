@@ -1,11 +1,11 @@
-"""What a peer asked for and does not get."""
+"""Requests that are refused."""
 
 from __future__ import annotations
 
 
 class Refusal(Exception):
-    """``code`` is one of the protocol's own
-    (:mod:`brokerproof.reference_broker.protocols.core.codes`), ``detail`` one sentence."""
+    """A refused request. ``code`` is one of
+    :mod:`brokerproof.reference_broker.protocols.core.codes`, ``detail`` one sentence."""
 
     def __init__(self, code: int, detail: str) -> None:
         super().__init__(detail)

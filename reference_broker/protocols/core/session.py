@@ -1,9 +1,9 @@
 """A CORE session: its queues, consumers, producers and transaction. One channel of a connection.
 
 Each packet that a session can be asked is a method here, found by its number in :data:`HANDLERS`.
-One that raises :class:`Refusal` is answered by an exception where an answer is wanted, and else not
-at all, as Artemis has it (ServerSessionPacketHandler); nothing that a peer sends ends the session
-but ``close`` and what is no packet.
+One that raises :class:`Refusal` is answered by an exception where an answer is response, and else
+not at all, as Artemis has it (ServerSessionPacketHandler); nothing that a peer sends ends the
+session but ``close`` and what is no packet.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from brokerproof.reference_broker.selector.selector import Selector, SelectorErr
 Handler: TypeAlias = Callable[[Fields, "ResponseRequest"], None]
 
 FORCED = "_hornetq.forced.delivery.seq"
-"""The property by which a client knows the answer to its force-delivery."""
+"""Property by which a client recognises the answer to its force-delivery."""
 _ROUTINGS = {0: RoutingType.MULTICAST, 1: RoutingType.ANYCAST}
 _MOST_ROUTES = 1024
 
@@ -58,9 +58,8 @@ class Connection(Protocol):
 
 
 class Session:
-    """``sends_at_once`` and ``acknowledges_at_once`` are false where a transaction holds these
-    until it is committed; ``acknowledged`` is true where a message is acknowledged as soon as it is
-    sent."""
+    """One session. ``sends_at_once`` and ``acknowledges_at_once`` are false if a transaction holds
+    sends or acknowledgements; ``acknowledged`` is true if messages need no acknowledgement."""
 
     def __init__(
         self,
@@ -87,11 +86,11 @@ class Session:
 
     @property
     def may_deliver(self) -> bool:
-        """Whether anything may be delivered now."""
+        """True if messages may be delivered now."""
         return self.started and not self.connection.held
 
     def send(self, octets: bytes) -> None:
-        """A packet for the peer."""
+        """Send a packet."""
         self.connection.send(octets)
 
     def wait_for(self, batch: int) -> None:
@@ -99,20 +98,20 @@ class Session:
         self.shared.outbox.wait_for(self.connection.conn, batch)
 
     def handle(self, type: int, fields: Fields) -> bool:
-        """Carries out a packet. False when the session is over. Raises Malformed."""
+        """Carry out a packet. Return False when the session is over. Raises Malformed."""
         name = HANDLERS.get(type)
         if name is None:
             return True
         handler: Handler = getattr(self, name)
-        wanted = ResponseRequest()
+        response = ResponseRequest()
         try:
-            handler(fields, wanted)
+            handler(fields, response)
         except Refusal as problem:
-            if wanted.answer:
-                self._refuse(problem, wanted.correlation)
+            if response.answer:
+                self._refuse(problem, response.correlation)
             return True
-        if wanted.answer and not wanted.answered:
-            self._done(wanted.correlation)
+        if response.answer and not response.answered:
+            self._done(response.correlation)
         return type != codes.CLOSE
 
     def _done(self, correlation: int | None) -> None:
@@ -134,27 +133,26 @@ class Session:
 
     # --- life -------------------------------------------------------------------------------------
 
-    def start(self, fields: Fields, wanted: ResponseRequest) -> None:
+    def start(self, fields: Fields, response: ResponseRequest) -> None:
         if not self.started:
             self.started = True
             self.resume()
 
-    def stop(self, fields: Fields, wanted: ResponseRequest) -> None:
-        wanted.answer = True
+    def stop(self, fields: Fields, response: ResponseRequest) -> None:
+        response.answer = True
         self.started = False
 
     def resume(self) -> None:
-        """Something may be delivered again."""
+        """Offer every consumer what waits."""
         for consumer in list(self._consumers.values()):
             consumer.offer()
 
-    def close(self, fields: Fields, wanted: ResponseRequest) -> None:
-        wanted.answer = True
+    def close(self, fields: Fields, response: ResponseRequest) -> None:
+        response.answer = True
         self.release(Outcome.RELEASED)
 
     def release(self, outcome: Outcome) -> None:
-        """The session is over: its transaction is undone, and what was not acknowledged goes
-        back."""
+        """End the session: undo its transaction and give unacknowledged messages back."""
         for grants in self._grants.values():
             grants.close()
         consumers = list(self._consumers.values())
@@ -168,20 +166,20 @@ class Session:
             queue.dispatch()
             self.shared.router.tidy(queue)
 
-    def ignore(self, fields: Fields, wanted: ResponseRequest) -> None:
-        """Nothing is kept of producers."""
+    def ignore(self, fields: Fields, response: ResponseRequest) -> None:
+        """Ignore the packet: nothing is kept of producers."""
 
-    def metadata(self, fields: Fields, wanted: ResponseRequest) -> None:
-        """What a client says about itself is not kept."""
-        wanted.answer = True
+    def metadata(self, fields: Fields, response: ResponseRequest) -> None:
+        """Ignore a client's metadata, and answer."""
+        response.answer = True
 
-    def metadata_2(self, fields: Fields, wanted: ResponseRequest) -> None:
+    def metadata_2(self, fields: Fields, response: ResponseRequest) -> None:
         fields.words(), fields.words()
-        wanted.answer = fields.flag()
+        response.answer = fields.flag()
 
     # --- queues -----------------------------------------------------------------------------------
 
-    def create_queue(self, fields: Fields, wanted: ResponseRequest) -> None:
+    def create_queue(self, fields: Fields, response: ResponseRequest) -> None:
         address, name, filter, durable = (
             fields.text(),
             fields.text(),
@@ -189,10 +187,10 @@ class Session:
             fields.flag(),
         )
         fields.flag()
-        wanted.answer = fields.flag()
+        response.answer = fields.flag()
         self._make(address, name, filter, durable, RoutingType.MULTICAST, on_demand=False)
 
-    def create_queue_2(self, fields: Fields, wanted: ResponseRequest) -> None:
+    def create_queue_2(self, fields: Fields, response: ResponseRequest) -> None:
         address, name, filter, durable = (
             fields.text(),
             fields.text(),
@@ -200,7 +198,7 @@ class Session:
             fields.flag(),
         )
         temporary = fields.flag()
-        wanted.answer = fields.flag()
+        response.answer = fields.flag()
         on_demand = fields.flag()
         routing = _ROUTINGS.get(fields.byte())
         (
@@ -225,17 +223,17 @@ class Session:
             on_demand=auto_delete if auto_delete is not None else on_demand,
         )
 
-    def create_shared_queue(self, fields: Fields, wanted: ResponseRequest) -> None:
+    def create_shared_queue(self, fields: Fields, response: ResponseRequest) -> None:
         address, name, filter, durable = (
             fields.text(),
             fields.text(),
             fields.optional_text(),
             fields.flag(),
         )
-        wanted.answer = fields.flag()
+        response.answer = fields.flag()
         self._share(address, name, filter, durable, RoutingType.MULTICAST)
 
-    def create_shared_queue_2(self, fields: Fields, wanted: ResponseRequest) -> None:
+    def create_shared_queue_2(self, fields: Fields, response: ResponseRequest) -> None:
         address, name, filter, durable = (
             fields.text(),
             fields.text(),
@@ -243,7 +241,7 @@ class Session:
             fields.flag(),
         )
         routing = _ROUTINGS.get(fields.byte())
-        wanted.answer = fields.flag()
+        response.answer = fields.flag()
         self._share(address, name, filter, durable, routing or RoutingType.MULTICAST)
 
     def _share(
@@ -271,10 +269,10 @@ class Session:
         except NoRoute as problem:
             raise Refusal(codes.NO_ADDRESS, str(problem)) from None
 
-    def create_address(self, fields: Fields, wanted: ResponseRequest) -> None:
+    def create_address(self, fields: Fields, response: ResponseRequest) -> None:
         name = fields.text()
         routings = [_ROUTINGS.get(fields.byte()) for _ in range(max(0, min(2, fields.int32())))]
-        wanted.answer = fields.flag()
+        response.answer = fields.flag()
         try:
             self.shared.router.create_address(
                 name, {routing for routing in routings if routing is not None}
@@ -282,20 +280,20 @@ class Session:
         except NoRoute as problem:
             raise Refusal(codes.NO_ADDRESS, str(problem)) from None
 
-    def delete_queue(self, fields: Fields, wanted: ResponseRequest) -> None:
-        wanted.answer = True
+    def delete_queue(self, fields: Fields, response: ResponseRequest) -> None:
+        response.answer = True
         name = fields.text()
         address, queue = self._queue(name)
         if queue.has_consumers:
             raise Refusal(codes.ILLEGAL_STATE, f"Cannot delete queue {name}: it has consumers")
         self.shared.router.delete(address, queue)
 
-    def queue_query(self, fields: Fields, wanted: ResponseRequest) -> None:
-        wanted.answer = wanted.answered = True
+    def queue_query(self, fields: Fields, response: ResponseRequest) -> None:
+        response.answer = response.answered = True
         self._describe(fields.text())
 
-    def binding_query(self, fields: Fields, wanted: ResponseRequest) -> None:
-        wanted.answer = wanted.answered = True
+    def binding_query(self, fields: Fields, response: ResponseRequest) -> None:
+        response.answer = response.answered = True
         name, router = fields.text(), self.shared.router
         self.send(
             queries.of_address(
@@ -308,31 +306,31 @@ class Session:
 
     def _describe(self, name: str) -> None:
         router = self.shared.router
-        found = router.queue_by_name(name)
-        rule = router.settings_for(name if found is None else found[0].name)
-        on_demand = found is not None and router.is_on_demand(found[1])
-        self.send(queries.of_queue(self.channel, name, rule, found, on_demand))
+        binding = router.queue_by_name(name)
+        rule = router.settings_for(name if binding is None else binding[0].name)
+        on_demand = binding is not None and router.is_on_demand(binding[1])
+        self.send(queries.of_queue(self.channel, name, rule, binding, on_demand))
 
     def _queue(self, name: str) -> tuple[str, Queue]:
-        found = self.shared.router.queue_by_name(name)
-        if found is None:
+        binding = self.shared.router.queue_by_name(name)
+        if binding is None:
             raise Refusal(codes.NO_QUEUE, f"Queue {name} does not exist")
-        return found[0].name, found[1]
+        return binding[0].name, binding[1]
 
     # --- consumers --------------------------------------------------------------------------------
 
-    def create_consumer(self, fields: Fields, wanted: ResponseRequest) -> None:
+    def create_consumer(self, fields: Fields, response: ResponseRequest) -> None:
         id, name, filter = fields.int64(), fields.text(), fields.optional_text()
         browses = fields.flag()
-        wanted.answer = fields.flag()
+        response.answer = fields.flag()
         if id in self._consumers:
             raise Refusal(codes.ILLEGAL_STATE, f"there is a consumer {id} in this session already")
         _, queue = self._queue(name)
         consumer = CoreConsumer(self, id, queue, _selector(filter), browses, self._acknowledged)
         self._consumers[id] = consumer
         consumer.attach()
-        if wanted.answer:
-            wanted.answered = True
+        if response.answer:
+            response.answered = True
             self._describe(name)
 
     def _consumer(self, id: int) -> CoreConsumer:
@@ -341,12 +339,11 @@ class Session:
             raise Refusal(codes.ILLEGAL_STATE, f"there is no consumer {id} in this session")
         return consumer
 
-    def credits(self, fields: Fields, wanted: ResponseRequest) -> None:
+    def credits(self, fields: Fields, response: ResponseRequest) -> None:
         self._consumer(fields.int64()).given(fields.int32())
 
-    def force_delivery(self, fields: Fields, wanted: ResponseRequest) -> None:
-        """What can be delivered has been, at the end of whatever made it possible: all that is left
-        is to say so."""
+    def force_delivery(self, fields: Fields, response: ResponseRequest) -> None:
+        """Answer behind all messages that can be delivered, which have been."""
         consumer, sequence = self._consumer(fields.int64()), fields.int64()
         if consumer.queue.when_read(lambda: self._forced(consumer, sequence)):
             return
@@ -358,15 +355,15 @@ class Session:
             octets = marker(self.shared.router.next_number(), consumer.queue.name, FORCED, sequence)
             self.send(packet(codes.RECEIVE, self.channel, octets, int64(consumer.id), int32(0)))
 
-    def acknowledge(self, fields: Fields, wanted: ResponseRequest) -> None:
-        self._acknowledge(fields, wanted, one=False)
+    def acknowledge(self, fields: Fields, response: ResponseRequest) -> None:
+        self._acknowledge(fields, response, one=False)
 
-    def acknowledge_one(self, fields: Fields, wanted: ResponseRequest) -> None:
-        self._acknowledge(fields, wanted, one=True)
+    def acknowledge_one(self, fields: Fields, response: ResponseRequest) -> None:
+        self._acknowledge(fields, response, one=True)
 
-    def _acknowledge(self, fields: Fields, wanted: ResponseRequest, *, one: bool) -> None:
+    def _acknowledge(self, fields: Fields, response: ResponseRequest, *, one: bool) -> None:
         id, number = fields.int64(), fields.int64()
-        wanted.answer = fields.flag()
+        response.answer = fields.flag()
         consumer = self._consumer(id)
         entries = consumer.settle(number, one=one)
         self._settle(consumer.queue, entries)
@@ -377,13 +374,13 @@ class Session:
         else:
             self._transaction.settle(queue, entries, Outcome.ACCEPTED)
 
-    def expired(self, fields: Fields, wanted: ResponseRequest) -> None:
-        """The client found that a message came too late; it is gone."""
+    def expired(self, fields: Fields, response: ResponseRequest) -> None:
+        """Drop a message that the client found expired."""
         consumer = self._consumer(fields.int64())
         consumer.queue.settle(consumer.settle(fields.int64(), one=True), Outcome.ACCEPTED)
 
-    def close_consumer(self, fields: Fields, wanted: ResponseRequest) -> None:
-        wanted.answer = True
+    def close_consumer(self, fields: Fields, response: ResponseRequest) -> None:
+        response.answer = True
         id = fields.int64()
         consumer = self._consumer(id)
         del self._consumers[id]
@@ -394,7 +391,7 @@ class Session:
 
     # --- producers --------------------------------------------------------------------------------
 
-    def request_credits(self, fields: Fields, wanted: ResponseRequest) -> None:
+    def request_credits(self, fields: Fields, response: ResponseRequest) -> None:
         credits, address = fields.int32(), fields.text()
         self._grants_at(address).request(credits)
 
@@ -417,11 +414,11 @@ class Session:
             )
         return grants
 
-    def publish(self, fields: Fields, wanted: ResponseRequest) -> None:
+    def publish(self, fields: Fields, response: ResponseRequest) -> None:
         arrival = Arrival(fields)
-        wanted.answer = fields.flag()
+        response.answer = fields.flag()
         if self.connection.version >= codes.ASYNC_RESPONSES and fields.left:
-            wanted.correlation = fields.int64()
+            response.correlation = fields.int64()
         address = arrival.fields.address
         if not address:
             raise Refusal(codes.NO_ADDRESS, "a message has no address")
@@ -463,28 +460,28 @@ class Session:
             route = self._routes[key] = Envelope(address, address, routing, (), text=False)
         return route
 
-    def large(self, fields: Fields, wanted: ResponseRequest) -> None:
-        """Large messages are not taken; the part that asks for an answer is told."""
+    def large(self, fields: Fields, response: ResponseRequest) -> None:
+        """Refuse a large message. The part that asks for a response gets the error."""
         raise Refusal(
             codes.NOT_IMPLEMENTED,
             "this broker takes no large messages over CORE; send them as regular ones",
         )
 
-    def continuation(self, fields: Fields, wanted: ResponseRequest) -> None:
+    def continuation(self, fields: Fields, response: ResponseRequest) -> None:
         fields.take(fields.int32())
         if not fields.flag():
             fields.int64()
-        wanted.answer = fields.flag()
+        response.answer = fields.flag()
         if self.connection.version >= codes.ASYNC_RESPONSES and fields.left:
-            wanted.correlation = fields.int64()
-        self.large(fields, wanted)
+            response.correlation = fields.int64()
+        self.large(fields, response)
 
     # --- transactions -----------------------------------------------------------------------------
 
-    def commit(self, fields: Fields, wanted: ResponseRequest) -> None:
-        wanted.answer = True
+    def commit(self, fields: Fields, response: ResponseRequest) -> None:
+        response.answer = True
         if self.connection.version >= codes.COMMIT_IDS and fields.left:
-            wanted.correlation = fields.int64()
+            response.correlation = fields.int64()
         shared, transaction = self.shared, self._transaction
         self._transaction = Transaction()
         shared.router.begin_atomic_unit()
@@ -495,10 +492,9 @@ class Session:
         for queue in queues:
             queue.dispatch()
 
-    def rollback(self, fields: Fields, wanted: ResponseRequest) -> None:
-        """What was acknowledged since the last end of a transaction goes back, and so does what was
-        only delivered."""
-        wanted.answer = True
+    def rollback(self, fields: Fields, response: ResponseRequest) -> None:
+        """Undo the transaction. Messages that were only delivered go back too."""
+        response.answer = True
         queues = self._transaction.undo()
         self._transaction = Transaction()
         consumers = list(self.holding)
@@ -509,8 +505,8 @@ class Session:
 
 
 class ResponseRequest:
-    """Whether a packet asks for an ``answer``, and its number; ``answered`` if its handler gave
-    another one itself."""
+    """The response that a packet asks for: ``answer``, and its correlation id. ``answered`` if its
+    handler sent another one."""
 
     __slots__ = ("answer", "answered", "correlation")
 
@@ -559,4 +555,4 @@ HANDLERS: dict[int, str] = {
     codes.COMMIT: "commit",
     codes.ROLLBACK: "rollback",
 }
-"""By the type of a packet the method of a session that carries it out."""
+"""Methods of a session by packet type."""

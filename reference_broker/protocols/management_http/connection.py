@@ -27,10 +27,10 @@ from brokerproof.reference_broker.protocols.management_http.resources import (
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 
 FIRST, PATIENCE = seconds(5), seconds(60)
-"""For how long a client may say nothing: before the first request is whole, and after it. As
-RabbitMQ's server has it."""
+"""How long a client may send nothing, before the first request is complete and after it, as in
+RabbitMQ's server."""
 MOST = 64 * 1024
-"""A request line with its headers, or a body, that is larger is refused. Octets."""
+"""Largest head and largest body of a request in bytes."""
 ALLOWED = "HEAD, GET, OPTIONS"
 _NOT_FOUND = {"error": "Object Not Found", "reason": "Not Found"}
 _NO_ENTRY = {"error": "not_authorized", "reason": "Not_Authorized"}
@@ -52,11 +52,11 @@ class ManagementConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether input for this connection still means anything."""
+        """True if input for this connection still means anything."""
         return self._open
 
     def receive(self, now: Instant, data: bytes) -> None:
-        """Octets have arrived."""
+        """Read ``data``."""
         if self._asked is not None:
             self._idle.move(now + PATIENCE)
         self._http.receive_data(data)
@@ -83,15 +83,15 @@ class ManagementConnection:
                 return
 
     def pause_delivery(self, paused: bool) -> None:
-        """Answers are small; a client that does not read is asked for nothing."""
+        """Do nothing: answers are small."""
 
     def on_peer_gone(self) -> None:
-        """The client is gone."""
+        """Forget the client, which is gone."""
         self._open = False
         self._idle.cancel()
 
     def on_store_failed(self, reason: str) -> None:
-        """Nothing is stored here."""
+        """Do nothing: no request is stored."""
 
     def _end(self) -> None:
         if self._open:
@@ -141,15 +141,15 @@ class ManagementConnection:
             self._answer(406)
         else:
             try:
-                found = known.look(self._shared, who[0])
+                entry = known.look(self._shared, who[0])
             except Missing:
                 self._answer(404, _NOT_FOUND)
                 return
             columns = [part for some in query.get("columns", ()) for part in some.split(",")]
-            status = 503 if isinstance(found, dict) and found.get("status") == "failed" else 200
+            status = 503 if isinstance(entry, dict) and entry.get("status") == "failed" else 200
             self._answer(
                 status,
-                _only(found, columns) if columns else found,
+                _only(entry, columns) if columns else entry,
                 extra=(("cache-control", "no-cache"),),
             )
 
@@ -191,7 +191,7 @@ _REASONS = {
 
 
 def _credentials(header: str | None) -> tuple[str, bytes] | None:
-    """Name and password; None without any; ("", b"") for what is not basic authentication."""
+    """Return name and password; None without any, ("", b"") for another scheme than basic."""
     if header is None:
         return None
     scheme, _, given = header.partition(" ")
@@ -203,13 +203,15 @@ def _credentials(header: str | None) -> tuple[str, bytes] | None:
     return (name.decode("utf-8", "replace"), password) if colon else ("", b"")
 
 
-def _only(found: Any, columns: list[str]) -> Any:
-    """Of what was found, or of each of it, the fields with these names; ``a.b`` is b of a."""
-    if isinstance(found, list):
-        return [_only(each, columns) for each in found]
+def _only(entries: Any, columns: list[str]) -> Any:
+    """Return the fields with these names, of one object or of each in a list; ``a.b`` is b of a."""
+    if isinstance(entries, list):
+        return [_only(entry, columns) for entry in entries]
     left: dict[str, Any] = {}
     for column in columns:
         name, _, rest = column.partition(".")
-        if isinstance(found, dict) and name in found:
-            left[name] = _only(found[name], [rest]) | left.get(name, {}) if rest else found[name]
+        if isinstance(entries, dict) and name in entries:
+            left[name] = (
+                _only(entries[name], [rest]) | left.get(name, {}) if rest else entries[name]
+            )
     return left

@@ -10,18 +10,18 @@ from brokerproof.reference_broker.kernel.alarms import DISK, MEMORY
 from brokerproof.reference_broker.kernel.context import BrokerContext
 
 UNKNOWN = "NaN"
-"""How RabbitMQ tells of a disk that it cannot look at."""
+"""RabbitMQ's value for a disk that cannot be measured."""
 
 
 def name(shared: BrokerContext) -> str:
-    """The node's name."""
+    """Return the node's name."""
     assert shared.settings.rabbitmq is not None
     return shared.settings.rabbitmq.node
 
 
 def entry(shared: BrokerContext) -> dict[str, Any]:
-    """``/api/nodes/NAME``; octets, and milliseconds of being up."""
-    found: dict[str, Any] = {
+    """Return ``/api/nodes/NAME``, in bytes, with the uptime in milliseconds."""
+    fields: dict[str, Any] = {
         "name": name(shared),
         "type": "disc",
         "running": True,
@@ -32,9 +32,9 @@ def entry(shared: BrokerContext) -> dict[str, Any]:
     }
     resources = RabbitMqFamily.of(shared).resources
     if resources.reading is None:
-        return found
+        return fields
     reading = resources.reading
-    return found | {
+    return fields | {
         "mem_used": reading.memory_used,
         "mem_limit": resources.memory_limit,
         "disk_free": UNKNOWN if reading.disk_free is None else reading.disk_free,

@@ -17,9 +17,9 @@ def _version() -> str:
 
 
 def entry(shared: BrokerContext) -> dict[str, Any]:
-    """``/api/overview``. What it says of its release is our own: we are no RabbitMQ."""
+    """Return ``/api/overview``. Product and release are our own."""
     opened = [about for _, _, about in connections.described(shared)]
-    found = queues.entries(shared)
+    queue_entries = queues.entries(shared)
     topology = RabbitMqFamily.of(shared).topology
     return {
         "management_version": _version(),
@@ -34,9 +34,9 @@ def entry(shared: BrokerContext) -> dict[str, Any]:
         "queue_totals": queues.totals(shared),
         "object_totals": {
             "connections": len(opened),
-            "channels": sum(each.channels for each in opened),
-            "consumers": sum(each["consumers"] for each in found),
+            "channels": sum(connection.channels for connection in opened),
+            "consumers": sum(queue["consumers"] for queue in queue_entries),
             "exchanges": len(topology.exchanges),
-            "queues": len(found),
+            "queues": len(queue_entries),
         },
     }

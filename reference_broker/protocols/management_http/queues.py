@@ -16,21 +16,24 @@ VHOST = "/"
 
 
 def entries(shared: BrokerContext) -> list[dict[str, Any]]:
-    """``/api/queues``: those that clients declared, or that were made for them, by name."""
+    """Return ``/api/queues``: the queues that clients declared, or that were made for them, by
+    name."""
     topology = RabbitMqFamily.of(shared).topology
     out: dict[Queue, int] = {}
     for connection in shared.connections.values():
         for queue, entry in connection.out() if isinstance(connection, Describes) else ():
             out[queue] = out.get(queue, 0) + len(entry.message.body)
-    found = (topology.find(name) for name in sorted(shared.router.anycast_names()))
-    return [_entry(shared, each, out.get(each.queue, 0)) for each in found if each is not None]
+    declared = (topology.find(name) for name in sorted(shared.router.anycast_names()))
+    return [
+        _entry(shared, queue, out.get(queue.queue, 0)) for queue in declared if queue is not None
+    ]
 
 
 def totals(shared: BrokerContext) -> dict[str, int]:
-    """Messages of all queues together."""
-    found = entries(shared)
+    """Return the messages of all queues together."""
+    queue_entries = entries(shared)
     return {
-        key: sum(each[key] for each in found)
+        key: sum(queue[key] for queue in queue_entries)
         for key in ("messages", "messages_ready", "messages_unacknowledged")
     }
 

@@ -17,7 +17,7 @@ from brokerproof.reference_broker.protocols.management_http import (
 
 
 class Missing(Exception):
-    """There is nothing of that name."""
+    """Raised if there is nothing of that name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +28,18 @@ class Place:
     names: tuple[str, ...]
 
     def look(self, shared: BrokerContext, user: str) -> Any:
-        """What is there for ``user``. Raises :class:`Missing`."""
+        """Return what is there for ``user``. Raises :class:`Missing`."""
         return self.ask(shared, user, *self.names)
 
 
 class Paths:
-    """Paths below ``/api``, with ``*`` where a name stands."""
+    """Paths below ``/api``, with ``*`` for a name."""
 
     def __init__(self, known: dict[str, Callable[..., Any]]) -> None:
         self._known = [(path.split("/"), ask) for path, ask in known.items()]
 
     def find(self, words: Sequence[str]) -> Place | None:
-        """The place of a path that was cut at its slashes."""
+        """Return the place of a path, given as its parts."""
         for pattern, ask in self._known:
             if len(pattern) == len(words) and all(
                 a in ("*", b) for a, b in zip(pattern, words, strict=True)
@@ -48,10 +48,10 @@ class Paths:
         return None
 
 
-def _one(found: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    for each in found:
-        if each["name"] == name:
-            return each
+def _one(entries: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    for entry in entries:
+        if entry["name"] == name:
+            return entry
     raise Missing
 
 
@@ -66,7 +66,7 @@ def _alarms(shared: BrokerContext, user: str) -> dict[str, Any]:
 
 
 def _local_alarms(shared: BrokerContext, user: str) -> dict[str, Any]:
-    mine = [(HERE, each) for each in shared.alarms.own]
+    mine = [(HERE, alarm) for alarm in shared.alarms.own]
     return _failed(shared, mine, "There are alarms in effect on the node")
 
 
@@ -75,10 +75,10 @@ def _failed(
 ) -> dict[str, Any]:
     if not alarms:
         return {"status": "ok"}
-    told = [
+    entries = [
         {"node": where or node.name(shared), "resource": resource} for where, resource in alarms
     ]
-    return {"status": "failed", "reason": reason, "alarms": told}
+    return {"status": "failed", "reason": reason, "alarms": entries}
 
 
 RESOURCES = Paths(

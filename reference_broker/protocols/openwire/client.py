@@ -1,10 +1,8 @@
-"""What a connection of OpenWire has once it is logged in: sessions, producers, consumers,
-transactions.
+"""State of an OpenWire connection that is logged in: sessions, producers, consumers, transactions.
 
 Each command that a client can be asked is a method here, found by its type in :data:`HANDLERS`. One
-that raises :class:`Refusal` is answered with ExceptionResponse where a response is wanted, and else
-told with ConnectionError; nothing that a client asks for ends its connection but ShutdownInfo and
-what is no command.
+that raises :class:`Refusal` is answered with ExceptionResponse, or with ConnectionError if no
+response was asked for. Only ShutdownInfo and bytes that are no command end a connection.
 """
 
 from __future__ import annotations
@@ -61,15 +59,15 @@ from brokerproof.reference_broker.selector.selector import Selector, SelectorErr
 Handler: TypeAlias = Callable[["Client", Fields, "ResponseRequest"], None]
 
 _ADVISORY = "ActiveMQ.Advisory."
-"""Topics on which a broker tells of itself. This one tells nothing."""
+"""Topics with news of the broker. This one sends none."""
 _OF_ITS_OWN = -1
-"""The session that a connection has without having made it."""
+"""The session that a connection has without creating one."""
 _MOST_ROUTES = 1024
 
 
 class ResponseRequest:
-    """The number of a command, whether it asks for a ``response``, and whether that is ``withheld``
-    for now."""
+    """The response that a command asks for: the command's number, and ``response`` if it wants one.
+    ``withheld`` if it is sent later."""
 
     __slots__ = ("number", "response", "withheld")
 
@@ -91,10 +89,10 @@ class Connection(Protocol):
     def is_open(self) -> bool:
         """True if input for this connection still means anything."""
 
-    def answer(self, wanted: ResponseRequest) -> None:
+    def answer(self, request: ResponseRequest) -> None:
         """Send the response that was asked for, if any."""
 
-    def refuse(self, wanted: ResponseRequest, problem: Refusal) -> None:
+    def refuse(self, request: ResponseRequest, problem: Refusal) -> None:
         """Send an exception as the response."""
 
     def send(self, octets: bytes) -> None:
@@ -114,7 +112,7 @@ class Connection(Protocol):
 
 
 class Client:
-    """``version`` is the protocol's, agreed on by then."""
+    """The state of a connection that is logged in."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -138,11 +136,11 @@ class Client:
 
     @property
     def may_deliver(self) -> bool:
-        """Whether messages may be sent to it now."""
+        """True if messages may be sent now."""
         return not self.connection.held
 
     def send(self, octets: bytes) -> None:
-        """Octets for the peer, behind all others."""
+        """Send bytes behind all others."""
         self.connection.send(octets)
 
     def wait_for(self, batch: int) -> None:
@@ -151,7 +149,7 @@ class Client:
 
     # --- connections and sessions -----------------------------------------------------------------
 
-    def add_connection(self, fields: Fields, wanted: ResponseRequest) -> None:
+    def add_connection(self, fields: Fields, request: ResponseRequest) -> None:
         id = structure(fields, self.version)
         name, passcode, login = fields.text(), fields.text(), fields.text()
         if not isinstance(id, ConnectionId):
@@ -170,7 +168,7 @@ class Client:
         self._connection, self._name, self._user = id.value, name, login
         self._sessions.setdefault(SessionId(id.value, _OF_ITS_OWN), OrderedDict())
 
-    def add_session(self, fields: Fields, wanted: ResponseRequest) -> None:
+    def add_session(self, fields: Fields, request: ResponseRequest) -> None:
         id = structure(fields, self.version)
         if isinstance(id, SessionId) and id.connection == self._connection:
             self._sessions.setdefault(id, OrderedDict())
@@ -188,8 +186,8 @@ class Client:
                 f"Cannot add a {what} to a session that had not been registered: {id}",
             )
 
-    def remove(self, fields: Fields, wanted: ResponseRequest) -> None:
-        """The end of a connection, a session, a producer or a consumer, and of all that it has."""
+    def remove(self, fields: Fields, request: ResponseRequest) -> None:
+        """End a connection, a session, a producer or a consumer, with all that it has."""
         id = structure(fields, self.version)
         last = fields.int64() if self.version >= 5 else -1
         match id:
@@ -217,8 +215,8 @@ class Client:
         self._sessions[id.parent].pop(id, None)
 
     def end(self, last: int | None = None) -> None:
-        """Everything ends; what was dispatched up to the message ``last`` counts as tried, all of
-        it for None."""
+        """End everything. Messages dispatched up to ``last`` count as tried; all of them for
+        None."""
         for transaction in list(self._transactions.values()):
             transaction.roll_back()
         self._transactions.clear()
@@ -231,10 +229,10 @@ class Client:
             deadline.cancel()
         self._pulls.clear()
 
-    def flush(self, fields: Fields, wanted: ResponseRequest) -> None:
-        """Everything that came before has been carried out."""
+    def flush(self, fields: Fields, request: ResponseRequest) -> None:
+        """Answer behind all commands that arrived before."""
 
-    def add_or_remove_destination(self, fields: Fields, wanted: ResponseRequest) -> None:
+    def add_or_remove_destination(self, fields: Fields, request: ResponseRequest) -> None:
         structure(fields, self.version)
         place = structure(fields, self.version)
         operation = fields.byte()
@@ -256,7 +254,7 @@ class Client:
 
     # --- consumers --------------------------------------------------------------------------------
 
-    def add_consumer(self, fields: Fields, wanted: ResponseRequest) -> None:
+    def add_consumer(self, fields: Fields, request: ResponseRequest) -> None:
         version = self.version
         id, browses, place = structure(fields, version), fields.flag(), structure(fields, version)
         limit = fields.int32()
@@ -294,7 +292,7 @@ class Client:
         except NoRoute as problem:
             raise Refusal(BAD_DESTINATION, str(problem)) from None
 
-    def remove_subscription(self, fields: Fields, wanted: ResponseRequest) -> None:
+    def remove_subscription(self, fields: Fields, request: ResponseRequest) -> None:
         structure(fields, self.version)
         called, name = fields.text(), fields.text()
         try:
@@ -312,9 +310,9 @@ class Client:
             consumer.close(last)
             self.shared.router.tidy(consumer.queue)
 
-    def pull(self, fields: Fields, wanted: ResponseRequest) -> None:
-        """A message for a consumer without prefetch; the timeout in ms: 0 for ever, -1 not at
-        all."""
+    def pull(self, fields: Fields, request: ResponseRequest) -> None:
+        """Send a message to a consumer without prefetch. The timeout is in ms: 0 for ever, -1 not
+        at all."""
         id = structure(fields, self.version)
         structure(fields, self.version)
         timeout_ms = fields.int64()
@@ -340,8 +338,8 @@ class Client:
         if consumer.prefetch.pulled:
             consumer.nothing()
 
-    def control_consumer(self, fields: Fields, wanted: ResponseRequest) -> None:
-        """A new prefetch limit for a consumer."""
+    def control_consumer(self, fields: Fields, request: ResponseRequest) -> None:
+        """Change the prefetch limit of a consumer."""
         if self.version >= 6:
             structure(fields, self.version)
         closes, id, limit = fields.flag(), structure(fields, self.version), fields.int32()
@@ -350,7 +348,7 @@ class Client:
             consumer.prefetch.limit = max(0, limit)
             consumer.offer()
 
-    def acknowledge(self, fields: Fields, wanted: ResponseRequest) -> None:
+    def acknowledge(self, fields: Fields, request: ResponseRequest) -> None:
         version = self.version
         structure(fields, version)
         transaction, id, kind = (
@@ -380,7 +378,7 @@ class Client:
 
     # --- producers --------------------------------------------------------------------------------
 
-    def add_producer(self, fields: Fields, wanted: ResponseRequest) -> None:
+    def add_producer(self, fields: Fields, request: ResponseRequest) -> None:
         version = self.version
         id, place = structure(fields, version), structure(fields, version)
         structures(fields, version)
@@ -395,8 +393,8 @@ class Client:
             self._producers[id] = Producer(id, destination, window, self.send)
             self._sessions[id.parent][id] = None
 
-    def publish(self, type: int, fields: Fields, wanted: ResponseRequest) -> None:
-        """A message. Whether there is space for it is not ours to know
+    def publish(self, type: int, fields: Fields, request: ResponseRequest) -> None:
+        """Publish a message. The family decides whether there is space for it
         (:mod:`brokerproof.reference_broker.families.activemq.producer_flow`)."""
         received = MessageFields.read(type, fields, self.version)
         producer = (
@@ -433,17 +431,17 @@ class Client:
             if not connection.is_open:
                 return
             if problem is None:
-                producer.taken(octets, answered=wanted.response)
-                connection.answer(wanted)
+                producer.taken(octets, answered=request.response)
+                connection.answer(request)
             else:
-                connection.refuse(wanted, Refusal(NO_RESOURCE, str(problem)))
+                connection.refuse(request, Refusal(NO_RESOURCE, str(problem)))
             connection.go_on(sending)
 
         sending = PendingSend(
             message,
             place.address,
             persistent=received.persistent,
-            answered=wanted.response,
+            answered=request.response,
             publish=publish,
             settled=settled,
             windowed=producer.windowed,
@@ -456,13 +454,13 @@ class Client:
         except NoRoute as problem:
             raise Refusal(BAD_DESTINATION, str(problem)) from None
         if fate is SendOutcome.TAKEN:
-            producer.taken(octets, answered=wanted.response)
+            producer.taken(octets, answered=request.response)
             return
         connection.observe(
             "ACTIVEMQ-PFC-2",
             f"{place.address} has no space for message {message.number}: {fate.name}",
         )
-        wanted.withheld = True
+        request.withheld = True
         if fate is SendOutcome.STALLED:
             connection.stall(sending)
 
@@ -478,7 +476,7 @@ class Client:
 
     # --- transactions -----------------------------------------------------------------------------
 
-    def transact(self, fields: Fields, wanted: ResponseRequest) -> None:
+    def transact(self, fields: Fields, request: ResponseRequest) -> None:
         structure(fields, self.version)
         id, what = structure(fields, self.version), fields.byte()
         if what == codes.END:
@@ -501,17 +499,17 @@ class Client:
             raise Refusal(FAILED, f"type {what} is nothing that a local transaction can be asked")
 
     def _transaction(self, id: Structure) -> OpenWireTransaction:
-        found = self._transactions.get(id) if isinstance(id, LocalTransaction) else None
-        if found is None:
+        transaction = self._transactions.get(id) if isinstance(id, LocalTransaction) else None
+        if transaction is None:
             raise Refusal(FAILED, f"Transaction '{id}' has not been started.")
-        return found
+        return transaction
 
     def forget(self, sending: PendingSend) -> None:
-        """The connection ends while ``sending`` stalls it."""
+        """Drop ``sending``, which stalls the connection: that ends."""
         ActiveMqFamily.of(self.shared).flow.left(sending)
 
     def resume(self) -> None:
-        """The peer reads again."""
+        """Offer every consumer what waits: the peer reads again."""
         for consumer in list(self._consumers.values()):
             if consumer is not None:
                 consumer.offer()
@@ -544,5 +542,4 @@ HANDLERS: dict[int, str] = {
     codes.PRODUCER: "add_producer",
     codes.TRANSACTION: "transact",
 }
-"""By the type of a command the method of a client that carries it out. Messages have one of their
-own."""
+"""Methods of a client by command type. Messages have a method of their own."""

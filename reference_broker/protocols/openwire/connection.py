@@ -1,4 +1,4 @@
-"""One connection of OpenWire, from its first octet to its close.
+"""One connection of OpenWire, from its first byte to its close.
 
 ==============  ===================  ==============  ========
 what comes      NEGOTIATING          OPENED          CLOSED
@@ -12,9 +12,9 @@ ShutdownInfo    -> CLOSED            -> CLOSED       ignored
 peer gone       CLOSED               CLOSED          ignored
 ==============  ===================  ==============  ========
 
-A close is without a word. We say WireFormatInfo at once: no option of the encoding, so that all is
-loose whatever the peer asks for, and the newest version; the lesser of both is spoken. BrokerInfo
-follows the peer's.
+A close is sent no command. We send WireFormatInfo at once: no option of the encoding, so that all
+is loose whatever the peer asks for, and the newest version. The lesser of both versions is spoken.
+BrokerInfo follows the peer's.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ from brokerproof.reference_broker.settings.acceptor import Acceptor
 
 MAGIC = b"ActiveMQ"
 MOST = 100 * 1024 * 1024
-"""Octets of a command that are waited for, whatever maxFrameSize says."""
+"""Largest command in bytes, whatever maxFrameSize says."""
 COMMAND = b"a command"
-"""What the look for silence is told for a whole command."""
+"""Passed to the silence monitor for each whole command."""
 
 
 class State(enum.Enum):
-    """Where a connection is in its life."""
+    """The states of a connection."""
 
     NEGOTIATING = enum.auto()
     OPENED = enum.auto()
@@ -62,13 +62,13 @@ class State(enum.Enum):
 
 
 def least(ours: int, theirs: Any) -> int:
-    """The lesser of two numbers; one that is missing, or not above 0, leaves it to the other."""
+    """Return the lesser of two limits. A limit that is missing or not above 0 is none."""
     return theirs if (isinstance(theirs, int) and 0 < theirs < ours) or ours <= 0 else ours
 
 
 class OpenWireConnection:
-    """``version`` is the protocol's, the newest until both sides have said one; ``held`` while the
-    peer does not read."""
+    """One OpenWire connection. ``version`` is the newest until both sides have sent one; ``held``
+    while the peer does not read."""
 
     def __init__(self, conn: int, acceptor: Acceptor, shared: BrokerContext, now: Instant) -> None:
         self.conn = conn
@@ -110,13 +110,13 @@ class OpenWireConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether input for this connection still means anything."""
+        """True if input for this connection is still read."""
         return self._state is not State.CLOSED
 
     # --- what comes in ----------------------------------------------------------------------------
 
     def receive(self, now: Instant, data: bytes) -> None:
-        """Octets have arrived."""
+        """Read ``data``."""
         self._parser.feed(data)
         self._liveness.on_bytes_received(now, b"")
         self._carry_out(now)
@@ -124,38 +124,39 @@ class OpenWireConnection:
     def _carry_out(self, now: Instant) -> None:
         try:
             while (
-                self.is_open and self._stalled is None and (came := self._parser.next()) is not None
+                self.is_open
+                and self._stalled is None
+                and (received := self._parser.next()) is not None
             ):
                 if self._state is State.NEGOTIATING:
-                    self._negotiate(now, came)
+                    self._negotiate(now, received)
                 else:
-                    self._command(came)
+                    self._command(received)
         except Malformed as problem:
             self.observe("OPENWIRE-CMD-1", str(problem))
             self._close()
 
-    def _negotiate(self, now: Instant, came: Command) -> None:
-        fields = Fields(came.fields)
-        if came.type != codes.WIRE_FORMAT or fields.take(len(MAGIC)) != MAGIC:
+    def _negotiate(self, now: Instant, received: Command) -> None:
+        fields = Fields(received.fields)
+        if received.type != codes.WIRE_FORMAT or fields.take(len(MAGIC)) != MAGIC:
             raise Malformed("a connection begins with WireFormatInfo")
-        version, said = fields.int32(), maps.read(fields.data())
+        version, options = fields.int32(), maps.read(fields.data())
         if version < 1:
             raise Malformed(f"there is no version {version} of OpenWire")
         self.version = min(codes.NEWEST, version)
-        self._parser.most = least(self._parser.most, said.get("MaxFrameSize"))
+        self._parser.most = least(self._parser.most, options.get("MaxFrameSize"))
         self._state = State.OPENED
         self._handshake.cancel()
-        self._watch(now, said)
+        self._watch(now, options)
         self.send(command(codes.BROKER, int32(0), NO, *self._broker()))
 
-    def _watch(self, now: Instant, said: dict[str, Any]) -> None:
-        """Begins to look for silence: each side counts with the lesser duration, and a missing one
-        is 0."""
+    def _watch(self, now: Instant, options: dict[str, Any]) -> None:
+        """Begin to check for silence. Each side uses the lesser duration; a missing one is 0."""
         ours, theirs = (
             self._acceptor.openwire.max_inactivity_ms,
-            said.get("MaxInactivityDuration", 0),
+            options.get("MaxInactivityDuration", 0),
         )
-        delay = said.get("MaxInactivityDurationInitalDelay", 0)
+        delay = options.get("MaxInactivityDurationInitalDelay", 0)
         if not isinstance(theirs, int) or not isinstance(delay, int):
             raise Malformed("a duration is no number")
         duration = min(ours, theirs)
@@ -183,61 +184,62 @@ class OpenWireConnection:
             fields += [text(None), text(None)]
         return fields
 
-    def _command(self, came: Command) -> None:
+    def _command(self, received: Command) -> None:
         self._liveness.on_bytes_received(self.shared.now, COMMAND)
-        if came.type in (0, codes.WIRE_FORMAT):
+        if received.type in (0, codes.WIRE_FORMAT):
             return
-        if came.type == codes.SHUTDOWN:
+        if received.type == codes.SHUTDOWN:
             self._close()
             return
-        fields = Fields(came.fields)
-        wanted = ResponseRequest(fields.int32(), fields.flag())
-        if came.type == codes.KEEP_ALIVE:
-            if wanted.response:
-                self.send(command(codes.KEEP_ALIVE, int32(wanted.number), NO))
+        fields = Fields(received.fields)
+        request = ResponseRequest(fields.int32(), fields.flag())
+        if received.type == codes.KEEP_ALIVE:
+            if request.response:
+                self.send(command(codes.KEEP_ALIVE, int32(request.number), NO))
             return
         try:
-            if came.type in codes.MESSAGES:
-                self._client.publish(came.type, fields, wanted)
-            elif came.type in HANDLERS:
-                getattr(self._client, HANDLERS[came.type])(fields, wanted)
-            elif came.type not in _WITHOUT_EFFECT:
-                raise Malformed(f"type {came.type} is no command")
+            if received.type in codes.MESSAGES:
+                self._client.publish(received.type, fields, request)
+            elif received.type in HANDLERS:
+                getattr(self._client, HANDLERS[received.type])(fields, request)
+            elif received.type not in _WITHOUT_EFFECT:
+                raise Malformed(f"type {received.type} is no command")
         except Refusal as problem:
-            self.refuse(wanted, problem)
+            self.refuse(request, problem)
         else:
-            if not wanted.withheld:
-                self.answer(wanted)
+            if not request.withheld:
+                self.answer(request)
         if self._closing:
             self._close()
 
-    def answer(self, wanted: ResponseRequest) -> None:
-        """The response to a command, if it asked for one."""
-        if wanted.response:
-            self.send(command(codes.RESPONSE, int32(0), NO, int32(wanted.number)))
+    def answer(self, request: ResponseRequest) -> None:
+        """Send the response to a command, if it asked for one."""
+        if request.response:
+            self.send(command(codes.RESPONSE, int32(0), NO, int32(request.number)))
 
-    def refuse(self, wanted: ResponseRequest, problem: Refusal) -> None:
-        """What went wrong with a command: its response, or a word to the connection."""
-        said = throwable(problem.kind, str(problem))
-        if wanted.response:
-            self.send(command(codes.EXCEPTION_RESPONSE, int32(0), NO, int32(wanted.number), said))
+    def refuse(self, request: ResponseRequest, problem: Refusal) -> None:
+        """Send an exception: as the response to a command, else as ConnectionError."""
+        exception = throwable(problem.kind, str(problem))
+        if request.response:
+            self.send(
+                command(codes.EXCEPTION_RESPONSE, int32(0), NO, int32(request.number), exception)
+            )
         else:
-            self.send(command(codes.CONNECTION_ERROR, int32(0), NO, said, NO))
+            self.send(command(codes.CONNECTION_ERROR, int32(0), NO, exception, NO))
 
     def close_behind(self) -> None:
-        """The connection is to be closed once the command that is being carried out has been
-        answered."""
+        """Close once the command that is carried out has been answered."""
         self._closing = True
 
     # --- messages that wait -----------------------------------------------------------------------
 
     def stall(self, sending: PendingSend) -> None:
-        """Nothing more is carried out, nor read, until there is space for ``sending``."""
+        """Carry out nothing, and read nothing, until there is space for ``sending``."""
         self._stalled = sending
         self.shared.outbox.stop_reading(self.conn, PauseReason.ROOM)
 
     def go_on(self, sending: PendingSend) -> None:
-        """``sending`` waits no longer."""
+        """Read on if ``sending`` stalled the connection."""
         if self._stalled is sending:
             self._stalled = None
             self.shared.outbox.resume_reading(self.conn, PauseReason.ROOM)
@@ -248,13 +250,13 @@ class OpenWireConnection:
     def _on_sign(self, now: Instant) -> None:
         signs = self._signs
         assert signs is not None
-        if signs.wanted(now):
+        if signs.is_due(now):
             self.shared.outbox.send(self.conn, command(codes.KEEP_ALIVE, int32(0), NO))
         self._next_sign.move(signs.deadline)
 
     def _on_silence_check(self, now: Instant) -> None:
-        """Give the peer up if it has been silent for too long. While a message has to wait it is
-        not read, and nobody can tell."""
+        """Close if the peer has been silent for too long. While a message waits for space the
+        connection is not read, and silence does not count."""
         if self._stalled is not None:
             self._liveness.on_bytes_received(now, COMMAND)
         deadline = self._liveness.deadline()
@@ -265,31 +267,31 @@ class OpenWireConnection:
         self._close()
 
     def pause_delivery(self, paused: bool) -> None:
-        """A peer that does not read gets no messages: they stay in their queues, for others or for
-        later."""
+        """Deliver no messages while the peer does not read. They stay in their queues, for others
+        or for later."""
         self.held = paused
         if not paused:
             self._client.resume()
 
     def on_peer_gone(self) -> None:
-        """The peer is gone; nothing can be sent."""
+        """Release everything: the peer is gone, and nothing can be sent."""
         self._end()
 
     def on_store_failed(self, reason: str) -> None:
-        """What the peer asked for cannot be stored."""
+        """Close: the peer's request cannot be stored."""
         self._close()
 
     # --- what goes out ----------------------------------------------------------------------------
 
     def send(self, octets: bytes) -> None:
-        """Octets for the peer, behind all others."""
+        """Send bytes behind all others."""
         if self._state is not State.CLOSED:
             if self._signs is not None:
                 self._signs.spoke()
             self.shared.outbox.send(self.conn, octets)
 
     def observe(self, requirement: str, detail: str) -> None:
-        """A branch was taken that exists because of ``requirement``."""
+        """Record that a branch was taken because of ``requirement``."""
         self.shared.outbox.observe(self.conn, requirement, detail)
 
     # --- the end ----------------------------------------------------------------------------------
@@ -317,4 +319,4 @@ _WITHOUT_EFFECT = frozenset(
         codes.PRODUCER_ACK,
     }
 )
-"""Commands that a client may send and that ask for nothing here."""
+"""Commands that a client may send and that have no effect here."""

@@ -51,26 +51,27 @@ class Client(Protocol):
 
 
 class Prefetch:
-    """``limit`` in messages; ``pulled`` is how many a client without a limit has asked for."""
+    """The prefetch of one consumer. ``limit`` in messages; ``pulled`` is how many a client without
+    a limit has asked for."""
 
     def __init__(self, limit: int) -> None:
         self.limit = max(0, limit)
         self.extension = self.pulled = 0
 
     def has_room(self, out: int) -> bool:
-        """Whether one more may be dispatched while ``out`` are."""
+        """Return True if one more message may be dispatched while ``out`` are."""
         return self.pulled > 0 if self.limit == 0 else out - self.extension < self.limit
 
     def dispatched(self) -> None:
-        """A message was dispatched."""
+        """Count a message that was dispatched."""
         self.pulled = max(0, self.pulled - 1)
 
     def seen(self, count: int) -> None:
-        """The client has seen so many without acknowledging them."""
+        """Extend the limit by ``count`` messages that the client has seen and not acknowledged."""
         self.extension += max(0, count)
 
     def acknowledged(self, count: int) -> None:
-        """So many are out no more."""
+        """Count ``count`` messages that are acknowledged."""
         self.extension = max(0, self.extension - count)
 
 
@@ -105,8 +106,8 @@ class OpenWireConsumer:
         self._ended = False
 
     def attach(self) -> None:
-        """Joins the queue. Its own selector picks from a queue that others share, that of a topic
-        lets in what it may have."""
+        """Join the queue. The consumer's selector picks from a shared queue; a topic's own queue
+        filters on entry."""
         if self.browses:
             self.queue.add_browser(self)
             self._finish()
@@ -114,7 +115,7 @@ class OpenWireConsumer:
             self.queue.add_consumer(self, self._selector if self.queue.filter is None else None)
 
     def has_room(self) -> bool:
-        """Whether one more message can be dispatched now."""
+        """Return True if one more message can be dispatched now."""
         return self._client.may_deliver and self.prefetch.has_room(len(self._out))
 
     def wait_for(self, batch: int) -> None:
@@ -122,13 +123,13 @@ class OpenWireConsumer:
         self._client.wait_for(batch)
 
     def deliver(self, entry: Entry) -> None:
-        """Dispatches one message."""
+        """Dispatch one message."""
         entry.deliveries += 1
         self.queue.unsettled += 1
         self._send(entry)
 
     def show(self, entry: Entry) -> None:
-        """Dispatches a copy of one message, if it is selected."""
+        """Dispatch a copy of one message, if it is selected."""
         if self._selector is None or self._selector.matches(entry.message):
             self._send(entry)
 
@@ -156,12 +157,12 @@ class OpenWireConsumer:
         self._client.send(command(codes.DISPATCH, *head, *message))
 
     def nothing(self) -> None:
-        """Tells that there is no message, to whoever pulls one or looks through the queue."""
+        """Report that there is no message, for a pull or at the end of a browse."""
         self.prefetch.pulled = 0
         self._dispatch(NO, int32(0))
 
     def offer(self) -> None:
-        """Takes what waits, as far as it can be sent."""
+        """Take waiting messages as far as they can be sent."""
         if self.browses:
             self.queue.offer_to_browser(self)
             self._finish()
@@ -217,18 +218,22 @@ class OpenWireConsumer:
             self.queue.settle(entries, outcome)
 
     def close(self, last: int | None) -> None:
-        """Leaves the queue. What was not acknowledged goes back: in vain up to the message
-        ``last``, all of it for None."""
+        """Leave the queue. Unacknowledged messages go back: as failed deliveries up to the message
+        ``last``, all of them for None."""
         if self.browses:
             self.queue.remove_browser(self)
             return
         self.queue.remove_consumer(self)
-        held = list(self._out.values())
+        entries = list(self._out.values())
         self._out.clear()
         self._places.clear()
         self._keys.clear()
         for outcome in (Outcome.MODIFIED, Outcome.RELEASED):
             tried = outcome is Outcome.MODIFIED
-            back = [each for each in held if (last is None or each.message.number <= last) is tried]
+            back = [
+                entry
+                for entry in entries
+                if (last is None or entry.message.number <= last) is tried
+            ]
             self.queue.settle(back, outcome)
         self.queue.dispatch()

@@ -1,8 +1,8 @@
-"""Commands of OpenWire as octets, in the loose encoding: what a peer sent is read, what it gets is
+"""Commands of OpenWire as bytes, in the loose encoding: what a peer sent is read, what it gets is
 put together.
 
-A command is four octets with the size of the rest, one with its type, and its fields. A string,
-octets, a structure and an exception may be missing: an octet in front says whether they are there.
+A command is four bytes with the size of the rest, one with its type, and its fields. A string,
+bytes, a structure and an exception may be missing: a byte in front says whether they are there.
 The other encodings (tight, with a cache, without sizes) are never agreed to.
 """
 
@@ -18,33 +18,32 @@ _ENCODED_NUL = b"\xc0\x80"
 
 
 class Command(NamedTuple):
-    """One command; ``fields`` are the octets behind its type."""
+    """One command; ``fields`` are the bytes behind its type."""
 
     type: int
     fields: bytes
 
 
 class CommandParser:
-    """Octets of one connection, in the order they came. A command may have up to ``most`` octets
-    behind its size."""
+    """Cuts commands from a stream. A command has up to ``most`` bytes behind its size."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self._waiting = bytearray()
 
     def feed(self, data: bytes) -> None:
-        """Octets that follow all those before."""
+        """Append ``data``."""
         self._waiting += data
 
     def next(self) -> Command | None:
-        """The next command, None when it is not complete. Raises :class:`Malformed` for what can be
-        none."""
+        """Return the next command, None when it is not complete. Raises :class:`Malformed` for
+        bytes that are no command."""
         waiting = self._waiting
         if len(waiting) < 4:
             return None
         size = int.from_bytes(waiting[:4], signed=True)
         if not 1 <= size <= self.most:
-            raise Malformed(f"a command says that {size} octets follow; 1 to {self.most} can")
+            raise Malformed(f"a command says that {size} bytes follow; 1 to {self.most} can")
         if len(waiting) < size + 4:
             return None
         came = Command(waiting[4], bytes(waiting[5 : size + 4]))
@@ -53,34 +52,35 @@ class CommandParser:
 
 
 class Fields(FieldReader):
-    """Reads the fields of a command one after the other. Each method raises :class:`Malformed`
-    where there is no such value."""
+    """Reads the fields of a command in order. Each method raises :class:`Malformed` for bytes that
+    are no such value."""
 
     __slots__ = ()
 
     def int16(self) -> int:
-        """Two octets, unsigned."""
+        """Return two bytes, unsigned."""
         return int.from_bytes(self.take(2))
 
     def name(self) -> str:
-        """Text that is always there."""
+        """Return text that is never missing."""
         return decoded(self.take(self.int16()))
 
     def text(self) -> str | None:
-        """Text, or nothing."""
+        """Return text, or None."""
         return self.name() if self.flag() else None
 
     def data(self) -> bytes | None:
-        """Octets, or nothing."""
+        """Return bytes, or None."""
         return self.take(self.int32()) if self.flag() else None
 
     def throwable(self) -> tuple[str | None, str | None] | None:
-        """Class and words of an exception, or nothing."""
+        """Return an exception's class and message, or None."""
         return (self.text(), self.text()) if self.flag() else None
 
 
 def decoded(octets: bytes) -> str:
-    """Text as Java writes it: its UTF-16 units in UTF-8 one by one. Raises :class:`Malformed`."""
+    """Return text that Java wrote: its UTF-16 units in UTF-8 one by one. Raises
+    :class:`Malformed`."""
     try:
         units = octets.replace(_ENCODED_NUL, b"\0").decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
@@ -94,18 +94,18 @@ YES, NO = b"\1", b"\0"
 
 
 def command(type: int, *fields: bytes) -> bytes:
-    """A whole command."""
+    """Return a whole command."""
     octets = b"".join(fields)
     return int32(1 + len(octets)) + bytes((type,)) + octets
 
 
 def flag(value: object) -> bytes:
-    """A truth value."""
+    """Return a truth value."""
     return YES if value else NO
 
 
 def encoded(value: str) -> bytes:
-    """Text as Java writes it, without a length."""
+    """Return text as Java writes it, without a length."""
     if value.isascii() and "\0" not in value:
         return value.encode()
     pairs = value.encode("utf-16-be", "surrogatepass")
@@ -116,7 +116,7 @@ def encoded(value: str) -> bytes:
 
 
 def name(value: str) -> bytes:
-    """Text that is always there, of 65,535 octets at most; what is longer is cut."""
+    """Return text that is never missing, cut to 65,535 bytes."""
     octets = encoded(value)
     if len(octets) > 0xFFFF:
         octets = octets[:0xFFFF].decode("utf-8", "ignore").encode()
@@ -124,22 +124,22 @@ def name(value: str) -> bytes:
 
 
 def text(value: str | None) -> bytes:
-    """Text, or nothing."""
+    """Return optional text."""
     return NO if value is None else YES + name(value)
 
 
 def data(value: bytes | None) -> bytes:
-    """Octets, or nothing."""
+    """Return optional bytes."""
     return NO if value is None else b"".join((YES, int32(len(value)), value))
 
 
 def throwable(kind: str, words: str) -> bytes:
-    """An exception without its stack."""
+    """Return an exception without its stack."""
     return YES + text(kind) + text(words)
 
 
 def several(parts: Iterable[bytes] | None) -> bytes:
-    """Structures, or nothing; each is there."""
+    """Return optional structures, each of which is present."""
     if parts is None:
         return NO
     listed = list(parts)
@@ -147,5 +147,5 @@ def several(parts: Iterable[bytes] | None) -> bytes:
 
 
 def optional(write: Callable[[], bytes] | None) -> bytes:
-    """What ``write`` makes, or nothing."""
+    """Return the bytes of ``write``, or a missing field."""
     return NO if write is None else YES + write()

@@ -1,9 +1,9 @@
-"""When we give a sign of life (release 6.3.1, AbstractInactivityMonitor.writeCheck).
+"""When we send KeepAliveInfo (release 6.3.1, AbstractInactivityMonitor.writeCheck).
 
 With R the lesser maxInactivityDuration of both sides, D the lesser initial delay and T the instant
 at which both had said them: at T + D and every R/3 from then on KeepAliveInfo is sent, unless
-something else was since the look before. So nobody waits for us longer than two thirds of R. How
-silence of the peer is looked for is told in
+something else was since the check before. So a peer waits for us two thirds of R at most. Silence
+of the peer is checked in
 :mod:`brokerproof.reference_broker.families.activemq.inactivity`.
 """
 
@@ -13,29 +13,29 @@ from brokerproof.harness.model.time import Duration, Instant
 
 SHARE = 3
 _SHORT: Duration = 3_000_000
-"""A duration up to which we look as often as the peer does."""
+"""Durations up to this are checked as often as the peer checks."""
 
 
 class Signs:
-    """``duration`` is R (above 0), ``begin`` is T + D."""
+    """Decides when KeepAliveInfo is sent. ``duration`` is R (above 0), ``begin`` is T + D."""
 
     def __init__(self, duration: Duration, begin: Instant) -> None:
         self.duration = duration
         self.deadline = begin
-        """When the next look is."""
+        """Instant of the next check."""
         self._spoke = False
 
     @property
     def rhythm(self) -> Duration:
-        """Time between looks."""
+        """Time between checks."""
         return self.duration // SHARE if self.duration > _SHORT else self.duration
 
     def spoke(self) -> None:
-        """Something else was sent."""
+        """Note that something else was sent."""
         self._spoke = True
 
-    def wanted(self, now: Instant) -> bool:
-        """Looks; whether a sign of life has to be given."""
+    def is_due(self, now: Instant) -> bool:
+        """Return True if KeepAliveInfo must be sent at ``now``, and move the deadline on."""
         self.deadline += self.rhythm
         if self.deadline <= now:
             self.deadline = now + self.rhythm

@@ -12,11 +12,11 @@ from brokerproof.reference_broker.protocols.openwire.encoding import Fields, dec
 _NUMBERS = {2: ">b", 4: ">h", 5: ">i", 6: ">q", 7: ">d", 8: ">f"}
 _DEEPEST = 32
 _LONGEST = 8192
-"""Characters from which on a text has a length of four octets."""
+"""Length in characters from which on a text has a length of four bytes."""
 
 
 def read(octets: bytes | None) -> dict[str, Any]:
-    """The map in ``octets``; an empty one for nothing. Raises :class:`Malformed`."""
+    """Return the map in ``octets``; an empty one for nothing. Raises :class:`Malformed`."""
     return _map(Fields(octets), 0) if octets else {}
 
 
@@ -27,7 +27,7 @@ def _map(fields: Fields, depth: int) -> dict[str, Any]:
 def _count(fields: Fields, depth: int) -> int:
     count = fields.int32()
     if not -1 <= count <= fields.left or depth > _DEEPEST:
-        raise Malformed(f"a map or list of {count} values in {fields.left} octets")
+        raise Malformed(f"a map or list of {count} values in {fields.left} bytes")
     return max(count, 0)
 
 
@@ -56,9 +56,9 @@ def _value(fields: Fields, depth: int) -> Any:
 
 
 def write(values: Mapping[str, str | bool | int]) -> bytes:
-    """A map of texts, truth values and numbers of eight octets."""
+    """Return a map of texts, truth values and numbers of eight bytes."""
     return int32(len(values)) + b"".join(
-        name(each) + _written(value) for each, value in values.items()
+        name(key) + _written(value) for key, value in values.items()
     )
 
 

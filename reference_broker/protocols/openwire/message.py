@@ -1,7 +1,7 @@
-"""Messages of OpenWire: in, out, and what STOMP and AMQP see of them.
+"""Messages of OpenWire: in, out, and their conversion for STOMP and AMQP.
 
-What came is kept field by field and leaves as it came but for what the broker says of it: its
-number, how often it was delivered in vain, when it came.
+A message is kept field by field and sent as it arrived, but for the broker's own fields: its
+number, its failed deliveries, its arrival.
 
 ==========================  ==========================================================================================
 OpenWire                    STOMP header
@@ -14,7 +14,7 @@ properties                  by their names, values written out
 ==========================  ==========================================================================================
 
 The other way each header but these becomes a property that is a text. A text message is text,
-everything else octets.
+everything else bytes.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class MessageFields:
 
     def __init__(self, type: int) -> None:
         self.type = type
-        """Which kind of message it is."""
+        """The type of the message."""
         self.producer: Structure | None = None
         self.destination: Destination | None = None
         self.transaction: Structure | None = None
@@ -123,7 +123,7 @@ class MessageFields:
 
     @staticmethod
     def read(type: int, fields: Fields, version: int) -> MessageFields:
-        """What stands behind the head of a command. Raises :class:`Malformed`."""
+        """Return the fields behind the head of a command. Raises :class:`Malformed`."""
         message = MessageFields(type)
         message.producer = structure(fields, version)
         destination = structure(fields, version)
@@ -171,8 +171,8 @@ class MessageFields:
         return message
 
     def octets(self, version: int, number: int, redeliveries: int) -> bytes:
-        """All of it, from its type on; ``number`` is the broker's own, ``redeliveries`` how often
-        it was in vain."""
+        """Return the message as bytes, from its type on. ``number`` is the broker's own,
+        ``redeliveries`` the failed deliveries."""
         id = None if self.id is None else self.id._replace(sequence=number)
         fields = [
             int8(self.type),
@@ -232,8 +232,7 @@ class OpenWireMessage(Message):
         self._properties: dict[str, Any] | None = None
 
     def __getattr__(self, name: str) -> Any:
-        """Python comes here for what has not been set yet: the envelope and the body that others
-        want to see."""
+        """Make envelope and body when another protocol asks for them."""
         if name not in ("envelope", "body"):
             raise AttributeError(name)
         self.envelope, self.body = _to_others(self.route, self.fields, self.properties)
@@ -251,7 +250,7 @@ class OpenWireMessage(Message):
 
     @property
     def properties(self) -> dict[str, Any]:
-        """Its properties by name; none where they cannot be read."""
+        """Properties by name; none if they cannot be read."""
         if self._properties is None:
             try:
                 self._properties = maps.read(self.fields.properties)
@@ -260,7 +259,7 @@ class OpenWireMessage(Message):
         return self._properties
 
     def property(self, name: str) -> Value:
-        """What a selector finds under ``name``: a property with its own type, or one of the names
+        """Return a selector's value for ``name``: a property with its own type, or one of the names
         of JMS and of the broker."""
         fields = self.fields
         match name:
@@ -286,12 +285,12 @@ class OpenWireMessage(Message):
                 return fields.jms_type
             case "JMSMessageID":
                 return str(fields.id)
-        found = self.properties.get(name)
-        return found if isinstance(found, str | bool | int | float) else None
+        value = self.properties.get(name)
+        return value if isinstance(value, str | bool | int | float) else None
 
 
 class OpenWireRecords:
-    """Messages in files: as they look in the newest version of the protocol."""
+    """Messages in files, in the newest version of the protocol."""
 
     def encode(self, message: OpenWireMessage) -> bytes:
         fields = message.fields
@@ -306,7 +305,7 @@ class OpenWireRecords:
 
 
 def fields_of(message: Message) -> MessageFields:
-    """``message`` as an OpenWire consumer gets it, whatever protocol it came by."""
+    """Return ``message``, of any protocol, for an OpenWire consumer."""
     if isinstance(message, OpenWireMessage):
         return message.fields
     envelope, body = message.envelope, bytes(message.body)
@@ -343,7 +342,7 @@ def fields_of(message: Message) -> MessageFields:
 
 
 def _to_others(
-    route: Envelope, fields: MessageFields, found: dict[str, Any]
+    route: Envelope, fields: MessageFields, properties: dict[str, Any]
 ) -> tuple[Envelope, bytes]:
     headers: list[tuple[str, str]] = []
     if fields.persistent:
@@ -359,7 +358,7 @@ def _to_others(
         if words is not None:
             headers.append((header, words))
     headers += [
-        (name, _written(value)) for name, value in found.items() if name and value is not None
+        (name, _written(value)) for name, value in properties.items() if name and value is not None
     ]
     body, is_text = fields.content or b"", False
     if fields.type == codes.TEXT_MESSAGE and not fields.compressed:
@@ -368,7 +367,7 @@ def _to_others(
 
 
 def _text(content: bytes) -> tuple[bytes, bool]:
-    """The text in the content of a message that says that it is text, and whether there is one."""
+    """Return the content of a text message, and whether it is readable as text."""
     if not content:
         return b"", True
     fields = Fields(content)

@@ -1,10 +1,9 @@
-"""Producers, and their windows in octets (ACTIVEMQ-PFC).
+"""Producers, and their windows in bytes (ACTIVEMQ-PFC).
 
-A client with a window W sends without waiting for answers until W octets are on their way, and goes
-on as the broker tells it with ProducerAck how many of them it has taken. What a message counts is
-what it is charged: 1024 and the octets of its content and of its properties. The client alone keeps
-to its window; the broker never looks whether it does. A message that asks for a response has that,
-and no ProducerAck.
+A client with a window W sends without waiting for answers until W bytes are on their way, and goes
+on as the broker acknowledges them with ProducerAck. A message counts 1024 and the bytes of its
+content and of its properties. Only the client keeps to its window; the broker does not check it. A
+message that asks for a response has that, and no ProducerAck.
 """
 
 from __future__ import annotations
@@ -22,8 +21,7 @@ from brokerproof.reference_broker.protocols.openwire.structures import (
 
 
 class Producer:
-    """One producer. ``destination`` None: each message names its own; ``window`` 0: there is
-    none."""
+    """One producer. ``destination`` None: each message names its own; ``window`` 0: no window."""
 
     def __init__(
         self,
@@ -39,16 +37,16 @@ class Producer:
 
     @property
     def windowed(self) -> bool:
-        """Whether it is told what was taken."""
+        """True if the client gets ProducerAck."""
         return self.window > 0
 
     def taken(self, octets: int, *, answered: bool) -> None:
-        """A message of so many octets was taken; ``answered``: it asked for a response."""
+        """Acknowledge a message of ``octets`` bytes unless it is ``answered`` by a response."""
         if self.windowed and not answered:
             self.acknowledge(octets)
 
     def acknowledge(self, octets: int) -> None:
-        """Tells it so."""
+        """Send ProducerAck."""
         self._send(
             command(codes.PRODUCER_ACK, int32(0), NO, nested(self.id, codes.NEWEST), int32(octets))
         )

@@ -1,5 +1,4 @@
-"""What a client asked for and does not get: an exception of Java, as the client of ActiveMQ knows
-it."""
+"""Requests that are refused: exceptions of Java, as ActiveMQ's client knows them."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ FAILED = _JMS + "JMSException"
 
 
 class Refusal(Exception):
-    """``kind`` is the class of the exception."""
+    """A refused request. ``kind`` is the class of the exception."""
 
     def __init__(self, kind: str, detail: str) -> None:
         super().__init__(detail)

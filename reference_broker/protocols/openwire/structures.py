@@ -1,5 +1,4 @@
-"""Structures that stand in commands: ids, destinations, transactions. Each can be read and written
-by itself."""
+"""Structures in commands: ids, destinations, transactions."""
 
 from __future__ import annotations
 
@@ -20,18 +19,18 @@ from brokerproof.reference_broker.protocols.openwire.encoding import (
 )
 
 TEXT_VIEWS = 10
-"""From which version on a MessageId may be a text alone."""
+"""Version from which on a MessageId may be a text alone."""
 
 
 class Destination(NamedTuple):
-    """A queue or a topic, lasting or not."""
+    """A queue or a topic, permanent or temporary."""
 
     type: int
     name: str
 
     @property
     def routing(self) -> RoutingType:
-        """How messages to it find their consumers."""
+        """The routing type."""
         return (
             RoutingType.ANYCAST
             if self.type in (codes.QUEUE, codes.TEMP_QUEUE)
@@ -40,7 +39,7 @@ class Destination(NamedTuple):
 
     @property
     def address(self) -> str:
-        """What the broker knows it by."""
+        """The broker's address."""
         return qualified(self.name, self.routing)
 
     def octets(self, version: int) -> bytes:
@@ -108,7 +107,8 @@ class ProducerId(NamedTuple):
 
 
 class MessageId(NamedTuple):
-    """``view`` is a text that stands for the rest; ``sequence`` is the broker's own number."""
+    """The id of a message. ``view`` is a text that stands for the rest; ``sequence`` is the
+    broker's own number."""
 
     view: str | None
     producer: ProducerId | None
@@ -117,7 +117,7 @@ class MessageId(NamedTuple):
 
     @property
     def key(self) -> object:
-        """What two ids of one message have in common."""
+        """The part that all ids of one message share."""
         return self.view or (self.producer, self.number)
 
     def octets(self, version: int) -> bytes:
@@ -181,12 +181,12 @@ Structure: TypeAlias = (
 
 
 def nested(structure: Structure | None, version: int) -> bytes:
-    """A structure as a field."""
+    """Return a structure as a field."""
     return NO if structure is None else YES + structure.octets(version)
 
 
 def listed(structures: list[Structure | None] | None, version: int) -> bytes:
-    """Structures as a field."""
+    """Return structures as a field."""
     return several(
         None if structures is None else (nested(structure, version) for structure in structures)
     )
@@ -196,8 +196,8 @@ def listed(structures: list[Structure | None] | None, version: int) -> bytes:
 
 
 def structure(fields: Fields, version: int) -> Structure | None:
-    """The structure in a field, or nothing. Raises :class:`Malformed`, also for one that has no
-    business in a command."""
+    """Return the structure in a field, or None. Raises :class:`Malformed`, also for one that no
+    command may have."""
     if not fields.flag():
         return None
     type = fields.take(1)[0]
@@ -221,7 +221,7 @@ def structure(fields: Fields, version: int) -> Structure | None:
 
 
 def structures(fields: Fields, version: int) -> list[Structure | None] | None:
-    """The structures in a field, or nothing."""
+    """Return the structures in a field, or None."""
     return [structure(fields, version) for _ in range(fields.int16())] if fields.flag() else None
 
 

@@ -24,7 +24,7 @@ class OpenWireTransaction:
         self.is_live = True
 
     def send(self, message: Message, charge: ResourceClaim) -> None:
-        """Holds ``message`` until the commit, and what it occupies until the end."""
+        """Hold ``message``, and its claim on resources, until the end."""
         self._sends.send(message, charge)
 
     def settle(self, consumer: OpenWireConsumer, places: tuple[int, int]) -> None:
@@ -32,7 +32,7 @@ class OpenWireTransaction:
         self._acknowledged.append((consumer, places))
 
     def commit(self) -> None:
-        """Everything counts. Raises ``NoRoute``."""
+        """Settle and publish everything. Raises ``NoRoute``."""
         self.is_live = False
         self._shared.router.begin_atomic_unit()
         for consumer, places in self._acknowledged:
@@ -42,6 +42,6 @@ class OpenWireTransaction:
             consumer.offer()
 
     def roll_back(self) -> None:
-        """Nothing does."""
+        """Undo everything."""
         self.is_live = False
         self._sends.undo()

@@ -1,1 +1,1 @@
-"""STOMP 1.0, 1.1 and 1.2: octets in, calls of the core, octets out."""
+"""STOMP 1.0, 1.1 and 1.2: bytes in, calls of the core, bytes out."""

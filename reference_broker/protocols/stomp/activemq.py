@@ -1,15 +1,13 @@
-"""A STOMP connection as ActiveMQ has it: answers to SEND may come late, an ERROR for want of space
-does not end it, and silence is looked for once an interval.
+"""A STOMP connection by ActiveMQ's rules: answers to SEND may be late, an ERROR for want of space
+does not end it, and silence is checked once an interval.
 
-A SEND with a receipt for which there is no space leaves the others of its connection alone: its
-RECEIPT comes when the message has been added, behind whatever was answered meanwhile, or an ERROR
-in its place. Without a receipt there is nobody to be told, and the connection is not read until
-there is space (:mod:`brokerproof.reference_broker.families.activemq.producer_flow`); if the message
-fails, an ERROR without receipt-id tells so, and reading goes on.
+A SEND with a receipt for which there is no space does not hold up others: its RECEIPT, or an ERROR,
+is sent when the message has been added or has failed. Without a receipt the connection is not read
+until there is space (:mod:`brokerproof.reference_broker.families.activemq.producer_flow`); if the
+message fails, an ERROR without receipt-id is sent, and reading goes on.
 
 Any other mistake ends the connection, unless ``stomp_errors_close`` is switched off. Then, as in
-release 6.3.1, only what could not be read as a frame does, and whatever goes wrong before
-CONNECTED.
+release 6.3.1, only bytes that are no frame do, and any mistake before CONNECTED.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ from brokerproof.reference_broker.settings.acceptor import Acceptor
 
 
 class ActiveMqStompConnection(StompConnection):
-    """``submit`` is for ``commands.py``."""
+    """A STOMP connection by ActiveMQ's rules. ``submit`` is called by ``commands.py``."""
 
     def __init__(self, conn: int, acceptor: Acceptor, shared: BrokerContext, now: Instant) -> None:
         super().__init__(conn, acceptor, shared, now)
@@ -50,8 +48,7 @@ class ActiveMqStompConnection(StompConnection):
     # --- SEND -------------------------------------------------------------------------------------
 
     def submit(self, frame: Frame, message: Message, transaction: Transaction | None) -> After:
-        """Carries out a SEND of ``message``, now or when there is space. Raises
-        :class:`Refusal`."""
+        """Carry out a SEND of ``message``, now or when there is space. Raises :class:`Refusal`."""
         flow = ActiveMqFamily.of(self.shared).flow
         observe = self.shared.outbox.observe
         address = message.route.address
@@ -91,7 +88,7 @@ class ActiveMqStompConnection(StompConnection):
             transaction.send(message, router.charge_transaction(message))
 
     def _settled(self, frame: Frame, problem: NoSpace | None) -> None:
-        """A SEND that had to wait was carried out, or was not."""
+        """Answer a SEND that had to wait: it was carried out, or failed with ``problem``."""
         if not self.is_open:
             return
         receipt = frame.get("receipt")
@@ -104,7 +101,7 @@ class ActiveMqStompConnection(StompConnection):
             self._read_again(PauseReason.ROOM)
 
     def _tell_no_space(self, frame: Frame, problem: NoSpace) -> None:
-        """A send may fail for want of space and be tried again, so the session goes on
+        """Report that there is no space. The send may be tried again, so the session goes on
         (ACTIVEMQ-PFC-9)."""
         self.tell(
             Refusal(refusal.NO_SPACE, self.version, str(problem), receipt=frame.get("receipt")),

@@ -1,9 +1,9 @@
-"""What each client frame does to a connected session. CONNECT and STOMP are in ``connection.py``.
+"""Handlers of the client frames of a connected session. CONNECT and STOMP are in ``connection.py``.
 
-A handler gets the connection and the frame, and raises :class:`Refusal` for whatever it cannot do.
-It may return something to be done *after* the RECEIPT: SUBSCRIBE attaches its consumer then, so
-that RECEIPT comes before the first MESSAGE, and DISCONNECT closes then. All other effects come
-before the RECEIPT, which so says that they are done.
+A handler gets the connection and the frame, and raises :class:`Refusal` if it cannot carry it out.
+It may return an action for *after* the RECEIPT: SUBSCRIBE attaches its consumer then, so that the
+RECEIPT precedes the first MESSAGE, and DISCONNECT closes then. All other effects precede the
+RECEIPT, which confirms them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from brokerproof.reference_broker.settings.acceptor import Acceptor
 
 
 class NoRoom(Exception):
-    """A SEND cannot be carried out before there is room at its address; one sentence."""
+    """Raised by a SEND that must wait until there is room at its address."""
 
 
 After: TypeAlias = Callable[[], None] | None
@@ -55,11 +55,11 @@ class Session(Protocol):
     held: bool
     subscriptions: dict[tuple[str | None, str | None], Subscription]
     by_destination: dict[str, OrderedDict[tuple[str | None, str | None], None]]
-    """The keys of subscriptions."""
+    """Keys of the subscriptions, by destination."""
     deliveries: dict[str, Delivery]
     transactions: dict[str, Transaction]
     sending_transactions: set[str]
-    """Those that hold messages."""
+    """Names of the transactions that hold messages."""
 
     def may_send(self, address: str) -> bool:
         """True if a SEND to ``address`` can be carried out now."""
@@ -80,7 +80,7 @@ class Session(Protocol):
 
 
 def withheld() -> None:
-    """What a handler returns that sees to the RECEIPT itself, later."""
+    """Stand for the RECEIPT of a handler that sends it later by itself."""
 
 
 _MESSAGE_ID = "amqMessageId"
@@ -95,7 +95,8 @@ _DURABLE_NAMES = (
     "durable-subscription-name",
     "activemq.subscriptionName",
 )
-"""The first of them that is there counts (ARTEMIS-STOMP-durable-3: the manual until 2.33)."""
+"""Headers with the name of a durable subscription; the first that is present counts
+(ARTEMIS-STOMP-durable-3: the manual until 2.33)."""
 
 
 # --- SEND -----------------------------------------------------------------------------------------
@@ -144,7 +145,7 @@ def send(session: Session, frame: Frame) -> After:
 
 
 def _message(session: Session, envelope: Envelope, body: bytes | LargeBodySlice) -> Message:
-    """A new message; its body goes into a file if it is large, and one is to be had."""
+    """Return a new message. Its body goes to a file if it is large and files are available."""
     shared = session.shared
     arrived = shared.now + shared.epoch
     if isinstance(body, bytes):
@@ -158,8 +159,8 @@ def _message(session: Session, envelope: Envelope, body: bytes | LargeBodySlice)
 
 
 def _named(message: Message) -> Message:
-    """The same message with its number in a header (ARTEMIS-STOMP-id-1), instead of what its sender
-    says there."""
+    """Return the message with its number in a header (ARTEMIS-STOMP-id-1). A header of that name
+    from the sender is dropped."""
     plain = message.envelope
     headers = tuple(header for header in plain.headers if header[0] != _MESSAGE_ID)
     headers = (*headers, (_MESSAGE_ID, f"STOMP{message.number}"))
@@ -185,19 +186,19 @@ def _envelope(session: Session, head: Head) -> Envelope:
 def _where(
     session: Session, head: Head, destination: str, type_header: str, nameless: Fault
 ) -> tuple[str, RoutingType | None]:
-    """Address and routing type by the frame: its type header, else the acceptor's longest prefix
-    that fits."""
+    """Return address and routing type. The frame's type header decides, else the acceptor's longest
+    matching prefix."""
     acceptor = session.acceptor
-    prefixes = [(each, RoutingType.ANYCAST) for each in acceptor.anycast_prefix]
-    prefixes += [(each, RoutingType.MULTICAST) for each in acceptor.multicast_prefix]
+    prefixes = [(prefix, RoutingType.ANYCAST) for prefix in acceptor.anycast_prefix]
+    prefixes += [(prefix, RoutingType.MULTICAST) for prefix in acceptor.multicast_prefix]
     fitting = [prefix for prefix in prefixes if prefix[0] and destination.startswith(prefix[0])]
-    prefix, routing = max(fitting, key=lambda each: len(each[0]), default=("", None))
-    wanted = head.first.get(type_header)
-    if wanted is not None:
-        if wanted not in RoutingType.__members__:
-            detail = f"{type_header} is ANYCAST or MULTICAST, in capitals, not {shown(wanted)}"
+    prefix, routing = max(fitting, key=lambda prefix: len(prefix[0]), default=("", None))
+    kind = head.first.get(type_header)
+    if kind is not None:
+        if kind not in RoutingType.__members__:
+            detail = f"{type_header} is ANYCAST or MULTICAST, in capitals, not {shown(kind)}"
             raise Refusal(refusal.BAD_ROUTING_TYPE, session.version, detail)
-        routing = RoutingType[wanted]
+        routing = RoutingType[kind]
     if len(prefix) == len(destination):
         raise Refusal(
             nameless, session.version, f"destination {shown(destination)} is only a prefix"
@@ -270,9 +271,8 @@ def subscribe(session: Session, frame: Frame) -> After:
 
 
 def _durable(session: Session, frame: Frame) -> str | None:
-    """The name of the queue of the durable subscription that the frame speaks of, if it speaks of
-    one."""
-    header = next((each for each in _DURABLE_NAMES if frame.get(each) is not None), None)
+    """Return the name of the durable subscription's queue; None for a frame without one."""
+    header = next((name for name in _DURABLE_NAMES if frame.get(name) is not None), None)
     if header is None:
         return None
     name = frame.get(header)
@@ -307,8 +307,8 @@ def _ack_mode(text: str | None, version: Version) -> AckMode:
 
 
 def _window_of(session: Session, frame: Frame, mode: AckMode) -> ByteWindow:
-    """The window of a new subscription, in octets or in messages, as the acceptor counts. What is
-    received as soon as it is sent needs none of messages."""
+    """Return the window of a new subscription, in bytes or in messages as the acceptor counts. Mode
+    auto needs no window of messages."""
     if not session.shared.family.prefetch_in_messages:
         return ByteWindow(_window(session, frame, mode))
     if mode is AckMode.AUTO:
@@ -334,7 +334,7 @@ def _window_of(session: Session, frame: Frame, mode: AckMode) -> ByteWindow:
 
 
 def _window(session: Session, frame: Frame, mode: AckMode) -> int:
-    """The size of the window: by the frame, else -1 for auto, else by the acceptor
+    """Return the size of the window: the frame's, else -1 for auto, else the acceptor's
     (ARTEMIS-STOMP-window-1, -5)."""
     for name in ("consumer-window-size", "activemq.prefetchSize"):
         text = frame.get(name)
@@ -348,14 +348,14 @@ def _window(session: Session, frame: Frame, mode: AckMode) -> int:
             and -1 <= int(text) <= INT_MAX
         ):
             return int(text)
-        detail = f"{name} {shown(text)} is no number of octets from -1 (no limit) to {INT_MAX}"
+        detail = f"{name} {shown(text)} is no number of bytes from -1 (no limit) to {INT_MAX}"
         raise Refusal(refusal.BAD_WINDOW, session.version, detail)
     return -1 if mode is AckMode.AUTO else session.acceptor.stomp.consumer_window_size
 
 
 def unsubscribe(session: Session, frame: Frame) -> After:
-    """Ends a subscription of this connection, or a durable one, or both; without its name a durable
-    one goes on to exist."""
+    """End a subscription of this connection, delete a durable one, or both. A durable subscription
+    that is not named stays."""
     version = session.version
     durable = _durable(session, frame)
     name, destination = frame.get("id"), frame.get("destination")
@@ -396,8 +396,8 @@ def ack(session: Session, frame: Frame) -> After:
 
 
 def nack(session: Session, frame: Frame) -> After:
-    """The message was not consumed: back to its queue as a failed delivery (STOMP11-NACK-03,
-    STOMP12-NACK-03), or to the dead letters."""
+    """Return the message to its queue as a failed delivery (STOMP11-NACK-03, STOMP12-NACK-03), or
+    dead-letter it."""
     outcome = Outcome.REJECTED if session.shared.family.nack_is_final else Outcome.MODIFIED
     _settle(session, frame, outcome, refusal.NACK_UNKNOWN, refusal.NACK_NO_TRANSACTION)
     return None
@@ -517,4 +517,4 @@ COMMANDS: Mapping[str, Handler] = {
     "ABORT": abort,
     "DISCONNECT": disconnect,
 }
-"""Handler by command. Which of them a version has is the grammar's business."""
+"""Handlers by command. The grammar decides which commands a version has."""

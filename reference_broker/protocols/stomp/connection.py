@@ -1,9 +1,9 @@
-"""One STOMP connection, from its first octet to its close.
+"""One STOMP connection, from its first byte to its close.
 
 Rules of this file
 ------------------
-* Octets and instants come in through the constructor, ``receive``, ``due``, ``hold`` and ``lost``;
-  octets go out through the outbox. Nothing else touches the world.
+* Bytes and instants arrive through the constructor, ``receive``, ``pause_delivery``,
+  ``on_peer_gone`` and deadlines; bytes go out through the outbox. Nothing else touches the world.
 * A peer's mistake is a :class:`Refusal`, raised where it is noticed, caught here, answered once. It
   never leaves.
 * What a *frame* does is in ``commands.py``, what a *version* allows is in ``grammar.py``; only
@@ -38,8 +38,8 @@ seen: the TTL stands still, and begins anew when it is read again. Its acknowled
 seen either; so a client that is slow to acknowledge does well to send on a connection of its own.
 
 So it is while the broker is short of memory or disk space (RABBITMQ-FLOW-conn-1), but for one
-thing: the first SEND is carried out, for only it tells that this client publishes, and what comes
-behind it waits.
+thing: the first SEND is carried out, for only it shows that this client publishes, and input behind
+it waits.
 
 Every ERROR closes the connection, in every version. 1.2 demands that (STOMP12-ERR-02), 1.1 demands
 it for SEND and SUBSCRIBE (STOMP11-SEND-07, STOMP11-SUB-03) and allows it otherwise, and 1.0 leaves
@@ -102,7 +102,7 @@ SERVER = "brokerproof/0.1.0"
 
 
 class State(enum.Enum):
-    """Where a connection is in its life."""
+    """The states of a connection."""
 
     OPENING = enum.auto()
     SESSION = enum.auto()
@@ -116,11 +116,12 @@ _HEARTBEATS: dict[HeartBeatRules, tuple[type[HeartBeatNegotiator], _NewMonitor]]
     HeartBeatRules.MIRRORED: (MirroredHeartBeats, InactivityMonitor),
     HeartBeatRules.WHOLE_SECONDS: (RabbitHeartBeats, TwoMissedChecks),
 }
-"""How heartbeats are agreed on, and silence is noticed, by the rules of a family."""
+"""How each family negotiates heartbeats and notices silence."""
 
 
 class StompConnection:
-    """``version``, ``encoder`` and what follows it in the constructor are for ``commands.py``."""
+    """One STOMP connection. ``version``, ``encoder`` and the attributes behind them are read by
+    ``commands.py``."""
 
     def __init__(self, conn: int, acceptor: Acceptor, shared: BrokerContext, now: Instant) -> None:
         self.conn = conn
@@ -148,7 +149,7 @@ class StompConnection:
         self._on_room = self._go_on
         self._waiting: Frame | None = None
         self.blocked = False
-        """Whether it waits for the end of an alarm, or for space."""
+        """True while the connection waits for the end of an alarm, or for space."""
         self._unread = b""
         shared.outbox.watch(conn, self._streaming)
         self._handshake = shared.deadlines.timer(self._on_handshake_timeout, conn)
@@ -160,13 +161,13 @@ class StompConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether input for this connection still means anything."""
+        """True if input for this connection is still read."""
         return self._state is not State.CLOSED
 
     # --- what comes in ----------------------------------------------------------------------------
 
     def receive(self, now: Instant, data: bytes) -> None:
-        """Octets have arrived."""
+        """Read ``data``, or keep it while the connection is blocked."""
         self._liveness.on_bytes_received(now, data)
         if self._waiting is None and not self.blocked:
             self._read(now, data)
@@ -220,7 +221,7 @@ class StompConnection:
             self._on_silence()
 
     def _on_silence(self) -> None:
-        """Give the peer up, which has been silent for too long."""
+        """Close: the peer has been silent for too long."""
         if self.shared.family.heartbeats is HeartBeatRules.WHOLE_SECONDS:
             detail = f"nothing came in two intervals of {self._ttl_ms} ms: the end, without a word"
             self.shared.outbox.observe(self.conn, "RABBITMQ-STOMP-hb-2", detail)
@@ -230,7 +231,7 @@ class StompConnection:
             self._refuse(Refusal(self._silence, self.version, detail))
 
     def _watch(self) -> None:
-        """Look at the peer again when it will have been silent for too long."""
+        """Move the silence check to the end of the present TTL."""
         deadline = self._liveness.deadline()
         if deadline >= NEVER:
             self._silence_check.cancel()
@@ -238,7 +239,7 @@ class StompConnection:
             self._silence_check.move(deadline)
 
     def _wait(self, frame: Frame | None, problem: NoRoom) -> None:
-        """``frame``, and everything behind it, waits until there is room."""
+        """Keep ``frame``, and all bytes behind it, until there is room."""
         self._waiting = frame
         if frame is not None and isinstance(frame.body, LargeBodySlice):
             frame.body.whole.retain()
@@ -248,7 +249,7 @@ class StompConnection:
         self.shared.outbox.observe(self.conn, "ARTEMIS-FLOW-block-1", str(problem))
 
     def _go_on(self) -> None:
-        """There is room: what waited is carried out, as far as that lasts."""
+        """Carry out what waited, as far as the room lasts."""
         now, frame, data = self.shared.now, self._waiting, self._unread
         self._forget_waiting()
         self._read(now, data, frame)
@@ -258,8 +259,8 @@ class StompConnection:
             self._watch()
 
     def _blocks(self, frame: Frame) -> bool:
-        """Whether nothing behind ``frame`` may be read now: it was a SEND, and the broker is short
-        of something."""
+        """Return True if nothing behind ``frame`` may be read now: it was a SEND, and the broker is
+        short of a resource."""
         alarms = self.shared.alarms
         if not alarms.raised or frame.head.command != "SEND":
             return False
@@ -273,18 +274,18 @@ class StompConnection:
         return True
 
     def _unblock(self) -> None:
-        """No alarm is left: what waited is carried out."""
+        """Read on: the last alarm is cleared."""
         self._read_again(PauseReason.ALARM)
 
     def _stop(self, reason: PauseReason) -> None:
-        """Nothing behind the frame that was carried out last is read now."""
+        """Read nothing behind the last frame until ``reason`` is over."""
         self.blocked = True
         self._unread = self._parser.rest()
         self.shared.outbox.stop_reading(self.conn, reason)
         self._silence_check.cancel()
 
     def _read_again(self, reason: PauseReason) -> None:
-        """``reason`` to stop is over."""
+        """Read on: ``reason`` is over."""
         now, data = self.shared.now, self._unread
         self.blocked, self._unread = False, b""
         self.shared.outbox.resume_reading(self.conn, reason)
@@ -298,30 +299,30 @@ class StompConnection:
             frame.body.whole.drop()
 
     def may_send(self, address: str) -> bool:
-        """Whether a SEND to ``address`` can be carried out now; if not, it is tried again when
-        there is room.
+        """Return True if a SEND to ``address`` can be carried out now. If not, it is tried again
+        when there is room.
 
-        A client whose transaction holds messages is not made to wait: it could not end the
-        transaction, and what it holds may be what fills the address.
+        A client whose transaction holds messages never waits: it could not end the transaction, and
+        what it holds may be what fills the address.
         """
         if self.sending_transactions:
             return True
         return self.shared.admission.has_room(address, self._on_room)
 
     def submit(self, frame: Frame, message: Message, transaction: Transaction | None) -> After:
-        """Carries out a SEND where there is a
-        :class:`brokerproof.reference_broker.families.activemq.producer_flow.ProducerFlow`."""
+        """Have the family's
+        :class:`brokerproof.reference_broker.families.activemq.producer_flow.ProducerFlow` decide
+        about a SEND."""
         raise NotImplementedError
 
     def pause_delivery(self, paused: bool) -> None:
-        """A peer that does not read gets no messages: they stay in their queues, for others or for
-        later."""
+        """Deliver no messages while the peer does not read. They stay in their queues, for others
+        or for later."""
         self._paused = paused
         self._update_pause()
 
     def _streaming(self, streams: bool) -> None:
-        """While a large message is on its way out others stay in their queues too: they would have
-        to wait behind it here."""
+        """Deliver nothing else while a large message is sent: it would wait behind that message."""
         self._streams = streams
         self._update_pause()
 
@@ -338,15 +339,15 @@ class StompConnection:
                 subscription.queue.dispatch()
 
     def on_peer_gone(self) -> None:
-        """The peer is gone; nothing can be sent."""
+        """Release everything: the peer is gone, and nothing can be sent."""
         self._end()
 
     def on_store_failed(self, reason: str) -> None:
-        """What the peer asked for cannot be stored."""
+        """Close with an error: the peer's request cannot be stored."""
         self._refuse(Refusal(refusal.NOT_STORED, self.version, reason))
 
     def describe(self) -> Described | None:
-        """How the connection stands; None before it is open."""
+        """Return the connection's description; None before it is open."""
         if self._state is not State.SESSION:
             return None
         return Described(
@@ -361,7 +362,7 @@ class StompConnection:
         )
 
     def out(self) -> Iterator[tuple[Queue, Entry]]:
-        """What its subscriptions have of queues, delivered and not settled."""
+        """Yield deliveries that are not settled, with their queues."""
         return (
             (delivery.subscription.queue, delivery.entry) for delivery in self.deliveries.values()
         )
@@ -369,7 +370,7 @@ class StompConnection:
     # --- opening ----------------------------------------------------------------------------------
 
     def _connect(self, now: Instant, frame: Frame) -> None:
-        """CONNECT or STOMP, handled alike (STOMP11-CONNECT-06, STOMP12-CONNECT-04)."""
+        """Carry out CONNECT or STOMP, which are alike (STOMP11-CONNECT-06, STOMP12-CONNECT-04)."""
         first = frame.head.first
         version = self.version = self._choose(first.get("accept-version"))
         if version is Version.V1_0:
@@ -411,8 +412,8 @@ class StompConnection:
             self._next_beat.move(self._beats.deadline)
 
     def _choose(self, accepted: str | None) -> Version:
-        """The highest version that both sides have (STOMP11-NEGO-04, STOMP12-NEGO-04); without the
-        header it is 1.0."""
+        """Return the highest version that both sides have (STOMP11-NEGO-04, STOMP12-NEGO-04).
+        Without the header it is 1.0."""
         if accepted is None:
             return Version.V1_0
         offered = accepted.split(",")
@@ -436,7 +437,7 @@ class StompConnection:
             raise Refusal(refusal.BAD_LOGIN, self.version, detail)
 
     def spool(self, text: bool) -> Sink | None:
-        """Where a large body goes; None if it has to stay in memory."""
+        """Return a new file for a large body; None if it must stay in memory."""
         return (
             None
             if self.shared.large is None
@@ -457,12 +458,12 @@ class StompConnection:
     # --- the end ----------------------------------------------------------------------------------
 
     def _refuse(self, problem: Refusal, frame: Frame | None = None) -> None:
-        """Answers with ERROR and closes."""
+        """Answer with ERROR and close."""
         self.tell(problem, frame)
         self.close()
 
     def tell(self, problem: Refusal, frame: Frame | None = None) -> None:
-        """Answers with ERROR."""
+        """Answer with ERROR."""
         where = "" if frame is None else f" in the {frame.head.command} frame"
         body = f"{problem.message}{where}: {problem.detail} ({problem.requirement})\n".encode(
             "utf-8", "backslashreplace"
@@ -479,7 +480,7 @@ class StompConnection:
         self.shared.outbox.send(self.conn, self.encoder.frame("ERROR", headers, body))
 
     def close(self) -> None:
-        """Closes behind what was sent."""
+        """Close behind everything that was sent."""
         self.shared.outbox.close(self.conn)
         self._end()
 
@@ -501,8 +502,8 @@ class StompConnection:
     def release(
         self, subscriptions: Iterable[Subscription], transactions: Iterable[Transaction] = ()
     ) -> None:
-        """Ends ``subscriptions`` and undoes ``transactions``; their messages go back and are
-        offered to others."""
+        """End ``subscriptions`` and undo ``transactions``. Their messages go back and are offered
+        to others."""
         back = [(subscription.queue, subscription.unsubscribe()) for subscription in subscriptions]
         queues: dict[Queue, None] = {}
         for transaction in transactions:

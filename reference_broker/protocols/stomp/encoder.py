@@ -1,10 +1,9 @@
-"""Frames out: escaping per version, and MESSAGE frames put together from parts that were encoded
-before.
+"""Encodes frames: escaping per version, and MESSAGE frames made of parts that were encoded before.
 
 A MESSAGE is the subscription's own beginning (encoded once per subscription), the number of the
 message, and the message's headers (encoded once per envelope and version) and body. Numbers have a
 fixed width, so equal messages give frames of equal length: the arithmetic of windows stays
-readable. No octet follows the NUL, so the length of a frame has only one meaning.
+readable. No byte follows the NUL, so the length of a frame has only one meaning.
 
 Headers that the broker sets itself cannot be forged: entries of these names are left out of what a
 producer sent (:data:`OURS`). Everything else is passed on, in its order, repeated entries included
@@ -31,7 +30,8 @@ OURS = frozenset(
         "transaction",
     }
 )
-"""Headers of a SEND that are not the user's: replaced by ours, or meant for this hop only."""
+"""Headers of a SEND that are not passed on: the broker sets them, or they are meant for this
+hop."""
 
 _ESCAPES = {
     None: {},
@@ -42,8 +42,8 @@ _ESCAPES = {
 
 
 class FrameEncoder:
-    """Encodes frames for one version; None is the time before one is agreed on, when nothing is
-    escaped."""
+    """Encodes frames for one version. None is the time before a version is agreed on; nothing is
+    escaped then."""
 
     def __init__(self, version: Version | None) -> None:
         self._escapes = _ESCAPES[version]
@@ -51,7 +51,7 @@ class FrameEncoder:
         self._length_always = version is not Version.V1_0
 
     def header(self, name: str, value: str) -> bytes:
-        """One header line with its end, or nothing if this version cannot carry it."""
+        """Return one header line with its end; nothing if this version cannot carry it."""
         if self._escapes:
             return f"{name.translate(self._escapes)}:{value.translate(self._escapes)}\n".encode()
         if "\n" in name or "\n" in value or ":" in name:
@@ -59,7 +59,7 @@ class FrameEncoder:
         return f"{name}:{value}\n".encode()
 
     def frame(self, command: str, headers: Headers, body: bytes = b"") -> bytes:
-        """A whole frame. CONNECTED is never escaped (STOMP11-ENC-03, STOMP12-ENC-03)."""
+        """Return a whole frame. CONNECTED is never escaped (STOMP11-ENC-03, STOMP12-ENC-03)."""
         if command == "CONNECTED":
             lines = b"".join(f"{name}:{value}\n".encode() for name, value in headers)
         else:
@@ -67,13 +67,14 @@ class FrameEncoder:
         return b"%b\n%b\n%b\0" % (command.encode(), lines, body)
 
     def receipt(self, receipt: str) -> bytes:
-        """A RECEIPT."""
+        """Return a RECEIPT."""
         return b"RECEIPT\n%b\n\0" % self.header("receipt-id", receipt)
 
     def message(self, opening: bytes, message: Message, ack: bytes, redelivered: bool) -> bytes:
-        """A MESSAGE. ``opening`` is from :meth:`opening`; ``ack`` is a whole header line, or empty.
+        """Return a MESSAGE. ``opening`` is from :meth:`opening`; ``ack`` is a whole header line, or
+        empty.
 
-        Of a large message it is all that comes before the body; behind that there is a NUL.
+        Of a large message this is everything before the body; a NUL follows the body.
         """
         envelope = message.envelope
         headers = envelope.wire.get(self._key)
@@ -101,7 +102,7 @@ class FrameEncoder:
         return b"%b%010d\n%b%b\n%b\0" % (opening, message.number, ack, headers, body)
 
     def opening(self, consumer: int, subscription: str | None) -> bytes:
-        """How every MESSAGE to one subscription begins, up to the digits of the message's
+        """Return the first part of every MESSAGE to one subscription, up to the message's
         number."""
         line = b"" if subscription is None else self.header("subscription", subscription)
         return b"MESSAGE\n%bmessage-id:%06d," % (line, consumer)

@@ -1,4 +1,4 @@
-"""What a STOMP frame is, once it has been read: a head and a body."""
+"""A STOMP frame that was read: a head and a body."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Version(enum.IntEnum):
 
     @property
     def wire(self) -> str:
-        """As ``accept-version`` and ``version`` headers have it."""
+        """The version as ``accept-version`` and ``version`` headers write it."""
         return f"1.{int(self)}"
 
 
@@ -27,11 +27,11 @@ Headers = tuple[tuple[str, str], ...]
 
 
 class Head:
-    """Command and headers, decoded. Never changes, so frames with the same head share one.
+    """Command and headers, decoded. It never changes, so frames with the same head share one.
 
     ``headers`` has every entry in order, ``first`` the first entry of each name
-    (STOMP12-REPEAT-02), ``content_length`` is None without such a header. ``envelope`` belongs to
-    SEND: what it has worked out about this head.
+    (STOMP12-REPEAT-02). ``content_length`` is None without such a header. ``envelope`` is kept by
+    SEND once it is made.
     """
 
     __slots__ = ("command", "content_length", "envelope", "first", "headers")
@@ -44,8 +44,8 @@ class Head:
         self.envelope: Envelope | None = None
 
     def with_receipt(self, value: str) -> Head:
-        """The same head with another value in its first receipt header, which it must have. What
-        SEND knows is kept."""
+        """Return this head with another value in its first receipt header, which it must have. The
+        envelope is kept."""
         at = self.headers.index(("receipt", self.first["receipt"]))
         other = Head.__new__(Head)
         other.command = self.command
@@ -57,8 +57,7 @@ class Head:
 
 
 class Frame:
-    """One frame as received; its body is an extract of a large one if it was too large for
-    memory."""
+    """One frame as received. A body too large for memory is a slice of a large body."""
 
     __slots__ = ("body", "head")
 
@@ -67,5 +66,5 @@ class Frame:
         self.body = body
 
     def get(self, name: str) -> str | None:
-        """The first header of that name, or None."""
+        """Return the first header of that name, or None."""
         return self.head.first.get(name)

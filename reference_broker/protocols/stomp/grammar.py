@@ -1,5 +1,4 @@
-"""What the versions disagree about, as data: one :class:`Grammar` for each, and one for the first
-frame.
+"""Differences of the versions as data: one :class:`Grammar` for each, and one for the first frame.
 
 ===================  ==========  ==========  ==========  ==========
 rule                 opening     1.0         1.1         1.2
@@ -39,24 +38,24 @@ _CONNECT = frozenset({"CONNECT", "STOMP"})
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """How to read frames. ``escapes`` maps the octet behind a backslash to what both stand for;
-    None: no escaping."""
+    """Rules for reading frames. ``escapes`` maps the byte behind a backslash to the character of
+    both; None: no escaping."""
 
     version: Version | None
     commands: frozenset[str]
-    """The frames a client may send."""
+    """Frames that a client may send."""
     with_body: frozenset[str]
-    """Those of them that may have a body."""
+    """Frames that may have a body."""
     escapes: Mapping[str, str] | None = None
     crlf: bool = False
-    """Whether a line may end with CR LF."""
+    """True if a line may end with CR LF."""
     bare_cr: bool = True
     colon_in_value: bool = True
     strip_leading_spaces: bool = False
 
     @property
     def effective(self) -> Version:
-        """The version to cite: the newest one while none is agreed on."""
+        """The version to cite: the newest one until a version is agreed on."""
         return Version.V1_2 if self.version is None else self.version
 
 

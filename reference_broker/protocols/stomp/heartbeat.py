@@ -1,4 +1,4 @@
-"""What CONNECT's heart-beat header leads to: the answer in CONNECTED, our own beats, and the
+"""Negotiation by CONNECT's heart-beat header: the answer in CONNECTED, our own heartbeats, and the
 connection TTL.
 
 With cx,cy from the client, m the acceptor's ``heartBeatToConnectionTtlModifier``, lo and hi its
@@ -16,7 +16,7 @@ With cx,cy from the client, m the acceptor's ``heartBeatToConnectionTtlModifier`
 Products and quotients are IEEE doubles, truncated to a signed 64-bit integer that saturates: the
 modifier is a decimal.
 
-Without the header (and always in 1.0, which has no heart-beats) there is no header in the answer,
+Without the header (and always in 1.0, which has no heartbeats) there is no header in the answer,
 no beats, and TTL0. The specifications want a missing header treated as 0,0 (STOMP11-HB-05,
 STOMP12-HB-05): it is, because with cx = 0 and cy = 0 neither side sends, whatever sy says.
 
@@ -40,20 +40,20 @@ MIN_BEAT_MS = 500
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """``header`` is the value for CONNECTED, None for none. ``beat_ms`` is the period of our beats,
-    0 for none."""
+    """The result of a negotiation. ``header`` is the value for CONNECTED, None for none.
+    ``beat_ms`` is the period of our heartbeats, 0 for none."""
 
     header: str | None
     beat_ms: int
     ttl_ms: int
     client_beats: bool
-    """Whether the TTL follows from beats that the client promised."""
+    """True if the TTL follows from heartbeats that the client promised."""
     first_look_ms: int = 0
-    """When silence is looked for first, where it is looked for once an interval."""
+    """Time of the first check for silence, where it is checked once an interval."""
 
 
 def to_long(value: float) -> int:
-    """``value`` truncated to a signed 64-bit integer, saturating; not-a-number gives 0."""
+    """Return ``value`` truncated to a signed 64-bit integer, saturating; not-a-number gives 0."""
     if math.isnan(value):
         return 0
     if value >= LONG_MAX:
@@ -69,7 +69,7 @@ class HeartBeatNegotiator:
         self.settings = settings
 
     def initial_ttl_ms(self) -> int:
-        """TTL0."""
+        """Return TTL0."""
         if self.acceptor.ttl.connection_ttl_ms is not None:
             return self.acceptor.ttl.connection_ttl_ms
         if self.settings.connection_ttl_override_ms != -1:
@@ -77,8 +77,8 @@ class HeartBeatNegotiator:
         return DEFAULT_TTL_MS
 
     def negotiate(self, header: str | None, version: Version) -> Agreement:
-        """What a CONNECT with this heart-beat header leads to. Raises :class:`Refusal` for a
-        malformed one."""
+        """Return the agreement for a CONNECT with this heart-beat header. Raises :class:`Refusal`
+        for a malformed one."""
         if header is None or version is Version.V1_0:
             return Agreement(None, 0, self.initial_ttl_ms(), client_beats=False)
         cx, cy = self.parse(header, version)
@@ -86,7 +86,7 @@ class HeartBeatNegotiator:
         return Agreement(f"{sx},{sy}", sx, ttl, client_beats=cx != 0)
 
     def parse(self, header: str, version: Version) -> tuple[int, int]:
-        """Two whole numbers of milliseconds, separated by a comma, nothing else (STOMP11-HB-01,
+        """Return two whole numbers of milliseconds, separated by a comma (STOMP11-HB-01,
         STOMP12-HB-01).
 
         The specifications say "positive" and give 0 a meaning, so: not negative. Numbers end at
@@ -119,7 +119,7 @@ class HeartBeatNegotiator:
         return int(digits)
 
     def agree(self, cx: int, cy: int) -> tuple[int, int, int]:
-        """sx, sy and TTL, in milliseconds."""
+        """Return sx, sy and TTL, in milliseconds."""
         lo, hi = self.acceptor.ttl.connection_ttl_min_ms, self.acceptor.ttl.connection_ttl_max_ms
         sx = 0 if cy == 0 else max(MIN_BEAT_MS, cy)
         if cx == 0:
@@ -138,12 +138,10 @@ class HeartBeatNegotiator:
 
 
 class MirroredHeartBeats(HeartBeatNegotiator):
-    """The client's two numbers come back the other way round, whatever they are, and 0,0 without
-    the header; in 1.0 too.
+    """Returns the client's two numbers the other way round, and 0,0 without the header; in 1.0 too.
 
-    With cx,cy from the client we send every cy, and look for silence every trunc(cx * grace), from
-    min(cx, cy) on. A negative number is an interval to nobody: then neither side is held to
-    anything.
+    With cx,cy from the client we send every cy, and check for silence every trunc(cx * grace), from
+    min(cx, cy) on. A negative number switches both off.
     """
 
     def initial_ttl_ms(self) -> int:

@@ -1,19 +1,19 @@
-"""Octets in, frames out: incremental, for any fragmentation, with bounded memory.
+"""Bytes in, frames out: incremental, for any fragmentation, with bounded memory.
 
 The usual case is that a chunk holds whole frames. They are cut out of it in place: find the blank
-line, look the head up by its octets (producers repeat theirs, all but the receipt's value; see
+line, look the head up by its bytes (producers repeat theirs, all but the receipt's value; see
 :data:`REMEMBERED`), take the body by its length or up to the NUL.
 
 What is left of a chunk, a frame that has begun and not ended, moves to a buffer of its own. From
-then on each octet is looked at once, only to learn whether the frame is complete or has broken a
+then on each byte is looked at once, only to learn whether the frame is complete or has broken a
 limit; then the frame is read from its start as in the usual case. So a frame is the same, and is
 refused for the same reason, however it was cut, and the buffer never holds more than the limits
 allow plus one chunk:
 
-* a line of more than ``limits.line`` octets without its end of line, also one that never ends,
+* a line of more than ``limits.line`` bytes without its end of line, also one that never ends,
 * more than ``limits.headers`` header lines,
-* a body announced with, or reaching, more than ``limits.body`` octets,
-* a body on a frame that may have none, from its first octet
+* a body announced with, or reaching, more than ``limits.body`` bytes,
+* a body on a frame that may have none, from its first byte
 
 are refused as soon as they are seen (STOMP11-LIMIT-01, STOMP12-LIMIT-01, STOMP11-BODY-02,
 STOMP12-BODY-02).
@@ -36,7 +36,7 @@ from brokerproof.reference_broker.protocols.stomp.refusal import Fault, Refusal,
 from brokerproof.reference_broker.settings.acceptor import StompLimits
 
 REMEMBERED = 64
-"""How many heads a parser remembers, of at most :data:`SHORT` octets each."""
+"""Heads that a parser remembers, of at most :data:`SHORT` bytes each."""
 SHORT = 1024
 
 _LF_LINES = re.compile(rb"\n*")
@@ -47,7 +47,7 @@ _ESCAPE = re.compile(r"\\(.?)", re.DOTALL)
 
 
 class Sink(Protocol):
-    """Where a large body goes (:class:`brokerproof.reference_broker.persistence.large.Spool`)."""
+    """A file for a large body (:class:`brokerproof.reference_broker.persistence.large.Spool`)."""
 
     @property
     def octets(self) -> int: ...
@@ -60,8 +60,8 @@ class Sink(Protocol):
 
 
 class FrameParser:
-    """Reads frames by the rules of one grammar. Use: ``feed``, then ``next`` until it returns None,
-    and so on."""
+    """Reads frames by the rules of one grammar: call ``feed``, then ``next`` until it returns
+    None."""
 
     def __init__(self, grammar: Grammar, limits: StompLimits) -> None:
         self._grammar = grammar
@@ -78,7 +78,7 @@ class FrameParser:
         self._line_count = 0
         self._body_at: int | None = None
         self._whole: int | None = None
-        # The frame whose body goes to a sink, and how many octets of the body are to come, None for
+        # The frame whose body goes to a sink, and how many bytes of the body are to come, None for
         # up to a NUL.
         self._new_sink: Callable[[bool], Sink | None] | None = None
         self._spool_size = 0
@@ -88,29 +88,28 @@ class FrameParser:
         self._spooled: Frame | None = None
 
     def spool_from(self, size: int, new_sink: Callable[[bool], Sink | None]) -> None:
-        """From ``size`` octets on a SEND's body goes to what ``new_sink`` gives, told if it is
-        text; None keeps it here."""
+        """Write the body of a SEND to a file of ``new_sink`` if it has ``size`` bytes or more.
+        ``new_sink`` gets True for text; None keeps the body in memory."""
         self._spool_size = max(size, 1)
         self._new_sink = new_sink
 
     def abandon(self) -> None:
-        """No more octets come."""
+        """Drop an unfinished large body: no more bytes arrive."""
         if self._sink is not None:
             self._sink.abandon()
             self._sink = None
 
     @property
     def buffered(self) -> int:
-        """Octets held."""
+        """Number of bytes held."""
         return len(self._pending) + len(self._data) - self._at
 
     def rest(self) -> bytes:
-        """What was fed and not read: for the parser that takes over."""
+        """Return bytes that were fed and not read, for the parser that takes over."""
         return bytes(self._pending) + self._data[self._at :]
 
     def feed(self, data: bytes) -> None:
-        """Takes more octets. Raises :class:`Refusal` when the frame that has begun breaks a
-        limit."""
+        """Append bytes. Raises :class:`Refusal` when the frame that has begun breaks a limit."""
         if self._sink is not None:
             data = self._pour(self._sink, data)
             if self._sink is not None:
@@ -125,8 +124,8 @@ class FrameParser:
         self._at = 0
 
     def next(self) -> Frame | None:
-        """The next frame, or None when more octets are needed. Raises :class:`Refusal` for anything
-        that is no frame."""
+        """Return the next frame, or None when more bytes are needed. Raises :class:`Refusal` for
+        bytes that are no frame."""
         if self._spooled is not None:
             spooled, self._spooled = self._spooled, None
             return spooled
@@ -177,8 +176,8 @@ class FrameParser:
     # --- frames that have begun -------------------------------------------------------------------
 
     def _wait(self, at: int, body_at: int | None = None, whole: int | None = None) -> None:
-        """Keeps the frame that begins at ``at``; its body begins ``body_at`` further, its end is
-        known to be ``whole``."""
+        """Keep the frame that begins at ``at``. Its body begins ``body_at`` further; ``whole`` is
+        its length if known."""
         self._pending = bytearray(self._data[at:])
         self._data, self._at = b"", 0
         self._looked = self._line_at = self._line_count = 0
@@ -189,41 +188,42 @@ class FrameParser:
             self._looked = len(self._pending)
 
     def _is_complete(self) -> bool:
-        """Whether reading the pending frame from its start would get further than last time."""
+        """Return True if reading the pending frame from its start would get further than last
+        time."""
         pending = self._pending
         if self._whole is not None:
             return len(pending) >= self._whole
         if self._body_at is not None:
             looked = self._looked
-            found = pending.find(b"\0", looked)
+            end = pending.find(b"\0", looked)
             self._looked = len(pending)
-            if found < 0 and len(pending) - self._body_at > self._limits.body:
+            if end < 0 and len(pending) - self._body_at > self._limits.body:
                 raise self._too_large(
-                    f"the body has more than {self._limits.body} octets and has not ended"
+                    f"the body has more than {self._limits.body} bytes and has not ended"
                 )
-            # The first octet of a body may already be one too many, so it is worth a look; and so
+            # The first byte of a body may already be one too many, so it is worth a look; and so
             # is one that gets large.
             large = (
                 self._new_sink is not None
                 and looked - self._body_at < self._spool_size <= len(pending) - self._body_at
             )
-            return found >= 0 or looked == self._body_at or large
-        while (found := pending.find(b"\n", self._looked)) >= 0:
-            line = pending[self._line_at : found]
+            return end >= 0 or looked == self._body_at or large
+        while (end := pending.find(b"\n", self._looked)) >= 0:
+            line = pending[self._line_at : end]
             if self._grammar.crlf and line.endswith(b"\r"):
                 del line[-1:]
             if not line:
                 return True
             self._check_line(self._line_count, bytes(line))
             self._line_count += 1
-            self._looked = self._line_at = found + 1
+            self._looked = self._line_at = end + 1
         self._looked = len(pending)
         unfinished = len(pending) - self._line_at
         if self._grammar.crlf and pending.endswith(b"\r"):
             unfinished -= 1
         if unfinished > self._limits.line:
             raise self._too_large(
-                f"line {self._line_count + 1} has more than {self._limits.line} octets and has not"
+                f"line {self._line_count + 1} has more than {self._limits.line} bytes and has not"
                 " ended"
             )
         return False
@@ -231,8 +231,8 @@ class FrameParser:
     # --- large bodies -----------------------------------------------------------------------------
 
     def _begin_to_spool(self, head: Head, data: bytes, length: int | None) -> bool:
-        """The body of ``head`` begins with ``data`` and has ``length`` octets, or ends with a NUL.
-        False if it stays here."""
+        """Write the body of ``head`` to a file. It begins with ``data`` and has ``length`` bytes,
+        or ends with a NUL. Return False if it stays in memory."""
         sink = None
         if head.command == "SEND" and self._new_sink is not None:
             sink = self._new_sink(length is None)
@@ -244,7 +244,7 @@ class FrameParser:
         return True
 
     def _pour(self, sink: Sink, data: bytes) -> bytes:
-        """``data`` goes to ``sink`` as far as it is body; returns what is behind the frame."""
+        """Write the body in ``data`` to ``sink``; return the bytes behind the frame."""
         head = self._sink_head
         assert head is not None
         left = self._left
@@ -266,19 +266,19 @@ class FrameParser:
         self._sink = None
         return data[end + 1 :]
 
-    def _no_nul(self, head: Head, length: int, found: bytes) -> Refusal:
+    def _no_nul(self, head: Head, length: int, byte: bytes) -> Refusal:
         detail = (
-            f"the {length} octets of the {head.command} frame's body are followed by {shown(found)}"
+            f"the {length} bytes of the {head.command} frame's body are followed by {shown(byte)}"
         )
         return self._refuse(refusal.NO_NUL, detail, head)
 
     # --- heads ------------------------------------------------------------------------------------
 
     def _check_line(self, number: int, line: bytes) -> None:
-        """A whole line of a head, without its end; ``number`` is 0 for the command."""
+        """Check a whole line of a head, without its end; ``number`` is 0 for the command."""
         if len(line) > self._limits.line:
             raise self._too_large(
-                f"line {number + 1} has {len(line)} octets, more than {self._limits.line}"
+                f"line {number + 1} has {len(line)} bytes, more than {self._limits.line}"
             )
         if number > self._limits.headers:
             raise self._too_large(f"the frame has more than {self._limits.headers} header lines")
@@ -289,7 +289,7 @@ class FrameParser:
             )
 
     def _head(self, block: bytes) -> Head:
-        """Reads a head: everything before the blank line, without the last end of line."""
+        """Read a head: everything before the blank line, without the last end of line."""
         grammar = self._grammar
         key: bytes | tuple[bytes, bytes] = block
         if block.startswith(b"SEND\n"):
@@ -330,8 +330,8 @@ class FrameParser:
         return head
 
     def _receipt(self, value: bytes, number: int) -> str:
-        """The value of a receipt header, which is all that line ``number`` of a remembered head can
-        have new."""
+        """Return the value of a receipt header, which is all that line ``number`` of a remembered
+        head can have new."""
         if self._grammar.crlf and value.endswith(b"\r"):
             value = value[:-1]
         return self._header(b"receipt:" + value, number)[1]
@@ -340,7 +340,7 @@ class FrameParser:
         try:
             text = line.decode()
         except UnicodeDecodeError as problem:
-            where = f"octet {problem.start + 1} of line {number}, {shown(line)}"
+            where = f"byte {problem.start + 1} of line {number}, {shown(line)}"
             raise self._refuse(
                 refusal.NOT_UTF8, f"{where}, does not continue a UTF-8 character"
             ) from None
@@ -389,23 +389,23 @@ class FrameParser:
             return None
         if not (value.isascii() and value.isdigit()):
             raise self._refuse(
-                refusal.BAD_CONTENT_LENGTH, f"content-length {shown(value)} is no count of octets"
+                refusal.BAD_CONTENT_LENGTH, f"content-length {shown(value)} is no count of bytes"
             )
         digits = value.lstrip("0") or "0"
         if len(digits) > 18 or int(digits) > self._limits.body:
             raise self._too_large(
-                f"content-length {shown(value)} is more than {self._limits.body} octets"
+                f"content-length {shown(value)} is more than {self._limits.body} bytes"
             )
         return int(digits)
 
     def _check_body(self, head: Head, octets: int) -> None:
-        """At least ``octets`` octets of body were announced or have arrived."""
+        """Check a body of which at least ``octets`` bytes were announced or have arrived."""
         if octets and head.command not in self._grammar.with_body:
             raise self._refuse(
                 refusal.BODY_NOT_ALLOWED, f"a {head.command} frame has no body", head
             )
         if octets > self._limits.body:
-            raise self._too_large(f"the body has more than {self._limits.body} octets", head)
+            raise self._too_large(f"the body has more than {self._limits.body} bytes", head)
 
     def _too_large(self, detail: str, head: Head | None = None) -> Refusal:
         return self._refuse(refusal.TOO_LARGE, detail, head)

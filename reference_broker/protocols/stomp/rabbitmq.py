@@ -1,4 +1,4 @@
-"""STOMP heart-beats as RabbitMQ has them (deps/rabbitmq_stomp, rabbit_heartbeat; seen on 3.10.8 and
+"""STOMP heartbeats as RabbitMQ has them (deps/rabbitmq_stomp, rabbit_heartbeat; seen on 3.10.8 and
 4.0.5)."""
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ SECOND_MS = 1000
 
 
 class RabbitHeartBeats(HeartBeatNegotiator):
-    """Intervals are whole seconds: 0 is none, below a second one, else the part below a second is
-    dropped.
+    """Negotiates whole seconds: 0 is none, a fraction below one second counts as one, any other
+    fraction is dropped.
 
     With f that rule and cx,cy from the client the answer is f(cy),f(cx), and 0,0 without the
-    header. We send every half of f(cy), and look for silence every f(cx).
+    header. We send every half of f(cy), and check for silence every f(cx).
     """
 
     def initial_ttl_ms(self) -> int:
@@ -32,14 +32,14 @@ class RabbitHeartBeats(HeartBeatNegotiator):
 
     @staticmethod
     def whole(promised_ms: int) -> int:
-        """f, in milliseconds."""
+        """Return f, in milliseconds."""
         return max(SECOND_MS, promised_ms // SECOND_MS * SECOND_MS) if promised_ms else 0
 
 
 class TwoMissedChecks(InactivityMonitor):
-    """With R the interval, looks come at A + R, A + 2 R … after the agreement at A. The second in a
-    row that finds nothing new ends the connection: more than 2 R, and 3 R at most, after the last
-    octet, be it part of a frame or not."""
+    """Closes after two checks in a row without a new byte. With R the interval, checks are at A +
+    R, A + 2 R … after the agreement at A, so the close is more than 2 R and at most 3 R after the
+    last byte."""
 
     def on_bytes_received(self, now: Instant, data: bytes) -> None:
         self.last_heard = now

@@ -25,7 +25,7 @@ class Fault(NamedTuple):
     v12: str
 
     def requirement(self, version: Version) -> str:
-        """The requirement to cite in ``version``."""
+        """Return the requirement to cite in ``version``."""
         return (self.v10, self.v11, self.v12)[version]
 
 
@@ -131,10 +131,10 @@ NACK_NO_TRANSACTION = Fault("no such transaction", _ANY, "STOMP11-NACK-02", "STO
 
 
 class Refusal(Exception):
-    """A peer did something that is answered with ERROR and a close.
+    """A peer's mistake, answered with ERROR and a close.
 
     ``detail`` says what was wrong and where, for people. ``receipt`` is the receipt header of the
-    guilty frame, if it had one and could be read; ``headers`` go into the ERROR in addition.
+    frame, if it could be read. ``headers`` are added to the ERROR.
     """
 
     def __init__(
@@ -155,6 +155,6 @@ class Refusal(Exception):
 
 
 def shown(octets: bytes | str) -> str:
-    """At most 40 octets or characters of what a peer sent, printable, for a detail."""
+    """Return at most 40 bytes or characters of a peer's input, printable, for a detail."""
     text = octets.decode("utf-8", "backslashreplace") if isinstance(octets, bytes) else octets
     return ascii(text if len(text) <= 40 else text[:40] + "…")

@@ -1,5 +1,4 @@
-"""A subscription: the consumer of one queue, its window, and what it has sent and not yet heard
-about.
+"""A subscription: the consumer of one queue, its window, and its unsettled deliveries.
 
 Two keys per delivery. The ``message-id`` names message and subscription and is the same whenever
 that message is delivered to that subscription. The ``ack`` header of 1.2 names the delivery itself,
@@ -21,7 +20,7 @@ from brokerproof.reference_broker.protocols.stomp.frame import Version
 
 
 class Delivery:
-    """One MESSAGE that waits for its settlement; ``charge`` is what its window was charged."""
+    """One MESSAGE that waits for its settlement; ``charge`` is taken off its window."""
 
     __slots__ = ("charge", "entry", "key", "subscription")
 
@@ -37,8 +36,8 @@ def _no_room() -> bool:
 
 
 class Subscription:
-    """``id`` is None for a 1.0 subscription without one. ``deliveries`` is shared by all
-    subscriptions of a connection."""
+    """One subscription. ``id`` is None for a 1.0 subscription without one. ``deliveries`` is shared
+    by all subscriptions of a connection."""
 
     def __init__(
         self,
@@ -72,7 +71,7 @@ class Subscription:
         self._delivered = 0
 
     def pause_delivery(self, paused: bool) -> None:
-        """Have no room, whatever the window is, while the peer does not read."""
+        """Have no room, whatever the window, while the peer does not read."""
         self.has_room = _no_room if paused else self.window.has_room
 
     def wait_for(self, batch: int) -> None:
@@ -80,7 +79,7 @@ class Subscription:
         self._outbox.wait_for(self._conn, batch)
 
     def deliver(self, entry: Entry) -> None:
-        """Sends one message (see :class:`brokerproof.reference_broker.kernel.queue.Consumer`)."""
+        """Send one message (see :class:`brokerproof.reference_broker.kernel.queue.Consumer`)."""
         entry.deliveries += 1
         redelivered = entry.deliveries > 1
         message = entry.message
@@ -116,12 +115,12 @@ class Subscription:
             self._outbox.stream(self._conn, frame, message.body, b"\0")
 
     def take(self, delivery: Delivery) -> list[Entry]:
-        """The deliveries that a settlement of ``delivery`` settles, oldest first; the window gets
-        their charge back.
+        """Return the deliveries that a settlement of ``delivery`` settles, oldest first. The window
+        gets their charge back.
 
-        In ``client`` mode that is every delivery up to this one (STOMP11-SUB-10, STOMP12-SUB-11;
-        1.0 does not say, STOMP10-ACK-03, and is treated alike), in ``client-individual`` mode this
-        one alone (STOMP12-SUB-13).
+        In ``client`` mode these are all deliveries up to this one (STOMP11-SUB-10, STOMP12-SUB-11).
+        1.0 does not say (STOMP10-ACK-03) and is treated alike. In ``client-individual`` mode it is
+        this one alone (STOMP12-SUB-13).
         """
         if self.mode is AckMode.CLIENT_INDIVIDUAL:
             del self._unsettled[delivery.key], self._deliveries[delivery.key]
@@ -129,19 +128,20 @@ class Subscription:
             return [delivery.entry]
         taken: list[Entry] = []
         charge = 0
-        each = None
-        while each is not delivery:
-            key, each = self._unsettled.popitem(last=False)
+        oldest = None
+        while oldest is not delivery:
+            key, oldest = self._unsettled.popitem(last=False)
             del self._deliveries[key]
-            taken.append(each.entry)
-            charge += each.charge
+            taken.append(oldest.entry)
+            charge += oldest.charge
         self.window.give_back(charge)
         return taken
 
     def unsubscribe(self) -> list[Entry]:
-        """Leaves the queue; returns what was not settled. No message is sent from here on."""
+        """Leave the queue and return the deliveries that were not settled. No message is sent from
+        here on."""
         self.queue.remove_consumer(self)
-        entries = [each.entry for each in self._unsettled.values()]
+        entries = [delivery.entry for delivery in self._unsettled.values()]
         for key in self._unsettled:
             del self._deliveries[key]
         self._unsettled.clear()

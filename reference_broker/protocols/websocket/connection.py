@@ -1,8 +1,8 @@
-"""A WebSocket connection: what lies between the octets of the transport and a STOMP connection.
+"""A WebSocket connection: a layer between the transport and a STOMP connection.
 
-The STOMP connection knows nothing of it. What arrives as payload is handed to it as if it had come
-over TCP, so that its time limits count payload and nothing else: a Ping is no sign of life of
-STOMP. What it sends passes through :meth:`WebSocketConnection.outgoing` on its way to the
+The STOMP connection knows nothing of it. Payload is handed to it as if it had arrived over TCP, so
+that its time limits count payload and nothing else: a Ping is no heartbeat of STOMP. Its output
+passes through :meth:`WebSocketConnection.outgoing` on its way to the
 transport, each frame a message of its own, and where it closes, the closing handshake begins.
 
 ==========  ==========================  =========================  =====================  ==========
@@ -20,8 +20,8 @@ STOMP ends  --                          Close 1000 -> CLOSING      --           
 peer gone   CLOSED                      CLOSED                     CLOSED                 ignored
 ==========  ==========================  =========================  =====================  ==========
 
-A peer that broke the protocol is not listened to any more (RFC6455-CLOSE-05), one to which we said
-Close has :data:`CLOSING_MS` for its own.
+A peer that broke the protocol is not read any more (RFC6455-CLOSE-05). One that got our Close has
+:data:`CLOSING_MS` for its own.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from brokerproof.reference_broker.protocols.websocket.upgrade import Answer, Upg
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 
 CLOSING_MS = 2000
-"""For how long the peer's Close is waited for."""
+"""How long the peer's Close is waited for."""
 
 _NORMAL = 1000
 
 
 class Inner(Protocol):
-    """The connection that the payload is for."""
+    """The STOMP connection that gets the payload."""
 
     @property
     def is_open(self) -> bool: ...
@@ -68,7 +68,7 @@ class Inner(Protocol):
 
 
 class State(enum.Enum):
-    """Where a connection is in its life."""
+    """The states of a connection."""
 
     UPGRADING = enum.auto()
     OPEN = enum.auto()
@@ -77,7 +77,8 @@ class State(enum.Enum):
 
 
 class WebSocketConnection:
-    """``inner`` must not have sent anything yet; from here on it sends through this."""
+    """A layer around ``inner``, which must not have sent anything yet and sends through this from
+    here on."""
 
     def __init__(self, conn: int, acceptor: Acceptor, shared: BrokerContext, inner: Inner) -> None:
         self._conn, self._shared, self._inner = conn, shared, inner
@@ -91,21 +92,21 @@ class WebSocketConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether input for this connection still means anything."""
+        """True if input for this connection is still read."""
         return self._state is not State.CLOSED
 
     def describe(self) -> Described | None:
-        """What the connection above it says."""
+        """Return the description of ``inner``."""
         return self._inner.describe() if isinstance(self._inner, Describes) else None
 
     def out(self) -> Iterator[tuple[Queue, Entry]]:
-        """What the connection above it has of queues."""
+        """Yield the unsettled deliveries of ``inner``."""
         return self._inner.out() if isinstance(self._inner, Describes) else iter(())
 
     # --- what comes in ----------------------------------------------------------------------------
 
     def receive(self, now: Instant, data: bytes) -> None:
-        """Octets have arrived."""
+        """Read ``data``."""
         if self._state is State.UPGRADING:
             answer = self._upgrade.feed(data)
             if answer is None:
@@ -113,8 +114,8 @@ class WebSocketConnection:
             self._answer(answer)
             data = answer.rest
         try:
-            for each in self._frames.feed(data) if data and self.is_open else ():
-                match each:
+            for event in self._frames.feed(data) if data and self.is_open else ():
+                match event:
                     case Data(payload):
                         if self._state is State.OPEN:
                             self._inner.receive(now, payload)
@@ -131,34 +132,33 @@ class WebSocketConnection:
             self._end()
 
     def _on_upgrade_timeout(self) -> None:
-        """Refuse the upgrade: a time limit of the STOMP connection, counted since the peer
-        connected, is over."""
+        """Refuse the upgrade: the STOMP connection's time limit since the connect is over."""
         self._answer(self._upgrade.late("the request did not come in time"))
 
     def pause_delivery(self, paused: bool) -> None:
-        """Whether the peer gets no messages because it does not read."""
+        """Pass on whether the peer reads."""
         self._inner.pause_delivery(paused)
 
     def on_peer_gone(self) -> None:
-        """The peer is gone; nothing can be sent."""
+        """Release everything: the peer is gone, and nothing can be sent."""
         self._finish()
 
     def on_store_failed(self, reason: str) -> None:
-        """What the peer asked for cannot be stored."""
+        """Pass on that a request cannot be stored."""
         self._inner.on_store_failed(reason)
 
     # --- what goes out ----------------------------------------------------------------------------
 
     def outgoing(self, data: bytes) -> bytes:
-        """One STOMP frame or end of line, as it goes to the transport."""
+        """Return one STOMP frame or end of line as it is sent."""
         return self._frames.message(data, text=self._text)
 
     def outgoing_part(self, data: bytes, *, first: bool, last: bool) -> bytes:
-        """Some octets of a STOMP frame that leaves in parts, as they go to the transport."""
+        """Return a part of a STOMP frame as it is sent."""
         return self._frames.part(data, first=first, last=last)
 
     def close_asked(self) -> None:
-        """The STOMP connection has ended: the closing handshake begins."""
+        """Begin the closing handshake: the STOMP connection has ended."""
         self._put(framing.close(_NORMAL))
         self._state = State.CLOSING
         self._shared.deadlines.divert(self._conn, None)
@@ -179,7 +179,7 @@ class WebSocketConnection:
         self._shared.outbox.put(self._conn, octets)
 
     def _end(self) -> None:
-        """Closes the transport behind what was sent."""
+        """Close the transport behind everything that was sent."""
         self._finish()
         self._shared.outbox.close(self._conn)
 

@@ -1,8 +1,8 @@
 """WebSocket frames: wsproto reads them, and ten lines write them.
 
-What a peer sends is passed on as it comes: of a data frame the part that has arrived, unmasked, so
-that nothing is kept here but a header, a control frame and half a character. Where one message ends
-and the next begins is not passed on: STOMP finds its frames by itself, and Artemis does the same.
+Payload is passed on as it arrives: the part of a data frame that is there, unmasked. So nothing is
+kept but a header, a control frame and half a character. The borders of messages are not passed on:
+STOMP finds its frames by itself, and Artemis does the same.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Closed:
 
 
 class Broken(Exception):
-    """The peer broke the protocol: ``code`` is the status code to fail the connection with."""
+    """A violation of the protocol; ``code`` is the status code of our Close."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -57,7 +57,7 @@ class _LimitedDecoder(FrameDecoder):
         length = super().parse_extended_payload_length(opcode, payload_len)
         if length is not None and length > self._most:
             reason = (
-                f"a frame may have a payload of {self._most} octets, and one of {length} was"
+                f"a frame may have a payload of {self._most} bytes, and one of {length} was"
                 " announced"
             )
             raise ParseFailed(reason, CloseReason.MESSAGE_TOO_BIG)
@@ -65,8 +65,8 @@ class _LimitedDecoder(FrameDecoder):
 
 
 class Frames:
-    """Both directions of one connection; ``most`` octets of payload fit into a frame, theirs and
-    ours."""
+    """Both directions of one connection. A frame of either side has at most ``most`` bytes of
+    payload."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -74,10 +74,10 @@ class Frames:
         self._messages = MessageDecoder()
 
     def feed(self, data: bytes) -> Iterator[Data | Ping | Closed]:
-        """What ``data`` completes. Pongs are dropped (RFC6455-CTRL-05).
+        """Yield what ``data`` completes. Pongs are dropped (RFC6455-CTRL-05).
 
-        Raises :class:`Broken` where the protocol is; the object is of no more use then, nor behind
-        a :class:`Closed`.
+        Raises :class:`Broken` for a violation. The object must not be used after that, nor after a
+        :class:`Closed`.
         """
         self._frames.receive_bytes(data)
         try:
@@ -99,7 +99,7 @@ class Frames:
             raise Broken(int(problem.code), str(problem)) from None
 
     def message(self, payload: bytes, *, text: bool) -> bytes:
-        """One whole message. Text must be UTF-8: what is not leaves as binary (RFC6455-DATA-01)."""
+        """Return one whole message. Text that is not UTF-8 is sent as binary (RFC6455-DATA-01)."""
         opcode = Opcode.TEXT if text and _is_utf8(payload) else Opcode.BINARY
         if len(payload) <= self._most:
             return encode(opcode, payload)
@@ -111,7 +111,7 @@ class Frames:
         return b"".join(octets)
 
     def part(self, payload: bytes, *, first: bool, last: bool) -> bytes:
-        """Some octets of a binary message that leaves in parts."""
+        """Return a part of a binary message."""
         octets = []
         for start in range(0, max(1, len(payload)), self._most):
             opcode = Opcode.BINARY if first and not start else Opcode.CONTINUATION
@@ -121,19 +121,20 @@ class Frames:
 
 
 def pong(payload: bytes) -> bytes:
-    """The answer to a Ping with that payload (RFC6455-CTRL-02, RFC6455-CTRL-04)."""
+    """Return the answer to a Ping with that payload (RFC6455-CTRL-02, RFC6455-CTRL-04)."""
     return encode(Opcode.PONG, payload)
 
 
 def close(code: int | None, reason: str = "") -> bytes:
-    """A Close frame; ``reason`` is ASCII and cut where it does not fit (RFC6455-CTRL-01)."""
+    """Return a Close frame; ``reason`` is ASCII and cut where it does not fit (RFC6455-CTRL-01)."""
     return encode(
         Opcode.CLOSE, b"" if code is None else struct.pack("!H", code) + reason.encode()[:123]
     )
 
 
 def encode(opcode: Opcode, payload: bytes, *, fin: bool = True) -> bytes:
-    """One frame, unmasked, its length in the shortest form (RFC6455-FRAME-02, RFC6455-FRAME-05)."""
+    """Return one frame, unmasked, its length in the shortest form (RFC6455-FRAME-02,
+    RFC6455-FRAME-05)."""
     first, length = opcode | (_FIN if fin else 0), len(payload)
     if length < 126:
         return b"%c%c%b" % (first, length, payload)
@@ -146,7 +147,7 @@ def _closed(payload: bytes) -> Closed:
     if not payload:
         return Closed(None)
     if len(payload) == 1:
-        raise Broken(CloseReason.PROTOCOL_ERROR, "a Close frame with one octet has no status code")
+        raise Broken(CloseReason.PROTOCOL_ERROR, "a Close frame with one byte has no status code")
     (code,) = struct.unpack("!H", payload[:2])
     if not _may_be_sent(code):
         raise Broken(CloseReason.PROTOCOL_ERROR, f"{code} is no status code of a Close frame")
@@ -160,7 +161,7 @@ def _closed(payload: bytes) -> Closed:
 def _may_be_sent(code: int) -> bool:
     if 3000 <= code <= 4999:
         return True
-    return code in {int(each) for each in CloseReason} - {int(each) for each in _LOCAL_ONLY}
+    return code in {int(reason) for reason in CloseReason} - {int(reason) for reason in _LOCAL_ONLY}
 
 
 def _is_utf8(data: bytes) -> bool:

@@ -23,24 +23,25 @@ from wsproto.utilities import generate_accept_token
 SUB_PROTOCOLS = (b"v12.stomp", b"v11.stomp", b"v10.stomp")
 VERSION = b"13"
 HEAD_MOST = 16 * 1024
-"""Octets that a request's head may have."""
+"""Largest head of a request in bytes."""
 METHODS = (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"TRACE ")
-"""How an HTTP request may begin. No STOMP frame does. CONNECT is left out: that word is STOMP's."""
+"""First words of HTTP requests. No STOMP frame begins with one. CONNECT is left out: that word is
+STOMP's."""
 
 _KEY_OCTETS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What goes back; ``accepted`` says whether WebSocket frames follow, of which ``rest`` has come
-    already."""
+    """The answer to a request. If ``accepted``, WebSocket frames follow, of which ``rest`` has
+    arrived."""
 
     octets: bytes
     accepted: bool
     rest: bytes = b""
     requirement: str = ""
     reason: str = ""
-    """Why it was not accepted, and what asks for that."""
+    """Why the request was refused, and the requirement."""
 
 
 class _Refused(Exception):
@@ -52,20 +53,20 @@ class _Refused(Exception):
 
 
 class Upgrade:
-    """Reads one request; afterwards it is of no more use."""
+    """Reads one request."""
 
     def __init__(self) -> None:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_MOST)
 
     def feed(self, data: bytes) -> Answer | None:
-        """More octets of the request; None while it is incomplete."""
+        """Append bytes of the request; return the answer once it is complete."""
         try:
             self._http.receive_data(data)
             request = self._http.next_event()
             if request is h11.NEED_DATA:
                 return None
             if not isinstance(request, h11.Request):
-                raise _bad("the octets are no HTTP request")
+                raise _bad("the bytes are no HTTP request")
             headers = _Headers(request)
             self._check(request, headers)
             if not isinstance(self._http.next_event(), h11.EndOfMessage):
@@ -77,7 +78,7 @@ class Upgrade:
             return self._refuse(problem)
 
     def late(self, reason: str) -> Answer:
-        """The answer when the request did not come in time."""
+        """Return the answer to a request that did not arrive in time."""
         return self._refuse(_bad(reason, HTTPStatus.REQUEST_TIMEOUT))
 
     def _check(self, request: h11.Request, headers: _Headers) -> None:
@@ -104,7 +105,7 @@ class Upgrade:
             )
         keys = headers.values(b"sec-websocket-key")
         if len(keys) != 1 or not _is_key(keys[0]):
-            raise _bad("there must be one Sec-WebSocket-Key, the base64 form of 16 octets")
+            raise _bad("there must be one Sec-WebSocket-Key, the base64 form of 16 bytes")
 
     def _accept(self, headers: _Headers) -> Answer:
         (key,) = headers.values(b"sec-websocket-key")
@@ -158,15 +159,16 @@ class _Headers:
         self._fields = list(request.headers)
 
     def values(self, name: bytes) -> list[bytes]:
-        return [value for each, value in self._fields if each == name]
+        return [value for field, value in self._fields if field == name]
 
     def listed(self, name: bytes) -> list[bytes]:
-        """The elements of a comma-separated list, which may be spread over several fields."""
+        """Return the elements of a comma-separated list, which may be spread over several
+        fields."""
         return [part.strip() for value in self.values(name) for part in value.split(b",")]
 
     def tokens(self, name: bytes) -> list[bytes]:
-        """The same in lower case, for what is compared without regard to case."""
-        return [each.lower() for each in self.listed(name)]
+        """Return the elements in lower case, for comparison without regard to case."""
+        return [token.lower() for token in self.listed(name)]
 
 
 def _is_key(key: bytes) -> bool:

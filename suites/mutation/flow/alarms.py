@@ -156,14 +156,14 @@ def sessions_know_no_alarm(original, reached, self, short):
 # --- paging ---------------------------------------------------------------------------------------
 
 
-@alarms.override(PagingOut, "wanted", breaks="RABBITMQ-FLOW-page-1")
+@alarms.override(PagingOut, "is_needed", breaks="RABBITMQ-FLOW-page-1")
 def paging_begins_with_the_alarm(original, reached, self):
     """Queues write out what they hold when publishers are blocked, and not before."""
     reading, limit = self._resources.reading, self._resources.memory_limit
     return reached.instead(original(self), reading is not None and reading.memory_used > limit)
 
 
-@alarms.override(PagingOut, "wanted", breaks="RABBITMQ-FLOW-page-2")
+@alarms.override(PagingOut, "is_needed", breaks="RABBITMQ-FLOW-page-2")
 def a_ratio_above_one_pages(original, reached, self):
     """A ratio above 1.0 is taken for 1.0."""
     if self.ratio > 1.0:
@@ -172,7 +172,7 @@ def a_ratio_above_one_pages(original, reached, self):
     return original(self)
 
 
-@alarms.override(PagingOut, "wanted", breaks="RABBITMQ-FLOW-disk-1")
+@alarms.override(PagingOut, "is_needed", breaks="RABBITMQ-FLOW-disk-1")
 def paging_onto_a_full_disk(original, reached, self):
     """Queues write out what they hold though disk space is short."""
     reading = self._resources.reading

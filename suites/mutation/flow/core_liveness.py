@@ -19,7 +19,7 @@ def silence_goes_on_for_ever(original, reached, self, now):
     original(self, now)
 
 
-@core_liveness.override(CoreConnection, "_about_life", breaks=OVER)
+@core_liveness.override(CoreConnection, "_on_liveness_packet", breaks=OVER)
 def the_ttl_of_the_client_is_not_taken(original, reached, self, now, type, fields, octets):
     """Whatever a client asks for, it may be silent for a minute."""
     before = self._liveness.ttl
@@ -34,7 +34,7 @@ def pings_are_no_sign_of_life(patch, reached):
     """A client that does nothing but ping is given up for being silent."""
 
     @patch.override(CoreConnection)
-    def _about_life(original, self, now, type, fields, octets):
+    def _on_liveness_packet(original, self, now, type, fields, octets):
         if type == codes.PING and self._pinged:
             reached()
             self._liveness.last_heard = self._before
@@ -51,7 +51,7 @@ def pings_are_no_sign_of_life(patch, reached):
         original(self, now, data)
 
 
-@core_liveness.override(CoreConnection, "_about_life", breaks=NEVER)
+@core_liveness.override(CoreConnection, "_on_liveness_packet", breaks=NEVER)
 def minus_one_is_the_default(original, reached, self, now, type, fields, octets):
     """A client that asks for a TTL of -1 gets the usual minute."""
     original(self, now, type, fields, octets)

@@ -289,7 +289,7 @@ def signs_of_life_are_not_answered(original, reached, self, octets):
         original(self, octets)
 
 
-@openwire.override(Signs, "wanted", breaks=SIGNS)
+@openwire.override(Signs, "is_due", breaks=SIGNS)
 def no_signs_of_life(original, reached, self, now):
     """The broker sends no KeepAliveInfo."""
     return bool(reached.instead(original(self, now), False))

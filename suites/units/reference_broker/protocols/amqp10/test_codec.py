@@ -318,21 +318,21 @@ def _both_ways(value: Any) -> None:
         ("ff", "no type has the constructor 0xff"),
         ("70 000000", "end within"),
         ("56 02", "a boolean is 0 or 1"),
-        ("a1 05 61", "5 octets begins"),
-        ("b1 7fffffff 61", "2147483647 octets begins"),
+        ("a1 05 61", "5 bytes begins"),
+        ("b1 7fffffff 61", "2147483647 bytes begins"),
         ("a1 01 ff", "not UTF-8"),
         ("a1 03 eda080", "not UTF-8"),
         ("a3 01 c3", "not ASCII"),
         ("73 0000d800", "no Unicode character"),
         ("73 00110000", "no Unicode character"),
-        ("98 00", "16 octets begins"),
+        ("98 00", "16 bytes begins"),
         ("c0 00 00", "leaves no room for the count"),
-        ("c0 05 01 40", "5 octets begins at 2, and only 2 are left"),
-        ("c0 02 05 40", "5 elements cannot be in 1 octets"),
+        ("c0 05 01 40", "5 bytes begins at 2, and only 2 are left"),
+        ("c0 02 05 40", "5 elements cannot be in 1 bytes"),
         ("c0 03 01 40 40", "the elements end at"),
         ("c0 02 01 52 05", "the elements end at"),
         ("d0 00000004 ffffffff", "4294967295 elements"),
-        ("d0 ffffffff 00000000", "4294967295 octets begins"),
+        ("d0 ffffffff 00000000", "4294967295 bytes begins"),
         ("c1 02 01 40", "1 is odd"),
         ("c1 09 04 a10161 40 a10161 40", "has the key 'a' twice"),
         ("e0 03 02 50 01", "2 elements cannot be in 1"),
@@ -406,5 +406,5 @@ def test_a_python_type_that_stands_for_nothing() -> None:
         encode(object())
     with pytest.raises(TypeError, match="object stands for no AMQP type"):
         encode(t.Array(object, []))
-    with pytest.raises(ValueError, match="4 octets, not 1"):
+    with pytest.raises(ValueError, match="4 bytes, not 1"):
         encode(t.Decimal32(b"1"))
