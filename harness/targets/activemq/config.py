@@ -50,7 +50,13 @@ def acceptors(config: Path, defaults: Parameters) -> dict[str, dict[str, Value]]
     broker = dict(_of_the_broker(tree, config))
     found = {}
     for element, name, _ in _connectors(tree, config):
-        uri = urlsplit(element.get("uri", ""))
+        text = element.get("uri", "")
+        try:
+            uri = urlsplit(text)
+        except ValueError as problem:
+            raise SetUpFailed(
+                f"{config}, line {element.sourceline}: {text!r:.60} is no URI ({problem})"
+            ) from None
         about: dict[str, Value] = {"protocols": _PROTOCOLS.get(uri.scheme, uri.scheme.upper())}
         said = dict(parse_qsl(uri.query))
         if (idle := said.get("transport.wireFormat.idleTimeout")) is not None:

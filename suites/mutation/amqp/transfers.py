@@ -11,7 +11,6 @@ from brokerproof.reference_broker.protocols.amqp10.incoming import ACCEPTED, Inc
 from brokerproof.reference_broker.protocols.amqp10.message import AmqpMessage
 from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
 from brokerproof.reference_broker.protocols.amqp10.performatives import SECOND, Transfer
-from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
 from brokerproof.reference_broker.protocols.amqp10.session import Session
 from brokerproof.suites.mutation.amqp.frames import saying
 from brokerproof.suites.mutation.mutant import Group
@@ -119,15 +118,6 @@ def second_where_first_was_agreed(patch, reached):
 
 
 # --- on the way in --------------------------------------------------------------------------------
-
-
-@amqp_transfers.override(IncomingLink, "_check_same", breaks="AMQP10-XFER-03")
-def names_may_change(original, reached, arrival, transfer):
-    """A transfer that continues a delivery may have another id, tag and format."""
-    try:
-        original(arrival, transfer)
-    except Refusal:
-        reached()
 
 
 def _taking(patch, reached, change):

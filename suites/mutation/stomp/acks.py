@@ -18,7 +18,6 @@ acks = Group("acks")
 CUMULATIVE = "STOMP11-SUB-10 STOMP12-SUB-11"
 INDIVIDUAL = "STOMP11-SUB-11 STOMP12-SUB-13"
 UNTIL_THEN = "STOMP11-ACK-05 STOMP12-ACK-04"
-NAMED = "STOMP10-ACK-01 STOMP11-ACK-01 STOMP12-ACK-01"
 AUTO = "STOMP10-SUBSCRIBE-03 STOMP11-SUB-07 STOMP12-SUB-08"
 
 
@@ -144,16 +143,7 @@ def names_of_1_1_in_1_2(patch, reached):
         patch.override(COMMANDS, command)(demand)
 
 
-@acks.override(COMMANDS, "ACK", breaks=NAMED)
-def nameless_acks_confirmed(original, reached, session, frame):
-    """An ACK that names no message is confirmed, and settles nothing."""
-    if frame.get("id" if session.version is Version.V1_2 else "message-id") is None:
-        reached()
-        return None
-    return original(session, frame)
-
-
-@acks.override(COMMANDS, "ACK", breaks=NAMED)
+@acks.override(COMMANDS, "ACK", breaks="STOMP10-SUBSCRIBE-05 STOMP11-ACK-05 STOMP12-ACK-04")
 def nameless_acks_settle_the_oldest(original, reached, session, frame):
     """An ACK that names no message settles the oldest one."""
     name = "id" if session.version is Version.V1_2 else "message-id"
@@ -162,21 +152,6 @@ def nameless_acks_settle_the_oldest(original, reached, session, frame):
         key, delivery = next(iter(session.deliveries.items()))
         named = ((name, key), ("subscription", delivery.subscription.id or ""))
         frame = rewritten(frame, (*named, *frame.head.headers))
-    return original(session, frame)
-
-
-@acks.override(COMMANDS, "ACK", breaks="STOMP11-ACK-02")
-def subscription_not_needed(original, reached, session, frame):
-    """In 1.1 an ACK without the header subscription is accepted."""
-    key = frame.get("message-id") or ""
-    if (
-        session.version is Version.V1_1
-        and frame.get("subscription") is None
-        and key in session.deliveries
-    ):
-        reached()
-        name = session.deliveries[key].subscription.id or ""
-        frame = rewritten(frame, (*frame.head.headers, ("subscription", name)))
     return original(session, frame)
 
 

@@ -14,7 +14,6 @@ from brokerproof.suites.mutation.mutant import Group
 nacks = Group("nacks")
 
 EXTENT = "STOMP11-NACK-04 STOMP12-NACK-04"
-NAMED = "STOMP11-NACK-01 STOMP12-NACK-01"
 
 
 @nacks.mutant("STOMP11-NACK-01 STOMP12-NACK-01 STOMP12-FH-06", recreates="AMQ-3670")
@@ -57,15 +56,6 @@ def client_is_individual(patch, reached):
 def individual_is_cumulative(patch, reached):
     """In mode client-individual a NACK refuses all earlier messages too."""
     _extent(patch, reached, AckMode.CLIENT_INDIVIDUAL, AckMode.CLIENT)
-
-
-@nacks.override(COMMANDS, "NACK", breaks=NAMED)
-def nameless_confirmed(original, reached, session, frame):
-    """A NACK that names no message is confirmed."""
-    if frame.get("id" if session.version is Version.V1_2 else "message-id") is None:
-        reached()
-        return None
-    return original(session, frame)
 
 
 @nacks.override(COMMANDS, "NACK", breaks="ARTEMIS-REDELIVERY-back-1 ARTEMIS-STOMP-window-2")

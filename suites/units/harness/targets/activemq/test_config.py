@@ -149,6 +149,10 @@ def test_what_holds_for_all_of_the_broker_and_for_a_connector(tmp_path: Path) ->
             '<systemUsage sendFailIfNoSpaceAfterTimeout="soon"/>',
             "line 1: 'soon' should be a number",
         ),
+        (
+            '<transportConnector name="bad" uri="stomp://[::g]:1"/>',
+            "line 1: 'stomp://.::g.:1' is no URI",
+        ),
     ],
 )
 def test_a_wrong_value_is_one_sentence(tmp_path: Path, inside: str, sentence: str) -> None:
