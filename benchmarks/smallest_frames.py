@@ -1,4 +1,4 @@
-"""Whether a byte costs the broker the same in a short and in a long stream: ``python
+"""The cost of a byte in a short and in a long stream of smallest frames: ``python
 benchmarks/smallest_frames.py``.
 
 Each scenario repeats the smallest legal frames of one kind on one connection, and keeps as much

@@ -1,4 +1,4 @@
-"""What a captured packet says about a TCP connection.
+"""The TCP fields of a captured packet.
 
 The usual packets (Ethernet, Linux cooked, loopback, raw IP; IPv4 or IPv6 with TCP directly behind)
 are read with two ``struct`` calls: a capture has millions of them, and every task that shares it

@@ -61,7 +61,7 @@ class Identity:
 
     @cached_property
     def redaction(self) -> Redaction:
-        """What takes this target's credentials out of all that a run keeps."""
+        """Removes this target's credentials from all that a run keeps."""
         return Redaction(self.login, self.passcode)
 
     manual: str = ""

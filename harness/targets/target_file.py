@@ -114,7 +114,7 @@ def shipped() -> dict[str, Path]:
 
 
 def about(path: Path) -> dict[str, str]:
-    """What a shipped target file says of its target: ``description``, ``kind`` and ``profile``."""
+    """Return the ``description``, ``kind`` and ``profile`` of a shipped target file."""
     values, _ = tables.read(path)
     return {name: str(values[name]) for name in ("description", "kind", "profile")}
 

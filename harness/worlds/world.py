@@ -106,7 +106,7 @@ class World(Protocol):
 
     @property
     def bounds(self) -> CaseBounds:
-        """What the case may receive."""
+        """Limits on the bytes and frames that the case may receive."""
 
     def now(self) -> Instant:
         """The current instant of this world."""

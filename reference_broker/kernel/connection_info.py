@@ -18,7 +18,7 @@ RUNNING, FLOW, BLOCKING, BLOCKED = "running", "flow", "blocking", "blocked"
 the last seconds; an alarm is raised, and it has published nothing since; an alarm is raised, and it
 is not read."""
 BY_NOTHING, BY_RESOURCE, BY_FLOW = "none", "resource", "flow"
-"""What a connection was held back by last."""
+"""Reason for which a connection was last blocked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,7 @@ class Described:
     blocked_by: str = BY_NOTHING
     blocked_at: Instant | None = None
     direct: bool = False
-    """Whether its protocol is served by a client inside of the broker, as RabbitMQ's plugins
-    are."""
+    """True if a client inside the broker serves its protocol, as RabbitMQ's plugins do."""
 
 
 @runtime_checkable

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 
 MOST_ITERATIONS = 10_000_000
-"""What a hash may ask for: some seconds of work. More would be a mistake, or an attack on the
+"""Most work that a hash may ask for: some seconds. More would be a mistake, or an attack on the
 broker."""
 
 _HASH = re.compile(

@@ -50,7 +50,7 @@ class _Line:
 
     waiting: deque[_Stream | bytes | None] = field(default_factory=deque)
     moved: bool = False
-    """Whether anything left since somebody asked."""
+    """True if anything left since this was last read."""
 
 
 class Streams:

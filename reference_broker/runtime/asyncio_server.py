@@ -79,7 +79,7 @@ SILENT_S = 60.0
 
 
 class SansIoBroker(Protocol):
-    """What is driven."""
+    """The sans-I/O broker that the server drives."""
 
     def handle(self, now: Instant, event: Input, /) -> Sequence[Effect]: ...
 
@@ -372,7 +372,7 @@ class _Server:
             self.loop.call_soon_threadsafe(self.feed, event)
 
     async def end_files(self) -> None:
-        """What is durable is written before the broker ends, for at most :data:`END_FILES_S`."""
+        """Write durable data before the broker ends, for at most :data:`END_FILES_S`."""
         if self.files is None:
             return
         self._apply(self.broker.end())
@@ -535,7 +535,7 @@ def run(
 
 
 def epoch() -> Duration:
-    """What has to be added to an instant of this adapter to have nanoseconds since 1970."""
+    """Return the offset from an instant of this adapter to nanoseconds since 1970."""
     return time.time_ns() - time.monotonic_ns()
 
 

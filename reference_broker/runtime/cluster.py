@@ -40,7 +40,7 @@ class Cluster:
         self._at: dict[int, str] = {}
 
     def handle(self, now: Instant, event: Input) -> Sequence[Effect]:
-        """What the node that ``event`` is for does about it, and what the others do about that."""
+        """Return the effects of ``event`` on its node, and of those on the other nodes."""
         if isinstance(event, TimerFired):
             return [effect for name in self._nodes for effect in self._handled(now, name, event)]
         if isinstance(event, Connected):

@@ -1,5 +1,4 @@
-"""What whoever started a broker of RabbitMQ's kind may tell it while it runs, on its standard input
-(``--control``).
+"""Orders to a running broker of RabbitMQ's kind on its standard input (``--control``).
 
 A JSON object a line, with any of ``memory``, ``disk`` and ``paging``: the limits of
 :class:`brokerproof.harness.model.LimitsSet`, a fraction with a decimal point or a number of octets

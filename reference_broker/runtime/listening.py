@@ -51,7 +51,7 @@ def listen(acceptor: Acceptor) -> socket.socket:
 
 
 def layers(acceptor: Acceptor) -> Callable[[], TlsLayer | None]:
-    """What makes the TLS of each connection of an acceptor, or None for none. Raises
+    """Return the factory of an acceptor's TLS connections; it returns None without TLS. Raises
     :class:`CannotListen`."""
     if acceptor.tls is None:
         return lambda: None

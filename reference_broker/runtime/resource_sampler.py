@@ -18,7 +18,7 @@ from brokerproof.harness.model.broker_io import ResourcesRead
 EVERY_S = 0.1
 """How often the machine is asked: as often as RabbitMQ looks at a disk that is nearly full."""
 ADDRESS_SPACE = {4: 2 * 1024**3, 8: 256 * 1024**4}
-"""What a process can address at most, by the size of its pointers in octets (RabbitMQ's
+"""Most bytes that a process can address, by the size of its pointers in bytes (RabbitMQ's
 documentation on memory): 2 GiB with 32 bits, 256 TiB with 64."""
 
 
@@ -33,7 +33,7 @@ class Readings:
         )
 
     def read(self) -> ResourcesRead:
-        """What there is now."""
+        """Return the present figures."""
         try:
             free: int | None = psutil.disk_usage(str(self._folder)).free
         except OSError:

@@ -63,7 +63,7 @@ class BadTls(OneSentence):
 
 
 def context(tls: Tls) -> ssl.SSLContext:
-    """What every connection of an acceptor shares. Raises :class:`BadTls`."""
+    """Return the context that every connection of an acceptor shares. Raises :class:`BadTls`."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     for name, off in _VERSIONS.items():
@@ -161,7 +161,7 @@ class TlsLayer:
         self._first: bytes | None = b"" if "AMQP" in acceptor.protocols else None
 
     def receive(self, data: bytes) -> bytes:
-        """What the peer says in ``data`` and whatever came before, deciphered; may be nothing."""
+        """Return the plaintext of ``data`` and of earlier bytes; may be empty."""
         if self._first is not None:
             data = self._open(data)
         if not data or self.failed or self.ended:
@@ -217,7 +217,7 @@ class TlsLayer:
                 self._tls.unwrap()
 
     def outgoing(self) -> bytes:
-        """What the peer's socket should get."""
+        """Return the bytes for the peer's socket."""
         return self._out.read()
 
     def certificate(self) -> str | None:

@@ -124,7 +124,7 @@ def made_of(broker: VirtualBroker, settings: Settings, disk: MemoryDisk | None) 
 
 
 def settled(config: str | None, overrides: Mapping[str, object]) -> Settings:
-    """What a file says, with the overrides; as for :func:`make`."""
+    """Return a file's settings with the overrides, as for :func:`make`."""
     settings = _read(config)
     for name in overrides:
         if name not in ("acceptor", "broker", "address"):
@@ -212,7 +212,7 @@ class _Environment(Mapping[str, str]):
         return len(os.environ)
 
     def same(self) -> bool:
-        """Whether everything it was asked for has the same value now."""
+        """Return True if every variable that it was asked for has the same value now."""
         return all(os.environ.get(name) == value for name, value in self._asked.items())
 
 
@@ -243,7 +243,7 @@ def _version() -> str:
 
 
 _told: tuple[Settings, dict[str, dict[str, object]]] | None = None
-"""What was said of the settings that were asked for last: mostly they are asked for again."""
+"""Description of the settings that were read last: mostly they are read again."""
 
 
 def _described(settings: Settings) -> dict[str, dict[str, object]]:

@@ -138,5 +138,5 @@ WORDS = {
     "COMMA": ",",
     "$END": "the end",
 }
-"""What people call the terminals of the grammar; those not named here are called as they are,
-without the underscore."""
+"""Names of the grammar's terminals in messages; others are called as they are, without the
+underscore."""

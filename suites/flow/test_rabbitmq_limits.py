@@ -22,7 +22,7 @@ BLOCKED, UNBLOCKED = (
 LITTLE = 30_000_000
 """Bytes of memory that a running broker uses in any case."""
 MACHINE = ResourcesRead(100_000_000, 8_000_000_000, disk_free=100_000_000_000)
-"""What a target learns of its machine."""
+"""Readings of its machine that a target may report."""
 
 
 def machine(target: Bench) -> None:

@@ -166,7 +166,7 @@ class Brokers:
 
 @dataclass(slots=True)
 class Tally:
-    """What was tried and seen. ``hidden`` are sentences, empty as long as nothing was."""
+    """Counts of what was tried and seen. ``hidden`` are sentences, empty as long as nothing was."""
 
     restarts: int = 0
     harmless: int = 0
@@ -262,7 +262,7 @@ class History:
         tally.harmless += not problems and not named
 
     def _look(self, port: int) -> list[str]:
-        """What is wrong with the content of the queues."""
+        """Return the faults of the content of the queues."""
         consumer, producer = Peer(port), Peer(port)
         for queue in QUEUES:
             consumer.say(self._subscribe(queue, queue))

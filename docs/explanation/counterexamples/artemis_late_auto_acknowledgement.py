@@ -70,7 +70,7 @@ class Client:
         return frame.lstrip(b"\n").decode("utf-8", "replace")
 
     def confirmed(self, receipt: str) -> list[str]:
-        """What came before this RECEIPT."""
+        """Return the frames before this RECEIPT."""
         before = []
         while (
             not (frame := self.next(PATIENCE_S)).startswith("RECEIPT")

@@ -1,4 +1,4 @@
-"""What the methods of one AMQP 0-9-1 connection amount to: messages sent, deliveries and how they
+"""Facts of one AMQP 0-9-1 connection, read from its methods: messages sent, deliveries and how they
 ended.
 
 Reads events one after the other, like :mod:`brokerproof.harness.protocols.stomp.fact_reader`, and

@@ -1,4 +1,4 @@
-"""What the packets of one CORE connection amount to: messages sent, deliveries and how they ended.
+"""Facts of one CORE connection, read from its packets: messages sent, deliveries, settlements.
 
 Reads events one after the other, like :mod:`brokerproof.harness.protocols.stomp.fact_reader`, and
 tells the same facts. What that calls a queue is here the address, since that is what stands in a

@@ -1,5 +1,5 @@
-"""What the frames of one STOMP connection amount to: messages sent, deliveries and how they ended,
-windows overrun.
+"""Facts of one STOMP connection, read from its frames: messages sent, deliveries and how they
+ended, windows overrun.
 
 Reads events one after the other and needs no plan of the case. What a recording cannot say is left
 open: an ACK whose receipt nobody asked for was *asked*, not settled; what was sent in a transaction

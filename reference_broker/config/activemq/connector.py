@@ -32,7 +32,7 @@ SCHEMES: dict[str, tuple[str, ...]] = {
     "nio": (OPENWIRE,),
     "ws": ("STOMP",),
 }
-"""What the connectors of a scheme speak."""
+"""Protocol of the connectors by URI scheme."""
 
 _URI = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\[\]:/?#;,\s]+)(:(?P<port>[^/?#]*))?/?(\?(?P<query>.*))?",

@@ -21,7 +21,7 @@ from brokerproof.reference_broker.config.values import Where, boolean, whole, wo
 from brokerproof.reference_broker.settings.acceptor import Tls
 
 VERSIONS = ("TLSv1.2", "TLSv1.3")
-"""What ``enabledProtocols`` may name."""
+"""Values that ``enabledProtocols`` may have."""
 
 _CONVERT = (
     "convert it by `openssl pkcs12 -nodes -in STORE.p12 -out STORE.pem` (a JKS first by keytool"

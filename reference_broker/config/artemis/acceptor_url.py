@@ -23,7 +23,7 @@ from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.parameters import with_parameters
 
 PROTOCOLS = ("CORE", "AMQP", "STOMP", "HORNETQ", "MQTT", "OPENWIRE")
-"""What ``protocols`` may name; an acceptor without the parameter speaks all of them in Artemis."""
+"""Values of ``protocols``; an acceptor without the parameter speaks all of them in Artemis."""
 
 _URL = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\[\]:/?#;,\s]+)(:(?P<port>[^/?#]*))?/?(\?(?P<query>.*))?",
@@ -53,7 +53,7 @@ def _seconds(text: str, where: Where) -> int:
 
 
 SASL = ("PLAIN", "ANONYMOUS", "EXTERNAL")
-"""What ``saslMechanisms`` may name here."""
+"""Values that ``saslMechanisms`` may have here."""
 
 
 def _mechanisms(text: str, where: Where) -> tuple[str, ...]:

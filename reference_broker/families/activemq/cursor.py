@@ -118,7 +118,7 @@ class Cursor:
         self.usage = usage
         self.on_disk = OnDisk()
         self._waiting: dict[ChargedEntry, None] = {}
-        """What waits in memory and is not paged in, oldest first."""
+        """Entries in memory that are not paged in, oldest first."""
         self._paged = 0
         """How many wait and are paged in."""
         self._mark = entry.cursor_memory_high_water_mark
@@ -265,7 +265,7 @@ class FileCursor(Cursor):
     ) -> None:
         super().__init__(entry, memory, usage, stored)
         self._kept: dict[ChargedEntry, None] = {}
-        """What waits in memory and could be cleared away."""
+        """Entries in memory that could be cleared away."""
 
     def puts_aside(self, persistent: bool) -> bool:
         return self.on_disk.messages > 0 or not self.has_space
@@ -335,4 +335,4 @@ CURSORS: Mapping[Kind, type[Cursor]] = {
     Kind.FILE: FileCursor,
     Kind.STORE: StoreCursor,
 }
-"""What keeps what waits, by kind of cursor."""
+"""Class of the cursor by its kind."""

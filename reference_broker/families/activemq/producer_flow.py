@@ -118,7 +118,7 @@ class ProducerFlow:
         self._waiting: dict[str, dict[int, _Waiting]] = {}
         self._numbers = 0
         self.storing: Callable[[str], Verdict] | None = None
-        """What the disk has to say about a message for a destination, where there is one."""
+        """Outcome of asking the disk about a message for a destination, where there is one."""
 
     def policy(self, destination: str) -> DestinationPolicy:
         """Return the policy of the destination of this qualified name."""

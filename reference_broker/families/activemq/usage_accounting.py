@@ -175,7 +175,7 @@ class UsageAccounting(MemoryAccounting):
         assert settings.activemq is not None
         self.activemq = settings.activemq
         self.is_question: Callable[[str], bool] = lambda name: False
-        """Whether messages to the destination of this name are answered, and not kept."""
+        """True if messages to the destination of this name are answered, and not kept."""
         self.usage = BrokerUsage(self.activemq)
 
     def find(self, name: str) -> UsageAccount:

@@ -58,7 +58,7 @@ class Topology:
     ) -> None:
         self.exchanges = Exchanges(router.anycast_queue)
         self.dead: Callable[[Queue, Message, str], None] = lambda queue, message, why: None
-        """What becomes of messages that left their queue without having been consumed."""
+        """Handles messages that left their queue without having been consumed."""
         self._router = router
         self._deadlines = deadlines
         self._now = now

@@ -1,4 +1,4 @@
-"""What selectors see of an AMQP message, and the filter in which a source names one.
+"""Names that selectors see of an AMQP message, and the filter in which a source names one.
 
 ====================================  =================================================================================
 name                                  value

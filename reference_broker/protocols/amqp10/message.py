@@ -229,8 +229,7 @@ def properties_of(octets: bytes) -> Properties | None:
 
 
 class Notes:
-    """What AMQP peers reported about a message when they gave it back, kept with its place in the
-    queue."""
+    """Reports of AMQP peers about a message that they gave back, kept with its queue entry."""
 
     __slots__ = ("annotations", "rejected")
 

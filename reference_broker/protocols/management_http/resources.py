@@ -1,4 +1,4 @@
-"""What can be asked for, by path, and what is answered: plain data that becomes JSON."""
+"""Resources by path, and their answers: plain data that becomes JSON."""
 
 from __future__ import annotations
 

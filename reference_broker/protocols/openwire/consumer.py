@@ -100,7 +100,7 @@ class OpenWireConsumer:
         self._out: dict[object, Entry] = {}
         self._places: dict[object, int] = {}
         self._keys: dict[int, object] = {}
-        """What is out, by its place in the order of dispatch, a serial number."""
+        """Deliveries on their way, by serial number in the order of dispatch."""
         self._order = NumberIndex()
         self._place = 0
         self._ended = False

@@ -1,5 +1,5 @@
-"""What a client of the soak has in common with every other: it sends, receives and acknowledges
-durable messages and notes each confirmation. Sans I/O.
+"""Base of the soak's clients: it sends, receives and acknowledges durable messages and notes each
+confirmation. Sans I/O.
 
 :meth:`Client.on_bytes` takes what the broker sent and returns what it means; :meth:`Client.take`
 returns what to send. What is asked for before the session is ready is sent when it is.
@@ -112,7 +112,7 @@ class Client(ABC):
 
     @abstractmethod
     def on_bytes(self, data: bytes) -> Iterator[Event]:
-        """What ``data`` means. Raises :class:`Refused`."""
+        """Return the meaning of ``data``. Raises :class:`Refused`."""
 
     @abstractmethod
     def _produce(self, address: str, bodies: Sequence[bytes], reference: str, unit: bool) -> None:

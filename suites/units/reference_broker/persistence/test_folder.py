@@ -107,7 +107,7 @@ def test_a_failing_system_call_is_a_sentence(
 def test_a_file_that_cannot_be_removed_is_no_success(
     disk: Disk, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is in it would be delivered again after a restart."""
+    """A page that stays would be delivered again after a restart, so the batch fails."""
 
     def fails(path: Path, missing_ok: bool = False) -> None:
         raise OSError(errno.EROFS, "Read-only file system")

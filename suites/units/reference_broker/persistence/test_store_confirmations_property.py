@@ -96,7 +96,7 @@ class Watched(StoringDriver):
 
     def __init__(self, settings: Settings) -> None:
         self.stored: dict[str, bytes] = {}
-        """What is synced, and the broker knows it."""
+        """Synced bytes by file, as the broker knows them."""
         super().__init__(settings, OPTIONS, faults=SLOW_WRITER)
 
     def feed(self, event: Input) -> None:
