@@ -155,13 +155,13 @@ class Confirming(RuleBasedStateMachine):
     # --- what the broker sends --------------------------------------------------------------------
 
     def on_effects(self) -> None:
-        """Note what left, first deliveries before those that are marked as later ones: what leaves
-        to several peers at one instant has no order."""
+        """Note what left, deliveries marked as first ones before the others: what leaves to several
+        peers at one instant has no order."""
         events: list[tuple[Peer, Event]] = []
         for peer in (*self.peers, *self.leaving):
             data = self.driver._got.pop(peer.conn, b"")
             events += [(peer, event) for event in (peer.client.on_bytes(data) if data else ())]
-        events.sort(key=lambda entry: isinstance(entry[1], Delivered) and entry[1].marked is True)
+        events.sort(key=lambda entry: getattr(entry[1], "marked", False) is not False)
         for peer, event in events:
             if isinstance(event, Delivered):
                 self.on_delivered(peer, event)
@@ -343,7 +343,7 @@ class Confirming(RuleBasedStateMachine):
         for peer in everybody:
             if peer.paused:
                 self.driver.feed(WriteResumed(peer.conn))
-        for _ in range(3):
+        for _ in range(3 + sum(len(peer.sent) + len(peer.acknowledged) for peer in everybody)):
             self.pump()
             self.driver.wait(seconds(1))
         waiting = [peer for peer in everybody if peer.sent or peer.acknowledged]
