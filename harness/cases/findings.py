@@ -112,11 +112,7 @@ class CaseRecord(Judge):
         named = _ids(requirements)
         reason = None if held else uncertain or self._inconclusive
         for requirement in named:
-            self._check_cited(requirement)
-            self.example_record.findings.append(Finding(requirement, seen, detail, reason))
-            self.record(
-                Judged(at_ns=self.now(), requirement=requirement, seen=seen.value, detail=detail)
-            )
+            self._keep(Finding(requirement, seen, detail, reason))
         if not held:
             wire = self.example_record.wire
             wire.violations.append(
@@ -129,16 +125,14 @@ class CaseRecord(Judge):
         premise did not hold. Raises ``ValueError`` for a requirement that the case does not cite.
         """
         for requirement in _ids(requirements):
-            self._check_cited(requirement)
-            seen = Seen.NOT_APPLICABLE
-            self.example_record.findings.append(Finding(requirement, seen, reason))
-            self.record(
-                Judged(at_ns=self.now(), requirement=requirement, seen=seen.value, detail=reason)
-            )
+            self._keep(Finding(requirement, Seen.NOT_APPLICABLE, reason))
 
-    def _check_cited(self, requirement: str) -> None:
+    def _keep(self, finding: Finding) -> None:
+        requirement, seen, detail = finding.requirement, finding.seen.value, finding.detail
         if requirement not in self.cited:
             raise ValueError(f"the case judges {requirement} but does not cite it; add it to @case")
+        self.example_record.findings.append(finding)
+        self.record(Judged(at_ns=self.now(), requirement=requirement, seen=seen, detail=detail))
 
     def require(self, requirements: Requirements, held: bool, detail: str) -> None:
         """Like :meth:`record_finding`, but a violation ends the case."""
