@@ -172,7 +172,7 @@ def duck(folder: Path) -> dict[str, Any]:
 def oracles(folder: Path) -> dict[str, Any]:
     """The pure-Python oracles, which hold all events in memory."""
     from brokerproof.harness.catalogue.profiles import load
-    from brokerproof.harness.oracles import connection_lifetimes, recording
+    from brokerproof.harness.oracles import connection_lifetimes, recorded_anomalies
     from brokerproof.harness.oracles.expectations import expectations_of
     from brokerproof.harness.trace import read
 
@@ -181,7 +181,7 @@ def oracles(folder: Path) -> dict[str, Any]:
     events = [
         read.event(row) for path in sorted(folder.glob("part-*.parquet")) for row in read.rows(path)
     ]
-    wrong = recording.find_anomalies(events, about)
+    wrong = recorded_anomalies.find_anomalies(events, about)
     wrong += [
         anomaly
         for life in connection_lifetimes.lifetimes(events).values()

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from brokerproof.harness.commands import errors
-from brokerproof.harness.targets import brokers as kept
+from brokerproof.harness.targets import standing_brokers
 from brokerproof.harness.targets.container import engine
 from brokerproof.harness.targets.container.recipes import RECIPES
 from brokerproof.harness.targets.failure import SetUpFailed
@@ -36,7 +36,7 @@ def brokers() -> None:
 def install(name: str, version: str | None) -> None:
     """Download and unpack broker NAME unless that was done."""
     try:
-        click.echo(str(kept.install(name, version)))
+        click.echo(str(standing_brokers.install(name, version)))
     except SetUpFailed as problem:
         raise errors.SetUp(str(problem)) from None
 
@@ -48,7 +48,7 @@ def install(name: str, version: str | None) -> None:
 def start(name: str, version: str | None, as_json: bool) -> None:
     """Start broker NAME with our configuration and leave it running."""
     try:
-        running = kept.start(name, version)
+        running = standing_brokers.start(name, version)
     except SetUpFailed as problem:
         raise errors.SetUp(str(problem)) from None
     if as_json:
@@ -68,7 +68,7 @@ def start(name: str, version: str | None, as_json: bool) -> None:
 def stop(name: str, version: str | None) -> None:
     """Stop broker NAME (every release of it, unless one is named)."""
     try:
-        ended = kept.stop(name, version)
+        ended = standing_brokers.stop(name, version)
     except SetUpFailed as problem:
         raise errors.SetUp(str(problem)) from None
     for container in ended:
@@ -81,7 +81,7 @@ def stop(name: str, version: str | None) -> None:
 @_JSON
 def list_(as_json: bool) -> None:
     """List the installed brokers and those that run."""
-    installed = kept.listing()
+    installed = standing_brokers.listing()
     if as_json:
         rows = [
             {

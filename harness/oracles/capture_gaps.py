@@ -10,7 +10,7 @@ irregularity uncertain wherever it could explain it, and never makes one.
 * A delivery held, settled or refused is known by what was seen on the connections of its queue up
   to then.
 * Without everything that was sent a phantom and a first mark cannot be told at all, nor can
-  messages by their bodies (:func:`brokerproof.harness.oracles.recording.readable`).
+  messages by their bodies (:func:`brokerproof.harness.oracles.recorded_anomalies.readable`).
 * The window of a connection, and its TTL, are judged up to what was not seen on it; a silence
   surely only near the broker.
 """

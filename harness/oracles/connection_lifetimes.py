@@ -20,7 +20,7 @@ from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration, Instan
 from brokerproof.harness.model.wire_numbers import whole_number
 from brokerproof.harness.oracles.expectations import NOTHING, Expectations
 from brokerproof.harness.oracles.liveness import silence_interval
-from brokerproof.harness.oracles.recording import Anomaly
+from brokerproof.harness.oracles.recorded_anomalies import Anomaly
 from brokerproof.harness.trace.events import (
     ConnectionAbandoned,
     ConnectionClosed,

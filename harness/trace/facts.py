@@ -1,10 +1,9 @@
 """Facts about messages that the frames of a connection establish.
 
 Examples: a message was sent, delivered, settled; a consumer subscribed. Every protocol's fact
-reader (``harness/protocols/PROTOCOL/fact_reader.py``) turns rows of the trace into these facts,
-and :mod:`brokerproof.harness.oracles.recording` judges them. A fact claims no more than the
-recording shows: an ACK that requested no receipt is *asked*, not settled.
-"""
+reader (``harness/protocols/PROTOCOL/fact_reader.py``) turns rows of the trace into these facts, and
+:mod:`brokerproof.harness.oracles.recorded_anomalies` judges them. A fact claims no more than the
+recording shows: an ACK that requested no receipt is *asked*, not settled."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable
 from brokerproof.harness.model.broker_io import Write
 from brokerproof.reference_broker.kernel.message import Entry, Message
 from brokerproof.reference_broker.persistence import codec, records
-from brokerproof.reference_broker.persistence.extent import Extent
+from brokerproof.reference_broker.persistence.journal_extent import Extent
 from brokerproof.reference_broker.persistence.operations import (
     Added,
     Consumed,

@@ -26,10 +26,10 @@ from typing import Protocol
 
 from brokerproof.reference_broker.kernel.large_body import LargeBody
 from brokerproof.reference_broker.kernel.message import Entry, Message
-from brokerproof.reference_broker.persistence import codec, extent, records
+from brokerproof.reference_broker.persistence import codec, journal_extent, records
 from brokerproof.reference_broker.persistence import page as layout
 from brokerproof.reference_broker.persistence.codec import BadOctets, Decoder
-from brokerproof.reference_broker.persistence.extent import Extent
+from brokerproof.reference_broker.persistence.journal_extent import Extent
 from brokerproof.reference_broker.persistence.large import BLOCK, Part
 from brokerproof.reference_broker.persistence.operations import (
     Added,
@@ -183,17 +183,19 @@ class _Recovery:
     def _extent(self, names: list[str], expected: bool) -> Extent:
         """The extent of the journal; an empty one if it cannot be read."""
         unknown = "if the end of the journal was cut off, that goes unnoticed"
-        if extent.FILE not in names:
+        if journal_extent.FILE not in names:
             if expected:
-                self._missing(extent.FILE, unknown)
+                self._missing(journal_extent.FILE, unknown)
             return Extent()
-        newest, synced = extent.read(self._folder.read(extent.FILE))
+        newest, synced = journal_extent.read(self._folder.read(journal_extent.FILE))
         if newest is None:
             if expected:
-                self._damaged(extent.FILE, f"is damaged; {unknown}")
+                self._damaged(journal_extent.FILE, f"is damaged; {unknown}")
             return Extent()
         if not synced:
-            self._damaged(extent.FILE, "the first of its two copies is damaged; nothing is lost")
+            self._damaged(
+                journal_extent.FILE, "the first of its two copies is damaged; nothing is lost"
+            )
         self._found.extents = newest.version
         return newest
 

@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from brokerproof.harness.model.finding import Finding
 from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.oracles import (
-    amqp091_recording,
+    amqp091_rules,
     amqp_credit,
     amqp_deliveries,
     amqp_liveness,
@@ -33,7 +33,7 @@ from brokerproof.harness.oracles import (
     core_credit,
 )
 from brokerproof.harness.oracles.connection_reader import AMQP091, CORE
-from brokerproof.harness.oracles.recording import Anomaly
+from brokerproof.harness.oracles.recorded_anomalies import Anomaly
 from brokerproof.harness.trace import read
 from brokerproof.harness.trace.events import Event
 from brokerproof.harness.trace.facts import FAR, UNSEEN_KINDS
@@ -60,10 +60,10 @@ ORACLES: dict[str, Callable[[Sequence[Event], int], list[Finding]]] = {
     connection_lifetimes.SILENT: amqp_liveness.idle_as_recorded,
 }
 ORACLES_091: dict[str, Callable[[Sequence[Event], int], list[Finding]]] = {
-    "over the prefetch": amqp091_recording.deliveries,
-    "settled twice": amqp091_recording.unknown_tags,
-    "blocked unasked": amqp091_recording.blocking,
-    connection_lifetimes.SILENT: amqp091_recording.beats,
+    "over the prefetch": amqp091_rules.deliveries,
+    "settled twice": amqp091_rules.unknown_tags,
+    "blocked unasked": amqp091_rules.blocking,
+    connection_lifetimes.SILENT: amqp091_rules.beats,
 }
 ORACLES_CORE: dict[str, Callable[[Sequence[Event], int], list[Finding]]] = {
     "over the credit": core_credit.consumers,

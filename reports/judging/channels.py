@@ -5,7 +5,7 @@ before it. Two bounds of the number of waiting deliveries follow from it: the ta
 one that was acknowledged with all before it, and the deliveries less those that were acknowledged
 one by one. A bound within the least prefetch that was requested is enough. Where both exceed it, or
 where tags or answers do not rise by themselves, all of the connection is read by
-:mod:`brokerproof.harness.oracles.amqp091_recording`.
+:mod:`brokerproof.harness.oracles.amqp091_rules`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from brokerproof.harness.model.time import NS_PER_S
-from brokerproof.harness.oracles.amqp091_recording import ANNOUNCED, allowed
+from brokerproof.harness.oracles.amqp091_rules import ANNOUNCED, allowed
 from brokerproof.harness.trace.facts import is_true, number
 from brokerproof.reports.judging.columns import ABANDONED, CLOSED, IN, OCTETS, UNSEEN, Columns
 from brokerproof.reports.judging.connection_lifetimes import (

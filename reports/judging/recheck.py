@@ -15,7 +15,7 @@ step                  sees together              yields
 ====================  =========================  ==================================================
 
 The steps run in this process or on Spark (:mod:`brokerproof.reports.judging.executors`). The rules
-are those of :mod:`brokerproof.harness.oracles.recording`.
+are those of :mod:`brokerproof.harness.oracles.recorded_anomalies`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from brokerproof.harness.oracles import recording
+from brokerproof.harness.oracles import recorded_anomalies
 from brokerproof.harness.oracles.connection_reader import ConnectionReader
 from brokerproof.harness.oracles.expectations import Expectations
-from brokerproof.harness.oracles.recording import (
+from brokerproof.harness.oracles.recorded_anomalies import (
     Anomaly,
     MessageContext,
     number_of,
@@ -101,8 +101,8 @@ FACTS = pa.schema(
         ("what", pa.string()),
     ]
 )
-"""Facts of the connections (:data:`brokerproof.harness.trace.facts.Fact`).
-``stamped_for`` is :func:`brokerproof.harness.oracles.recording.slot`'s queue. ``flag`` is true if a
+"""Facts of the connections (:data:`brokerproof.harness.trace.facts.Fact`). ``stamped_for`` is
+:func:`brokerproof.harness.oracles.recorded_anomalies.slot`'s queue. ``flag`` is true if a
 subscription is selective (``subscribed``), or its end was confirmed (``unsubscribed``). ``what``
 describes an ``overrun``."""
 
@@ -185,7 +185,7 @@ def anomalies(
     firsts = executor.where(judged, "kind", "first")
     return executor.union(
         overruns,
-        executor.where(judged, "kind", *recording.KINDS),
+        executor.where(judged, "kind", *recorded_anomalies.KINDS),
         executor.run(lost_of, flows, ANOMALIES, (*_QUEUE, "producer"), ("kind",)),
         executor.run(disordered_of, firsts, ANOMALIES, (*_SUBSCRIPTION, "producer"), ("witness",)),
     )
@@ -380,16 +380,16 @@ def messages_of(facts: Iterable[Row]) -> Iterator[Row]:
         sends = [_sent(row, key) for row in rows if row["fact"] == "sent"]
         deliveries = [_delivered(row, key) for row in rows if row["fact"] == "delivered"]
         context = _message_context(rows)
-        for anomaly in recording.of_message(key, sends, deliveries, context):
+        for anomaly in recorded_anomalies.of_message(key, sends, deliveries, context):
             yield anomaly_row(scope, anomaly)
         if len(sends) != 1:
             continue
         (sent,) = sends
         position = {"producer": producer_of(sent), "number": number_of(sent)}
-        if not deliveries and recording.could_be_lost(sent, context):
-            missing = recording.missing(key, sent, context)
+        if not deliveries and recorded_anomalies.could_be_lost(sent, context):
+            missing = recorded_anomalies.missing(key, sent, context)
             yield {**anomaly_row(scope, missing), **position, "kind": "missing"}
-        for got, counts in recording.first_deliveries(sent, deliveries, context):
+        for got, counts in recorded_anomalies.first_deliveries(sent, deliveries, context):
             names = got.queue, got.conn, got.subscription
             first = Anomaly("first", *names, str(key), (got.when,))
             yield {**anomaly_row(scope, first), **position, "strange": not counts}
@@ -413,7 +413,7 @@ def disordered_of(firsts: Iterable[Row]) -> Iterator[Row]:
         firsts,
         key=lambda row: (*scope_of(row), row["conn"], row["subscription"], row["producer"]),
     ):
-        order = recording.Line()
+        order = recorded_anomalies.Line()
         for row in rows:
             if row["strange"]:
                 continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from brokerproof.harness.oracles import connection_lifetimes, recording
+from brokerproof.harness.oracles import connection_lifetimes, recorded_anomalies
 from brokerproof.harness.oracles.connection_reader import AMQP091, CORE, STOMP
 
 _ARTEMIS = {
@@ -36,7 +36,7 @@ _AMQP091 = {
 }
 """Promises of the protocol, for brokers of any family."""
 
-KINDS = (*recording.KINDS, *connection_lifetimes.KINDS)
+KINDS = (*recorded_anomalies.KINDS, *connection_lifetimes.KINDS)
 
 
 def statement(profile: str, kind: str, protocol: str = STOMP) -> str:

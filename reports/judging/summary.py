@@ -3,8 +3,8 @@
 The task that reads a piece makes one summary for each group: a block of a producer's messages on a
 queue, the order on a subscription, a connection, and so on. The summaries of a group are merged in
 the order of their pieces. A merged summary is either clean, or asks for the group's events to be
-read again. It never misses what the oracles of :mod:`brokerproof.harness.oracles.recording` see.
-"""
+read again. It never misses what the oracles of
+:mod:`brokerproof.harness.oracles.recorded_anomalies` see."""
 
 from __future__ import annotations
 

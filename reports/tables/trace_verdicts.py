@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from brokerproof.harness.oracles import connection_lifetimes, recording
+from brokerproof.harness.oracles import connection_lifetimes, recorded_anomalies
 from brokerproof.harness.oracles.expectations import NOTHING, Expectations
 from brokerproof.harness.trace import read
 from brokerproof.harness.trace.events import Event
@@ -111,7 +111,7 @@ def _judged(rows: list[dict[str, Any]], ground: Expectations) -> Iterator[dict[s
     if not (delivered or beating or talking):
         return
     events = [read.event(row) for row in rows]
-    wrong = recording.find_anomalies(events, ground) if delivered else []
+    wrong = recorded_anomalies.find_anomalies(events, ground) if delivered else []
     if beating:
         wrong += [
             anomaly
@@ -147,7 +147,9 @@ def _judged(rows: list[dict[str, Any]], ground: Expectations) -> Iterator[dict[s
             "what": anomaly.what,
             "uncertain": anomaly.uncertain,
             "at_ns": at,
-            "position": rows[place]["position"] if anomaly.kind in recording.KINDS else None,
+            "position": rows[place]["position"]
+            if anomaly.kind in recorded_anomalies.KINDS
+            else None,
         }
 
 

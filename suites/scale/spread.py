@@ -9,7 +9,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from brokerproof.harness.commands.load import load
-from brokerproof.harness.oracles import recording
+from brokerproof.harness.oracles import recorded_anomalies
 from brokerproof.harness.trace import read
 from brokerproof.reports.soak.command import soak
 from brokerproof.suites.scale.cluster import WORKERS, master  # noqa: F401  (a fixture)
@@ -40,7 +40,7 @@ def test_two_executors_drive_one_load(master: str, tmp_path: Path) -> None:  # n
         "1",
     }
     events = sorted(read.case(folder, "reference-real", "load"), key=lambda event: event.at_ns)
-    assert not recording.find_anomalies(events)
+    assert not recorded_anomalies.find_anomalies(events)
     clocks = json.loads((folder / "run.json").read_text())["load"]["clocks"]
     assert len(clocks) == WORKERS
     assert all(clock["uncertainty_ns"] > 0 for clock in clocks)

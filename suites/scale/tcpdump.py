@@ -20,7 +20,7 @@ from brokerproof.harness.capture.packet_order import Series
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import seconds
-from brokerproof.harness.oracles import connection_lifetimes, recording
+from brokerproof.harness.oracles import connection_lifetimes, recorded_anomalies
 from brokerproof.harness.oracles.expectations import Expectations, expectations_of
 from brokerproof.harness.trace.events import ConnectionOpened, Event, FrameReceived, FrameSent
 from brokerproof.reports.judging import amqp
@@ -129,7 +129,7 @@ def spoken(recorded: Sequence[Event]) -> list[list[tuple[object, ...]]]:
 
 def verdicts(recorded: Sequence[Event], held_against: Expectations) -> list[tuple[str, bool]]:
     """Return anomalies, each with its uncertainty."""
-    found = [*recording.find_anomalies(recorded, held_against)]
+    found = [*recorded_anomalies.find_anomalies(recorded, held_against)]
     for life in connection_lifetimes.lifetimes(recorded).values():
         found += connection_lifetimes.find_anomalies(life, held_against)
     amqp_lines = {

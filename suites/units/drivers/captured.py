@@ -16,7 +16,7 @@ import dpkt
 from brokerproof.harness.capture.conversion import Converter
 from brokerproof.harness.capture.packet_order import Series
 from brokerproof.harness.model.time import NS_PER_S, Instant, ms
-from brokerproof.harness.oracles import connection_lifetimes, recording
+from brokerproof.harness.oracles import connection_lifetimes, recorded_anomalies
 from brokerproof.harness.oracles.expectations import Expectations
 from brokerproof.harness.protocols.amqp091 import codec as amqp091_codec
 from brokerproof.harness.protocols.amqp10 import codec as amqp10_codec
@@ -440,7 +440,7 @@ def read(segments: Sequence[Segment], snap: int = 65535) -> list[ev.Event]:
 
 def surely(events: Sequence[ev.Event]) -> set[tuple[str, str]]:
     """Return the certain anomalies."""
-    found = [*recording.find_anomalies(events, GROUND)]
+    found = [*recorded_anomalies.find_anomalies(events, GROUND)]
     for life in connection_lifetimes.lifetimes(events).values():
         found += connection_lifetimes.find_anomalies(life, GROUND)
     return {(anomaly.kind, anomaly.what) for anomaly in found if not anomaly.uncertain}

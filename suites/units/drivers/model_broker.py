@@ -1,7 +1,7 @@
 """A small model of a queue broker that writes the frames which would have crossed the wire, and may
 then commit one fault. It is no broker of ours, so that a judge cannot share its mistakes.
 
-:mod:`played` speaks STOMP for it, :mod:`played091` AMQP 0-9-1.
+:mod:`model_recordings` speaks STOMP for it, :mod:`model_recordings_amqp091` AMQP 0-9-1.
 """
 
 from __future__ import annotations

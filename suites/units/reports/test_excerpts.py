@@ -22,7 +22,7 @@ from brokerproof.reports.excerpts import HEAD, MARKED, TAIL, chosen_examples, ex
 from brokerproof.reports.read import ordered, trace
 from brokerproof.reports.runs import Run, open_runs
 from brokerproof.reports.schema import TRACE, spark_type
-from brokerproof.suites.units.drivers.recorded import recorded
+from brokerproof.suites.units.drivers.event_dataframe import recorded
 from brokerproof.suites.units.drivers.synthetic_run import header, silence, write_header
 
 

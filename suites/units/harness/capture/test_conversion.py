@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.model.enums import Vantage
 from brokerproof.harness.model.time import ms
-from brokerproof.harness.oracles import connection_lifetimes, recording
+from brokerproof.harness.oracles import connection_lifetimes, recorded_anomalies
 from brokerproof.harness.trace import events as ev
 from brokerproof.harness.trace.facts import Key, Sent
 from brokerproof.reports.judging import amqp
@@ -160,7 +160,9 @@ def test_a_silence_that_may_be_the_networks_is_uncertain() -> None:
         for anomaly in connection_lifetimes.find_anomalies(life, GROUND)
     ]
     assert {(anomaly.kind, anomaly.uncertain) for anomaly in found} == {("silent", True)}
-    again = recording.find_anomalies(read(asked_earlier(session(Plan(double=1)).segments)), GROUND)
+    again = recorded_anomalies.find_anomalies(
+        read(asked_earlier(session(Plan(double=1)).segments)), GROUND
+    )
     assert {(anomaly.kind, anomaly.uncertain) for anomaly in again} == {("revived", False)}
 
 
@@ -171,12 +173,14 @@ def test_what_came_before_a_loss_is_judged_and_what_came_after_is_uncertain() ->
     assert {kind for kind, _ in surely(read(without(segments, set(late))))} == {"revived"}
     found = read(without(segments, set(early)))
     assert not surely(found)
-    assert {anomaly.kind for anomaly in recording.find_anomalies(found, GROUND)} >= {"revived"}
+    assert {anomaly.kind for anomaly in recorded_anomalies.find_anomalies(found, GROUND)} >= {
+        "revived"
+    }
 
 
 def test_without_every_connection_a_message_that_never_came_is_uncertain() -> None:
     events = read(session(Plan(lose=1)).segments)
-    (wrong,) = recording.find_anomalies(events, GROUND, whole=False)
+    (wrong,) = recorded_anomalies.find_anomalies(events, GROUND, whole=False)
     assert (wrong.kind, wrong.uncertain) == ("lost", True)
 
 
@@ -280,7 +284,7 @@ def test_faults_of_core_are_found(faults: dict[str, bool], kinds: set[str]) -> N
         "create-session-response",
     ]
     assert sum(isinstance(event, ev.HeartBeatReceived) for event in events) == 3
-    (sent,) = (fact for fact in recording.facts(events) if isinstance(fact, Sent))
+    (sent,) = (fact for fact in recorded_anomalies.facts(events) if isinstance(fact, Sent))
     assert (sent.key, sent.confirmed) == (Key(1, 0), True)
 
 

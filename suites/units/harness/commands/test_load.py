@@ -17,7 +17,7 @@ from brokerproof.harness.load import worker
 from brokerproof.harness.load.conductor import LoadOutcome
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.verdicts import Seen
-from brokerproof.harness.oracles import amqp_credit, amqp_deliveries, recording
+from brokerproof.harness.oracles import amqp_credit, amqp_deliveries, recorded_anomalies
 from brokerproof.harness.targets.target_file import load as load_target
 from brokerproof.harness.trace import read
 from brokerproof.harness.trace.events import (
@@ -56,7 +56,7 @@ def test_two_drivers_record_one_load_that_the_oracles_find_nothing_in(tmp_path: 
     events = read.case(tmp_path / "run", "reference-real", "load")
     assert told["recorder"]["events"] == len(events)  # type: ignore[index]
     events.sort(key=lambda event: event.at_ns)
-    assert not recording.find_anomalies(events)
+    assert not recorded_anomalies.find_anomalies(events)
     sent = [
         stamped(event.body)
         for event in events

@@ -19,7 +19,7 @@ from brokerproof.harness.load.recovery import NotRecovered, recover, wire_logs
 from brokerproof.harness.load.segment_backlog import SegmentBacklog
 from brokerproof.harness.load.trace_writer import CLOSING, LogHeader, TraceWriter
 from brokerproof.harness.load.wire_log import SENT, WireLog
-from brokerproof.harness.oracles import recording
+from brokerproof.harness.oracles import recorded_anomalies
 from brokerproof.harness.protocols.stomp import codec
 from brokerproof.harness.trace import read
 from brokerproof.harness.trace.events import ConnectionOpened
@@ -186,7 +186,7 @@ def test_what_a_killed_driver_recorded_is_recovered(tmp_path: Path) -> None:
     events = read.case(run, "reference-real", "load")
     assert len(events) == told["events"] > 400
     assert not (run / "tape").exists()
-    assert {anomaly.kind for anomaly in recording.find_anomalies(events)} <= {"lost"}, (
+    assert {anomaly.kind for anomaly in recorded_anomalies.find_anomalies(events)} <= {"lost"}, (
         "what was under way was never seen to come"
     )
     again = CliRunner().invoke(recover_, [str(run)], standalone_mode=False, catch_exceptions=False)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from brokerproof.harness.oracles import recording
+from brokerproof.harness.oracles import recorded_anomalies
 from brokerproof.harness.oracles.connection_reader import ConnectionReader, row
 from brokerproof.harness.trace import events as ev
 from brokerproof.harness.trace.facts import Delivered, Fact, Overrun, Sent, UnreadableConnection
@@ -30,7 +30,7 @@ from brokerproof.reports.judging.order import Inversion, OrderSummary
 from brokerproof.reports.judging.recheck import connection_facts, resumed_reader
 from brokerproof.reports.judging.recheck_plan import Ranges, RecheckPlan
 from brokerproof.reports.judging.windows import WindowLedger
-from brokerproof.suites.units.drivers.played import recordings
+from brokerproof.suites.units.drivers.model_recordings import recordings
 from brokerproof.suites.units.reports.judging.test_segment_summary import GROUND, batch, summed_up
 
 SCOPE = ("r", "t", "c", 0)
@@ -68,7 +68,7 @@ def test_what_is_chosen_tells_the_same_of_what_is_looked_for(
 ) -> None:
     facts = [
         fact
-        for fact in recording.facts(events, GROUND)
+        for fact in recorded_anomalies.facts(events, GROUND)
         if not isinstance(fact, (Overrun, UnreadableConnection))
     ]
     messages = [fact for fact in facts if isinstance(fact, (Sent, Delivered))]
@@ -129,7 +129,9 @@ def test_an_overrun_is_told_from_the_part_that_it_lies_in(
                         for fact in reading.read(row(place, event))
                         if isinstance(fact, Overrun)
                     }
-    expected = {fact for fact in recording.facts(events, GROUND) if isinstance(fact, Overrun)}
+    expected = {
+        fact for fact in recorded_anomalies.facts(events, GROUND) if isinstance(fact, Overrun)
+    }
     assert found == {fact for fact in expected if fact.conn not in unclear}
 
 

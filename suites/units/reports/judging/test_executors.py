@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.load_trace import Anomalies, write
 from brokerproof.harness.model.enums import Clock
-from brokerproof.harness.oracles import connection_lifetimes, recording
+from brokerproof.harness.oracles import connection_lifetimes, recorded_anomalies
 from brokerproof.harness.oracles.expectations import Expectations
 from brokerproof.harness.trace import events as ev
 from brokerproof.harness.trace import read
@@ -24,9 +24,9 @@ from brokerproof.reports.judging import recheck
 from brokerproof.reports.judging.amqp import connection_anomalies
 from brokerproof.reports.judging.judge import find_anomalies
 from brokerproof.reports.sources.segments import elsewhere, local
-from brokerproof.suites.units.drivers import played091, played_core
-from brokerproof.suites.units.drivers.played import FAULTS
-from brokerproof.suites.units.drivers.played import recording as played
+from brokerproof.suites.units.drivers import model_recordings_amqp091, model_recordings_core
+from brokerproof.suites.units.drivers.model_recordings import FAULTS
+from brokerproof.suites.units.drivers.model_recordings import recording as played
 
 GROUND = Expectations("artemis", {"consumer-window-size": "octets"}, 10_240, 2.0, 2000, queues=True)
 READ_WHOLLY = ("AMQP091", "CORE")
@@ -47,7 +47,7 @@ def record(folder: Path, recordings: Sequence[list[ev.Event]]) -> None:
 
 
 def by_oracles(events: list[ev.Event], case: str) -> Found:
-    wrong = recording.find_anomalies(events, GROUND)
+    wrong = recorded_anomalies.find_anomalies(events, GROUND)
     found = [
         (case, anomaly.kind, anomaly.queue, anomaly.conn, anomaly.witness, anomaly.uncertain)
         for anomaly in wrong
@@ -95,10 +95,11 @@ def test_what_the_oracles_find_is_found_with_the_same_witnesses(
     monkeypatch.setattr(recheck, "MOST_IN_PROCESS", recheck.MOST_IN_PROCESS if few else 0)
     recordings = [played(seed, fault, 120) for seed, fault in enumerate(FAULTS)]
     recordings += [
-        played091.recording(seed, fault, 90) for seed, fault in enumerate(played091.FAULTS)
+        model_recordings_amqp091.recording(seed, fault, 90)
+        for seed, fault in enumerate(model_recordings_amqp091.FAULTS)
     ]
     recordings += [
-        played_core.recording(seed, fault, 90)
+        model_recordings_core.recording(seed, fault, 90)
         for seed, fault in enumerate(["lose", "overtake", "mark"])
     ]
     recordings = recordings if few else recordings[1::2]

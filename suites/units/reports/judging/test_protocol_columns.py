@@ -13,7 +13,7 @@ import pytest
 
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import ms
-from brokerproof.harness.oracles import recording
+from brokerproof.harness.oracles import recorded_anomalies
 from brokerproof.harness.trace import events as ev
 from brokerproof.harness.trace.facts import (
     Delivered,
@@ -26,15 +26,19 @@ from brokerproof.harness.trace.facts import (
 )
 from brokerproof.reports.judging.amqp import connection_anomalies
 from brokerproof.reports.judging.recheck_plan import Ranges, RecheckPlan
-from brokerproof.suites.units.drivers import played, played091, played_core
+from brokerproof.suites.units.drivers import (
+    model_recordings,
+    model_recordings_amqp091,
+    model_recordings_core,
+)
 from brokerproof.suites.units.reports.judging.test_event_filter import SCOPE, cut, facts_of
 from brokerproof.suites.units.reports.judging.test_segment_summary import summed_up, suspicious
 
 SEEDS = 4
 Play = Callable[[int, str | None, int], list[ev.Event]]
 PLAYS: dict[str, tuple[Play, Sequence[str]]] = {
-    "AMQP091": (played091.recording, played091.FAULTS),
-    "CORE": (played_core.recording, played.FAULTS),
+    "AMQP091": (model_recordings_amqp091.recording, model_recordings_amqp091.FAULTS),
+    "CORE": (model_recordings_core.recording, model_recordings.FAULTS),
 }
 EXPECTED = {
     "AMQP091": {
@@ -86,7 +90,7 @@ def plays(name: str) -> list[tuple[str | None, list[ev.Event], list[int]]]:
 def test_every_fault_is_found_and_a_broker_that_works_is_not_accused(name: str) -> None:
     found: dict[str | None, Counter[str]] = defaultdict(Counter)
     for fault, events, _ in plays(name):
-        found[fault].update(anomaly.kind for anomaly in recording.find_anomalies(events))
+        found[fault].update(anomaly.kind for anomaly in recorded_anomalies.find_anomalies(events))
         for conn in conns_of(events):
             found[fault].update(
                 wrong.kind for wrong, _ in connection_anomalies(own(events, conn), conn)
@@ -101,7 +105,7 @@ def test_summaries_miss_nothing_however_the_recording_is_cut(name: str) -> None:
     for _, events, cuts in plays(name)[::2]:
         merged = summed_up(events, cuts)
         queues, _ = suspicious(merged)
-        for anomaly in recording.find_anomalies(events):
+        for anomaly in recorded_anomalies.find_anomalies(events):
             assert anomaly.queue in queues, f"the summaries of messages missed {anomaly}"
         kind = "channels" if name == "AMQP091" else "oracle_judged"
         rechecks = {key[6]: summary.needs_recheck for key, summary in merged[kind].items()}
@@ -124,7 +128,9 @@ def test_what_is_chosen_tells_the_same_of_what_is_looked_for(name: str) -> None:
     sound = [(events, cuts) for fault, events, cuts in plays(name) if fault != "same tag"]
     for number, (events, cuts) in enumerate(sound[::2]):
         facts = [
-            fact for fact in recording.facts(events) if not isinstance(fact, UnreadableConnection)
+            fact
+            for fact in recorded_anomalies.facts(events)
+            if not isinstance(fact, UnreadableConnection)
         ]
         messages = [
             fact for fact in facts if isinstance(fact, (Sent, Delivered)) and fact.key.stamped
@@ -286,7 +292,7 @@ def test_a_transaction_confirms_with_its_commit_and_takes_back_with_a_rollback()
         old(True, "tx.rollback"),
         old(False, "tx.rollback-ok"),
     )
-    first, second = (fact for fact in recording.facts(events) if isinstance(fact, Sent))
+    first, second = (fact for fact in recorded_anomalies.facts(events) if isinstance(fact, Sent))
     assert (first.confirmed, first.withdrawn, first.strange) == (True, False, True)
     assert (second.confirmed, second.withdrawn) == (False, True)
 
@@ -306,7 +312,7 @@ def test_a_message_that_comes_back_is_not_confirmed_and_one_for_a_known_queue_is
         old(False, "basic.nack", delivery_tag="2", multiple="false"),
         old(False, "basic.ack", delivery_tag="0", multiple="true"),
     )
-    sends = [fact for fact in recording.facts(events) if isinstance(fact, Sent)]
+    sends = [fact for fact in recorded_anomalies.facts(events) if isinstance(fact, Sent)]
     assert [(send.queue, send.confirmed, send.routed, send.anycast) for send in sends] == [
         ("q", False, True, True),
         ("q", False, True, True),
@@ -326,12 +332,14 @@ def test_what_a_dead_letter_queue_gets_was_published_by_nobody() -> None:
         old(False, "basic.deliver", b"2", delivery_tag="1", **dead),
         old(False, "basic.deliver", b"1", delivery_tag="2", **{**dead, "headers": "{}"}),
     )
-    assert recording.find_anomalies(events) == []
-    (got,) = (fact for fact in recording.facts(events) if isinstance(fact, Delivered))
+    assert recorded_anomalies.find_anomalies(events) == []
+    (got,) = (fact for fact in recorded_anomalies.facts(events) if isinstance(fact, Delivered))
     assert (got.queue, got.subscription, got.end) == ("q", "1:c", End.HELD)
     ((_, book),) = summed_up(events, [])["deliveries"].items()
     assert book.needs_recheck  # bodies without a stamp
-    assert facts_of(RecheckPlan(everything=True), cut(events, [2])) == list(recording.facts(events))
+    assert facts_of(RecheckPlan(everything=True), cut(events, [2])) == list(
+        recorded_anomalies.facts(events)
+    )
 
 
 def test_queues_that_may_let_messages_go_are_told() -> None:
@@ -344,7 +352,7 @@ def test_queues_that_may_let_messages_go_are_told() -> None:
         old(True, "basic.cancel", consumer_tag="c"),
         old(False, "basic.cancel-ok", consumer_tag="c"),
     )
-    facts = list(recording.facts(events))
+    facts = list(recorded_anomalies.facts(events))
     assert {fact.queue for fact in facts if isinstance(fact, Subscribed) and fact.selective} == {
         "short",
         "mine",
@@ -356,10 +364,13 @@ def test_queues_that_may_let_messages_go_are_told() -> None:
 
 
 def test_two_protocols_in_one_recording_are_not_wholly_known() -> None:
-    old_ones, new_ones = played091.recording(2, None, 40), played.recording(2, None, 40)
-    assert recording.readable(old_ones)
-    assert recording.readable(new_ones)
-    assert not recording.readable([*old_ones, *new_ones])
+    old_ones, new_ones = (
+        model_recordings_amqp091.recording(2, None, 40),
+        model_recordings.recording(2, None, 40),
+    )
+    assert recorded_anomalies.readable(old_ones)
+    assert recorded_anomalies.readable(new_ones)
+    assert not recorded_anomalies.readable([*old_ones, *new_ones])
     (scope,) = summed_up([*old_ones, *new_ones], [30])["scope_protocols"].values()
     assert scope.needs_recheck
 
@@ -403,7 +414,7 @@ def test_core_says_when_a_message_is_confirmed_and_what_is_taken_with_another() 
         core(True, "session-close"),
         core(False, "null-response"),
     )
-    facts = list(recording.facts(events))
+    facts = list(recorded_anomalies.facts(events))
     sends = sorted((fact for fact in facts if isinstance(fact, Sent)), key=lambda each: each.when)
     assert [(send.confirmed, send.anycast) for send in sends] == [(True, True), (False, True)]
     gots = [fact for fact in facts if isinstance(fact, Delivered)]

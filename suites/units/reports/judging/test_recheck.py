@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from brokerproof.harness.oracles import connection_reader, recording
+from brokerproof.harness.oracles import connection_reader, recorded_anomalies
 from brokerproof.harness.trace import events as ev
 from brokerproof.harness.trace.facts import Delivered, End, Sent, Subscribed, Unsubscribed
 from brokerproof.reports.judging import recheck
@@ -15,7 +15,11 @@ from brokerproof.reports.judging.event_filter import EventFilter
 from brokerproof.reports.judging.executors import InProcess
 from brokerproof.reports.judging.recheck_plan import RecheckPlan
 from brokerproof.reports.judging.summary import SCOPE as SCOPE_NAMES
-from brokerproof.suites.units.drivers import played, played091, played_core
+from brokerproof.suites.units.drivers import (
+    model_recordings,
+    model_recordings_amqp091,
+    model_recordings_core,
+)
 from brokerproof.suites.units.reports.judging.test_event_filter import SCOPE, cut, facts_of
 from brokerproof.suites.units.reports.judging.test_segment_summary import GROUND
 from brokerproof.suites.units.reports.judging.test_summaries import (
@@ -31,10 +35,12 @@ def by_recheck(events: list[ev.Event]) -> list[Any]:
     everything = RecheckPlan(everything=True)
     event_filter = EventFilter(everything, 0)
     rows: list[Any] = [row for part in cut(events, [40]) for row in _rows(event_filter.of(part))]
-    queues = {fact.queue for fact in recording.facts(events, GROUND) if isinstance(fact, Sent)}
+    queues = {
+        fact.queue for fact in recorded_anomalies.facts(events, GROUND) if isinstance(fact, Sent)
+    }
     scope = dict(zip(SCOPE_NAMES, SCOPE, strict=True))
     destinations: list[Any] = [{**scope, "queue": queue, "sent_to": True} for queue in queues]
-    scopes: list[Any] = [{**scope, "complete": recording.readable(events)}]
+    scopes: list[Any] = [{**scope, "complete": recorded_anomalies.readable(events)}]
     context = recheck.QueueContext(destinations, scopes)
     return sorted(
         (
@@ -61,23 +67,23 @@ def by_oracle(events: list[ev.Event]) -> list[Any]:
             anomaly.uncertain,
             anomaly.witness,
         )
-        for anomaly in recording.find_anomalies(events, GROUND)
+        for anomaly in recorded_anomalies.find_anomalies(events, GROUND)
     )
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_message_by_message_the_same_is_found(seed: int) -> None:
-    for play in (played, played091):
+    for play in (model_recordings, model_recordings_amqp091):
         for fault in play.FAULTS:
             events = play.recording(seed, fault, 70)
             assert by_recheck(events) == by_oracle(events)
-    events = played_core.recording(seed, "double", 70)
+    events = model_recordings_core.recording(seed, "double", 70)
     assert by_recheck(events) == by_oracle(events)
 
 
 def test_facts_survive_being_written_down() -> None:
-    for seed, fault in enumerate(played091.FAULTS):
-        for fact in recording.facts(played091.recording(seed, fault, 60)):
+    for seed, fault in enumerate(model_recordings_amqp091.FAULTS):
+        for fact in recorded_anomalies.facts(model_recordings_amqp091.recording(seed, fault, 60)):
             row = recheck.fact_row(SCOPE, fact)
             assert (row["run"], row["target"], row["case"], row["example"]) == SCOPE
             if isinstance(fact, Sent):
@@ -97,9 +103,9 @@ def test_facts_survive_being_written_down() -> None:
 
 def test_what_is_read_again_says_what_the_events_said() -> None:
     plays = [
-        played.recording(4, "double", 50),
-        played091.recording(3, "mark", 50),
-        played_core.recording(2, None, 50),
+        model_recordings.recording(4, "double", 50),
+        model_recordings_amqp091.recording(3, "mark", 50),
+        model_recordings_core.recording(2, None, 50),
     ]
     twice = said((True, "SEND", {"destination": "/queue/a"}, 1))
     twice[0] = replace(twice[0], headers=(*twice[0].headers, ("destination", "/queue/b")))

@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.oracles import connection_lifetimes as life_oracle
-from brokerproof.harness.oracles import recording
+from brokerproof.harness.oracles import recorded_anomalies
 from brokerproof.harness.oracles.expectations import Expectations
-from brokerproof.harness.oracles.recording import Anomaly
+from brokerproof.harness.oracles.recorded_anomalies import Anomaly
 from brokerproof.harness.trace import events as ev
 from brokerproof.harness.trace.recorder import Recorder
 from brokerproof.reports.judging.judge import lifetime
 from brokerproof.reports.judging.merge import EMPTY
 from brokerproof.reports.judging.segment_summary import SegmentSummaries
 from brokerproof.reports.judging.summary import GROUP
-from brokerproof.suites.units.drivers.played import recordings
+from brokerproof.suites.units.drivers.model_recordings import recordings
 
 GROUND = Expectations("artemis", {"consumer-window-size": "octets"}, 10_240, 2.0, 2000, queues=True)
 OF_BOOKS = {"phantom", "shared", "revived", "lost", "mismarked", "unmarked"}
@@ -70,7 +70,7 @@ def check(events: list[ev.Event], cuts: list[int]) -> list[Anomaly]:
     """A summary that missed what an oracle sees fails here."""
     found = summed_up(events, cuts)
     queues, conns = suspicious(found)
-    wrong = recording.find_anomalies(events, GROUND)
+    wrong = recorded_anomalies.find_anomalies(events, GROUND)
     for anomaly in wrong:
         if anomaly.kind == "overrun":
             assert anomaly.conn in conns, f"the summaries of windows missed {anomaly}"
@@ -121,7 +121,7 @@ def test_windows_are_summarised_exactly_while_every_subscribe_is_seen(
 ) -> None:
     exact = {
         anomaly.conn
-        for anomaly in recording.find_anomalies(events, GROUND)
+        for anomaly in recorded_anomalies.find_anomalies(events, GROUND)
         if anomaly.kind == "overrun"
     }
     assert suspicious(summed_up(events, cuts))[1] == exact

@@ -18,7 +18,7 @@ import pytest
 
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import ms
-from brokerproof.harness.oracles import recording
+from brokerproof.harness.oracles import recorded_anomalies
 from brokerproof.harness.trace import events as ev
 from brokerproof.reports.judging import connection_lifetimes, windows
 from brokerproof.reports.judging.connection_lifetimes import NEVER, ConnectionSummary, SilenceStats
@@ -53,7 +53,7 @@ from brokerproof.reports.judging.windows import (
     WindowSlice,
     WindowSummary,
 )
-from brokerproof.suites.units.drivers import played
+from brokerproof.suites.units.drivers import model_recordings
 from brokerproof.suites.units.reports.judging.test_event_filter import SCOPE, cut
 from brokerproof.suites.units.reports.judging.test_segment_summary import GROUND, batch, summed_up
 
@@ -596,7 +596,7 @@ def test_what_parts_cannot_tell_asks_for_all_of_the_connection(
 
 
 def test_pieces_of_one_part_are_those_that_its_unknown_answers_divide() -> None:
-    events = played.recording(2, "overrun", 120)
+    events = model_recordings.recording(2, "overrun", 120)
     edges = [0, 60, 130, len(events)]
     parts: dict[int, list[WindowSummary]] = defaultdict(list)
     for begin, end in pairwise(edges):
@@ -608,7 +608,7 @@ def test_pieces_of_one_part_are_those_that_its_unknown_answers_divide() -> None:
     shut = {conn for conn, some in parts.items() if overrun(some)}
     assert shut == {
         anomaly.conn
-        for anomaly in recording.find_anomalies(events, GROUND)
+        for anomaly in recorded_anomalies.find_anomalies(events, GROUND)
         if anomaly.kind == "overrun"
     }
     for part in (part for some in parts.values() for part in some):

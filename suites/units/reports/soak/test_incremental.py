@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from brokerproof.harness.model.time import NS_PER_S
-from brokerproof.harness.oracles import recording
+from brokerproof.harness.oracles import recorded_anomalies
 from brokerproof.harness.oracles.expectations import NOTHING
 from brokerproof.reports.judging.delivery_bitmaps import BLOCK, DeliveryBitmap
 from brokerproof.reports.judging.order import OrderSummary
@@ -123,7 +123,9 @@ def test_the_judges_of_a_soak_need_a_core_besides_its_drivers() -> None:
 def test_the_rehearsal_has_two_messages_that_came_twice() -> None:
     """One of them under the name that the broker had given it before, so that one answer is to
     both."""
-    found = recording.find_anomalies([event for event in preflight.events() if event.conn == 1])
+    found = recorded_anomalies.find_anomalies(
+        [event for event in preflight.events() if event.conn == 1]
+    )
     assert [(anomaly.kind, anomaly.witness[0][1]) for anomaly in found] == [
         ("revived", 10),
         ("shared", 14),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from brokerproof.harness.oracles import recording
+from brokerproof.harness.oracles import recorded_anomalies
 from brokerproof.harness.trace.columns import SCHEMA
 from brokerproof.harness.trace.read import UnreadableTrace, event
 from brokerproof.reports.judge_command import source_of
@@ -73,7 +73,7 @@ def test_spark_judges_a_capture_as_the_oracles_do(spark: SparkSession, tmp_path:
     judgement.release()
     assert found == Counter(
         (anomaly.kind, anomaly.uncertain)
-        for anomaly in recording.find_anomalies(events_of(path), GROUND, whole=False)
+        for anomaly in recorded_anomalies.find_anomalies(events_of(path), GROUND, whole=False)
     )
     assert set(found) >= {("revived", False), ("lost", True)}
 

@@ -14,7 +14,7 @@ from brokerproof.reports.tables.latencies import latencies
 from brokerproof.reports.tables.stalls import stalls
 from brokerproof.reports.tables.trace_verdicts import again, beside_verdicts
 from brokerproof.reports.tables.unsettled import credit, held
-from brokerproof.suites.units.drivers.recorded import recorded
+from brokerproof.suites.units.drivers.event_dataframe import recorded
 
 GROUND = Expectations("artemis", {"consumer-window-size": "octets"}, queues=True)
 

@@ -20,7 +20,7 @@ from brokerproof.reports.tables.liveness import liveness
 from brokerproof.reports.tables.matrix import matrix
 from brokerproof.reports.tables.measurements import measurements
 from brokerproof.reports.tables.verdicts import cases, counts, rank
-from brokerproof.suites.units.drivers.recorded import recorded
+from brokerproof.suites.units.drivers.event_dataframe import recorded
 
 CASES = (
     "run string, target string, case string, verdict string, rank int, detail string, duration_s"

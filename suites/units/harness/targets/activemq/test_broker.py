@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from brokerproof.harness.targets import brokers, maven, target_file
+from brokerproof.harness.targets import maven, standing_brokers, target_file
 from brokerproof.harness.targets.activemq import broker
 from brokerproof.harness.targets.activemq.target import ActivemqTarget
 from brokerproof.harness.targets.failure import SetUpFailed
@@ -18,7 +18,7 @@ def test_the_shipped_target_and_its_releases() -> None:
     target = target_file.load("activemq@5.18.3")
     assert isinstance(target, ActivemqTarget)
     assert target.identity.profile.name == "activemq"
-    assert "activemq" in brokers.NAMES
+    assert "activemq" in standing_brokers.NAMES
     assert [broker.RELEASES.java_minimum(version) for version in ("6.3.1", "5.18.3", "5.16.6")] == [
         17,
         11,

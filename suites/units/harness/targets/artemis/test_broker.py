@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from brokerproof.harness.targets import brokers, cache, local_process
+from brokerproof.harness.targets import cache, local_process, standing_brokers
 from brokerproof.harness.targets.artemis import broker
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.java_releases import JavaReleases
@@ -239,36 +239,36 @@ def test_the_reason_is_found_in_the_logs(tmp_path: Path, log: str, console: str,
 # --- brokers that outlive their command ----------------------------------------------------------
 
 
-def listed() -> list[brokers.Listed]:
+def listed() -> list[standing_brokers.Listed]:
     """Return the listed Artemis brokers; the machine may have other brokers of its own."""
-    return [each for each in brokers.listing() if each.name == "artemis"]
+    return [each for each in standing_brokers.listing() if each.name == "artemis"]
 
 
 def test_a_broker_stays_until_it_is_stopped(installed: Path) -> None:
     version = broker.RELEASES.default_version
     assert [(broker.version, broker.running) for broker in listed()] == [(version, None)]
-    running = brokers.start("artemis", config=installed)
+    running = standing_brokers.start("artemis", config=installed)
     try:
         assert [broker.running for broker in listed()] == [running]
         with pytest.raises(
             SetUpFailed, match=rf"artemis {version}: runs already as process {running.pid}; stop it"
         ):
-            brokers.start("artemis", config=installed)
+            standing_brokers.start("artemis", config=installed)
     finally:
-        assert brokers.stop("artemis") == [running]
+        assert standing_brokers.stop("artemis") == [running]
     assert local_process.wait_for_end(running.pid, 0)
     assert [broker.running for broker in listed()] == [None]
-    assert brokers.stop("artemis", version) == []
+    assert standing_brokers.stop("artemis", version) == []
 
 
 def test_another_process_of_the_same_number_is_not_taken_for_the_broker(installed: Path) -> None:
-    running = brokers.start("artemis", config=installed)
+    running = standing_brokers.start("artemis", config=installed)
     state = next((cache.cache_folder() / "running").glob("*.json"))
     values = json.loads(state.read_text())
-    brokers.stop("artemis")
+    standing_brokers.stop("artemis")
     state.write_text(json.dumps(values | {"pid": os.getpid()}))
     assert [broker.running for broker in listed()] == [None]
-    assert brokers.stop("artemis") == []
+    assert standing_brokers.stop("artemis") == []
     assert running.pid != os.getpid()
 
 
@@ -277,11 +277,11 @@ def test_a_state_file_that_is_none_is_one_sentence(installed: Path) -> None:
     state.parent.mkdir()
     state.write_text("[1]")
     with pytest.raises(SetUpFailed, match=r"\.json: is not what brokers start wrote .*; delete it"):
-        brokers.listing()
+        standing_brokers.listing()
 
 
 def test_an_unknown_broker_is_one_sentence() -> None:
-    for call in (brokers.install, brokers.start, brokers.stop):
+    for call in (standing_brokers.install, standing_brokers.start, standing_brokers.stop):
         with pytest.raises(
             SetUpFailed, match="kafka: is no broker that can be installed here; known are artemis"
         ):

@@ -15,11 +15,11 @@ from click.testing import CliRunner
 from brokerproof.harness.commands.brokers import brokers
 from brokerproof.harness.commands.doctor import doctor
 from brokerproof.harness.model.enums import RoutingType
-from brokerproof.harness.targets.brokers import Listed
 from brokerproof.harness.targets.container import engine
 from brokerproof.harness.targets.container.engine import Container
 from brokerproof.harness.targets.container.recipes import RECIPES
 from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.standing_brokers import Listed
 from brokerproof.harness.targets.target_file import BadTarget, load
 from brokerproof.suites.units.drivers import docker_endpoint
 from brokerproof.suites.units.drivers.docker_endpoint import Docker

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from brokerproof.harness.targets import brokers
+from brokerproof.harness.targets import standing_brokers
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.local_process import listens
 from brokerproof.harness.targets.proton import examples as proton_examples
@@ -67,8 +67,8 @@ def examples(offered: Path, release: str = "0.37.0-2", script: str = SERVER) -> 
     package(offered, "libqpid-proton11-dev-examples", release, files)
 
 
-def listed() -> list[brokers.Listed]:
-    return [each for each in brokers.listing() if each.name == "proton-python"]
+def listed() -> list[standing_brokers.Listed]:
+    return [each for each in standing_brokers.listing() if each.name == "proton-python"]
 
 
 def test_a_release_is_fetched_once_and_found_again(apt: Path, tmp_path: Path) -> None:
@@ -150,11 +150,11 @@ def test_a_broker_that_ends_at_once_is_told(apt: Path, tmp_path: Path) -> None:
 
 def test_a_running_broker_is_found_and_stopped(apt: Path) -> None:
     examples(apt)
-    running = brokers.start("proton-python")
+    running = standing_brokers.start("proton-python")
     try:
         assert [broker.running for broker in listed()] == [running]
     finally:
-        assert brokers.stop("proton-python") == [running]
+        assert standing_brokers.stop("proton-python") == [running]
     assert not listens(running.host, running.ports["amqp"])
     with pytest.raises(SetUpFailed, match="has no configuration file"):
-        brokers.start("proton-python", config=Path("broker.xml"))
+        standing_brokers.start("proton-python", config=Path("broker.xml"))

@@ -1,5 +1,5 @@
-"""Recordings of :mod:`brokerproof.suites.units.drivers.played` as CORE packets would have said
-them: for judges to agree on."""
+"""Recordings of :mod:`brokerproof.suites.units.drivers.model_recordings` as CORE packets would have
+said them: for judges to agree on."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from brokerproof.harness.trace import events as ev
-from brokerproof.suites.units.drivers import played
+from brokerproof.suites.units.drivers import model_recordings
 
 
 def recording(seed: int, fault: str | None, steps: int) -> list[ev.Event]:
-    """A recording of :func:`brokerproof.suites.units.drivers.played.recording`, in CORE. Whoever
-    acknowledges nothing there does so at once. Nobody goes and nobody refuses: the seeds are those
-    of which that is so."""
-    return list(said(played.recording(seed // 2 * 4 + 2 + seed % 2, fault, steps)))
+    """A recording of :func:`brokerproof.suites.units.drivers.model_recordings.recording`, in CORE.
+    Whoever acknowledges nothing there does so at once. Nobody goes and nobody refuses: the seeds
+    are those of which that is so."""
+    return list(said(model_recordings.recording(seed // 2 * 4 + 2 + seed % 2, fault, steps)))
 
 
 def said(events: Sequence[ev.Event]) -> Iterator[ev.Event]:
