@@ -31,6 +31,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 _ATTRIBUTE = "__brokerproof_case__"
 _OVER = "__brokerproof_over__"
+_STOMP = ("stomp.", "clients.stomppy.")
+"""Beginnings of the names of cases that need no more than STOMP."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ def case(
             suite=suite,
             function=function,
             by_version=by_version,
-            needs=frozenset(needs),
+            needs=frozenset(needs) | _spoken(name),
             doc=inspect.getdoc(function) or "",
             source=f"{_home(function)}:{function.__code__.co_firstlineno}",
             over=over,
@@ -193,6 +195,11 @@ def _names(function: Callable[..., Any]) -> tuple[str, str]:
     ]
     short = [part.removeprefix("test_") for part in parts]
     return short[0], ".".join([*short, function.__name__.removeprefix("test_")])
+
+
+def _spoken(name: str) -> frozenset[str]:
+    """The protocol that a case speaks by its place: it needs a target that speaks it."""
+    return frozenset({"stomp"} if name.startswith(_STOMP) else ())
 
 
 def _home(function: Callable[..., Any]) -> str:

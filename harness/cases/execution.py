@@ -25,6 +25,7 @@ from brokerproof.harness.cases.examples import (
     explain,
     one_example,
 )
+from brokerproof.harness.catalogue import capabilities
 from brokerproof.harness.catalogue.deviations import Deviation, match, match_control
 from brokerproof.harness.catalogue.requirements import in_range
 from brokerproof.harness.counterexamples import writer
@@ -67,7 +68,7 @@ def execute(run: Run, call: Call) -> Result:
     began = time.perf_counter()
     missing = call.case.needs - run.target.identity.capabilities
     if missing:
-        detail = f"the target has no {', '.join(sorted(missing))}"
+        detail = capabilities.missing(missing, run.target.identity.absent)
         judgement = _Judgement(
             Verdict.SKIP, detail, never_reached(call.cited, Verdict.SKIP, detail)
         )

@@ -8,7 +8,6 @@ it. ``_ms`` parameters are milliseconds.
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -16,6 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
+from brokerproof.harness.catalogue import capabilities
 from brokerproof.harness.catalogue.tables import BadData, Key, read, table
 
 Value: TypeAlias = int | float | str | bool
@@ -62,13 +62,10 @@ def load(name: str, folder: Path | None = None) -> Profile:
 def _read(path: Path) -> Profile:
     values, _ = read(path)
     entry = table(str(path), _PROFILE, values, "profile")
-    for capability in entry.values["capabilities"]:
-        if not isinstance(capability, str) or not re.fullmatch(
-            r"[a-z0-9]+([.-][a-z0-9]+)*", capability
-        ):
-            raise BadData(
-                f"{path}: the capability {capability!r} should be small letters, digits and hyphens"
-            )
+    try:
+        capabilities.check(map(str, entry.values["capabilities"]))
+    except capabilities.UnknownCapability as problem:
+        raise BadData(f"{path}: {problem}") from None
     if len(set(entry.values["capabilities"])) != len(entry.values["capabilities"]):
         raise BadData(f"{path}: a capability stands in the list twice; remove one of them")
     for key, value in entry.values["parameters"].items():

@@ -18,6 +18,7 @@ OWN = {
     "infer": "brokerproof.harness.commands.infer:infer",
     "diff": "brokerproof.harness.commands.diff:diff",
     "targets": "brokerproof.harness.commands.targets:targets",
+    "capabilities": "brokerproof.harness.commands.targets:capabilities",
     "requirements": "brokerproof.harness.commands.show:requirements_",
     "list": "brokerproof.harness.commands.show:requirements_",
     "explain": "brokerproof.harness.commands.show:explain",

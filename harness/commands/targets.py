@@ -1,4 +1,5 @@
-"""``brokerproof targets``: what ``--target`` can be called by name."""
+"""``brokerproof targets`` and ``capabilities``: the targets that have a name, and what targets can
+do."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ import json
 
 import click
 
+from brokerproof.harness.catalogue import capabilities as catalogue
+from brokerproof.harness.commands import errors
 from brokerproof.harness.targets import target_file
 
 
@@ -30,6 +33,50 @@ def targets(as_json: bool) -> None:
                 row["description"], initial_indent="    ", subsequent_indent="    ", width=_width()
             )
         )
+
+
+@click.command("capabilities")
+@click.option(
+    "--target",
+    "name",
+    metavar="NAME|FILE|HOST:PORT|URL",
+    help="Say which of them this target has.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def capabilities(name: str | None, as_json: bool) -> None:
+    """List the capabilities that cases need, and what to configure so that a target has them.
+
+    With --target nothing is connected to: a run may find out that a broker has fewer.
+    """
+    identity = None
+    if name is not None:
+        try:
+            identity = target_file.load(name).identity
+        except target_file.BadTarget as problem:
+            raise errors.Usage(str(problem)) from None
+    rows = [
+        {
+            "name": capability.name,
+            "meaning": capability.meaning,
+            "configure": (identity.absent if identity else {}).get(
+                capability.name, capability.configure
+            ),
+            **({} if identity is None else {"has": capability.name in identity.capabilities}),
+        }
+        for capability in catalogue.listed().values()
+    ]
+    if as_json:
+        click.echo(json.dumps(rows))
+        return
+    for row in rows:
+        mark = {True: " (has it)", False: " (has it not)", None: ""}[row.get("has")]  # type: ignore[index]
+        click.echo(click.style(str(row["name"]), bold=True) + mark)
+        for words in (f"{row['meaning']}.", f"So that its cases run: {row['configure']}."):
+            click.echo(
+                click.wrap_text(
+                    words, initial_indent="    ", subsequent_indent="    ", width=_width()
+                )
+            )
 
 
 def _width() -> int:

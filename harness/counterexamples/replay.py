@@ -11,6 +11,7 @@ from typing import Any
 from brokerproof.harness.cases import case as cases
 from brokerproof.harness.cases import confirm_and_shrink
 from brokerproof.harness.cases.examples import Call, Run
+from brokerproof.harness.catalogue import capabilities
 from brokerproof.harness.catalogue.cases import CONFORMANCE, current_name
 from brokerproof.harness.counterexamples import case_file, octets, plans
 from brokerproof.harness.counterexamples.case_file import CaseFile
@@ -104,7 +105,7 @@ def run_case(
     named = frozenset(requirement["id"] for requirement in file.header["requirements"])
     missing = call.case.needs - run.target.identity.capabilities
     if missing:
-        return Answer(ERROR, f"the target has no {', '.join(sorted(missing))}", "case")
+        return Answer(ERROR, capabilities.missing(missing), "case")
     for attempt in range(ATTEMPTS if run.target.clock is Clock.REAL else 1):
         outcome, error = confirm_and_shrink.run_again(
             run, call, plan, file.header["seed"] + attempt

@@ -56,6 +56,8 @@ class Identity:
     default_acceptor: str = "stomp"
     default_amqp_acceptor: str = "amqp"
     capabilities: frozenset[str] = field(default_factory=frozenset)
+    absent: Mapping[str, str] = field(default_factory=dict)
+    """Capabilities that the target would have if it was configured otherwise: what to configure."""
     deviations: Path | None = None
     """The list of known deviations of this broker family, if there is one."""
 

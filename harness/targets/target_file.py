@@ -38,7 +38,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote
 
-from brokerproof.harness.catalogue import profiles, tables
+from brokerproof.harness.catalogue import capabilities, profiles, tables
 from brokerproof.harness.catalogue.tables import BadData
 from brokerproof.harness.model import input_file
 from brokerproof.harness.model.input_file import OneSentence
@@ -225,6 +225,11 @@ def _from_file(path: Path, name: str, limits: Mapping[str, int], version: str = 
     for key in ("command", "add_capabilities", "remove_capabilities"):
         if not all(isinstance(word, str) for word in values.get(key, ())):
             raise BadTarget(f"{path}: {key} should be a list of texts")
+    for key in ("add_capabilities", "remove_capabilities"):
+        try:
+            capabilities.check(values.get(key, ()))
+        except capabilities.UnknownCapability as problem:
+            raise BadTarget(f"{path}: {key}: {problem}") from None
     for key in ("endpoints", "parameters"):
         for entry, value in values.get(key, {}).items():
             if not isinstance(value, str | int | float):

@@ -44,7 +44,11 @@ def test_an_unknown_name_is_answered_with_a_near_one_or_all() -> None:
     [
         ('description = "A broker"', "", "description is missing"),
         ('["stomp", "stomp-1.2"]', '"stomp"', "capabilities should be a list"),
-        ('"stomp-1.2"', '"STOMP 1.2"', "the capability 'STOMP 1.2' should be small letters"),
+        (
+            '"stomp-1.2"',
+            '"STOMP 1.2"',
+            "no capability has the name 'STOMP 1.2'; `brokerproof capabilities` lists",
+        ),
         ('"stomp-1.2"', '"stomp"', "a capability stands in the list twice"),
         ("n = 1", "n = [1]", r"parameter n should be a number, text or true/false, it is \[1\]"),
         (

@@ -1,0 +1,93 @@
+"""Capabilities: the names by which a case says what a broker must be able to do, and a target that
+it can.
+
+They are listed in ``fixtures/capabilities.toml``. Names that begin with ``x-`` are free for suites
+and targets of others.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from brokerproof.harness.catalogue.tables import Key, read, table
+from brokerproof.harness.model.input_file import OneSentence
+
+FREE = "x-"
+"""Beginning of names that are not listed: of capabilities that suites of others need."""
+
+_KEYS = {
+    "meaning": Key(str),
+    "configure": Key(str),
+    "protocol": Key(str, required=False),
+    "endpoints": Key(list, required=False),
+    "ours": Key(bool, required=False),
+}
+
+
+class UnknownCapability(OneSentence):
+    """A name that is no capability, and the nearest one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """Something that a broker can do, or that was configured on it."""
+
+    name: str
+    meaning: str
+    configure: str
+    """The action by which the cases that need it can run."""
+    protocol: str
+    """The protocol without which a target cannot have it; empty: any."""
+    endpoints: frozenset[str]
+    """Endpoints of which a target that is reached by addresses names one; empty: any."""
+    ours: bool
+    """True if only brokers that brokerproof starts have it."""
+
+
+@functools.cache
+def listed() -> Mapping[str, Capability]:
+    """Every capability by name. Raises :class:`~brokerproof.harness.catalogue.tables.BadData` for a
+    damaged list."""
+    path = Path(str(files("brokerproof.fixtures"))) / "capabilities.toml"
+    values, _ = read(path)
+    return {name: _capability(path, name, row) for name, row in sorted(values.items())}
+
+
+def _capability(path: Path, name: str, row: Mapping[str, object]) -> Capability:
+    entry = table(f"{path}: {name}", _KEYS, row, "capability")
+    return Capability(
+        name,
+        entry.text("meaning"),
+        entry.text("configure"),
+        entry.text("protocol"),
+        frozenset(entry.values.get("endpoints", ())),
+        bool(entry.values.get("ours", False)),
+    )
+
+
+def check(names: Iterable[str]) -> None:
+    """Raise :class:`UnknownCapability` for the first of ``names`` that is not listed."""
+    for name in names:
+        if name in listed() or name.startswith(FREE):
+            continue
+        near = difflib.get_close_matches(name, listed(), n=1)
+        meant = f"did you mean {near[0]!r}? " if near else ""
+        raise UnknownCapability(
+            f"no capability has the name {name!r}; {meant}`brokerproof capabilities` lists them"
+        )
+
+
+def missing(names: Iterable[str], absent: Mapping[str, str] | None = None) -> str:
+    """Return the sentence of a SKIP: the capabilities that a target has not got, each with what to
+    configure. ``absent`` gives reasons that are known of this target."""
+    reasons = []
+    for name in sorted(names):
+        known = listed().get(name)
+        advice = (absent or {}).get(name) or (known.configure if known else "")
+        reasons.append(f"{name} ({advice})" if advice else name)
+    return f"the target has no {'; no '.join(reasons)}"
