@@ -85,31 +85,31 @@ class _Connection:
         if isinstance(piece, Octets):
             self._beginnings[piece.side] = self._beginnings.get(piece.side, b"") + piece.data
             begun = {side: self._begun(side) for side in (0, 1)}
-            found = recognised(self._beginnings, begun)
-            if found is not None:
-                yield from self._known(found)
+            protocol = recognised(self._beginnings, begun)
+            if protocol is not None:
+                yield from self._known(protocol)
 
     def _begun(self, side: int) -> bool:
         return self.stream.halves[side].begun and not any(
             isinstance(item, Missing) and item.side == side for item in self._waiting
         )
 
-    def _known(self, found: Recognised) -> Iterator[Event]:
-        self.protocol = found.protocol
+    def _known(self, detected: Recognised) -> Iterator[Event]:
+        self.protocol = detected.protocol
         waiting, self._waiting, self._beginnings = self._waiting, [], {}
-        if found.protocol == OTHER:
+        if detected.protocol == OTHER:
             return
-        guess = self.stream.opener is None and found.client is None
-        self.client = self._client(found)
+        guess = self.stream.opener is None and detected.client is None
+        self.client = self._client(detected)
         self.broker = text(self.ends[1 - self.client])
-        begun = {side: self.stream.halves[side].begun or side in found.first for side in (0, 1)}
+        begun = {side: self.stream.halves[side].begun or side in detected.first for side in (0, 1)}
         yield from self._opened(begun, guess)
-        if found.protocol == TLS:
+        if detected.protocol == TLS:
             for side in (0, 1):
                 yield self._unseen(self.began, side, "TLS")
             return
         whole = begun[0] or begun[1] or self.stream.opener is not None
-        self.speaker = speaker(found.protocol, self.factory, begun=whole)
+        self.speaker = speaker(detected.protocol, self.factory, begun=whole)
         for side in (0, 1):
             # A side that has said nothing yet, on a connection whose opening was seen, has nothing
             # that went unseen.
@@ -124,11 +124,11 @@ class _Connection:
         for piece in waiting:
             yield from self._tell(piece)
 
-    def _client(self, found: Recognised) -> int:
+    def _client(self, detected: Recognised) -> int:
         if self.stream.opener is not None:
             return self.stream.opener
-        if found.client is not None:
-            return found.client
+        if detected.client is not None:
+            return detected.client
         # Whoever has the lower port waited for the other.
         return 0 if self.ends[0][1] > self.ends[1][1] else 1
 
@@ -218,35 +218,35 @@ class Converter:
         self._now = max(self._now, packet.at)
         one, other = packet.source, packet.target
         key = (one, other) if one <= other else (other, one)
-        found = self._open.get(key)
+        connection = self._open.get(key)
         opening = bool(packet.flags & SYN) and not packet.flags & ACK
-        if found is None:
+        if connection is None:
             if self._late(key, packet, opening):
                 return
-            found = self._new(key, packet)
-        elif opening and not self._same(found, packet):
-            yield from self._finished(key, found)
-            found = self._new(key, packet)
-        side = 0 if found.ends[0] == one else 1
-        for piece in found.stream.feed(side, packet):
-            yield from self._told(found, found.take(piece))
-        if found.stream.smooth:
+            connection = self._new(key, packet)
+        elif opening and not self._same(connection, packet):
+            yield from self._finished(key, connection)
+            connection = self._new(key, packet)
+        side = 0 if connection.ends[0] == one else 1
+        for piece in connection.stream.feed(side, packet):
+            yield from self._told(connection, connection.take(piece))
+        if connection.stream.smooth:
             pass
-        elif found.stream.over:
-            self._forget(key, found)
-        elif found.stream.holed:
+        elif connection.stream.over:
+            self._forget(key, connection)
+        elif connection.stream.holed:
             self._holed.add(key)
         self._packets += 1
         if self._packets % SWEEP == 0:
             yield from self._sweep()
 
     @staticmethod
-    def _same(found: _Connection, packet: Packet) -> bool:
+    def _same(connection: _Connection, packet: Packet) -> bool:
         """True if a SYN is one of this connection, come again."""
-        stream = found.stream
+        stream = connection.stream
         if stream.opener is not None:
             return stream.first == packet.seq
-        half = stream.halves[0 if found.ends[0] == packet.source else 1]
+        half = stream.halves[0 if connection.ends[0] == packet.source else 1]
         # What follows a SYN may overtake it; by chance no other connection begins so near.
         return (
             half.next is None or 0 <= half.next - half.number((packet.seq + 1) % 2**32) < OVERTAKEN
@@ -263,40 +263,42 @@ class Converter:
         return True
 
     def _new(self, key: tuple[Endpoint, Endpoint], packet: Packet) -> _Connection:
-        found = _Connection(self._number, (packet.source, packet.target), packet.at)
+        connection = _Connection(self._number, (packet.source, packet.target), packet.at)
         self._number += self._step
-        self._open[key] = found
-        return found
+        self._open[key] = connection
+        return connection
 
     def _sweep(self) -> Iterator[Recorded]:
         for key in [*self._holed]:
-            found = self._open.get(key)
-            if found is not None:
-                for piece in found.stream.pass_time(self._now):
-                    yield from self._told(found, found.take(piece))
-                if found.stream.over:
-                    self._forget(key, found)
-            if found is None or not found.stream.holed:
+            connection = self._open.get(key)
+            if connection is not None:
+                for piece in connection.stream.pass_time(self._now):
+                    yield from self._told(connection, connection.take(piece))
+                if connection.stream.over:
+                    self._forget(key, connection)
+            if connection is None or not connection.stream.holed:
                 self._holed.discard(key)
 
-    def _forget(self, key: tuple[Endpoint, Endpoint], found: _Connection) -> None:
+    def _forget(self, key: tuple[Endpoint, Endpoint], connection: _Connection) -> None:
         del self._open[key]
-        self._over[key] = found.stream.first
+        self._over[key] = connection.stream.first
         if len(self._over) > REMEMBERED:
             self._over.popitem(last=False)
 
-    def _finished(self, key: tuple[Endpoint, Endpoint], found: _Connection) -> Iterator[Recorded]:
+    def _finished(
+        self, key: tuple[Endpoint, Endpoint], connection: _Connection
+    ) -> Iterator[Recorded]:
         del self._open[key]
         self._holed.discard(key)
-        yield from self._told(found, found.finish(self._now))
+        yield from self._told(connection, connection.finish(self._now))
 
     def finish(self, at: Instant | None = None) -> Iterator[Recorded]:
         """The capture ended, ``at`` its last packet."""
         self._now = self._now if at is None else max(self._now, at)
-        for key, found in [*self._open.items()]:
-            yield from self._finished(key, found)
+        for key, connection in [*self._open.items()]:
+            yield from self._finished(key, connection)
 
     @staticmethod
-    def _told(found: _Connection, events: Iterable[Event]) -> Iterator[Recorded]:
+    def _told(connection: _Connection, events: Iterable[Event]) -> Iterator[Recorded]:
         for event in events:
-            yield Recorded(found.broker, event)
+            yield Recorded(connection.broker, event)

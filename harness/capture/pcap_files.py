@@ -185,11 +185,11 @@ def _block(kind: int, block: bytes, order: str, interfaces: list[_Interface]) ->
             raise _BadBlock(f"it names interface {number} of {len(interfaces)}")
         if kept > len(block) - 20:
             raise _BadBlock(f"its packet has {kept} bytes and the block {len(block) - 20}")
-        about = interfaces[number]
-        instant = about.instant(high, low)
+        interface = interfaces[number]
+        instant = interface.instant(high, low)
         if abs(instant) > LATEST:
             raise _BadBlock("its time stamp is beyond the year 2262")
-        return Captured(instant, about.link, block[20 : 20 + kept])
+        return Captured(instant, interface.link, block[20 : 20 + kept])
     # Packets without a time stamp (simple packet blocks) say nothing about time, and nothing else
     # here knows it.
     return None

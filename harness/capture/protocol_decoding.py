@@ -246,9 +246,9 @@ class _WebSocket:
             return
         first = self._first[out]
         first += item.payload
-        found = protocol_detection.recognised({int(not out): bytes(first)}, {int(not out): True})
-        if found is not None and found.protocol in (STOMP, AMQP, AMQP091):
-            self._inner = speaker(found.protocol, self._factory)
+        detected = protocol_detection.recognised({int(not out): bytes(first)}, {int(not out): True})
+        if detected is not None and detected.protocol in (STOMP, AMQP, AMQP091):
+            self._inner = speaker(detected.protocol, self._factory)
             yield from self._inner.feed(at, out, bytes(first))
 
     def missing(

@@ -59,12 +59,12 @@ def recognised(octets: Mapping[int, bytes], begun: Mapping[int, bool]) -> Recogn
     A side whose bytes begin in the middle begins at the edge of a packet.
     """
     for side, data in octets.items():
-        found = _by_start(side, data)
-        if found is not None:
-            return found
+        detected = _by_start(side, data)
+        if detected is not None:
+            return detected
     for side, data in octets.items():
-        if not begun[side] and (found := _by_middle(side, data)) is not None:
-            return found
+        if not begun[side] and (detected := _by_middle(side, data)) is not None:
+            return detected
     if any(len(data) > MOST_LOOKED_AT for data in octets.values()):
         return Recognised(OTHER)
     if all(begun.values()) and all(len(data) >= ENOUGH for data in octets.values()):
@@ -88,8 +88,8 @@ def _by_start(side: int, data: bytes) -> Recognised | None:
         return Recognised(CORE, side, frozenset({side}))
     word = _STOMP_START.match(data)
     if word is not None:
-        said = word[1] or word[2]
-        first = frozenset({side}) if said in _FIRST_WORDS else frozenset[int]()
+        command = word[1] or word[2]
+        first = frozenset({side}) if command in _FIRST_WORDS else frozenset[int]()
         return Recognised(STOMP, side if word[1] else 1 - side, first)
     if data.startswith(b"GET ") and _REQUEST.match(data):
         return Recognised(WEBSOCKET, side, frozenset({side}))
@@ -124,8 +124,8 @@ def _client_of_core(side: int, code: int) -> int | None:
 def stomp_frame(data: bytes | bytearray, out: bool) -> int | None:
     """Return the offset of the first credible frame (``out``: of a client) in ``data``, which
     begins at the edge of a packet."""
-    found = _STOMP_FRAME[out].search(data)
-    return None if found is None else found.start(1)
+    match = _STOMP_FRAME[out].search(data)
+    return None if match is None else match.start(1)
 
 
 def amqp_frame(data: bytes | bytearray) -> int | None:

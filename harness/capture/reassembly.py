@@ -164,10 +164,10 @@ class _Half:
             ends = [offset for offset in (self.acked, self.end or 0) if offset > self.next]
         size, since = min(ends) - self.next, self.at
         # It crossed before it was acknowledged, and before what came behind it.
-        told = [run[2] for run in self.runs[:1]] + (
+        given_up = [run[2] for run in self.runs[:1]] + (
             [self.acked_at] if self.acked > self.next else []
         )
-        self.at, self.next = max(self.at, min(told, default=now)), self.next + size
+        self.at, self.next = max(self.at, min(given_up, default=now)), self.next + size
         yield Missing(self.at, self.side, size, LOST, since)
         yield from self.ready()
 
@@ -213,7 +213,7 @@ class Stream:
             usual = self._usual(self.halves[side], self.halves[1 - side], packet)
             if usual is not None:
                 return usual
-        found = [*self._any(side, packet)]
+        pieces = [*self._any(side, packet)]
         self.smooth = not self._held and all(
             half.next is not None
             and half.end is None
@@ -222,7 +222,7 @@ class Stream:
             and not half.holed
             for half in self.halves
         )
-        return found
+        return pieces
 
     @staticmethod
     def _usual(mine: _Half, other: _Half, packet: Packet) -> Sequence[Piece] | None:
@@ -268,10 +268,10 @@ class Stream:
             if flags & FIN and mine.end is None:
                 mine.end = number + size
                 mine.at = max(mine.at, at) if mine.next >= mine.end else mine.at
-        found = [*mine.ready()]
+        pieces = [*mine.ready()]
         if mine.holed and not mine.hole_at:
             mine.hole_at = at
-        yield from self._in_order(found, at)
+        yield from self._in_order(pieces, at)
         if flags & RST and not self.over:
             yield from self.give_up(at)
             yield from self._reset(side, at)
@@ -304,9 +304,9 @@ class Stream:
             if half.holed and not half.hole_at:
                 half.hole_at = at
 
-    def _in_order(self, found: list[Piece], now: Instant) -> Iterator[Piece]:
-        self._held += found
-        self._held_octets += sum(len(item.data) for item in found if isinstance(item, Octets))
+    def _in_order(self, pieces: list[Piece], now: Instant) -> Iterator[Piece]:
+        self._held += pieces
+        self._held_octets += sum(len(item.data) for item in pieces if isinstance(item, Octets))
         full = self._held_octets + sum(half.waiting for half in self.halves) > MOST_WAITING
         for half in self.halves:
             while half.holed and (full or self._hopeless(half, now)):

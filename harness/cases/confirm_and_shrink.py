@@ -82,10 +82,10 @@ def _smaller(
 ) -> Mapping[str, Any] | None:
     """The smallest example that fails on the reference in virtual time; None if this one does not
     fail there."""
-    found = _reference(run.target, plan)
-    if found is None or not call.case.needs <= found[0].identity.capabilities:
+    smaller = _reference(run.target, plan)
+    if smaller is None or not call.case.needs <= smaller[0].identity.capabilities:
         return None
-    there = replace(run, target=found[0], facts=found[1])
+    there = replace(run, target=smaller[0], facts=smaller[1])
     try:
         smallest: list[Mapping[str, Any]] = []
 
@@ -102,7 +102,7 @@ def _smaller(
             draw(run, call, example, seed, None, shrink=True)
         return smallest[0] if smallest else None
     finally:
-        found[0].stop()
+        smaller[0].stop()
 
 
 def _reference(target: Target, plan: Mapping[str, Any]) -> tuple[Target, TargetFacts] | None:

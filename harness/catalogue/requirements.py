@@ -181,12 +181,12 @@ class Catalogue(Mapping[str, Requirement]):
     def find(self, requirement: str) -> Requirement:
         """The requirement of that id. Raises :class:`UnknownRequirement`, which names the nearest
         ids."""
-        found = self._by_id.get(requirement)
-        if found is None:
+        requirement_row = self._by_id.get(requirement)
+        if requirement_row is None:
             raise UnknownRequirement(
                 f"no requirement has the id {requirement!r}; {_nearest(requirement, self._by_id)}"
             )
-        return found
+        return requirement_row
 
 
 def folder_of_package() -> Path:

@@ -56,10 +56,10 @@ def read(uri: str, folder: Path = Path()) -> tuple[Endpoint, FlowOptions]:
     none, an unknown parameter, and a value that is no number or out of range; ``folder`` is where
     relative paths of TLS options begin."""
     names = {name: field for field, (name, _, _) in _PARAMETERS.items()}
-    found = endpoint.read(uri, folder, options=tuple(names))
+    address = endpoint.read(uri, folder, options=tuple(names))
     values: dict[str, int] = {}
-    for name, text in found.options.items():
+    for name, text in address.options.items():
         if not _WHOLE.fullmatch(text):
             raise BadEndpoint(f"{name} is {text!r}; write a whole number, or -1 for no limit")
         values[names[name]] = int(text)
-    return found, FlowOptions(**values)
+    return address, FlowOptions(**values)

@@ -205,17 +205,24 @@ class PikaPeer(Conversation[ClientEvent]):
         )
 
     def declare(
-        self, queue: str = "", *, channel: int = 1, proves: Requirements | None = None, **about: Any
+        self,
+        queue: str = "",
+        *,
+        channel: int = 1,
+        proves: Requirements | None = None,
+        **options: Any,
     ) -> str:
         """Declare a queue; return its name."""
         self.channel_of[channel].queue_declare(
-            queue, callback=lambda frame: self.tell("queue", name=frame.method.queue), **about
+            queue, callback=lambda frame: self.tell("queue", name=frame.method.queue), **options
         )
         return str(self.expect(event_named("queue"), proves=proves).detail["name"])
 
-    def publish(self, queue: str, body: bytes, *, channel: int = 1, **about: Any) -> None:
+    def publish(self, queue: str, body: bytes, *, channel: int = 1, **properties: Any) -> None:
         """One message for a queue."""
-        self.channel_of[channel].basic_publish(about.pop("exchange", ""), queue, body, **about)
+        self.channel_of[channel].basic_publish(
+            properties.pop("exchange", ""), queue, body, **properties
+        )
 
     def consume(
         self,
@@ -240,13 +247,13 @@ class PikaPeer(Conversation[ClientEvent]):
         return str(tag)
 
     def _message(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
-        about: Mapping[str, Any] = {
+        described: Mapping[str, Any] = {
             "body": body.decode("latin-1"),
             "tag": method.delivery_tag,
             "redelivered": method.redelivered,
             "headers": properties.headers or {},
         }
-        self.tell("message", **about)
+        self.tell("message", **described)
 
     def ack(self, tag: int, *, channel: int = 1, multiple: bool = False) -> None:
         """Acknowledge."""

@@ -88,9 +88,9 @@ class ProtonEvent:
     @property
     def link(self) -> str | None:
         """The name of the link that it is about."""
-        about = self.subject.delivery.link if isinstance(self.subject, Arrived) else self.subject
-        about = getattr(about, "link", about)
-        return about.name if isinstance(about, proton.Link) else None
+        subject = self.subject.delivery.link if isinstance(self.subject, Arrived) else self.subject
+        subject = getattr(subject, "link", subject)
+        return subject.name if isinstance(subject, proton.Link) else None
 
 
 @dataclass(frozen=True)
@@ -116,10 +116,10 @@ class Sent:
 
 def event_named(name: str, link: Any = None) -> Match[ProtonEvent]:
     """Match an event by name, and by its link if one is given."""
-    wanted = None if link is None else link.name
-    words = name if wanted is None else f"{name} of link {wanted}"
+    link_name = None if link is None else link.name
+    words = name if link_name is None else f"{name} of link {link_name}"
     return Match(
-        words, lambda event: event.name == name and (wanted is None or event.link == wanted)
+        words, lambda event: event.name == name and (link_name is None or event.link == link_name)
     )
 
 
@@ -181,7 +181,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
         )
 
     def words(self, frame: ProtonEvent) -> str:
-        about = f" of link {frame.link}" if frame.link else ""
+        place = f" of link {frame.link}" if frame.link else ""
         condition = f" ({frame.condition})" if frame.condition else ""
         body = ""
         if isinstance(frame.subject, Arrived):
@@ -192,7 +192,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
                 if isinstance(carried, memoryview)
                 else f" {carried!r}"[:100]
             )
-        return f"{frame.name}{about}{condition}{body}"
+        return f"{frame.name}{place}{condition}{body}"
 
     def close_socket(self, how: CloseHow = CloseHow.EOF) -> None:
         self._left = True
@@ -444,12 +444,12 @@ class ProtonPeer(Conversation[ProtonEvent]):
         it until there is some."""
         message = proton.Message(body=body, **dict(properties or {}))
         delivery = sender.send(message)
-        found = Sent(delivery)
-        self.sent.append(found)
+        sent = Sent(delivery)
+        self.sent.append(sent)
         if settled:
             delivery.settle()
         self.work()
-        return found
+        return sent
 
     def publish(
         self, sender: Any, body: Any = b"", *, proves: Requirements | None = None, **properties: Any
@@ -486,9 +486,9 @@ class ProtonPeer(Conversation[ProtonEvent]):
         proves: Requirements | None = None,
     ) -> Arrived:
         """The next message (of that receiver)."""
-        found = self.expect(event_named("message", receiver), within=within, proves=proves)
-        assert isinstance(found.subject, Arrived)
-        return found.subject
+        event = self.expect(event_named("message", receiver), within=within, proves=proves)
+        assert isinstance(event.subject, Arrived)
+        return event.subject
 
     def take_messages(self, receiver: Any = None) -> list[Arrived]:
         """Every message (of that receiver) that has been handed out and was not taken, in order."""

@@ -320,15 +320,15 @@ class _Ears(MessagingHandler):
         self.tell("told", ("message", arrived, None))
 
     def on_transport_error(self, event: Any) -> None:
-        found = event.transport.condition
-        self.tell("told", ("transport_error", None, None if found is None else found.name))
+        condition = event.transport.condition
+        self.tell("told", ("transport_error", None, None if condition is None else condition.name))
         super().on_transport_error(event)
 
     def on_event(self, name: str, event: Any) -> None:
         """Report one of the callbacks in :data:`_HEARD`."""
         if name == "link_opened":
             self.once_attached.pop(event.link.name, lambda: None)()
-        about = event.link or event.session or event.connection
+        endpoint = event.link or event.session or event.connection
         if (
             name == "link_flow"
             and event.link.is_receiver
@@ -336,9 +336,10 @@ class _Ears(MessagingHandler):
             and not event.link.draining()
         ):
             self.tell("told", ("drained", event.link.drained(), None))
-        found = None if about is None else about.remote_condition
+        condition = None if endpoint is None else endpoint.remote_condition
         self.tell(
-            "told", (name, event.delivery or event.link, None if found is None else found.name)
+            "told",
+            (name, event.delivery or event.link, None if condition is None else condition.name),
         )
 
 

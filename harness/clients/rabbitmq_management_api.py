@@ -164,14 +164,14 @@ class ManagementPeer(Conversation[Answer]):
         listed = tuple((known | dict(headers)).items())
         request = self._http.send(h11.Request(method=method, target=target, headers=list(listed)))
         octets = (request or b"") + (self._http.send(h11.EndOfMessage()) or b"")
-        told = tuple((name, "…" if name == "authorization" else value) for name, value in listed)
+        shown = tuple((name, "…" if name == "authorization" else value) for name, value in listed)
         self.judge.record(
             FrameSent(
                 at_ns=self.world.now(),
                 conn=self.conn,
                 protocol=self.protocol,
                 command=f"{method} {target}",
-                headers=told,
+                headers=shown,
                 size=len(octets),
             )
         )
@@ -189,26 +189,26 @@ class ManagementPeer(Conversation[Answer]):
 
     def overview(self) -> dict[str, Any]:
         """The whole broker at a glance."""
-        found: dict[str, Any] = self.get("overview")
-        return found
+        answer: dict[str, Any] = self.get("overview")
+        return answer
 
     def node(self, name: str | None = None) -> dict[str, Any]:
         """The node of that name (None: the one that is asked): mem_used, mem_limit, mem_alarm,
         disk_free, …"""
-        found: dict[str, Any] = self.get(
+        answer: dict[str, Any] = self.get(
             f"nodes/{quote(name or str(self.overview()['node']), safe='')}"
         )
-        return found
+        return answer
 
     def queue(self, name: str, vhost: str = "/") -> dict[str, Any]:
         """A queue: messages, messages_ready, messages_unacknowledged, message_bytes, …"""
-        found: dict[str, Any] = self.get(f"queues/{quote(vhost, safe='')}/{quote(name, safe='')}")
-        return found
+        answer: dict[str, Any] = self.get(f"queues/{quote(vhost, safe='')}/{quote(name, safe='')}")
+        return answer
 
     def connections(self) -> list[dict[str, Any]]:
         """Return all connections of the broker."""
-        found: list[dict[str, Any]] = self.get("connections")
-        return found
+        answer: list[dict[str, Any]] = self.get("connections")
+        return answer
 
     def connection(self, peer: Conversation[Any]) -> dict[str, Any] | None:
         """The connection of ``peer``, told apart by its address and port; None when the API tells
@@ -225,27 +225,27 @@ class ManagementPeer(Conversation[Answer]):
         """The first thing that was told and is what is waited for, or the last one ``within`` that
         time."""
         deadline = self.world.now() + within
-        while not reached(found := ask()):
+        while not reached(answer := ask()):
             if self.world.now() >= deadline:
-                return found, False
+                return answer, False
             self.world.wait_until(
                 lambda: self.ended is not None, min(deadline, self.world.now() + PAUSE)
             )
-        return found, True
+        return answer, True
 
     def state_of(
         self,
         peer: Conversation[Any],
-        wanted: frozenset[str] | set[str],
+        states: frozenset[str] | set[str],
         within: Duration = 3 * REFRESH,
     ) -> tuple[str | None, bool]:
-        """The state that is told of ``peer``'s connection, once it is one of ``wanted``."""
+        """The state that is told of ``peer``'s connection, once it is one of ``states``."""
 
         def state() -> str | None:
-            found = self.connection(peer)
-            return None if found is None else found.get("state")
+            connection = self.connection(peer)
+            return None if connection is None else connection.get("state")
 
-        return self.until(state, lambda told: told in wanted, within)
+        return self.until(state, lambda answer: answer in states, within)
 
 
 _ANSWER: Match[Answer] = Match("an HTTP answer", lambda answer: True)

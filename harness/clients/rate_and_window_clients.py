@@ -236,7 +236,7 @@ class AmqpProducer:
 
     def _answered(self) -> list[tuple[int, amqp10_codec.Frame]]:
         outcomes = self.link.session.outcomes
-        return [(siz, found) for siz in self._sizes if (found := outcomes.get(siz)) is not None]
+        return [(siz, outcome) for siz in self._sizes if (outcome := outcomes.get(siz)) is not None]
 
     def stirs(self) -> bool:
         return bool(self._answered()) or (self.link.credit > 0 and not self._had_credit)

@@ -119,15 +119,15 @@ class RheaPeer(Conversation[ClientEvent]):
         )
         self.expect(event_named("connection_open"), proves=proves)
 
-    def do(self, what: str, **about: Any) -> None:
+    def do(self, what: str, **arguments: Any) -> None:
         """Let it do something (see rhea_client.js)."""
-        shown = {key: "…" if key == "password" else value for key, value in about.items()}
+        shown = {key: "…" if key == "password" else value for key, value in arguments.items()}
         self.judge.record(
             Noted(at_ns=self.world.now(), conn=self.conn, detail=f"to rhea: {what} {shown}"[:400])
         )
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):  # it has ended, which the next expectation notices
-            self._process.stdin.write(json.dumps({"what": what, "about": about}) + "\n")
+            self._process.stdin.write(json.dumps({"what": what, "about": arguments}) + "\n")
             self._process.stdin.flush()
 
     def fatal(self, frame: ClientEvent) -> bool:
@@ -148,13 +148,13 @@ class RheaPeer(Conversation[ClientEvent]):
             return
         try:
             values = json.loads(content)
-            told = ClientEvent(str(values["step"]), values["detail"])
+            event = ClientEvent(str(values["step"]), values["detail"])
         except (ValueError, KeyError, TypeError):  # rhea prints some of its errors
-            told = ClientEvent("printed", {"line": str(content).strip()[:300]})
-        self.judge.record(Noted(at_ns=at, conn=self.conn, detail=f"rhea: {told.brief()}"))
-        if told.step == "disconnected" and "write E" in str(told.detail):
+            event = ClientEvent("printed", {"line": str(content).strip()[:300]})
+        self.judge.record(Noted(at_ns=at, conn=self.conn, detail=f"rhea: {event.brief()}"))
+        if event.step == "disconnected" and "write E" in str(event.detail):
             self.judge.mark_inconclusive(UNREAD)
-        self.inbox.append(told)
+        self.inbox.append(event)
 
     def _complaint(self) -> str:
         self._errors.seek(0)
@@ -178,10 +178,10 @@ class RheaPeer(Conversation[ClientEvent]):
 
 
 def _node() -> str:
-    found = shutil.which("node")
-    if found is None:
+    path = shutil.which("node")
+    if path is None:
         raise SetUpFailed("there is no node on the PATH; install nodejs")
-    return found
+    return path
 
 
 def _library() -> Path:

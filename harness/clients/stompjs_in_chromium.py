@@ -120,14 +120,16 @@ class StompJsPeer(Conversation[ClientEvent]):
             )
         )
 
-    def do(self, what: str, **about: Any) -> None:
+    def do(self, what: str, **arguments: Any) -> None:
         """Let the page do something (see stompjs_page.html)."""
         self.judge.record(
             Noted(
-                at_ns=self.world.now(), conn=self.conn, detail=f"to the page: {what} {about}"[:400]
+                at_ns=self.world.now(),
+                conn=self.conn,
+                detail=f"to the page: {what} {arguments}"[:400],
             )
         )
-        self._to_do.put({"what": what, "about": about})
+        self._to_do.put({"what": what, "about": arguments})
 
     def fatal(self, frame: ClientEvent) -> bool:
         return frame.step in ("failed", "error", "socket-error", "closed")
@@ -136,9 +138,9 @@ class StompJsPeer(Conversation[ClientEvent]):
         return frame.brief()
 
     def _told(self, what: str, at: Instant, content: Any) -> None:
-        told = ClientEvent(str(content["step"]), content["detail"])
-        self.judge.record(Noted(at_ns=at, conn=self.conn, detail=f"the page: {told.brief()}"))
-        self.inbox.append(told)
+        event = ClientEvent(str(content["step"]), content["detail"])
+        self.judge.record(Noted(at_ns=at, conn=self.conn, detail=f"the page: {event.brief()}"))
+        self.inbox.append(event)
 
     def _close(self) -> None:
         self._browser.stop()
@@ -232,8 +234,8 @@ def _key_of(host: str, port: int) -> str:
 def chromium() -> str:
     """Return the path of Chromium. Raises :class:`SetUpFailed` where there is none."""
     named = os.environ.get(CHROMIUM)
-    found = shutil.which(named) if named else next(filter(None, map(shutil.which, NAMES)), None)
-    if found is None:
+    path = shutil.which(named) if named else next(filter(None, map(shutil.which, NAMES)), None)
+    if path is None:
         where = (
             f"at {named!r}, where {CHROMIUM} says it is"
             if named
@@ -242,7 +244,7 @@ def chromium() -> str:
         raise SetUpFailed(
             f"there is no Chromium {where}; install it, or let {CHROMIUM} say where it is"
         )
-    return found
+    return path
 
 
 def _library() -> Path:

@@ -184,16 +184,16 @@ class StompPyPeer(StompConversation):
                         )
                     )
 
-    def _heard(self, at: Instant, heard: Frame) -> None:
-        """stomp.py handed out ``heard``: it should be the frame that crossed the wire next."""
+    def _heard(self, at: Instant, frame: Frame) -> None:
+        """stomp.py handed out ``frame``: it should be the frame that crossed the wire next."""
         if not self._unheard:
-            self._differs(at, f"stomp.py handed out {heard.brief()}, which did not cross the wire")
+            self._differs(at, f"stomp.py handed out {frame.brief()}, which did not cross the wire")
             return
         wire = self._unheard.popleft()
         first = dict(reversed(wire.headers))  # of repeated ones the first counts
-        if (heard.command, dict(heard.headers), heard.body) != (wire.command, first, wire.body):
+        if (frame.command, dict(frame.headers), frame.body) != (wire.command, first, wire.body):
             self._differs(
-                at, f"stomp.py handed out {heard.brief()}, but {wire.brief()} crossed the wire"
+                at, f"stomp.py handed out {frame.brief()}, but {wire.brief()} crossed the wire"
             )
             return
         self.inbox.append(wire)
@@ -370,10 +370,10 @@ class StompPyPeer(StompConversation):
     def _ask(
         self, say: Callable[[dict[str, str]], Any], receipt: bool, proves: Requirements | None
     ) -> None:
-        wanted = self.next_receipt() if receipt else None
-        self._say(lambda: say({} if wanted is None else {"receipt": wanted}))
-        if wanted is not None:
-            self.expect(frame("RECEIPT", {"receipt-id": wanted}), proves=proves)
+        receipt_id = self.next_receipt() if receipt else None
+        self._say(lambda: say({} if receipt_id is None else {"receipt": receipt_id}))
+        if receipt_id is not None:
+            self.expect(frame("RECEIPT", {"receipt-id": receipt_id}), proves=proves)
 
     def _say(self, call: Callable[[], Any]) -> None:
         """A call that writes. To a connection that the broker has ended it does nothing, as a raw

@@ -90,20 +90,20 @@ def _lines(talk: Composed) -> Iterator[dict[str, Any]]:
     began = talk.lines[0].at if talk.lines else 0
     yield {"step": "conversation", "mark": talk.mark.decode(), "acceptors": talk.acceptors}
     for line in talk.lines:
-        about: dict[str, Any] = {"step": line.verb, "at_ms": round((line.at - began) / 1e6, 3)}
+        entry: dict[str, Any] = {"step": line.verb, "at_ms": round((line.at - began) / 1e6, 3)}
         if line.conn is not None:
-            about["conn"] = line.conn
-        about |= line.about
+            entry["conn"] = line.conn
+        entry |= line.about
         if line.parts:
-            about["octets"] = [_part(part) for part in line.parts]
+            entry["octets"] = [_part(part) for part in line.parts]
         if line.frame is not None:
             frame = line.frame
-            about["frame"] = [
+            entry["frame"] = [
                 _text(frame.command),
                 [[_text(n), _text(v)] for n, v in frame.headers],
                 _octets(frame.body),
             ]
-        yield about
+        yield entry
     expected = dict(talk.expected)
     if isinstance(expected.get("body"), bytes):
         expected["body"] = _octets(expected["body"])
@@ -186,26 +186,26 @@ def _number_of(values: Mapping[str, Any], key: str, most: int) -> float:
 def _check_step(line: Line, came: Mapping[int, list[Came]]) -> None:
     """Raise for a step that the player could not play: ``KeyError``, ``TypeError`` or
     ``ValueError``."""
-    about = line.about
+    fields = line.about
     if line.verb != "pause" and (type(line.conn) is not int or line.conn not in came):
         raise ValueError(f"{line.verb} names the connection {line.conn!r:.60}, which is not open")
     match line.verb:
         case "open":
-            _text_of(about, "acceptor")
+            _text_of(fields, "acceptor")
         case "receive":
-            _number_of(about, "count", 1 << 31)
+            _number_of(fields, "count", 1 << 31)
         case "pause":
-            _number_of(about, "ms", MOST_SECONDS * 1000)
+            _number_of(fields, "ms", MOST_SECONDS * 1000)
         case "leave" | "ends":
-            CloseHow(_text_of(about, "how"))
+            CloseHow(_text_of(fields, "how"))
         case "send":
             for part in line.parts:
                 if isinstance(part, Ref) and (part.conn not in came or part.nth < 1):
                     raise ValueError(f"send refers to {part!r:.80}, which never arrived")
         case _:
             raise ValueError(f"{line.verb!r:.60} is no step")
-    if "within_s" in about:
-        _number_of(about, "within_s", MOST_SECONDS)
+    if "within_s" in fields:
+        _number_of(fields, "within_s", MOST_SECONDS)
 
 
 def _check_expectation(expected: Mapping[str, Any]) -> None:
@@ -230,8 +230,8 @@ def _check_expectation(expected: Mapping[str, Any]) -> None:
 def _conversation(values: list[dict[str, Any]]) -> Composed | None:
     if not values:
         return None
-    about, *steps, expectation = values if len(values) > 1 else [*values, {"step": ""}]
-    if about["step"] != "conversation" or expectation["step"] != "expectation":
+    header, *steps, expectation = values if len(values) > 1 else [*values, {"step": ""}]
+    if header["step"] != "conversation" or expectation["step"] != "expectation":
         raise ValueError("they should begin with the conversation and end with the expectation")
     lines: list[Line] = []
     came: dict[int, list[Came]] = {}
@@ -258,8 +258,8 @@ def _conversation(values: list[dict[str, Any]]) -> Composed | None:
     if isinstance(expected.get("body"), dict):
         expected["body"] = _octets_of(expected["body"])
     _check_expectation(expected)
-    acceptors = [str(acceptor) for acceptor in about["acceptors"]]
-    return Composed(lines, expected, came, ended, _text_of(about, "mark").encode(), acceptors)
+    acceptors = [str(acceptor) for acceptor in header["acceptors"]]
+    return Composed(lines, expected, came, ended, _text_of(header, "mark").encode(), acceptors)
 
 
 def _octets(data: bytes) -> dict[str, str]:

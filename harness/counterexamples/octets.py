@@ -65,22 +65,22 @@ def play(target: Target, talk: Composed, say: Callable[[str], None]) -> tuple[bo
     player = WorldPlayer(target, talk.mark, say)
     try:
         for line in talk.lines:
-            conn, about, mark = line.conn or 0, line.about, str(line.about.get("mark", ""))
-            within = float(about.get("within_s", PATIENCE_S))
+            conn, fields, mark = line.conn or 0, line.about, str(line.about.get("mark", ""))
+            within = float(fields.get("within_s", PATIENCE_S))
             match line.verb:
                 case "open":
-                    player.open(conn, str(about["acceptor"]))
+                    player.open(conn, str(fields["acceptor"]))
                 case "send":
                     player.send(conn, *line.parts, mark=mark)
                 case "receive":
                     like = line.frame.line() if line.frame is not None else ""
-                    player.receive(conn, int(about["count"]), like, within=within, mark=mark)
+                    player.receive(conn, int(fields["count"]), like, within=within, mark=mark)
                 case "pause":
-                    player.pause(about["ms"] / 1000)
+                    player.pause(fields["ms"] / 1000)
                 case "leave":
-                    player.leave(conn, str(about["how"]))
+                    player.leave(conn, str(fields["how"]))
                 case "ends":
-                    player.ends(conn, str(about["how"]), within=within, mark=mark)
+                    player.ends(conn, str(fields["how"]), within=within, mark=mark)
     finally:
         player.close()
     recorded = {

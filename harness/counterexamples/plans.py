@@ -99,15 +99,15 @@ def _decode(stored: Mapping[str, Any]) -> Any:
         case "mapping":
             return {decode(key): decode(item) for key, item in inner}
         case "enum":
-            found = _found(inner)
-            if not (isinstance(found, type) and issubclass(found, enum.Enum)):
+            value = _found(inner)
+            if not (isinstance(value, type) and issubclass(value, enum.Enum)):
                 raise Unrestorable(f"{inner} is no enumeration")
-            return found[stored["member"]]
+            return value[stored["member"]]
         case "dataclass":
-            found = _found(inner)
-            if not (isinstance(found, type) and dataclasses.is_dataclass(found)):
+            value = _found(inner)
+            if not (isinstance(value, type) and dataclasses.is_dataclass(value)):
                 raise Unrestorable(f"{inner} is no dataclass")
-            return found(**{name: decode(item) for name, item in stored["fields"].items()})
+            return value(**{name: decode(item) for name, item in stored["fields"].items()})
         case "constant":
             table = _found(inner)
             if not isinstance(table, Sequence):
@@ -136,9 +136,9 @@ def _found(name: str) -> object:
     module, _, path = name.partition(":")
     if not module.startswith(PACKAGES) or module not in sys.modules:
         raise Unrestorable(f"{name}: there is no such module among those of the suites")
-    found: object = sys.modules[module]
+    value: object = sys.modules[module]
     for part in path.split("."):
         if part.startswith("_"):
             raise Unrestorable(f"{name}: is private")
-        found = getattr(found, part)
-    return found
+        value = getattr(value, part)
+    return value

@@ -89,14 +89,14 @@ class Frames:
     def feed(self, at: float, data: bytes) -> list[Came]:
         """The frames completed by ``data``."""
         self._pending += data
-        found: list[Came] = []
+        arrivals: list[Came] = []
         while True:
             while self._pending and self._pending[0] in b"\r\n":
                 del self._pending[:1]
             ends = [(self._pending.find(mark), len(mark)) for mark in (b"\n\n", b"\n\r\n")]
             ends = [end for end in ends if end[0] >= 0]
             if not ends:
-                return found
+                return arrivals
             head_end, size = min(ends)
             lines = bytes(self._pending[:head_end]).decode("utf-8", "surrogateescape").split("\n")
             command, *rest = (line.removesuffix("\r") for line in lines)
@@ -105,8 +105,8 @@ class Frames:
             length = next((value for name, value in headers if name == "content-length"), "")
             end = start + int(length) if length.isdecimal() else self._pending.find(b"\0", start)
             if end < 0 or end >= len(self._pending):
-                return found
-            found.append(Came(at, command, headers, bytes(self._pending[start:end])))
+                return arrivals
+            arrivals.append(Came(at, command, headers, bytes(self._pending[start:end])))
             del self._pending[: end + 1]
 
 
@@ -321,10 +321,10 @@ def _fits(frame: Came, expected: Mapping[str, Any], player: Player) -> bool:
     if frame.command != command or (body is not None and frame.body != body):
         return False
     old, new = player.mark.decode(), player.new_mark.decode()
-    wanted = [
+    headers = [
         (name, value.replace(old, new) if old else value) for name, value in expected["headers"]
     ]
-    return all(frame.get(name) == value for name, value in wanted)
+    return all(frame.get(name) == value for name, value in headers)
 
 
 def _compare(recorded: Mapping[str, Any], player: Player) -> tuple[bool | None, str]:
@@ -383,12 +383,12 @@ def main(
     play: Callable[[Player], None],
     expected: Mapping[str, Any],
     recorded: Mapping[str, Any],
-    about: Mapping[str, Any],
+    fields: Mapping[str, Any],
 ) -> int:
     """The command line of a script: plays, prints, judges. Returns 0 (came as expected), 1 (did
     not) or 2 (unknown)."""
-    parser = argparse.ArgumentParser(description=about["what"])
-    first, *others = about["acceptors"]
+    parser = argparse.ArgumentParser(description=fields["what"])
+    first, *others = fields["acceptors"]
     parser.add_argument("address", metavar="HOST:PORT", help=f"the broker's acceptor ({first})")
     parser.add_argument("--login", default="")
     parser.add_argument("--passcode", default="")
@@ -408,7 +408,7 @@ def main(
         if not host or not port.isdecimal():
             parser.error(f"{text!r} should be HOST:PORT")
         endpoints[name] = (host.strip("[]"), int(port))
-    player = Player(endpoints, given.login, given.passcode, about["mark"])
+    player = Player(endpoints, given.login, given.passcode, fields["mark"])
     try:
         play(player)
     except OSError as problem:
@@ -418,12 +418,12 @@ def main(
         player.close()
     held, words = decide(expected, recorded, player)
     show()
-    for requirement in about["requirements"]:
+    for requirement in fields["requirements"]:
         show(
             f"{requirement['id']} ({requirement['level']}, {requirement['source']}):"
             f" {requirement['statement']}"
         )
-    show(f"When it was recorded: {about['detail']}")
+    show(f"When it was recorded: {fields['detail']}")
     show(f"Now: {words}")
     for line in player.late:
         show(f"  did not come this time: {line}")

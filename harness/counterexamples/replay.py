@@ -75,15 +75,15 @@ def restored(file: CaseFile) -> tuple[Call, Mapping[str, Any]]:
     """The call and the drawn arguments of ``file``, from the suites imported so far. Raises
     :class:`Changed`."""
     header = file.header
-    found = cases.registry().get(current_name(str(header.get("name"))))
+    case = cases.registry().get(current_name(str(header.get("name"))))
     version = header.get("case_version")
-    if found is None or version not in found.by_version:
+    if case is None or version not in case.by_version:
         raise Changed(f"there is no case {header['case']} any more")
     if header.get("not_restorable"):
         raise Changed(str(header["not_restorable"]))
-    if case_file.fingerprint(found.function, found.by_version[version]) != header["fingerprint"]:
+    if case_file.fingerprint(case.function, case.by_version[version]) != header["fingerprint"]:
         raise Changed(
-            f"{header['case']} ({found.source}) is another than it was when this was recorded"
+            f"{header['case']} ({case.source}) is another than it was when this was recorded"
         )
     try:
         arguments, plan = plans.decode(header.get("arguments")), plans.decode(header.get("plan"))
@@ -91,11 +91,11 @@ def restored(file: CaseFile) -> tuple[Call, Mapping[str, Any]]:
         raise Changed(str(problem)) from None
     if not isinstance(arguments, dict) or not isinstance(plan, dict):
         raise Changed("the arguments were not stored")
-    if set(arguments) != set(found.arguments) or set(plan) != set(
-        found.over.strategies if found.over else ()
+    if set(arguments) != set(case.arguments) or set(plan) != set(
+        case.over.strategies if case.over else ()
     ):
         raise Changed(f"{header['case']} takes other arguments now")
-    return Call(found, version, arguments, header["case"]), plan
+    return Call(case, version, arguments, header["case"]), plan
 
 
 def run_case(

@@ -136,10 +136,10 @@ def _with_ids(part: Part, ids: Mapping[bytes, Ref]) -> list[Part]:
         (b"ACK\n", b"NACK\n", b"ACK\r\n", b"NACK\r\n")
     ):
         return [part]
-    found = re.search(rb"\n(?:id|message-id):([^\r\n]*)", part)
-    if found is None or found[1] not in ids:
+    match = re.search(rb"\n(?:id|message-id):([^\r\n]*)", part)
+    if match is None or match[1] not in ids:
         return [part]
-    return [part[: found.start(1)], ids[found[1]], part[found.end(1) :]]
+    return [part[: match.start(1)], ids[match[1]], part[match.end(1) :]]
 
 
 def _without_secrets(steps: list[Step], identity: Identity) -> dict[int, list[Part]]:
@@ -163,9 +163,9 @@ def _without_secrets(steps: list[Step], identity: Identity) -> dict[int, list[Pa
         ]
         stream = b"".join(data for _, data in writes)
         hidden = sorted(
-            (found.start(1), found.end(1), name)
+            (match.start(1), match.end(1), name)
             for name, pattern in patterns.items()
-            for found in re.finditer(pattern, stream)
+            for match in re.finditer(pattern, stream)
         )
         begin = 0
         for place, data in writes:
@@ -188,33 +188,35 @@ def _cut(data: bytes, begin: int, hidden: list[tuple[int, int, str]]) -> Iterato
 
 
 def _expected(violation: Violation, came: Mapping[int, list[Came]]) -> dict[str, Any]:
-    about = violation.expectation
-    if about is None:
+    expectation = violation.expectation
+    if expectation is None:
         return {"kind": "words", "words": violation.detail}
-    found: dict[str, Any] = {"kind": about.kind, "words": about.words}
-    if about.conn is not None:
-        found["conn"] = about.conn
-    if about.kind in ("frame", "silence"):
-        command, headers, body = about.shape if about.shape is not None else (None, (), None)
-        fitting = sum(_fits(frame, about) for frame in came.get(about.conn or 0, ()))
-        found |= {
+    fields: dict[str, Any] = {"kind": expectation.kind, "words": expectation.words}
+    if expectation.conn is not None:
+        fields["conn"] = expectation.conn
+    if expectation.kind in ("frame", "silence"):
+        command, headers, body = (
+            expectation.shape if expectation.shape is not None else (None, (), None)
+        )
+        fitting = sum(_fits(frame, expectation) for frame in came.get(expectation.conn or 0, ()))
+        fields |= {
             "command": command,
             "headers": headers,
             "body": body,
-            "before": fitting - about.extra,
+            "before": fitting - expectation.extra,
         }
-    if about.kind == "duration" and about.bounds is not None:
-        low, high = about.bounds
-        found |= {"lo_s": low / NS_PER_S, "hi_s": None if high is None else high / NS_PER_S}
-    if about.kind == "count":
-        found |= {"value": about.value, "bounds": about.bounds}
-    return found
+    if expectation.kind == "duration" and expectation.bounds is not None:
+        low, high = expectation.bounds
+        fields |= {"lo_s": low / NS_PER_S, "hi_s": None if high is None else high / NS_PER_S}
+    if expectation.kind == "count":
+        fields |= {"value": expectation.value, "bounds": expectation.bounds}
+    return fields
 
 
-def _fits(frame: Came, about: Expectation) -> bool:
-    if about.shape is None or (about.kind == "silence" and frame.command == "ERROR"):
+def _fits(frame: Came, expectation: Expectation) -> bool:
+    if expectation.shape is None or (expectation.kind == "silence" and frame.command == "ERROR"):
         return True
-    command, headers, body = about.shape
+    command, headers, body = expectation.shape
     same = frame.command == command and (body is None or frame.body == body)
     return same and all(frame.get(name) == value for name, value in headers)
 
@@ -229,12 +231,20 @@ def _give_time(lines: list[Line], expected: Mapping[str, Any]) -> None:
             line.about["within_s"] = round(max(gap, longest) + PATIENCE_S, 3)
 
 
-def _mark_duration(lines: list[Line], about: Expectation | None) -> None:
+def _mark_duration(lines: list[Line], expectation: Expectation | None) -> None:
     """Name the steps between which the time was measured, where they can be found."""
-    if about is None or about.kind != "duration" or about.since is None or about.value is None:
+    if (
+        expectation is None
+        or expectation.kind != "duration"
+        or expectation.since is None
+        or expectation.value is None
+    ):
         return
-    found = {}
-    for mark, instant in (("since", about.since), ("until", about.since + about.value)):
+    marks = {}
+    for mark, instant in (
+        ("since", expectation.since),
+        ("until", expectation.since + expectation.value),
+    ):
         near = [
             line
             for line in lines
@@ -242,7 +252,7 @@ def _mark_duration(lines: list[Line], about: Expectation | None) -> None:
         ]
         if near:
             # Where a broker says ERROR and closes at once, another may only close.
-            found[mark] = min(near, key=lambda step: (abs(step.at - instant), step.verb != "ends"))
-    if len(found) == 2 and found["since"] is not found["until"]:
-        for mark, line in found.items():
+            marks[mark] = min(near, key=lambda step: (abs(step.at - instant), step.verb != "ends"))
+    if len(marks) == 2 and marks["since"] is not marks["until"]:
+        for mark, line in marks.items():
             line.about["mark"] = mark

@@ -31,7 +31,7 @@ def raw(header: Mapping[str, Any], talk: Composed) -> str:
         .partition('"""')[2]
         .replace("\n__all__ =", "\n_ALL =")
     )
-    about = {
+    opening = {
         "what": f"{header['case']}: {header['detail']}",
         "acceptors": talk.acceptors,
         "mark": talk.mark,
@@ -54,7 +54,7 @@ def raw(header: Mapping[str, Any], talk: Composed) -> str:
             needed.strip("\n").removesuffix("\n"),
             "",
             "",
-            f"ABOUT = {about!r}",
+            f"ABOUT = {opening!r}",
             f"EXPECTED = {talk.expected!r}",
             f"RECORDED = {recorded!r}",
             "",
@@ -261,10 +261,14 @@ def _stomp_py_frame(line: Line, version: str) -> str:
             else f"message(got{part.conn}, {part.nth}, {part.header!r})"
         )
         data += place.encode()
-    found = list(codec.Reader(version).feed(data))
-    if len(found) != 1 or not isinstance(found[0], codec.Frame) or found[0].command not in _CLIENT:
+    frames = list(codec.Reader(version).feed(data))
+    if (
+        len(frames) != 1
+        or not isinstance(frames[0], codec.Frame)
+        or frames[0].command not in _CLIENT
+    ):
         raise Inexpressible("something is written that is not one whole, well-formed frame")
-    frame = found[0]
+    frame = frames[0]
     if codec.encode(frame.command, frame.headers, frame.body, version=version) != data:
         raise Inexpressible("a frame has line ends or escapes that stomp.py would write otherwise")
     if len({name for name, _ in frame.headers}) != len(frame.headers):

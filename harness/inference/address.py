@@ -57,7 +57,7 @@ class Look:
             "DROP": self.lost > 0,
             "PAGE": self.paged,
         }
-        return next((name for name, seen in shown.items() if seen), None)
+        return next((name for name, applies in shown.items() if applies), None)
 
 
 class AddressProbes:
@@ -137,11 +137,11 @@ class AddressProbes:
         """Count the messages that a consumer gets, of at most ``count``. They are settled."""
         peer = self.bench.amqp(acceptor=self.acceptor)
         link = peer.receiver(node, credit=count)
-        seen = -1
-        while seen < len(peer.deliveries) < count:
-            seen = len(peer.deliveries)
+        before = -1
+        while before < len(peer.deliveries) < count:
+            before = len(peer.deliveries)
             # Patiently: what is slow to come from disk is not lost.
-            self.bench.wait_until(lambda seen=seen: len(peer.deliveries) > seen, 8 * QUIET)  # type: ignore[misc]
+            self.bench.wait_until(lambda count=before: len(peer.deliveries) > count, 8 * QUIET)  # type: ignore[misc]
         got = peer.take_deliveries(link)
         for delivery in got:
             peer.disposition(delivery, "accepted")
@@ -216,7 +216,7 @@ def _estimates(probes: AddressProbes) -> list[Estimate]:
     if policy is None:
         words = f"{large.accepted} messages of 16384 octets were accepted, and all came"
         return [Estimate("address_full_policy", None, "", words)]
-    found = [
+    estimates = [
         Estimate(
             "address_full_policy", None, "", f"{large.accepted} messages were accepted", policy
         )
@@ -224,7 +224,10 @@ def _estimates(probes: AddressProbes) -> list[Estimate]:
     count = _by_messages(probes, policy)
     if count is not None:
         words = "full with as many messages of 256 octets as of 16384"
-        return [*found, Estimate("max_size_messages", Range.of(count, count), "messages", words)]
+        return [
+            *estimates,
+            Estimate("max_size_messages", Range.of(count, count), "messages", words),
+        ]
     few = 1
     while not probes.full([WHOLE] * few, policy):
         few *= 2
@@ -234,19 +237,19 @@ def _estimates(probes: AddressProbes) -> list[Estimate]:
     sums = [probes.smallest(few, policy), probes.smallest(many, policy)]
     if sums[0] is None or sums[1] is None:
         words = f"{few if sums[0] is None else many} messages of {SMALLEST} octets fill it already"
-        return [*found, Estimate("max_size_bytes", Range.of(0, LARGEST), "octets", words)]
+        return [*estimates, Estimate("max_size_bytes", Range.of(0, LARGEST), "octets", words)]
     # sum + count * overhead >= limit > sum - 1 + count * overhead, for either count.
     apart = Range.of(many - few, many - few)
     overhead = Range.of(sums[0] - 1 - sums[1], sums[0] + 1 - sums[1]).over(apart)
     limit = Range.of((overhead.low or 0) * few + sums[0] - 1, (overhead.high or 0) * few + sums[0])
     words = f"filled by {few} messages of {sums[0]} octets in all, or by {many} of {sums[1]}"
-    found += [
+    estimates += [
         Estimate("max_size_bytes", limit, "octets", words),
         Estimate("octets charged beyond the body", overhead, "octets", words),
     ]
     if policy == "BLOCK":
-        found.append(_room(probes, limit, overhead))
-    return found
+        estimates.append(_room(probes, limit, overhead))
+    return estimates
 
 
 def _by_messages(probes: AddressProbes, policy: str) -> int | None:

@@ -21,12 +21,12 @@ def infer_credit(bench: Bench, acceptor: str | None) -> list[Estimate]:
     link = peer.sender(bench.node())
     peer.watch_for(frame("flow", link=link))
     most = link.credit
-    found = [
+    estimates = [
         Estimate("amqp_credits", Range.of(most, most), "deliveries", "the first flow of a new link")
     ]
     if not 0 < most <= MOST:
         return [
-            *found,
+            *estimates,
             Estimate("amqp_low_credits", None, "deliveries", f"{most} credits are not run down"),
         ]
     left = most
@@ -40,11 +40,11 @@ def infer_credit(bench: Bench, acceptor: str | None) -> list[Estimate]:
             break
     words = f"a flow gave {link.credit} when {left} were left"
     slack = 0 if bench.virtual else 1
-    found.append(
+    estimates.append(
         Estimate("amqp_low_credits", Range.of(max(0, left), left + slack), "deliveries", words)
     )
     peer.close()
-    return found
+    return estimates
 
 
 def _has_more_credit(link: Link, than: int) -> bool:

@@ -242,12 +242,12 @@ def infer_liveness(
 
 def _estimates(probes: LivenessProbes) -> list[Estimate]:
     possible, facts = probes.possible(), probes.facts
-    seen = f"{probes.probes} connections"
+    probed = f"{probes.probes} connections"
     if not possible:
-        told = ", ".join(
+        sources = ", ".join(
             f"{beat} ms was answered {answer}" for beat, answer in sorted(facts.answers.items())
         )
-        words = f"no modifier, bounds and rounding explain what was seen: {told}"
+        words = f"no modifier, bounds and rounding explain what was seen: {sources}"
         return [Estimate("connection-ttl", None, "", words, "not the arithmetic of Artemis")]
     lefts = list(possible.values())
     # Far above what was waited for, only the answers speak.
@@ -265,7 +265,7 @@ def _estimates(probes: LivenessProbes) -> list[Estimate]:
             "heart_beat_to_connection_ttl_modifier",
             hull([left.modifier for left in lefts]),
             "",
-            f"{by} of {seen}",
+            f"{by} of {probed}",
         ),
         Estimate(
             "connection_ttl_ms",
@@ -320,15 +320,15 @@ def _server_beats(probes: LivenessProbes) -> list[Estimate]:
     peer, answer = probes.ask(60_000, wish)
     if answer is None or not answer[0]:
         return estimates
-    heard: list[int] = []
+    beats: list[int] = []
     until = bench.now() + ms(answer[0]) * 4 + seconds(1)
-    while len(heard) < 4 and bench.now() < until and peer.ended is None:
+    while len(beats) < 4 and bench.now() < until and peer.ended is None:
         before = peer.heard_at
         if bench.wait_until(lambda before=before: peer.heard_at != before, until - bench.now()):  # type: ignore[misc]
-            heard.append(peer.heard_at or 0)
+            beats.append(peer.heard_at or 0)
     peer.close_socket()
-    if len(heard) > 1:
-        gaps = [later - earlier for earlier, later in pairwise(heard)]
+    if len(beats) > 1:
+        gaps = [later - earlier for earlier, later in pairwise(beats)]
         share = Range.of(
             Fraction(max(0, min(gaps) - probes.slip), ms(answer[0])),
             Fraction(max(gaps) + probes.slip, ms(answer[0])),

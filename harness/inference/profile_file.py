@@ -54,14 +54,14 @@ def compose(
     return "\n".join(lines) + "\n"
 
 
-def _middle(found: Range) -> int | float:
-    if found.high is None:
-        middle = found.low or Fraction(0)
+def _middle(interval: Range) -> int | float:
+    if interval.high is None:
+        middle = interval.low or Fraction(0)
     else:
-        middle = ((found.low or Fraction(0)) + found.high) / 2
+        middle = ((interval.low or Fraction(0)) + interval.high) / 2
         # Limits are round numbers more often than not: a whole number within is as good as the
         # middle.
-        if found.low is not None and round(middle) in found:
+        if interval.low is not None and round(middle) in interval:
             middle = Fraction(round(middle))
     return int(middle) if middle.denominator == 1 else float(middle)
 

@@ -105,13 +105,13 @@ def grid(closed: Sequence[Closed], stagger: Duration, slip: Duration) -> Grid | 
         return Grid(Range.of(0, 0), slip)
     looks = _clusters(instants, 2 * slip)
     gaps = [later - earlier for earlier, later in pairwise(looks)]
-    found = Range.of(max(0, spread - 2 * slip), spread + stagger + 2 * slip)
+    interval = Range.of(max(0, spread - 2 * slip), spread + stagger + 2 * slip)
     if gaps and min(gaps) > stagger + 2 * slip:
         # No look fell between two of these: they are neighbours.
         mean = (looks[-1] - looks[0]) / len(gaps)
         near = Range.of(mean - 2 * slip / len(gaps), mean + 2 * slip / len(gaps))
-        found = near if max(gaps) - min(gaps) <= 4 * slip else found
-    return Grid(found, slip)
+        interval = near if max(gaps) - min(gaps) <= 4 * slip else interval
+    return Grid(interval, slip)
 
 
 def _clusters(instants: Sequence[Instant], apart: Duration) -> list[Instant]:

@@ -101,7 +101,7 @@ def infer_windows(
     """The unit, the charge and the defaults of consumer windows on ``acceptor``, up to ``largest``
     bytes and ``many`` messages."""
     probes = WindowProbes(bench, acceptor, largest, many)
-    found = _unit(probes)
+    unit = _unit(probes)
     # The same messages, weighed with and without four hundred bytes of headers that are no part of
     # the body.
     padding = {"padding": "x" * 400}
@@ -110,15 +110,15 @@ def infer_windows(
         how = f"{mode}: bisection over the first of two messages"
         name = _NAMES[mode]
         if plain >= largest:
-            found.append(_unlimited(probes, mode, name))
+            unit.append(_unlimited(probes, mode, name))
             continue
         if plain < 0:
-            found.append(Estimate(name, Range.of(0, 1), "octets", f"{mode}: one message at a time"))
+            unit.append(Estimate(name, Range.of(0, 1), "octets", f"{mode}: one message at a time"))
             continue
         # A window of W is open behind a cost of W - 1 and shut behind W: the last that left room
         # cost W - 1.
         cost = probes.delivered([plain, 1], mode, {})[0]
-        found.append(
+        unit.append(
             Estimate(
                 name, Range.of(cost + 1, cost + 1 + _drift(probes, plain, mode)), "octets", how
             )
@@ -126,7 +126,7 @@ def infer_windows(
         if mode == "client":
             padded = probes.largest_that_leaves_room(mode, {}, padding)
             charge = "the whole frame" if plain - padded > 300 else "the body"
-            found.append(
+            unit.append(
                 Estimate(
                     "charge of a delivery",
                     None,
@@ -135,7 +135,7 @@ def infer_windows(
                     charge,
                 )
             )
-    return found
+    return unit
 
 
 def _drift(probes: WindowProbes, body: int, mode: str) -> int:

@@ -62,7 +62,7 @@ def stated(
     """Return a run header's entry on one driver's clock. ``added_ns`` is what its instants were
     corrected by; ``drift_ns`` by how much the clocks went apart meanwhile, itself no more certain
     than both readings are."""
-    told: dict[str, Any] = {
+    data: dict[str, Any] = {
         "driver": driver,
         "host": host,
         "same_clock": same,
@@ -71,6 +71,6 @@ def stated(
         "uncertainty_ns": before["uncertainty"],
     }
     if after is not None:
-        told["drift_ns"] = after["offset"] - before["offset"]
-        told["drift_uncertainty_ns"] = after["uncertainty"] + before["uncertainty"]
-    return told
+        data["drift_ns"] = after["offset"] - before["offset"]
+        data["drift_uncertainty_ns"] = after["uncertainty"] + before["uncertainty"]
+    return data

@@ -68,7 +68,7 @@ class Rows:
     def batch(self, protocol: str, frames: Frames, beats: Bools) -> dict[str, pa.Array]:
         """The columns of the trace that these frames have. ``beats``: which are signs of life and
         nothing else."""
-        found = {
+        columns = {
             "command": frames.command,
             "headers": frames.headers,
             "body": frames.body,
@@ -76,13 +76,13 @@ class Rows:
         }
         if beats.any():
             place = pa.array(np.arange(len(beats)), mask=beats)
-            found = {name: column.take(place) for name, column in found.items()}
+            columns = {name: column.take(place) for name, column in columns.items()}
         return {
             "at_ns": pa.array(self.at),
             "conn": pa.array(self.conn),
             "kind": _KINDS.take(pa.array(self.sent.astype(np.int8) + 2 * beats.astype(np.int8))),
             "protocol": same(protocol, len(self.at)),
-            **found,
+            **columns,
             "size": pa.array(frames.size),
         }
 
@@ -116,8 +116,8 @@ def concatenate_rows(parts: Sequence[tuple[Ints, Frames]], rows: int) -> Frames:
         return pa.concat_arrays([getattr(part, column) for _, part in parts]).take(order)
 
     def numbers(column: str) -> Ints:
-        found: Ints = np.concatenate([getattr(part, column) for _, part in parts])[place]
-        return found
+        values: Ints = np.concatenate([getattr(part, column) for _, part in parts])[place]
+        return values
 
     return Frames(
         taken("command"), taken("headers"), taken("body"), numbers("body_size"), numbers("size")
@@ -140,5 +140,5 @@ def listed(frames: Sequence[tuple[str, Sequence[tuple[str, str]], bytes, int, in
 
 def lengths(column: pa.Array) -> Ints:
     """Return the length of each value in bytes."""
-    found: Ints = pc.binary_length(column).to_numpy(zero_copy_only=False).astype(np.int64)
-    return found
+    sizes: Ints = pc.binary_length(column).to_numpy(zero_copy_only=False).astype(np.int64)
+    return sizes

@@ -21,10 +21,10 @@ class ControlConnection:
         self,
         world: RealWorld,
         connection: socket.socket,
-        heard: Callable[[dict[str, Any]], None],
+        on_message: Callable[[dict[str, Any]], None],
         gone: Callable[[], None],
     ) -> None:
-        self._world, self._socket, self._heard, self._gone = world, connection, heard, gone
+        self._world, self._socket, self._heard, self._gone = world, connection, on_message, gone
         self._pending = b""
         self._open = True
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

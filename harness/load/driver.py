@@ -129,7 +129,7 @@ class Driver:
     def progress(self) -> dict[str, Any]:
         """Return the present figures."""
         tally = self.host.tally
-        told: dict[str, Any] = {
+        report: dict[str, Any] = {
             "at": self.world.now(),
             "done": self.done,
             "waiting": self.waiting,
@@ -154,12 +154,12 @@ class Driver:
             "faults": dict(tally.faults),
             "errors": dict(tally.errors),
         }
-        told["delivery"] = {"cells": tally.delivery.counts(), "worst": tally.delivery.worst}
-        told["confirmation"] = {
+        report["delivery"] = {"cells": tally.delivery.counts(), "worst": tally.delivery.worst}
+        report["confirmation"] = {
             "cells": tally.confirmation.counts(),
             "worst": tally.confirmation.worst,
         }
-        return told
+        return report
 
     # what goes on meanwhile
 

@@ -31,17 +31,17 @@ class Latencies:
         if len(self._new) >= _AT_ONCE:
             self._enter()
 
-    def add(self, told: Mapping[str, int], worst: Duration) -> None:
+    def add(self, counts: Mapping[str, int], worst: Duration) -> None:
         """Enter what another one told by :meth:`counts`."""
-        for cell, count in told.items():
+        for cell, count in counts.items():
             self._cells[int(cell)] += count
         self.worst = max(self.worst, worst)
 
     def counts(self) -> dict[str, int]:
         """Return the count of each cell that has any."""
         self._enter()
-        found = np.flatnonzero(self._cells)
-        return {str(cell): int(self._cells[cell]) for cell in found.tolist()}
+        used = np.flatnonzero(self._cells)
+        return {str(cell): int(self._cells[cell]) for cell in used.tolist()}
 
     def quantile(self, share: float) -> Duration | None:
         """Return the duration that this share of all did not exceed; None without any."""

@@ -32,10 +32,10 @@ class BadPlan(ValueError):
 
 def duration(text: str) -> Duration:
     """``500ms``, ``2s``, ``1.5m``, ``1h`` in nanoseconds. Raises :class:`BadPlan`."""
-    found = _TIME.fullmatch(text)
-    if found is None:
+    match = _TIME.fullmatch(text)
+    if match is None:
         raise BadPlan(f"{text!r} is no time; write 500ms, 2s, 1.5m or 1h")
-    return round(float(found[1]) * _UNIT[found[2]])
+    return round(float(match[1]) * _UNIT[match[2]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +49,13 @@ class Sizes:
     def read(cls, text: str) -> Sizes:
         """``512``, ``1k``, ``100..10k``. Raises :class:`BadPlan`."""
         low, dots, high = text.partition("..")
-        found = cls(octets(low, text), octets(high if dots else low, text))
-        if not STAMP_OCTETS <= found.low <= found.high <= MOST_OCTETS:
+        sizes = cls(octets(low, text), octets(high if dots else low, text))
+        if not STAMP_OCTETS <= sizes.low <= sizes.high <= MOST_OCTETS:
             raise BadPlan(
                 f"a size of {text} cannot be had; write one from {STAMP_OCTETS} (the stamp that"
                 f" every body begins with) to {MOST_OCTETS} octets, or LOW..HIGH"
             )
-        return found
+        return sizes
 
     def draw(self, dice: random.Random) -> int:
         """The size of one body."""
@@ -67,11 +67,11 @@ KIB = Sizes(1024, 1024)
 
 def octets(text: str, whole: str = "") -> int:
     """``512``, ``1k``, ``8m``, ``2g``; ``whole`` is what people wrote. Raises :class:`BadPlan`."""
-    found = _SIZE.fullmatch(text)
-    if found is None:
+    match = _SIZE.fullmatch(text)
+    if match is None:
         example = "512, 1k, or 100..10k" if whole else "512, 1k, 8m or 2g"
         raise BadPlan(f"{whole or text!r} is no size; write {example}")
-    return int(found[1]) * _FACTOR[found[2].lower()]
+    return int(match[1]) * _FACTOR[match[2].lower()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +93,10 @@ class Fault:
                 f"{text!r} is no fault; write cut:EVERY, stall:EVERY/FOR or restart:EVERY, such as"
                 " cut:5s"
             )
-        found = cls(kind, duration(every), duration(lasts) if lasts else 0)
-        if found.every < 10 * NS_PER_MS:
+        schedule = cls(kind, duration(every), duration(lasts) if lasts else 0)
+        if schedule.every < 10 * NS_PER_MS:
             raise BadPlan(f"{text!r} comes too often; 10ms is the least")
-        return found
+        return schedule
 
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
@@ -193,17 +193,17 @@ class Plan:
     def parts(self, drivers: int) -> list[Plan]:
         """The plan divided among so many drivers by connection; a driver without a connection is
         left out."""
-        found = []
+        parts = []
         for number in range(min(drivers, self.lines)):
             lines = range(number, self.lines, drivers)
             producers = tuple(producer for producer in self.producers if producer.line in lines)
             consumers = tuple(consumer for consumer in self.consumers if consumer.line in lines)
-            found.append(
+            parts.append(
                 dataclasses.replace(
                     self, producers=producers, consumers=consumers, seed=self.seed + number
                 )
             )
-        return found
+        return parts
 
 
 def roles(

@@ -102,27 +102,28 @@ def terms(target: SocketTarget, acceptor: str, record: Mapping[str, Any] | None)
 
 def _host(identity: Identity, protocol: str) -> str:
     """The virtual host that a client names."""
-    about = identity.profile.parameters
+    parameters = identity.profile.parameters
     return str(
-        about.get("amqp091_host", "/")
+        parameters.get("amqp091_host", "/")
         if protocol == "amqp091"
-        else about.get("stomp_host", "localhost")
+        else parameters.get("stomp_host", "localhost")
     )
 
 
 def _place(identity: Identity, name: str, protocol: str) -> Place:
-    about = identity.profile.parameters
+    parameters = identity.profile.parameters
     if protocol == "amqp091":
         return Place(name)  # declared by whoever uses it
     if protocol == "amqp":
-        capabilities = tuple(str(about.get("anycast_node_capabilities", "")).split())
+        capabilities = tuple(str(parameters.get("anycast_node_capabilities", "")).split())
         return Place(
-            str(about.get("anycast_node", "{name}")).format(name=name), capabilities=capabilities
+            str(parameters.get("anycast_node", "{name}")).format(name=name),
+            capabilities=capabilities,
         )
     return Place(
-        str(about.get("anycast_destination", "/queue/{name}")).format(name=name),
-        _headers(str(about.get("anycast_send_headers", ""))),
-        _headers(str(about.get("anycast_subscribe_headers", ""))),
+        str(parameters.get("anycast_destination", "/queue/{name}")).format(name=name),
+        _headers(str(parameters.get("anycast_send_headers", ""))),
+        _headers(str(parameters.get("anycast_subscribe_headers", ""))),
     )
 
 
@@ -136,7 +137,7 @@ def _headers(text: str) -> Headers:
 def _window_header(identity: Identity) -> str:
     """The header of SUBSCRIBE that asks this family of brokers for a window; empty where there is
     none."""
-    about = identity.profile.parameters
-    if "prefetch_header" in about:
-        return str(about["prefetch_header"])
-    return "consumer-window-size" if "stomp_consumer_window_size" in about else ""
+    parameters = identity.profile.parameters
+    if "prefetch_header" in parameters:
+        return str(parameters["prefetch_header"])
+    return "consumer-window-size" if "stomp_consumer_window_size" in parameters else ""

@@ -41,5 +41,5 @@ def columns(protocol: str) -> Callable[..., Any]:
 
 def _found(dotted: str) -> Callable[..., Any]:
     module, _, name = dotted.partition(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    return found
+    function: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    return function

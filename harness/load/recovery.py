@@ -50,13 +50,13 @@ def wire_logs(run: Path) -> list[Path]:
 def recover(run: Path, tape: Path) -> Recovered:
     """Make segments of the tape in that folder, and remove it. Raises :class:`NotRecovered`."""
     try:
-        about = dataclasses.replace(
+        header = dataclasses.replace(
             LogHeader.read(tape), folder=str(run.resolve())
         )  # a run folder may have been moved
-        with about.held(alone=True):
-            files = _left(about, tape)
+        with header.held(alone=True):
+            files = _left(header, tape)
             octets = sum(file.stat().st_size for file in files)
-            scribe = TraceWriter(about)
+            scribe = TraceWriter(header)
             for file in files:
                 scribe.file(file)
             scribe.close()
@@ -67,22 +67,22 @@ def recover(run: Path, tape: Path) -> Recovered:
         ) from None
     except (OSError, ValueError) as problem:
         raise NotRecovered(f"{tape}: {problem}") from None
-    return Recovered(about.tag, octets, scribe.rows, scribe.segments)
+    return Recovered(header.tag, octets, scribe.rows, scribe.segments)
 
 
-def _left(about: LogHeader, tape: Path) -> list[Path]:
+def _left(header: LogHeader, tape: Path) -> list[Path]:
     """The files that are in no segment, in order. One that the scribe was about to remove is in a
     segment."""
-    for partial in about.segments.glob(f".part-{about.tag}-*.partial"):
+    for partial in header.segments.glob(f".part-{header.tag}-*.partial"):
         partial.unlink()
     closing = tape / CLOSING
     if closing.exists():
         try:
-            told = strict_json.read(closing)
+            closing_record = strict_json.read(closing)
         except BadInput:  # whoever wrote it was killed, and the segment would have come later
-            told = {"segment": "none", "files": []}
-        if (about.segments / told["segment"]).exists():
-            for name in filter(_FILE.fullmatch, told["files"]):
+            closing_record = {"segment": "none", "files": []}
+        if (header.segments / closing_record["segment"]).exists():
+            for name in filter(_FILE.fullmatch, closing_record["files"]):
                 (tape / name).unlink(missing_ok=True)
         closing.unlink()
     return sorted(path for path in tape.iterdir() if _FILE.fullmatch(path.name))

@@ -30,11 +30,11 @@ class SegmentBacklog:
     """Of the driver that ``about`` is about. ``most``: bytes that may wait while the load lasts;
     0: somebody reads along."""
 
-    def __init__(self, about: LogHeader, most: int) -> None:
-        self._about, self._most = about, most
-        about.write()
+    def __init__(self, header: LogHeader, most: int) -> None:
+        self._about, self._most = header, most
+        header.write()
         self._held = ExitStack()
-        self._held.enter_context(about.held())
+        self._held.enter_context(header.held())
         self._waiting: deque[tuple[Path, int]] = deque()
         self._octets = 0
         self._told = 0
@@ -42,7 +42,7 @@ class SegmentBacklog:
         self._scribe: subprocess.Popen[bytes] | None = None
         if not most:
             self._call(ALONG)
-        self.tape = WireLog(about.tape, self._full, read_along=not most, room=self._make_room)
+        self.tape = WireLog(header.tape, self._full, read_along=not most, room=self._make_room)
 
     def _full(self, path: Path) -> None:
         """Note a piece. Called by the wire log's thread."""
@@ -81,15 +81,15 @@ class SegmentBacklog:
             self._call(AFTERWARDS)
         self._tell()
         assert self._scribe is not None
-        said, _ = self._scribe.communicate()
+        output, _ = self._scribe.communicate()
         self._held.close()
-        if self._scribe.returncode or not said.strip():
+        if self._scribe.returncode or not output.strip():
             raise OSError(
                 f"the scribe ended with exit code {self._scribe.returncode}; its tape is in"
                 f" {self._about.tape}"
             )
         return {
-            **json.loads(said),
+            **json.loads(output),
             "tape_octets": self.tape.octets,
             "left_octets": left,
             "tape_cpu_s": self.tape.cpu_s,

@@ -62,26 +62,26 @@ def data(session: Session, outcome: LoadOutcome) -> dict[str, Any]:
     }
 
 
-def complete(told: dict[str, Any]) -> bool:
+def complete(summary: dict[str, Any]) -> bool:
     """True if everything that was sent was confirmed and came, and nobody ended a connection but
     we."""
-    came = not told["received"] or told["received"] >= told["sent"]
+    came = not summary["received"] or summary["received"] >= summary["sent"]
     return (
         came
-        and not told["unconfirmed"]
-        and not told["left"]
-        and not told["refused"]
-        and not told["errors"]
+        and not summary["unconfirmed"]
+        and not summary["left"]
+        and not summary["refused"]
+        and not summary["errors"]
     )
 
 
 def write_header(
-    session: Session, outcome: LoadOutcome, told: dict[str, Any], plan: dict[str, Any]
+    session: Session, outcome: LoadOutcome, summary: dict[str, Any], plan: dict[str, Any]
 ) -> None:
     """Write the header's part about the load, and what its one case is about."""
     folder = session.folder
     run_folder.write_header_field(
-        folder, "load", {"plan": plan, "told": told, "clocks": outcome.clocks}
+        folder, "load", {"plan": plan, "told": summary, "clocks": outcome.clocks}
     )
     run_folder.write_canary(folder, session.target.identity.name, *outcome.canary)
     run_folder.add_cases(
@@ -89,95 +89,102 @@ def write_header(
     )
 
 
-def measurements(told: dict[str, Any]) -> dict[str, Measurement]:
+def measurements(summary: dict[str, Any]) -> dict[str, Measurement]:
     """The latencies, as results have them."""
     return {
         f"{what} {quantile}": Measurement(value, "ns")
         for what in ("delivery", "confirmation")
-        for quantile, value in told[f"{what}_ns"].items()
+        for quantile, value in summary[f"{what}_ns"].items()
         if value is not None
     }
 
 
 def keep(
-    session: Session, outcome: LoadOutcome, told: dict[str, Any], plan: dict[str, Any]
+    session: Session, outcome: LoadOutcome, summary: dict[str, Any], plan: dict[str, Any]
 ) -> None:
     """Write the header's part about the load, and its one result: a NOTE, because a load judges
     nothing."""
     name = session.target.identity.name
-    write_header(session, outcome, told, plan)
-    reference = f"trace/target={name}#case={CASE}" if told["recorder"] else ""
+    write_header(session, outcome, summary, plan)
+    reference = f"trace/target={name}#case={CASE}" if summary["recorder"] else ""
     result = Result(
         CASE,
         name,
         (),
         Verdict.NOTE,
-        sentence(told),
-        measurements=measurements(told),
-        duration_s=told["seconds"],
+        sentence(summary),
+        measurements=measurements(summary),
+        duration_s=summary["seconds"],
         trace_ref=reference,
     )
     records.append(session.folder, result)
 
 
-def sentence(told: dict[str, Any]) -> str:
+def sentence(summary: dict[str, Any]) -> str:
     """The load in one sentence."""
     return (
-        f"{told['sent']} messages sent, {told['confirmed']} confirmed, {told['received']} received"
-        f" in {told['seconds']:.1f} s by {told['connections']} connections"
+        f"{summary['sent']} messages sent, {summary['confirmed']} confirmed,"
+        f" {summary['received']} received in {summary['seconds']:.1f} s"
+        f" by {summary['connections']} connections"
     )
 
 
-def table(name: str, told: dict[str, Any]) -> Table:
+def table(name: str, summary: dict[str, Any]) -> Table:
     """For people."""
-    found = Table("", "", title=f"Load of {name}", title_justify="left", show_header=False)
-    octets = told["sent_octets"] / max(1, told["sent"])
+    listing = Table("", "", title=f"Load of {name}", title_justify="left", show_header=False)
+    octets = summary["sent_octets"] / max(1, summary["sent"])
     rows = [
-        ("time", f"{told['seconds']:.1f} s"),
-        ("sent", f"{told['sent']:,} ({told['sent_per_s']:,.0f}/s, {octets:,.0f} octets each)"),
+        ("time", f"{summary['seconds']:.1f} s"),
+        (
+            "sent",
+            f"{summary['sent']:,} ({summary['sent_per_s']:,.0f}/s, {octets:,.0f} octets each)",
+        ),
         (
             "confirmed",
-            f"{told['confirmed']:,}"
-            + (f", {told['unconfirmed']:,} not" if told["unconfirmed"] else ""),
+            f"{summary['confirmed']:,}"
+            + (f", {summary['unconfirmed']:,} not" if summary["unconfirmed"] else ""),
         ),
         (
             "received",
             (
-                f"{told['received']:,} ({told['received_per_s']:,.0f}/s), {told['redelivered']:,}"
-                " marked as again"
+                f"{summary['received']:,} ({summary['received_per_s']:,.0f}/s),"
+                f" {summary['redelivered']:,} marked as again"
             ),
         ),
-        ("settled", f"{told['settled']:,}"),
-        ("from SEND to MESSAGE", _words(told["delivery_ns"])),
-        ("until confirmed", _words(told["confirmation_ns"])),
-        ("connections", f"{told['connections']:,} made, {told['left']:,} ended by the broker"),
+        ("settled", f"{summary['settled']:,}"),
+        ("from SEND to MESSAGE", _words(summary["delivery_ns"])),
+        ("until confirmed", _words(summary["confirmation_ns"])),
+        (
+            "connections",
+            f"{summary['connections']:,} made, {summary['left']:,} ended by the broker",
+        ),
         (
             "processor",
             (
-                f"drivers {_cost(told['driver_cpu_s'], told)}; their start"
-                f" {told['driver_start_cpu_s']:.1f} s"
+                f"drivers {_cost(summary['driver_cpu_s'], summary)}; their start"
+                f" {summary['driver_start_cpu_s']:.1f} s"
             ),
         ),
     ]
-    if told["refused"]:
-        rows.append(("refused", f"{told['refused']:,}"))
-    if told["faults"]:
+    if summary["refused"]:
+        rows.append(("refused", f"{summary['refused']:,}"))
+    if summary["faults"]:
         rows.append(
             (
                 "faults",
-                ", ".join(f"{count} {kind}" for kind, count in sorted(told["faults"].items())),
+                ", ".join(f"{count} {kind}" for kind, count in sorted(summary["faults"].items())),
             )
         )
-    recorder = told["recorder"]
+    recorder = summary["recorder"]
     if recorder is not None:
-        rows += _recorded(recorder, told)
-    rows += [("errors", f"{count}× {what}") for what, count in sorted(told["errors"].items())]
+        rows += _recorded(recorder, summary)
+    rows += [("errors", f"{count}× {what}") for what, count in sorted(summary["errors"].items())]
     for row in rows:
-        found.add_row(*row)
-    return found
+        listing.add_row(*row)
+    return listing
 
 
-def _recorded(recorder: dict[str, Any], told: dict[str, Any]) -> list[tuple[str, str]]:
+def _recorded(recorder: dict[str, Any], summary: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the cost of recording: while the load lasted, and afterwards."""
     mib = 2**20
     left = recorder["left_octets"]
@@ -191,7 +198,7 @@ def _recorded(recorder: dict[str, Any], told: dict[str, Any]) -> list[tuple[str,
             "recorded",
             (
                 f"{recorder['events']:,} events on {recorder['tape_octets'] / mib:,.1f} MiB of"
-                f" tape{when}; written in {_cost(recorder['tape_cpu_s'], told)} of the drivers'"
+                f" tape{when}; written in {_cost(recorder['tape_cpu_s'], summary)} of the drivers'"
                 " processor time"
             ),
         ),
@@ -199,16 +206,15 @@ def _recorded(recorder: dict[str, Any], told: dict[str, Any]) -> list[tuple[str,
             "made segments of",
             (
                 f"in {recorder['after_s']:.1f} s after the load; processor"
-                f" {_cost(recorder['cpu_s'], told)}, start {recorder['start_cpu_s']:.1f} s"
+                f" {_cost(recorder['cpu_s'], summary)}, start {recorder['start_cpu_s']:.1f} s"
             ),
         ),
     ]
 
 
-def _cost(cpu_s: float, told: dict[str, Any]) -> str:
-    return (
-        f"{cpu_s:.1f} s ({cpu_s * 1e6 / max(1, told['sent'], told['received']):.1f} µs a message)"
-    )
+def _cost(cpu_s: float, summary: dict[str, Any]) -> str:
+    messages = max(1, summary["sent"], summary["received"])
+    return f"{cpu_s:.1f} s ({cpu_s * 1e6 / messages:.1f} µs a message)"
 
 
 def _quantiles(of: Latencies) -> dict[str, Duration | None]:
@@ -219,9 +225,9 @@ def _quantiles(of: Latencies) -> dict[str, Duration | None]:
 
 
 def _words(quantiles: dict[str, Duration | None]) -> str:
-    told = [
+    sentences = [
         f"{name} {value / NS_PER_MS:,.2f} ms"
         for name, value in quantiles.items()
         if value is not None
     ]
-    return ", ".join(told) or "not measured"
+    return ", ".join(sentences) or "not measured"

@@ -104,19 +104,24 @@ class TraceWriter:
     """Makes segments of the tape that ``about`` is about, and goes on behind those that there
     are."""
 
-    def __init__(self, about: LogHeader) -> None:
-        self._about = about
-        there = sorted(about.segments.glob(f"part-{about.tag}-*.parquet"))
+    def __init__(self, header: LogHeader) -> None:
+        self._about = header
+        there = sorted(header.segments.glob(f"part-{header.tag}-*.parquet"))
         self._next = 1 + max((int(path.stem.rpartition("-")[2]) for path in there), default=-1)
         self._recorder = Recorder(
-            Path(about.folder), about.run, about.target, Clock.REAL, about.tag, segment_rows=_NEVER
+            Path(header.folder),
+            header.run,
+            header.target,
+            Clock.REAL,
+            header.tag,
+            segment_rows=_NEVER,
         )
         self._recorder.goes_on_behind(
-            about.case, sum(pq.read_metadata(path).num_rows for path in there)
+            header.case, sum(pq.read_metadata(path).num_rows for path in there)
         )
-        self._longest: Duration = about.segment_s * NS_PER_S or _NEVER
+        self._longest: Duration = header.segment_s * NS_PER_S or _NEVER
         self._protocol = EVENT
-        self._stretch = LogSlice(about.offset_ns)
+        self._stretch = LogSlice(header.offset_ns)
         self._events: list[Event] = []
         self._since: Instant | None = None
         self._done: list[Path] = []
@@ -183,10 +188,10 @@ class TraceWriter:
 
 
 def _event(block: Block, offset: int) -> Event:
-    found: Event = pickle.loads(block.octets)
+    event: Event = pickle.loads(block.octets)
     if offset:
-        object.__setattr__(found, "at_ns", found.at_ns + offset)  # nobody else has this copy of it
-    return found
+        object.__setattr__(event, "at_ns", event.at_ns + offset)  # nobody else has this copy of it
+    return event
 
 
 def cpu_s() -> float:
@@ -207,9 +212,9 @@ def remove_log_folder(tape: Path) -> None:
 def main(arguments: list[str]) -> int:
     """The folder of the tape, and by how much others go first: 0 to 19."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupted load still ends its tape
-    about = LogHeader.read(Path(arguments[0]))
-    with about.held():
-        scribe = TraceWriter(about)
+    header = LogHeader.read(Path(arguments[0]))
+    with header.held():
+        scribe = TraceWriter(header)
         pa.array(np.zeros(1))  # from now on everything is imported
         start = cpu_s()
         sys.stdout.write("ready\n")
@@ -218,9 +223,9 @@ def main(arguments: list[str]) -> int:
         for line in sys.stdin.buffer:
             scribe.file(Path(line.decode().rstrip("\n")))
         scribe.close()
-        remove_log_folder(about.tape)
-    said: dict[str, Any] = {"events": scribe.rows, "segments": scribe.segments}
-    sys.stdout.write(json.dumps({**said, "cpu_s": cpu_s() - start, "start_cpu_s": start}) + "\n")
+        remove_log_folder(header.tape)
+    report: dict[str, Any] = {"events": scribe.rows, "segments": scribe.segments}
+    sys.stdout.write(json.dumps({**report, "cpu_s": cpu_s() - start, "start_cpu_s": start}) + "\n")
     return 0
 
 

@@ -109,12 +109,12 @@ class Worker:
         return message
 
     def _compare_clocks(self) -> clocks.ClockSample:
-        found = []
+        offsets = []
         for _ in range(clocks.TIMES):
             self._wire.say(ping=self._world.now())
             answer = self._next("pong")
-            found.append(clocks.Exchange(answer["pong"], answer["at"], self._world.now()))
-        return clocks.ClockSample.of(found)
+            offsets.append(clocks.Exchange(answer["pong"], answer["at"], self._world.now()))
+        return clocks.ClockSample.of(offsets)
 
     def _tell(self, driver: Driver) -> None:
         if not self._gone:
@@ -138,7 +138,7 @@ class Worker:
     # the driver
 
     def _made(self, part: dict[str, Any], offset: Duration) -> Driver:
-        about = part["part"]
+        part_plan = part["part"]
         tls = {
             name: Tls(
                 Path(tls["authority"]) if tls["authority"] else None,
@@ -146,15 +146,15 @@ class Worker:
                 own=Path(tls["own"]) if tls["own"] else None,
                 certificates=Path(tls["certificates"]) if tls["certificates"] else None,
             )
-            for name, tls in about["tls"].items()
+            for name, tls in part_plan["tls"].items()
         }
-        self._world.moved(_endpoints(about["endpoints"]), tls)
-        if about["record"] is not None:
-            record = dict(about["record"])
+        self._world.moved(_endpoints(part_plan["endpoints"]), tls)
+        if part_plan["record"] is not None:
+            record = dict(part_plan["record"])
             most = record.pop("backlog")
             self._backlog = SegmentBacklog(LogHeader(**record, offset_ns=offset), most)
         tape = None if self._backlog is None else self._backlog.tape
-        return Driver(self._world, Plan.of(about["plan"]), tape, about["first"], offset)
+        return Driver(self._world, Plan.of(part_plan["plan"]), tape, part_plan["first"], offset)
 
     def _abandon(self, driver: Driver) -> None:
         """End what nobody waits for any more; what was recorded is kept."""
@@ -176,8 +176,8 @@ class Worker:
         return result
 
 
-def _endpoints(told: Mapping[str, Sequence[Any]]) -> dict[str, tuple[str, int]]:
-    return {name: (str(host), int(port)) for name, (host, port) in told.items()}
+def _endpoints(endpoints: Mapping[str, Sequence[Any]]) -> dict[str, tuple[str, int]]:
+    return {name: (str(host), int(port)) for name, (host, port) in endpoints.items()}
 
 
 def _cpu_s() -> float:

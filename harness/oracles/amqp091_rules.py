@@ -80,7 +80,7 @@ def deliveries(events: Sequence[Event], conn: int) -> list[Finding]:
     """Judge whether no more deliveries waited for their acknowledgement than a prefetch allows, and
     whether tags were their own."""
     channels: dict[int, _Channel] = {}
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for event in events:
         if event.conn != conn or not isinstance(event, (FrameSent, FrameReceived)):
             continue
@@ -94,8 +94,8 @@ def deliveries(events: Sequence[Event], conn: int) -> list[Finding]:
         if channel is not None and isinstance(event, FrameSent):
             _said(channel, event)
         elif channel is not None and isinstance(event, FrameReceived):
-            found += _came(channel, event)
-    return found or [Finding(PREFETCH, Seen.NEVER_REACHED, "nothing was delivered")]
+            findings += _came(channel, event)
+    return findings or [Finding(PREFETCH, Seen.NEVER_REACHED, "nothing was delivered")]
 
 
 def _said(channel: _Channel, event: FrameSent) -> None:
@@ -199,7 +199,7 @@ def unknown_tags(events: Sequence[Event], conn: int) -> list[Finding]:
     more) has to end its channel. It did not where the broker answers what was asked behind it.
     Channels with transactions are left out."""
     channels: dict[int, _Waiting] = {}
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for event in events:
         if event.conn != conn or not isinstance(event, (FrameSent, FrameReceived)):
             continue
@@ -215,7 +215,7 @@ def unknown_tags(events: Sequence[Event], conn: int) -> list[Finding]:
         elif event.command == "channel.close":
             code = _number(event.headers, "reply-code")
             if waiting.wrong is not None and code == PRECONDITION_FAILED:
-                found.append(
+                findings.append(
                     Finding(
                         UNKNOWN,
                         Seen.HELD,
@@ -230,11 +230,11 @@ def unknown_tags(events: Sequence[Event], conn: int) -> list[Finding]:
                 f"tag {waiting.wrong} did not wait and was acknowledged; the broker answered"
                 f" {event.command} behind it"
             )
-            found.append(Finding(UNKNOWN, Seen.VIOLATED, detail))
+            findings.append(Finding(UNKNOWN, Seen.VIOLATED, detail))
             waiting.wrong = None
         else:
             _waits(waiting, event)
-    return found or [
+    return findings or [
         Finding(UNKNOWN, Seen.NEVER_REACHED, "nothing was acknowledged that did not wait")
     ]
 
@@ -298,7 +298,7 @@ def blocking(events: Sequence[Event], conn: int) -> list[Finding]:
     and whether it was told that it is not any more without having been told that it is."""
     announced: bool | None = None
     blocked = False
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for event in events:
         if event.conn != conn or not isinstance(event, (FrameSent, FrameReceived)):
             continue
@@ -319,6 +319,8 @@ def blocking(events: Sequence[Event], conn: int) -> list[Finding]:
                 f"{event.command} came to a client that {'has' if announced else 'has not'} the"
                 f" capability, {why}"
             )
-            found.append(Finding(BLOCKED, Seen.HELD if right else Seen.VIOLATED, detail))
+            findings.append(Finding(BLOCKED, Seen.HELD if right else Seen.VIOLATED, detail))
             blocked = not ends
-    return found or [Finding(BLOCKED, Seen.NEVER_REACHED, "the client was not told of any block")]
+    return findings or [
+        Finding(BLOCKED, Seen.NEVER_REACHED, "the client was not told of any block")
+    ]

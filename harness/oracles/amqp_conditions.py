@@ -63,24 +63,26 @@ _OF_FRAME = {"close": CONNECTION, "end": SESSION, "detach": LINK}
 def conditions(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
     """Judge whether the errors that ``side`` sent, with whatever frame, have conditions that are
     known or its own."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for frame in frames(events, conn):
         if frame.side is not side:
             continue
-        told = frame.fields.get("error") or (
+        error = frame.fields.get("error") or (
             frame.fields.get("state") if frame.name == "disposition" else None
         )
-        named = _CONDITION.search(told or "")
+        named = _CONDITION.search(error or "")
         if named is None:
             continue
         condition = named.group(1)
-        about = [SHARED, *(_OF_FRAME[rule] for rule in (frame.name,) if rule in _OF_FRAME)]
+        requirements = [SHARED, *(_OF_FRAME[rule] for rule in (frame.name,) if rule in _OF_FRAME)]
         wrong = condition.startswith("amqp:") and condition not in LISTED
         if wrong:
             scope = condition.split(":")[1]
-            about = [_REQUIREMENT.get(scope, SHARED)]
+            requirements = [_REQUIREMENT.get(scope, SHARED)]
         detail = (
             f"{frame.name} has the condition {condition}{', which no list has' if wrong else ''}"
         )
-        found += [Finding(rule, Seen.VIOLATED if wrong else Seen.HELD, detail) for rule in about]
-    return found or [Finding(SHARED, Seen.NEVER_REACHED, "no error came")]
+        findings += [
+            Finding(rule, Seen.VIOLATED if wrong else Seen.HELD, detail) for rule in requirements
+        ]
+    return findings or [Finding(SHARED, Seen.NEVER_REACHED, "no error came")]

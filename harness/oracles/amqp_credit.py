@@ -95,7 +95,7 @@ def credit(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
     Every delivery is judged at its first transfer. Credit that was taken back while a transfer may
     have been under way does not count against the sender.
     """
-    accounts, found = _Accounts(side), []
+    accounts, findings = _Accounts(side), []
     for step, account in accounts.steps(events, conn):
         if (
             step.frame.name == "flow"
@@ -105,12 +105,12 @@ def credit(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
             account.granted.grant(step.position, _limit(step, account.link))
             account.flowed = True
         elif step.frame.name == "flow" and step.frame.side is side:
-            told = step.frame.number("delivery-count")
-            if told is not None:
-                account.delivery_count = told
+            count = step.frame.number("delivery-count")
+            if count is not None:
+                account.delivery_count = count
         elif step.frame.name == "transfer" and step.frame.side is side:
-            found += _spent(account, step) if account.begins(step.frame) else []
-    return found or [Finding(NOT_WITHOUT, Seen.NEVER_REACHED, "no delivery was sent")]
+            findings += _spent(account, step) if account.begins(step.frame) else []
+    return findings or [Finding(NOT_WITHOUT, Seen.NEVER_REACHED, "no delivery was sent")]
 
 
 def _spent(account: _Account, step: Placed) -> list[Finding]:
@@ -134,7 +134,7 @@ def counts(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
     delivery-count is that of the deliveries sent so far, more only after a drain; the credit told
     with it has to lead to a limit that the receiver gave.
     """
-    accounts, found = _Accounts(side), []
+    accounts, findings = _Accounts(side), []
     for step, account in accounts.steps(events, conn):
         if step.frame.name == "transfer" and step.frame.side is side:
             account.delivery_count = (account.delivery_count + account.begins(step.frame)) % WRAP
@@ -142,22 +142,22 @@ def counts(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
             account.granted.grant(step.position, _limit(step, account.link))
             account.drains += step.frame.flag("drain")
         elif step.frame.name == "flow":
-            found += _told(account, step)
-    return found or [Finding(COUNT, Seen.NEVER_REACHED, "no flow of a sender came")]
+            findings += _told(account, step)
+    return findings or [Finding(COUNT, Seen.NEVER_REACHED, "no flow of a sender came")]
 
 
 def _told(account: _Account, step: Placed) -> list[Finding]:
-    told = step.frame.number("delivery-count")
+    count = step.frame.number("delivery-count")
     where = f"a flow on link {account.link.name}"
-    if told is None:
+    if count is None:
         return [Finding(COUNT, Seen.VIOLATED, f"{where} has no delivery-count")]
-    advanced = ahead(told, account.delivery_count)
+    advanced = ahead(count, account.delivery_count)
     if advanced < 0:
         return [
             Finding(
                 COUNT,
                 Seen.VIOLATED,
-                f"{where} has delivery-count {told}, and {account.delivery_count} was reached",
+                f"{where} has delivery-count {count}, and {account.delivery_count} was reached",
             )
         ]
     if advanced and not account.drains:
@@ -165,23 +165,23 @@ def _told(account: _Account, step: Placed) -> list[Finding]:
             Finding(
                 COUNT,
                 Seen.VIOLATED,
-                f"{where} has delivery-count {told}, {advanced} more than sent, without a drain",
+                f"{where} has delivery-count {count}, {advanced} more than sent, without a drain",
             )
         ]
-    room = account.granted.room(told)
+    room = account.granted.room(count)
     if room < 0:
         return [
             Finding(
                 COUNT,
                 Seen.VIOLATED,
-                f"{where} has delivery-count {told}, {-room} beyond the limit granted",
+                f"{where} has delivery-count {count}, {-room} beyond the limit granted",
             )
         ]
-    account.delivery_count = told
-    found = [Finding(COUNT, Seen.HELD, f"{where} has delivery-count {told}")]
+    account.delivery_count = count
+    findings = [Finding(COUNT, Seen.HELD, f"{where} has delivery-count {count}")]
     left = step.frame.number("link-credit")
     if left is not None and left > max(0, room):
-        found.append(
+        findings.append(
             Finding(
                 FORMULA,
                 Seen.VIOLATED,
@@ -189,17 +189,17 @@ def _told(account: _Account, step: Placed) -> list[Finding]:
             )
         )
     elif left is not None:
-        found.append(
+        findings.append(
             Finding(FORMULA, Seen.HELD, f"{where} tells link-credit {left} of {max(0, room)}")
         )
-    return found
+    return findings
 
 
 def drains(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
     """Judge whether ``side`` as a sender answered every drain: credit used up by deliveries, or
     given back by a flow whose delivery-count is the limit. A drain that is taken back, or whose
     link or connection ends before, asks for nothing."""
-    accounts, found = _Accounts(side), []
+    accounts, findings = _Accounts(side), []
     for step, account in accounts.steps(events, conn):
         if step.frame.name == "transfer" and step.frame.side is side:
             account.delivery_count = (account.delivery_count + account.begins(step.frame)) % WRAP
@@ -209,10 +209,10 @@ def drains(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
             limit = _limit(step, account.link)
             account.draining = (step.position, limit) if step.frame.flag("drain") else None
         elif step.frame.name == "flow":
-            told = step.frame.number("delivery-count")
-            account.delivery_count = account.delivery_count if told is None else told
+            count = step.frame.number("delivery-count")
+            account.delivery_count = account.delivery_count if count is None else count
         if account.draining is not None and ahead(account.delivery_count, account.draining[1]) >= 0:
-            found.append(
+            findings.append(
                 Finding(
                     DRAIN,
                     Seen.HELD,
@@ -227,11 +227,11 @@ def drains(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
     for account in accounts.all():
         if account.draining is not None and not account.link.session.ended and not cut:
             left = ahead(account.draining[1], account.delivery_count)
-            found.append(
+            findings.append(
                 Finding(
                     DRAIN,
                     Seen.VIOLATED,
                     f"the drain of link {account.link.name} was not answered: {left} credit left",
                 )
             )
-    return found or [Finding(DRAIN, Seen.NEVER_REACHED, "nobody asked for a drain")]
+    return findings or [Finding(DRAIN, Seen.NEVER_REACHED, "nobody asked for a drain")]

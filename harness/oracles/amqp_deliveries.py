@@ -94,7 +94,7 @@ def delivery_ids(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -
     the ids of a session one after the other, tags of at most 32 bytes and no two alike among
     unsettled ones, continuations without another id."""
     books = _Books()
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for step in placed(events, conn):
         if step.frame.name == "disposition":
             _settle(books, step)
@@ -105,8 +105,8 @@ def delivery_ids(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -
         if placing is None or step.frame.side is not side:
             continue
         delivery, first = placing
-        found += _first(step, book, delivery) if first else _later(step, delivery)
-    return found or [Finding(HAS_ID, Seen.NEVER_REACHED, "no delivery was sent")]
+        findings += _first(step, book, delivery) if first else _later(step, delivery)
+    return findings or [Finding(HAS_ID, Seen.NEVER_REACHED, "no delivery was sent")]
 
 
 def _first(step: Placed, book: _Book, delivery: _Delivery) -> Iterator[Finding]:
@@ -156,15 +156,15 @@ def settlement(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> 
     """Judge whether ``side`` spoke of deliveries that there are, settled each once, and left
     terminal states as they were."""
     books = _Books()
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for step in placed(events, conn):
         if step.frame.name == "transfer":
             books.transfer(step)
         elif step.frame.name == "disposition" and step.session is not None:
             if step.frame.side is side:
-                found += _judge(books.of(step.session), step)
+                findings += _judge(books.of(step.session), step)
             _settle(books, step)
-    return found or [Finding(ONCE, Seen.NEVER_REACHED, "no disposition came")]
+    return findings or [Finding(ONCE, Seen.NEVER_REACHED, "no disposition came")]
 
 
 def _named(book: _Book, step: Placed) -> tuple[int, int, list[_Delivery]]:
@@ -188,9 +188,9 @@ def _named(book: _Book, step: Placed) -> tuple[int, int, list[_Delivery]]:
 
 def _judge(book: _Book, step: Placed) -> Iterator[Finding]:
     frame = step.frame
-    first, last, about = _named(book, step)
+    first, last, subject = _named(book, step)
     which = f"delivery {first}" if first == last else f"deliveries {first} to {last}"
-    if not about:
+    if not subject:
         yield Finding(
             DIRECTION,
             Seen.VIOLATED,
@@ -199,11 +199,11 @@ def _judge(book: _Book, step: Placed) -> Iterator[Finding]:
         return
     yield Finding(DIRECTION, Seen.HELD, f"a disposition is about {which}")
     if frame.flag("settled"):
-        again = all(frame.side in delivery.settled for delivery in about)
+        again = all(frame.side in delivery.settled for delivery in subject)
         detail = f"{which}: settled {'again' if again else 'once'}"
         yield Finding(ONCE, Seen.VIOLATED if again else Seen.HELD, detail)
     state = _outcome(frame.fields.get("state"))
-    for delivery in about:
+    for delivery in subject:
         before = delivery.outcome.get(frame.side)
         if before is not None and state is not None:
             held = before == state

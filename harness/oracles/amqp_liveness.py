@@ -103,14 +103,14 @@ def _end(events: Sequence[Event], conn: int) -> Instant | None:
 def order(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
     """Judge whether open was the first frame of ``side`` and close its last, empty frames
     included."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     opened = closed = False
     for frame in frames(events, conn):
         if frame.side is not side or frame.name in _OUTSIDE:
             continue
-        found += _ordered(frame, opened, closed)
+        findings += _ordered(frame, opened, closed)
         opened, closed = opened or frame.name == "open", closed or frame.name == "close"
-    return found or [Finding(FIRST, Seen.NEVER_REACHED, "no frame was sent")]
+    return findings or [Finding(FIRST, Seen.NEVER_REACHED, "no frame was sent")]
 
 
 def _ordered(frame: WireFrame, opened: bool, closed: bool) -> Iterator[Finding]:
@@ -133,7 +133,7 @@ def _ordered(frame: WireFrame, opened: bool, closed: bool) -> Iterator[Finding]:
 def limits(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
     """Judge whether ``side`` kept to the other's max-frame-size and channel-max (once its open is
     in the trace) and to the handle-max of its begin."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     sizes, channels = 2**32 - 1, 65535
     for step in placed(events, conn):
         frame = step.frame
@@ -142,13 +142,13 @@ def limits(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
             sizes, channels = sizes if size is None else size, channels if most is None else most
         if frame.side is not side or frame.name in _OUTSIDE:
             continue
-        found.append(
+        findings.append(
             _bounded(
                 FRAME_SIZE, f"{frame.name} of {frame.size} octets", frame.size, max(512, sizes)
             )
         )
         if frame.name != EMPTY:
-            found.append(
+            findings.append(
                 _bounded(
                     CHANNEL, f"{frame.name} on channel {frame.channel}", frame.channel, channels
                 )
@@ -159,7 +159,7 @@ def limits(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
                 step.session.begun[side.other].number("handle-max"),
             )
             if handle is not None:
-                found.append(
+                findings.append(
                     _bounded(
                         HANDLE,
                         f"attach with handle {handle}",
@@ -167,7 +167,7 @@ def limits(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
                         2**32 - 1 if most is None else most,
                     )
                 )
-    return found or [Finding(FRAME_SIZE, Seen.NEVER_REACHED, "no frame was sent")]
+    return findings or [Finding(FRAME_SIZE, Seen.NEVER_REACHED, "no frame was sent")]
 
 
 def _bounded(requirement: str, what: str, value: int, most: int) -> Finding:

@@ -85,7 +85,7 @@ class _All:
 def windows(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
     """Judge whether ``side`` sent transfers only while the other's incoming-window had room, every
     transfer judged."""
-    all_, found = _All(side), []
+    all_, findings = _All(side), []
     for step in placed(events, conn):
         counts = all_.update(step)
         if counts is None or step.frame.name != "transfer" or step.frame.side is not side:
@@ -94,18 +94,18 @@ def windows(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> lis
         counts.next_id[side] = (at + 1) % WRAP
         room = 0 if counts.limit is None else counts.limit.room(at)
         if room > 0:
-            found.append(
+            findings.append(
                 Finding(
                     RESPECTED, Seen.HELD, f"transfer {at} was sent with {room} left in the window"
                 )
             )
         else:
-            found.append(
+            findings.append(
                 Finding(
                     RESPECTED, Seen.VIOLATED, f"transfer {at} was sent {1 - room} beyond the window"
                 )
             )
-    return found or [Finding(RESPECTED, Seen.NEVER_REACHED, "no transfer was sent")]
+    return findings or [Finding(RESPECTED, Seen.NEVER_REACHED, "no transfer was sent")]
 
 
 def ids(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
@@ -114,7 +114,7 @@ def ids(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Fi
     next-outgoing-id: one for each transfer that it sent. next-incoming-id: there once it has the
     other's begin, never falling, never more than the other has sent.
     """
-    all_, found = _All(side), []
+    all_, findings = _All(side), []
     for step in placed(events, conn):
         counts = all_.update(step)
         if counts is None or step.session is None:
@@ -122,43 +122,43 @@ def ids(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Fi
         if step.frame.name == "transfer":
             counts.next_id[step.frame.side] = (counts.next_id.get(step.frame.side, 0) + 1) % WRAP
         elif step.frame.name == "flow" and step.frame.side is side:
-            found += _flow(counts, step, side)
-    return found or [Finding(OUTGOING, Seen.NEVER_REACHED, "no flow came")]
+            findings += _flow(counts, step, side)
+    return findings or [Finding(OUTGOING, Seen.NEVER_REACHED, "no flow came")]
 
 
 def _flow(counts: _Counts, step: Placed, side: Side) -> list[Finding]:
     assert step.session is not None
     frame = step.frame
     missing = [name for name in _ALWAYS if frame.number(name) is None]
-    found = [
+    findings = [
         Finding(PRESENT, Seen.VIOLATED, f"a flow has no {', '.join(missing)}")
         if missing
         else Finding(PRESENT, Seen.HELD, "a flow has both windows and next-outgoing-id")
     ]
-    told, sent = frame.number("next-outgoing-id"), counts.next_id.get(side, 0)
-    if told is not None:
-        seen = Seen.HELD if told == sent else Seen.VIOLATED
-        found.append(
+    stated, sent = frame.number("next-outgoing-id"), counts.next_id.get(side, 0)
+    if stated is not None:
+        seen = Seen.HELD if stated == sent else Seen.VIOLATED
+        findings.append(
             Finding(
                 OUTGOING,
                 seen,
-                f"a flow tells next-outgoing-id {told}, its transfers came to {sent}",
+                f"a flow tells next-outgoing-id {stated}, its transfers came to {sent}",
             )
         )
     incoming, other = frame.number("next-incoming-id"), counts.next_id.get(side.other)
     if incoming is None:
         if side.other in step.session.begun and side.other is Side.OURS:
-            found.append(
+            findings.append(
                 Finding(
                     WHEN_BEGUN,
                     Seen.VIOLATED,
                     "a flow has no next-incoming-id, though our begin was answered",
                 )
             )
-        return found
+        return findings
     if other is None:
         return [
-            *found,
+            *findings,
             Finding(
                 WHEN_BEGUN,
                 Seen.VIOLATED,
@@ -166,7 +166,7 @@ def _flow(counts: _Counts, step: Placed, side: Side) -> list[Finding]:
             ),
         ]
     if ahead(incoming, other) > 0:
-        found.append(
+        findings.append(
             Finding(
                 INCOMING,
                 Seen.VIOLATED,
@@ -174,7 +174,7 @@ def _flow(counts: _Counts, step: Placed, side: Side) -> list[Finding]:
             )
         )
     elif counts.reported is not None and ahead(incoming, counts.reported) < 0:
-        found.append(
+        findings.append(
             Finding(
                 INCOMING,
                 Seen.VIOLATED,
@@ -182,8 +182,8 @@ def _flow(counts: _Counts, step: Placed, side: Side) -> list[Finding]:
             )
         )
     else:
-        found.append(
+        findings.append(
             Finding(INCOMING, Seen.HELD, f"a flow tells next-incoming-id {incoming} of {other}")
         )
     counts.reported = incoming
-    return found
+    return findings

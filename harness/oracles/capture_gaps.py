@@ -39,11 +39,11 @@ def hidden(event: Event) -> bool:
 def since(events: Iterable[Event]) -> dict[int, Instant]:
     """By connection: since when not everything is in the recording. Connections without anything
     unseen are missing."""
-    found: dict[int, Instant] = {}
+    instants: dict[int, Instant] = {}
     for event in events:
         if (hidden(event) or getattr(event, "command", "") == UNTIL_NOW) and event.conn is not None:
-            found[event.conn] = min(event.at_ns, found.get(event.conn, event.at_ns))
-    return found
+            instants[event.conn] = min(event.at_ns, instants.get(event.conn, event.at_ns))
+    return instants
 
 
 def doubtful(

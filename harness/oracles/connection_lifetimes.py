@@ -78,9 +78,9 @@ def find_anomalies(
     there."""
     yield from _beats(life)
     if ground.modifier is not None and ground.check_interval_ms is not None:
-        for found in _ttl(life, ground.modifier, ground.check_interval_ms):
-            bare = found.kind == EARLY and life.error is None and not whole
-            yield replace(found, uncertain=True) if bare else found
+        for anomaly in _ttl(life, ground.modifier, ground.check_interval_ms):
+            bare = anomaly.kind == EARLY and life.error is None and not whole
+            yield replace(anomaly, uncertain=True) if bare else anomaly
 
 
 def promised(life: Lifetime) -> Duration | None:
@@ -153,17 +153,17 @@ def _ttl(life: Lifetime, modifier: float, check_interval_ms: int) -> Iterator[An
 def heart_beat(headers: Mapping[str, str]) -> tuple[int, int]:
     """The two numbers of a heart-beat header in milliseconds; 0,0 without one that can be read."""
     first, _, second = headers.get("heart-beat", "").partition(",")
-    sent, wanted = whole_number(first), whole_number(second)
-    return (0, 0) if sent is None or wanted is None else (sent, wanted)
+    sent, requested = whole_number(first), whole_number(second)
+    return (0, 0) if sent is None or requested is None else (sent, requested)
 
 
 def lifetimes(events: Sequence[Event]) -> dict[int, Lifetime]:
     """The lives of all connections in a recording."""
-    found: dict[int, Lifetime] = {}
+    lives: dict[int, Lifetime] = {}
     for event in events:
         if event.conn is None or event.vantage is Vantage.BROKER:
             continue
-        life = found.setdefault(event.conn, Lifetime(event.conn))
+        life = lives.setdefault(event.conn, Lifetime(event.conn))
         if isinstance(event, _IN):
             if life.received is not None and event.at_ns - life.received > life.longest:
                 life.longest, life.until = event.at_ns - life.received, event.at_ns
@@ -179,7 +179,7 @@ def lifetimes(events: Sequence[Event]) -> dict[int, Lifetime]:
             life.ended_by = "broker" if isinstance(event, ConnectionClosed) else "harness"
         if isinstance(event, (FrameSent, FrameReceived)) and event.protocol == "STOMP":
             _noted(life, event)
-    return found
+    return lives
 
 
 def _noted(life: Lifetime, event: FrameSent | FrameReceived) -> None:

@@ -75,7 +75,7 @@ class Consumer:
 def consumers(events: Sequence[Event], conn: int) -> list[Finding]:
     """Judge whether the broker delivered only with credit, message by message."""
     books: dict[tuple[str, str], Consumer] = {}
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for event, headers in _packets(events, conn):
         if "consumer" not in headers:
             continue
@@ -96,8 +96,8 @@ def consumers(events: Sequence[Event], conn: int) -> list[Finding]:
                 f"consumer {headers['consumer']} had {before} octets delivered, {book.given} given,"
                 " and one more message"
             )
-            found.append(Finding(BOUND, Seen.HELD if allowed else Seen.VIOLATED, detail))
-    return found or [Finding(BOUND, Seen.NEVER_REACHED, "nothing was delivered")]
+            findings.append(Finding(BOUND, Seen.HELD if allowed else Seen.VIOLATED, detail))
+    return findings or [Finding(BOUND, Seen.NEVER_REACHED, "nothing was delivered")]
 
 
 @dataclass(slots=True)
@@ -111,15 +111,15 @@ class Producer:
 
 def producers(events: Sequence[Event], conn: int) -> list[Finding]:
     """Judge whether the broker granted no more than it was asked for."""
-    found = []
+    findings = []
     for event, book, address in _grants(events, conn):
         if isinstance(event, FrameReceived):
             kept = book.granted <= book.asked
             detail = (
                 f"{book.granted} octets were granted for {address}, and {book.asked} were asked for"
             )
-            found.append(Finding(ASKED, Seen.HELD if kept else Seen.VIOLATED, detail))
-    return found or [Finding(ASKED, Seen.NEVER_REACHED, "nothing was granted")]
+            findings.append(Finding(ASKED, Seen.HELD if kept else Seen.VIOLATED, detail))
+    return findings or [Finding(ASKED, Seen.NEVER_REACHED, "nothing was granted")]
 
 
 def overdrawn(events: Sequence[Event], conn: int) -> int:

@@ -70,12 +70,12 @@ def negotiate(
     sx = 0 if cy == 0 else max(_int(parameters["server_beat_floor_ms"]), cy)
     if cx == 0:
         return Negotiated((sx, _long(initial / modifier)), initial)
-    wanted = _long(float(cx) * modifier)
-    if wanted < low:
+    requested = _long(float(cx) * modifier)
+    if requested < low:
         return Negotiated((sx, _long(low / modifier)), low)
-    if wanted > high:
+    if requested > high:
         return Negotiated((sx, _long(high / modifier)), high)
-    return Negotiated((sx, cx), wanted)
+    return Negotiated((sx, cx), requested)
 
 
 def silence_interval(

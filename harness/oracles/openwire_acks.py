@@ -34,7 +34,7 @@ class Producer:
 def producers(events: Sequence[Event], conn: int) -> tuple[dict[str, Producer], list[str]]:
     """The producers of connection ``conn`` by their ids as they stand at the end, and what was
     wrong on the way."""
-    found: dict[str, Producer] = {}
+    by_id: dict[str, Producer] = {}
     wrong: list[str] = []
     for event in events:
         if (
@@ -47,18 +47,18 @@ def producers(events: Sequence[Event], conn: int) -> tuple[dict[str, Producer], 
         name = fields.get("producerId", "")
         if isinstance(event, FrameSent):
             if event.command == "ProducerInfo":
-                found[name] = Producer(int(fields.get("windowSize", "0")))
+                by_id[name] = Producer(int(fields.get("windowSize", "0")))
             elif (
                 event.command.endswith("Message")
-                and name in found
+                and name in by_id
                 and fields["responseRequired"] == "false"
             ):
-                one = found[name]
+                one = by_id[name]
                 one.sent += int(fields["cost"])
                 one.most = max(one.most, one.sent - one.taken)
         elif event.command == "ProducerAck":
-            wrong += _took(found.get(name), name, int(fields["size"]))
-    return found, wrong
+            wrong += _took(by_id.get(name), name, int(fields["size"]))
+    return by_id, wrong
 
 
 def _took(producer: Producer | None, name: str, size: int) -> Iterator[str]:
@@ -77,12 +77,14 @@ def _took(producer: Producer | None, name: str, size: int) -> Iterator[str]:
 def acks(events: Sequence[Event], conn: int) -> list[Finding]:
     """Judge the ProducerAcks of connection ``conn`` in a trace, once all of them should have
     arrived."""
-    found, wrong = producers(events, conn)
+    accounts, wrong = producers(events, conn)
     findings = [Finding(ONLY, Seen.VIOLATED, detail) for detail in wrong]
     if not wrong:
-        seen = Seen.HELD if found else Seen.NEVER_REACHED
-        findings.append(Finding(ONLY, seen, f"{len(found)} producers, and no ProducerAck too many"))
-    for name, producer in found.items():
+        seen = Seen.HELD if accounts else Seen.NEVER_REACHED
+        findings.append(
+            Finding(ONLY, seen, f"{len(accounts)} producers, and no ProducerAck too many")
+        )
+    for name, producer in accounts.items():
         if producer.window > 0 and producer.sent:
             held = producer.taken == producer.sent
             detail = f"producer {name} sent {producer.sent} octets and was told of {producer.taken}"

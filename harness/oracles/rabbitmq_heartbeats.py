@@ -42,6 +42,6 @@ class Rules:
         return ms(self.least * self.rounded(promised)), ms(self.most * self.rounded(promised))
 
 
-def agreed(rules: Rules, promised: int, wanted: int) -> str:
+def agreed(rules: Rules, promised: int, requested: int) -> str:
     """The header of CONNECTED: the server's interval, then the client's."""
-    return f"{rules.rounded(wanted)},{rules.rounded(promised)}"
+    return f"{rules.rounded(requested)},{rules.rounded(promised)}"

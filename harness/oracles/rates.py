@@ -89,17 +89,17 @@ def _steps(
     for event in events:
         if not isinstance(event, FrameSent | FrameReceived) or event.conn != conn:
             continue
-        said = dict(reversed(event.headers))
+        headers = dict(reversed(event.headers))
         if isinstance(event, out):
             if event.command == command:
-                key = said.get(name, said.get("message-id", ""))
+                key = headers.get(name, headers.get("message-id", ""))
                 if key:
                     open_[key] = event.size
                     yield Step(event.at_ns, event.size, ended=False)
             elif event.command == "transfer":
-                latest = int(said["delivery-id"]) if "delivery-id" in said else latest
+                latest = int(headers["delivery-id"]) if "delivery-id" in headers else latest
                 size += event.size if out is FrameReceived else event.body_size
-                if said.get("more") != "true" and latest is not None:
+                if headers.get("more") != "true" and latest is not None:
                     open_[latest] = size
                     yield Step(event.at_ns, size, ended=False)
                     size = 0
@@ -108,16 +108,16 @@ def _steps(
             if event.command == answer:
                 ended = [
                     value
-                    for wanted in names
-                    if (value := said.get(wanted)) in open_ and value is not None
+                    for header_name in names
+                    if (value := headers.get(header_name)) in open_ and value is not None
                 ]
             elif (
                 event.command == "disposition"
-                and said.get("settled") == "true"
-                and said.get("role") == "receiver"
+                and headers.get("settled") == "true"
+                and headers.get("role") == "receiver"
             ):
-                first = int(said["first"])
-                last = int(said.get("last", said["first"]))
+                first = int(headers["first"])
+                last = int(headers.get("last", headers["first"]))
                 ended = [
                     key
                     for key in open_

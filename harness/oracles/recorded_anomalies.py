@@ -86,13 +86,13 @@ class MessageContext:
 
 
 def of_message(
-    key: Key, sends: Sequence[Sent], gots: Sequence[Delivered], about: MessageContext
+    key: Key, sends: Sequence[Sent], gots: Sequence[Delivered], context: MessageContext
 ) -> Iterator[Anomaly]:
     """Yield the anomalies of one message; ``gots`` in the order of their instants."""
     if len(sends) > 1:
         return
     sent = sends[0] if sends else None
-    if sent is None and gots and about.complete and gots[0].queue in about.sent_to:
+    if sent is None and gots and context.complete and gots[0].queue in context.sent_to:
         yield _wrong("phantom", gots[0], key, "was delivered and nobody sent it")
         return
     if sent is not None and sent.withdrawn and gots:
@@ -104,27 +104,27 @@ def of_message(
     for got in gots:
         one_for_all = got.anycast or (sent is not None and sent.anycast)
         copies[(-1, got.queue) if one_for_all else (got.conn, got.subscription)].append(got)
-    if not (about.complete or key.stamped):
+    if not (context.complete or key.stamped):
         copies.clear()  # what could not be read may have had the same body
     for copy in copies.values():
-        yield from _again(key, copy, about)
+        yield from _again(key, copy, context)
         # Where nothing tells whose copy it is, another subscription may have had it and given it
         # back.
-        if (sent is not None or not about.complete) and (
+        if (sent is not None or not context.complete) and (
             copy[0] is gots[0] or copy[0].anycast is not None
         ):
-            yield from _first(key, copy[0], about)
+            yield from _first(key, copy[0], context)
 
 
-def _first(key: Key, got: Delivered, about: MessageContext) -> Iterator[Anomaly]:
-    departed = about.departed.get(got.queue)
-    if got.marked and about.complete and (departed is None or departed > got.when):
+def _first(key: Key, got: Delivered, context: MessageContext) -> Iterator[Anomaly]:
+    departed = context.departed.get(got.queue)
+    if got.marked and context.complete and (departed is None or departed > got.when):
         yield _wrong("mismarked", got, key, "called itself a redelivery when it came first")
 
 
-def _again(key: Key, gots: Sequence[Delivered], about: MessageContext) -> Iterator[Anomaly]:
+def _again(key: Key, gots: Sequence[Delivered], context: MessageContext) -> Iterator[Anomaly]:
     for before, after in pairwise(gots):
-        left = about.left.get((before.conn, before.subscription))
+        left = context.left.get((before.conn, before.subscription))
         gone = left is not None and left < after.when
         if before.ended is None or before.ended > after.when:
             kind, why = "shared", "was delivered while another delivery of it was held"
@@ -137,24 +137,24 @@ def _again(key: Key, gots: Sequence[Delivered], about: MessageContext) -> Iterat
         yield _wrong(kind, after, key, why, before.when)
 
 
-def could_be_lost(sent: Sent, about: MessageContext) -> bool:
+def could_be_lost(sent: Sent, context: MessageContext) -> bool:
     """True if a message that never came had to come, if a later one of its producer did."""
     return (
         bool(sent.confirmed and sent.anycast)
         and not sent.strange
-        and sent.queue not in about.selective
+        and sent.queue not in context.selective
     )
 
 
-def missing(key: Key, sent: Sent, about: MessageContext) -> Anomaly:
+def missing(key: Key, sent: Sent, context: MessageContext) -> Anomaly:
     """A message that never came and was overtaken."""
     what = f"{key} was confirmed and never delivered, and a later one of its producer was"
-    uncertain = sent.queue in about.departed or not sent.routed
+    uncertain = sent.queue in context.departed or not sent.routed
     return Anomaly("lost", sent.queue, sent.conn, "", what, (sent.when,), uncertain)
 
 
 def first_deliveries(
-    sent: Sent, gots: Sequence[Delivered], about: MessageContext
+    sent: Sent, gots: Sequence[Delivered], context: MessageContext
 ) -> Iterator[tuple[Delivered, bool]]:
     """The first delivery of a message, on a topic that of each subscription, and whether its place
     means something."""
@@ -163,7 +163,7 @@ def first_deliveries(
         copy = (-1, "") if sent.anycast or got.anycast else (got.conn, got.subscription)
         if copy not in seen:
             seen.add(copy)
-            departed = about.departed.get(got.queue)
+            departed = context.departed.get(got.queue)
             again = got.marked and got.anycast is None and sent.anycast is None
             yield got, not sent.strange and not again and (departed is None or departed > got.when)
 
@@ -219,9 +219,9 @@ def find_anomalies(
     ``whole`` says that every connection of the broker is in the recording; what needs that is else
     uncertain.
     """
-    since, found = capture_gaps.since(events), list(facts(events, ground))
+    since, recorded_facts = capture_gaps.since(events), list(facts(events, ground))
     touching: dict[str, set[int]] = defaultdict(set)
-    for fact in found:
+    for fact in recorded_facts:
         if not isinstance(fact, UnreadableConnection):
             touching[fact.queue].add(fact.conn)
 
@@ -233,7 +233,7 @@ def find_anomalies(
             wrong.kind, last, min(since.values(), default=None), of_queue, whole=whole
         )
 
-    judged = _judged(found, readable(events) and whole)
+    judged = _judged(recorded_facts, readable(events) and whole)
     return sorted(
         replace(anomaly, uncertain=anomaly.uncertain or doubtful(anomaly)) for anomaly in judged
     )
@@ -267,10 +267,10 @@ def facts(events: Sequence[Event], ground: Expectations = NOTHING) -> Iterator[F
         yield from reading.end()
 
 
-def _judged(found: Sequence[Fact], complete: bool) -> Iterator[Anomaly]:
+def _judged(recorded_facts: Sequence[Fact], complete: bool) -> Iterator[Anomaly]:
     sends: dict[Slot, list[Sent]] = defaultdict(list)
     gots: dict[Slot, list[Delivered]] = defaultdict(list)
-    for fact in found:
+    for fact in recorded_facts:
         if isinstance(fact, Sent):
             sends[slot(fact)].append(fact)
         elif isinstance(fact, Delivered):
@@ -281,18 +281,20 @@ def _judged(found: Sequence[Fact], complete: bool) -> Iterator[Anomaly]:
             )
     for deliveries in gots.values():
         deliveries.sort(key=lambda got: got.when)
-    about = circumstances(found, sends, complete)
+    context = circumstances(recorded_facts, sends, complete)
     firsts: list[tuple[Sent, Delivered]] = []
     for at in sends.keys() | gots.keys():
         key, _ = at
-        yield from of_message(key, sends[at], gots[at], about)
+        yield from of_message(key, sends[at], gots[at], context)
         if len(sends[at]) != 1:
             continue
         (sent,) = sends[at]
-        firsts += [(sent, got) for got, counts in first_deliveries(sent, gots[at], about) if counts]
-        overtaken = number_of(sent) < about.came.get((sent.queue, producer_of(sent)), -1)
-        if not gots[at] and overtaken and could_be_lost(sent, about):
-            yield missing(key, sent, about)
+        firsts += [
+            (sent, got) for got, counts in first_deliveries(sent, gots[at], context) if counts
+        ]
+        overtaken = number_of(sent) < context.came.get((sent.queue, producer_of(sent)), -1)
+        if not gots[at] and overtaken and could_be_lost(sent, context):
+            yield missing(key, sent, context)
     lines: dict[tuple[int, str, int], Line] = defaultdict(Line)
     for sent, got in sorted(firsts, key=lambda pair: pair[1].when):
         line = lines[got.conn, got.subscription, producer_of(sent)]
@@ -304,14 +306,14 @@ def _judged(found: Sequence[Fact], complete: bool) -> Iterator[Anomaly]:
 
 
 def circumstances(
-    found: Iterable[Fact], sends: Mapping[Slot, Sequence[Sent]], complete: bool
+    recorded_facts: Iterable[Fact], sends: Mapping[Slot, Sequence[Sent]], complete: bool
 ) -> MessageContext:
     """Return the facts on which the fates of messages depend."""
     left: dict[tuple[int, str], When] = {}
     departed: dict[str, When] = {}
     came: dict[tuple[str, int], int] = {}
     selective = set()
-    for fact in found:
+    for fact in recorded_facts:
         if isinstance(fact, Unsubscribed):
             left[fact.conn, fact.subscription] = fact.when
             if not fact.noticed:
@@ -323,7 +325,7 @@ def circumstances(
             flow = fact.queue, producer_of(own[0])
             came[flow] = max(number_of(own[0]), came.get(flow, -1))
     queues = frozenset(got.queue for own in sends.values() for got in own)
-    opaque = any(isinstance(fact, UnreadableConnection) for fact in found)
+    opaque = any(isinstance(fact, UnreadableConnection) for fact in recorded_facts)
     return MessageContext(
         complete and not opaque, left, departed, came, frozenset(selective), queues
     )

@@ -266,13 +266,13 @@ class Conversation(Generic[F]):
 
         until = self.world.now() + for_
         if self.world.wait_until(disturbed, until):
-            wanted = f"no {of}" if of is not None else "no frame"
+            expected = f"no {of}" if of is not None else "no frame"
             extra = sum(
                 of is None or of.accepts(frame) or self.fatal(frame) for frame in self.inbox
             )
             unmet = self._unmet_frame("silence", of, until, extra)
             self._unmet(
-                f"expected {wanted} for {_text(for_)}{_because(why)}, {self.instead()}",
+                f"expected {expected} for {_text(for_)}{_because(why)}, {self.instead()}",
                 proves,
                 unmet,
             )

@@ -41,9 +41,9 @@ class LengthPrefixedReader(Generic[F]):
             yield Unreadable(data, f"follows octets that were no {self.unit}", lost=True)
             return
         self._pending += data
-        while (found := self._next()) is not None:
-            yield found
-            if isinstance(found, Unreadable) and found.lost:
+        while (frame := self._next()) is not None:
+            yield frame
+            if isinstance(frame, Unreadable) and frame.lost:
                 self._broken = True
                 self._pending.clear()
                 return

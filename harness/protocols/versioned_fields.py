@@ -11,9 +11,9 @@ Fields: TypeAlias = tuple[tuple[str, str, int], ...]
 
 def fields(text: str) -> Fields:
     """Read ``NAME:TYPE`` and ``NAME:TYPE@VERSION``, separated by blanks."""
-    found = []
+    parsed = []
     for word in text.split():
         name, _, kind = word.partition(":")
         kind, _, since = kind.partition("@")
-        found.append((name, kind, int(since or 0)))
-    return tuple(found)
+        parsed.append((name, kind, int(since or 0)))
+    return tuple(parsed)

@@ -208,7 +208,9 @@ def cases_of(folder: Path) -> dict[str, dict[str, Any]]:
         cases = strict_json.read(path)
     except BadInput as problem:
         raise BadRunFolder(f"{path}: {problem}; remove it and run again") from None
-    if not isinstance(cases, dict) or not all(isinstance(about, dict) for about in cases.values()):
+    if not isinstance(cases, dict) or not all(
+        isinstance(description, dict) for description in cases.values()
+    ):
         raise BadRunFolder(f"{path}: should be an object of objects; remove it and run again")
     return cases
 

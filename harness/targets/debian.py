@@ -102,10 +102,10 @@ def _run(what: str, command: list[str | Path]) -> None:
         stderr=subprocess.STDOUT,
     )
     if done.returncode:
-        said = done.stdout.decode("utf-8", "replace").strip().splitlines()
+        output = done.stdout.decode("utf-8", "replace").strip().splitlines()
         wrong = [
-            line for line in said if line.startswith(("E:", "W: Failure", "unshare:", "mount:"))
-        ] or said[-1:]
+            line for line in output if line.startswith(("E:", "W: Failure", "unshare:", "mount:"))
+        ] or output[-1:]
         raise SetUpFailed(
             f"{what}: could not be made, {Path(str(command[0])).name} ended with {done.returncode}"
             f" ({wrong[0] if wrong else 'it said nothing'}); it needs root, mounts and a Debian"

@@ -59,7 +59,7 @@ class JavaBroker(ManagedBroker):
             raise SetUpFailed(
                 f"{self._folder}: this broker has been started already; stop it first"
             )
-        wanted = self._wanted()
+        listening = self._wanted()
         login, passcode = self._user()
         home, minimum = self._installed()
         try:
@@ -67,9 +67,9 @@ class JavaBroker(ManagedBroker):
         except java_runtime.NoJava as problem:
             raise SetUpFailed(f"{self.name} {self._version}: {problem}") from None
         for attempt in range(1, TRIES + 1):
-            ports = wanted
+            ports = listening
             if self._free_ports:
-                ports = dict(zip(wanted, free_ports(len(wanted)), strict=True))
+                ports = dict(zip(listening, free_ports(len(listening)), strict=True))
             elif busy := taken(ports.values()):
                 names = ", ".join(
                     f"{name} ({port})" for name, port in ports.items() if port in busy
@@ -135,10 +135,10 @@ class JavaBroker(ManagedBroker):
         for pattern in self.reasons:
             for path in (self.log, self._console):
                 if path.is_file() and (
-                    found := pattern.search(path.read_text("utf-8", errors="replace"))
+                    match := pattern.search(path.read_text("utf-8", errors="replace"))
                 ):
-                    line = found.groupdict().get("line")
-                    return (f"{self._config.name}, line {line}: " if line else "") + found[
+                    line = match.groupdict().get("line")
+                    return (f"{self._config.name}, line {line}: " if line else "") + match[
                         "text"
                     ].strip()[:240]
         return ""

@@ -21,11 +21,11 @@ def version_of(java: Path) -> int | None:
     """The feature version (8, 17, 25 …) of a ``java`` executable; None when it does not run or does
     not say."""
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, timeout=60, check=False)
+        completed = subprocess.run([java, "-version"], capture_output=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = _VERSION.search((said.stderr + said.stdout).decode("utf-8", "replace"))
-    return int(found[1]) if found else None
+    match = _VERSION.search((completed.stderr + completed.stdout).decode("utf-8", "replace"))
+    return int(match[1]) if match else None
 
 
 def find_java(minimum: int, environment: Mapping[str, str] | None = None) -> Path:

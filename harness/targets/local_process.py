@@ -63,8 +63,8 @@ class NativeProcess:
             stdout=subprocess.PIPE,
         )
         assert self._leash.stdout is not None
-        with self._leash.stdout as said:
-            word, _, rest = said.readline().decode("utf-8", "replace").strip().partition(" ")
+        with self._leash.stdout as output:
+            word, _, rest = output.readline().decode("utf-8", "replace").strip().partition(" ")
         if word != "pid":
             self._let_go()
             raise SetUpFailed(f"{self._command[0]}: cannot be run ({rest or 'the leash ended'})")
@@ -169,12 +169,12 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
     They lie below the range from which the system takes the ports of outgoing connections, so no
     client of ours can be in the way. Raises :class:`SetUpFailed` when so many cannot be found.
     """
-    found: list[int] = []
+    ports: list[int] = []
     for port in random.SystemRandom().sample(PORTS, len(PORTS)):
-        if len(found) == count:
-            return found
+        if len(ports) == count:
+            return ports
         if not taken([port], host):
-            found.append(port)
+            ports.append(port)
     raise SetUpFailed(f"{host}: has no {count} free ports between {PORTS[0]} and {PORTS[-1]}")
 
 
@@ -190,12 +190,12 @@ def listens(host: str, port: int) -> bool:
 def taken(ports: Iterable[int], host: str = "127.0.0.1") -> list[int]:
     """Those of ``ports`` that cannot be listened on, because something else does or the system
     forbids it."""
-    found = []
+    in_use = []
     for port in ports:
         with socket.socket() as each:
             each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 each.bind((host, port))
             except OSError:
-                found.append(port)
-    return found
+                in_use.append(port)
+    return in_use

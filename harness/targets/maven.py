@@ -76,7 +76,7 @@ def download(
                 f"{candidates[0].file_name}: cannot be downloaded without mvn on the PATH: install"
                 " Maven, or set BROKERPROOF_MAVEN_REPOSITORY to the base URL of a Maven repository"
             )
-        said = []
+        lines = []
         for candidate in candidates:
             problem = (
                 _with_mvn(mvn, candidate, scratch)
@@ -85,8 +85,8 @@ def download(
             )
             if problem is None:
                 return scratch / candidate.file_name
-            said.append(f"{candidate}: {problem}")
-        raise SetUpFailed(f"{candidates[0].file_name}: cannot be downloaded ({'; '.join(said)})")
+            lines.append(f"{candidate}: {problem}")
+        raise SetUpFailed(f"{candidates[0].file_name}: cannot be downloaded ({'; '.join(lines)})")
 
     return once(folder / candidates[0].file_name, make)
 
@@ -144,8 +144,8 @@ def _ran(mvn: str, arguments: Sequence[str], folder: Path) -> str | None:
     if ran.returncode == 0:
         return None
     # Even with -B some releases put colour codes before the first line.
-    said = re.sub(r"\x1b\[[\d;]*m", "", (ran.stdout + ran.stderr).decode("utf-8", "replace"))
-    errors = re.findall(r"^\[ERROR\] *(\S.*)", said, re.MULTILINE)
+    output = re.sub(r"\x1b\[[\d;]*m", "", (ran.stdout + ran.stderr).decode("utf-8", "replace"))
+    errors = re.findall(r"^\[ERROR\] *(\S.*)", output, re.MULTILINE)
     return (
         f"mvn said: {errors[0][:300]}" if errors else f"mvn ended with exit code {ran.returncode}"
     )

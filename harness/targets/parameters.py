@@ -95,16 +95,16 @@ _CONF: dict[str, str] = {
 def from_rabbitmq_conf(path: Path, defaults: Parameters) -> dict[str, dict[str, Value]]:
     """Read the parameters of a rabbitmq.conf or a classic rabbitmq.config, whose acceptors are
     ``stomp``, ``amqp`` and ``management``."""
-    found = dict(defaults)
+    parameters = dict(defaults)
     for number, key, value in _settings(path):
         if key in _CONF:
             if not _WHOLE.fullmatch(value):
                 raise SetUpFailed(
                     f"{path}, line {number}: {value!r:.60} should be a number of at most 18 digits"
                 )
-            found[_CONF[key]] = int(value)
+            parameters[_CONF[key]] = int(value)
     spoken = {"stomp": "STOMP", "amqp": "AMQP", "management": "HTTP"}
-    return {name: {"protocols": protocol, **found} for name, protocol in spoken.items()}
+    return {name: {"protocols": protocol, **parameters} for name, protocol in spoken.items()}
 
 
 def _settings(path: Path) -> Iterator[tuple[int, str, str]]:
@@ -168,11 +168,11 @@ def address_settings(path: Path) -> list[dict[str, Value]]:
 def merged(settings: Iterable[Mapping[str, Value]], name: str) -> dict[str, Value]:
     """Merge the ``settings`` (:func:`address_settings`) that match the address ``name``, the more
     specific ones last."""
-    about: dict[str, Value] = {}
+    values: dict[str, Value] = {}
     matching = [setting for setting in settings if _matches(str(setting["match"]), name)]
     for setting in sorted(matching, key=lambda setting: _weight(str(setting["match"]))):
-        about |= {key: value for key, value in setting.items() if key != "match"}
-    return about
+        values |= {key: value for key, value in setting.items() if key != "match"}
+    return values
 
 
 def _of_addresses(
@@ -180,15 +180,15 @@ def _of_addresses(
 ) -> Iterator[dict[str, Value]]:
     for element in _root(path).iter(etree.Element):
         if etree.QName(element).localname == "address-setting":
-            about: dict[str, Value] = {"match": str(element.get("match"))}
+            values: dict[str, Value] = {"match": str(element.get("match"))}
             for child in element.iter(etree.Element):
                 known = _ADDRESS_ELEMENTS.get(etree.QName(child).localname)
                 if (
                     known is not None
                     and (value := read(path, child, known[1], child.text or "")) is not None
                 ):
-                    about[known[0]] = value
-            yield about
+                    values[known[0]] = value
+            yield values
 
 
 def _plain(path: Path, element: etree._Element, kind: type, text: str) -> Value | None:
@@ -239,19 +239,20 @@ def _number(path: Path, element: etree._Element, kind: Callable[[str], Value], t
         raise SetUpFailed(f"{path}, line {line}: {text.strip()!r:.60} should be a number") from None
 
 
-def has_tls(about: Parameters) -> bool:
+def has_tls(parameters: Parameters) -> bool:
     """True if an acceptor is configured with TLS."""
-    return str(about.get("tls", "")).lower() == "true"
+    return str(parameters.get("tls", "")).lower() == "true"
 
 
 def speaking(acceptors: Mapping[str, Parameters], protocol: str) -> dict[str, Parameters]:
     """The acceptors that speak ``protocol`` in the clear; one whose parameters name no
     ``protocols`` speaks any."""
     return {
-        name: about
-        for name, about in acceptors.items()
-        if protocol in [part.strip() for part in str(about.get("protocols", protocol)).split(",")]
-        and not has_tls(about)
+        name: parameters
+        for name, parameters in acceptors.items()
+        if protocol
+        in [part.strip() for part in str(parameters.get("protocols", protocol)).split(",")]
+        and not has_tls(parameters)
     }
 
 

@@ -103,10 +103,10 @@ class ProcessTarget(SocketTarget):
             data = os.read(output, 4096) if readable else b""
             if not data:
                 self.stop()
-                said = log.read_text(errors="replace").strip().splitlines()
+                lines = log.read_text(errors="replace").strip().splitlines()
                 raise SetUpFailed(
                     f"target {self.identity.name}: {' '.join(self._command)} did not become ready"
-                    f" ({said[-1] if said else 'it said nothing'}); its log is {log}"
+                    f" ({lines[-1] if lines else 'it said nothing'}); its log is {log}"
                 )
             line += data
         try:
@@ -130,8 +130,8 @@ class ProcessTarget(SocketTarget):
             raise SetUpFailed(
                 f"target {self.identity.name}: its command takes no limits; give it {CONTROL}"
             )
-        said = {name: value for name, value in asdict(limits).items() if value is not None}
-        self._process.stdin.write(json.dumps(said).encode() + b"\n")
+        arguments = {name: value for name, value in asdict(limits).items() if value is not None}
+        self._process.stdin.write(json.dumps(arguments).encode() + b"\n")
         self._process.stdin.flush()
 
     def stop(self) -> None:

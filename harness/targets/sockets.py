@@ -89,7 +89,9 @@ class SocketTarget:
         """Speak TLS with the acceptors whose configuration has it, by the certificates that were
         made in ``folder``."""
         tls = Tls(folder / certificates.AUTHORITY, certificates=folder)
-        self.tls = {name: tls for name, about in self._known.items() if parameters.has_tls(about)}
+        self.tls = {
+            name: tls for name, acceptor in self._known.items() if parameters.has_tls(acceptor)
+        }
 
     def watch_the_host(self, broker: int | None = None) -> None:
         """Start the canary; once the broker is up, so that its start does not count. A target that

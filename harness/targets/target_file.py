@@ -164,21 +164,21 @@ def _from_elsewhere(find: Callable[[str], Target], name: str, text: str) -> Targ
 def _from_url(text: str, limits: Mapping[str, int]) -> Target:
     shown = without_passcode(text)
     try:
-        found = endpoint.read(text, Path(), options=("profile", *credentials.SOURCES))
-        passcode = credentials.passcode({**found.options, "passcode": found.passcode}, Path())
-        if found.passcode and "${" not in found.passcode:
-            passcode = unquote(found.passcode)
-        login = found.login and _decoded(found.login)
+        address = endpoint.read(text, Path(), options=("profile", *credentials.SOURCES))
+        passcode = credentials.passcode({**address.options, "passcode": address.passcode}, Path())
+        if address.passcode and "${" not in address.passcode:
+            passcode = unquote(address.passcode)
+        login = address.login and _decoded(address.login)
         known = {"login": login, "passcode": passcode}
     except (endpoint.BadEndpoint, credentials.NoCredentials) as problem:
         raise BadTarget(f"--target {shown!r}: {problem}") from None
-    if not found.scheme.startswith("stomp"):
+    if not address.scheme.startswith("stomp"):
         raise BadTarget(
             f"--target {shown!r} should look like stomp://HOST:PORT,"
             " stomp://LOGIN:PASSCODE@HOST:PORT or stomp+ssl://HOST:PORT?ca=FILE; a broker's AMQP"
             " port goes into a target file, as docs/how-to/judge-a-running-broker.md shows"
         )
-    host, port, profile = found.host, found.port, found.options.get("profile", "stomp")
+    host, port, profile = address.host, address.port, address.options.get("profile", "stomp")
     given: dict[str, Any] = {"limits": limits}
     given |= {key: value for key, value in known.items() if value is not None}
     # Whoever says that a broker is of a family has the family's known deviations in mind as well.
@@ -188,7 +188,7 @@ def _from_url(text: str, limits: Mapping[str, int]) -> Target:
     return AddressTarget(
         _identity(f"{host}:{port}", "address", {"profile": profile, **given}, Path()),
         {"stomp": (host, port)},
-        tls={} if found.tls is None else {"stomp": found.tls},
+        tls={} if address.tls is None else {"stomp": address.tls},
     )
 
 
@@ -305,15 +305,15 @@ def _address(identity: Identity, values: Mapping[str, Any], path: Path) -> Targe
     endpoints, tls = {}, {}
     for name, text in values["endpoints"].items():
         try:
-            found = endpoint.read(credentials.filled_in(str(text)), path.parent)
+            address = endpoint.read(credentials.filled_in(str(text)), path.parent)
         except (endpoint.BadEndpoint, credentials.NoCredentials) as problem:
             raise BadTarget(
                 f"{path}: endpoints.{name} should be HOST:PORT, it is"
                 f" {without_passcode(str(text))!r:.200}: {problem}"
             ) from None
-        endpoints[name] = (found.host, found.port)
-        if found.tls is not None:
-            tls[name] = found.tls
+        endpoints[name] = (address.host, address.port)
+        if address.tls is not None:
+            tls[name] = address.tls
     if identity.default_acceptor not in endpoints:
         raise BadTarget(
             f"{path}: endpoints has no {identity.default_acceptor!r}, the acceptor that cases use"

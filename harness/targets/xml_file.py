@@ -15,14 +15,14 @@ from brokerproof.harness.targets.failure import SetUpFailed
 T = TypeVar("T")
 
 
-def parsed(config: Path, wanted: str = "a broker.xml") -> etree._ElementTree:
-    """The file as a tree. Raises :class:`SetUpFailed` when it cannot be read (``wanted`` should be
-    named) or is no XML."""
+def parsed(config: Path, root_name: str = "a broker.xml") -> etree._ElementTree:
+    """The file as a tree. Raises :class:`SetUpFailed` when it cannot be read (``root_name`` should
+    be named) or is no XML."""
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
     try:
         root = etree.fromstring(input_file.read_bytes(config), parser)
     except BadInput as problem:
-        raise SetUpFailed(f"{config}: {problem}; name {wanted}") from None
+        raise SetUpFailed(f"{config}: {problem}; name {root_name}") from None
     except (etree.XMLSyntaxError, ValueError) as problem:
         line = getattr(problem, "lineno", None) or 1
         raise SetUpFailed(f"{config}, line {line}: is no XML ({problem})") from None

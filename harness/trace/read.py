@@ -54,10 +54,10 @@ def rows(segment: Path) -> Iterator[dict[str, Any]]:
         # The file alone: its folder's name must not become a column of a second type.
         table = pq.ParquetFile(segment).read()
         table.validate(full=True)
-        found = table.to_pylist()
+        records = table.to_pylist()
     except DAMAGED as problem:
         raise UnreadableTrace(damaged(segment, problem)) from None
-    for number, row in enumerate(found, 1):
+    for number, row in enumerate(records, 1):
         for column, known in _KNOWN.items():
             if row[column] not in known:
                 raise UnreadableTrace(

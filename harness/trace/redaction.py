@@ -92,12 +92,12 @@ class Redaction:
     def data(self, data: bytes, *, structure: bool = False) -> bytes:
         """Return ``data`` with asterisks for credentials, of the same length. With ``structure``
         also header lines and SASL responses that hold one."""
-        spans = [found.span() for found in self._values.finditer(data)] if self._beginning else []
+        spans = [match.span() for match in self._values.finditer(data)] if self._beginning else []
         if self._beginning and len(data) >= RECORDED_OCTETS:
             spans += self._cut_off(data)
         if structure and (b":" in data or b"PLAIN" in data):
             for pattern in (_LINE, _PLAIN):
-                spans += [found.span(1) for found in pattern.finditer(data)]
+                spans += [match.span(1) for match in pattern.finditer(data)]
         if not spans:
             return data
         redacted = bytearray(data)

@@ -40,5 +40,5 @@ def stamp(producer: int, number: int) -> bytes:
 
 def read(body: bytes) -> Stamp | None:
     """The first stamp in ``body`` (in AMQP sections may stand before it), or None."""
-    found = _STAMP.search(body)
-    return None if found is None else Stamp(int(found[1]), int(found[2]))
+    match = _STAMP.search(body)
+    return None if match is None else Stamp(int(match[1]), int(match[2]))

@@ -69,12 +69,12 @@ def encode_method(name: str, fields: Mapping[str, Any] | None = None) -> bytes:
     that the method does not have, and for a value that its type does not;
     :class:`amqp091_values.Raw` is written as it is.
     """
-    about = BY_NAME[name]
+    table = BY_NAME[name]
     given = hyphened(fields)
-    unknown = given.keys() - {field for field, _ in about.fields}
+    unknown = given.keys() - {field for field, _ in table.fields}
     if unknown:
         raise ValueError(f"{name} has no field {', '.join(sorted(unknown))}")
-    return about.class_id.to_bytes(2) + about.method_id.to_bytes(2) + _fields(about.fields, given)
+    return table.class_id.to_bytes(2) + table.method_id.to_bytes(2) + _fields(table.fields, given)
 
 
 def hyphened(fields: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -218,36 +218,36 @@ def _method(payload: bytes) -> tuple[str, dict[str, Any]]:
     if len(payload) < 4:
         raise Malformed(f"a method of {len(payload)} octets has no numbers")
     numbers = int.from_bytes(payload[:2]), int.from_bytes(payload[2:4])
-    about = BY_NUMBERS.get(numbers)
-    if about is None:
+    table = BY_NUMBERS.get(numbers)
+    if table is None:
         raise Malformed(f"there is no method {numbers[1]} in class {numbers[0]}")
-    return about.name, _read_fields(about, payload, 4)
+    return table.name, _read_fields(table, payload, 4)
 
 
-def _read_fields(about: MethodTable, data: bytes, at: int) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _read_fields(table: MethodTable, data: bytes, at: int) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
     bits = 0
-    for name, kind in about.fields:
+    for name, kind in table.fields:
         if kind == "bit":
             if bits % 8 == 0:
                 octet, at = values.decode(data, at, "octet")
-            found[name] = bool(octet >> bits % 8 & 1)
+            fields[name] = bool(octet >> bits % 8 & 1)
             bits += 1
             continue
         bits = 0
         try:
-            found[name], at = values.decode(data, at, kind)
+            fields[name], at = values.decode(data, at, kind)
         except Malformed as problem:
-            raise Malformed(f"{about.name}, {name}: {problem}") from None
+            raise Malformed(f"{table.name}, {name}: {problem}") from None
     if at != len(data):
-        raise Malformed(f"{about.name}: {len(data) - at} octets too many")
-    return found
+        raise Malformed(f"{table.name}: {len(data) - at} octets too many")
+    return fields
 
 
 def _content_header(payload: bytes) -> tuple[str, dict[str, Any]]:
     if len(payload) < 14:
         raise Malformed(f"a content header of {len(payload)} octets is too short")
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "class-id": int.from_bytes(payload[:2]),
         "weight": int.from_bytes(payload[2:4]),
         "body-size": int.from_bytes(payload[4:12]),
@@ -255,10 +255,10 @@ def _content_header(payload: bytes) -> tuple[str, dict[str, Any]]:
     flags, at = int.from_bytes(payload[12:14]), 14
     for bit, (name, kind) in enumerate(PROPERTIES):
         if flags >> (15 - bit) & 1:
-            found[name], at = values.decode(payload, at, kind)
+            fields[name], at = values.decode(payload, at, kind)
     if flags & 3 or at != len(payload):
         raise Malformed("a content header has properties that class basic does not have")
-    return CONTENT_HEADER, found
+    return CONTENT_HEADER, fields
 
 
 # --- methods with their contents ------------------------------------------------------------------
@@ -381,8 +381,8 @@ class Contents:
         method = Method(
             frame.name, frame.fields, frame.channel, {}, frame.payload, frame.size, (frame.size,)
         )
-        about = BY_NAME.get(frame.name)
-        if about is not None and about.content:
+        table = BY_NAME.get(frame.name)
+        if table is not None and table.content:
             self._open[frame.channel] = _Open(method)
         else:
             yield method

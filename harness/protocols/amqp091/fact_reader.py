@@ -164,11 +164,11 @@ class Amqp091FactReader:
                 yield from (replace(send, withdrawn=True) for send in channel.sends)
                 channel.sends = []
             case "basic.consume":
-                about = (headers.get("consumer-tag", ""), headers.get("queue", "") or channel.queue)
+                place = (headers.get("consumer-tag", ""), headers.get("queue", "") or channel.queue)
                 if is_true(headers, "no-wait"):
-                    yield self._begun(channel, *about, not is_true(headers, "no-ack"), row.when)
+                    yield self._begun(channel, *place, not is_true(headers, "no-ack"), row.when)
                 else:
-                    channel.asking.append((*about, not is_true(headers, "no-ack")))
+                    channel.asking.append((*place, not is_true(headers, "no-ack")))
             case "basic.get":
                 queue = headers.get("queue", "") or channel.queue
                 channel.getting.append((queue, not is_true(headers, "no-ack")))

@@ -29,8 +29,8 @@ PREFETCH = 200
 
 def _numbers(name: str) -> bytes:
     """First bytes of a method's payload."""
-    about = BY_NAME[name]
-    return about.class_id.to_bytes(2) + about.method_id.to_bytes(2)
+    table = BY_NAME[name]
+    return table.class_id.to_bytes(2) + table.method_id.to_bytes(2)
 
 
 _HEAD = struct.Struct(">BHI")
@@ -72,8 +72,8 @@ class _Confirms:
     def taken(self, tag: int, multiple: bool) -> list[Instant]:
         """Return the instants at which the messages confirmed by this were published."""
         if not multiple:
-            found = self.waiting.pop(tag, None)
-            return [] if found is None else [found]
+            delivery = self.waiting.pop(tag, None)
+            return [] if delivery is None else [delivery]
         tags = range(self.least, (tag or self.next - 1) + 1)  # tag 0: all of them
         self.least = max(self.least, tags.stop)
         return [at for tag in tags if (at := self.waiting.pop(tag, None)) is not None]
@@ -366,8 +366,8 @@ class Amqp091LoadConnection(ClientConnection):
                 self.up = not self._asked
 
     def _refused(self, frame: codec.Frame, now: Instant) -> None:
-        about = " ".join(codec.Method(frame.name, frame.fields).brief().split())
-        self.failed = f"the broker said {about[:200]}"
+        refusal = " ".join(codec.Method(frame.name, frame.fields).brief().split())
+        self.failed = f"the broker said {refusal[:200]}"
         self.host.tally.errors[self.failed] += 1
         self.host.tally.left += 1
         if frame.name.endswith(".close"):

@@ -53,8 +53,8 @@ def columns(stretch: LogSlice) -> dict[str, pa.Array]:
     parts: list[tuple[Ints, Frames]] = []
     left = np.ones(len(lengths), np.bool_)
     for name in TOGETHER:
-        about = BY_NAME[name]
-        mine = np.flatnonzero(is_method & (number == (about.class_id << 16 | about.method_id)))
+        table = BY_NAME[name]
+        mine = np.flatnonzero(is_method & (number == (table.class_id << 16 | table.method_id)))
         if not len(mine):
             continue
         fits, frames = _together(name, rows, data, begins[mine], lengths[mine], sizes[mine])
@@ -64,8 +64,8 @@ def columns(stretch: LogSlice) -> dict[str, pa.Array]:
     if left.any():
         mine = np.flatnonzero(left)
         octets = rows.octets.take(pa.array(mine)).to_pylist()
-        told = zip(octets, sizes[mine].tolist(), broken[mine].tolist(), strict=True)
-        parts.append((mine, listed([_slow(*row) for row in told])))
+        entries = zip(octets, sizes[mine].tolist(), broken[mine].tolist(), strict=True)
+        parts.append((mine, listed([_slow(*row) for row in entries])))
     beats = data[begins] == codec.HEARTBEAT
     plain = Rows(rows.at, rows.conn, rows.sent, sizes, lengths, rows.data, rows.octets)
     return plain.batch(PROTOCOL, concatenate_rows(parts, len(lengths)), beats)
@@ -75,16 +75,16 @@ def _together(
     name: str, rows: Rows, data: Octets, begins: Ints, lengths: Ints, sizes: Ints
 ) -> tuple[Bools, Frames | None]:
     """Those frames of one method that are as usual: which they are, and they."""
-    about = BY_NAME[name]
+    table = BY_NAME[name]
     count = len(begins)
     ends = begins + _number(data, begins + 3, 4) + codec.OVERHEAD
     whole = begins + lengths
-    fits = ends + (_CONTENT_HEADER if about.content else 0) <= whole
+    fits = ends + (_CONTENT_HEADER if table.content else 0) <= whole
     place = begins + _PAYLOAD
     names = ["channel"]
     values: list[Sequence[str] | pa.Array] = [_texts(_number(data, begins + 1, 2))]
     bit = 0
-    for field, kind in about.fields:
+    for field, kind in table.fields:
         names.append(field)
         if kind != "bit" and bit:
             place, bit = place + 1, 0
@@ -102,7 +102,7 @@ def _together(
             place = place + _CHUNK[kind]
     fits &= place + (bit > 0) + 1 == ends  # and the end byte
     body_begin, body_size = ends, np.zeros(count, np.int64)
-    if about.content:
+    if table.content:
         head = np.minimum(ends, len(data) - 32)
         fits &= (data[head] == codec.HEADER) & (_number(data, head + 3, 4) == 14)
         fits &= (_number(data, head + 7, 4) == BASIC << 16) & (_number(data, head + 19, 2) == 0)
@@ -129,10 +129,10 @@ def _together(
 
 def _number(data: Octets, at: Ints, width: int) -> Ints:
     """Unsigned numbers of so many bytes."""
-    found = np.zeros(len(at), np.int64)
+    numbers = np.zeros(len(at), np.int64)
     for octet in range(width):
-        found = (found << 8) | data[at + octet]
-    return found
+        numbers = (numbers << 8) | data[at + octet]
+    return numbers
 
 
 def _texts(numbers: Ints) -> pa.Array:
@@ -142,14 +142,14 @@ def _texts(numbers: Ints) -> pa.Array:
 def _strings(data: bytes, begins: Ints, ends: Ints) -> list[str]:
     """Short strings, of which there are few different ones."""
     known: dict[bytes, str] = {}
-    found = []
+    strings = []
     for at, to in zip(begins.tolist(), ends.tolist(), strict=True):
         octets = data[at:to]
         text = known.get(octets)
         if text is None:
             text = known[octets] = octets.decode("utf-8", "backslashreplace")
-        found.append(text)
-    return found
+        strings.append(text)
+    return strings
 
 
 def _headers(names: Sequence[str], values: Sequence[pa.Array]) -> pa.ListArray:
@@ -175,20 +175,22 @@ def _slow(octets: bytes, size: int, broken: bool) -> tuple[str, codec.FieldList,
     if first.name == codec.HEART_BEAT:
         return first.name, (), b"", 0, size
     contents, promised = codec.Contents(), 0
-    found = list(contents.feed(first))
+    decoded = list(contents.feed(first))
     for header in frames[1:]:
         promised = header.fields["body-size"]
         kept = promised if broken else len(body)
-        found += contents.feed(
+        decoded += contents.feed(
             dataclasses.replace(header, fields={**header.fields, "body-size": kept})
         )
     if body:
-        found += contents.feed(codec.Frame(codec.CONTENT_BODY, {}, body, first.channel, codec.BODY))
+        decoded += contents.feed(
+            codec.Frame(codec.CONTENT_BODY, {}, body, first.channel, codec.BODY)
+        )
     if broken:
-        found += contents.feed(
+        decoded += contents.feed(
             codec.Frame("channel.flow-ok", {"active": True}, channel=first.channel)
         )
-    method = found[0]
+    method = decoded[0]
     whole = len(method.body) if broken or not promised else promised
     return method.name, method.listed(), method.body, whole, size
 

@@ -44,13 +44,13 @@ all others."""
 def method(name: str, /, *, channel: int | None = None, **fields: Any) -> Match[Method]:
     """Match a method by name, channel and plain values of fields and properties; None where there
     must be none."""
-    wanted = codec.hyphened(fields)
-    words = " ".join([name, *(f"{key}={value}" for key, value in wanted.items())])
+    expected = codec.hyphened(fields)
+    words = " ".join([name, *(f"{key}={value}" for key, value in expected.items())])
 
     def accepts(candidate: Method) -> bool:
         if candidate.name != name or (channel is not None and candidate.channel != channel):
             return False
-        return all(candidate.get(key) == value for key, value in wanted.items())
+        return all(candidate.get(key) == value for key, value in expected.items())
 
     return Match(words if channel is None else f"{words} on channel {channel}", accepts)
 
@@ -187,8 +187,10 @@ class Amqp091Peer(Conversation[Method]):
         unless asked for."""
         tuned = self.tuned
         assert tuned is not None, "the broker's tune comes first"
-        said = {"channel-max": channel_max, "frame-max": frame_max, "heartbeat": heartbeat}
-        fields = {name: tuned[name] if value is None else value for name, value in said.items()}
+        arguments = {"channel-max": channel_max, "frame-max": frame_max, "heartbeat": heartbeat}
+        fields = {
+            name: tuned[name] if value is None else value for name, value in arguments.items()
+        }
         self.frame_max = fields["frame-max"]
         self.send("connection.tune-ok", fields)
 
@@ -213,7 +215,7 @@ class Amqp091Peer(Conversation[Method]):
         answer it."""
         words = f"{scope}.close with {' or '.join(map(str, codes)) or 'any reply code'}"
         where = 0 if scope == "connection" else channel
-        found = self.expect(
+        reply = self.expect(
             Match(
                 words,
                 lambda method: (
@@ -225,8 +227,8 @@ class Amqp091Peer(Conversation[Method]):
             within=within,
             proves=proves,
         )
-        self.send(f"{scope}.close-ok", channel=found.channel)
-        return found
+        self.send(f"{scope}.close-ok", channel=reply.channel)
+        return reply
 
     # channels
 
@@ -272,9 +274,9 @@ class Amqp091Peer(Conversation[Method]):
         """Return how many messages wait in ``queue``."""
         return int(self.declare(queue, channel=channel, passive=True)["message-count"])
 
-    def publish(self, body: bytes, routing_key: str, **about: Any) -> None:
-        """One message, as method and content; ``about`` it as for :meth:`publication`."""
-        self.write(self.publication(body, routing_key, **about))
+    def publish(self, body: bytes, routing_key: str, **properties: Any) -> None:
+        """One message, as method and content; ``properties`` it as for :meth:`publication`."""
+        self.write(self.publication(body, routing_key, **properties))
 
     def publication(
         self,
@@ -326,9 +328,9 @@ class Amqp091Peer(Conversation[Method]):
         proves: Requirements | None = None,
     ) -> Method:
         """The next delivery on ``channel``, to the consumer ``tag`` or any."""
-        wanted = {} if tag is None else {"consumer_tag": tag}
+        expected = {} if tag is None else {"consumer_tag": tag}
         return self.expect(
-            method("basic.deliver", channel=channel, **wanted), within=within, proves=proves
+            method("basic.deliver", channel=channel, **expected), within=within, proves=proves
         )
 
     def deliveries(self, channel: int = 1) -> list[Method]:
@@ -338,11 +340,11 @@ class Amqp091Peer(Conversation[Method]):
 
     def taken(self, name: str, channel: int = 1) -> list[Method]:
         """Take the methods ``name`` on ``channel`` that have arrived, oldest first."""
-        wanted = method(name, channel=channel)
-        found = []
-        while (one := self.take(wanted)) is not None:
-            found.append(one)
-        return found
+        expected = method(name, channel=channel)
+        methods = []
+        while (one := self.take(expected)) is not None:
+            methods.append(one)
+        return methods
 
     def get(
         self,

@@ -176,11 +176,11 @@ def _octets(data: bytes, at: int, size: int, kind: str) -> bytes:
 def _table(data: bytes, at: int, depth: int) -> tuple[dict[str, Typed], int]:
     size, at = _number(data, at, ">I", "table")
     end = at + len(_octets(data, at, size, "table"))
-    found: dict[str, Typed] = {}
+    entries: dict[str, Typed] = {}
     while at < end:
         name, at = decode(data[:end], at, "shortstr")
-        found[name], at = _value(data[:end], at, depth)
-    return found, end
+        entries[name], at = _value(data[:end], at, depth)
+    return entries, end
 
 
 def _value(data: bytes, at: int, depth: int) -> tuple[Typed, int]:

@@ -59,17 +59,21 @@ def composite(name: str, fields: Mapping[str, Any] | None = None, /, **more: Any
     trailing one is not written at all, so ``NULL`` is how to write a null there. Raises
     ``ValueError`` for a field the table does not have.
     """
-    about = COMPOSITES[name]
+    composite_type = COMPOSITES[name]
     given = {key.replace("_", "-"): value for key, value in {**(fields or {}), **more}.items()}
-    unknown = given.keys() - {field.name for field in about.fields}
+    unknown = given.keys() - {field.name for field in composite_type.fields}
     if unknown:
         raise ValueError(f"{name} has no field {', '.join(sorted(unknown))}")
-    values = [typed(given.get(field.name), field.type) for field in about.fields]
+    values = [typed(given.get(field.name), field.type) for field in composite_type.fields]
     last = max(
-        (at + 1 for at, field in enumerate(about.fields) if given.get(field.name) is not None),
+        (
+            at + 1
+            for at, field in enumerate(composite_type.fields)
+            if given.get(field.name) is not None
+        ),
         default=0,
     )
-    return Described(types.ulong(about.code), Value("list", tuple(values[:last])))
+    return Described(types.ulong(composite_type.code), Value("list", tuple(values[:last])))
 
 
 def typed(value: Any, kind: str) -> Item:
@@ -106,8 +110,8 @@ def error(condition: str, description: str | None = None) -> Described:
 
 def name_of(what: Item | None) -> str | None:
     """The name of a composite in the table, or None for any other value."""
-    about = _about(what)
-    return None if about is None else about.name
+    composite_type = _about(what)
+    return None if composite_type is None else composite_type.name
 
 
 def _about(what: Item | None) -> Composite | None:
@@ -121,12 +125,12 @@ def _about(what: Item | None) -> Composite | None:
 def fields_of(what: Item | None) -> dict[str, Item]:
     """The fields of a composite that are not null, by name; those beyond the table are called
     ``field-N``."""
-    about = _about(what)
-    if about is None or not isinstance(what, Described):
+    composite_type = _about(what)
+    if composite_type is None or not isinstance(what, Described):
         return {}
     if not isinstance(what.value, Value) or what.value.type != "list":
         return {}
-    names = [field.name for field in about.fields]
+    names = [field.name for field in composite_type.fields]
     return {
         names[at] if at < len(names) else f"field-{at}": item
         for at, item in enumerate(what.value.value)
@@ -162,15 +166,15 @@ class Frame:
 
     def get(self, name: str, default: Any = None) -> Any:
         """A field as plain Python, or ``default`` when it is null or absent."""
-        found = self.fields.get(name.replace("_", "-"))
-        return default if found is None else types.plain(found)
+        value = self.fields.get(name.replace("_", "-"))
+        return default if value is None else types.plain(value)
 
     def __getitem__(self, name: str) -> Any:
         """A field as plain Python; raises ``KeyError`` when the frame has none."""
-        found = self.fields.get(name.replace("_", "-"))
-        if found is None:
+        value = self.fields.get(name.replace("_", "-"))
+        if value is None:
             raise KeyError(f"{self.name} has no field {name!r}")
-        return types.plain(found)
+        return types.plain(value)
 
     def part(self, name: str) -> dict[str, Any]:
         """The fields of a composite field (source, error, state …) as plain Python; empty when it
@@ -184,8 +188,8 @@ class Frame:
     @property
     def condition(self) -> str | None:
         """The condition of the error that the frame carries, if it carries one."""
-        found = self.part("error").get("condition")
-        return None if found is None else str(found)
+        condition = self.part("error").get("condition")
+        return None if condition is None else str(condition)
 
     def listed(self) -> FieldList:
         """Channel and fields as text, for traces."""
@@ -253,26 +257,28 @@ def encode_frame(
 def flaws(frame: Frame) -> list[str]:
     """Return the differences of a frame from the table: mandatory fields that are missing, and
     fields of another type."""
-    about = COMPOSITES.get(frame.name)
-    return [] if about is None else _flaws(about, frame.fields)
+    composite_type = COMPOSITES.get(frame.name)
+    return [] if composite_type is None else _flaws(composite_type, frame.fields)
 
 
-def _flaws(about: Composite, fields: Mapping[str, Item]) -> list[str]:
-    found = [
-        f"{about.name} has no {field.name}"
-        for field in about.fields
+def _flaws(composite_type: Composite, fields: Mapping[str, Item]) -> list[str]:
+    problems = [
+        f"{composite_type.name} has no {field.name}"
+        for field in composite_type.fields
         if field.mandatory and field.name not in fields
     ]
-    known = {field.name: field.type for field in about.fields}
+    known = {field.name: field.type for field in composite_type.fields}
     for name, value in fields.items():
         if name not in known:
-            found.append(f"{about.name} has a field too many ({name})")
+            problems.append(f"{composite_type.name} has a field too many ({name})")
         elif not _fits(value, known[name]):
-            found.append(f"{about.name}.{name} is {words(value)}, which is no {known[name]}")
+            problems.append(
+                f"{composite_type.name}.{name} is {words(value)}, which is no {known[name]}"
+            )
         inner = _about(value)
         if inner is not None:
-            found += _flaws(inner, fields_of(value))
-    return found
+            problems += _flaws(inner, fields_of(value))
+    return problems
 
 
 def _fits(value: Item, kind: str) -> bool:

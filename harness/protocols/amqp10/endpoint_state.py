@@ -384,8 +384,8 @@ def _plain(value: Any) -> Any:
 
 
 def _int(value: Any) -> int | None:
-    found = _plain(value)
-    return found if isinstance(found, int) else None
+    plain = _plain(value)
+    return plain if isinstance(plain, int) else None
 
 
 def _signed(number: int) -> int:

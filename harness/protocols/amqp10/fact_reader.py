@@ -63,8 +63,8 @@ class WireFrame:
 
     def number(self, name: str) -> int | None:
         """A field that is a number, or None when it is absent."""
-        found = self.fields.get(name)
-        return None if found is None else whole_number(found)
+        value = self.fields.get(name)
+        return None if value is None else whole_number(value)
 
     def flag(self, name: str) -> bool:
         """A field that is a boolean; absent is false."""
@@ -171,9 +171,9 @@ class Places:
             answers = self._answer(position, frame, "end", session)
         return Placed(position, frame, session, link, answers)
 
-    def _answer(self, position: int, frame: WireFrame, what: str, about: object) -> int | None:
-        asked = self._asked.get((frame.side.other, what, about))
-        self._asked[(frame.side, what, about)] = position
+    def _answer(self, position: int, frame: WireFrame, what: str, value: object) -> int | None:
+        asked = self._asked.get((frame.side.other, what, value))
+        self._asked[(frame.side, what, value)] = position
         return asked
 
     def _begin(self, position: int, frame: WireFrame) -> Placed:

@@ -75,7 +75,7 @@ def columns(stretch: LogSlice) -> dict[str, pa.Array]:
         numbers = np.flatnonzero(code == descriptor)
         if not len(numbers):
             continue
-        found = _together(
+        regular = _together(
             descriptor,
             data,
             begins[numbers],
@@ -83,18 +83,18 @@ def columns(stretch: LogSlice) -> dict[str, pa.Array]:
             lengths[numbers],
             rows.sizes[numbers],
         )
-        if found.fits.all():
+        if regular.fits.all():
             left[numbers] = False
-            parts.append((numbers, found.frames))
-        elif found.fits.any():
-            chosen = pa.array(np.flatnonzero(found.fits))
-            some = found.frames
-            left[numbers[found.fits]] = False
+            parts.append((numbers, regular.frames))
+        elif regular.fits.any():
+            chosen = pa.array(np.flatnonzero(regular.fits))
+            some = regular.frames
+            left[numbers[regular.fits]] = False
             command, headers, body = (
                 column.take(chosen) for column in (some.command, some.headers, some.body)
             )
-            sizes = some.body_size[found.fits], some.size[found.fits]
-            parts.append((numbers[found.fits], Frames(command, headers, body, *sizes)))
+            sizes = some.body_size[regular.fits], some.size[regular.fits]
+            parts.append((numbers[regular.fits], Frames(command, headers, body, *sizes)))
     if left.any():
         numbers = np.flatnonzero(left)
         octets = rows.octets.take(pa.array(numbers)).to_pylist()
@@ -121,7 +121,7 @@ def _together(
 ) -> _Found:
     """Frames of one performative whose lists begin at ``at``."""
     rows = len(at)
-    about = BY_CODE[code]
+    composite_type = BY_CODE[code]
     short = data[at] == 0xC0
     fits = short | (data[at] == 0xD0)
     count = np.where(short, data[at + 2], _number(data, at + 5, np.full(rows, 4)))
@@ -129,25 +129,25 @@ def _together(
         short, at + 2 + data[at + 1], at + 5 + _number(data, at + 1, np.full(rows, 4))
     )
     ends = begins + lengths
-    fits &= (end <= ends) & (count <= len(about.fields))
+    fits &= (end <= ends) & (count <= len(composite_type.fields))
     place = at + np.where(short, 3, 9)
     kept: list[tuple[str, Ints, pa.Array]] = [
         ("channel", np.arange(rows), _texts(_number(data, begins + 6, np.full(rows, 2))))
     ]
-    for number, field in enumerate(about.fields):
+    for number, field in enumerate(composite_type.fields):
         there = np.flatnonzero(fits & (number < count) & (place < end))
         if not len(there):
             break
-        found = _field(field.name, data, place[there], end[there])
-        place[there] = found.after
-        fits[there[~found.fits]] = False
-        some = there[found.given]
+        values = _field(field.name, data, place[there], end[there])
+        place[there] = values.after
+        fits[there[~values.fits]] = False
+        some = there[values.given]
         if len(some):
-            kept.append((field.name, some, found.texts))
+            kept.append((field.name, some, values.texts))
     body_size: Ints = sizes - (end - begins)
     return _Found(
         Frames(
-            pa.repeat(pa.scalar(about.name), rows),
+            pa.repeat(pa.scalar(composite_type.name), rows),
             _headers(rows, kept),
             _slices(data, end, ends),
             body_size,
@@ -179,12 +179,12 @@ def _field(name: str, data: Octets, at: Ints, end: Ints) -> _Field:
         texts[some] = _tags(data, at[some] + 2, size)
     if (kind == _REST).any():
         some = np.flatnonzero(kind == _REST)
-        told: dict[bytes, tuple[str, int] | None] = {}
+        cache: dict[bytes, tuple[str, int] | None] = {}
         for row in some.tolist():
             octets = data[at[row] : end[row]].tobytes()
-            if octets not in told:
-                told[octets] = _value(name, octets)
-            value = told[octets]
+            if octets not in cache:
+                cache[octets] = _value(name, octets)
+            value = cache[octets]
             fits[row] = value is not None
             texts[row], long = value or ("", 0)
             after[row] = at[row] + long
@@ -205,11 +205,11 @@ def _field(name: str, data: Octets, at: Ints, end: Ints) -> _Field:
 
 def _number(data: Octets, at: Ints, width: Ints) -> Ints:
     """Unsigned numbers of up to four bytes."""
-    found = np.zeros(len(at), np.int64)
+    numbers = np.zeros(len(at), np.int64)
     for octet in range(4):
         more = width > octet
-        found[more] = (found[more] << 8) | data[at[more] + octet]
-    return found
+        numbers[more] = (numbers[more] << 8) | data[at[more] + octet]
+    return numbers
 
 
 def _texts(numbers: Ints) -> pa.Array:
@@ -218,12 +218,12 @@ def _texts(numbers: Ints) -> pa.Array:
 
 def _tags(data: Octets, at: Ints, size: Ints) -> npt.NDArray[np.object_]:
     """Bytes as hexadecimal digits."""
-    found = np.empty(len(at), object)
-    found[:] = [
+    tags = np.empty(len(at), object)
+    tags[:] = [
         f"0x{data[begin : begin + length].tobytes().hex()}"
         for begin, length in zip(at.tolist(), size.tolist(), strict=True)
     ]
-    return found
+    return tags
 
 
 def _value(name: str, octets: bytes) -> tuple[str, int] | None:
@@ -265,16 +265,16 @@ def _slow(octets: bytes, size: int) -> tuple[str, tuple[tuple[str, str], ...], b
     """One frame by the harness's own codec. What was cut on the tape is payload, whose size is
     told."""
     whole = octets if octets[:4] == codec.PREFIX else len(octets).to_bytes(4) + octets[4:]
-    found = next(iter(codec.Reader().feed(whole)), None)
-    if isinstance(found, codec.Frame):
+    frame = next(iter(codec.Reader().feed(whole)), None)
+    if isinstance(frame, codec.Frame):
         return (
-            found.name,
-            found.listed(),
-            found.payload,
-            len(found.payload) + size - len(octets),
+            frame.name,
+            frame.listed(),
+            frame.payload,
+            len(frame.payload) + size - len(octets),
             size,
         )
-    if isinstance(found, codec.Empty):
-        return EMPTY, (("channel", str(found.channel)),), b"", 0, size
-    why = found.reason if isinstance(found, codec.Unreadable) else "a frame was cut off"
+    if isinstance(frame, codec.Empty):
+        return EMPTY, (("channel", str(frame.channel)),), b"", 0, size
+    why = frame.reason if isinstance(frame, codec.Unreadable) else "a frame was cut off"
     return UNREADABLE, (("reason", why),), octets, size, size

@@ -56,19 +56,19 @@ class Message:
     def fields(self, name: str) -> Mapping[str, Any]:
         """The fields of the header or the properties as plain Python; empty when there is no such
         section."""
-        found = self.first(name)
-        if found is None:
+        section = self.first(name)
+        if section is None:
             return {}
         return {
             key: types.plain(value)
-            for key, value in fields_of(Described(types.ulong(SECTIONS[name]), found)).items()
+            for key, value in fields_of(Described(types.ulong(SECTIONS[name]), section)).items()
         }
 
     def map(self, name: str) -> Mapping[Any, Any]:
         """Annotations, application properties or footer as a plain dict; empty when there is no
         such section."""
-        found = self.first(name)
-        return types.plain(found) if isinstance(found, Value) and found.type == "map" else {}
+        section = self.first(name)
+        return types.plain(section) if isinstance(section, Value) and section.type == "map" else {}
 
     @property
     def body(self) -> Any:
@@ -80,8 +80,8 @@ class Message:
         sequences = [value for name, value in self.sections if name == "amqp-sequence"]
         if sequences:
             return [item for value in sequences for item in types.plain(value)]
-        found = self.first("amqp-value")
-        return None if found is None else types.plain(found)
+        value_section = self.first("amqp-value")
+        return None if value_section is None else types.plain(value_section)
 
 
 def read(payload: bytes) -> Message:

@@ -52,8 +52,8 @@ def frame(
 
     A field given as None must be absent.
     """
-    wanted = {key.replace("_", "-"): value for key, value in fields.items()}
-    words = " ".join([performative, *(f"{key}={value}" for key, value in wanted.items())])
+    expected = {key.replace("_", "-"): value for key, value in fields.items()}
+    words = " ".join([performative, *(f"{key}={value}" for key, value in expected.items())])
     if link is not None:
         words += f" of link {link.name}"
 
@@ -62,7 +62,7 @@ def frame(
             return False
         if link is not None and not link.is_of(candidate):
             return False
-        return all(candidate.get(key) == value for key, value in wanted.items())
+        return all(candidate.get(key) == value for key, value in expected.items())
 
     return Match(words, accepts)
 
@@ -475,16 +475,16 @@ class AmqpPeer(Conversation[Frame]):
             ),
             self.world.now() + within,
         )
-        found = session.outcomes.get(delivery)
-        wanted = f"delivery {delivery} to be settled{f' as {state}' if state else ''}"
-        if found is None:
-            self._unmet(f"expected {wanted}, {self.instead()}", proves)
-        assert found is not None
-        if state is not None and found.kind("state") != state:
-            self._unmet(f"expected {wanted}, got {found.brief()}", proves)
+        outcome = session.outcomes.get(delivery)
+        expected = f"delivery {delivery} to be settled{f' as {state}' if state else ''}"
+        if outcome is None:
+            self._unmet(f"expected {expected}, {self.instead()}", proves)
+        assert outcome is not None
+        if state is not None and outcome.kind("state") != state:
+            self._unmet(f"expected {expected}, got {outcome.brief()}", proves)
         if proves is not None:
-            self.judge.record_finding(proves, True, f"got {found.brief()}")
-        return found
+            self.judge.record_finding(proves, True, f"got {outcome.brief()}")
+        return outcome
 
     def delivery(
         self,
@@ -511,23 +511,23 @@ class AmqpPeer(Conversation[Frame]):
             ),
             self.world.now() + within,
         )
-        found = wanted()
+        delivery = wanted()
         of = "" if link is None else f" on link {link.name}"
-        if found is None:
+        if delivery is None:
             self._unmet(
                 f"expected a delivery{of}{'' if body is None else f' of {body!r}'},"
                 f" {self.instead()}",
                 proves,
             )
-        assert found is not None
-        self.deliveries.remove(found)
-        mine = {id(frame) for frame in found.frames}
+        assert delivery is not None
+        self.deliveries.remove(delivery)
+        mine = {id(frame) for frame in delivery.frames}
         self.inbox = [frame for frame in self.inbox if id(frame) not in mine]
         if proves is not None:
             self.judge.record_finding(
-                proves, True, f"got delivery {found.id}{of}: {found.payload[:60]!r}"
+                proves, True, f"got delivery {delivery.id}{of}: {delivery.payload[:60]!r}"
             )
-        return found
+        return delivery
 
     def take_deliveries(self, link: Link | None = None) -> list[Delivery]:
         """Every complete delivery (of ``link``) that nobody took, in order."""

@@ -391,11 +391,11 @@ def decode(data: bytes, start: int = 0) -> tuple[Item, int]:
 
 def decode_all(data: bytes) -> list[Item]:
     """The values that ``data`` is made of, one after the other. Raises :class:`Malformed`."""
-    found, at = [], 0
+    values, at = [], 0
     while at < len(data):
         value, at = decode(data, at)
-        found.append(value)
-    return found
+        values.append(value)
+    return values
 
 
 def _decode(data: bytes, at: int, end: int, depth: int) -> tuple[Item, int]:

@@ -45,17 +45,17 @@ def encode_packet(
     Fields are named as in the tables or with underscores. Raises ``ValueError`` for a field that
     the packet does not have, and for a value that its type does not.
     """
-    about = BY_NAME[name]
+    table = BY_NAME[name]
     given = {key.replace("_", "-"): value for key, value in (fields or {}).items()}
-    unknown = given.keys() - {field for field, _, _ in about.fields}
+    unknown = given.keys() - {field for field, _, _ in table.fields}
     if unknown:
         raise ValueError(f"{name} has no field {', '.join(sorted(unknown))}")
     octets = b"".join(
         _written(kind, given.get(field, DEFAULTS.get(kind, None if kind.endswith("?") else 0)))
-        for field, kind, since in about.fields
+        for field, kind, since in table.fields
         if since <= version
     )
-    return frame(about.code, channel, octets, size=size)
+    return frame(table.code, channel, octets, size=size)
 
 
 def frame(code: int, channel: int, octets: bytes = b"", *, size: int | None = None) -> bytes:
@@ -95,10 +95,10 @@ class Packet:
     @property
     def message(self) -> Message:
         """The message that it carries. Raises ``KeyError`` when it carries none."""
-        found = self.fields["message"]
-        if not isinstance(found, Message):
+        message = self.fields["message"]
+        if not isinstance(message, Message):
             raise KeyError("message")
-        return found
+        return message
 
     def listed(self) -> tuple[tuple[str, str], ...]:
         """Channel and fields as text, those of the message included: what traces hold of it."""
@@ -178,26 +178,26 @@ class Reader(LengthPrefixedReader[Packet]):
 def read_packet(octets: bytes) -> Read:
     """The whole packet ``octets``. Fields of later versions are there if they are."""
     code, channel = octets[4], int.from_bytes(octets[5:PACKET_HEADER], signed=True)
-    about = BY_CODE.get(code)
-    if about is None:
+    table = BY_CODE.get(code)
+    if table is None:
         return Packet(f"packet-{code}", {"rest": octets[PACKET_HEADER:]}, channel, len(octets))
     try:
         return Packet(
-            about.name, _read_fields(about, Cursor(octets, PACKET_HEADER)), channel, len(octets)
+            table.name, _read_fields(table, Cursor(octets, PACKET_HEADER)), channel, len(octets)
         )
     except Malformed as problem:
-        return Unreadable(octets, f"{about.name}: {problem}")
+        return Unreadable(octets, f"{table.name}: {problem}")
 
 
-def _read_fields(about: PacketTable, cursor: Cursor) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, kind, since in about.fields:
+def _read_fields(table: PacketTable, cursor: Cursor) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for name, kind, since in table.fields:
         if since and not cursor.left:
             continue
         if kind == "message":
-            found[name] = Message.read(cursor)
+            fields[name] = Message.read(cursor)
         else:
-            found[name] = cursor.take(cursor.left) if kind == "rest" else cursor.value(kind)
+            fields[name] = cursor.take(cursor.left) if kind == "rest" else cursor.value(kind)
     if cursor.left:
         raise Malformed(f"{cursor.left} octets too many")
-    return found
+    return fields

@@ -203,10 +203,10 @@ class CoreFactReader:
         )
 
     def _for_one(self, row: Row) -> bool | None:
-        said = row.headers.get(ROUTING)
+        routing = row.headers.get(ROUTING)
         return (
-            said == ANYCAST
-            if said is not None
+            routing == ANYCAST
+            if routing is not None
             else self._anycast.get(row.headers.get("address", ""))
         )
 

@@ -71,13 +71,13 @@ class Message:
 
     def get(self, name: str) -> Any:
         """The value of a property, None for none."""
-        found = self.properties.get(name)
-        return getattr(found, "value", found)
+        value = self.properties.get(name)
+        return getattr(value, "value", value)
 
     def text(self) -> str | None:
         """The body of a text message. Raises :class:`Malformed` when it is none."""
-        found = Cursor(self.body).value("simple?")
-        return None if found is None else str(found)
+        value = Cursor(self.body).value("simple?")
+        return None if value is None else str(value)
 
     @staticmethod
     def read(cursor: Cursor) -> Message:

@@ -39,12 +39,12 @@ _ROUTING = {RoutingType.MULTICAST: 0, RoutingType.ANYCAST: 1}
 
 def packet(name: str, /, **fields: Any) -> Match[Packet]:
     """Match a packet by name and plain field values."""
-    wanted = {key.replace("_", "-"): value for key, value in fields.items()}
-    words = " ".join([name, *(f"{key}={value}" for key, value in wanted.items())])
+    expected = {key.replace("_", "-"): value for key, value in fields.items()}
+    words = " ".join([name, *(f"{key}={value}" for key, value in expected.items())])
     return Match(
         words,
         lambda packet: (
-            packet.name == name and all(packet.get(key) == value for key, value in wanted.items())
+            packet.name == name and all(packet.get(key) == value for key, value in expected.items())
         ),
     )
 
@@ -145,7 +145,7 @@ class CorePeer(Conversation[Packet]):
     ) -> Packet:
         """A session on channel 10 whose sends and acknowledgements count at once, unless ``fields``
         say otherwise."""
-        said = {
+        arguments = {
             "name": name or f"session-{self.conn}",
             "session-channel": FIRST,
             "version": self.version,
@@ -159,7 +159,7 @@ class CorePeer(Conversation[Packet]):
         fields = {key.replace("_", "-"): value for key, value in fields.items()}
         return self.call(
             "create-session",
-            {**said, **fields},
+            {**arguments, **fields},
             answer="create-session-response",
             channel=SESSIONS,
             proves=proves,
@@ -199,7 +199,7 @@ class CorePeer(Conversation[Packet]):
     ) -> Packet:
         """Make a queue at ``address`` (of the same name unless given), that stays when nobody uses
         it."""
-        said = {
+        arguments = {
             "address": address or name,
             "queue": name,
             "durable": durable,
@@ -208,7 +208,7 @@ class CorePeer(Conversation[Packet]):
             "max-consumers": -1,
             "auto-delete": False,
         }
-        return self.call("create-queue-v2", {**said, **fields}, proves=proves)
+        return self.call("create-queue-v2", {**arguments, **fields}, proves=proves)
 
     def query(self, queue: str) -> Packet:
         """Return the broker's answer to a queue query."""
@@ -258,12 +258,12 @@ class CorePeer(Conversation[Packet]):
         """A barrier: all that ``consumer`` can be delivered has come. Its answer costs no credit,
         and needs none."""
         self._forced += 1
-        wanted = self._forced
-        self.send("force-delivery", {"consumer": consumer, "sequence": wanted})
+        forced = self._forced
+        self.send("force-delivery", {"consumer": consumer, "sequence": forced})
         self.expect(
             Match(
-                f"the answer to force-delivery {wanted}",
-                lambda packet: is_forced(packet) and packet.message.get(FORCED) == wanted,
+                f"the answer to force-delivery {forced}",
+                lambda packet: is_forced(packet) and packet.message.get(FORCED) == forced,
             ),
             within=within,
         )
@@ -271,10 +271,10 @@ class CorePeer(Conversation[Packet]):
     def delivered(self, consumer: int = 0) -> list[Packet]:
         """The messages for ``consumer`` that are here already and nobody took, oldest first; they
         are taken."""
-        found, wanted = [], delivery(consumer)
-        while (one := self.take(wanted)) is not None:
-            found.append(one)
-        return found
+        deliveries, expected = [], delivery(consumer)
+        while (one := self.take(expected)) is not None:
+            deliveries.append(one)
+        return deliveries
 
     def all_delivered(self, consumer: int = 0) -> list[Packet]:
         """Every message that can be delivered to ``consumer`` now; they are taken."""

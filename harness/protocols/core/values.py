@@ -133,18 +133,18 @@ def encode_properties(properties: dict[str, Any]) -> bytes:
         return b"\0"
     octets = b"\1" + len(properties).to_bytes(4)
     for name, value in properties.items():
-        found = property_of(value)
-        octets += simple(name) + bytes((_NUMBERED[found.kind],))
-        if found.kind != "null":
-            octets += encode(found.kind, found.value)
+        encoded = property_of(value)
+        octets += simple(name) + bytes((_NUMBERED[encoded.kind],))
+        if encoded.kind != "null":
+            octets += encode(encoded.kind, encoded.value)
     return octets
 
 
 def read_properties(cursor: Cursor) -> dict[str, Property]:
     """Decode the bytes of :func:`encode_properties`. Raises :class:`Malformed`."""
-    found: dict[str, Property] = {}
+    properties: dict[str, Property] = {}
     if not cursor.take(1)[0]:
-        return found
+        return properties
     count = cursor.value("int")
     if not 0 <= count <= cursor.left:
         raise Malformed(f"{count} properties in {cursor.left} octets")
@@ -153,5 +153,5 @@ def read_properties(cursor: Cursor) -> dict[str, Property]:
         kind = KINDS.get(number)
         if kind is None:
             raise Malformed(f"the property {name!r} has the unknown type {number}")
-        found[name] = Property(kind, None if kind == "null" else cursor.value(kind))
-    return found
+        properties[name] = Property(kind, None if kind == "null" else cursor.value(kind))
+    return properties

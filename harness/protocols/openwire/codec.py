@@ -174,8 +174,8 @@ def encode_command(
     A map may stand where its bytes belong. Raises ``ValueError`` for a field that the command does
     not have, and for a value that its type does not.
     """
-    about = BY_NAME[name]
-    return frame(about.code, _encode_fields(about, fields or {}, version), size=size)
+    table = BY_NAME[name]
+    return frame(table.code, _encode_fields(table, fields or {}, version), size=size)
 
 
 def frame(code: int, octets: bytes = b"", *, size: int | None = None) -> bytes:
@@ -184,13 +184,13 @@ def frame(code: int, octets: bytes = b"", *, size: int | None = None) -> bytes:
     return total.to_bytes(4, signed=True) + bytes((code,)) + octets
 
 
-def _encode_fields(about: Table, given: Mapping[str, Any], version: int) -> bytes:
-    unknown = given.keys() - {name for name, _, _ in about.fields}
+def _encode_fields(table: Table, given: Mapping[str, Any], version: int) -> bytes:
+    unknown = given.keys() - {name for name, _, _ in table.fields}
     if unknown:
-        raise ValueError(f"{about.name} has no field {', '.join(sorted(unknown))}")
+        raise ValueError(f"{table.name} has no field {', '.join(sorted(unknown))}")
     return b"".join(
         _encode(kind, given.get(name, DEFAULTS.get(kind, None if kind in NULLABLE else 0)), version)
-        for name, kind, since in about.fields
+        for name, kind, since in table.fields
         if since <= version
     )
 
@@ -208,8 +208,8 @@ def _encode(kind: str, value: Any, version: int) -> bytes:
             + encode("short", len(value))
             + b"".join(_encode("structure", item, version) for item in value)
         )
-    about = BY_NAME[value.name]
-    return b"\1" + bytes((about.code,)) + _encode_fields(about, value.fields, version)
+    table = BY_NAME[value.name]
+    return b"\1" + bytes((table.code,)) + _encode_fields(table, value.fields, version)
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -246,23 +246,23 @@ class Reader(LengthPrefixedReader[Structure]):
 def read_command(octets: bytes, version: int = NEWEST) -> Read:
     """The whole command ``octets``."""
     code = octets[4]
-    about = BY_CODE.get(code)
-    if about is None or not about.command:
+    table = BY_CODE.get(code)
+    if table is None or not table.command:
         return Structure(f"type-{code}", {}, len(octets))
     cursor = Cursor(octets, 5)
     try:
-        fields = _read_fields(about, cursor, version, 0)
+        fields = _read_fields(table, cursor, version, 0)
         if cursor.left:
             raise Malformed(f"{cursor.left} octets too many")
     except Malformed as problem:
-        return Unreadable(octets, f"{about.name}: {problem}")
-    return Structure(about.name, fields, len(octets))
+        return Unreadable(octets, f"{table.name}: {problem}")
+    return Structure(table.name, fields, len(octets))
 
 
-def _read_fields(about: Table, cursor: Cursor, version: int, depth: int) -> dict[str, Any]:
+def _read_fields(table: Table, cursor: Cursor, version: int, depth: int) -> dict[str, Any]:
     return {
         name: _read(kind, cursor, version, depth)
-        for name, kind, since in about.fields
+        for name, kind, since in table.fields
         if since <= version
     }
 
@@ -281,7 +281,7 @@ def _read(kind: str, cursor: Cursor, version: int, depth: int) -> Any:
             _read("structure", cursor, version, depth + 1) for _ in range(cursor.value("short"))
         ]
     code = cursor.take(1)[0]
-    about = BY_CODE.get(code)
-    if about is None:
+    table = BY_CODE.get(code)
+    if table is None:
         raise Malformed(f"a structure of the unknown type {code}")
-    return Structure(about.name, _read_fields(about, cursor, version, depth + 1))
+    return Structure(table.name, _read_fields(table, cursor, version, depth + 1))

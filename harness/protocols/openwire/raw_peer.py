@@ -146,9 +146,13 @@ class OpenWirePeer(Conversation[Structure]):
         self, name: str, fields: Mapping[str, Any] | None = None, *, response: bool = False
     ) -> int:
         """One command; returns its number, which is its own unless ``fields`` have one."""
-        said = {"commandId": self._next("command"), "responseRequired": response, **(fields or {})}
-        self.write(codec.encode_command(name, said, version=self.version))
-        return int(said["commandId"])
+        all_fields = {
+            "commandId": self._next("command"),
+            "responseRequired": response,
+            **(fields or {}),
+        }
+        self.write(codec.encode_command(name, all_fields, version=self.version))
+        return int(all_fields["commandId"])
 
     def request(
         self,
@@ -191,10 +195,10 @@ class OpenWirePeer(Conversation[Structure]):
 
     def wire_format(self, version: int | None = None, **options: Any) -> None:
         """Our WireFormatInfo; ``options`` as in :data:`OPTIONS`, None leaves one out."""
-        said = {name: value for name, value in {**OPTIONS, **options}.items() if value is not None}
+        info = {name: value for name, value in {**OPTIONS, **options}.items() if value is not None}
         fields = {
             "version": self.version if version is None else version,
-            "marshalledProperties": said,
+            "marshalledProperties": info,
         }
         self.write(codec.encode_command(WIRE_FORMAT, fields))
 
@@ -215,14 +219,14 @@ class OpenWirePeer(Conversation[Structure]):
         **fields: Any,
     ) -> None:
         """Logs in, and takes the broker's BrokerInfo."""
-        said = {
+        info = {
             "connectionId": self.connection,
             "clientId": self.name,
             "userName": login,
             "password": passcode,
             **fields,
         }
-        self.request("ConnectionInfo", said, proves=proves)
+        self.request("ConnectionInfo", info, proves=proves)
         self.expect(command("BrokerInfo"))
 
     def open_session(self, number: int = 1, *, proves: Requirements | None = None) -> Structure:
@@ -287,7 +291,7 @@ class OpenWirePeer(Conversation[Structure]):
         """The next message of ``producer``: a text message for text, else bytes."""
         number = self._next(f"message of {producer}")
         id = Structure("MessageId", {"producerId": producer, "producerSequenceId": number})
-        said = {
+        defaults = {
             "producerId": producer,
             "destination": destination,
             "messageId": id,
@@ -297,7 +301,7 @@ class OpenWirePeer(Conversation[Structure]):
             "marshalledProperties": encode_map(properties) if properties else None,
         }
         name = "ActiveMQTextMessage" if isinstance(content, str) else "ActiveMQBytesMessage"
-        return Structure(name, {**said, **fields})
+        return Structure(name, {**defaults, **fields})
 
     def publish(self, message: Structure, *, response: bool = False) -> int:
         """Send ``message``, window or no window, and wait for nothing; return the command's
@@ -307,10 +311,10 @@ class OpenWirePeer(Conversation[Structure]):
     def acks(self, producer: Structure) -> list[int]:
         """The sizes of the ProducerAcks that are here already and nobody took, oldest first; they
         are taken."""
-        found, wanted = [], command("ProducerAck", producerId=producer)
-        while (one := self.take(wanted)) is not None:
-            found.append(int(one["size"]))
-        return found
+        sizes, expected = [], command("ProducerAck", producerId=producer)
+        while (one := self.take(expected)) is not None:
+            sizes.append(int(one["size"]))
+        return sizes
 
     # consumers
 
@@ -330,13 +334,13 @@ class OpenWirePeer(Conversation[Structure]):
         made = Structure(
             "ConsumerId", {"connectionId": self.name, "sessionId": session, "value": value}
         )
-        said = {
+        defaults = {
             "consumerId": made,
             "destination": destination,
             "prefetchSize": prefetch,
             "dispatchAsync": True,
         }
-        self.request("ConsumerInfo", {**said, **fields}, proves=proves)
+        self.request("ConsumerInfo", {**defaults, **fields}, proves=proves)
         return made
 
     def ack(
@@ -352,7 +356,7 @@ class OpenWirePeer(Conversation[Structure]):
         """Acknowledge ``dispatched``; with ``first`` and ``count`` also the messages before it,
         from that one on."""
         last = dispatched["message"]["messageId"]
-        said = {
+        defaults = {
             "destination": dispatched["destination"],
             "consumerId": dispatched["consumerId"],
             "ackType": type,
@@ -361,14 +365,14 @@ class OpenWirePeer(Conversation[Structure]):
             "messageCount": count,
             **fields,
         }
-        number = self.send("MessageAck", said, response=response)
+        number = self.send("MessageAck", defaults, response=response)
         if response:
             self.answered(number)
 
     def dispatched(self, consumer: Structure | None = None) -> list[Structure]:
         """The messages for ``consumer`` that are here already and nobody took, oldest first; they
         are taken."""
-        found, wanted = [], dispatch(consumer)
-        while (one := self.take(wanted)) is not None:
-            found.append(one)
-        return found
+        dispatches, expected = [], dispatch(consumer)
+        while (one := self.take(expected)) is not None:
+            dispatches.append(one)
+        return dispatches

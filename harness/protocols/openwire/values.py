@@ -152,19 +152,23 @@ def encode_map(values: Mapping[str, Any]) -> bytes:
 
 
 def _encode_typed(value: Any) -> bytes:
-    found = typed(value)
-    write = _WRITERS.get(found.kind)
-    octets = java_values.encode(found.kind, found.value) if write is None else write(found.value)
-    return bytes((_NUMBERED[found.kind],)) + octets
+    typed_value = typed(value)
+    write = _WRITERS.get(typed_value.kind)
+    octets = (
+        java_values.encode(typed_value.kind, typed_value.value)
+        if write is None
+        else write(typed_value.value)
+    )
+    return bytes((_NUMBERED[typed_value.kind],)) + octets
 
 
 def read_map(octets: bytes) -> dict[str, Typed]:
     """Decode the bytes of :func:`encode_map`. Raises :class:`Malformed`."""
     cursor = Cursor(octets)
-    found = _map(cursor, 0)
+    entries = _map(cursor, 0)
     if cursor.left:
         raise Malformed(f"{cursor.left} octets behind a map")
-    return found
+    return entries
 
 
 def _map(cursor: Cursor, depth: int) -> dict[str, Typed]:

@@ -109,8 +109,8 @@ class StompFactReader:
         """Yield every open fact as it stands: the connection closed at ``when``, or the recording
         ended (None)."""
         self._ended = True
-        for found in list(self.subscriptions.values()):
-            yield from self._leave(found, when, failed=not self._goodbye)
+        for subscription in list(self.subscriptions.values()):
+            yield from self._leave(subscription, when, failed=not self._goodbye)
         for facts in self._awaiting.values():
             yield from (fact for fact, _ in facts)
         for sends in self._transactions.values():
@@ -193,85 +193,85 @@ class StompFactReader:
                 name = ""  # 1.0: the client gave no id, and the broker made one up
             else:  # the recording began behind its SUBSCRIBE: neither mode nor window are known
                 self.subscriptions[name] = Subscription(name, queue, None)
-        found = self.subscriptions[name]
+        subscription = self.subscriptions[name]
         delivery = Delivery(row.key, row.when, row.headers.get("redelivered") == "true", row.size)
-        if found.mode == "auto":
-            yield self._got(found, delivery, End.ASKED, row.when)
+        if subscription.mode == "auto":
+            yield self._got(subscription, delivery, End.ASKED, row.when)
             return
-        if found.window is not None and not self._opaque and not _open(found):
+        if subscription.window is not None and not self._opaque and not _open(subscription):
             yield Overrun(
-                found.queue,
+                subscription.queue,
                 self.conn,
-                found.name,
+                subscription.name,
                 row.when,
-                found.window,
-                found.unit,
-                len(found.held),
-                found.octets,
+                subscription.window,
+                subscription.unit,
+                len(subscription.held),
+                subscription.octets,
                 row.size,
             )
         token = row.headers.get("ack", row.headers.get("message-id", ""))
-        before = found.held.get(token)
+        before = subscription.held.get(token)
         if (
             before is not None and before.key == delivery.key
         ):  # the same once more; an answer would be to the later one
-            found.octets -= before.size
-            yield self._got(found, before, End.HELD, None)
-        found.held[token] = delivery
-        found.octets += row.size
+            subscription.octets -= before.size
+            yield self._got(subscription, before, End.HELD, None)
+        subscription.held[token] = delivery
+        subscription.octets += row.size
 
     def _got(
-        self, found: Subscription, delivery: Delivery, end: End, ended: When | None
+        self, subscription: Subscription, delivery: Delivery, end: End, ended: When | None
     ) -> Delivered:
         return Delivered(
             delivery.key,
-            found.queue,
+            subscription.queue,
             self.conn,
-            found.name,
+            subscription.name,
             delivery.when,
             delivery.marked,
             end,
             ended,
-            found.anycast,
+            subscription.anycast,
         )
 
     def _answered(self, row: Row) -> Iterator[Fact]:
         token = row.headers.get("id", row.headers.get("message-id", ""))
         named = row.headers.get("subscription")
-        for name, found in self.subscriptions.items():
-            if token not in found.held or (named is not None and named != name):
+        for name, subscription in self.subscriptions.items():
+            if token not in subscription.held or (named is not None and named != name):
                 continue
-            covered = [token] if found.mode != "client" else _up_to(found.held, token)
+            covered = [token] if subscription.mode != "client" else _up_to(subscription.held, token)
             end = End.REFUSED if row.command == "NACK" else End.ASKED
             if "transaction" in row.headers:
                 end = End.TENTATIVE
-            told = []
+            settled = []
             for ack_id in covered:
-                delivery = found.held.pop(ack_id)
-                found.octets -= delivery.size
-                told.append(self._got(found, delivery, end, row.when))
-            yield from self._await(row.headers.get("receipt"), told)
+                delivery = subscription.held.pop(ack_id)
+                subscription.octets -= delivery.size
+                settled.append(self._got(subscription, delivery, end, row.when))
+            yield from self._await(row.headers.get("receipt"), settled)
             return
 
     def _leave(
         self,
-        found: Subscription,
+        left: Subscription,
         when: When | None,
         *,
         failed: bool = False,
         receipt: str | None = None,
     ) -> Iterator[Fact]:
         name = next(
-            name for name, subscription in self.subscriptions.items() if subscription is found
+            name for name, subscription in self.subscriptions.items() if subscription is left
         )
         del self.subscriptions[name]
         self._went.add(name)
         end = End.HELD if when is None else End.LOST if failed else End.RETURNED
-        for delivery in found.held.values():
-            yield self._got(found, delivery, end, when)
+        for delivery in left.held.values():
+            yield self._got(left, delivery, end, when)
         if when is not None:
             yield from self._await(
-                receipt, [Unsubscribed(found.queue, self.conn, found.name, when, noticed=False)]
+                receipt, [Unsubscribed(left.queue, self.conn, left.name, when, noticed=False)]
             )
 
 
@@ -285,15 +285,17 @@ def _up_to(held: Mapping[str, Delivery], token: str) -> list[str]:
     return covered
 
 
-def _open(found: Subscription) -> bool:
+def _open(subscription: Subscription) -> bool:
     """True if the window lets one more delivery begin
     (:class:`brokerproof.harness.oracles.window.Account`, with a running sum)."""
-    assert found.window is not None
-    if found.window < 0:
+    assert subscription.window is not None
+    if subscription.window < 0:
         return True
-    if found.window == 0:
-        return not found.held
-    return (found.octets if found.unit == "octets" else len(found.held)) < found.window
+    if subscription.window == 0:
+        return not subscription.held
+    return (
+        subscription.octets if subscription.unit == "octets" else len(subscription.held)
+    ) < subscription.window
 
 
 def _decided(fact: Sent | Delivered | Unsubscribed, aborted: bool) -> Fact:
@@ -310,9 +312,9 @@ def _decided(fact: Sent | Delivered | Unsubscribed, aborted: bool) -> Fact:
 def anycast(headers: Mapping[str, str]) -> bool | None:
     """True if a destination is a queue (True) or a topic (False), by its headers or its name; None:
     nothing tells."""
-    said = headers.get("destination-type", headers.get("subscription-type", ""))
-    if said:
-        return said == "ANYCAST"
+    routing = headers.get("destination-type", headers.get("subscription-type", ""))
+    if routing:
+        return routing == "ANYCAST"
     name = headers.get("destination", "")
     return True if name.startswith("/queue/") else False if name.startswith("/topic/") else None
 

@@ -95,8 +95,8 @@ class StompLoadConnection(ClientConnection):
 
     def _connected(self, frame: bytes, now: Instant) -> None:
         agreed = _BEAT.search(frame)
-        wanted = int(agreed[2]) if agreed else 0
-        self.silence = max(wanted * NS_PER_MS, self.host.plan.heart_beat) // 2 if wanted else 0
+        interval = int(agreed[2]) if agreed else 0
+        self.silence = max(interval * NS_PER_MS, self.host.plan.heart_beat) // 2 if interval else 0
         plan = self.host.plan
         frames = []
         for consumer in self.consumers:
@@ -233,8 +233,8 @@ class StompLoadConnection(ClientConnection):
 
     def _receipt(self, frame: bytes, at: Instant) -> bool:
         """True if it was the receipt of a message."""
-        found = _RECEIPT.search(frame)
-        awaited = self._awaited.pop(found[1], None) if found else None
+        match = _RECEIPT.search(frame)
+        awaited = self._awaited.pop(match[1], None) if match else None
         if awaited is None:
             return False
         sender, since = awaited
@@ -244,8 +244,8 @@ class StompLoadConnection(ClientConnection):
         return True
 
     def _agreed(self, frame: bytes) -> None:
-        found = _RECEIPT.search(frame)
-        name = found[1] if found else b""
+        match = _RECEIPT.search(frame)
+        name = match[1] if match else b""
         if name in self._asked:
             self._asked.discard(name)
             if self.leaving and name == b"goodbye":

@@ -66,10 +66,10 @@ def columns(stretch: LogSlice) -> dict[str, pa.Array]:
 def _plain(octets: pa.Array, *, carriage: bool) -> Bools:
     """Which frames have lines that end in a bare LF, and an end of their headers. ``carriage``:
     some have a CR."""
-    found: Bools = pc.find_substring(octets, "\n\n").to_numpy(zero_copy_only=False) >= 0
+    plain: Bools = pc.find_substring(octets, "\n\n").to_numpy(zero_copy_only=False) >= 0
     if carriage:
-        found &= ~pc.match_substring(octets, "\r").to_numpy(zero_copy_only=False)
-    return found
+        plain &= ~pc.match_substring(octets, "\r").to_numpy(zero_copy_only=False)
+    return plain
 
 
 def _quick(octets: pa.Array, bare: Ints, size: Ints) -> Frames | None:
@@ -129,14 +129,14 @@ def _slow(
         default=len(octets),
     )
     head = octets[:head_end]
-    found = next(iter(codec.Reader("1.2").feed(_without_length(head) + b"\n\n\0")), None)
+    frame = next(iter(codec.Reader("1.2").feed(_without_length(head) + b"\n\n\0")), None)
     blank = 3 if octets[head_end : head_end + 3] == b"\n\r\n" else 2
     body = octets[head_end + blank :]
-    if not isinstance(found, codec.Frame):
-        why = found.reason if isinstance(found, codec.Unreadable) else "no frame"
+    if not isinstance(frame, codec.Frame):
+        why = frame.reason if isinstance(frame, codec.Unreadable) else "no frame"
         return UNREADABLE, (("reason", why),), octets, bare, size
     length = [part for part in head.split(b"\n") if part.startswith(b"content-length:")]
-    headers = found.headers
+    headers = frame.headers
     if length:
         headers += (
             (
@@ -144,7 +144,7 @@ def _slow(
                 length[0].partition(b":")[2].strip(b"\r").decode("utf-8", "replace"),
             ),
         )
-    return found.command, headers, body, bare - head_end - blank, size
+    return frame.command, headers, body, bare - head_end - blank, size
 
 
 def _without_length(head: bytes) -> bytes:

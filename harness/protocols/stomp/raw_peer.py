@@ -32,11 +32,11 @@ class Destination:
 def frame(command: str, headers: HeadersLike = (), *, body: bytes | None = None) -> Match[Frame]:
     """Match a frame with that command, those header values (first entries) and, if given, that
     body."""
-    wanted = codec.header_list(headers)
+    expected = codec.header_list(headers)
     words = " ".join(
         [
             command,
-            *(f"{name}:{value}" for name, value in wanted),
+            *(f"{name}:{value}" for name, value in expected),
             *([] if body is None else [repr(body)]),
         ]
     )
@@ -44,11 +44,11 @@ def frame(command: str, headers: HeadersLike = (), *, body: bytes | None = None)
     def accepts(candidate: Frame) -> bool:
         return (
             candidate.command == command
-            and all(candidate.get(name) == value for name, value in wanted)
+            and all(candidate.get(name) == value for name, value in expected)
             and (body is None or candidate.body == body)
         )
 
-    return Match(words, accepts, (command, wanted, body))
+    return Match(words, accepts, (command, expected, body))
 
 
 MESSAGE = frame("MESSAGE")

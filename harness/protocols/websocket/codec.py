@@ -91,13 +91,13 @@ class WsFrame:
         marks = [] if self.fin else ["more follows"]
         marks += ["masked"] if self.masked else []
         marks += [f"reserved bits {self.reserved:03b}"] if self.reserved else []
-        said = (
+        words = (
             f" {self.code} {self.payload[2:60]!r}"
             if self.code is not None
             else f" {self.payload[:60]!r}"
         )
         beside = f" ({', '.join(marks)})" if marks else ""
-        return f"{self.name}{said if self.payload else ''}{beside}"
+        return f"{self.name}{words if self.payload else ''}{beside}"
 
 
 @dataclass(frozen=True, slots=True)

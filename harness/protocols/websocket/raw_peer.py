@@ -82,10 +82,10 @@ class WebSocketPeer(Conversation[Item]):
                 case WsFrame():
                     self._arrived(at, item)
                 case Reply():
-                    told = self._factory.frame(
+                    frame = self._factory.frame(
                         at, False, "HTTP", str(item.status), item.fields, b"", item.size
                     )
-                    self.judge.record(told)
+                    self.judge.record(frame)
                     self.inbox.append(item)
                 case Unreadable(octets, reason):
                     self.judge.record(self._factory.unreadable(at, False, octets, reason))
@@ -169,10 +169,10 @@ class WebSocketPeer(Conversation[Item]):
         )
         marks = {"fin": fin, "masked": masked, **oddities}
         headers = tuple((name, str(value)) for name, value in marks.items() if value is not True)
-        told = self._factory.frame(
+        frame = self._factory.frame(
             self.world.now(), True, self.protocol, WsFrame(op).name, headers, payload, len(octets)
         )
-        self.judge.record(told)
+        self.judge.record(frame)
         self.close_sent |= op == Op.CLOSE
         self.write(octets, as_event=False)
 

@@ -48,7 +48,7 @@ def acceptors(config: Path, defaults: Parameters) -> dict[str, dict[str, Value]]
     and for a value that is no number."""
     tree = parsed(config, "an activemq.xml")
     broker = dict(_of_the_broker(tree, config))
-    found = {}
+    acceptors = {}
     for element, name, _ in _connectors(tree, config):
         text = element.get("uri", "")
         try:
@@ -57,22 +57,22 @@ def acceptors(config: Path, defaults: Parameters) -> dict[str, dict[str, Value]]
             raise SetUpFailed(
                 f"{config}, line {element.sourceline}: {text!r:.60} is no URI ({problem})"
             ) from None
-        about: dict[str, Value] = {"protocols": _PROTOCOLS.get(uri.scheme, uri.scheme.upper())}
-        said = dict(parse_qsl(uri.query))
-        if (idle := said.get("transport.wireFormat.idleTimeout")) is not None:
-            about["amqp_idle_timeout_ms"] = _number(config, element, idle, int)
-        grace = said.get("transport.hbGracePeriodMultiplier")
+        parameters: dict[str, Value] = {"protocols": _PROTOCOLS.get(uri.scheme, uri.scheme.upper())}
+        options = dict(parse_qsl(uri.query))
+        if (idle := options.get("transport.wireFormat.idleTimeout")) is not None:
+            parameters["amqp_idle_timeout_ms"] = _number(config, element, idle, int)
+        grace = options.get("transport.hbGracePeriodMultiplier")
         # The broker takes no multiplier that would make it less patient.
         if grace is not None and (multiplier := _number(config, element, grace, float)) > 1.0:
-            about["heart_beat_grace_multiplier"] = multiplier
-        found[name] = {**defaults, **broker, **about}
-    return found
+            parameters["heart_beat_grace_multiplier"] = multiplier
+        acceptors[name] = {**defaults, **broker, **parameters}
+    return acceptors
 
 
 def policy(config: Path, routing: RoutingType, name: str) -> Policy:
     """Return the file's policy for the queue or topic ``name``: the entry with most words in common
     counts. Raises :class:`SetUpFailed` for a limit that is no size."""
-    found: list[tuple[tuple[int, ...], Policy]] = []
+    policies: list[tuple[tuple[int, ...], Policy]] = []
     for entry in parsed(config, "an activemq.xml").iter(f"{CORE}policyEntry"):
         match = entry.get(_KIND[routing])
         if match is None or not _matches(match, name):
@@ -80,15 +80,17 @@ def policy(config: Path, routing: RoutingType, name: str) -> Policy:
         cursor = next(
             (option for kind in entry.iter(f"{CORE}pendingQueuePolicy") for option in kind), None
         )
-        said = Policy(
+        destination_policy = Policy(
             memory_limit=_size(config, entry, entry.get("memoryLimit", "0")),
             flow_control=entry.get("producerFlowControl", "true") == "true",
             cursor=(
                 "" if cursor is None else etree.QName(cursor).localname.removesuffix("QueueCursor")
             ),
         )
-        found.append((tuple({">": 0, "*": 1}.get(part, 2) for part in match.split(".")), said))
-    return max(found, key=lambda entry: entry[0], default=((), Policy()))[1]
+        policies.append(
+            (tuple({">": 0, "*": 1}.get(part, 2) for part in match.split(".")), destination_policy)
+        )
+    return max(policies, key=lambda entry: entry[0], default=((), Policy()))[1]
 
 
 def connectors(config: Path) -> dict[str, int]:
@@ -98,16 +100,16 @@ def connectors(config: Path) -> dict[str, int]:
     for a connector that has no name of its own, or whose URI is not ``SCHEME://HOST:PORT…`` on this
     machine's loopback interface.
     """
-    found: dict[str, int] = {}
+    ports: dict[str, int] = {}
     for element, name, match in _connectors(parsed(config, "an activemq.xml"), config):
-        if name in found:
+        if name in ports:
             raise SetUpFailed(
                 f"{config}, line {element.sourceline}: a second transportConnector is called {name}"
             )
-        found[name] = int(match["port"])
-    if not found:
+        ports[name] = int(match["port"])
+    if not ports:
         raise SetUpFailed(f"{config}: has no <transportConnector>, so nothing could connect")
-    return found
+    return ports
 
 
 def with_ports(config: Path, ports: Mapping[str, int], host: str | None = None) -> bytes:

@@ -59,8 +59,8 @@ def absent_jars(version: str) -> list[Path]:
     absent = RELEASES.table["absent"]
     if version_key(version) >= version_key(absent["before"]):
         return []
-    wanted = [maven.Coordinates(*text.split(":")) for text in absent["artifacts"]]
-    return [maven.download([artifact], cache_folder() / "dl") for artifact in wanted]
+    coordinates = [maven.Coordinates(*text.split(":")) for text in absent["artifacts"]]
+    return [maven.download([artifact], cache_folder() / "dl") for artifact in coordinates]
 
 
 def install(version: str | None = None) -> Path:

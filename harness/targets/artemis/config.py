@@ -41,17 +41,17 @@ def acceptors(config: Path) -> dict[str, Acceptor]:
     for an acceptor that has no name of its own, or whose URL is not ``tcp://HOST:PORT…`` on this
     machine's loopback interface.
     """
-    found: dict[str, Acceptor] = {}
+    acceptors: dict[str, Acceptor] = {}
     for element in _elements(parsed(config), config):
         name, match = _read(element, config)
-        if name in found:
+        if name in acceptors:
             raise SetUpFailed(
                 f"{config}, line {element.sourceline}: a second acceptor is called {name}"
             )
         spoken = re.search(r"[?;&]protocols=([^;&]*)", match["after"])
         protocols = tuple(part.strip() for part in spoken[1].split(",")) if spoken else ()
-        found[name] = Acceptor(name, match["host"], int(match["port"]), protocols)
-    return found
+        acceptors[name] = Acceptor(name, match["host"], int(match["port"]), protocols)
+    return acceptors
 
 
 def with_ports(config: Path, ports: Mapping[str, int], host: str | None = None) -> bytes:
@@ -92,12 +92,12 @@ def as_of(home: Path, config: Path) -> bytes:
 
 
 def _elements(tree: etree._ElementTree, config: Path) -> list[etree._Element]:
-    found = list(tree.getroot().iterfind(f"./{_CORE}core/{_CORE}acceptors/{_CORE}acceptor"))
-    if not found:
+    elements = list(tree.getroot().iterfind(f"./{_CORE}core/{_CORE}acceptors/{_CORE}acceptor"))
+    if not elements:
         raise SetUpFailed(
             f"{config}: has no <acceptor> below <core><acceptors>, so nothing could connect"
         )
-    return found
+    return elements
 
 
 def _read(element: etree._Element, config: Path) -> tuple[str, re.Match[str]]:

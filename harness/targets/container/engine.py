@@ -72,9 +72,9 @@ class Container:
                 for name, port in recipe.ports.items()
             }
         except Exception as problem:
-            said = self._last_words()
+            output = self._last_words()
             self.stop()
-            raise SetUpFailed(self._why(problem, said)) from None
+            raise SetUpFailed(self._why(problem, output)) from None
         except BaseException:
             self.stop()
             raise
@@ -120,9 +120,9 @@ class Container:
     def control(self, *command: str) -> None:
         """Run a command in the container. Raises :class:`SetUpFailed` when it does not end well."""
         assert self._container is not None, "start() comes first"
-        status, said = self._container.exec(list(command))
+        status, output = self._container.exec(list(command))
         if status:
-            text = said.decode("utf-8", "replace").strip().replace("\n", "; ")
+            text = output.decode("utf-8", "replace").strip().replace("\n", "; ")
             raise SetUpFailed(
                 f"{' '.join(command)}: ended with {status} in {self._recipe.image} ({text[:300]})"
             )
@@ -158,7 +158,7 @@ class Container:
             return ""
         return lines[-1][:200] if lines else ""
 
-    def _why(self, problem: Exception, said: str) -> str:
+    def _why(self, problem: Exception, output: str) -> str:
         what = f"{self._recipe.image}"
         if isinstance(problem, TimeoutError):
             reason = f"did not say within {START_S} s that it is ready"
@@ -171,7 +171,7 @@ class Container:
             )
         return (
             f"{what}: {reason}"
-            + (f"; the last it said was {said!r}" if said else "")
+            + (f"; the last it said was {output!r}" if output else "")
             + f" (log: {self.log})"
         )
 

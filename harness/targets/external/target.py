@@ -88,36 +88,40 @@ class AddressTarget(SocketTarget):
         if self.identity.login is not None:
             headers |= {"login": self.identity.login, "passcode": self.identity.passcode or ""}
         where = f"{host}:{port}"
-        reader, said = codec.Reader(), b""
+        reader, greeting = codec.Reader(), b""
         try:
             with self._dial(self.identity.default_acceptor, host, port) as connection:
                 connection.sendall(codec.encode("CONNECT", headers))
                 deadline = time.monotonic() + _PROBE_TIMEOUT_S
                 while data := connection.recv(4096):
-                    if time.monotonic() > deadline or len(said) > _MOST_GREETING:
+                    if time.monotonic() > deadline or len(greeting) > _MOST_GREETING:
                         raise SetUpFailed(
-                            f"{where} sent {len(said):,} bytes without a whole answer to CONNECT;"
-                            " is it a STOMP port?"
+                            f"{where} sent {len(greeting):,} bytes without a whole answer to"
+                            " CONNECT; is it a STOMP port?"
                         )
-                    said += data
+                    greeting += data
                     for item in reader.feed(data):
                         if isinstance(item, codec.Frame):
                             if item.command != "CONNECTED":
                                 raise SetUpFailed(f"{where} refused the connection: {item.brief()}")
                             return item.get("server") or ""
                         if isinstance(item, codec.Unreadable):
-                            raise SetUpFailed(_no_stomp(where, said))
+                            raise SetUpFailed(_no_stomp(where, greeting))
         except TimeoutError:
             how = f"did not answer CONNECT within {_PROBE_TIMEOUT_S:g} s; is it a STOMP port?"
-            raise SetUpFailed(_no_stomp(where, said) if said else f"{where} {how}") from None
+            raise SetUpFailed(
+                _no_stomp(where, greeting) if greeting else f"{where} {how}"
+            ) from None
         except OSError as problem:
             how = (
                 f"ended the connection without an answer to CONNECT ({problem}); is it a STOMP"
                 " port?"
             )
-            raise SetUpFailed(_no_stomp(where, said) if said else f"{where} {how}") from None
+            raise SetUpFailed(
+                _no_stomp(where, greeting) if greeting else f"{where} {how}"
+            ) from None
         how = "closed the connection without an answer to CONNECT; is it a STOMP port?"
-        raise SetUpFailed(_no_stomp(where, said) if said else f"{where} {how}")
+        raise SetUpFailed(_no_stomp(where, greeting) if greeting else f"{where} {how}")
 
 
 _OTHERS: Mapping[bytes, str] = {
@@ -131,8 +135,10 @@ _OTHERS: Mapping[bytes, str] = {
 """Other protocols that may answer CONNECT, by how their answer begins: advice for each."""
 
 
-def _no_stomp(where: str, said: bytes) -> str:
+def _no_stomp(where: str, greeting: bytes) -> str:
     for begins, words in _OTHERS.items():
-        if said.startswith(begins):
+        if greeting.startswith(begins):
             return f"{where} {words}"
-    return f"{where} does not speak STOMP: to CONNECT it said {said[:60]!r}; is it a STOMP port?"
+    return (
+        f"{where} does not speak STOMP: to CONNECT it said {greeting[:60]!r}; is it a STOMP port?"
+    )

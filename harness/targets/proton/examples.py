@@ -48,13 +48,13 @@ def home_of(name: str, version: str) -> Path:
 
 def installed(name: str) -> dict[str, Path]:
     """Every release in the cache with its folder, the newest last."""
-    found = [
+    packages = [
         path for path in (cache_folder() / name).glob("[0-9]*") if (path / _PROGRAM[name]).is_file()
     ]
     return {
         folder.name: folder
         for folder in sorted(
-            found, key=lambda folder: [int(part) for part in folder.name.split(".")]
+            packages, key=lambda folder: [int(part) for part in folder.name.split(".")]
         )
     }
 
@@ -90,12 +90,14 @@ def install(name: str, version: str | None = None) -> Path:
 
 def _download(packages: Sequence[str], folder: Path) -> list[Path]:
     _run(["apt-get", "download", "-q", *packages], folder, "run apt-get update first")
-    found = [next(iter(folder.glob(f"{package}_*.deb")), None) for package in packages]
-    if missing := [package for package, path in zip(packages, found, strict=True) if path is None]:
+    archives = [next(iter(folder.glob(f"{package}_*.deb")), None) for package in packages]
+    if missing := [
+        package for package, path in zip(packages, archives, strict=True) if path is None
+    ]:
         raise SetUpFailed(
             f"{missing[0]}: apt-get download brought no file of that name; run apt-get update first"
         )
-    return [line for line in found if line is not None]
+    return [line for line in archives if line is not None]
 
 
 def _release(deb: Path) -> str:

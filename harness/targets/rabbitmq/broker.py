@@ -75,7 +75,7 @@ def settings(config: Path) -> dict[str, str]:
         lines = config.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
         raise SetUpFailed(f"{config}: cannot be read; name a rabbitmq.conf") from None
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
@@ -86,18 +86,18 @@ def settings(config: Path) -> dict[str, str]:
             raise SetUpFailed(
                 f"{config}, line {number}: {match['key']} is set by the harness; leave it out"
             )
-        found[match["key"]] = match["value"]
-    return found
+        values[match["key"]] = match["value"]
+    return values
 
 
 def _classic(config: Path) -> dict[str, str]:
-    found = {}
+    values = {}
     for setting in erlang_config.settings(config):
         if setting.key in _CLASSIC_LISTENERS:
             where = f"{config}, line {setting.line}: {setting.application}.{setting.key}"
             raise SetUpFailed(f"{where} is set by the harness; leave it out")
-        found[setting.key] = str(setting.value)
-    return found
+        values[setting.key] = str(setting.value)
+    return values
 
 
 class RabbitmqProcess(ManagedBroker):
@@ -157,10 +157,12 @@ class RabbitmqProcess(ManagedBroker):
             ),
         ]
         for attempt in range(1, TRIES + 1):
-            found = free_ports(len(names) + 2)
-            ports = dict(zip(names, found, strict=False))
-            epmd = found[-2] if self._beside is None else self._beside.epmd
-            environment = self._prepare(release, plugins, ports, distribution=found[-1], epmd=epmd)
+            numbers = free_ports(len(names) + 2)
+            ports = dict(zip(names, numbers, strict=False))
+            epmd = numbers[-2] if self._beside is None else self._beside.epmd
+            environment = self._prepare(
+                release, plugins, ports, distribution=numbers[-1], epmd=epmd
+            )
             try:
                 pid = self._launch(release, environment, ports)
             except SetUpFailed as problem:
@@ -195,11 +197,11 @@ class RabbitmqProcess(ManagedBroker):
                 f"rabbitmqctl {' '.join(arguments)}: did not end within {CONTROL_S} s"
             ) from None
         if done.returncode:
-            said = (
+            output = (
                 (done.stderr or done.stdout).decode("utf-8", "replace").strip().replace("\n", "; ")
             )
             raise SetUpFailed(
-                f"rabbitmqctl {' '.join(arguments)}: ended with {done.returncode} ({said[:300]})"
+                f"rabbitmqctl {' '.join(arguments)}: ended with {done.returncode} ({output[:300]})"
             )
 
     @property
@@ -233,9 +235,9 @@ class RabbitmqProcess(ManagedBroker):
         for pattern in _REASONS:
             for path in (self._console, self.log):
                 if path.is_file() and (
-                    found := pattern.search(path.read_text("utf-8", errors="replace"))
+                    match := pattern.search(path.read_text("utf-8", errors="replace"))
                 ):
-                    return ": ".join(group.strip() for group in found.groups() if group)[:240]
+                    return ": ".join(group.strip() for group in match.groups() if group)[:240]
         return ""
 
     def _prepare(
@@ -279,20 +281,20 @@ class RabbitmqProcess(ManagedBroker):
             raise SetUpFailed(
                 f"{problem.filename}: cannot be written ({problem.strerror}); use another folder"
             ) from None
-        seen = folder if release.root is None else debian.FOLDER
+        folder_inside = folder if release.root is None else debian.FOLDER
         loopback = "-kernel inet_dist_use_interface {127,0,0,1}"
         ours = {
             "RABBITMQ_NODENAME": node,
-            "RABBITMQ_CONF_ENV_FILE": f"{seen}/etc/rabbitmq-env.conf",
-            "RABBITMQ_CONFIG_FILE": f"{seen}/etc/rabbitmq{self._config.suffix}",
-            "RABBITMQ_CONFIG_FILES": f"{seen}/etc/conf.d",
-            "RABBITMQ_ADVANCED_CONFIG_FILE": f"{seen}/etc/advanced.config",
-            "RABBITMQ_ENABLED_PLUGINS_FILE": f"{seen}/etc/enabled_plugins",
+            "RABBITMQ_CONF_ENV_FILE": f"{folder_inside}/etc/rabbitmq-env.conf",
+            "RABBITMQ_CONFIG_FILE": f"{folder_inside}/etc/rabbitmq{self._config.suffix}",
+            "RABBITMQ_CONFIG_FILES": f"{folder_inside}/etc/conf.d",
+            "RABBITMQ_ADVANCED_CONFIG_FILE": f"{folder_inside}/etc/advanced.config",
+            "RABBITMQ_ENABLED_PLUGINS_FILE": f"{folder_inside}/etc/enabled_plugins",
             "RABBITMQ_PLUGINS_DIR": f"{release.home}/plugins",
-            "RABBITMQ_MNESIA_BASE": f"{seen}/data",
-            "RABBITMQ_LOG_BASE": f"{seen}/log",
-            "RABBITMQ_LOGS": f"{seen}/log/{self.log.name}",
-            "RABBITMQ_PID_FILE": f"{seen}/data/pid",
+            "RABBITMQ_MNESIA_BASE": f"{folder_inside}/data",
+            "RABBITMQ_LOG_BASE": f"{folder_inside}/log",
+            "RABBITMQ_LOGS": f"{folder_inside}/log/{self.log.name}",
+            "RABBITMQ_PID_FILE": f"{folder_inside}/data/pid",
             "RABBITMQ_DIST_PORT": str(distribution),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": loopback,
             "RABBITMQ_CTL_ERL_ARGS": loopback,
@@ -301,7 +303,7 @@ class RabbitmqProcess(ManagedBroker):
             "RUNNING_UNDER_SYSTEMD": "true",
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "ERL_EPMD_PORT": str(epmd),
-            "HOME": f"{seen}/home",
+            "HOME": f"{folder_inside}/home",
             "LANG": "C.UTF-8",
             **({} if release.root is None else {"PATH": debian.PATH}),
         }
@@ -334,13 +336,13 @@ class RabbitmqProcess(ManagedBroker):
         )
         try:
             pid = self._process.start()
-            ready = self._ready(self.log, lambda said: _STARTED in said, ports.values())
+            ready = self._ready(self.log, lambda output: _STARTED in output, ports.values())
             self._process.wait_until_ready(ready, within_s=START_S, reason=self.why)
         except SetUpFailed as problem:
             self.stop()
-            said = str(problem).partition(" ")[2]
+            reason = str(problem).partition(" ")[2]
             raise SetUpFailed(
-                f"RabbitMQ {release.version}: {said} (logs: {self.log.parent})"
+                f"RabbitMQ {release.version}: {reason} (logs: {self.log.parent})"
             ) from None
         except BaseException:
             self.stop()

@@ -102,54 +102,54 @@ class _Reader:
 
     def _next(self) -> re.Match[str]:
         while True:
-            found = _TOKEN.match(self._text, self._at)
-            if found is None:
+            match = _TOKEN.match(self._text, self._at)
+            if match is None:
                 rest = self._text[self._at : self._at + 20].split("\n")[0]
                 raise SetUpFailed(
                     f"{self._path}, line {self._line()}: {rest!r} is no Erlang term; write a list"
                     " or a tuple"
                 )
-            self._at = found.end()
-            if found.lastgroup != "space":
-                return found
+            self._at = match.end()
+            if match.lastgroup != "space":
+                return match
 
-    def mark(self, wanted: str) -> None:
+    def mark(self, expected: str) -> None:
         """Read a mark that has to stand here."""
-        found = self._next()
-        if found[0] != wanted:
+        token = self._next()
+        if token[0] != expected:
             raise SetUpFailed(
-                f"{self._path}, line {self._line()}: {found[0]!r} stands where {wanted!r} should"
+                f"{self._path}, line {self._line()}: {token[0]!r} stands where {expected!r} should"
             )
 
     def term(self) -> Any:
         """The next term."""
-        found = self._next()
+        token = self._next()
         line = self._line()
         value: Any
-        if found["mark"] in ("[", "{"):
+        if token["mark"] in ("[", "{"):
             self._depth += 1
             if self._depth > MOST_DEPTH:
                 raise SetUpFailed(
                     f"{self._path}, line {line}: is nested deeper than {MOST_DEPTH} levels"
                 )
-            items = self._items("]" if found["mark"] == "[" else "}")
+            items = self._items("]" if token["mark"] == "[" else "}")
             self._depth -= 1
             value = items
-            if found["mark"] == "{":
+            if token["mark"] == "{":
                 value = Tuple(items)
                 value.line = line
-        elif found["mark"]:
+        elif token["mark"]:
             raise SetUpFailed(
-                f"{self._path}, line {self._line()}: {found[0]!r} stands where a term should"
+                f"{self._path}, line {self._line()}: {token[0]!r} stands where a term should"
             )
-        elif found["atom"]:
-            value = Atom(found["atom"])
-        elif found["quoted"]:
-            value = Atom(re.sub(r"\\(.)", r"\1", found["name"]))
-        elif found["float"] or found["whole"] or found["based"]:
-            value = self._number(found[0].replace("_", ""), line)
+        elif token["atom"]:
+            value = Atom(token["atom"])
+        elif token["quoted"]:
+            value = Atom(re.sub(r"\\(.)", r"\1", token["name"]))
+        elif token["float"] or token["whole"] or token["based"]:
+            value = self._number(token[0].replace("_", ""), line)
         else:
-            value = re.sub(r"\\(.)", r"\1", found["octets"] if found["binary"] else found["text"])
+            value = re.sub(r"\\(.)", r"\1", token["octets"] if token["binary"] else token["text"])
         return value
 
     def _number(self, text: str, line: int) -> int | float:
@@ -178,17 +178,17 @@ class _Reader:
                 self._next()
                 return items
             items.append(self.term())
-            found = self._next()[0]
-            if found == end:
+            token = self._next()[0]
+            if token == end:
                 return items
-            if found != ",":
+            if token != ",":
                 raise SetUpFailed(
-                    f"{self._path}, line {self._line()}: {found!r} stands where {end!r} or ','"
+                    f"{self._path}, line {self._line()}: {token!r} stands where {end!r} or ','"
                     " should"
                 )
 
     def _peek(self) -> str:
         before = self._at
-        found = self._next()[0]
+        token = self._next()[0]
         self._at = before
-        return found
+        return token

@@ -44,14 +44,14 @@ class Management:
         what = f"PUT {self._where}/api/{path}"
         with self._lock:
             try:
-                status, said = self._asked(path, json.dumps(body))
+                status, answer = self._asked(path, json.dumps(body))
             except (OSError, http.client.HTTPException) as problem:
                 raise SetUpFailed(
                     f"{what}: the management API did not answer ({problem})"
                 ) from None
         if status not in (201, 204):
             raise SetUpFailed(
-                f"{what}: was answered with {status} {said[:200]!r}, should be 201 or 204"
+                f"{what}: was answered with {status} {answer[:200]!r}, should be 201 or 204"
             )
 
     def _asked(self, path: str, body: str) -> tuple[int, bytes]:

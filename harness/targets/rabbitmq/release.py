@@ -73,10 +73,10 @@ def find(version: str | None = None) -> Release:
     suites = {str(entry["version"]): str(entry["suite"]) for entry in _known()["release"]}
     for known, suite in suites.items():
         if f"{version}.".startswith(f"{known}."):
-            found = _in_root(debian.install(suite, PACKAGE))
-            if found is not None and _is(found, version):
-                return found
-            has = "none" if found is None else found.version
+            installed_release = _in_root(debian.install(suite, PACKAGE))
+            if installed_release is not None and _is(installed_release, version):
+                return installed_release
+            has = "none" if installed_release is None else installed_release.version
             raise SetUpFailed(
                 f"RabbitMQ {version}: Debian {suite} has {has}; name the release {known}"
             )
@@ -97,8 +97,8 @@ def installed() -> Iterator[Release]:
     yield from _packaged()
     for entry in _known()["release"]:
         home = debian.home_of(str(entry["suite"]), PACKAGE)
-        if home.is_dir() and (found := _in_root(home)) is not None:
-            yield found
+        if home.is_dir() and (release := _in_root(home)) is not None:
+            yield release
 
 
 def version_of(home: Path) -> str:
@@ -108,8 +108,8 @@ def version_of(home: Path) -> str:
         home.name,
         *(f"rabbitmq_server-{path.name[7:]}" for path in (home / "plugins").glob("rabbit-*")),
     ):
-        if found := _NAME.match(name):
-            return found[1]
+        if match := _NAME.match(name):
+            return match[1]
     raise SetUpFailed(
         f"{home}: is no RabbitMQ release, for it has no plugins/rabbit-VERSION; {_INSTALL}"
     )
@@ -141,13 +141,13 @@ def _in_root(root: Path) -> Release | None:
 
 def _homes(folder: Path) -> list[Path]:
     """The releases in a folder, the newest first."""
-    found = [
+    folders = [
         path
         for path in folder.glob("rabbitmq_server-*")
         if (path / "sbin" / "rabbitmq-server").is_file()
     ]
     return sorted(
-        found,
+        folders,
         key=lambda folder: [int(part) for part in re.findall(r"\d+", folder.name)],
         reverse=True,
     )

@@ -66,13 +66,13 @@ class VirtualTarget:
             return self._factory
         module, _, function = self._factory.partition(":")
         try:
-            found: Any = getattr(importlib.import_module(module), function)
+            factory: Any = getattr(importlib.import_module(module), function)
         except (ImportError, AttributeError, ValueError) as problem:
             raise SetUpFailed(
                 f"target {self.identity.name}: factory {self._factory!r} cannot be found"
                 f" ({problem})"
             ) from None
-        return found  # type: ignore[no-any-return]
+        return factory  # type: ignore[no-any-return]
 
     def stop(self) -> None:
         self._make = None

@@ -222,7 +222,7 @@ def test_without_a_daemon_it_says_where_it_looked(
     assert engine.daemon() is None
     long = Path("/cache") / ("x" * 300)
     monkeypatch.setattr(
-        "brokerproof.harness.commands.brokers.kept.listing",
+        "brokerproof.harness.commands.brokers.standing_brokers.listing",
         lambda: [Listed("artemis", "1.0", long, None)],
     )
     said = CliRunner().invoke(brokers, ["list"]).output
