@@ -4,15 +4,16 @@ can be read.
 A broker's deviation never bends a case. It goes into
 ``fixtures/brokers/<family>/known_deviations.toml``, one ``[[deviation]]`` each::
 
-    requirement = "STOMP12-ENC-10"          # or case, or both
-    case = "stomp.headers.blanks_stay*"     # * stands for any text, ? for one character; [1.2] is itself
+    requirement = "STOMP11-ENC-09, STOMP12-ENC-10"   # the sentences that it breaks
+    case = "stomp.headers.blanks_stay*"     # * stands for any text, ? for one character; [1.2] is itself; without it every case
     versions = ">=2.6, <2.60"               # of the broker; without it every version
     target = "proton-python"                # for a family of several brokers: only that target
-    expected = "came back without its blanks"   # regular expression: what the finding has to say
+    expected = "'(.*)' came back as '(.*)', without its blanks"   # regular expression of the whole finding; what varies is in parentheses
+    example = "' a' came back as 'a', without its blanks"         # such a finding
     reason = "The decoder of CONNECT trims values."
-    link = "https://…"
+    link = "https://…"                      # a line of the tested release's source, or a ticket
     sometimes = true                        # a race: not seeing it in a run is no news
-    control = true                          # of a case: what fails is a control, so the case cannot be put to the broker
+    control = true                          # of a case, without a requirement: what fails is a control, so the case cannot be put to the broker
 
 A finding that the entry does not expect is a new finding, and an entry that no longer shows
 fails the run, unless it says ``sometimes``.
@@ -39,6 +40,7 @@ _DEVIATION = {
     "versions": Key(str, required=False),
     "target": Key(str, required=False),
     "expected": Key(str),
+    "example": Key(str),
     "reason": Key(str),
     "link": Key(str),
     "sometimes": Key(bool, required=False),
@@ -48,12 +50,15 @@ _DEVIATION = {
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """One entry of a list; empty ``case``, ``requirement`` or ``versions`` mean any."""
+    """One requirement of an entry; empty ``case`` or ``versions`` mean any, and only the entry of a
+    control has no ``requirement``."""
 
     case: str
     requirement: str
     versions: str
     expected: str
+    example: str
+    """A finding that ``expected`` matches, as it was recorded."""
     reason: str
     link: str
     where: str
@@ -83,8 +88,12 @@ def load(path: Path, target: str | None = None) -> list[Deviation]:
     """
     values, text = read(path)
     only(path, values, "deviation")
-    listed = [_deviation(entry) for entry in entries(path, "deviation", _DEVIATION, values, text)]
-    return [entry for entry in listed if target is None or entry.target in {"", target}]
+    return [
+        deviation
+        for entry in entries(path, "deviation", _DEVIATION, values, text)
+        for deviation in _deviations(entry)
+        if target is None or deviation.target in {"", target}
+    ]
 
 
 def covers(deviation: Deviation, case: str, requirement: str, broker_version: str) -> bool:
@@ -93,7 +102,7 @@ def covers(deviation: Deviation, case: str, requirement: str, broker_version: st
 
     A version that is not known (no number in it) is covered only by an entry for every version.
     """
-    if deviation.requirement and deviation.requirement != requirement:
+    if deviation.requirement != requirement:
         return False
     if deviation.case and not _pattern(deviation.case).fullmatch(case):
         return False
@@ -101,9 +110,9 @@ def covers(deviation: Deviation, case: str, requirement: str, broker_version: st
 
 
 def _shows(deviation: Deviation, detail: str) -> bool:
-    """True if ``detail`` matches the deviation's ``expected``; a broker's own words in it may have
-    several lines."""
-    return re.search(deviation.expected, detail, re.DOTALL) is not None
+    """True if the deviation's ``expected`` matches all of ``detail``; a broker's own words in it
+    may have several lines."""
+    return re.fullmatch(deviation.expected, detail, re.DOTALL) is not None
 
 
 def match(
@@ -158,23 +167,34 @@ def not_shown(
     ]
 
 
-def _deviation(entry: Entry) -> Deviation:
+def _deviations(entry: Entry) -> list[Deviation]:
+    """The checked entry, once for each requirement that it names."""
     texts = {key: entry.text(key) for key, rule in _DEVIATION.items() if rule.kind is str}
     texts["case"] = current_name(texts["case"])  # lists of users may have a former name
     sometimes, control = (bool(entry.values.get(key)) for key in ("sometimes", "control"))
-    deviation = Deviation(**texts, where=entry.where, sometimes=sometimes, control=control)
-    if not deviation.name:
-        raise BadData(
-            f"{entry.where}: case and requirement are both missing; a deviation names at least one"
-        )
-    if deviation.control and (deviation.requirement or not deviation.case):
+    named = [text.strip() for text in texts.pop("requirement").split(",")]
+    deviations = [
+        Deviation(**texts, requirement=id, where=entry.where, sometimes=sometimes, control=control)
+        for id in named
+    ]
+    if control and (any(named) or not texts["case"]):
         raise BadData(f"{entry.where}: control speaks of a case; name that and no requirement")
+    if not control and not all(named):
+        raise BadData(
+            f"{entry.where}: requirement is missing; a deviation names the sentence it breaks, or"
+            " several with commas between them"
+        )
+    _check(deviations[0])
+    return deviations
+
+
+def _check(deviation: Deviation) -> None:
     try:
         SpecifierSet(deviation.versions)
     except InvalidSpecifier:
         raise BadData(
-            f'{entry.where}: versions is {deviation.versions!r}; it should look like ">=2.50" or'
-            ' ">=2.6, <2.60"'
+            f"{deviation.where}: versions is {deviation.versions!r}; it should look like"
+            ' ">=2.50" or ">=2.6, <2.60"'
         ) from None
     try:
         with warnings.catch_warnings():
@@ -182,19 +202,24 @@ def _deviation(entry: Entry) -> Deviation:
             re.compile(deviation.expected)
     except (re.error, RecursionError, OverflowError, FutureWarning, DeprecationWarning) as problem:
         raise BadData(
-            f"{entry.where}: expected is no regular expression ({problem}): {deviation.expected!r}"
+            f"{deviation.where}: expected is no regular expression ({problem}):"
+            f" {deviation.expected!r}"
         ) from None
-    if re.search(deviation.expected, "") is not None:
+    if not _shows(deviation, deviation.example):
         raise BadData(
-            f"{entry.where}: expected is {deviation.expected!r}, which matches anything; it should"
-            " match the finding's text only"
+            f"{deviation.where}: expected does not match the whole example; it should match a"
+            f" finding from its first to its last character: {deviation.example!r:.200}"
+        )
+    if _shows(deviation, "something else happened"):
+        raise BadData(
+            f"{deviation.where}: expected is {deviation.expected!r}, which matches anything; it"
+            " should match the finding's text only"
         )
     if not re.match(r"https?://\S+$", deviation.link):
         raise BadData(
-            f"{entry.where}: link is {deviation.link!r}; it should be the address of documentation,"
-            " source or tracker"
+            f"{deviation.where}: link is {deviation.link!r}; it should be the address of"
+            " documentation, source or tracker"
         )
-    return deviation
 
 
 def _pattern(glob: str) -> re.Pattern[str]:

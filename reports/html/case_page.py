@@ -3,6 +3,7 @@ file of the run."""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -121,19 +122,21 @@ def entry(case: CaseRow, judgements: Sequence[Judgement]) -> str:
         (judgement for judgement in judgements if judgement.seen == "violated"),
         judgements[0] if judgements else None,
     )
-    detail = violated.detail[:120].replace("'''", "") if violated else ""
-    expected = re.escape(detail).replace("\\ ", " ") if detail else ".*"
+    detail = violated.detail if violated else ""
+    expected = re.escape(detail).replace("\\ ", " ")
     lines = [
         "[[deviation]]",
         *([f"requirement = {_quoted(violated.words.id)}"] if violated else []),
         f"case = {_quoted(case.case)}",
         'versions = ""  # of the broker, such as ">=2.56"; leave the line out for every version',
-        f"expected = '''{expected}'''  # a regular expression: what the finding has to say",
+        f"expected = {_quoted(expected)}"
+        "  # a regular expression of the whole finding; put what varies into parentheses",
+        f"example = {_quoted(detail)}",
         'reason = ""  # why the broker does it, in a sentence',
-        'link = ""  # where that can be read: its documentation, its source, its tracker',
+        'link = ""  # where that can be read: a line of its source, its documentation, its tracker',
     ]
     return "\n".join(lines)
 
 
 def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return json.dumps(text, ensure_ascii=False)  # a basic string of TOML escapes as JSON does

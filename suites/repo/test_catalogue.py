@@ -4,6 +4,7 @@ deviations."""
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -218,14 +219,76 @@ def _lists() -> list[Path]:
     return sorted(FIXTURES.glob("brokers/*/known_deviations.toml"))
 
 
+DEVIATIONS = {
+    f"{path.parent.name}:{deviation.where.rpartition(' ')[2]}": deviation
+    for path in _lists()
+    for deviation in deviations.load(path)
+}
+"""Every entry once, by its family and line."""
+
+
+def _alterations(example: str, match: re.Match[str]) -> Iterator[str]:
+    """Yield other findings than ``example``: each word outside the varying parts dropped or
+    replaced, each of their numbers changed, each varying part replaced by foreign words, and the
+    whole with words before or behind it."""
+    varying = [match.span(group) for group in range(1, match.re.groups + 1)]
+    for word in re.finditer(r"\w+", example):
+        start, end = word.span()
+        if any(first <= start and end <= last for first, last in varying):
+            continue
+        text = word.group()
+        other = str(int(text) + 1) if text.isascii() and text.isdigit() else "elsewhere"
+        yield example[:start] + other + example[end:]
+        yield example[:start] + example[end:]
+    for first, last in varying:
+        if first >= 0:
+            yield example[:first] + "something else happened" + example[last:]
+    yield f"{example}, and something else happened"
+    yield f"something else happened: {example}"
+
+
+@pytest.mark.parametrize("deviation", DEVIATIONS.values(), ids=DEVIATIONS)
+def test_known_deviations_expect_one_fault_only(deviation: deviations.Deviation) -> None:
+    match = re.fullmatch(deviation.expected, deviation.example, re.DOTALL)
+    assert match is not None
+    loose = [
+        text
+        for text in _alterations(deviation.example, match)
+        if re.fullmatch(deviation.expected, text, re.DOTALL)
+    ]
+    assert not loose, (
+        f"{deviation.where}: expected matches another finding as well: {loose[0]!r}; write out its"
+        " words, and put what varies from run to run into a group that takes nothing else"
+    )
+
+
+@pytest.mark.parametrize("deviation", DEVIATIONS.values(), ids=DEVIATIONS)
+def test_known_deviations_link_to_a_line_of_a_release_or_a_ticket(
+    deviation: deviations.Deviation,
+) -> None:
+    source = re.fullmatch(
+        r"https://github\.com/[\w-]+/[\w-]+/blob/([\w.-]+)/\S+#(L\d+(-L\d+)?|[a-z-]+)",
+        deviation.link,
+    )
+    ticket = re.fullmatch(r"https://github\.com/[\w-]+/[\w-]+/(issues|pull)/\d+", deviation.link)
+    documented = re.fullmatch(r"https://www\.rabbitmq\.com/docs/[\w-]+#[\w-]+", deviation.link)
+    assert source or ticket or documented, (
+        f"{deviation.where}: link is {deviation.link}; it should be a line of the tested release's"
+        " source, or a ticket"
+    )
+    assert not source or re.search(r"\d", source.group(1)), (
+        f"{deviation.where}: link is of {source and source.group(1)}; it should be of a release"
+    )
+
+
 @pytest.mark.parametrize("path", _lists(), ids=lambda path: path.parent.name)
 def test_known_deviations_speak_of_requirements_and_cases_that_exist(path: Path) -> None:
     citing = {case: set(info.requirements) for case, info in cases().items()}
     for deviation in deviations.load(path):
-        assert not deviation.requirement or deviation.requirement in CATALOGUE, (
-            f"{deviation.where}: there is no {deviation.requirement}"
-        )
-        if deviation.requirement:
+        if not deviation.control:
+            assert deviation.requirement in CATALOGUE, (
+                f"{deviation.where}: there is no {deviation.requirement}"
+            )
             assert any(deviation.requirement in ids for ids in citing.values()), (
                 f"{deviation.where}: no case cites {deviation.requirement}"
             )
