@@ -156,12 +156,12 @@ def _guard() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def verdicts(name: str, plan: Plan) -> dict[str, int]:
-    """How often each verdict was given on a control, in every case there is; of one that changes
-    something in the cases in which that was reached."""
+def verdicts(name: str, plan: Plan, every: int = 1) -> dict[str, int]:
+    """Count the verdicts on a control in each ``every``-th case; of a control that changes
+    something, in the cases in which it did."""
     counts: Counter[str] = Counter()
     control = groups.named(name)
-    for result, reached in results(control, all_calls(), plan):
+    for result, reached in results(control, all_calls()[::every], plan):
         if reached or name == IDENTITY:
             counts[result.verdict.value] += 1
     return dict(sorted(counts.items()))
