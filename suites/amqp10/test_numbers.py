@@ -1,0 +1,247 @@
+"""Every number of every frame and section that an AMQP 1.0 client sends, driven to its boundaries.
+
+Each value gets a connection and a whole conversation: open, begin, a sender and a receiver, credit,
+a message there and back, its outcome, detach, end. The fields come from the codec's table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case
+from brokerproof.harness.protocols.amqp10 import codec, messages
+from brokerproof.harness.protocols.amqp10.codec import Frame
+from brokerproof.harness.protocols.amqp10.endpoint_state import Link
+from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, either, ending, frame
+from brokerproof.harness.protocols.amqp10.tables import COMPOSITES
+from brokerproof.harness.protocols.conversation import PATIENCE, Match
+from brokerproof.suites.amqp10.steps import QUIET, bystander
+from brokerproof.suites.steps.boundaries import (
+    RANGES,
+    Outcome,
+    Replaced,
+    fields,
+    over_boundaries,
+)
+
+SESSION_ERROR_ENDS = "AMQP10-SESS-03"
+CLOSE_WRITTEN = "AMQP10-CLOSE-01"
+
+SENT = (
+    "open",
+    "begin",
+    "attach",
+    "flow",
+    "transfer",
+    "disposition",
+    "detach",
+    "received",
+    "source",
+    "target",
+    "header",
+    "properties",
+)
+"""The frames and parts that clients send and that have numbers."""
+FIELDS = {
+    str(field): field
+    for name in SENT
+    for field in fields(name, ((part.name, part.type) for part in COMPOSITES[name].fields), RANGES)
+}
+HANDLE = "attach.handle"
+SENDER_HANDLE, RECEIVER_HANDLE = 3, 5
+CREDIT = 10
+BODY = b"a body"
+LARGEST_MESSAGE = 1000
+"""Bytes that no message of these conversations has, whatever its broker adds."""
+SOON_MS = 2**15 - 1
+"""A message that may live for so long is there when it is asked for at once."""
+FAR_MS = 2**53 - 1
+"""An instant that is not past, whatever clock the broker has."""
+
+
+class _Answered(Exception):
+    """The conversation is over before its end."""
+
+    def __init__(self, outcome: Outcome, words: str) -> None:
+        super().__init__(words)
+        self.outcome = outcome
+        self.words = words
+
+
+def silence_is_right(replaced: Replaced) -> bool:
+    """True if with this number no message has to come, by the sentence named beside it."""
+    value = replaced.value
+    match str(replaced.field):
+        case "flow.link-credit" | "flow.incoming-window":
+            return value == 0  # AMQP10-CREDIT-09, AMQP10-WIN-02
+        case "flow.delivery-count":  # AMQP10-CREDIT-03, with the sender's own at 0
+            return not 0 < (value + CREDIT) % 2**32 < 2**31
+        case "flow.next-incoming-id" | "flow.handle":
+            return True  # a window from another time; credit for the client's own sender
+        case "attach.max-message-size":
+            return 0 < value < LARGEST_MESSAGE  # AMQP10-LINK-15
+        case "header.ttl":
+            return value < SOON_MS
+        case "properties.absolute-expiry-time":
+            return value < FAR_MS
+    return False
+
+
+def converse(target: Bench, replaced: Replaced) -> tuple[Outcome, str]:
+    """Play the conversation with one number replaced."""
+    peer = target.amqp_peer()
+    peer.authenticate(target.target.identity.login, target.target.identity.passcode)
+    try:
+        _play(target, peer, replaced)
+    except _Answered as end:
+        return end.outcome, end.words
+    finally:
+        peer.close_socket()
+    return Outcome.WORKED, "the whole conversation"
+
+
+def _play(target: Bench, peer: AmqpPeer, replaced: Replaced) -> None:
+    node = target.node()
+    peer.open(answered=False, **replaced.inside("open"))
+    _await(peer, frame("open"))
+    session = peer.begin(answered=False, **replaced.inside("begin"))
+    _await(peer, frame("begin"))
+    sender = _attach(peer, peer.sender, node, replaced, SENDER_HANDLE, codec.SENDER)
+    receiver = _attach(peer, peer.receiver, node, replaced, RECEIVER_HANDLE, codec.RECEIVER)
+    if not target.wait_until(lambda: sender.credit > 0 or _over(peer), PATIENCE):
+        raise _Answered(Outcome.SILENT, "no credit for the sender")
+    delivery = peer.transfer(sender, _message(replaced), **replaced.inside("transfer"))
+    settled = target.wait_until(
+        lambda: any(_is_about(reply, delivery) for reply in peer.inbox) or _over(peer), PATIENCE
+    )
+    if _over(peer):
+        raise _ended(target, peer)
+    if not settled:
+        raise _Answered(Outcome.SILENT, f"no disposition of delivery {delivery}")
+    outcome = session.outcomes.get(delivery)
+    if outcome is not None and outcome.kind("state") != "accepted":
+        raise _Answered(Outcome.REFUSED, outcome.brief())
+    peer.flow(
+        receiver, **replaced.inside("flow", {"incoming-window": CREDIT, "link-credit": CREDIT})
+    )
+    came = target.wait_until(
+        lambda: bool(peer.deliveries) or _over(peer),
+        QUIET if silence_is_right(replaced) else PATIENCE,
+    )
+    if _over(peer):
+        raise _ended(target, peer)
+    if not came and not silence_is_right(replaced):
+        raise _Answered(Outcome.SILENT, f"the message was {outcome and 'accepted'} and never came")
+    if came:
+        _settle(peer, replaced)
+    for link in (sender, receiver):
+        peer.detach(link, answered=False, **replaced.inside("detach", {"handle": link.handle}))
+    peer.end(session, answered=False)
+    _await(peer, frame("end"))
+
+
+def _attach(
+    peer: AmqpPeer,
+    attach: Callable[..., Link],
+    node: Node,
+    replaced: Replaced,
+    handle: int,
+    role: bool,
+) -> Link:
+    """A link whose own terminus has the number, if the number is one of a terminus. Only one link
+    of a conversation has it: the receiver, if it is about what a receiver may be sent."""
+    there = {"address": node.address, "capabilities": node.capabilities or None}
+    source, to = ({}, there) if role is codec.SENDER else (there, {})
+    given: dict[str, Any] = {
+        "handle": handle,
+        "source": codec.composite("source", replaced.inside("source", source)),
+        "target": codec.composite("target", replaced.inside("target", to)),
+    }
+    if role is codec.RECEIVER or replaced.field.name != "max-message-size":
+        given = replaced.inside("attach", given)
+    if role is codec.RECEIVER and replaced.field.name == "handle":
+        given["handle"] = handle
+    link = attach(node, answered=False, **given)
+    _await(peer, frame("attach", name=link.name))
+    return link
+
+
+def _message(replaced: Replaced) -> bytes:
+    sections = {
+        name: replaced.inside(name) for name in ("header", "properties") if replaced.inside(name)
+    }
+    return messages.message(BODY, **sections)
+
+
+def _settle(peer: AmqpPeer, replaced: Replaced) -> None:
+    """Tell how far the delivery was received, then accept it."""
+    delivery = peer.deliveries[0]
+    received = codec.composite(
+        "received", replaced.inside("received", {"section-number": 0, "section-offset": 0})
+    )
+    peer.disposition(delivery, received, settled=False)
+    right = {"first": delivery.id, "last": delivery.id}
+    peer.disposition(delivery, **replaced.inside("disposition", right))
+
+
+TROUBLE: Match[Frame] = either(ending("detach"), ending("end"), ending("close"))
+
+
+def _over(peer: AmqpPeer) -> bool:
+    return peer.ended is not None or any(map(TROUBLE.accepts, peer.inbox))
+
+
+def _ended(target: Bench, peer: AmqpPeer) -> _Answered:
+    error = peer.take(TROUBLE)
+    if error is not None:
+        return _Answered(Outcome.REFUSED, error.brief())
+    return _Answered(Outcome.CUT, peer.instead())
+
+
+def _await(peer: AmqpPeer, answer: Match[Frame]) -> None:
+    """Wait for ``answer``, or for an error in its place."""
+    reply = peer.watch_for(either(answer, TROUBLE))
+    if reply is None:
+        outcome = Outcome.SILENT if peer.ended is None else Outcome.CUT
+        raise _Answered(outcome, f"no {answer}: {peer.instead()}")
+    if TROUBLE.accepts(reply):
+        raise _Answered(Outcome.REFUSED, reply.brief())
+
+
+def _is_about(reply: Frame, delivery: int) -> bool:
+    if reply.name != "disposition" or not reply.get("role"):
+        return False
+    first = reply["first"]
+    return bool((delivery - first) % 2**32 <= (reply.get("last", first) - first) % 2**32)
+
+
+def judge(target: Bench, replaced: Replaced) -> None:
+    """Play the conversation and judge how it went."""
+    with bystander(target):
+        outcome, words = converse(target, replaced)
+        detail = f"{replaced}: {outcome}, {words}"
+        target.record_finding(SESSION_ERROR_ENDS, outcome is not Outcome.SILENT, detail)
+        target.record_finding(CLOSE_WRITTEN, outcome is not Outcome.CUT, detail)
+
+
+@case(SESSION_ERROR_ENDS, CLOSE_WRITTEN, needs={"amqp"})
+@pytest.mark.parametrize("field", sorted(FIELDS.keys() - {HANDLE}))
+@over_boundaries
+def test_a_number_works_or_is_refused(target: Bench, field: str, position: int) -> None:
+    """One number of a conversation is replaced by one of its boundary values. The broker ends the
+    link, the session or the connection with an error, or every frame gets its answer and the
+    message arrives; another connection still works."""
+    judge(target, FIELDS[field].replaced(position))
+
+
+@case(SESSION_ERROR_ENDS, CLOSE_WRITTEN, needs={"amqp", "amqp-handle-limit"})
+@over_boundaries
+def test_a_handle_works_or_is_refused(target: Bench, position: int) -> None:
+    """A sender is attached with a boundary value as its handle. The broker ends the link, the
+    session or the connection with an error, or the message arrives; another connection still
+    works."""
+    judge(target, FIELDS[HANDLE].replaced(position))

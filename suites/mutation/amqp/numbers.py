@@ -1,0 +1,115 @@
+"""Faults in numbers that AMQP 1.0 clients send: signs, widths, zeros and sums that run over."""
+
+from __future__ import annotations
+
+from brokerproof.reference_broker.protocols.amqp10.connection import AmqpConnection
+from brokerproof.reference_broker.protocols.amqp10.incoming import ACCEPTED, IncomingLink
+from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
+from brokerproof.reference_broker.protocols.amqp10.session import Session
+from brokerproof.suites.mutation.mutant import Group
+
+amqp_numbers = Group("amqp-numbers")
+
+SILENT, CUT = "AMQP10-SESS-03", "AMQP10-CLOSE-01"
+
+
+def signed(number: int, bits: int = 32) -> int:
+    """``number`` of that many bits, read as one with a sign."""
+    return number - 2**bits if number >= 2 ** (bits - 1) else number
+
+
+@amqp_numbers.override(Session, "_flow", breaks=SILENT)
+def incoming_window_with_a_sign(original, reached, self, flow):
+    """An incoming-window of 2^31 and more is taken for a negative one, and nothing is sent."""
+    flow.incoming_window = reached.instead(flow.incoming_window, signed(flow.incoming_window))
+    original(self, flow)
+
+
+@amqp_numbers.override(Session, "_flow", breaks=SILENT)
+def incoming_window_in_16_bits(original, reached, self, flow):
+    """Of an incoming-window only 16 bits count: 65536 is 0."""
+    flow.incoming_window = reached.instead(flow.incoming_window, flow.incoming_window % 2**16)
+    original(self, flow)
+
+
+@amqp_numbers.override(OutgoingLink, "flow", breaks=SILENT)
+def credit_with_a_sign(original, reached, self, flow):
+    """A link-credit of 2^31 and more is taken for none."""
+    if flow.link_credit is not None:
+        flow.link_credit = reached.instead(flow.link_credit, max(0, signed(flow.link_credit)))
+    original(self, flow)
+
+
+@amqp_numbers.override(Session, "settle_incoming", breaks=SILENT)
+def late_deliveries_never_settled(original, reached, self, delivery_id, state):
+    """A delivery with an id of 2^31 and more is accepted without a word to its sender."""
+    if delivery_id < 2**31:
+        original(self, delivery_id, state)
+    else:
+        reached()
+
+
+@amqp_numbers.override(IncomingLink, "refill", breaks=SILENT)
+def no_credit_behind_high_counts(original, reached, self):
+    """A sender whose initial-delivery-count is 2^31 or more never gets credit."""
+    if self.credit.count < 2**31:
+        original(self)
+    else:
+        reached()
+
+
+@amqp_numbers.override(AmqpConnection, "_begin", breaks=SILENT)
+def channel_max_of_zero_allows_nothing(original, reached, self, begun, channel):
+    """A channel-max of 0 is read as no channel at all: begin is not answered."""
+    if self._peer_channel_max:
+        original(self, begun, channel)
+    else:
+        reached()
+
+
+@amqp_numbers.override(AmqpConnection, "_open", breaks=CUT)
+def long_time_outs_end_the_socket(original, reached, self, opened, channel):
+    """An idle-time-out of 2^31 ms and more ends the socket without a close."""
+    if opened.idle_time_out is not None and opened.idle_time_out >= 2**31:
+        reached()
+        self._close()
+    else:
+        original(self, opened, channel)
+
+
+@amqp_numbers.override(Session, "_attach", breaks=SILENT)
+def high_handles_ignored(original, reached, self, attach):
+    """An attach with a handle of 2^31 and more is not answered."""
+    if attach.handle < 2**31:
+        original(self, attach)
+    else:
+        reached()
+
+
+@amqp_numbers.override(Session, "_disposition", breaks=CUT)
+def far_sections_end_the_socket(original, reached, self, disposition):
+    """A section-offset of 2^63 and more ends the socket without a close."""
+    if getattr(disposition.state, "section_offset", 0) >= 2**63:
+        reached()
+        self.connection._close()
+    else:
+        original(self, disposition)
+
+
+@amqp_numbers.override(IncomingLink, "_take", breaks=SILENT)
+def odd_priorities_dropped(original, reached, self, message, send):
+    """A message whose priority is above 127 is accepted and dropped."""
+    if message.prefix[-1] > 127:
+        reached()
+        return ACCEPTED
+    return original(self, message, send)
+
+
+@amqp_numbers.override(IncomingLink, "_take", breaks=SILENT)
+def expiry_overflows(original, reached, self, message, send):
+    """The instant at which a message expires is kept in 64 bits of nanoseconds: far ones are past,
+    and the message is accepted and dropped."""
+    if message.ttl is not None and message.ttl >= 2**32 - 2:
+        reached()
+        return ACCEPTED
+    return original(self, message, send)

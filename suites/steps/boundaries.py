@@ -1,0 +1,133 @@
+"""Boundary values of every number that a client can send, and what may follow a number.
+
+The fields are read off the codecs' tables (:func:`fields`), so a field that a table gains is driven
+too. A case plays one whole conversation for each value, with one number of it replaced, and reports
+how that went as an :class:`Outcome`: refused with an error, or working to its end. Going on without
+a word is neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from hypothesis import strategies as st
+
+from brokerproof.harness.cases.case import over
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+POWERS = (8, 15, 16, 31, 32, 53, 62, 63, 64)
+"""Exponents of 2 at which some width, sign or float of some language ends."""
+RANGES: Mapping[str, tuple[int, int]] = {
+    # AMQP 1.0
+    "ubyte": (0, 2**8 - 1),
+    "ushort": (0, 2**16 - 1),
+    "uint": (0, 2**32 - 1),
+    "ulong": (0, 2**64 - 1),
+    "timestamp": (-(2**63), 2**63 - 1),
+    # AMQP 0-9-1
+    "octet": (0, 2**8 - 1),
+    "short": (0, 2**16 - 1),
+    "long": (0, 2**32 - 1),
+    "longlong": (0, 2**64 - 1),
+}
+"""The numbers that a wire type of AMQP can hold."""
+JAVA_RANGES: Mapping[str, tuple[int, int]] = {
+    "byte": (-(2**7), 2**7 - 1),
+    "short": (-(2**15), 2**15 - 1),
+    "int": (-(2**31), 2**31 - 1),
+    "long": (-(2**63), 2**63 - 1),
+}
+"""The numbers that a wire type of CORE and OpenWire can hold."""
+ANY = (-(2**64) - 1, 2**64 + 1)
+"""A number that is written as text."""
+
+
+CORNERS = 4
+"""So many values of :func:`around` are corners of the type itself."""
+
+
+def around(low: int, high: int) -> tuple[int, ...]:
+    """The boundary values between ``low`` and ``high``, the most telling first: 0, both ends, the
+    two at which the sign changes, 1, and then one below, at and one above 0 and each power of
+    :data:`POWERS` with either sign."""
+    middle = (low + high + 1) // 2
+    edge = middle or -1  # of a type with a sign: 0 was there already
+    points = {0, *(sign * 2**power for power in POWERS for sign in (1, -1))}
+    others = sorted(point + step for point in points for step in (-1, 0, 1))
+    inside = [
+        value
+        for value in (0, high, edge, edge - 1, low, 1, high - 1, *others)
+        if low <= value <= high
+    ]
+    return tuple(dict.fromkeys(inside))
+
+
+@dataclass(frozen=True)
+class NumberField:
+    """A number in a frame that clients send: where it stands, and what its type can hold."""
+
+    frame: str
+    name: str
+    low: int
+    high: int
+
+    def __str__(self) -> str:
+        return f"{self.frame}.{self.name}"
+
+    def replaced(self, position: int) -> Replaced:
+        """The conversation in which this number has the boundary value at ``position``, counted
+        around."""
+        values = around(self.low, self.high)
+        return Replaced(self, values[position % len(values)])
+
+
+def fields(
+    frame: str, table: Iterable[tuple[str, str]], ranges: Mapping[str, tuple[int, int]]
+) -> tuple[NumberField, ...]:
+    """The numbers among the (name, type) pairs of ``table``."""
+    return tuple(NumberField(frame, name, *ranges[kind]) for name, kind in table if kind in ranges)
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """A conversation's one number that differs from what it should be."""
+
+    field: NumberField
+    value: int
+
+    def __str__(self) -> str:
+        return f"{self.field}={self.value}"
+
+    def inside(self, frame: str, right: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The fields of ``frame``: as they should be, but for the number that is replaced."""
+        return {
+            **(right or {}),
+            **({self.field.name: self.value} if frame == self.field.frame else {}),
+        }
+
+
+class Outcome(StrEnum):
+    """How a conversation with a replaced number went."""
+
+    WORKED = "it worked"
+    REFUSED = "it was refused with an error"
+    CUT = "the connection ended without an error"
+    SILENT = "nothing came"
+
+
+POSITIONS = 64
+"""More than any type has boundary values."""
+
+
+def over_boundaries(function: Function) -> Function:
+    """Make a property of a case that has a ``position`` among the values of :func:`around`: the
+    corners always, and some of the others."""
+    return over(
+        examples=10,
+        always=lambda target: [{"position": position} for position in range(CORNERS)],
+        position=st.integers(CORNERS, POSITIONS),
+    )(function)

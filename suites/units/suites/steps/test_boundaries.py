@@ -1,0 +1,51 @@
+"""The boundary values of numbers, and the tables they are read off."""
+
+from __future__ import annotations
+
+import pytest
+
+from brokerproof.harness.protocols.amqp10.tables import COMPOSITES
+from brokerproof.suites.amqp10 import test_numbers
+from brokerproof.suites.steps.boundaries import (
+    CORNERS,
+    JAVA_RANGES,
+    POSITIONS,
+    RANGES,
+    NumberField,
+    Replaced,
+    around,
+)
+
+
+@pytest.mark.parametrize("kind", sorted({**RANGES, **JAVA_RANGES}))
+def test_every_value_of_a_type_can_be_written_and_is_drawn(kind: str) -> None:
+    low, high = {**RANGES, **JAVA_RANGES}[kind]
+    values = around(low, high)
+    assert len(values) == len(set(values)) <= POSITIONS
+    assert {0, 1, high - 1, high, low} <= set(values)
+    assert all(low <= value <= high for value in values)
+
+
+def test_the_corners_are_zero_the_ends_and_the_change_of_sign() -> None:
+    assert around(0, 2**32 - 1)[:CORNERS] == (0, 2**32 - 1, 2**31, 2**31 - 1)
+    assert around(-(2**31), 2**31 - 1)[:CORNERS] == (0, 2**31 - 1, -1, -2)
+
+
+def test_one_number_of_one_frame_is_replaced() -> None:
+    replaced = Replaced(NumberField("flow", "link-credit", 0, 9), 7)
+    assert replaced.inside("flow", {"link-credit": 1, "handle": 2}) == {
+        "link-credit": 7,
+        "handle": 2,
+    }
+    assert replaced.inside("begin", {"link-credit": 1}) == {"link-credit": 1}
+
+
+def test_no_number_of_a_frame_of_amqp_1_0_is_forgotten() -> None:
+    sent_by_servers = {"sasl-outcome"}
+    numbers = {
+        f"{composite.name}.{field.name}"
+        for composite in COMPOSITES.values()
+        for field in composite.fields
+        if field.type in RANGES and composite.name not in sent_by_servers
+    }
+    assert numbers == test_numbers.FIELDS.keys()
