@@ -72,6 +72,10 @@ class Case:
     source: str
     over: Over | None = None
     arguments: tuple[str, ...] = field(default=())
+    harm: str = ""
+    """The damage that the case leaves behind on a broker that fails it. In real time such a case is
+    run last and alone, on a broker that the harness started or with ``--allow-harm``. Empty for
+    most."""
 
     def id(self, version: str | None, parameters: str = "") -> str:
         """The name under which results are recorded."""
@@ -93,10 +97,15 @@ def registry() -> Mapping[str, Case]:
 
 
 def case(
-    *requirements: str | Mapping[str, str | tuple[str, ...]], needs: Iterable[str] = ()
+    *requirements: str | Mapping[str, str | tuple[str, ...]],
+    needs: Iterable[str] = (),
+    harm: str = "",
 ) -> Callable[[Function], Function]:
-    """Make a case. Raises ``TypeError`` for one without requirements or a version map without a
-    ``version`` argument."""
+    """Make a case. ``harm`` is the damage that it leaves behind on a broker that fails it.
+
+    Raises ``TypeError`` for one without requirements or a version map without a ``version``
+    argument.
+    """
 
     def decorate(function: Function) -> Function:
         by_version = _by_version(function, requirements)
@@ -115,6 +124,7 @@ def case(
             needs=frozenset(needs) | _spoken(name),
             doc=inspect.getdoc(function) or "",
             source=f"{_home(function)}:{function.__code__.co_firstlineno}",
+            harm=harm,
             over=over,
             arguments=tuple(
                 parameter for parameter in parameters if parameter not in ("target", "version")

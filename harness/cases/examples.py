@@ -53,6 +53,8 @@ class Run:
     shrink: bool = True
     """True if a failing example is made smaller, in virtual time. A run that only counts failures
     saves the time."""
+    allow_harm: bool = False
+    """True if a broker that the harness did not start may be harmed too."""
     health: TargetHealth | None = None
     """Distinguishes a broker that no longer serves anybody from one that breaks a promise. None:
     every violation is reported."""

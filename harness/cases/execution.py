@@ -66,9 +66,7 @@ def execute(run: Run, call: Call) -> Result:
     more, and nothing else for what a broker did.
     """
     began = time.perf_counter()
-    missing = call.case.needs - run.target.identity.capabilities
-    if missing:
-        detail = capabilities.missing(missing, run.target.identity.absent)
+    if detail := _refusal(run, call):
         judgement = _Judgement(
             Verdict.SKIP, detail, never_reached(call.cited, Verdict.SKIP, detail)
         )
@@ -99,6 +97,20 @@ def execute(run: Run, call: Call) -> Result:
     record.events.append(CaseEnded(at_ns=ended_at, detail=judgement.verdict.value))
     run.recorder.write(call.id, record.events)
     return _result(run, call, judgement, record, attempt, began)
+
+
+def _refusal(run: Run, call: Call) -> str:
+    """Why the case is not put to this target: a capability it lacks, or the harm it would do."""
+    identity = run.target.identity
+    missing = call.case.needs - identity.capabilities
+    if missing:
+        return capabilities.missing(missing, identity.absent)
+    if call.case.harm and not (identity.started_here or run.allow_harm):
+        return (
+            f"a broker that fails this case is harmed ({call.case.harm}), and this one was not"
+            " started by brokerproof; --allow-harm runs it all the same"
+        )
+    return ""
 
 
 @dataclass(frozen=True, slots=True)

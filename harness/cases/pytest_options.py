@@ -55,6 +55,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="a bound in real time, such as case_seconds=60; may be given several times",
     )
     group.addoption(
+        "--brokerproof-allow-harm",
+        action="store_true",
+        help="run cases that may leave a broker unusable on one that brokerproof did not start",
+    )
+    group.addoption(
         "--brokerproof-resume",
         action="store_true",
         help="leave out the cases that the run folder has a result for",

@@ -221,7 +221,10 @@ class _Session:
             )
             one_at_a_time()
             self._pool = ThreadPoolExecutor(together, thread_name_prefix="case")
-            for call in sorted(calls, key=_is_busy):
+            for call in calls:
+                if call.case.harm:
+                    self._started[call.id] = functools.partial(self._execute_alone, run, call)
+            for call in sorted((call for call in calls if not call.case.harm), key=_is_busy):
                 future = self._pool.submit(self._execute, run, call)
                 self._futures.append(future)
                 self._started[call.id] = future.result
@@ -268,6 +271,7 @@ class _Session:
             recorder=self._recorder(target, "0"),
             effort=self._options.brokerproof_effort,
             seed=self._options.brokerproof_seed,
+            allow_harm=self._options.brokerproof_allow_harm,
             counterexamples=None if self._folder is None else self._folder / case_file.FOLDER,
         )
         if self._folder is not None:
@@ -295,6 +299,13 @@ class _Session:
         result = execute(run, call)
         self._keep(result)
         return result
+
+    def _execute_alone(self, run: Run, call: Call) -> Result:
+        """Run a harmful case once every other case has its result. Nothing is run on the target
+        after it but another such case, so a broker that serves nobody any more is no reason to
+        stop."""
+        wait(self._futures)
+        return self._execute(replace(run, health=None), call)
 
     def _keep(self, result: Result) -> None:
         if self._folder is not None:

@@ -105,6 +105,11 @@ _NO_ROOM = 2**20
     help=f"A bound on a target in real time; repeat for several. Names: {', '.join(limits.NAMES)}.",
 )
 @click.option(
+    "--allow-harm",
+    is_flag=True,
+    help="Run cases that may leave a broker unusable on one that brokerproof did not start, too.",
+)
+@click.option(
     "--inconclusive-ok",
     is_flag=True,
     help="Exit 0 instead of 2: for CI on hosts that are too noisy to judge.",
@@ -123,6 +128,7 @@ def run(
     resume: bool,
     jobs: int | None,
     limit_words: tuple[str, ...],
+    allow_harm: bool,
     inconclusive_ok: bool,
     no_report: bool,
     as_json: bool,
@@ -151,6 +157,7 @@ def run(
                 arguments = [
                     *_arguments(name, asked, effort, seed, folder, resume, at_once),
                     *(f"--brokerproof-limit={limit}" for limit in limit_words),
+                    *(["--brokerproof-allow-harm"] if allow_harm else []),
                 ]
                 _judge(console, target, arguments, folder, held)
                 if not resume or asked.recorded() == _before(folder):

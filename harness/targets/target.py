@@ -61,6 +61,11 @@ class Identity:
     deviations: Path | None = None
     """The list of known deviations of this broker family, if there is one."""
 
+    @property
+    def started_here(self) -> bool:
+        """True if the harness starts the broker, and nobody else needs it."""
+        return self.kind != "address"
+
     @cached_property
     def redaction(self) -> Redaction:
         """Removes this target's credentials from all that a run keeps."""

@@ -48,9 +48,12 @@ def made(
     *cited: str,
     over: Over | None = None,
     needs: frozenset[str] = frozenset(),
+    harm: str = "",
 ) -> Call:
     """A call of a case that is not registered, so that the catalogue does not hear of it."""
-    about = Case("units.example", "units", function, {None: cited}, needs, "", "here:1", over)
+    about = Case(
+        "units.example", "units", function, {None: cited}, needs, "", "here:1", over, harm=harm
+    )
     return Call(about, None, {}, "units.example")
 
 
@@ -82,7 +85,8 @@ def test_a_known_deviation_may_explain_a_failed_control_and_nothing_else(referen
         "units.*",
         "",
         "",
-        "the message never came",
+        "control failed: the message never came",
+        "control failed: the message never came",
         "it is lost",
         "https://here",
         "x:1",
@@ -210,31 +214,45 @@ def test_a_missing_capability_is_a_skip_that_names_it(reference: Target) -> None
     assert (found.verdict, found.detail) == (Verdict.SKIP, "the target has no antigravity")
 
 
+def test_a_harmful_case_needs_a_broker_of_ours_or_leave(reference: Target) -> None:
+    def harmless(target: Bench) -> None:
+        target.record_finding(MUST, True, "it lives")
+
+    run, call = run_of(reference), made(harmless, MUST, harm="a dead thread")
+    assert execute(run, call).verdict is Verdict.PASS
+    elsewhere = target_file.load("127.0.0.1:1")
+    assert not elsewhere.identity.started_here
+    foreign = replace(run, target=elsewhere)
+    skipped = execute(foreign, call)
+    assert skipped.verdict is Verdict.SKIP
+    assert "a dead thread" in skipped.detail
+    assert execute(replace(foreign, allow_harm=True), call).verdict is not Verdict.SKIP
+
+
 def test_an_expected_deviation_is_known_and_another_is_not(reference: Target) -> None:
     def bad(target: Bench) -> None:
         target.record_finding(MUST, False, "no receipt came")
 
-    def deviations(expected: str) -> tuple[Deviation, ...]:
-        return (
-            Deviation(
-                "units.*", MUST, "", expected, "on purpose", "https://example.invalid", "here:1"
-            ),
-        )
-
     call = made(bad, MUST)
-    assert (
-        execute(run_of(reference, deviations=deviations("no receipt")), call).verdict
-        is Verdict.KNOWN
-    )
-    assert (
-        execute(run_of(reference, deviations=deviations("two receipts")), call).verdict
-        is Verdict.FAIL
-    )
+    for expected, verdict in (
+        ("no receipt came", Verdict.KNOWN),
+        ("no receipt", Verdict.FAIL),
+        ("two receipts came", Verdict.FAIL),
+    ):
+        deviations = (listed(MUST, expected),)
+        assert execute(run_of(reference, deviations=deviations), call).verdict is verdict
 
 
 def listed(requirement: str, expected: str) -> Deviation:
     return Deviation(
-        "units.*", requirement, "", expected, "on purpose", "https://example.invalid", "here:1"
+        "units.*",
+        requirement,
+        "",
+        expected,
+        expected,
+        "on purpose",
+        "https://example.invalid",
+        "here:1",
     )
 
 
@@ -249,7 +267,7 @@ def test_a_listed_deviation_beside_a_new_violation_is_known_and_the_new_one_fail
         target.record_finding(MUST, False, "no receipt came")
         target.record_finding(OTHER_MUST, False, "the header is missing")
 
-    run = run_of(reference, deviations=(listed(MUST, "no receipt"),))
+    run = run_of(reference, deviations=(listed(MUST, "no receipt came"),))
     found = execute(run, made(bad, MUST, OTHER_MUST))
     assert verdicts(found) == {MUST: "KNOWN", OTHER_MUST: "FAIL"}
     assert (found.verdict, found.detail) == (Verdict.FAIL, f"{OTHER_MUST}: the header is missing")
@@ -264,7 +282,7 @@ def test_an_unlisted_should_beside_a_listed_must_stays_a_warning(reference: Targ
         target.record_finding(MUST, False, "no receipt came")
         target.record_finding(SHOULD, False, "no message header")
 
-    run = run_of(reference, deviations=(listed(MUST, "no receipt"),))
+    run = run_of(reference, deviations=(listed(MUST, "no receipt came"),))
     found = execute(run, made(bad, MUST, SHOULD))
     assert verdicts(found) == {MUST: "KNOWN", SHOULD: "WARN"}
     assert (found.verdict, found.detail) == (
