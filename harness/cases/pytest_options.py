@@ -54,6 +54,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=[],
         help="a bound in real time, such as case_seconds=60; may be given several times",
     )
+    for field, what in (
+        ("case", "only cases with this id, as printed, or that fit these words"),
+        ("exclude", "leave out cases with this id, or that fit these words"),
+        ("requirement", "only cases that cite this requirement"),
+        ("area", "only cases of this area, such as heartbeat or window"),
+    ):
+        group.addoption(
+            f"--brokerproof-{field}",
+            metavar=field.upper(),
+            action="append",
+            default=[],
+            help=f"{what}; may be given several times",
+        )
+    group.addoption(
+        "--brokerproof-index",
+        metavar="FILE",
+        default=None,
+        help="write the collected cases to this file (for --collect-only)",
+    )
     group.addoption(
         "--brokerproof-allow-harm",
         action="store_true",

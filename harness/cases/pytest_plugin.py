@@ -29,10 +29,13 @@ from typing import Any, TypeVar
 import pytest
 
 from brokerproof.harness.cases import case as cases
+from brokerproof.harness.cases import case_index
 from brokerproof.harness.cases.ast_parse_lock import one_at_a_time
+from brokerproof.harness.cases.case_index import IndexedCase
 from brokerproof.harness.cases.execution import Call, Run, execute
 from brokerproof.harness.cases.forked_workers import Workers, heaviest_first
 from brokerproof.harness.cases.pytest_options import CASES_IN_PARALLEL, DEFAULT_TARGET
+from brokerproof.harness.cases.selection import BadSelection, Selection
 from brokerproof.harness.cases.target_health import RunWatch, TargetHealth
 from brokerproof.harness.catalogue import deviations, requirements
 from brokerproof.harness.catalogue.requirements import Catalogue
@@ -173,7 +176,17 @@ class _Session:
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
+        self._select(config, items)
         calls = {item.nodeid: call for item in items if (call := _call(item)) is not None}
+        if self._options.brokerproof_index is not None:
+            levels = {row.id: row.level.value for row in requirements.load().values()}
+            case_index.write(
+                Path(self._options.brokerproof_index),
+                [
+                    replace(_indexed(call), levels=tuple(levels.get(r, "") for r in call.cited))
+                    for call in calls.values()
+                ],
+            )
         if self._folder is None or not calls:
             return
         if self._options.brokerproof_resume:
@@ -197,6 +210,28 @@ class _Session:
                 for call in calls.values()
             },
         )
+
+    def _select(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Deselect the cases that the options do not choose; ordinary tests stay."""
+        options = self._options
+        selection = Selection(
+            tuple(options.brokerproof_case),
+            tuple(options.brokerproof_exclude),
+            tuple(options.brokerproof_requirement),
+            tuple(options.brokerproof_area),
+        )
+        if not selection:
+            return
+        kept, left_out = [], []
+        try:
+            for item in items:
+                call = _call(item)
+                chosen = call is None or selection.chooses(_indexed(call))
+                (kept if chosen else left_out).append(item)
+        except BadSelection as problem:
+            raise pytest.UsageError(str(problem)) from None
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = kept
 
     # running
 
@@ -411,6 +446,21 @@ def _call(item: object) -> Call | None:
     version = chosen.pop("version", None)
     shown = "-".join(_shown(chosen))
     return Call(declared, version, chosen, declared.id(version, shown))
+
+
+def _indexed(call: Call) -> IndexedCase:
+    """The facts of a call by which it is selected and listed."""
+    return IndexedCase(
+        id=call.id,
+        name=call.case.name,
+        suite=call.case.suite,
+        function=call.case.function.__qualname__,
+        version=call.version,
+        requirements=call.cited,
+        needs=tuple(sorted(call.case.needs)),
+        doc=call.case.doc,
+        source=call.case.source,
+    )
 
 
 def _shown(arguments: dict[str, Any]) -> Sequence[str]:

@@ -3,8 +3,12 @@ never imported."""
 
 from __future__ import annotations
 
+import ast
+import re
 import sys
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
 
 import click
 
@@ -19,6 +23,7 @@ OWN = {
     "diff": "brokerproof.harness.commands.diff:diff",
     "targets": "brokerproof.harness.commands.targets:targets",
     "capabilities": "brokerproof.harness.commands.targets:capabilities",
+    "cases": "brokerproof.harness.commands.cases:cases",
     "requirements": "brokerproof.harness.commands.show:requirements_",
     "list": "brokerproof.harness.commands.show:requirements_",
     "explain": "brokerproof.harness.commands.show:explain",
@@ -32,23 +37,41 @@ does not list them."""
 
 
 class _Commands(click.Group):
-    """Commands by entry point, loaded when they are asked for: ``broker`` must not wait for what
-    ``run`` imports."""
+    """Commands by entry point. Each is imported when it is run, not when it is listed: ``broker``
+    must not wait for what ``run`` imports, nor ``--help`` for any of them."""
 
-    def _found(self) -> dict[str, EntryPoint]:
+    def _entry_points(self) -> dict[str, EntryPoint]:
         own = {name: EntryPoint(name, value, GROUP) for name, value in OWN.items()}
         return own | {entry_point.name: entry_point for entry_point in entry_points(group=GROUP)}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(self._found().keys() - ALIASES)
+        return sorted(self._entry_points().keys() - ALIASES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        entry_point = self._found().get(cmd_name)
+        entry_point = self._entry_points().get(cmd_name)
         if entry_point is None:
             return None
         command = entry_point.load()
         assert isinstance(command, click.Command)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands, each with the first sentence of its docstring."""
+        listed = {name: self._entry_points()[name] for name in self.list_commands(ctx)}
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _first_sentence(docstring(listed[name]))) for name in listed])
+
+
+def docstring(entry_point: EntryPoint) -> str:
+    """Return the docstring of the function behind ``entry_point``, read from its source: importing
+    it would take seconds. Empty if there is no such source."""
+    spec = find_spec(entry_point.module)
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        return ""
+    for node in ast.parse(Path(spec.origin).read_bytes()).body:
+        if isinstance(node, ast.FunctionDef) and node.name == entry_point.attr:
+            return ast.get_docstring(node) or ""
+    return ""
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -60,6 +83,11 @@ def cli() -> None:
     Exit codes: 0 no violation; 1 a violation, or a known deviation that passes; 2 nothing worse
     than inconclusive; 3 target unreachable or set-up failed; 4 usage; 5 our own error.
     """
+
+
+def _first_sentence(text: str) -> str:
+    paragraph = " ".join(text.partition("\n\n")[0].split())
+    return re.split(r"(?<=\.) ", paragraph, maxsplit=1)[0]
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ import json
 
 import click
 
-from brokerproof.harness.cases import case
+from brokerproof.harness.cases import case_index
 from brokerproof.harness.catalogue import cases, coverage, requirements, show
 from brokerproof.harness.commands import errors
 
@@ -76,5 +76,7 @@ def _explain(requirement: str, as_json: bool) -> None:
 
 
 def _described() -> dict[str, cases.CaseInfo]:
-    cases.import_suites()
-    return cases.describe(case.registry().values())
+    try:
+        return case_index.described(case_index.load())
+    except case_index.NoIndex as problem:
+        raise errors.Ours(str(problem)) from None

@@ -9,7 +9,7 @@ import click
 
 from brokerproof.harness.catalogue import capabilities as catalogue
 from brokerproof.harness.commands import errors
-from brokerproof.harness.targets import target_file
+from brokerproof.harness.targets import shipped_targets
 
 
 @click.command("targets")
@@ -21,7 +21,8 @@ def targets(as_json: bool) -> None:
     (docs/how-to/judge-a-running-broker.md).
     """
     rows = [
-        {"name": name, **target_file.about(path)} for name, path in target_file.shipped().items()
+        {"name": name, **shipped_targets.facts(path)}
+        for name, path in shipped_targets.paths().items()
     ]
     if as_json:
         click.echo(json.dumps(rows))

@@ -32,7 +32,6 @@ import difflib
 import re
 from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
-from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -43,7 +42,7 @@ from brokerproof.harness.catalogue.tables import BadData
 from brokerproof.harness.model import input_file
 from brokerproof.harness.model.input_file import OneSentence
 from brokerproof.harness.model.limits import Limits, changed
-from brokerproof.harness.targets import credentials, endpoint
+from brokerproof.harness.targets import credentials, endpoint, shipped_targets
 from brokerproof.harness.targets.activemq.target import ActivemqTarget
 from brokerproof.harness.targets.artemis.target import ArtemisTarget
 from brokerproof.harness.targets.container.recipes import RECIPES
@@ -58,7 +57,6 @@ from brokerproof.harness.targets.reference.target import VirtualTarget
 from brokerproof.harness.targets.target import Identity, Target
 from brokerproof.harness.trace.redaction import without_passcode
 
-SUFFIX = ".target.toml"
 GROUP = "brokerproof.targets"
 SOCKETS = "sockets"
 """The capability of a target in real time: clients may bring sockets of their own."""
@@ -106,27 +104,10 @@ class BadTarget(OneSentence):
     be right."""
 
 
-def shipped() -> dict[str, Path]:
-    """The target files that come with brokerproof, by name."""
-    return {
-        path.name.removesuffix(SUFFIX): path for path in sorted(_families().glob(f"*/*{SUFFIX}"))
-    }
-
-
-def about(path: Path) -> dict[str, str]:
-    """Return the ``description``, ``kind`` and ``profile`` of a shipped target file."""
-    values, _ = tables.read(path)
-    return {name: str(values[name]) for name in ("description", "kind", "profile")}
-
-
-def _families() -> Path:
-    return Path(str(files("brokerproof.fixtures"))) / "brokers"
-
-
 def load(text: str, limits: Mapping[str, int] = MappingProxyType({})) -> Target:
     """The target that ``text`` names, with ``limits`` before those of its file. Raises
     :class:`BadTarget`; connects to nothing."""
-    known = shipped()
+    known = shipped_targets.paths()
     if text in known:
         return _from_file(known[text], text, limits)
     shipped_name, at, version = text.rpartition("@")
@@ -182,7 +163,7 @@ def _from_url(text: str, limits: Mapping[str, int]) -> Target:
     given: dict[str, Any] = {"limits": limits}
     given |= {key: value for key, value in known.items() if value is not None}
     # Whoever says that a broker is of a family has the family's known deviations in mind as well.
-    listed = _families() / profile / "known_deviations.toml"
+    listed = shipped_targets.families() / profile / "known_deviations.toml"
     if input_file.is_file(listed):
         given["deviations"] = str(listed)
     return AddressTarget(

@@ -432,7 +432,7 @@ READERS: tuple[Reader, ...] = (
     ),
     Reader(
         "target",
-        f"x{target_file.SUFFIX}",
+        f"x{shipped_targets.SUFFIX}",
         _target_files,
         _read_target,
         (target_file.BadTarget,),

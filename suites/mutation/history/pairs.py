@@ -90,7 +90,7 @@ def _pair(entry: Entry) -> Pair:
     found = Pair(**{key: entry.text(key) for key in _PAIR})
     for key, text in (("before", found.before), ("after", found.after)):
         name, _, version = text.rpartition("@")
-        if name not in target_file.shipped() or not version:
+        if name not in shipped_targets.paths() or not version:
             raise BadData(
                 f"{entry.where}: {key} is {text!r}; it should be a shipped target with a release,"
                 " NAME@VERSION"

@@ -1,0 +1,196 @@
+"""The index of all cases with their versions and parameters: what ``brokerproof cases`` lists.
+
+Importing and collecting the suites takes seconds, so pytest does it once in a process of its own,
+and the index is kept in the cache folder until a file of the suites or the harness changes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from brokerproof.harness.catalogue.areas import Area, area_of
+from brokerproof.harness.catalogue.cases import CONFORMANCE, CaseInfo
+from brokerproof.harness.targets.cache import cache_folder
+
+
+KEPT = 8
+"""Indexes in the cache folder: one for each installation or checkout that was used last."""
+
+
+class NoIndex(Exception):
+    """The suites could not be collected: one sentence."""
+
+
+@dataclass(frozen=True)
+class IndexedCase:
+    """One case with its version and parameters."""
+
+    id: str
+    """The name under which results are recorded."""
+    name: str
+    """The id without its version and parameters."""
+    suite: str
+    function: str
+    version: str | None
+    requirements: tuple[str, ...]
+    needs: tuple[str, ...]
+    doc: str
+    source: str
+    levels: tuple[str, ...] = ()
+    """The levels of ``requirements``, in their order; empty in a selection, which needs none."""
+
+    @property
+    def areas(self) -> tuple[Area, ...]:
+        """The areas of its requirements, in the order of areas."""
+        cited = {area_of(requirement) for requirement in self.requirements}
+        return tuple(area for area in Area if area in cited)
+
+
+def load() -> list[IndexedCase]:
+    """Return all cases, in the order of the suites. Raises :class:`NoIndex`."""
+    key = _key()
+    path = cache_folder() / "cases" / f"{key}.json"
+    try:
+        return _read(path)
+    except (OSError, ValueError, TypeError, KeyError):
+        cases = _collect()
+    _keep(path, cases)
+    return cases
+
+
+def described(cases: Iterable[IndexedCase]) -> dict[str, CaseInfo]:
+    """Return what the catalogue needs of each case, by name and in the order of names."""
+    by_name: dict[str, list[IndexedCase]] = {}
+    for case in cases:
+        by_name.setdefault(case.name, []).append(case)
+    return {
+        name: CaseInfo(
+            id=name,
+            suite=variants[0].suite,
+            function=variants[0].function,
+            requirements=tuple(
+                dict.fromkeys(cited for case in variants for cited in case.requirements)
+            ),
+            versions=tuple(dict.fromkeys(case.version for case in variants if case.version)),
+            needs=frozenset(variants[0].needs),
+            doc=variants[0].doc,
+            source=variants[0].source,
+        )
+        for name, variants in sorted(by_name.items())
+    }
+
+
+def suites_folder() -> Path:
+    """Return the folder of the conformance suites."""
+    spec = find_spec("brokerproof.suites")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def pytest_command() -> list[str]:
+    """Return the command that collects conformance cases, without the suites."""
+    home = suites_folder()
+    return [
+        *(sys.executable, "-m", "pytest", "-c", str(home / "conformance.ini")),
+        *("--rootdir", str(home), "-q", "--no-header", "--tb=no"),
+        # What a case finds it judges; its asserts only say what is there, and need not be rewritten
+        # to tell more.
+        *("--assert=plain", "-p", "no:cacheprovider"),
+    ]
+
+
+def write(path: Path, cases: Iterable[IndexedCase]) -> None:
+    """Write the index, whole or not at all. Raises ``OSError``."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    text = json.dumps([dataclasses.asdict(case) for case in cases], ensure_ascii=False)
+    partial.write_text(text, "utf-8")
+    partial.rename(path)
+
+
+def _read(path: Path) -> list[IndexedCase]:
+    return [
+        IndexedCase(
+            **{
+                **row,
+                "requirements": tuple(row["requirements"]),
+                "needs": tuple(row["needs"]),
+                "levels": tuple(row["levels"]),
+            }
+        )
+        for row in json.loads(path.read_text("utf-8"))
+    ]
+
+
+def _key() -> str:
+    """Return a digest of the names, sizes and times of all files that cases are made of."""
+    digest = hashlib.sha256(sys.version.encode())
+    home = suites_folder()
+    for folder in (home, home.parent / "harness", home.parent / "fixtures" / "requirements"):
+        for entry in sorted(_sources(folder), key=lambda source: source.path):
+            facts = entry.stat()
+            digest.update(f"{entry.path}\0{facts.st_size}\0{facts.st_mtime_ns}\0".encode())
+    return digest.hexdigest()[:24]
+
+
+def _sources(folder: Path) -> Iterator[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                if entry.name not in ("__pycache__", "units", "repo", "mutation", "soak", "fuzz"):
+                    yield from _sources(Path(entry.path))
+            elif entry.name.endswith((".py", ".toml")):
+                yield entry
+
+
+def _collect() -> list[IndexedCase]:
+    if sys.stderr.isatty():
+        sys.stderr.write("collecting the cases (once after each change of brokerproof)\n")
+    home = suites_folder()
+    with tempfile.TemporaryDirectory(prefix="brokerproof-cases-") as folder:
+        path = Path(folder) / "cases.json"
+        collected = subprocess.run(
+            [
+                *pytest_command(),
+                *("--collect-only", f"--brokerproof-index={path}"),
+                *(str(home / suite) for suite in CONFORMANCE),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=folder,
+        )
+        try:
+            return _read(path)
+        except FileNotFoundError:
+            lines = (collected.stdout + collected.stderr).strip().splitlines() or ["nothing"]
+            raise NoIndex(f"the suites cannot be collected; pytest printed: {lines[-1]}") from None
+
+
+def _keep(path: Path, cases: list[IndexedCase]) -> None:
+    """Keep the index for the next time; without a writable cache folder it is made again."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(path, cases)
+        newest_first = sorted(path.parent.glob("*.json"), key=_modified, reverse=True)
+        for former in newest_first[KEPT:]:
+            former.unlink(missing_ok=True)
+    except OSError:
+        return
+
+
+def _modified(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:  # another process removed it
+        return 0

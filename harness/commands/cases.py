@@ -1,0 +1,138 @@
+"""``brokerproof cases``: the conformance cases, by the ids that ``--case`` takes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from brokerproof.harness.cases import case_index
+from brokerproof.harness.cases.case_index import IndexedCase
+from brokerproof.harness.cases.selection import BadSelection, Selection
+from brokerproof.harness.catalogue.areas import Area
+from brokerproof.harness.catalogue.cases import CONFORMANCE, SUITE_ALIASES
+from brokerproof.harness.commands import errors
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option(
+        "--suite",
+        "suites",
+        multiple=True,
+        type=click.Choice((*CONFORMANCE, *SUITE_ALIASES)),
+        metavar="SUITE",
+        help=f"Repeat for several; default: all. Suites: {', '.join(CONFORMANCE)}.",
+    ),
+    click.option(
+        "--case",
+        "cases",
+        multiple=True,
+        metavar="ID|WORDS",
+        help="An id as it is printed (with or without its brackets), or words of it with and, or,"
+        " not; repeat for more cases.",
+    ),
+    click.option(
+        "--exclude",
+        multiple=True,
+        metavar="ID|WORDS",
+        help="Leave these cases out; repeat for several.",
+    ),
+    click.option(
+        "--requirement",
+        "requirements",
+        multiple=True,
+        metavar="ID",
+        help="Only cases that cite it, or an id that begins with it (STOMP12-HB); repeat for"
+        " several.",
+    ),
+    click.option(
+        "--area",
+        "areas",
+        multiple=True,
+        type=click.Choice([area.value for area in Area]),
+        help="Only cases of this area of the mission; repeat for several.",
+    ),
+)
+
+
+def selection_options(command: Command) -> Command:
+    """Give ``command`` the options that select cases."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.command("cases")
+@selection_options
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def cases(
+    suites: tuple[str, ...],
+    cases: tuple[str, ...],
+    exclude: tuple[str, ...],
+    requirements: tuple[str, ...],
+    areas: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """List conformance cases: id, areas, requirements with their levels, and what they need.
+
+    `brokerproof run` takes the same options, and ids as they are printed here.
+    """
+    chosen = choose(suites, Selection(cases, exclude, requirements, areas))
+    if as_json:
+        rows = [{**dataclasses.asdict(case), "areas": case.areas} for case in chosen]
+        click.echo(json.dumps(rows, ensure_ascii=False))
+        return
+    width = click.formatting.HelpFormatter().width
+    click.echo("\n".join(line for case in chosen for line in _lines(case, width)))
+    click.echo(totals(chosen))
+
+
+def _lines(case: IndexedCase, width: int) -> Iterator[str]:
+    yield click.style(case.id, bold=True)
+    cited = ", ".join(
+        f"{requirement} ({level})"
+        for requirement, level in zip(case.requirements, case.levels, strict=True)
+    )
+    facts = [f"{', '.join(case.areas)}: {cited}"]
+    facts += [f"needs {', '.join(case.needs)}"] if case.needs else []
+    for fact in facts:
+        yield click.wrap_text(fact, width, initial_indent="    ", subsequent_indent="    ")
+
+
+def choose(suites: Sequence[str], selection: Selection) -> list[IndexedCase]:
+    """Return the cases of ``suites`` (none: all) that ``selection`` has. Raises ``Usage`` for one
+    that is misspelled or selects nothing."""
+    try:
+        every = case_index.load()
+        folders = {SUITE_ALIASES.get(suite, suite) for suite in suites or CONFORMANCE}
+        of_suites = [case for case in every if case.source.split("/")[1] in folders]
+        for text in selection.unused(of_suites):
+            raise errors.Usage(f"no case fits {text!r}{_near(text, every)}")
+        chosen = [case for case in of_suites if selection.chooses(case)]
+    except (BadSelection, case_index.NoIndex) as problem:
+        raise errors.Usage(str(problem)) from None
+    if not chosen:
+        raise errors.Usage("no case of the chosen suites fits all of these options")
+    return chosen
+
+
+def totals(chosen: Iterable[IndexedCase]) -> str:
+    """Return one line: how many cases, and how many of each area; a case may be of several."""
+    listed = list(chosen)
+    counts = Counter(area for case in listed for area in case.areas)
+    return f"{len(listed)} cases: " + ", ".join(
+        f"{counts[area]} {area}" for area in Area if counts[area]
+    )
+
+
+def _near(text: str, every: Iterable[IndexedCase]) -> str:
+    import difflib  # only a misspelled id pays for it
+
+    names = {name for case in every for name in (case.id, case.name, *case.requirements)}
+    near = difflib.get_close_matches(text, names, n=1)
+    return f"; did you mean {near[0]}?" if near else "; `brokerproof cases` lists them"
