@@ -22,7 +22,6 @@ from brokerproof.harness.catalogue.areas import Area, area_of
 from brokerproof.harness.catalogue.cases import CONFORMANCE, CaseInfo
 from brokerproof.harness.targets.cache import cache_folder
 
-
 KEPT = 8
 """Indexes in the cache folder: one for each installation or checkout that was used last."""
 

@@ -222,7 +222,8 @@ class _Session:
         )
         if not selection:
             return
-        kept, left_out = [], []
+        kept: list[pytest.Item] = []
+        left_out: list[pytest.Item] = []
         try:
             for item in items:
                 call = _call(item)

@@ -10,6 +10,8 @@ from typing import Protocol
 from brokerproof.harness.catalogue.areas import area_of
 
 _TOKEN = re.compile(r"\(|\)|[^\s()]+")
+_DOTTED = re.compile(r"\w+(\.\w+)+")
+"""The name of a case or of a module of cases: no words that others may contain."""
 _OPERATORS = frozenset({"and", "or", "not", "(", ")"})
 
 
@@ -36,8 +38,8 @@ class Selectable(Protocol):
 class Selection:
     """The cases that a run is asked for. Empty fields select everything.
 
-    A case is chosen if one of ``cases``, one of ``requirements`` and one of ``areas`` names it, each
-    if given, and none of ``exclude`` does. ``cases`` and ``exclude`` hold ids as they are printed
+    A case is chosen if one of ``cases``, one of ``requirements`` and one of ``areas`` names it,
+    each if given, and none of ``exclude`` does. ``cases`` and ``exclude`` hold ids as printed
     (with or without the part in brackets), or words: ``credit and not (tls or model)``.
     """
 
@@ -75,10 +77,12 @@ class Selection:
 
 
 def names(text: str, case: Selectable) -> bool:
-    """True if ``text`` is the case's id, its name, or words that fit it. Raises
-    :class:`BadSelection` for words that are no expression."""
-    if text in (case.id, case.name):
+    """True if ``text`` is the case's id, the beginning of it up to a dot or bracket, or words that
+    fit it. Raises :class:`BadSelection` for words that are no expression."""
+    if case.id == text or case.id.startswith((f"{text}.", f"{text}[")):
         return True
+    if _DOTTED.fullmatch(text):
+        return False
     haystack = f"{case.id} {case.function} {case.source}".lower()
     terms = [
         token if token in _OPERATORS else str(token.lower() in haystack)

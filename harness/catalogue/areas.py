@@ -23,12 +23,12 @@ class Area(StrEnum):
     PROTOCOL = "protocol"
 
     @property
-    def title(self) -> str:
+    def label(self) -> str:
         """The area in a reader's words."""
-        return _TITLES[self]
+        return _LABELS[self]
 
 
-_TITLES = {
+_LABELS = {
     Area.HEARTBEAT: "heartbeats and TTL",
     Area.WINDOW: "windows and credit",
     Area.THRESHOLD: "block or reject",

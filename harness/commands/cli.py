@@ -59,7 +59,9 @@ class _Commands(click.Group):
         """List the commands, each with the first sentence of its docstring."""
         listed = {name: self._entry_points()[name] for name in self.list_commands(ctx)}
         with formatter.section("Commands"):
-            formatter.write_dl([(name, _first_sentence(docstring(listed[name]))) for name in listed])
+            formatter.write_dl(
+                [(name, _first_sentence(docstring(listed[name]))) for name in listed]
+            )
 
 
 def docstring(entry_point: EntryPoint) -> str:

@@ -14,6 +14,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,7 +29,9 @@ from brokerproof.harness.cases import case_index
 from brokerproof.harness.cases.selection import Selection
 from brokerproof.harness.catalogue import deviations
 from brokerproof.harness.catalogue.cases import CONFORMANCE, SUITE_ALIASES
-from brokerproof.harness.commands import errors, progress
+from brokerproof.harness.commands import errors, gate, progress, summary
+from brokerproof.harness.commands.cases import choose, totals
+from brokerproof.harness.commands.progress import Ended
 from brokerproof.harness.model import limits
 from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.model.verdicts import Seen, Verdict
@@ -39,26 +42,232 @@ from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.target import Target
 from brokerproof.harness.trace.redaction import IN_URL, without_passcode
 
+DEFAULT_TARGETS = ("reference", "reference-real")
+_PYTEST_SET_UP, _PYTEST_USAGE, _PYTEST_NO_TESTS = 3, 4, 5
+INCONCLUSIVE = 2
+"""The exit code for nothing worse than inconclusive."""
+_GRACE_S = 30.0
+"""Time for a pytest process to end after SIGTERM, before it is killed."""
+_NO_ROOM = 2**20
+"""Bytes. A disk with less room than a segment takes is full."""
+_FAILED = frozenset({Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE})
+"""Verdicts that ``--last-failed`` judges again."""
+
+
 @dataclass(frozen=True)
-class _Asked:
+class Asked:
     """The selection of a run. It is kept in the header, so that a run that was cut off can be
     resumed with the same."""
 
     targets: tuple[str, ...]
     suites: tuple[str, ...]
-    case: str | None
+    selection: Selection = dataclasses.field(default_factory=Selection)
 
-    def recorded(self) -> _Asked:
+    def __bool__(self) -> bool:
+        """True if anything is named."""
+        return bool(self.targets or self.suites or self.selection)
+
+    def recorded(self) -> Asked:
         """Return it as the header has it: without the passcodes of URLs."""
         return dataclasses.replace(self, targets=tuple(map(without_passcode, self.targets)))
 
 
-def _as_before(folder: Path | None, asked: _Asked) -> _Asked:
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options of a run besides its selection."""
+
+    effort: str
+    seed: int | None
+    out: Path | None
+    resume: bool
+    jobs: int | None
+    limit_words: tuple[str, ...]
+    allow_harm: bool
+    stop_at_first: bool
+    baseline: Path | None
+    fail_on: str | None
+    inconclusive_ok: bool
+    report: bool
+    as_json: bool
+
+
+class _StoppedAtFirst(Exception):
+    """A case failed, and the run was asked to stop at the first that does."""
+
+
+def judge(asked: Asked, options: Options) -> int:
+    """Judge the targets, print the verdicts, write the report; return the exit code."""
+    folder = options.out or run_folder.default_folder()
+    console = Console(stderr=True, emoji=False, highlight=False)
+    try:
+        if options.resume:
+            asked = _as_before(options.out, asked)
+        else:
+            asked = dataclasses.replace(asked, targets=asked.targets or DEFAULT_TARGETS)
+        baseline = gate.open_baseline(options.baseline, options.fail_on)
+        bounds = _limits(options.limit_words)
+        loaded = [target_file.load(name, bounds) for name in asked.targets]
+        if asked.selection:
+            choose(asked.suites, asked.selection)  # a misspelled case is better found now
+        seed, effort = options.seed, options.effort
+        if not options.resume:
+            seed = _begin(folder, asked, seed, effort)
+        with run_folder.alone(folder) as held:
+            if options.resume:
+                seed, effort = _reopen(folder, seed)
+            assert seed is not None
+            partial = not _judge_all(console, asked, loaded, options, (seed, effort), folder, held)
+            results = list(records.read(folder))
+            passing = [] if partial else _known_that_pass(loaded, folder, results)
+            code = exit_code(
+                (result.verdict for result in results), known_that_passed=bool(passing)
+            )
+            gated = None if baseline is None else gate.compare_with(baseline, folder)
+            code = gate.decide(code, gated, options.fail_on)
+            if code == INCONCLUSIVE and options.inconclusive_ok:
+                code = 0
+            footer = run_folder.finish(folder, results, code, passing)
+            if not options.as_json:
+                summary.show(console, folder, results, _names(asked, loaded), passing, gated)
+            if options.report:
+                _report(console, folder, quiet=options.as_json)
+    except (target_file.BadTarget, run_folder.BadRunFolder, records.UnreadableResults) as problem:
+        raise errors.Usage(str(problem)) from None
+    except KeyboardInterrupt:
+        _show_what_was_judged(console, folder, options)
+        how = f"brokerproof run --resume --out {shlex.quote(str(folder))} goes on with it"
+        raise errors.Interrupted(how) from None
+    if options.as_json:
+        changed = {} if gated is None else {"baseline": gated.counts()}
+        click.echo(json.dumps({"run": str(folder), **footer, **changed}, ensure_ascii=False))
+    else:
+        click.echo(str(folder / "report" / "index.html" if options.report else folder))
+    return code
+
+
+def _judge_all(
+    console: Console,
+    asked: Asked,
+    loaded: list[Target],
+    options: Options,
+    seed_and_effort: tuple[int, str],
+    folder: Path,
+    held: int,
+) -> bool:
+    """Judge one target after the other; return False if the run stopped at its first failure."""
+    seed, effort = seed_and_effort
+    for number, (name, target) in enumerate(zip(asked.targets, loaded, strict=True), 1):
+        at_once = options.jobs or (
+            len(os.sched_getaffinity(0)) if target.clock is Clock.VIRTUAL else None
+        )
+        arguments = [
+            *_arguments(name, asked, effort, seed, folder, options.resume, at_once),
+            *(f"--brokerproof-limit={limit}" for limit in options.limit_words),
+            *(["--brokerproof-allow-harm"] if options.allow_harm else []),
+        ]
+        title = target.identity.name
+        if len(loaded) > 1:
+            title += f" ({number} of {len(loaded)})"
+        try:
+            _judge(console, target, arguments, folder, held, title, options.stop_at_first)
+        except _StoppedAtFirst:
+            return False
+        if not options.resume or asked.recorded() == _before(folder):
+            _complete(target, folder)
+    return True
+
+
+def _show_what_was_judged(console: Console, folder: Path, options: Options) -> None:
+    """Print the verdicts so far of a run that was interrupted."""
+    try:
+        results = list(records.read(folder))
+    except records.UnreadableResults:
+        return
+    if results and not options.as_json:
+        summary.show(console, folder, results, {}, [], None)
+
+
+def _names(asked: Asked, loaded: list[Target]) -> dict[str, str]:
+    """Return what each target was asked for as, by its name in the results."""
+    recorded = asked.recorded().targets
+    return {target.identity.name: name for name, target in zip(recorded, loaded, strict=True)}
+
+
+def only_failed(asked: Asked, run: str) -> Asked:
+    """Return the selection reduced to the cases that did not pass in ``run`` (empty: the newest
+    run), on its targets unless others are named. Raises ``Usage`` if there is none."""
+    folder = Path(run) if run else _newest_run()
+    try:
+        header = run_folder.read(folder, traces=False)
+        latest = [last.result for last in records.last_of_each(records.read(folder))]
+    except (run_folder.BadRunFolder, records.UnreadableResults) as problem:
+        raise errors.Usage(f"--last-failed: {problem}") from None
+    failed = [result for result in latest if result.verdict in _FAILED]
+    if asked.selection or asked.suites:
+        chosen = {case.id for case in choose(asked.suites, asked.selection)}
+        failed = [result for result in failed if result.case in chosen]
+    if not failed:
+        raise errors.Usage(f"--last-failed: in {folder} no such case failed")
+    targets = asked.targets or tuple(header.get("asked", {}).get("targets", ()))
+    return Asked(
+        targets, (), Selection(cases=tuple(dict.fromkeys(result.case for result in failed)))
+    )
+
+
+def _newest_run() -> Path:
+    runs = run_folder.default_folder().parent.glob(f"*/{run_folder.HEADER}")
+    newest = max((path.parent for path in runs), key=lambda folder: folder.name, default=None)
+    if newest is None:
+        raise errors.Usage("--last-failed: there is no run in brokerproof-out; name its folder")
+    return newest
+
+
+def dry_run(asked: Asked, *, as_json: bool) -> int:
+    """Print the cases that would be judged and, for each target, those that would be skipped."""
+    try:
+        loaded = [target_file.load(name) for name in asked.targets or DEFAULT_TARGETS]
+    except target_file.BadTarget as problem:
+        raise errors.Usage(str(problem)) from None
+    chosen = choose(asked.suites, asked.selection)
+    plans = []
+    for target in loaded:
+        lacks = {case.id: sorted(set(case.needs) - target.identity.capabilities) for case in chosen}
+        plans.append((target.identity.name, {case: lack for case, lack in lacks.items() if lack}))
+    if as_json:
+        rows = [
+            {
+                "target": name,
+                "judged": [case.id for case in chosen if case.id not in skipped],
+                "skipped": skipped,
+            }
+            for name, skipped in plans
+        ]
+        click.echo(json.dumps(rows, ensure_ascii=False))
+        return 0
+    for case in chosen:
+        click.echo(case.id)
+    click.echo(totals(chosen))
+    for name, skipped in plans:
+        click.echo(f"{name}: {len(chosen) - len(skipped)} judged, {len(skipped)} skipped")
+        reasons = Counter(", ".join(lack) for lack in skipped.values())
+        for lack, count in reasons.most_common():
+            click.echo(
+                click.wrap_text(
+                    f"{count} skipped: the target has no {lack}",
+                    click.formatting.HelpFormatter().width,
+                    initial_indent="    ",
+                    subsequent_indent="    ",
+                )
+            )
+    return 0
+
+
+def _as_before(folder: Path | None, asked: Asked) -> Asked:
     """Return the selection of a resumed run: the one in its folder, unless another is named now."""
     if folder is None:
         raise errors.Usage("--resume needs --out, the folder of the run to go on with")
     before = _before(folder)
-    if before is None or asked.targets or asked.suites or asked.case:
+    if before is None or asked:
         return dataclasses.replace(asked, targets=asked.targets or DEFAULT_TARGETS)
     for target in before.targets:
         if f":{IN_URL}@" in target:
@@ -69,14 +278,21 @@ def _as_before(folder: Path | None, asked: _Asked) -> _Asked:
     return before
 
 
-def _before(folder: Path) -> _Asked | None:
+def _before(folder: Path) -> Asked | None:
     """The selection in the header of a run."""
     before = run_folder.read(folder).get("asked")
     if before is None:
         return None
     try:
-        case = before["case"]
-        return _Asked(tuple(map(str, before["targets"])), tuple(map(str, before["suites"])), case)
+        selection = Selection(
+            **{
+                field.name: tuple(map(str, before["selection"][field.name]))
+                for field in dataclasses.fields(Selection)
+            }
+        )
+        return Asked(
+            tuple(map(str, before["targets"])), tuple(map(str, before["suites"])), selection
+        )
     except (KeyError, TypeError):
         raise run_folder.BadRunFolder(
             f"{folder / run_folder.HEADER}: asked is damaged; begin another run"
@@ -90,7 +306,7 @@ def _limits(words: tuple[str, ...]) -> dict[str, int]:
         raise errors.Usage(f"--limit: {problem}") from None
 
 
-def _begin(folder: Path, asked: _Asked, seed: int | None, effort: str) -> int:
+def _begin(folder: Path, asked: Asked, seed: int | None, effort: str) -> int:
     chosen = random.SystemRandom().randrange(2**32) if seed is None else seed
     run_folder.create(folder, command=run_folder.command_line(), seed=chosen, effort=effort)
     run_folder.write_header_field(folder, "asked", dataclasses.asdict(asked.recorded()))
@@ -110,44 +326,39 @@ def _reopen(folder: Path, seed: int | None) -> tuple[int, str]:
 
 def _arguments(
     target: str,
-    asked: _Asked,
+    asked: Asked,
     effort: str,
     seed: int,
     folder: Path,
     resume: bool,
     at_once: int | None,
 ) -> list[str]:
-    spec = find_spec("brokerproof.suites")
-    assert spec is not None
-    assert spec.submodule_search_locations is not None
-    home = Path(next(iter(spec.submodule_search_locations)))
-    settings = home / "conformance.ini"
+    home = case_index.suites_folder()
+    selection = asked.selection
     return [
-        *(
-            sys.executable,
-            "-m",
-            "pytest",
-            "-c",
-            str(settings),
-            "--rootdir",
-            str(home),
-            "-q",
-            "--no-header",
-            "--tb=no",
-        ),
-        # What a case finds it judges; its asserts only say what is there, and need not be rewritten
-        # to tell more.
-        *("--assert=plain", "-p", "no:cacheprovider", "--brokerproof-target", target),
+        *case_index.pytest_command(),
+        *("--brokerproof-target", target),
         *("--brokerproof-effort", effort, "--brokerproof-seed", str(seed)),
         *("--brokerproof-record", str(folder.resolve())),
         *([] if at_once is None else ["--brokerproof-cases-in-parallel", str(at_once)]),
         *(["--brokerproof-resume"] if resume else []),
-        *(["-k", asked.case] if asked.case else []),
+        *(f"--brokerproof-case={case}" for case in selection.cases),
+        *(f"--brokerproof-exclude={case}" for case in selection.exclude),
+        *(f"--brokerproof-requirement={requirement}" for requirement in selection.requirements),
+        *(f"--brokerproof-area={area}" for area in selection.areas),
         *(str(home / SUITE_ALIASES.get(suite, suite)) for suite in asked.suites or CONFORMANCE),
     ]
 
 
-def _judge(console: Console, target: Target, arguments: list[str], folder: Path, held: int) -> None:
+def _judge(
+    console: Console,
+    target: Target,
+    arguments: list[str],
+    folder: Path,
+    held: int,
+    title: str,
+    stop_at_first: bool,
+) -> None:
     """Run pytest for one target and follow it; ``held`` keeps others from the folder until it has
     ended, even where this process was killed. Raises for what is no verdict."""
     name = target.identity.name
@@ -163,12 +374,20 @@ def _judge(console: Console, target: Target, arguments: list[str], folder: Path,
         )
         try:
             with _interruptible():
-                in_time = progress.follow(
-                    console, process, folder, name, target.identity.limits.run_seconds
+                ended = progress.follow(
+                    console,
+                    process,
+                    folder,
+                    name,
+                    target.identity.limits.run_seconds,
+                    title=title,
+                    stop_at_first=stop_at_first,
                 )
         finally:
             _end(process)
-    if not in_time:
+    if ended is Ended.FAILED:
+        raise _StoppedAtFirst
+    if ended is Ended.LATE:
         within = f"within {target.identity.limits.run_seconds} s (limit run_seconds)"
         raise errors.SetUp(f"{name} was not judged {within}; {_how_to_go_on(folder)}")
     lines = log.read_text(errors="replace").strip().splitlines()
@@ -286,57 +505,12 @@ def _known_that_pass(loaded: list[Target], folder: Path, results: list[Result]) 
     return passing
 
 
-def _report(folder: Path) -> None:
-    """The report command of whichever part has one, run on this folder."""
-    for entry_point in entry_points(group="brokerproof.commands"):
-        if entry_point.name == "report":
-            command = entry_point.load()
-            command.main(
-                [str(folder), "--out", str(folder / "report"), "--quiet"], standalone_mode=False
-            )
-
-
-def _summary(
-    console: Console,
-    folder: Path,
-    results: list[Result],
-    passing: list[str],
-    footer: dict[str, Any],
-    as_json: bool,
-    *,
-    reported: bool,
-) -> None:
-    if as_json:
-        click.echo(json.dumps({"run": str(folder), **footer}, ensure_ascii=False))
-        return
-    shown = [
-        verdict for verdict in WORST_FIRST if any(result.verdict is verdict for result in results)
-    ]
-    table = Table(
-        "target", *(verdict.value for verdict in shown), title="Verdicts", title_justify="left"
-    )
-    for name in dict.fromkeys(result.target for result in results):
-        counts = Counter(result.verdict for result in results if result.target == name)
-        table.add_row(name, *(str(counts[verdict] or "") for verdict in shown))
-    console.print(table)
-    bad = [
-        result
-        for result in results
-        if result.verdict in (Verdict.ERROR, Verdict.FAIL, Verdict.INCONCLUSIVE)
-    ]
-    for result in bad[:20]:
-        console.print(
-            f"{result.verdict} {result.target} {result.case}",
-            style="bold",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
+def _report(console: Console, folder: Path, *, quiet: bool) -> None:
+    """Run the report command of whichever part has one on this folder."""
+    for entry_point in entry_points(group="brokerproof.commands", name="report"):
+        if not quiet:
+            console.print("writing the report", markup=False)
+        command = entry_point.load()
+        command.main(
+            [str(folder), "--out", str(folder / "report"), "--quiet"], standalone_mode=False
         )
-        console.print(f"    {result.detail[:300]}", highlight=False, markup=False, soft_wrap=True)
-    if len(bad) > 20:
-        console.print(f"… and {len(bad) - 20} more in the report")
-    for sentence in passing:
-        console.print(
-            f"KNOWN deviation passes: {sentence}", highlight=False, markup=False, soft_wrap=True
-        )
-    click.echo(str(folder / "report" / "index.html" if reported else folder))

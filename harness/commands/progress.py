@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import enum
 import subprocess
 import time
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results import records, run_folder
@@ -15,29 +16,49 @@ from brokerproof.harness.results import records, run_folder
 _LOOK_EVERY_S = 0.25
 _PLAIN_EVERY = 50
 """Without a terminal one line is printed per this many cases."""
+_ESTIMATE_AFTER = 0.1
+"""The fraction of cases after which the time that is left can be estimated by their rate."""
+_BAD = frozenset({Verdict.FAIL, Verdict.ERROR})
+
+
+class Ended(enum.Enum):
+    """Reasons for which a target is no longer followed."""
+
+    BY_ITSELF = enum.auto()
+    LATE = enum.auto()
+    """It was not judged within the limit."""
+    FAILED = enum.auto()
+    """A case failed, and the first failure is to end the run."""
 
 
 def follow(
-    console: Console, process: subprocess.Popen[bytes], folder: Path, target: str, within_s: int
-) -> bool:
-    """Follow ``process`` by the results it writes until it ends; return False if it takes longer
-    than ``within_s``."""
-    deadline = time.monotonic() + within_s
+    console: Console,
+    process: subprocess.Popen[bytes],
+    folder: Path,
+    target: str,
+    within_s: int,
+    *,
+    title: str,
+    stop_at_first: bool,
+) -> Ended:
+    """Follow ``process`` by the results it writes until it ends, or there is a reason to end it."""
+    began = time.monotonic()
     done = bad = total = 0
     tail = records.Tail(folder)
     with Progress(
         TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(bar_width=None),
         MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[bad]}"),
+        TextColumn("{task.fields[left]}"),
+        TextColumn("{task.fields[bad]}", style="red"),
         console=console,
         disable=not console.is_terminal,
         transient=True,
+        expand=True,
     ) as bar:
-        task = bar.add_task(target, total=None, bad="")
+        task = bar.add_task(title, total=None, bad="", left="")
         if not console.is_terminal:
-            console.print(f"{target}: judging", highlight=False)
+            console.print(f"{title}: judging", highlight=False, markup=False)
         ended = False
         while not ended:
             try:
@@ -45,20 +66,41 @@ def follow(
                 ended = True
             except subprocess.TimeoutExpired:
                 ended = False
-            if not ended and time.monotonic() > deadline:
-                return False
+            elapsed = time.monotonic() - began
+            if not ended and elapsed > within_s:
+                return Ended.LATE
             before = done
             for result in tail.new():
                 if result.target == target:
                     done += 1
-                    bad += result.verdict in (Verdict.FAIL, Verdict.ERROR)
-            if console.is_terminal and (not total or done > total):
+                    bad += result.verdict in _BAD
+            if done and (not total or done > total):
                 total = len(run_folder.cases_of(folder))
+            left = time_left(done, total, elapsed)
             bar.update(
-                task, completed=done, total=total or None, bad=f"{bad} failed" if bad else ""
+                task,
+                completed=done,
+                total=total or None,
+                bad=f"{bad} failed" if bad else "",
+                left=left,
             )
             if not console.is_terminal and (
                 done // _PLAIN_EVERY > before // _PLAIN_EVERY or (ended and done)
             ):
-                console.print(f"{target}: {done} cases, {bad} failed", highlight=False)
-    return True
+                shown = "" if ended or not left else f", {left}"
+                console.print(
+                    f"{title}: {done} of {total} cases, {bad} failed{shown}",
+                    highlight=False,
+                    markup=False,
+                )
+            if bad and stop_at_first and not ended:
+                return Ended.FAILED
+    return Ended.FAILED if bad and stop_at_first else Ended.BY_ITSELF
+
+
+def time_left(done: int, total: int, elapsed_s: float) -> str:
+    """Return the time that is left at the rate so far, in words; empty while it cannot be said."""
+    if not total or done < total * _ESTIMATE_AFTER or done >= total:
+        return ""
+    left = elapsed_s / done * (total - done)
+    return f"about {left:.0f} s left" if left < 90 else f"about {left / 60:.0f} min left"

@@ -65,12 +65,13 @@ def merge(verdicts: Iterable[Verdict]) -> Verdict:
 
 def exit_code(verdicts: Iterable[Verdict], *, known_that_passed: bool = False) -> int:
     """The command's exit code: 0 no violation, 1 violation (or a known deviation that passes), 2
-    inconclusive, 5 ours."""
+    inconclusive, 5 ours. A violation counts before an error of ours: it is the broker's, and it
+    stays one."""
     seen = set(verdicts)
-    if Verdict.ERROR in seen:
-        return 5
     if Verdict.FAIL in seen or known_that_passed:
         return 1
+    if Verdict.ERROR in seen:
+        return 5
     if Verdict.INCONCLUSIVE in seen or not seen:
         return 2
     return 0

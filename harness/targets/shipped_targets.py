@@ -1,4 +1,4 @@
-"""The target files that come with brokerproof. Listing them imports no broker, client or protocol."""
+"""The target files that come with brokerproof; listing them imports no broker and no client."""
 
 from __future__ import annotations
 

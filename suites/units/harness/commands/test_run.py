@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from brokerproof.harness.commands import cli, errors, run
+from brokerproof.harness.commands import cli, errors, judging, run
 from brokerproof.harness.results import records, run_folder
 from brokerproof.harness.targets import target_file
 
@@ -129,7 +129,7 @@ def test_a_run_end_to_end_and_then_resumed(tmp_path: Path) -> None:
                 "x",
             ),
             4,
-            "no case of the chosen suites fits",
+            "no case fits 'no_such_case'; `brokerproof cases` lists them",
         ),
         (("run", "--resume"), 4, "--resume needs --out"),
         (("run", "--effort", "heroic"), 4, "heroic"),
@@ -238,7 +238,7 @@ def test_what_was_interrupted_says_how_it_goes_on(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run, "_judge", interrupted)
+    monkeypatch.setattr(judging, "_judge", interrupted)
     folder = tmp_path / "my run"
     with pytest.raises(
         errors.Interrupted, match=r"brokerproof run --resume --out '.*my run' goes on with it"
@@ -248,7 +248,7 @@ def test_what_was_interrupted_says_how_it_goes_on(
     assert run_folder.read(folder)["asked"] == {
         "targets": ["reference"],
         "suites": [],
-        "case": None,
+        "selection": {"cases": [], "exclude": [], "requirements": [], "areas": []},
     }
 
 
@@ -298,4 +298,4 @@ def test_a_full_disk_is_not_our_own_error(
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
     run_folder.add_cases(tmp_path, {"stomp.a": {}})
     with pytest.raises(kind, match=words):
-        run._complete(target_file.load("reference"), tmp_path)
+        judging._complete(target_file.load("reference"), tmp_path)

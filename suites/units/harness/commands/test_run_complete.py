@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from brokerproof.harness.commands import errors, run
+from brokerproof.harness.commands import errors, judging
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results import records, run_folder
 from brokerproof.harness.results.records import Result
@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_run_with_a_result_for_each_case_is_complete(folder: Path) -> None:
     for name in ("a.b", "a.c"):
         records.append(folder, result(name))
-    run._complete(target_file.load("reference"), folder)
+    judging._complete(target_file.load("reference"), folder)
 
 
 def test_cases_without_a_result_are_told(folder: Path) -> None:
@@ -40,4 +40,4 @@ def test_cases_without_a_result_are_told(folder: Path) -> None:
     with pytest.raises(
         errors.Ours, match=r"judging reference broke off: 1 cases have no result, a\.c first"
     ):
-        run._complete(target_file.load("reference"), folder)
+        judging._complete(target_file.load("reference"), folder)

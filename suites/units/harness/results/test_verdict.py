@@ -76,7 +76,8 @@ def test_one_finding_per_requirement_the_most_telling_one() -> None:
         (["PASS", "WARN", "NOTE", "KNOWN", "SKIP"], 0),
         (["PASS", "INCONCLUSIVE"], 2),
         (["FAIL", "INCONCLUSIVE"], 1),
-        (["ERROR", "FAIL"], 5),
+        (["ERROR", "FAIL"], 1),
+        (["ERROR", "KNOWN"], 5),
         ([], 2),
     ],
 )

@@ -1,0 +1,103 @@
+"""The comparison of a run with a baseline, and the exit code that follows from it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from brokerproof.harness.commands import errors
+from brokerproof.harness.commands.diff_inputs import Side, open_side
+from brokerproof.harness.results import difference, run_folder
+from brokerproof.harness.results.difference import Course, Difference
+from brokerproof.harness.results.records import LatestResult
+
+
+@dataclass(frozen=True)
+class Gated:
+    """A run compared with its baseline."""
+
+    baseline: Side
+    differences: Sequence[Difference]
+    renamed: Mapping[str, str]
+    """The targets of the baseline that stand for another release of a target of this run."""
+
+    @property
+    def worse(self) -> list[Difference]:
+        """The cases that got worse."""
+        return [change for change in self.differences if change.course is Course.WORSE]
+
+    @property
+    def exit_code(self) -> int:
+        """1 if a case got worse, 2 if that cannot be said, else 0."""
+        return difference.exit_code(self.differences, partial=self.baseline.partial)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many cases went which way."""
+        courses = Counter(change.course for change in self.differences)
+        return {course.value.lower(): courses[course] for course in Course}
+
+
+def open_baseline(folder: Path | None, fail_on: str | None) -> Side | None:
+    """Read the baseline, if there is one. Raises ``Usage`` if ``fail_on`` needs one, and what
+    :func:`open_side` raises."""
+    if folder is None:
+        if fail_on == "worse":
+            raise errors.Usage("--fail-on worse needs --baseline, the run to compare with")
+        return None
+    return open_side("A", folder)
+
+
+def compare_with(baseline: Side, folder: Path) -> Gated:
+    """Compare the run in ``folder`` with ``baseline``, case by case.
+
+    Only cases that this run was asked for count: a selection is no loss. Another release of a
+    target, ``artemis@2.44.0`` beside ``artemis``, is the same target.
+    """
+    run = open_side("B", folder)
+    renamed = _renamed(baseline.targets, run.targets)
+    asked = run_folder.cases_of(folder).keys()
+    before = [
+        _as_target(latest, renamed)
+        for latest in baseline.results
+        if latest.result.case in asked
+        and renamed.get(latest.result.target, latest.result.target) in run.targets
+    ]
+    return Gated(baseline, difference.compare(before, run.results), renamed)
+
+
+def decide(code: int, gated: Gated | None, fail_on: str | None) -> int:
+    """Return the exit code of a run whose verdicts alone give ``code``."""
+    if fail_on == "never":
+        return 0
+    if gated is None or fail_on == "fail":
+        return code
+    return gated.exit_code
+
+
+def _renamed(before: Sequence[str], now: Sequence[str]) -> dict[str, str]:
+    """Map targets of the baseline to the targets of this run that they are compared with, where
+    their names differ: by the name before ``@``, or because each run has one."""
+    renamed = {}
+    for name in before:
+        if name in now:
+            continue
+        releases = [target for target in now if _family(target) == _family(name)]
+        if len(releases) == 1 and releases[0] not in before:
+            renamed[name] = releases[0]
+    if not renamed and len(before) == len(now) == 1 and before != now:
+        renamed[before[0]] = now[0]
+    return renamed
+
+
+def _family(target: str) -> str:
+    return target.partition("@")[0]
+
+
+def _as_target(latest: LatestResult, renamed: Mapping[str, str]) -> LatestResult:
+    target = renamed.get(latest.result.target)
+    if target is None:
+        return latest
+    return dataclasses.replace(latest, result=dataclasses.replace(latest.result, target=target))

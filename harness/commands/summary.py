@@ -1,0 +1,207 @@
+"""The last lines of a run: verdicts, what failed by cause, each area, and what to do next."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from brokerproof.harness.catalogue import requirements
+from brokerproof.harness.catalogue.requirements import Catalogue, UnknownRequirement
+from brokerproof.harness.commands.gate import Gated
+from brokerproof.harness.counterexamples import case_file
+from brokerproof.harness.model.verdicts import Verdict
+from brokerproof.harness.results import area_summary, causes, records
+from brokerproof.harness.results.area_summary import AreaState, State
+from brokerproof.harness.results.causes import Cause
+from brokerproof.harness.results.records import Result
+from brokerproof.harness.results.verdict import WORST_FIRST
+
+MOST_CAUSES = 12
+"""Causes printed for each verdict; the report has all."""
+_MOST_CASES = 4
+_MOST_OBSERVED = 2
+_NARROWEST = 40
+_MOST_CHARACTERS = 400
+"""Characters of an observation: a case may quote a whole frame."""
+_STYLES = {
+    Verdict.FAIL: "bold red",
+    Verdict.ERROR: "bold magenta",
+    Verdict.INCONCLUSIVE: "bold yellow",
+}
+_STATES = {
+    State.BROKEN: "bold red",
+    State.UNDECIDED: "yellow",
+    State.KEPT: "green",
+    State.NOT_JUDGED: "dim",
+}
+
+
+def show(
+    console: Console,
+    folder: Path,
+    results: Sequence[Result],
+    targets: Mapping[str, str],
+    passing: Sequence[str],
+    gated: Gated | None,
+) -> None:
+    """Print the summary. ``targets`` has what each target was asked for as; ``passing`` a sentence
+    for each known deviation that did not show."""
+    latest = [last.result for last in records.last_of_each(results)]
+    catalogue = requirements.load()
+    if gated is not None:
+        _print(console, compared(gated, console.width))
+    for verdict in (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE):
+        grouped = causes.group(latest, verdict)
+        for cause in grouped[:MOST_CAUSES]:
+            _print(console, described(cause, catalogue, console.width))
+        if len(grouped) > MOST_CAUSES:
+            more = sum(len(cause.cases) for cause in grouped[MOST_CAUSES:])
+            _print(
+                console,
+                [Text(f"and {len(grouped) - MOST_CAUSES} more causes of {verdict} ({more} cases)")],
+            )
+        if verdict is Verdict.FAIL:
+            for sentence in passing:
+                _print(console, [Text(f"KNOWN deviation passes: {sentence}")])
+    for target, areas in area_summary.summarise(latest).items():
+        counts = Counter(result.verdict for result in latest if result.target == target)
+        listed = ", ".join(f"{counts[each]} {each}" for each in WORST_FIRST if counts[each])
+        _print(console, [Text(f"{target}: {listed}", style="bold"), *map(area_line, areas)])
+    for line in next_steps(folder, latest, targets):
+        # A command is copied: it is not broken at the margin.
+        console.print(line, soft_wrap=True, markup=False, highlight=False)
+
+
+def _print(console: Console, lines: Iterable[Text]) -> None:
+    for line in lines:
+        console.print(line, highlight=False, markup=False, overflow="fold")
+    console.print()
+
+
+def described(cause: Cause, catalogue: Catalogue, width: int) -> Iterator[Text]:
+    """Yield a cause: its requirement, what was observed, and the cases that saw it."""
+    style = _STYLES[cause.verdict]
+    head = Text(cause.verdict.value, style=style)
+    head.append(f"  {cause.target}", style="default not bold")
+    statement = ""
+    if cause.finding is not None and cause.verdict is not Verdict.ERROR:
+        judged = f" · {cause.area.label} · {cause.finding.requirement}"
+        head.append(judged, style="default not bold")
+        try:
+            requirement = catalogue.find(cause.finding.requirement)
+            statement = f"{requirement.statement} ({requirement.level})"
+        except UnknownRequirement:  # of another version of the catalogue
+            statement = ""
+    yield head
+    for observed in cause.observed[:_MOST_OBSERVED]:
+        yield _labelled("observed", _plain(observed)[:_MOST_CHARACTERS] or "nothing", width)
+    if statement:
+        yield _labelled("required", statement, width)
+    for case in _cases(cause):
+        yield _wrapped(case, width, "  in ", "    ")
+
+
+def _cases(cause: Cause) -> Iterator[str]:
+    names = cause.names
+    for name, variants in list(names.items())[:_MOST_CASES]:
+        shown = [variant for variant in variants[:_MOST_CASES] if variant]
+        more = [f"{len(variants) - _MOST_CASES} more"] if len(variants) > _MOST_CASES else []
+        yield name + (f" [{', '.join([*shown, *more])}]" if shown else "")
+    if len(names) > _MOST_CASES:
+        yield f"and {len(names) - _MOST_CASES} more"
+
+
+def area_line(area: AreaState) -> Text:
+    """Return one line: the area, its state, and why."""
+    line = Text(f"  {area.area.label:<22}")
+    line.append(f"{area.state.value:<11}", style=_STATES[area.state])
+    line.append(_why(area))
+    return line
+
+
+def _why(area: AreaState) -> str:
+    judged = len(area.worst) - len(area.requirements(Verdict.SKIP))
+    if area.state is State.NOT_JUDGED:
+        reasons = area.reasons.most_common(1)
+        return reasons[0][0] if reasons else ""
+    if area.state is State.BROKEN:
+        broken = area.requirements(Verdict.FAIL)
+        return f"{len(broken)} of {judged} requirements"
+    parts = [f"{judged} requirement" + ("s" if judged > 1 else "")]
+    open_ = len(area.requirements(Verdict.ERROR, Verdict.INCONCLUSIVE))
+    parts += [f"{open_} undecided"] if open_ else []
+    known = len(area.requirements(Verdict.KNOWN))
+    parts += [f"{known} known to deviate"] if known else []
+    return ", ".join(parts)
+
+
+def compared(gated: Gated, width: int) -> Iterator[Text]:
+    """Yield what changed since the baseline."""
+    counts = gated.counts()
+    courses = [course for course in ("worse", "undecided", "better") if counts[course]]
+    changed = ", ".join(f"{counts[course]} {course}" for course in courses)
+    yield Text(
+        f"Compared with {gated.baseline.folder}: {changed or 'nothing changed'}",
+        style="bold red" if gated.worse else "bold",
+    )
+    for before, now in gated.renamed.items():
+        yield Text(f"  {before} there is compared with {now} here")
+    for change in gated.worse[:MOST_CAUSES]:
+        was, now_is = change.verdicts
+        yield Text(f"  {was} → {now_is}  {change.target} {change.case}")
+        if change.b is not None:
+            yield _labelled("now", _plain(change.b.result.detail)[:_MOST_CHARACTERS], width)
+    if len(gated.worse) > MOST_CAUSES:
+        yield Text(f"  and {len(gated.worse) - MOST_CAUSES} more: brokerproof diff lists them")
+
+
+def next_steps(
+    folder: Path, results: Sequence[Result], targets: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield commands that go on from here; none if every case passed."""
+    failed = [cause for cause in causes.group(results, Verdict.FAIL) if cause.finding is not None]
+    if not failed:
+        return
+    first = failed[0]
+    assert first.finding is not None
+    yield "next:"
+    yield f"  brokerproof explain {first.finding.requirement}"
+    kept = folder / case_file.FOLDER
+    for case in first.cases:
+        path = kept / f"{case_file.slug(first.target, case)}{case_file.SUFFIX}"
+        if path.exists():
+            target = targets.get(first.target, first.target)
+            yield f"  brokerproof replay --target {shlex.quote(target)} \\"
+            yield f"    {shlex.quote(str(path))}"
+            break
+    yield f"  brokerproof run --last-failed {shlex.quote(str(folder))}"
+
+
+def _labelled(label: str, text: str, width: int) -> Text:
+    """``text`` behind a label, wrapped below itself."""
+    return _wrapped(text, width, f"  {label:<9}", " " * 11)
+
+
+def _wrapped(text: str, width: int, first: str, others: str) -> Text:
+    lines = textwrap.wrap(
+        text,
+        max(width, _NARROWEST),
+        initial_indent=first,
+        subsequent_indent=others,
+        break_on_hyphens=False,
+    )
+    return Text("\n".join(lines))
+
+
+def _plain(text: str) -> str:
+    """``text`` on one line, without control characters: details quote what a broker sent."""
+    return "".join(
+        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}"
+        for character in " ".join(text.split())
+    )

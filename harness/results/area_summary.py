@@ -1,0 +1,75 @@
+"""The state of each area of the mission on each target: kept, broken, or not judged and why."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from brokerproof.harness.catalogue.areas import Area, area_of
+from brokerproof.harness.model.verdicts import Verdict
+from brokerproof.harness.results.records import Result
+from brokerproof.harness.results.verdict import WORST_FIRST
+
+
+class State(enum.Enum):
+    """The state of an area on a target."""
+
+    BROKEN = "broken"
+    UNDECIDED = "undecided"
+    """No requirement is broken, and for some it could not be said."""
+    KEPT = "kept"
+    NOT_JUDGED = "not judged"
+
+
+@dataclass
+class AreaState:
+    """One area on one target, by its requirements' worst verdicts."""
+
+    target: str
+    area: Area
+    worst: dict[str, Verdict] = field(default_factory=dict)
+    """The worst verdict of each requirement over all cases that judged it; SKIP if none did."""
+    reasons: Counter[str] = field(default_factory=Counter)
+    """Reasons for which cases were skipped, with their counts."""
+
+    def requirements(self, *verdicts: Verdict) -> list[str]:
+        """The requirements whose worst verdict is one of ``verdicts``."""
+        return [name for name, verdict in self.worst.items() if verdict in verdicts]
+
+    @property
+    def state(self) -> State:
+        """The state of the area."""
+        if self.requirements(Verdict.FAIL):
+            return State.BROKEN
+        if self.requirements(Verdict.ERROR, Verdict.INCONCLUSIVE):
+            return State.UNDECIDED
+        judged = self.worst.keys() - set(self.requirements(Verdict.SKIP))
+        return State.KEPT if judged else State.NOT_JUDGED
+
+
+def summarise(results: Iterable[Result]) -> Mapping[str, list[AreaState]]:
+    """Return the areas of each target, in the order of targets and areas; areas of which no case
+    was run are left out."""
+    states: dict[tuple[str, Area], AreaState] = {}
+    targets: dict[str, None] = {}
+    for result in results:
+        targets[result.target] = None
+        for finding in result.findings:
+            area = area_of(finding.requirement)
+            state = states.setdefault((result.target, area), AreaState(result.target, area))
+            former = state.worst.get(finding.requirement)
+            state.worst[finding.requirement] = _worse(former, finding.verdict)
+            if finding.verdict is Verdict.SKIP:
+                state.reasons[finding.detail] += 1
+    return {
+        target: [states[target, area] for area in Area if (target, area) in states]
+        for target in targets
+    }
+
+
+def _worse(former: Verdict | None, verdict: Verdict) -> Verdict:
+    """The worse of two verdicts, where SKIP says less than any other."""
+    known = [each for each in (former, verdict) if each not in (None, Verdict.SKIP)]
+    return min(known, key=WORST_FIRST.index, default=Verdict.SKIP)

@@ -1,0 +1,82 @@
+"""Groups the cases that did not pass by their cause, so that one fault is read once.
+
+Versions and variants of a case, cases that failed one requirement, and cases that observed the same
+are one cause.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from brokerproof.harness.catalogue.areas import Area, area_of
+from brokerproof.harness.model.finding import JudgedFinding
+from brokerproof.harness.model.verdicts import Verdict
+from brokerproof.harness.results.records import Result
+
+_VERSION = re.compile(r"^STOMP1[012]-")
+_VARYING = re.compile(r"'[^']*'|\"[^\"]*\"|\d+(?:\.\d+)?")
+
+
+@dataclass
+class Cause:
+    """Cases of one target that have one verdict, presumably for one reason."""
+
+    target: str
+    verdict: Verdict
+    finding: JudgedFinding | None
+    """The first finding with the verdict; None if the case has none."""
+    observed: list[str] = field(default_factory=list)
+    """The different observations, first the one that was recorded first."""
+    cases: list[str] = field(default_factory=list)
+
+    @property
+    def area(self) -> Area:
+        """The area of the finding's requirement."""
+        return Area.PROTOCOL if self.finding is None else area_of(self.finding.requirement)
+
+    @property
+    def names(self) -> dict[str, list[str]]:
+        """The variants of each case, by its name: what stands in an id's brackets."""
+        names: dict[str, list[str]] = {}
+        for case in self.cases:
+            name, _, variant = case.partition("[")
+            names.setdefault(name, []).append(variant.removesuffix("]"))
+        return names
+
+
+def group(results: Iterable[Result], verdict: Verdict) -> list[Cause]:
+    """Return the causes of ``verdict``: in the order of areas, those with most cases first."""
+    causes: list[Cause] = []
+    by_key: dict[tuple[str, ...], Cause] = {}
+    for result in results:
+        if result.verdict is not verdict:
+            continue
+        finding = next((each for each in result.findings if each.verdict is verdict), None)
+        keys = _keys(result, finding)
+        cause = next((by_key[key] for key in keys if key in by_key), None)
+        if cause is None:
+            cause = Cause(result.target, verdict, finding)
+            causes.append(cause)
+        observed = result.detail if finding is None else _observed(finding)
+        if keys[-1] not in by_key:
+            cause.observed.append(observed)
+        cause.cases.append(result.case)
+        for key in keys:
+            by_key.setdefault(key, cause)
+    areas = list(Area)
+    return sorted(causes, key=lambda cause: (areas.index(cause.area), -len(cause.cases)))
+
+
+def _keys(result: Result, finding: JudgedFinding | None) -> Sequence[tuple[str, ...]]:
+    """The keys by which a result joins a cause: its case, its requirement, its observation."""
+    observed = ("observed", _VARYING.sub("N", result.detail if finding is None else finding.detail))
+    keys = [("case", result.case.partition("[")[0]), observed]
+    if finding is not None and finding.verdict is not Verdict.ERROR:
+        keys.insert(1, ("requirement", _VERSION.sub("STOMP-", finding.requirement)))
+    return [(result.target, *key) for key in keys]
+
+
+def _observed(finding: JudgedFinding) -> str:
+    return f"{finding.detail} ({finding.uncertain})" if finding.uncertain else finding.detail
