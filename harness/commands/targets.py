@@ -51,6 +51,8 @@ def capabilities(name: str | None, as_json: bool) -> None:
     """
     identity = None
     if name is not None:
+        from brokerproof.harness.targets import target_file  # imports every kind of target
+
         try:
             identity = target_file.load(name).identity
         except target_file.BadTarget as problem:
