@@ -53,6 +53,9 @@ from brokerproof.suites.mutation.stomp import (
     window_sizes,
     windows,
 )
+from brokerproof.suites.mutation.stomp import (
+    numbers as stomp_numbers,
+)
 
 GROUPS: tuple[Group, ...] = (
     amqp091.amqp091,
@@ -69,6 +72,7 @@ GROUPS: tuple[Group, ...] = (
     ttl_watch.ttl_watch,
     server_heartbeats.beats,
     windows.windows,
+    stomp_numbers.stomp_numbers,
     window_sizes.window_sizes,
     acks.acks,
     nacks.nacks,

@@ -51,16 +51,16 @@ CORNERS = 4
 
 
 def around(low: int, high: int) -> tuple[int, ...]:
-    """The boundary values between ``low`` and ``high``, the most telling first: 0, both ends, the
-    two at which the sign changes, 1, and then one below, at and one above 0 and each power of
-    :data:`POWERS` with either sign."""
+    """The boundary values between ``low`` and ``high``, the most telling first: 0, the high end,
+    the value at which the sign changes, 1, the low end, and then one below, at and one above 0 and
+    each power of :data:`POWERS` with either sign."""
     middle = (low + high + 1) // 2
     edge = middle or -1  # of a type with a sign: 0 was there already
     points = {0, *(sign * 2**power for power in POWERS for sign in (1, -1))}
     others = sorted(point + step for point in points for step in (-1, 0, 1))
     inside = [
         value
-        for value in (0, high, edge, edge - 1, low, 1, high - 1, *others)
+        for value in (0, high, edge, 1, edge - 1, low, high - 1, *others)
         if low <= value <= high
     ]
     return tuple(dict.fromkeys(inside))

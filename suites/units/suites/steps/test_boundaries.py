@@ -7,6 +7,7 @@ import pytest
 from brokerproof.harness.protocols.amqp10.tables import COMPOSITES
 from brokerproof.suites.amqp10 import test_numbers
 from brokerproof.suites.steps.boundaries import (
+    ANY,
     CORNERS,
     JAVA_RANGES,
     POSITIONS,
@@ -16,19 +17,21 @@ from brokerproof.suites.steps.boundaries import (
     around,
 )
 
+KINDS = {**RANGES, **{f"java {kind}": ends for kind, ends in JAVA_RANGES.items()}, "text": ANY}
 
-@pytest.mark.parametrize("kind", sorted({**RANGES, **JAVA_RANGES}))
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
 def test_every_value_of_a_type_can_be_written_and_is_drawn(kind: str) -> None:
-    low, high = {**RANGES, **JAVA_RANGES}[kind]
+    low, high = KINDS[kind]
     values = around(low, high)
     assert len(values) == len(set(values)) <= POSITIONS
     assert {0, 1, high - 1, high, low} <= set(values)
     assert all(low <= value <= high for value in values)
 
 
-def test_the_corners_are_zero_the_ends_and_the_change_of_sign() -> None:
-    assert around(0, 2**32 - 1)[:CORNERS] == (0, 2**32 - 1, 2**31, 2**31 - 1)
-    assert around(-(2**31), 2**31 - 1)[:CORNERS] == (0, 2**31 - 1, -1, -2)
+def test_the_corners_are_zero_one_the_high_end_and_the_change_of_sign() -> None:
+    assert around(0, 2**32 - 1)[:CORNERS] == (0, 2**32 - 1, 2**31, 1)
+    assert around(-(2**31), 2**31 - 1)[:CORNERS] == (0, 2**31 - 1, -1, 1)
 
 
 def test_one_number_of_one_frame_is_replaced() -> None:

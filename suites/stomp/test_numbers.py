@@ -1,0 +1,200 @@
+"""Every number that STOMP or a vendor documents for a header of a client, driven to its boundaries.
+
+All brokers get the headers of all vendors: one that a broker does not know is the application's,
+and changes nothing. Each value gets a connection and a conversation: CONNECT, SUBSCRIBE, SEND, the
+message, ACK, DISCONNECT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case
+from brokerproof.harness.protocols.conversation import PATIENCE, Match
+from brokerproof.harness.protocols.stomp.codec import Frame
+from brokerproof.harness.protocols.stomp.raw_peer import (
+    CONNECTED,
+    ERROR,
+    MESSAGE,
+    StompPeer,
+    frame,
+)
+from brokerproof.suites.steps.boundaries import (
+    ANY,
+    NumberField,
+    Outcome,
+    Replaced,
+    over_boundaries,
+)
+from brokerproof.suites.steps.refusals import QUIET, bystander, either
+
+ADMITTED = "STOMP12-CONNECT-01"
+TURNED_AWAY = "STOMP12-CONNECT-03"
+ANSWERED = "STOMP12-HDR-17"
+DELIVERED = "STOMP12-SUB-02"
+SEND_REFUSED = "STOMP12-SEND-07"
+SUBSCRIBE_REFUSED = "STOMP12-SUB-03"
+
+FIRST_BEAT, SECOND_BEAT = "first of heart-beat", "second of heart-beat"
+CONNECT_NUMBERS = (FIRST_BEAT, SECOND_BEAT)
+SEND_NUMBERS = (
+    "content-length",
+    "expires",  # Artemis, ActiveMQ: milliseconds since 1970
+    "priority",
+    "timestamp",
+    "JMSXGroupSeq",
+    "AMQ_SCHEDULED_DELAY",  # ActiveMQ, Artemis: milliseconds
+    "expiration",  # RabbitMQ: milliseconds to live
+)
+SUBSCRIBE_NUMBERS = (
+    "consumer-window-size",  # Artemis: bytes
+    "activemq.prefetchSize",  # ActiveMQ: messages; Artemis: bytes
+    "activemq.maximumPendingMessageLimit",
+    "activemq.priority",
+    "prefetch-count",  # RabbitMQ: messages
+    "x-priority",
+    "x-message-ttl",  # RabbitMQ: milliseconds, of the queue that SUBSCRIBE makes
+    "x-expires",
+    "x-max-length",
+    "x-max-length-bytes",
+    "x-max-priority",
+)
+BODY = b"a body"
+LARGEST_MESSAGE = 1000
+"""Bytes that no message of these conversations has."""
+SOON_MS = 2**15 - 1
+"""A message that may live for so long is there when it is asked for at once."""
+FAR_MS = 2**53 - 1
+"""An instant that is not past, whatever clock the broker has."""
+
+
+def silence_is_right(replaced: Replaced) -> bool:
+    """True if with this number nothing has to come, by the meaning that some vendor documents."""
+    value = replaced.value
+    match replaced.field.name:
+        case "content-length":
+            return value > len(BODY)  # the frame goes on
+        case "expires":
+            return value != 0 and value < FAR_MS
+        case "AMQ_SCHEDULED_DELAY":
+            return value > 0
+        case "expiration" | "x-message-ttl" | "x-expires":
+            return value < SOON_MS
+        case "activemq.prefetchSize":
+            return value == 0  # messages are pulled
+        case "x-max-length" | "x-max-length-bytes":
+            return value < LARGEST_MESSAGE
+    return False
+
+
+class Conversation:
+    """One connection and its conversation, up to the first frame that is not answered as usual."""
+
+    def __init__(self, target: Bench, replaced: Replaced) -> None:
+        self.replaced = replaced
+        self.patience = QUIET if silence_is_right(replaced) else PATIENCE
+        self.target = target
+        self.peer: StompPeer = target.peer()
+        self.outcome = Outcome.WORKED
+        self.stage = "CONNECT"
+
+    def play(self) -> None:
+        """Go on until the end, or until an answer is not the usual one."""
+        queue = self.target.destination()
+        subscribe = {"id": "0", "destination": queue.name, "ack": "client-individual"}
+        send = {"destination": queue.name, "content-length": str(len(BODY))}
+        _ = (
+            self._connects()
+            and self._asks("SUBSCRIBE", subscribe, queue.subscribe_headers)
+            and self._asks("SEND", send, queue.send_headers, BODY)
+            and self._gets(MESSAGE, "MESSAGE")
+            and self._asks("DISCONNECT", {}, ())
+        )
+        self.peer.close_socket()
+
+    @property
+    def detail(self) -> str:
+        """How it went, in a sentence."""
+        where = "" if self.outcome is Outcome.WORKED else f" at {self.stage}: {self.words}"
+        return f"{self.replaced}: {self.outcome}{where}"
+
+    def _connects(self) -> bool:
+        numbers = [
+            str(self.replaced.inside("CONNECT", dict.fromkeys(CONNECT_NUMBERS, 0))[name])
+            for name in CONNECT_NUMBERS
+        ]
+        extra = {"heart-beat": ",".join(numbers)} if self.replaced.field.frame == "CONNECT" else {}
+        self.peer.send("CONNECT", self.target.connect_headers("1.2", extra))
+        return self._gets(CONNECTED, "CONNECT")
+
+    def _asks(
+        self,
+        command: str,
+        right: dict[str, str],
+        more: Iterable[tuple[str, str]],
+        body: bytes = b"",
+    ) -> bool:
+        receipt = self.peer.next_receipt()
+        headers = {**self.replaced.inside(command, right), **dict(more), "receipt": receipt}
+        texts = {name: str(value) for name, value in headers.items()}
+        self.peer.send(command, texts, body)
+        return self._gets(frame("RECEIPT", {"receipt-id": receipt}), command)
+
+    def _gets(self, answer: Match[Frame], stage: str) -> bool:
+        self.stage = stage
+        reply = self.peer.watch_for(either(answer, ERROR), within=self.patience)
+        self.words = self.peer.instead() if reply is None else reply.brief()
+        if reply is not None and answer.accepts(reply):
+            return True
+        if reply is not None:
+            self.outcome = Outcome.REFUSED
+        elif self.peer.ended is not None:
+            self.outcome = Outcome.CUT
+        elif not silence_is_right(self.replaced):
+            self.outcome = Outcome.SILENT
+        return False
+
+
+def judge(target: Bench, replaced: Replaced, refusal: str, answer: str) -> None:
+    """Play the conversation, and judge the close without an ERROR, the frame without an answer, and
+    the message that does not come."""
+    with bystander(target, "1.2"):
+        conversation = Conversation(target, replaced)
+        conversation.play()
+        outcome, detail = conversation.outcome, conversation.detail
+        target.record_finding(refusal, outcome is not Outcome.CUT, detail)
+        silent_at = conversation.stage if outcome is Outcome.SILENT else ""
+        target.record_finding(answer, silent_at in ("", "MESSAGE"), detail)
+        target.record_finding(DELIVERED, silent_at != "MESSAGE", detail)
+
+
+@case(TURNED_AWAY, ADMITTED, DELIVERED, needs={"stomp-1.2"})
+@pytest.mark.parametrize("name", CONNECT_NUMBERS)
+@over_boundaries
+def test_a_number_of_connect_works_or_is_refused(target: Bench, name: str, position: int) -> None:
+    """A CONNECT has a boundary value in its heart-beat header. It is refused with ERROR, or
+    answered with CONNECTED, and then the session serves; another connection still works."""
+    judge(target, NumberField("CONNECT", name, *ANY).replaced(position), TURNED_AWAY, ADMITTED)
+
+
+@case(SEND_REFUSED, ANSWERED, DELIVERED, needs={"stomp-1.2"})
+@pytest.mark.parametrize("name", SEND_NUMBERS)
+@over_boundaries
+def test_a_number_of_send_works_or_is_refused(target: Bench, name: str, position: int) -> None:
+    """A SEND has a boundary value in a header. It is refused with ERROR, or its RECEIPT arrives and
+    the message too; another connection still works."""
+    judge(target, NumberField("SEND", name, *ANY).replaced(position), SEND_REFUSED, ANSWERED)
+
+
+@case(SUBSCRIBE_REFUSED, ANSWERED, DELIVERED, needs={"stomp-1.2"})
+@pytest.mark.parametrize("name", SUBSCRIBE_NUMBERS)
+@over_boundaries
+def test_a_number_of_subscribe_works_or_is_refused(target: Bench, name: str, position: int) -> None:
+    """A SUBSCRIBE has a boundary value in a header. It is refused with ERROR, or its RECEIPT
+    arrives and messages too; another connection still works."""
+    judge(
+        target, NumberField("SUBSCRIBE", name, *ANY).replaced(position), SUBSCRIBE_REFUSED, ANSWERED
+    )
