@@ -238,7 +238,12 @@ def test_a_number_works_or_is_refused(target: Bench, field: str, position: int) 
     judge(target, FIELDS[field].replaced(position))
 
 
-@case(SESSION_ERROR_ENDS, CLOSE_WRITTEN, needs={"amqp", "amqp-handle-limit"})
+@case(
+    SESSION_ERROR_ENDS,
+    CLOSE_WRITTEN,
+    needs={"amqp"},
+    harm="a thread that reads the same frame for ever, and no answer to the connections it serves",
+)
 @over_boundaries
 def test_a_handle_works_or_is_refused(target: Bench, position: int) -> None:
     """A sender is attached with a boundary value as its handle. The broker ends the link, the
