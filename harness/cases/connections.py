@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from brokerproof.harness.cases.findings import CaseRecord
+from brokerproof.harness.catalogue.capabilities import missing
 from brokerproof.harness.catalogue.profiles import Profile
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.protocols.byte_log import LoggedChannel
@@ -47,9 +48,17 @@ class Connections(CaseRecord):
         known = self.target.acceptors(self.overrides)
         if name not in known:
             raise ControlFailed(
-                f"the target has no acceptor {name!r}; it has {', '.join(sorted(known))}"
+                f"the target has no acceptor {name!r}; it has {', '.join(sorted(known))}",
+                Symptom.ABSENT,
             )
         return known[name]
+
+    def require_capability(self, name: str) -> None:
+        """Raise :class:`ControlFailed` where the target has no capability ``name``: the part of a
+        case that needs it is not put to the broker."""
+        if name not in self.capabilities:
+            sentence = missing({name}, self.target.identity.absent)
+            raise ControlFailed(sentence, Symptom.ABSENT)
 
     def next_connection(self) -> int:
         """The number of the connection that is being made."""
@@ -71,7 +80,9 @@ class Connections(CaseRecord):
                 wire.unkept = f"a connection speaks {peer.protocol}, of which no bytes are kept"
                 channel = self.world.open(peer.acceptor, peer, certificate, plain=plain)
         except Unreachable as problem:
-            raise ControlFailed(str(problem), Symptom.UNREACHABLE) from None
+            known = peer.acceptor in self.target.acceptors(self.overrides)
+            symptom = Symptom.UNREACHABLE if known else Symptom.ABSENT
+            raise ControlFailed(str(problem), symptom) from None
         self.record(
             ConnectionOpened(
                 at_ns=self.now(),

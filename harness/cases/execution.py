@@ -37,7 +37,7 @@ from brokerproof.harness.model.finding import (
     combine,
 )
 from brokerproof.harness.model.verdicts import Seen, Verdict
-from brokerproof.harness.protocols.conversation import ControlFailed
+from brokerproof.harness.protocols.conversation import ControlFailed, Symptom
 from brokerproof.harness.results.records import Result
 from brokerproof.harness.results.verdict import (
     merge,
@@ -46,6 +46,7 @@ from brokerproof.harness.results.verdict import (
     with_verdict,
 )
 from brokerproof.harness.trace.events import CaseEnded
+from brokerproof.harness.worlds.bounds import LimitReached
 
 __all__ = ["ATTEMPTS", "EFFORTS", "Call", "Run", "execute"]
 
@@ -77,7 +78,7 @@ def execute(run: Run, call: Call) -> Result:
         record = ExampleRecord()
         problem = _attempt(run, call, record, attempt)
         findings = _complete(call, record.findings)
-        if (excuse := _excuse(run, call, problem)) is not None:
+        if (excuse := _excuse(run, call, problem)) is not None or _is_absent(problem):
             break
         if problem is not None and run.health is not None:
             run.health.examine(call.id, explain(problem))
@@ -88,10 +89,16 @@ def execute(run: Run, call: Call) -> Result:
             break
     if problem is None:
         judgement = _judge_completed(run, call, record, findings, _seed(run, call, most + 1))
-    elif excuse is None:
-        judgement = _judge_broken(findings, explain(problem))
-    else:
+    elif excuse is not None:
         judgement = _judge_excused(run, call, findings, explain(problem), excuse.listed)
+    elif _is_absent(problem):
+        judgement = _judge_lacking(run, call, findings, str(problem))
+    elif run.target.clock is Clock.REAL and isinstance(problem, ControlFailed):
+        judgement = _judge_unmet(findings, f"precondition not met: {problem}")
+    elif run.target.clock is Clock.REAL and isinstance(problem, LimitReached):
+        judgement = _judge_unmet(findings, explain(problem))
+    else:
+        judgement = _judge_broken(findings, explain(problem))
     judgement = replace(judgement, detail=judgement.detail + earlier_attempts)
     ended_at = record.events[-1].at_ns if record.events else 0
     record.events.append(CaseEnded(at_ns=ended_at, detail=judgement.verdict.value))
@@ -162,6 +169,33 @@ def _judge_broken(findings: list[Finding], problem: str) -> _Judgement:
     return _Judgement(Verdict.ERROR, problem, judged)
 
 
+def _judge_unmet(findings: list[Finding], problem: str) -> _Judgement:
+    """Judge a case whose control failed on a broker that serves others: it refused or lacked
+    something that the case relies on.
+
+    In virtual time the broker is ours, and a failed control an error of ours.
+    """
+    unmet = [Finding(finding.requirement, Seen.UNMET, problem) for finding in findings]
+    judged = tuple(with_verdict(finding, Verdict.INCONCLUSIVE) for finding in unmet)
+    return _Judgement(Verdict.INCONCLUSIVE, problem, judged)
+
+
+def _judge_lacking(run: Run, call: Call, findings: list[Finding], problem: str) -> _Judgement:
+    """Judge a case that came to a part for which the target has no capability or acceptor.
+
+    A violation seen before is judged as any other; the rest is a SKIP.
+    """
+    violations = [finding for finding in findings if finding.seen is Seen.VIOLATED]
+    judged = {finding.requirement: finding for finding in _judged(run, call, violations)}
+    skipped = {
+        finding.requirement: finding for finding in never_reached(call.cited, Verdict.SKIP, problem)
+    }
+    complete = tuple({**skipped, **judged}.values())
+    worst = merge(finding.verdict for finding in complete)
+    detail = problem if worst is Verdict.SKIP else _worst_sentence(complete, worst)
+    return _Judgement(worst, detail, complete)
+
+
 def _judge_excused(
     run: Run, call: Call, findings: list[Finding], problem: str, deviation: ListedDeviation
 ) -> _Judgement:
@@ -187,6 +221,11 @@ def _judge_excused(
     if worst is Verdict.KNOWN:
         return _Judgement(worst, f"{problem} (known: {deviation.reason})", judged)
     return _Judgement(worst, _worst_sentence(judged, worst), judged)
+
+
+def _is_absent(problem: Exception | None) -> bool:
+    """True if a case ended because the target does not offer what it relies on."""
+    return isinstance(problem, ControlFailed) and problem.symptom is Symptom.ABSENT
 
 
 def _excuse(run: Run, call: Call, problem: Exception | None) -> Deviation | None:

@@ -80,6 +80,7 @@ class StompPeers(Connections):
         finding."""
         from brokerproof.harness.protocols.websocket.raw_peer import WebSocketPeer
 
+        self.require_capability("websocket")
         parameters = self.profile.parameters
         usual = str(parameters.get("websocket_acceptor", self.target.identity.default_acceptor))
         peer = WebSocketPeer(

@@ -37,7 +37,7 @@ from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.results import records, run_folder
 from brokerproof.harness.results.records import Result
-from brokerproof.harness.results.verdict import exit_code
+from brokerproof.harness.results.verdict import exit_code, is_unmet
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.target import Target
 from brokerproof.harness.trace.redaction import IN_URL, without_passcode
@@ -124,7 +124,8 @@ def judge(asked: Asked, options: Options) -> int:
             )
             gated = None if baseline is None else gate.compare_with(baseline, folder)
             code = gate.decide(code, gated, options.fail_on)
-            if code == INCONCLUSIVE and options.inconclusive_ok:
+            unmet = any(is_unmet(result.findings) for result in results)
+            if code == INCONCLUSIVE and options.inconclusive_ok and not unmet:
                 code = 0
             footer = run_folder.finish(folder, results, code, passing)
             if not options.as_json:

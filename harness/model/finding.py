@@ -83,7 +83,13 @@ def combine(findings: list[Finding]) -> list[Finding]:
     outweighs NOT_APPLICABLE and NEVER_REACHED: a requirement that held in one example and was not
     reached in another held.
     """
-    rank = {Seen.VIOLATED: 0, Seen.HELD: 2, Seen.NOT_APPLICABLE: 3, Seen.NEVER_REACHED: 4}
+    rank = {
+        Seen.VIOLATED: 0,
+        Seen.HELD: 2,
+        Seen.NOT_APPLICABLE: 3,
+        Seen.NEVER_REACHED: 4,
+        Seen.UNMET: 5,
+    }
 
     def weight(finding: Finding) -> int:
         return 1 if finding.uncertain is not None else rank[finding.seen]

@@ -26,6 +26,9 @@ class Seen(StrEnum):
     VIOLATED = enum.auto()
     NEVER_REACHED = enum.auto()
     """The situation in which the requirement speaks never arose; not evidence of anything."""
+    UNMET = enum.auto()
+    """The requirement was not put to the broker: it refused or lacked something that the case
+    relies on."""
     NOT_APPLICABLE = enum.auto()
     """The case ran to its end, and the requirement asked nothing of this broker: its premise did
     not hold, or the manual of this release does not have the sentence."""

@@ -50,6 +50,9 @@ class Violated(Exception):
 class Symptom(StrEnum):
     """How a connection of the target failed."""
 
+    ABSENT = "absent"
+    """The target is not known to offer it: nothing was asked of the broker."""
+
     UNREACHABLE = "unreachable"
     CLOSED = "closed"
     REFUSED = "refused"

@@ -26,7 +26,7 @@ def verdict_for(level: Level, finding: Finding) -> Verdict:
     A requirement whose situation never arose is INCONCLUSIVE, never PASS; so is a violation that
     the measurement cannot carry. A requirement that asks nothing of this broker is a NOTE.
     """
-    if finding.uncertain is not None or finding.seen is Seen.NEVER_REACHED:
+    if finding.uncertain is not None or finding.seen in (Seen.NEVER_REACHED, Seen.UNMET):
         return Verdict.INCONCLUSIVE
     if finding.seen is Seen.HELD:
         return Verdict.PASS
@@ -61,6 +61,11 @@ def never_reached(cited: Iterable[str], verdict: Verdict, detail: str) -> tuple[
 def merge(verdicts: Iterable[Verdict]) -> Verdict:
     """The worst of ``verdicts``; of none at all INCONCLUSIVE, because nothing was checked."""
     return min(verdicts, key=WORST_FIRST.index, default=Verdict.INCONCLUSIVE)
+
+
+def is_unmet(findings: Iterable[Finding]) -> bool:
+    """True if a precondition of the case was not met: no noisy host is a reason for it."""
+    return any(finding.seen is Seen.UNMET for finding in findings)
 
 
 def exit_code(verdicts: Iterable[Verdict], *, known_that_passed: bool = False) -> int:

@@ -45,9 +45,8 @@ class ProcessTarget(SocketTarget):
 
     is_local = True  # asyncio sets TCP_NODELAY
 
-    def __init__(self, identity: Identity, command: list[str], config: Path) -> None:
+    def __init__(self, identity: Identity, command: list[str], config: Path | None) -> None:
         super().__init__(identity, config)
-        self._path = config
         self._words = command
         self._command: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
@@ -60,7 +59,7 @@ class ProcessTarget(SocketTarget):
         made, data = (Path(self._folders.name) / name for name in ("certificates", "data"))
         made.mkdir()
         certificates.make(made)
-        known = {"python": sys.executable, "config": self._path, "pid": os.getpid(), "data": data}
+        known = {"python": sys.executable, "config": self.config, "pid": os.getpid(), "data": data}
         self._command = [word.format_map(known) for word in self._words]
         environment = {**os.environ, certificates.FOLDER: str(made)}
         stdin = subprocess.PIPE if CONTROL in self._words else subprocess.DEVNULL
@@ -84,10 +83,10 @@ class ProcessTarget(SocketTarget):
         self.trust(made)
         self.watch_the_host(self._process.pid)
         return TargetFacts(
-            broker="brokerproof reference broker",
+            broker=str(ready.get("broker", "brokerproof reference broker")),
             version=str(ready.get("version", "unknown")),
-            configuration=parameters.describe(self._path),
-            addresses=parameters.address_settings(self._path),
+            configuration="" if self.config is None else parameters.describe(self.config),
+            addresses=[] if self.config is None else parameters.address_settings(self.config),
             endpoint=", ".join(
                 f"{host}:{port}" for host, port in list(self.endpoints.values())[:1]
             ),

@@ -216,7 +216,7 @@ def _from_file(path: Path, name: str, limits: Mapping[str, int], version: str = 
             if not isinstance(value, str | int | float):
                 raise BadTarget(f"{path}: {key}.{entry} should be text or a number")
     for key in sorted((_OF_KIND[kind].keys() | {"profile"}) - _OPTIONAL - values.keys()):
-        if not (kind == "address" and key == "config"):
+        if not (kind in ("address", "process") and key == "config"):
             raise BadTarget(f"{path}: {key} is missing; a target of kind {kind} needs it")
     values["limits"] = {**values.get("limits", {}), **limits}
     try:
@@ -348,7 +348,7 @@ _MAKERS: Mapping[str, Callable[[Identity, Mapping[str, Any], Path], Target]] = {
         who, values["factory"], _beside(path, values["config"])
     ),
     "process": lambda who, values, path: ProcessTarget(
-        who, values["command"], _beside(path, values["config"])
+        who, values["command"], _beside(path, values["config"]) if "config" in values else None
     ),
     "artemis": lambda who, values, path: ArtemisTarget(
         who, _beside(path, values["config"]), values.get("version")

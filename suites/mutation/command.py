@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from brokerproof.harness.cases.calls import all_calls
 from brokerproof.harness.catalogue import requirements
 from brokerproof.harness.commands import errors
 from brokerproof.suites.mutation import (
@@ -21,7 +22,6 @@ from brokerproof.suites.mutation import (
     survivors,
     uncovered_requirements,
 )
-from brokerproof.suites.mutation.calls import all_calls
 from brokerproof.suites.mutation.matrix import Extent, Fate, Plan
 from brokerproof.suites.mutation.wire import command as wire_command
 

@@ -20,6 +20,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from types import FrameType
 
+from brokerproof.harness.cases.calls import all_calls
 from brokerproof.harness.cases.execution import Call, Run, execute
 from brokerproof.harness.catalogue import requirements
 from brokerproof.harness.catalogue.requirements import Catalogue
@@ -29,7 +30,6 @@ from brokerproof.harness.results.records import Result
 from brokerproof.harness.results.verdict import never_reached
 from brokerproof.harness.trace.recorder import Recorder
 from brokerproof.suites.mutation import groups
-from brokerproof.suites.mutation.calls import all_calls
 from brokerproof.suites.mutation.controls import IDENTITY
 from brokerproof.suites.mutation.judging import Kill, Status, beside_the_point, kills
 from brokerproof.suites.mutation.mutant import Fault, Mutant, restore

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from brokerproof.harness.cases.calls import all_calls
 from brokerproof.harness.catalogue.tables import BadData
 from brokerproof.harness.model.finding import JudgedFinding
 from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.results.records import Result
-from brokerproof.suites.mutation.calls import all_calls
 from brokerproof.suites.mutation.history import command, pairs
 from brokerproof.suites.mutation.history.pairs import Pair
 

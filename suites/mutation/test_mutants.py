@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from brokerproof.harness.cases.calls import all_calls
 from brokerproof.harness.catalogue import requirements
 from brokerproof.harness.model.finding import Finding
 from brokerproof.harness.model.verdicts import Seen, Verdict
@@ -21,7 +22,6 @@ from brokerproof.harness.results.verdict import verdict_for, with_verdict
 from brokerproof.harness.targets import target_file
 from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
 from brokerproof.suites.mutation import controls, groups, matrix, survivors
-from brokerproof.suites.mutation.calls import all_calls
 from brokerproof.suites.mutation.command import mutants
 from brokerproof.suites.mutation.judging import NOTED, Status, beside_the_point, kills
 from brokerproof.suites.mutation.matrix import Extent, Fate, Plan

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from brokerproof.harness.cases.calls import all_calls
 from brokerproof.harness.cases.execution import Run, execute
 from brokerproof.harness.catalogue import requirements
 from brokerproof.harness.model.enums import Clock, CloseHow
@@ -32,7 +33,6 @@ from brokerproof.harness.worlds.stream_splitter import (
     UnreadBytes,
 )
 from brokerproof.harness.worlds.tampering import Late, Out, Rule, TamperingWorld
-from brokerproof.suites.mutation.calls import all_calls
 from brokerproof.suites.mutation.command import mutants
 from brokerproof.suites.mutation.judging import Status
 from brokerproof.suites.mutation.matrix import Plan

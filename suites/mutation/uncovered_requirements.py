@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from brokerproof.harness.cases.calls import all_calls
 from brokerproof.harness.catalogue.requirements import Catalogue
 from brokerproof.harness.model.verdicts import Level
 from brokerproof.suites.mutation import groups
-from brokerproof.suites.mutation.calls import all_calls
 from brokerproof.suites.mutation.judging import NOTED
 
 

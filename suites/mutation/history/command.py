@@ -16,6 +16,7 @@ from pathlib import Path
 
 import click
 
+from brokerproof.harness.cases.calls import all_calls
 from brokerproof.harness.cases.examples import Call, Run
 from brokerproof.harness.cases.execution import execute
 from brokerproof.harness.catalogue import requirements
@@ -25,7 +26,6 @@ from brokerproof.harness.results.records import Result
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.trace.recorder import Recorder
-from brokerproof.suites.mutation.calls import all_calls
 from brokerproof.suites.mutation.history import pairs
 from brokerproof.suites.mutation.history.pairs import Pair
 

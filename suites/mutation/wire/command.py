@@ -12,10 +12,10 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from brokerproof.harness.cases.calls import all_calls
 from brokerproof.harness.commands import errors
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.failure import SetUpFailed
-from brokerproof.suites.mutation.calls import all_calls
 from brokerproof.suites.mutation.judging import Status
 from brokerproof.suites.mutation.matrix import Fate, Plan
 from brokerproof.suites.mutation.wire import matrix

@@ -200,6 +200,25 @@ def test_judging_what_is_not_cited_is_our_error(reference: Target) -> None:
     assert "add it to @case" in found.detail
 
 
+def test_a_part_that_the_target_does_not_offer_is_a_skip_and_hides_no_violation(
+    reference: Target,
+) -> None:
+    def only_absent(target: Bench) -> None:
+        target.peer(acceptor="carrier-pigeon")
+
+    def violation_first(target: Bench) -> None:
+        target.record_finding(MUST, False, "seen before")
+        only_absent(target)
+
+    found = result(reference, only_absent, MUST)
+    assert found.verdict is Verdict.SKIP
+    assert "no acceptor 'carrier-pigeon'" in found.detail
+    assert [finding.verdict for finding in found.findings] == [Verdict.SKIP]
+    found = result(reference, violation_first, MUST, SHOULD)
+    assert found.verdict is Verdict.FAIL
+    assert {finding.verdict for finding in found.findings} == {Verdict.FAIL, Verdict.SKIP}
+
+
 def test_a_crash_of_the_case_is_our_error_and_says_where(reference: Target) -> None:
     def crash(target: Bench) -> None:
         raise RuntimeError("boom")
@@ -414,7 +433,9 @@ def test_a_control_that_fails_in_real_time_is_tried_again_and_what_it_was_is_tol
         raise RuntimeError("boom")
 
     found = execute(run_of(target), made(fails, MUST))
-    assert (found.verdict, found.attempts, len(tries)) == (Verdict.ERROR, 3, 3)
+    assert (found.verdict, found.attempts, len(tries)) == (Verdict.INCONCLUSIVE, 3, 3)
+    assert found.detail.startswith("precondition not met: it raced (attempt 1:")
+    assert [finding.seen for finding in found.findings] == [Seen.UNMET]
     tries.clear()
     found = execute(run_of(target), made(fails_once, MUST))
     assert (found.verdict, found.attempts) == (Verdict.PASS, 2)

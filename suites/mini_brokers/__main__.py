@@ -1,0 +1,45 @@
+"""``python -m brokerproof.suites.mini_brokers NAME PORT``: one mini-broker until SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from contextlib import suppress
+
+from brokerproof.suites.mini_brokers.broker import Broker, Parts
+from brokerproof.suites.mini_brokers.faults import BROKERS
+
+
+def obey(broker: Broker) -> None:
+    """Take a limit from standard input: a line of JSON."""
+    line = sys.stdin.readline()
+    if not line:
+        broker.loop.remove_reader(sys.stdin)
+        return
+    limits = json.loads(line)
+    if "memory" in limits:
+        broker.set_short("memory", limits["memory"] == 0)
+    if "disk" in limits:
+        broker.set_short("disk", limits["disk"] > 10**12)
+
+
+async def serve(parts: Parts, port: int) -> None:
+    """Serve on 127.0.0.1 and print one JSON line when ready."""
+    loop = asyncio.get_running_loop()
+    broker = Broker(loop, parts)
+    server = await loop.create_server(lambda: parts.connection(broker), "127.0.0.1", port)
+    loop.add_signal_handler(signal.SIGTERM, server.close)
+    bound = server.sockets[0].getsockname()[1]
+    sys.stdout.write(json.dumps({"acceptors": {"stomp": bound}, "version": "1.0"}) + "\n")
+    sys.stdout.flush()
+    if "--control" in sys.argv:
+        loop.add_reader(sys.stdin, obey, broker)
+    with suppress(asyncio.CancelledError):
+        await server.serve_forever()
+
+
+if __name__ == "__main__":
+    name, port = sys.argv[1:3]
+    asyncio.run(serve(BROKERS[name].parts, int(port)))

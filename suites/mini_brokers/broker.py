@@ -1,0 +1,446 @@
+"""An honest mini-broker: STOMP 1.0 to 1.2, queues and topics, transactions, heartbeats.
+
+Its author promises what the STOMP specifications ask. He further promises the connection TTL, the
+window of a consumer in bytes and the order of queues as Artemis' manual words them, and that
+publishers wait while memory or disk space is short, as RabbitMQ's does. Every fault of
+``faults.py`` overrides one method of the classes here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import deque
+from dataclasses import dataclass, field
+
+from brokerproof.suites.mini_brokers.frames import (
+    VERSIONS,
+    BadFrame,
+    Frame,
+    Headers,
+    Parser,
+    encode,
+)
+
+UNLIMITED = -1
+NOT_OF_A_MESSAGE = ("destination", "receipt", "transaction", "content-length", "redelivered")
+
+
+@dataclass(slots=True)
+class Message:
+    """What a SEND leaves in a queue."""
+
+    number: int
+    destination: str
+    headers: Headers
+    body: bytes
+    redelivered: bool = False
+
+
+@dataclass(slots=True)
+class Delivery:
+    """A message that a subscription has not settled, and the bytes of its frame."""
+
+    message: Message
+    size: int = 0
+
+
+@dataclass
+class Subscription:
+    """A subscription of a connection, and what it has not settled."""
+
+    connection: Connection
+    id: str
+    destination: str
+    ack: str
+    window: int
+    used: int = 0
+    held: dict[str, Delivery] = field(default_factory=dict)
+
+    @property
+    def is_open(self) -> bool:
+        """True if the window lets another message out."""
+        return self.window == UNLIMITED or self.used < max(1, self.window)
+
+
+@dataclass
+class Queue:
+    """Messages in order, and the subscriptions that take turns.
+
+    A topic has a queue for each subscription.
+    """
+
+    messages: deque[Message] = field(default_factory=deque)
+    subscriptions: deque[Subscription] = field(default_factory=deque)
+
+    def dispatch(self) -> None:
+        """Deliver while a subscription has room."""
+        while self.messages:
+            open_ones = [
+                subscription for subscription in self.subscriptions if subscription.is_open
+            ]
+            if not open_ones:
+                return
+            taker = open_ones[0]
+            self.subscriptions.remove(taker)
+            self.subscriptions.append(taker)
+            taker.connection.deliver(taker, self.messages.popleft())
+
+    def give_back(self, messages: list[Message]) -> None:
+        """Put messages that were not settled back in their places."""
+        for message in messages:
+            message.redelivered = True
+        self.messages = deque(
+            sorted([*messages, *self.messages], key=lambda message: message.number)
+        )
+        self.dispatch()
+
+
+class Connection(asyncio.Protocol):
+    """One client."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.parser = Parser()
+        self.version = "1.0"
+        self.is_connected = False
+        self.subscriptions: dict[str, Subscription] = {}
+        self.transactions: dict[str, list[Frame]] = {}
+        self.heard_at = 0.0
+        self.ttl_s = 60.0
+        self.is_blocked = False
+        self.unread = b""
+        self.timers: list[asyncio.TimerHandle] = []
+
+    # the socket
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self.heard_at = self.broker.loop.time()
+        self.broker.connections.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.heard_at = self.broker.loop.time()
+        if self.is_blocked:
+            self.unread += data
+            return
+        frame = None
+        try:
+            for frame in self.parser.feed(data):
+                if self.transport.is_closing():
+                    return
+                self.handle(frame)
+                if self.is_blocked:
+                    return
+                frame = None
+        except BadFrame as problem:
+            self.refuse(str(problem), frame)
+
+    def connection_lost(self, problem: Exception | None) -> None:
+        self.broker.connections.discard(self)
+        for timer in self.timers:
+            timer.cancel()
+        for subscription in list(self.subscriptions.values()):
+            self.broker.unsubscribe(subscription)
+
+    def write(self, frame: Frame) -> int:
+        """Send a frame and return its size in bytes."""
+        data = encode(frame, self.version)
+        self.transport.write(data)
+        return len(data)
+
+    def refuse(self, reason: str, frame: Frame | None) -> None:
+        """Send ERROR and close."""
+        headers = [("message", reason), ("content-type", "text/plain")]
+        receipt = None if frame is None else frame.get("receipt")
+        if receipt is not None:
+            headers.append(("receipt-id", receipt))
+        body = reason.encode()
+        headers.append(("content-length", str(len(body))))
+        self.write(Frame("ERROR", headers, body))
+        self.transport.close()
+
+    # frames
+
+    def handle(self, frame: Frame) -> None:
+        """Do what a frame asks, and confirm it. Raises :class:`BadFrame`."""
+        if frame.command in ("CONNECT", "STOMP"):
+            self.connect(frame)
+            return
+        if not self.is_connected:
+            raise BadFrame("the first frame should be CONNECT")
+        if frame.command == "NACK" and self.version == "1.0":
+            raise BadFrame("NACK is no command of STOMP 1.0")
+        transaction = frame.get("transaction")
+        if frame.command in ("SEND", "ACK", "NACK") and transaction is not None:
+            if transaction not in self.transactions:
+                raise BadFrame(f"there is no transaction {transaction}")
+            if frame.command == "SEND":
+                frame.need("destination")
+            else:
+                self.settled_by(frame)
+            self.transactions[transaction].append(frame)
+        else:
+            self.apply(frame)
+        self.confirm(frame)
+        self.is_blocked = frame.command == "SEND" and bool(self.broker.shortages)
+        if frame.command == "DISCONNECT":
+            self.transport.close()
+
+    def unblock(self) -> None:
+        """Go on with what a shortage left unread."""
+        if self.is_blocked:
+            self.is_blocked = False
+            data, self.unread = self.unread, b""
+            self.data_received(data)
+
+    def confirm(self, frame: Frame) -> None:
+        """Send the RECEIPT that a frame asks for."""
+        receipt = frame.get("receipt")
+        if receipt is not None:
+            self.write(Frame("RECEIPT", [("receipt-id", receipt)]))
+        for queue in self.broker.queues_of(self):
+            queue.dispatch()
+
+    def apply(self, frame: Frame) -> None:
+        """Do what a frame outside transactions asks."""
+        match frame.command:
+            case "SEND":
+                self.broker.publish(frame)
+            case "SUBSCRIBE":
+                self.subscribe(frame)
+            case "UNSUBSCRIBE":
+                self.broker.unsubscribe(self.subscription_of(frame))
+            case "ACK":
+                self.settle(frame, accepted=True)
+            case "NACK":
+                self.settle(frame, accepted=False)
+            case "BEGIN":
+                self.begin(frame.need("transaction"))
+            case "COMMIT":
+                for held_back in self.end_transaction(frame):
+                    self.apply(held_back)
+            case "ABORT":
+                self.end_transaction(frame)
+            case "DISCONNECT":
+                pass
+            case unknown:
+                raise BadFrame(f"{unknown!r} is no command")
+
+    def begin(self, name: str) -> None:
+        if name in self.transactions:
+            raise BadFrame(f"the transaction {name} is open already")
+        self.transactions[name] = []
+
+    def end_transaction(self, frame: Frame) -> list[Frame]:
+        name = frame.need("transaction")
+        if name not in self.transactions:
+            raise BadFrame(f"there is no transaction {name}")
+        return self.transactions.pop(name)
+
+    # the session
+
+    def connect(self, frame: Frame) -> None:
+        """Agree on a version and on heartbeats."""
+        if self.is_connected:
+            raise BadFrame("the session is open already")
+        offered = (frame.get("accept-version") or "1.0").split(",")
+        common = [version for version in VERSIONS if version in offered]
+        if not common:
+            self.write(
+                Frame("ERROR", [("version", ",".join(VERSIONS)), ("message", "no common version")])
+            )
+            self.transport.close()
+            return
+        self.version = self.parser.version = common[-1]
+        self.is_connected = True
+        headers = [("version", self.version), ("server", "mini-broker/1.0")]
+        headers.append(("session", str(next(self.broker.numbers))))
+        asked = frame.get("heart-beat")
+        if asked is not None and self.version != "1.0":
+            sx, sy = self.agree(asked)
+            headers.append(("heart-beat", f"{sx},{sy}"))
+            if sx:
+                self.beat_every(sx / 1000)
+        self.write(Frame("CONNECTED", headers))
+
+    def agree(self, asked: str) -> tuple[int, int]:
+        """The heartbeat that the server sends and the one that it asks for, in ms."""
+        words = asked.split(",")
+        if len(words) != 2 or not all(word.isascii() and word.isdecimal() for word in words):
+            raise BadFrame(f"heart-beat:{asked} is no pair of numbers")
+        cx, cy = map(int, words)
+        sx = max(500, cy) if cy else 0
+        if cx == 0:
+            return sx, 30_000
+        self.ttl_s = max(1000, cx * 2) / 1000
+        return sx, max(500, cx)
+
+    def beat_every(self, period: float) -> None:
+        """Send an end of line after each ``period`` seconds."""
+
+        def beat() -> None:
+            self.transport.write(b"\n")
+            self.beat_every(period)
+
+        self.timers[:] = [self.broker.loop.call_later(period * 0.95, beat)]
+
+    def is_expired(self, now: float) -> bool:
+        """True if the client was silent for its TTL."""
+        return not self.is_blocked and now - self.heard_at >= self.ttl_s
+
+    # subscriptions
+
+    def subscribe(self, frame: Frame) -> None:
+        destination = frame.need("destination")
+        name = frame.get("id") if self.version == "1.0" else frame.need("id")
+        name = name or destination
+        if name in self.subscriptions:
+            raise BadFrame(f"the subscription {name} exists already")
+        ack = frame.get("ack") or "auto"
+        modes = (
+            ("auto", "client") if self.version == "1.0" else ("auto", "client", "client-individual")
+        )
+        if ack not in modes:
+            raise BadFrame(f"ack:{ack} is no mode of STOMP {self.version}")
+        window = frame.get("consumer-window-size") or frame.get("activemq.prefetchSize")
+        if window is None:
+            size = UNLIMITED if ack == "auto" else 10_240
+        else:
+            if not window.removeprefix("-").isdecimal():
+                raise BadFrame(f"consumer-window-size:{window} is no number")
+            size = int(window)
+        subscription = Subscription(self, name, destination, ack, size)
+        self.subscriptions[name] = subscription
+        self.broker.queue(subscription).subscriptions.append(subscription)
+
+    def subscription_of(self, frame: Frame) -> Subscription:
+        name = frame.get("id") or (self.version == "1.0" and frame.get("destination"))
+        if not name or name not in self.subscriptions:
+            raise BadFrame(f"{frame.command} names no subscription")
+        return self.subscriptions[name]
+
+    def deliver(self, subscription: Subscription, message: Message) -> None:
+        """Send a MESSAGE."""
+        number = str(next(self.broker.numbers))
+        headers = [
+            ("destination", message.destination),
+            ("message-id", number),
+            ("subscription", subscription.id),
+            ("content-length", str(self.length_of(message.body))),
+        ]
+        if subscription.ack != "auto" and self.version == "1.2":
+            headers.append(("ack", number))
+        if message.redelivered:
+            headers.append(("redelivered", "true"))
+        named = {name for name, _ in headers}
+        headers += [(name, value) for name, value in message.headers if name not in named]
+        size = self.write(Frame("MESSAGE", headers, message.body))
+        if subscription.ack != "auto":
+            subscription.held[number] = Delivery(message, size)
+            self.charge(subscription, size)
+
+    def length_of(self, body: bytes) -> int:
+        """The content-length of a body."""
+        return len(body)
+
+    def charge(self, subscription: Subscription, size: int) -> None:
+        """Take a delivery's bytes from the window."""
+        subscription.used += size
+
+    # settlement
+
+    def settled_by(self, frame: Frame) -> tuple[Subscription, list[str]]:
+        """The subscription and the deliveries that an ACK or NACK settles."""
+        number = frame.need("id" if self.version == "1.2" else "message-id")
+        subscriptions = list(self.subscriptions.values())
+        if self.version == "1.1":
+            name = frame.need("subscription")
+            subscriptions = [each for each in subscriptions if each.id == name]
+        for subscription in subscriptions:
+            if number in subscription.held:
+                if subscription.ack == "client-individual":
+                    return subscription, [number]
+                numbers = list(subscription.held)
+                return subscription, numbers[: numbers.index(number) + 1]
+        raise BadFrame(f"{frame.command} names no delivery: {number}")
+
+    def settle(self, frame: Frame, *, accepted: bool) -> None:
+        subscription, numbers = self.settled_by(frame)
+        for number in numbers:
+            subscription.used -= subscription.held.pop(number).size
+        self.broker.queue(subscription).dispatch()
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The classes of which a broker is made, and how often it looks for silent connections."""
+
+    connection: type[Connection] = Connection
+    queue: type[Queue] = Queue
+    check_interval_s: float = 2.0
+
+
+class Broker:
+    """Queues, topics and connections."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, parts: Parts) -> None:
+        self.loop = loop
+        self.parts = parts
+        self.numbers = itertools.count(1)
+        self.connections: set[Connection] = set()
+        self.queues: dict[str, Queue] = {}
+        self.topics: dict[str, dict[tuple[int, str], Queue]] = {}
+        self.shortages: set[str] = set()
+        loop.call_later(self.parts.check_interval_s, self.end_silent_connections)
+
+    def set_short(self, resource: str, is_short: bool) -> None:
+        """Begin or end a shortage of a resource, which blocks connections that publish."""
+        (self.shortages.add if is_short else self.shortages.discard)(resource)
+        if not self.shortages:
+            for connection in list(self.connections):
+                connection.unblock()
+
+    def end_silent_connections(self) -> None:
+        """Close the connections whose TTL has passed."""
+        now = self.loop.time()
+        for connection in list(self.connections):
+            if connection.is_expired(now):
+                connection.refuse("no data was received within the TTL", None)
+        self.loop.call_later(self.parts.check_interval_s, self.end_silent_connections)
+
+    def queue(self, subscription: Subscription) -> Queue:
+        """The queue that a subscription takes messages from."""
+        if not subscription.destination.startswith("/topic/"):
+            return self.queues.setdefault(subscription.destination, self.parts.queue())
+        key = (id(subscription.connection), subscription.id)
+        return self.topics.setdefault(subscription.destination, {}).setdefault(
+            key, self.parts.queue()
+        )
+
+    def queues_of(self, connection: Connection) -> list[Queue]:
+        """The queues that a connection is subscribed to."""
+        return [self.queue(each) for each in connection.subscriptions.values()]
+
+    def publish(self, frame: Frame) -> None:
+        """Put a SEND into its queue, or into that of each subscription of its topic."""
+        destination = frame.need("destination")
+        headers = [header for header in frame.headers if header[0] not in NOT_OF_A_MESSAGE]
+        if destination.startswith("/topic/"):
+            queues = list(self.topics.get(destination, {}).values())
+        else:
+            queues = [self.queues.setdefault(destination, self.parts.queue())]
+        for queue in queues:
+            queue.messages.append(Message(next(self.numbers), destination, headers, frame.body))
+            queue.dispatch()
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """End a subscription; a queue gets back what it has not settled."""
+        queue = self.queue(subscription)
+        queue.subscriptions.remove(subscription)
+        subscription.connection.subscriptions.pop(subscription.id)
+        if subscription.destination.startswith("/topic/"):
+            del self.topics[subscription.destination][id(subscription.connection), subscription.id]
+        else:
+            queue.give_back([delivery.message for delivery in subscription.held.values()])

@@ -1,0 +1,45 @@
+"""Judges a mini-broker as ``brokerproof run`` does, within this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from brokerproof.harness.cases.examples import Call, Run
+from brokerproof.harness.cases.execution import execute
+from brokerproof.harness.cases.target_health import TargetHealth
+from brokerproof.harness.catalogue import requirements
+from brokerproof.harness.results.records import Result
+from brokerproof.harness.targets import target_file
+from brokerproof.harness.trace.recorder import Recorder
+
+TARGET = "claims.target.toml"
+AT_ONCE = 16
+
+
+def write_target(name: str, folder: Path) -> Path:
+    """Write the target file of a mini-broker, with what its author promises."""
+    text = Path(__file__).with_name(TARGET).read_text("utf-8")
+    path = folder / f"{name}.target.toml"
+    path.write_text(text.replace('"honest"', f'"{name}"'), "utf-8")
+    return path
+
+
+def judge(path: Path, calls: Sequence[Call], folder: Path) -> list[Result]:
+    """The results of ``calls`` on the target of a file. Those with alarms run after the others, one
+    by one."""
+    target = target_file.load(str(path))
+    facts = target.start(folder)
+    try:
+        recorder = Recorder(None, run="", target=target.identity.name, clock=target.clock)
+        health = TargetHealth(target, seed=1)
+        run = Run(target, facts, requirements.load(), (), recorder, "smoke", 1, health=health)
+        alone = [call for call in calls if "alarms" in call.case.needs]
+        together = [call for call in calls if "alarms" not in call.case.needs]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            results = list(pool.map(partial(execute, run), together))
+        return results + [execute(run, call) for call in alone]
+    finally:
+        target.stop()
