@@ -297,6 +297,10 @@ def test_what_is_delivered_again_is_charged_again(target: Bench, mode: str, wind
     )
     first.close_socket(CloseHow.RESET)
     keeper.subscribe(to, "w", ack=mode, headers={"consumer-window-size": str(window)})
+    target.control(
+        target.wait_until(lambda: keeper.messages_seen > 0, PATIENCE),
+        "what the lost consumer held should come again",
+    )
     holder = Holder(target, keeper, WindowAccount(window), POSITIVE, [], 8)
     holder.collect()
     holder.settle(0, "ACK", mode)

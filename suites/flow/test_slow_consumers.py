@@ -112,6 +112,7 @@ def test_a_slow_consumer_keeps_its_window_of_messages_from_the_other(
     target.record_finding(IN_TURN, halves and turns, detail)
     slow.request("UNSUBSCRIBE", {"id": "0"})
     back = everything_but(target, fast, each)
+    target.control(bool(back), "what the slow consumer held should come again when it is gone")
     target.record_finding(
         IN_TURN, back == kept, f"the slow consumer is gone, and the other got {back} of {kept}"
     )

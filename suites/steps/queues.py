@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.clients.stomppy_peer import StompPyPeer
+from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import Duration, ms
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.stomp.codec import Frame
@@ -71,6 +72,19 @@ def held(target: Bench, peer: Consumer, queue: Destination, count: int, ack: str
         f"{count} messages were sent and {len(messages)} came; {peer.instead()}",
     )
     return messages
+
+
+def unsettled_comes_back(target: Bench, version: str, ack: str) -> bool:
+    """True if a message that a lost consumer never settled reaches the next consumer.
+
+    Where it does not, a missing message may have been lost with its consumer, and is no evidence
+    that an ACK or NACK covered it.
+    """
+    queue, consumer = target.destination(), target.stomp(version)
+    consumer.publish(queue, b"unsettled")
+    held(target, consumer, queue, 1, ack)
+    consumer.close_socket(CloseHow.RESET)
+    return left_in(target, queue, version, 1) == [b"unsettled"]
 
 
 def left_in(target: Bench, queue: Destination, version: str, count: int) -> list[bytes]:

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.model.enums import CloseHow
-from brokerproof.suites.steps.queues import QUIET, bodies, held, left_in, numbered, publish_all
+from brokerproof.suites.steps.queues import (
+    QUIET,
+    bodies,
+    held,
+    left_in,
+    numbered,
+    publish_all,
+    unsettled_comes_back,
+)
 from brokerproof.suites.steps.refusals import bystander, refused
 
 NACK_ID = {"1.1": ("STOMP11-NACK-01",), "1.2": ("STOMP12-NACK-01", "STOMP12-FH-06")}
@@ -25,6 +33,8 @@ INDIVIDUAL_NACK = {
     "1.2": ("STOMP12-NACK-04", "STOMP12-SUB-13"),
 }
 CUMULATIVE_NACK = {"1.1": "STOMP11-NACK-04", "1.2": "STOMP12-NACK-04"}
+
+NOTHING_COMES_BACK = "a message that a lost consumer never settled should reach the next one"
 
 NAMELESS: dict[str, dict[str, tuple[str, ...]]] = {
     "1.1": {"no message-id": ("subscription",)},
@@ -106,9 +116,14 @@ def test_in_mode_client_individual_a_nack_covers_one_message(
     consumer.request("ACK", consumer.naming(messages[first]), proves=INDIVIDUAL_NACK[version])
     consumer.close_socket(CloseHow.RESET)
     left = left_in(target, queue, version, count - 2)
+    covered_one = {sent[number] for number in others} <= set(left)
+    target.control(
+        covered_one or unsettled_comes_back(target, version, "client-individual"),
+        NOTHING_COMES_BACK,
+    )
     target.record_finding(
         INDIVIDUAL_NACK[version],
-        {sent[number] for number in others} <= set(left),
+        covered_one,
         f"number {which} of {count} was refused and number {first} acknowledged, the next consumer"
         f" got {left!r}",
     )
@@ -137,8 +152,12 @@ def test_in_mode_client_a_nack_covers_what_came_before(target: Bench, version: s
     other.request("DISCONNECT")
     other.close_socket()
     left = left_in(target, queue, version, 1 if not at_once else 3)
+    third_is_left = sent[2] in left
+    target.control(
+        third_is_left or unsettled_comes_back(target, version, "client"), NOTHING_COMES_BACK
+    )
     target.record_finding(
         CUMULATIVE_NACK[version],
-        sent[2] in left and (sent[0] in left) == (sent[1] in left),
+        third_is_left and (sent[0] in left) == (sent[1] in left),
         f"the second of three was refused in mode client; the next consumer got {left!r}",
     )
