@@ -41,6 +41,7 @@ from brokerproof.harness.catalogue import deviations, requirements
 from brokerproof.harness.catalogue.requirements import Catalogue
 from brokerproof.harness.catalogue.tables import BadData
 from brokerproof.harness.counterexamples import case_file
+from brokerproof.harness.inference.dialect import infer_dialect, is_unknown
 from brokerproof.harness.model import limits
 from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.model.verdicts import Verdict
@@ -299,6 +300,10 @@ class _Session:
             target.stop()
             target.identity.redaction.folder(logs)
             pytest.exit(target.identity.redaction.text(str(problem)), returncode=_SET_UP_FAILED)
+        if is_unknown(target.identity) and isinstance(target, SocketTarget):
+            dialect = infer_dialect(target, self._options.brokerproof_seed)
+            target.identity = dialect.applied(target.identity)
+            facts = replace(facts, dialect=tuple(dialect.sentences))
         self._run = Run(
             target=target,
             facts=facts,

@@ -39,6 +39,8 @@ class TargetFacts:
     endpoint: str
     tls: str = ""
     """The check by which TLS made sure that the broker is the broker; empty without TLS."""
+    dialect: Sequence[str] = ()
+    """Sentences on the dialect of STOMP that was inferred, where only the address was known."""
     addresses: Sequence[Mapping[str, Value]] = ()
     """Limits of addresses in the configuration: see
     :func:`brokerproof.harness.targets.parameters.address_settings`."""

@@ -65,6 +65,7 @@ def collect(target: Bench, peer: Consumer, count: int, *, quiet: Duration = QUIE
 
 def held(target: Bench, peer: Consumer, queue: Destination, count: int, ack: str) -> list[Frame]:
     """Subscribe and return ``count`` unsettled messages, whose arrival is a control."""
+    target.require_capability("anycast")
     peer.subscribe(queue, ack=ack)
     messages = receive(target, peer, count)
     target.control(
@@ -94,6 +95,7 @@ def left_in(target: Bench, queue: Destination, version: str, count: int) -> list
     It is sent again if it does not arrive: a broker that has not yet noticed the end of a consumer
     in mode auto may have delivered the first one to that consumer.
     """
+    target.require_capability("anycast")
     consumer = target.stomp(version)
     consumer.subscribe(queue, ack="auto")  # no window, however much there is
     received: list[bytes] = []

@@ -1,0 +1,306 @@
+"""The dialect of a STOMP broker of which only the address is known: versions, names of queues and
+topics, and the optional parts that it refuses.
+
+A probe asks once and takes the broker's first answer. A part counts as absent only where the broker
+*refuses* it with ERROR or the end of the connection: one that is accepted and done wrongly is left
+to the cases. What no specification words (windows, marks of redelivery) is reported and not judged.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.catalogue import profiles
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.model.time import Duration, ms, seconds
+from brokerproof.harness.protocols.conversation import ControlFailed
+from brokerproof.harness.protocols.stomp.codec import HeadersLike, header_list
+from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer, frame
+from brokerproof.harness.targets.target import Identity, Target
+
+ANSWER: Duration = seconds(3)
+QUIET: Duration = ms(400)
+VERSIONS = ("1.2", "1.1", "1.0")
+HOSTS = ("localhost", "/")
+QUEUES = ("/queue/{name}", "{name}", "queue/{name}", "queue://{name}")
+TOPICS = ("/topic/{name}", "/exchange/amq.topic/{name}", "topic/{name}", "topic://{name}", "{name}")
+WINDOWS = {"consumer-window-size": "1", "prefetch-count": "1", "activemq.prefetchSize": "1"}
+PROFILE = "stomp"
+"""The profile that says nothing about a broker's dialect."""
+
+
+@dataclass
+class Dialect:
+    """What was inferred: parameters and absent capabilities with a reason each, and sentences for
+    the reader."""
+
+    parameters: dict[str, str] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)
+    sentences: list[str] = field(default_factory=list)
+
+    def without(self, capability: str, reason: str) -> None:
+        """Note that the broker does not offer a capability."""
+        self.absent[capability] = reason
+        self.sentences.append(reason)
+
+    def applied(self, identity: Identity) -> Identity:
+        """Return ``identity`` with this dialect."""
+        profile = dataclasses.replace(
+            identity.profile, parameters={**identity.profile.parameters, **self.parameters}
+        )
+        return dataclasses.replace(
+            identity,
+            profile=profile,
+            capabilities=identity.capabilities - self.absent.keys(),
+            absent={**identity.absent, **self.absent},
+        )
+
+
+def is_unknown(identity: Identity) -> bool:
+    """True if nothing is known of the broker but its address."""
+    plain = profiles.load(PROFILE)
+    return (
+        identity.kind == "address"
+        and identity.profile.name == PROFILE
+        and identity.profile.parameters == plain.parameters
+    )
+
+
+class Probes:
+    """Probes of one target, each over connections of its own."""
+
+    def __init__(self, target: Target, seed: int) -> None:
+        self.target = target
+        self.version = ""
+        self.host = HOSTS[0]
+        self._seed = seed
+        self._numbers = count(1)
+
+    def asked(self, question: Callable[[Bench], bool]) -> bool:
+        """True if the probe's answer is yes; a refusal is a no."""
+        label = f"dialect-{next(self._numbers)}"
+        bench = Bench(self.target, (), label=label, seed=self._seed)
+        try:
+            return question(bench)
+        except ControlFailed:
+            return False
+        finally:
+            bench.close()
+
+    def client(self, bench: Bench, version: str = "", headers: HeadersLike = ()) -> StompPeer:
+        """A connected client."""
+        version = version or self.version
+        peer = bench.peer(version)
+        given = dict(bench.connect_headers(version, headers))
+        if "host" in given:
+            given["host"] = self.host
+        peer.send("CONNECT", given)
+        peer.connected = peer.expect(frame("CONNECTED"), within=ANSWER)
+        return peer
+
+    def answers(self, peer: StompPeer, command: str, headers: HeadersLike) -> bool | None:
+        """True if a frame is confirmed, False if it is refused, None if neither."""
+        receipt = peer.next_receipt()
+        peer.send(command, (*header_list(headers), ("receipt", receipt)))
+        confirmed = peer.watch_for(frame("RECEIPT", {"receipt-id": receipt}), within=ANSWER)
+        if confirmed is not None:
+            return True
+        return False if peer.ended or any(map(peer.fatal, peer.inbox)) else None
+
+
+def infer_dialect(target: Target, seed: int) -> Dialect:
+    """Ask ``target`` for its dialect. A broker that lets nobody in has none."""
+    probes, dialect = Probes(target, seed), Dialect()
+    if not _versions(probes, dialect):
+        return dialect
+    queue = _queue(probes, dialect)
+    topic = _topic(probes, dialect)
+    if queue is None and topic is not None:
+        dialect.parameters["anycast_destination"] = topic
+    place = queue or topic
+    _heartbeats(probes, dialect)
+    _transactions(probes, dialect)
+    if queue is not None:
+        _nack(probes, dialect, queue)
+    if place is not None:
+        _windows(probes, dialect, place)
+    return dialect
+
+
+def _versions(probes: Probes, dialect: Dialect) -> bool:
+    spoken = []
+    for host in HOSTS:
+        probes.host = host
+        spoken = [version for version in VERSIONS if probes.asked(_speaks(probes, version))]
+        if spoken:
+            break
+    if not spoken:
+        return False
+    probes.version = spoken[0]
+    dialect.parameters["stomp_host"] = probes.host
+    dialect.sentences.append(f"speaks STOMP {', '.join(sorted(spoken))}")
+    if probes.host != HOSTS[0]:
+        dialect.sentences.append(f"accepts host:{probes.host}, not host:{HOSTS[0]}")
+    for version in VERSIONS:
+        if version not in spoken:
+            dialect.without(f"stomp-{version}", f"does not agree on STOMP {version}")
+    return True
+
+
+def _speaks(probes: Probes, version: str) -> Callable[[Bench], bool]:
+    def question(bench: Bench) -> bool:
+        connected = probes.client(bench, version).connected
+        return connected is not None and (connected.get("version") or "1.0") == version
+
+    return question
+
+
+def _queue(probes: Probes, dialect: Dialect) -> str | None:
+    for template in QUEUES:
+        if probes.asked(partial(_keeps, probes, template)):
+            dialect.parameters["anycast_destination"] = template
+            dialect.sentences.append(
+                f"{template} is a queue: it keeps a message until somebody subscribes, and gives it"
+                " to one of two subscribers"
+            )
+            return template
+    names = ", ".join(QUEUES)
+    dialect.without("anycast", f"none of {names} keeps a message for a later subscriber")
+    return None
+
+
+def _keeps(probes: Probes, template: str, bench: Bench) -> bool:
+    """True if a message waits for its subscriber and goes to one of two."""
+    to = Destination(template.format(name=bench.fresh_name()))
+    peer = probes.client(bench)
+    peer.publish(to, b"kept", receipt=False)
+    bench.advance(QUIET)
+    peer.subscribe(to, receipt=False)
+    peer.message(body=b"kept", within=ANSWER)
+    return _copies(probes, template, bench) == 1
+
+
+def _copies(probes: Probes, template: str, bench: Bench) -> int:
+    """How many of two subscribers get one message."""
+    to = Destination(template.format(name=bench.fresh_name()))
+    peers = [probes.client(bench) for _ in range(2)]
+    for peer in peers:
+        peer.subscribe(to, receipt=False)
+    bench.advance(QUIET)
+    producer = probes.client(bench)
+    producer.publish(to, b"copied", receipt=False)
+    bench.wait_until(lambda: any(peer.messages_seen for peer in peers), ANSWER)
+    bench.advance(QUIET)
+    return sum(peer.messages_seen for peer in peers)
+
+
+def _is_topic(probes: Probes, template: str, bench: Bench) -> bool:
+    return _copies(probes, template, bench) == 2
+
+
+def _topic(probes: Probes, dialect: Dialect) -> str | None:
+    for template in TOPICS:
+        if probes.asked(partial(_is_topic, probes, template)):
+            dialect.parameters["multicast_destination"] = template
+            dialect.sentences.append(f"{template} is a topic: two subscribers get a message each")
+            return template
+    names = ", ".join(TOPICS)
+    dialect.without("multicast", f"none of {names} gives two subscribers a message each")
+    return None
+
+
+def _heartbeats(probes: Probes, dialect: Dialect) -> None:
+    offered = ""
+
+    def question(bench: Bench) -> bool:
+        nonlocal offered
+        connected = probes.client(bench, headers={"heart-beat": "10000,10000"}).connected
+        offered = (connected and connected.get("heart-beat")) or ""
+        return offered.replace(" ", "") not in ("", "0,0")
+
+    if probes.version == "1.0":
+        dialect.absent["heart-beat"] = "heartbeats begin with STOMP 1.1"
+    elif probes.asked(question):
+        dialect.sentences.append(f"agrees on heartbeats: 10000,10000 is answered {offered}")
+    else:
+        answer = f"heart-beat:{offered}" if offered else "no heart-beat header"
+        dialect.without("heart-beat", f"agrees on no heartbeats: 10000,10000 is answered {answer}")
+
+
+def _transactions(probes: Probes, dialect: Dialect) -> None:
+    refused = False
+
+    def question(bench: Bench) -> bool:
+        nonlocal refused
+        refused = probes.answers(probes.client(bench), "BEGIN", {"transaction": "t"}) is False
+        return refused
+
+    probes.asked(question)
+    if refused:
+        dialect.without("transactions", "refuses BEGIN")
+
+
+def _nack(probes: Probes, dialect: Dialect, queue: str) -> None:
+    refused = False
+
+    def question(bench: Bench) -> bool:
+        nonlocal refused
+        to = Destination(queue.format(name=bench.fresh_name()))
+        peer = probes.client(bench)
+        peer.publish(to, b"refused", receipt=False)
+        peer.subscribe(to, ack="client", receipt=False)
+        message = peer.message(within=ANSWER)
+        refused = probes.answers(peer, "NACK", peer.naming(message)) is False
+        peer.close_socket(CloseHow.RESET)
+        return refused
+
+    if probes.version == "1.0":
+        dialect.absent["nack"] = "NACK begins with STOMP 1.1"
+        return
+    probes.asked(question)
+    if refused:
+        dialect.without("nack", "refuses NACK")
+
+
+def _windows(probes: Probes, dialect: Dialect, place: str) -> None:
+    """Report how many of four messages an unacknowledging subscriber gets, without and with each
+    header that may hold them back."""
+    without = _let_out(probes, place, {})
+    if without < 4:
+        dialect.sentences.append(
+            f"lets out {without} of 4 messages to a subscriber that acknowledges none, without any"
+            " header"
+        )
+        return
+    for header, value in WINDOWS.items():
+        let_out = _let_out(probes, place, {header: value})
+        if 0 < let_out < 4:
+            dialect.sentences.append(
+                f"{header}:{value} on SUBSCRIBE lets out {let_out} of 4 messages; a profile says"
+                " what it should do"
+            )
+
+
+def _let_out(probes: Probes, place: str, headers: dict[str, str]) -> int:
+    """How many of four messages reach a subscriber that acknowledges none."""
+    arrived = 0
+
+    def question(bench: Bench) -> bool:
+        nonlocal arrived
+        to = Destination(place.format(name=bench.fresh_name()))
+        peer = probes.client(bench)
+        peer.subscribe(to, ack="client", headers=headers, receipt=False)
+        bench.advance(QUIET)
+        for _ in range(4):
+            peer.publish(to, b"x" * 50, receipt=False)
+        bench.wait_until(lambda: peer.messages_seen == 4, 3 * QUIET)
+        arrived = peer.messages_seen
+        return True
+
+    probes.asked(question)
+    return arrived
