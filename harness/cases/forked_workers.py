@@ -71,6 +71,7 @@ class Workers:
         self._numbers = {call.id: number for number, call in enumerate(calls)}
         self._results: dict[int, Result] = {}
         self._born = 0
+        self._ended = False
         self._workers: list[_Worker] = []
         for _ in range(min(processes, len(calls))):
             self._fork()
@@ -83,16 +84,16 @@ class Workers:
             self._deal()
         return self._results[number]
 
-    def stop(self) -> None:
+    def stop(self, within_s: float = GRACE_S) -> None:
         """End all workers; those that have nothing left to do at once, others in the middle of a
-        case, whose trace is lost."""
+        case, whose trace is lost. One that has not ended within ``within_s`` seconds is killed."""
         idle = not self._left and not any(worker.given for worker in self._workers)
         for worker in self._workers:
             if not idle:
                 worker.process.terminate()
             worker.pipe.close()  # the end of what there is to do
         for worker in self._workers:
-            worker.process.join(GRACE_S)
+            worker.process.join(within_s)
             worker.process.kill()
             worker.process.join()
         self._workers.clear()
@@ -175,6 +176,10 @@ class Workers:
             findings=never_reached(call.cited, Verdict.ERROR, detail),
         )
 
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        self._ended = True
+        raise _Ended
+
     def _work(
         self,
         pipe: connection.Connection,
@@ -185,7 +190,7 @@ class Workers:
         """Run cases until the dispatcher has no more for this worker, or is gone."""
         # At a terminal the dispatcher receives it too, and ends its workers.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, _end)
+        signal.signal(signal.SIGTERM, self._end)
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         # The dispatcher's ends: while they are open here, its death goes unnoticed.
         for pipe_end in others:
@@ -196,6 +201,8 @@ class Workers:
             while os.getppid() == dealer:
                 number = pipe.recv()
                 result = execute(run, self._calls[number])
+                if self._ended:  # Hypothesis may turn the end of an example into an error of ours
+                    break
                 self._keep(result)
                 pipe.send((number, result))
         except (_Ended, EOFError, BrokenPipeError, ConnectionResetError):
@@ -208,7 +215,3 @@ class Workers:
 def heaviest_first(run: Run, calls: Iterable[Call]) -> list[Call]:
     """Properties of many examples first, so that no worker is left with one of them at the end."""
     return sorted(calls, key=lambda call: 0 if call.case.over is None else -count(run, call))
-
-
-def _end(number: int, frame: FrameType | None) -> None:
-    raise _Ended

@@ -33,7 +33,7 @@ from brokerproof.harness.cases import case_index
 from brokerproof.harness.cases.ast_parse_lock import one_at_a_time
 from brokerproof.harness.cases.case_index import IndexedCase
 from brokerproof.harness.cases.execution import Call, Run, execute
-from brokerproof.harness.cases.forked_workers import Workers, heaviest_first
+from brokerproof.harness.cases.forked_workers import GRACE_S, Workers, heaviest_first
 from brokerproof.harness.cases.pytest_options import CASES_IN_PARALLEL, DEFAULT_TARGET
 from brokerproof.harness.cases.selection import BadSelection, Selection
 from brokerproof.harness.cases.target_health import RunWatch, TargetHealth
@@ -56,6 +56,9 @@ from brokerproof.harness.worlds.bounds import RunStopped
 
 _SET_UP_FAILED, _USAGE = 3, 4
 _CASES_END_WITHIN_S = 5.0
+_INTERRUPTED_CASES_END_WITHIN_S = 0.5
+_INTERRUPTED_WORKERS_END_WITHIN_S = 1.5
+"""A worker writes its last segment of the trace meanwhile: tens of milliseconds on a quiet host."""
 Outcome = TypeVar("Outcome")
 
 
@@ -131,6 +134,7 @@ class _Session:
         self._workers: Workers | None = None
         self._futures: list[Future[Result]] = []
         self._stuck = False
+        self._interrupted = False
         self._status = 0
         """True if a case did not end in time when the run did."""
         self._started: dict[str, Callable[[], Result]] = {}
@@ -237,8 +241,20 @@ class _Session:
 
     # running
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self, session: pytest.Session) -> None:
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Begin the cases, and let pytest walk through them. An interrupted recording ends here:
+        pytest would first describe all that every frame holds, which takes seconds."""
+        self._begin_cases(session)
+        try:
+            return (yield)
+        except KeyboardInterrupt as interrupt:
+            if self._folder is None or type(interrupt) is not KeyboardInterrupt:
+                raise
+            self._interrupted = True
+            return True
+
+    def _begin_cases(self, session: pytest.Session) -> None:
         broken = session.testsfailed and not session.config.option.continue_on_collection_errors
         if (
             session.config.option.collectonly or broken
@@ -382,17 +398,22 @@ class _Session:
         return report
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_sessionfinish(self, exitstatus: int) -> Generator[None, None, None]:
+    def pytest_sessionfinish(
+        self, session: pytest.Session, exitstatus: int
+    ) -> Generator[None, None, None]:
         yield
-        self._status = int(exitstatus)
+        if self._interrupted:
+            session.exitstatus = pytest.ExitCode.INTERRUPTED
+        self._status = int(session.exitstatus)
         if self._workers is not None:
-            self._workers.stop()
+            self._workers.stop(_INTERRUPTED_WORKERS_END_WITHIN_S if self._interrupted else GRACE_S)
         if self._pool is not None:
             if isinstance(self._target, SocketTarget):
                 self._target.bounds.stop("the run has ended")
             self._pool.shutdown(wait=False, cancel_futures=True)
             under_way = [future for future in self._futures if not future.done()]
-            self._stuck = bool(wait(under_way, _CASES_END_WITHIN_S).not_done)
+            within = _INTERRUPTED_CASES_END_WITHIN_S if self._interrupted else _CASES_END_WITHIN_S
+            self._stuck = bool(wait(under_way, within).not_done)
         if self._run is None:
             return
         self._run.recorder.flush()

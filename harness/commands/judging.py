@@ -14,9 +14,10 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -131,11 +132,12 @@ def judge(asked: Asked, options: Options) -> int:
             if not options.as_json:
                 summary.show(console, folder, results, _names(asked, loaded), passing, gated)
             if options.report:
-                _report(console, folder, quiet=options.as_json)
+                _report(folder, quiet=options.as_json)
     except (target_file.BadTarget, run_folder.BadRunFolder, records.UnreadableResults) as problem:
         raise errors.Usage(str(problem)) from None
     except KeyboardInterrupt:
-        _show_what_was_judged(console, folder, options)
+        with suppress(KeyboardInterrupt):  # a second Ctrl-C skips the verdicts so far
+            _show_what_was_judged(console, folder, options)
         how = f"brokerproof run --resume --out {shlex.quote(str(folder))} goes on with it"
         raise errors.Interrupted(how) from None
     if options.as_json:
@@ -506,12 +508,10 @@ def _known_that_pass(loaded: list[Target], folder: Path, results: list[Result]) 
     return passing
 
 
-def _report(console: Console, folder: Path, *, quiet: bool) -> None:
+def _report(folder: Path, *, quiet: bool) -> None:
     """Run the report command of whichever part has one on this folder."""
     for entry_point in entry_points(group="brokerproof.commands", name="report"):
-        if not quiet:
-            console.print("writing the report", markup=False)
         command = entry_point.load()
-        command.main(
-            [str(folder), "--out", str(folder / "report"), "--quiet"], standalone_mode=False
-        )
+        arguments = [str(folder), "--out", str(folder / "report")]
+        with redirect_stdout(sys.stderr):  # its steps; only the path is what this command prints
+            command.main([*arguments, *(["--quiet"] if quiet else [])], standalone_mode=False)

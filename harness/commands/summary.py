@@ -90,7 +90,7 @@ def described(cause: Cause, catalogue: Catalogue, width: int) -> Iterator[Text]:
     head = Text(cause.verdict.value, style=style)
     head.append(f"  {cause.target}", style="default not bold")
     statement = ""
-    if cause.finding is not None and cause.verdict is not Verdict.ERROR:
+    if cause.finding is not None:
         judged = f" · {cause.area.label} · {cause.finding.requirement}"
         head.append(judged, style="default not bold")
         try:

@@ -26,7 +26,7 @@ class Cause:
     target: str
     verdict: Verdict
     finding: JudgedFinding | None
-    """The first finding with the verdict; None if the case has none."""
+    """The first finding with the verdict; None for an ERROR, which is no requirement's fault."""
     observed: list[str] = field(default_factory=list)
     """The different observations, first the one that was recorded first."""
     cases: list[str] = field(default_factory=list)
@@ -53,7 +53,9 @@ def group(results: Iterable[Result], verdict: Verdict) -> list[Cause]:
     for result in results:
         if result.verdict is not verdict:
             continue
-        finding = next((each for each in result.findings if each.verdict is verdict), None)
+        finding = None
+        if verdict is not Verdict.ERROR:  # no requirement's fault: the case broke off
+            finding = next((each for each in result.findings if each.verdict is verdict), None)
         keys = _keys(result, finding)
         cause = next((by_key[key] for key in keys if key in by_key), None)
         if cause is None:
@@ -73,7 +75,7 @@ def _keys(result: Result, finding: JudgedFinding | None) -> Sequence[tuple[str, 
     """The keys by which a result joins a cause: its case, its requirement, its observation."""
     observed = ("observed", _VARYING.sub("N", result.detail if finding is None else finding.detail))
     keys = [("case", result.case.partition("[")[0]), observed]
-    if finding is not None and finding.verdict is not Verdict.ERROR:
+    if finding is not None:
         keys.insert(1, ("requirement", _VERSION.sub("STOMP-", finding.requirement)))
     return [(result.target, *key) for key in keys]
 

@@ -1,0 +1,120 @@
+"""The last lines of a run: causes first, one line per area, and nothing wider than 80 columns."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from brokerproof.harness.catalogue.areas import Area, area_of
+from brokerproof.harness.commands import progress, summary
+from brokerproof.harness.model.finding import JudgedFinding
+from brokerproof.harness.model.verdicts import Seen, Verdict
+from brokerproof.harness.results import area_summary, causes
+from brokerproof.harness.results.area_summary import State
+from brokerproof.harness.results.records import Result
+
+LONG = "a_case_with_a_name_that_goes_on_and_on_until_it_is_wider_than_a_terminal_of_eighty"
+
+
+def result(case: str, requirement: str, verdict: Verdict, detail: str = "seen") -> Result:
+    seen = Seen.HELD if verdict is Verdict.PASS else Seen.VIOLATED
+    finding = JudgedFinding(requirement, seen, detail, verdict=verdict)
+    return Result(case, "broker", (requirement,), verdict, detail, (finding,))
+
+
+RESULTS = [
+    result("stomp.send.kept", "STOMP12-SEND-01", Verdict.PASS),
+    result("stomp.send.broken[1.2]", "STOMP12-SEND-02", Verdict.FAIL, "got 'x', not 'y'"),
+    result("stomp.heart_beats.late[1.1]", "STOMP11-HB-07", Verdict.FAIL, "nothing for 900 ms"),
+    result("stomp.heart_beats.late[1.2]", "STOMP12-HB-07", Verdict.FAIL, "nothing for 901 ms"),
+    result(f"clients.stomppy.{LONG}", "STOMP12-HB-07", Verdict.FAIL, "nothing " * 200),
+    result("flow.window.open", "ARTEMIS-STOMP-window-1", Verdict.INCONCLUSIVE, "host late"),
+    result("delivery.paging.x", "ARTEMIS-PAGING-1", Verdict.SKIP, "the target has no paging"),
+    Result(
+        "x.y", "broker", ("STOMP12-SEND-01",), Verdict.ERROR, "control failed: \x1b[2J no topic"
+    ),
+]
+
+
+def rendered(results: list[Result], folder: Path) -> list[str]:
+    output = io.StringIO()
+    console = Console(file=output, width=80, emoji=False)
+    summary.show(console, folder, results, {}, [], None)
+    return output.getvalue().splitlines()
+
+
+def test_the_summary_fits_80_columns_and_begins_with_what_failed(tmp_path: Path) -> None:
+    lines = rendered(RESULTS, Path("run"))
+    assert max(map(len, lines)) <= 80
+    assert lines[0] == "FAIL  broker · heartbeats and TTL · STOMP11-HB-07"
+    assert lines[1] == "  observed nothing for 900 ms"
+    heads = [line.split()[0] for line in lines if line[:1].isupper() and "broker" in line]
+    assert heads == ["FAIL", "FAIL", "ERROR", "INCONCLUSIVE"]
+    assert not any("\x1b" in line for line in lines), "what a broker sent steers no terminal"
+    text = "\n".join(lines)
+    assert "stomp.heart_beats.late [1.1, 1.2]" in text
+    assert "  heartbeats and TTL    broken     2 of 2 requirements" in lines
+    assert "  windows and credit    undecided  1 requirement, 1 undecided" in lines
+    assert "  paging and order      not judged the target has no paging" in lines
+    assert "  brokerproof explain STOMP11-HB-07" in lines
+    assert lines[-1] == "  brokerproof run --last-failed run"
+
+
+def test_what_passed_needs_no_next_step() -> None:
+    lines = rendered(RESULTS[:1], Path("run"))
+    assert lines == ["broker: 1 PASS", "  protocol basics       kept       1 requirement", ""]
+
+
+def test_versions_variants_and_one_requirement_are_one_cause() -> None:
+    grouped = causes.group(RESULTS, Verdict.FAIL)
+    assert [len(cause.cases) for cause in grouped] == [3, 1]
+    assert [cause.area for cause in grouped] == [Area.HEARTBEAT, Area.PROTOCOL]
+    assert len(grouped[0].observed) == 2, "900 and 901 ms are one observation"
+
+
+def test_a_skip_beside_a_judged_case_does_not_count() -> None:
+    kept = result("a", "ARTEMIS-PAGING-1", Verdict.PASS)
+    skipped = result("b", "ARTEMIS-PAGING-1", Verdict.SKIP)
+    for order in ([kept, skipped], [skipped, kept]):
+        [state] = area_summary.summarise(order)["broker"]
+        assert state.state is State.KEPT
+    [state] = area_summary.summarise([skipped])["broker"]
+    assert state.state is State.NOT_JUDGED
+
+
+@pytest.mark.parametrize(
+    ("requirement", "area"),
+    [
+        ("STOMP12-HB-07", Area.HEARTBEAT),
+        ("ARTEMIS-STOMP-ttl-3", Area.HEARTBEAT),
+        ("OPENWIRE-INACT-01", Area.HEARTBEAT),
+        ("AMQP10-CREDIT-01", Area.WINDOW),
+        ("AMQP091-QOS-01", Area.WINDOW),
+        ("ARTEMIS-FLOW-amqp-1", Area.WINDOW),
+        ("ARTEMIS-FLOW-amqp-4", Area.THRESHOLD),
+        ("ARTEMIS-PAGING-8", Area.THRESHOLD),
+        ("ARTEMIS-PAGING-11", Area.PAGING),
+        ("RABBITMQ-FLOW-mem-1", Area.THRESHOLD),
+        ("ARTEMIS-REDELIVERY-back-1", Area.RECOVERY),
+        ("STOMP12-FH-01", Area.PROTOCOL),
+    ],
+)
+def test_a_requirement_has_an_area(requirement: str, area: Area) -> None:
+    assert area_of(requirement) is area
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "elapsed", "words"),
+    [
+        (0, 0, 5.0, ""),
+        (10, 100, 5.0, ""),
+        (50, 100, 30.0, "about 30 s left"),
+        (30, 100, 180.0, "about 7 min left"),
+        (100, 100, 60.0, ""),
+    ],
+)
+def test_the_time_that_is_left(done: int, total: int, elapsed: float, words: str) -> None:
+    assert progress.time_left(done, total, elapsed) == words
