@@ -90,6 +90,11 @@ def silence_is_right(replaced: Replaced) -> bool:
     return False
 
 
+def close_is_right(replaced: Replaced) -> bool:
+    """True if the client promises to beat so often that it may be given up in mid-conversation."""
+    return replaced.field.name == FIRST_BEAT and 0 < replaced.value < SOON_MS
+
+
 class Conversation:
     """One connection and its conversation, up to the first frame that is not answered as usual."""
 
@@ -151,9 +156,9 @@ class Conversation:
             return True
         if reply is not None:
             self.outcome = Outcome.REFUSED
-        elif self.peer.ended is not None:
+        elif self.peer.ended is not None and not close_is_right(self.replaced):
             self.outcome = Outcome.CUT
-        elif not silence_is_right(self.replaced):
+        elif self.peer.ended is None and not silence_is_right(self.replaced):
             self.outcome = Outcome.SILENT
         return False
 
