@@ -293,8 +293,8 @@ def consume(job: Job, pipe: Connection) -> dict[str, int]:
 
 def _initial_delivery_count(attach: bytes) -> int:
     what, _ = types.decode(attach, attach[4] * 4)
-    found = codec.fields_of(what).get("initial-delivery-count")
-    return 0 if found is None else int(types.plain(found))
+    count = codec.fields_of(what).get("initial-delivery-count")
+    return 0 if count is None else int(types.plain(count))
 
 
 def _flow(incoming: int, count: int, credit: int) -> bytes:

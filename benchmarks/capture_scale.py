@@ -96,8 +96,8 @@ def write(path: Path, octets: int, body: int) -> int:
             lines[pair].say(True, frame("SEND", text, **named, receipt=f"r{of_pair}"))
             lines[pair].say(False, frame("RECEIPT", receipt_id=f"r{of_pair}"))
             if number != lost:
-                told = {"subscription": "s", "message_id": f"m{number}"}
-                lines[PAIRS + pair].say(False, frame("MESSAGE", text, **named, **told))
+                fields = {"subscription": "s", "message_id": f"m{number}"}
+                lines[PAIRS + pair].say(False, frame("MESSAGE", text, **named, **fields))
     return count
 
 

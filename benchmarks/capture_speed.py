@@ -78,17 +78,18 @@ def main() -> None:
             for megabytes in (arguments.megabytes // 4, arguments.megabytes):
                 path = Path(folder) / "x.pcap"
                 make(path, megabytes * 1_000_000, size)
-                told = subprocess.run(
+                output = subprocess.run(
                     [sys.executable, __file__, "--read", str(path)],
                     check=True,
                     capture_output=True,
                     text=True,
                 ).stdout
-                found = json.loads(told)
-                big, took = path.stat().st_size / 1e6, found["seconds"]
+                judgement = json.loads(output)
+                big, took = path.stat().st_size / 1e6, judgement["seconds"]
                 print(
-                    f"| {size} | {big:.0f} | {found['events']:,} | {took:.1f} | {big / took:.1f} |"
-                    f" {found['events'] / took:,.0f} | {found['mebibytes']:.0f} |",
+                    f"| {size} | {big:.0f} | {judgement['events']:,} | {took:.1f} |"
+                    f" {big / took:.1f} |"
+                    f" {judgement['events'] / took:,.0f} | {judgement['mebibytes']:.0f} |",
                     flush=True,
                 )
 

@@ -179,7 +179,7 @@ def measure(
 ) -> dict[str, dict[str, Series]]:
     """All runs: in each repetition every scenario meets every broker, and each time another broker
     is first."""
-    found = {
+    all_series = {
         scenario: {broker.name: Series() for broker in brokers} for scenario in options.scenarios
     }
     turn = itertools.count()
@@ -187,7 +187,7 @@ def measure(
         for scenario in options.scenarios:
             first = repetition % len(brokers)
             for broker in [*brokers[first:], *brokers[:first]]:
-                series = found[scenario][broker.name]
+                series = all_series[scenario][broker.name]
                 if series.failure:
                     continue
                 job = comparison.job(broker, scenario, f"bench-{next(turn):04d}", options)
@@ -204,7 +204,7 @@ def measure(
                     f"{repetition + 1}/{options.repetitions} {scenario} {broker.name}:"
                     f" {job.messages / took:,.0f} a second"
                 )
-    return found
+    return all_series
 
 
 def ratios(ours: Sequence[float], base: Sequence[float]) -> list[float]:
@@ -219,7 +219,7 @@ def say(line: str) -> None:
 
 
 def report(
-    found: dict[str, dict[str, Series]],
+    all_series: dict[str, dict[str, Series]],
     comparison: Comparison[B],
     brokers: Sequence[B],
     missing: dict[str, str],
@@ -234,7 +234,7 @@ def report(
         ),
         "",
     ]
-    for scenario, by_broker in found.items():
+    for scenario, by_broker in all_series.items():
         lines.append(f"{scenario}: {comparison.scenarios[scenario].format(window=options.window)}")
         lines.append(
             f"  {'messages a second':24} {'min':>9} {'median':>9} {'max':>9}   {'CPU µs each':>11} "
@@ -246,11 +246,11 @@ def report(
             if series.failure:
                 lines.append(f"  {broker.name:24} failed: {series.failure}")
                 continue
-            each = series.figures()
+            figures = series.figures()
             line = f"  {broker.name:24} " + " ".join(
-                f"{each[name]:9,}" for name in ("min", "median", "max")
+                f"{figures[name]:9,}" for name in ("min", "median", "max")
             )
-            line += f"   {each['cpu_us_per_message']:11.1f}"
+            line += f"   {figures['cpu_us_per_message']:11.1f}"
             if broker.name != comparison.base and (pairs := ratios(series.rates, base.rates)):
                 line += f"   {statistics.median(pairs):.2f} ({min(pairs):.2f} to {max(pairs):.2f})"
                 if work := ratios(series.cpu_us, base.cpu_us):
@@ -268,7 +268,7 @@ def report(
 
 
 def as_json(
-    found: dict[str, dict[str, Series]],
+    all_series: dict[str, dict[str, Series]],
     comparison: Comparison[B],
     brokers: Sequence[B],
     missing: dict[str, str],
@@ -276,7 +276,7 @@ def as_json(
 ) -> str:
     """Return the comparison as one JSON object."""
     scenarios: dict[str, Any] = {}
-    for scenario, by_broker in found.items():
+    for scenario, by_broker in all_series.items():
         base = by_broker.get(comparison.base, Series())
         scenarios[scenario] = {
             name: (
@@ -362,6 +362,6 @@ def run(comparison: Comparison[B]) -> int:
                 say(f"not measured: {problem}")
         if not brokers:
             return 3
-        found = measure(Peers(stack, comparison.work), comparison, brokers, options)
-        print((as_json if options.json else report)(found, comparison, brokers, missing, options))
+        series = measure(Peers(stack, comparison.work), comparison, brokers, options)
+        print((as_json if options.json else report)(series, comparison, brokers, missing, options))
     return 0

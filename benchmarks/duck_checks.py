@@ -97,9 +97,9 @@ def run(folder: Path, *, threads: int, memory: str, scratch: Path) -> dict[str, 
     with duckdb.connect(
         config={"threads": threads, "memory_limit": memory, "temp_directory": str(scratch)}
     ) as engine:
-        found = {}
+        anomalies = {}
         for name, query in checks(folder).items():
             row = engine.execute(query).fetchone()
             assert row is not None
-            found[name] = int(row[0] or 0)
-        return found
+            anomalies[name] = int(row[0] or 0)
+        return anomalies

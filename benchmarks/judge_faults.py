@@ -178,13 +178,14 @@ def main() -> None:
         drawn = random.Random(f"{chosen.seed} {module}").sample(
             possible, min(chosen.faults, len(possible))
         )
-        found = 0
+        noticed_count = 0
         for line, what, faulty in sorted(drawn, key=lambda row: row[0]):
             seen = noticed(module, faulty)
-            found += seen
+            noticed_count += seen
             print(f"{'noticed' if seen else 'NOT noticed'} {module}.py:{line}: {what}", flush=True)
         print(
-            f"{module}: {found} of {len(drawn)} noticed, of {len(possible)} that can be made",
+            f"{module}: {noticed_count} of {len(drawn)} noticed,"
+            f" of {len(possible)} that can be made",
             flush=True,
         )
 

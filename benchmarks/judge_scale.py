@@ -67,13 +67,15 @@ def measured(folder: Path, size: int, *, oracles: bool) -> list[dict[str, Any]]:
     rows = []
     for engine in ("judges", "DuckDB", *(["oracles"] if oracles else [])):
         row = watched([sys.executable, __file__, "--one", engine, str(folder / "trace")])
-        found = row.pop("found")
+        anomalies = row.pop("found")
         row |= {
             "engine": engine,
             "events": events,
-            "right": found == (EXPECTED if engine == "DuckDB" else KINDS),
+            "right": anomalies == (EXPECTED if engine == "DuckDB" else KINDS),
         }
-        print(f"{events:>11,} {engine:8} {row['seconds']:8.1f} s  found {found}", file=sys.stderr)
+        print(
+            f"{events:>11,} {engine:8} {row['seconds']:8.1f} s  found {anomalies}", file=sys.stderr
+        )
         rows.append(row)
     return rows
 
@@ -97,10 +99,10 @@ def watched(command: list[str]) -> dict[str, Any]:
                 process.wait(LOOK_EVERY_S)
                 break
         assert process.stdout is not None
-        said = process.stdout.read().decode().strip().splitlines()
+        lines = process.stdout.read().decode().strip().splitlines()
     result = (
-        json.loads(said[-1])
-        if process.returncode == 0 and said
+        json.loads(lines[-1])
+        if process.returncode == 0 and lines
         else {"found": f"failed ({process.returncode})"}
     )
     return {
@@ -119,11 +121,11 @@ def tree(root: int) -> list[int]:
             with contextlib.suppress(OSError, IndexError):
                 parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
                 children.setdefault(parent, []).append(int(entry.name))
-    found, left = [], [root]
+    processes, left = [], [root]
     while left:
-        found.append(left.pop())
-        left += children.get(found[-1], [])
-    return found
+        processes.append(left.pop())
+        left += children.get(processes[-1], [])
+    return processes
 
 
 def proportional(pid: int) -> int:
@@ -151,12 +153,12 @@ def judges(folder: Path) -> dict[str, Any]:
         judgement = find_anomalies(
             spark, local([str(folder)], 2), expectations_of("artemis", load("artemis").parameters)
         )
-        found = conclude(judgement, Requirements(requirements().values()).level)
+        conclusion = conclude(judgement, Requirements(requirements().values()).level)
         done = time.monotonic()
     return {
         "start": ready - began,
         "work": done - ready,
-        "found": {anomaly.kind: anomaly.count for anomaly in found.wrong},
+        "found": {anomaly.kind: anomaly.count for anomaly in conclusion.wrong},
     }
 
 
@@ -165,8 +167,8 @@ def duck(folder: Path) -> dict[str, Any]:
     from benchmarks.duck_checks import run
 
     began = time.monotonic()
-    found = run(folder, threads=2, memory="4GB", scratch=folder.parent / "duck")
-    return {"work": time.monotonic() - began, "found": found}
+    anomalies = run(folder, threads=2, memory="4GB", scratch=folder.parent / "duck")
+    return {"work": time.monotonic() - began, "found": anomalies}
 
 
 def oracles(folder: Path) -> dict[str, Any]:
@@ -176,16 +178,16 @@ def oracles(folder: Path) -> dict[str, Any]:
     from brokerproof.harness.oracles.expectations import expectations_of
     from brokerproof.harness.trace import read
 
-    about = expectations_of("artemis", load("artemis").parameters)
+    expectations = expectations_of("artemis", load("artemis").parameters)
     began = time.monotonic()
     events = [
         read.event(row) for path in sorted(folder.glob("part-*.parquet")) for row in read.rows(path)
     ]
-    wrong = recorded_anomalies.find_anomalies(events, about)
+    wrong = recorded_anomalies.find_anomalies(events, expectations)
     wrong += [
         anomaly
         for life in connection_lifetimes.lifetimes(events).values()
-        for anomaly in connection_lifetimes.find_anomalies(life, about)
+        for anomaly in connection_lifetimes.find_anomalies(life, expectations)
     ]
     kinds = [anomaly.kind for anomaly in wrong]
     return {

@@ -80,8 +80,8 @@ class Stomp:
             data = self.socket.recv(PIECE)
             assert data, f"the broker closed: {self.rest[:200]!r}"
             self.rest += data
-        found, _, self.rest = self.rest.partition(end)
-        return found
+        head, _, self.rest = self.rest.partition(end)
+        return head
 
     def head(self) -> bytes:
         """A frame without a body."""
@@ -151,9 +151,9 @@ class Amqp:
         return self.inbox.pop(0)
 
     def wait(self, name: str) -> codec.Frame:
-        while (found := self.next()).name != name:
-            assert found.name not in ("close", "end", "detach"), found.brief()
-        return found
+        while (line := self.next()).name != name:
+            assert line.name not in ("close", "end", "detach"), line.brief()
+        return line
 
     def attach(self, role: bool, terminus: str) -> None:
         node = codec.composite(terminus, {"address": NAME, "capabilities": ("queue",)})

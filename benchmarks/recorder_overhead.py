@@ -84,13 +84,18 @@ def whole(target: Standing, wishes: LoadOptions, folder: Path, *, record: bool) 
     """One load from its beginning to its end."""
     run_folder.create(folder, command=[], seed=wishes.seed, effort="load")
     session = Session(target, wishes, LocalDrivers(), folder, record=record)
-    told = summary.data(session, session.run(None, lambda _: False))
-    if not summary.complete(told):
-        raise SystemExit(f"a load did not go through, so it measures nothing: {told}")
-    each = 1e6 / told["sent"]
-    recorder = told["recorder"] or {"cpu_s": 0.0, "after_s": 0.0}
-    rate = told["received"] / told["seconds"]
-    return Whole(rate, told["driver_cpu_s"] * each, recorder["cpu_s"] * each, recorder["after_s"])
+    report = summary.data(session, session.run(None, lambda _: False))
+    if not summary.complete(report):
+        raise SystemExit(f"a load did not go through, so it measures nothing: {report}")
+    us_per_message = 1e6 / report["sent"]
+    recorder = report["recorder"] or {"cpu_s": 0.0, "after_s": 0.0}
+    rate = report["received"] / report["seconds"]
+    return Whole(
+        rate,
+        report["driver_cpu_s"] * us_per_message,
+        recorder["cpu_s"] * us_per_message,
+        recorder["after_s"],
+    )
 
 
 def measured(
@@ -136,7 +141,7 @@ def measured(
         f"  {drivers[0]:.1f} without and {drivers[1]:.1f} with, pair by pair {more:.1f} more"
         " (median)"
     )
-    told: dict[str, Any] = {
+    report: dict[str, Any] = {
         "protocol": protocol,
         "target": target.identity.name,
         "lost_throughput": lost_of(lost),
@@ -146,10 +151,10 @@ def measured(
     }
     loads: list[tuple[Whole, Whole]] = []
     for number in range(options.whole):
-        found = {}
+        values = {}
         for record in (True, False) if number % 2 else (False, True):
-            found[record] = whole(target, wishes, folder / f"{number}-{record}", record=record)
-        loads.append((found[False], found[True]))
+            values[record] = whole(target, wishes, folder / f"{number}-{record}", record=record)
+        loads.append((values[False], values[True]))
     if loads:
         lost = [1 - with_.rate / without.rate for without, with_ in loads]
         segments = statistics.median(with_.segments for _, with_ in loads)
@@ -159,8 +164,8 @@ def measured(
             f"  segments were made afterwards: {after:.1f} s, {segments:.1f} µs of the processor a"
             " message"
         )
-        told |= {"whole_lost": lost_of(lost), "segments_us": segments, "after_s": after}
-    return told
+        report |= {"whole_lost": lost_of(lost), "segments_us": segments, "after_s": after}
+    return report
 
 
 def lost_of(values: Sequence[float]) -> dict[str, float]:
@@ -186,11 +191,11 @@ def lost_of(values: Sequence[float]) -> dict[str, float]:
 
 def words(values: Sequence[float]) -> str:
     """Return the result in words."""
-    found = lost_of(values)
+    losses = lost_of(values)
     return (
-        f"median {found['median']:.1%} (95 %: {found['median_low']:.1%} to"
-        f" {found['median_high']:.1%}), half of all {found['quarter']:.1%} to"
-        f" {found['three_quarters']:.1%}, all {found['least']:.1%} to {found['most']:.1%}"
+        f"median {losses['median']:.1%} (95 %: {losses['median_low']:.1%} to"
+        f" {losses['median_high']:.1%}), half of all {losses['quarter']:.1%} to"
+        f" {losses['three_quarters']:.1%}, all {losses['least']:.1%} to {losses['most']:.1%}"
     )
 
 
@@ -221,7 +226,7 @@ def main() -> int:
             print(line, flush=True)
 
     say(f"{os.cpu_count()} cores, load of the machine {os.getloadavg()[0]:.1f}")
-    told = []
+    reports = []
     for protocol in options.protocols or PROTOCOLS:
         name = options.target or TARGETS[protocol]
         target = target_file.load(name)
@@ -231,12 +236,12 @@ def main() -> int:
             folder = Path(temporary)
             try:
                 standing = Standing(target, target.start(folder / "logs"))
-                told.append(measured(protocol, standing, folder, options, say))
+                reports.append(measured(protocol, standing, folder, options, say))
             finally:
                 target.stop()
     if options.json:
-        print(json.dumps({"cores": os.cpu_count(), "protocols": told}))
-    return int(any(result["lost_throughput"]["median"] >= MOST_LOST for result in told))
+        print(json.dumps({"cores": os.cpu_count(), "protocols": reports}))
+    return int(any(result["lost_throughput"]["median"] >= MOST_LOST for result in reports))
 
 
 if __name__ == "__main__":

@@ -63,12 +63,12 @@ class Bench:
         self._pass(WARM)
         try:
             for number in range(count):
-                found = {}
+                ratios = {}
                 for taped in (True, False) if number % 2 else (False, True):
                     driver.host.tape = self._tape if taped else None
-                    found[taped] = self._slice(lasts)
-                if found[False].rate and found[True].rate:
-                    yield found[False], found[True]
+                    ratios[taped] = self._slice(lasts)
+                if ratios[False].rate and ratios[True].rate:
+                    yield ratios[False], ratios[True]
         finally:
             driver.host.tape = self._tape
             driver.stop_producing()

@@ -104,14 +104,16 @@ def written(run: Path, report: Path) -> tuple[float, dict[str, float], dict[str,
         str(report),
     ]
     began = time.monotonic()
-    told: list[tuple[str, float]] = [("start", began)]
+    marks: list[tuple[str, float]] = [("start", began)]
     with subprocess.Popen(
         [*command, "--master", "local[2]"], cwd=ROOT, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr is not None
 
         def listen(lines: Iterable[str]) -> None:
-            told.extend((line.strip().removeprefix("report: "), time.monotonic()) for line in lines)
+            marks.extend(
+                (line.strip().removeprefix("report: "), time.monotonic()) for line in lines
+            )
 
         listener = threading.Thread(target=listen, args=[process.stderr], daemon=True)
         listener.start()
@@ -122,13 +124,13 @@ def written(run: Path, report: Path) -> tuple[float, dict[str, float], dict[str,
             listener.join(0.3)
     if process.returncode:
         sys.exit(
-            f"brokerproof report ended with {process.returncode}: {[words for words, _ in told]}"
+            f"brokerproof report ended with {process.returncode}: {[words for words, _ in marks]}"
         )
     ended = time.monotonic()
-    until = [at for _, at in told[1:]] + [ended]
+    until = [at for _, at in marks[1:]] + [ended]
     return (
         ended - began,
-        {words: end - at for (words, at), end in zip(told, until, strict=True)},
+        {words: end - at for (words, at), end in zip(marks, until, strict=True)},
         most,
     )
 
@@ -140,7 +142,7 @@ def memory(driver: int) -> dict[str, int]:
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it may end meanwhile
             parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
-    found: dict[str, int] = {}
+    peaks: dict[str, int] = {}
     for process in parents:
         above = process
         while above not in (driver, 0, 1):
@@ -153,8 +155,8 @@ def memory(driver: int) -> dict[str, int]:
             )
             java = Path(f"/proc/{process}/comm").read_text().strip() == "java"
             name = "the driver" if process == driver else "its JVM" if java else "a worker"
-            found[name] = max(octets, found.get(name, 0))
-    return found
+            peaks[name] = max(octets, peaks.get(name, 0))
+    return peaks
 
 
 def write_run(folder: Path, cases: int, targets: int) -> int:
@@ -176,7 +178,7 @@ def write_run(folder: Path, cases: int, targets: int) -> int:
     known = list(load())
     names = [f"target-{number}" for number in range(targets)]
     write_header(folder, header(folder.name, targets=names))
-    events, told = 0, []
+    events, finding_rows = 0, []
     recorders = {name: Recorder(folder, folder.name, name, Clock.VIRTUAL) for name in names}
     facts: dict[str, Any] = {}
     for number in range(cases):
@@ -189,19 +191,19 @@ def write_run(folder: Path, cases: int, targets: int) -> int:
         events += len(trace)
         cited = tuple(dict.fromkeys(chance.choice(known) for _ in range(3)))
         bad = verdict in ("FAIL", "KNOWN", "WARN")
-        said = (
+        detail = (
             f"{chance.randrange(9999)} ms, should be between 2000 and 4000 ms"
             if verdict != "PASS"
             else ""
         )
         seen = Seen.VIOLATED if bad else Seen.HELD
         findings = tuple(
-            JudgedFinding(requirement, seen, said, verdict=Verdict(verdict))
+            JudgedFinding(requirement, seen, detail, verdict=Verdict(verdict))
             for requirement in cited
         )
-        told.append(
+        finding_rows.append(
             Result(
-                case, target, cited, Verdict(verdict), said, findings, duration_s=chance.random()
+                case, target, cited, Verdict(verdict), detail, findings, duration_s=chance.random()
             ).line()
         )
         facts[case] = {
@@ -211,7 +213,7 @@ def write_run(folder: Path, cases: int, targets: int) -> int:
         }
     for recorder in recorders.values():
         recorder.flush()
-    (folder / "results.ndjson").write_text("\n".join(told) + "\n", "utf-8")
+    (folder / "results.ndjson").write_text("\n".join(finding_rows) + "\n", "utf-8")
     (folder / "cases.json").write_text(json.dumps(facts), "utf-8")
     return events
 
@@ -253,7 +255,7 @@ def looked_at(report: Path, cases: int) -> dict[str, Any]:
     filters."""
     from brokerproof.suites.browser.devtools import Browser
 
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     alone = next(
         path for path in sorted((report / "cases").glob("*.html")) if path.name != "more.html"
     )
@@ -265,28 +267,28 @@ def looked_at(report: Path, cases: int) -> dict[str, Any]:
                 browser.open(path, fragment)
                 return round(float(browser.run(_READY)) / 1000, 2)
 
-            found[f"{name}: index ready in s"] = ready(report / "index.html")
-            found[f"{name}: processor s of it"] = round(browser.busy(), 2)
+            figures[f"{name}: index ready in s"] = ready(report / "index.html")
+            figures[f"{name}: processor s of it"] = round(browser.busy(), 2)
             for change, script in _CHANGES.items():
                 before = browser.busy()
-                found[f"{name}: {change}, drawn in ms"] = round(
+                figures[f"{name}: {change}, drawn in ms"] = round(
                     browser.run(_CHANGED.format(change=script))
                 )
-                found[f"{name}: processor ms of it ({change})"] = round(
+                figures[f"{name}: processor ms of it ({change})"] = round(
                     (browser.busy() - before) * 1000
                 )
-            found[f"{name}: filtered address ready in s"] = ready(
+            figures[f"{name}: filtered address ready in s"] = ready(
                 report / "index.html", "verdict=FAIL&suite=flow&page=2"
             )
-            found[f"{name}: heap of its scripts, MB"] = round(
+            figures[f"{name}: heap of its scripts, MB"] = round(
                 browser.run("performance.memory.usedJSHeapSize") / 2**20
             )
-            found[f"{name}: nodes"] = browser.run("document.querySelectorAll('*').length")
-            found[f"{name}: packed case shown in s"] = ready(
+            figures[f"{name}: nodes"] = browser.run("document.querySelectorAll('*').length")
+            figures[f"{name}: packed case shown in s"] = ready(
                 report / "cases" / "more.html", str(cases - 1)
             )
-            found[f"{name}: case alone shown in s"] = round(browser.open(alone), 2)
-    return found
+            figures[f"{name}: case alone shown in s"] = round(browser.open(alone), 2)
+    return figures
 
 
 if __name__ == "__main__":

@@ -42,7 +42,9 @@ SELECTOR = Symbol("apache.org:selector-filter:string")
 
 
 def framed(*performatives: Composite, payload: bytes = b"", channel: int = 0) -> bytes:
-    return b"".join(frame(channel, each.encode() + payload) for each in performatives)
+    return b"".join(
+        frame(channel, performative.encode() + payload) for performative in performatives
+    )
 
 
 def amqp(**fields: Any) -> Feed:

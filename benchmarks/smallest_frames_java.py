@@ -52,7 +52,7 @@ def core_deliveries(count: int) -> tuple[Feed, list[int]]:
     )
     reader = core_codec.Reader()
     received = reader.feed(feed.send(core_send() * count))
-    return feed, [each.message.id for each in received if each.name == "receive"]
+    return feed, [event.message.id for event in received if event.name == "receive"]
 
 
 def core_send(address: str = "q") -> bytes:

@@ -37,7 +37,7 @@ def _calls(case: Case) -> Iterator[Call]:
     choices = [list(_choices(*mark.args[:2])) for mark in marks]
     for version in case.by_version:
         for chosen in product(*choices):
-            arguments = {name: value for each in chosen for name, value in each.items()}
+            arguments = {name: value for mapping in chosen for name, value in mapping.items()}
             shown = "-".join(
                 str(value) if isinstance(value, (str, int)) else type(value).__name__
                 for value in arguments.values()

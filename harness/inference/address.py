@@ -191,8 +191,8 @@ class AddressProbes:
 
 def _shared(octets: int, count: int) -> list[int]:
     """Bodies of ``octets`` in all, as even as they can be."""
-    each = octets // count
-    return [each] * (count - 1) + [octets - each * (count - 1)]
+    share = octets // count
+    return [share] * (count - 1) + [octets - share * (count - 1)]
 
 
 def of_prefix(parameter: str, prefix: str) -> str:

@@ -21,11 +21,11 @@ FOLDER = Path("/srv")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 _MOUNTS = (
-    'for each in proc dev sys; do mount --rbind "/$each" "$0/$each" || exit 125; done; '
+    'for folder in proc dev sys; do mount --rbind "/$folder" "$0/$folder" || exit 125; done; '
     'mount --bind "$1" "$0/srv" || exit 125; shift; exec chroot "$0" "$@"'
 )
 _INSTALL = (
-    'for each in proc dev sys; do mount --rbind "/$each" "$0/$each" || exit 125; done; '
+    'for folder in proc dev sys; do mount --rbind "/$folder" "$0/$folder" || exit 125; done; '
     'exec chroot "$0" apt-get install --yes --quiet --no-install-recommends "$1"'
 )
 

@@ -192,10 +192,10 @@ def taken(ports: Iterable[int], host: str = "127.0.0.1") -> list[int]:
     forbids it."""
     in_use = []
     for port in ports:
-        with socket.socket() as each:
-            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                each.bind((host, port))
+                probe.bind((host, port))
             except OSError:
                 in_use.append(port)
     return in_use

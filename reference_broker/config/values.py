@@ -64,13 +64,13 @@ def filled_in(text: str, where: Where, environment: Mapping[str, str]) -> str:
 
     def value(match: re.Match[str]) -> str:
         name, colon, default = match[1].partition(":")
-        found = environment.get(name.strip())
-        if found is None and not colon:
+        replacement = environment.get(name.strip())
+        if replacement is None and not colon:
             raise where.bad(
                 f"${{{name}}} has no value",
                 f"set the environment variable {name.strip()} or write ${{{name}:default}}",
             )
-        return default.strip() if found is None else found
+        return default.strip() if replacement is None else replacement
 
     return _PLACEHOLDER.sub(value, text)
 

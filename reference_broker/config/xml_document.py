@@ -53,8 +53,8 @@ def tag(element: etree._Element) -> str:
 
 def line(element: etree._Element) -> int:
     """The line in which the element begins, from 1."""
-    found: Any = element.sourceline
-    return found or 1
+    line: Any = element.sourceline
+    return line or 1
 
 
 def children(element: etree._Element, where: Where) -> list[etree._Element]:

@@ -47,18 +47,18 @@ class FieldReader:
 
     def int32(self) -> int:
         """Four bytes, signed."""
-        found: int = _INT.unpack(self.take(4))[0]
-        return found
+        value: int = _INT.unpack(self.take(4))[0]
+        return value
 
     def int64(self) -> int:
         """Eight bytes, signed."""
-        found: int = _LONG.unpack(self.take(8))[0]
-        return found
+        value: int = _LONG.unpack(self.take(8))[0]
+        return value
 
     def number(self, form: str) -> int | float:
         """A number as :mod:`struct` describes it."""
-        found: int | float = struct.unpack(form, self.take(struct.calcsize(form)))[0]
-        return found
+        value: int | float = struct.unpack(form, self.take(struct.calcsize(form)))[0]
+        return value
 
 
 def int8(value: int) -> bytes:

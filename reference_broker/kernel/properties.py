@@ -30,15 +30,15 @@ Headers = tuple[tuple[str, str], ...]
 def of_headers(address: str, headers: Headers) -> dict[str, Value]:
     """Return the properties that messages with equal headers share: all but AMQSize and
     AMQTimestamp."""
-    found: dict[str, Value] = dict(reversed(headers))
-    priority, expires = (_whole(found.get(name)) for name in ("priority", "expires"))
+    properties: dict[str, Value] = dict(reversed(headers))
+    priority, expires = (_whole(properties.get(name)) for name in ("priority", "expires"))
     return {
-        **found,
+        **properties,
         "AMQAddress": address,
         "AMQPriority": priority if priority is not None and 0 <= priority <= 9 else PRIORITY,
-        "AMQDurable": "DURABLE" if found.get("persistent") == "true" else "NON_DURABLE",
+        "AMQDurable": "DURABLE" if properties.get("persistent") == "true" else "NON_DURABLE",
         "AMQExpiration": expires or 0,
-        "AMQGroupID": found.get("JMSXGroupID"),
+        "AMQGroupID": properties.get("JMSXGroupID"),
     }
 
 

@@ -78,7 +78,7 @@ class NumberIndex:
 
         begin = 0 if before(first, start) else bisect.bisect_left(numbers, place(first), key=place)
         end = bisect.bisect_right(numbers, place(last), key=place)
-        found = [number for number in numbers[begin:end] if number in live]
-        if len(found) < end - begin:
-            numbers[begin:end] = found
-        return found
+        alive = [number for number in numbers[begin:end] if number in live]
+        if len(alive) < end - begin:
+            numbers[begin:end] = alive
+        return alive

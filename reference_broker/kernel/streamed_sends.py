@@ -155,15 +155,15 @@ class Streams:
 
     def _next(self, conn: int, line: _Line) -> None:
         while line.waiting:
-            each = line.waiting[0]
-            if isinstance(each, _Stream):
+            first_waiting = line.waiting[0]
+            if isinstance(first_waiting, _Stream):
                 self.go_on(conn)
                 return
             line.waiting.popleft()
-            if each is None:
+            if first_waiting is None:
                 self._close(conn)
             else:
-                self._put(conn, each)
+                self._put(conn, first_waiting)
         del self.lines[conn]
         self._tell(conn, False)
 

@@ -190,10 +190,10 @@ class PageCursor:
 
     def _read(self, page: Page, index: int, payload: bytes) -> bool:
         """The record becomes an entry of the queue, if it is for this queue and not done with."""
-        found = self._message(page, index, payload)
-        if found is None:
+        decoded = self._message(page, index, payload)
+        if decoded is None:
             return False
-        message, source_entry, durable, several = found
+        message, source_entry, durable, several = decoded
         octets = len(payload)
         self.pages.store.read_now += octets
         entry = self.queue.append_paged(
@@ -306,10 +306,10 @@ class PageCursor:
             self._page()
             glance = self._glances[browser] = _Glance(self._number, self._index, self.queue.order)
         while browser.has_room():
-            found = self._next(glance)
-            if found is None:
+            following = self._next(glance)
+            if following is None:
                 return
-            message, source_entry = found
+            message, source_entry = following
             glance.order += 1
             if glance.order <= browser.cursor:
                 continue
@@ -346,9 +346,9 @@ class PageCursor:
                 continue
             payload, index = content[glance.index], glance.index
             glance.index += 1
-            found = None if payload is None else self._message(page, index, payload)
-            if found is not None:
-                message, source_entry, _, several = found
+            decoded = None if payload is None else self._message(page, index, payload)
+            if decoded is not None:
+                message, source_entry, _, several = decoded
                 if several:
                     self.unshare(page, index)
                 return message, source_entry

@@ -196,7 +196,7 @@ class Journal:
         self.touched = False
         parts = _in_parts(operations, places, together)
         self._sealed += parts
-        self.waiting += sum(len(each) for each, _ in parts)
+        self.waiting += sum(len(data) for data, _ in parts)
 
     # --- writing ----------------------------------------------------------------------------------
 
@@ -271,7 +271,7 @@ class Journal:
     def stored(self) -> list[str]:
         """The write was done. Returns the files that are of no more use, and may have more to
         write."""
-        self.waiting -= sum(len(each) for each, _ in self._under_way)
+        self.waiting -= sum(len(data) for data, _ in self._under_way)
         self._under_way = []
         if self._current is not None and self._syncs:
             self._current.good = self._current.octets

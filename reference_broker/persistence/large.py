@@ -290,10 +290,10 @@ class LargeFiles:
 
     def not_written(self) -> None:
         """The batch is to be written once more, as far as its bodies are still wanted."""
-        wanted = [undone for undone in self._under_way if undone.body.id in self._bodies]
+        unfinished = [undone for undone in self._under_way if undone.body.id in self._bodies]
         self.waiting -= sum(len(undone.write.data) for undone in self._under_way)
-        self.waiting += sum(len(undone.write.data) for undone in wanted)
-        self._writes = wanted + self._writes
+        self.waiting += sum(len(undone.write.data) for undone in unfinished)
+        self._writes = unfinished + self._writes
         self._under_way = []
 
     def give_up(self, problem: str) -> None:

@@ -74,7 +74,10 @@ class MemoryDisk:
             self._under_way = (
                 at,
                 effect,
-                {name: (bytes(each.octets), each.synced) for name, each in self._files.items()},
+                {
+                    name: (bytes(content.octets), content.synced)
+                    for name, content in self._files.items()
+                },
             )
             return at, self._store(effect)
         at = now + dice.randint(0, faults.read)

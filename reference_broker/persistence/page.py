@@ -100,12 +100,12 @@ class Loaded:
 
     def __init__(self, octets: bytes, count: int, path: str) -> None:
         try:
-            found = records.scan(octets, path)
+            scan = records.scan(octets, path)
         except records.OtherFormat:  # what is there now is not what was written
-            found = records.Scan(b"")
+            scan = records.Scan(b"")
         self._octets = octets
         self._begins, self._ends = array("q", [-1]) * count, array("q", [-1]) * count
-        for number, begin, end in found.records:
+        for number, begin, end in scan.records:
             if number < count:
                 self._begins[number], self._ends[number] = begin, end
         self.damaged = self._begins.count(-1) - 1
@@ -230,9 +230,9 @@ class Page:
 
     def done(self, index: int) -> None:
         """One more queue is done with the record ``index``."""
-        found = self.large.get(index)
-        if found is not None:
-            body, queues = found
+        entry = self.large.get(index)
+        if entry is not None:
+            body, queues = entry
             if queues > 1:
                 self.large[index] = body, queues - 1
             else:
@@ -272,16 +272,16 @@ class Page:
 
 def runs(marks: bytes) -> list[tuple[int, int]]:
     """The marked numbers as runs: first, and the one behind the last."""
-    found: list[tuple[int, int]] = []
+    runs: list[tuple[int, int]] = []
     start: int | None = None
     for at in range(8 * len(marks) + 1):
         is_set = at < 8 * len(marks) and marks[at >> 3] >> (at & 7) & 1
         if is_set and start is None:
             start = at
         elif not is_set and start is not None:
-            found.append((start, at))
+            runs.append((start, at))
             start = None
-    return found
+    return runs
 
 
 def folder(address: str) -> str:

@@ -105,10 +105,10 @@ class PagingStore:
 
     def cursor(self, queue: Queue) -> PageCursor:
         """Where ``queue`` reads."""
-        found = self._cursors.get(queue.id)
-        if found is None:
-            found = self._cursors[queue.id] = queue.behind = PageCursor(self, queue)
-        return found
+        cursor = self._cursors.get(queue.id)
+        if cursor is None:
+            cursor = self._cursors[queue.id] = queue.behind = PageCursor(self, queue)
+        return cursor
 
     # --- in ---------------------------------------------------------------------------------------
 

@@ -139,7 +139,7 @@ def recover(folder: Folder) -> Recovered:
 class _Recovery:
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
-        self._found = Recovered()
+        self._recovered = Recovered()
         self._decoder = Decoder(self._body)
         self._base = 0
         self._units: set[int] = set()
@@ -160,21 +160,21 @@ class _Recovery:
         self._journal(segments, self._extent(names, bool(segments or pages)))
         for (folder, number), written in self._written.items():
             pages.setdefault(folder, {}).setdefault(number, [])
-            self._found.pages.setdefault(folder, (written.address, []))
+            self._recovered.pages.setdefault(folder, (written.address, []))
         for folder, numbers in pages.items():
             self._pages(folder, numbers)
         self._forget_unknown_queues()
         self._large({int(match[1]): name for name in names if (match := _LARGE.fullmatch(name))})
-        return self._found
+        return self._recovered
 
     def _damaged(self, name: str, damage: str) -> None:
         """Report damage of a file, of which a copy is kept."""
-        if name not in self._found.aside:
-            self._found.aside.append(name)
-        self._found.reports.append(f"{name}: {damage}; a copy of the file is kept in damaged")
+        if name not in self._recovered.aside:
+            self._recovered.aside.append(name)
+        self._recovered.reports.append(f"{name}: {damage}; a copy of the file is kept in damaged")
 
     def _missing(self, name: str, loss: str) -> None:
-        self._found.reports.append(
+        self._recovered.reports.append(
             f"{name}: is missing, and it was not removed by a broker; {loss}"
         )
 
@@ -196,17 +196,19 @@ class _Recovery:
             self._damaged(
                 journal_extent.FILE, "the first of its two copies is damaged; nothing is lost"
             )
-        self._found.extents = newest.version
+        self._recovered.extents = newest.version
         return newest
 
     def _journal(self, segments: dict[int, str], known: Extent) -> None:
-        found = self._found
+        recovered = self._recovered
         scans = {
             number: records.scan(self._folder.read(segments[number]), segments[number])
             for number in sorted(segments)
         }
         lengths, latest, stated = self._lengths(scans)
-        found.next_segment = max((*segments, known.last, -1)) + 1 if segments or known.size else 0
+        recovered.next_segment = (
+            max((*segments, known.last, -1)) + 1 if segments or known.size else 0
+        )
         needed = {number for number, good in stated.items() if good}
         needed.update(range(latest, known.last) if latest >= 0 else range(known.first, known.last))
         if known.size:
@@ -217,18 +219,18 @@ class _Recovery:
                 self._missing(f"journal/{number:09d}.journal", _JOURNAL_LOSS)
         for number, scanned in scans.items():
             if number < known.first or (number < latest and number not in stated):
-                found.useless.append(segments[number])
+                recovered.useless.append(segments[number])
                 continue
             least = known.size if number == known.last and number not in lengths else 0
             good = lengths.get(number, scanned.end)
             self._judge(segments[number], scanned, lengths.get(number, least), number in lengths)
             if scanned.other is not None:
-                found.useless.append(segments[number])
+                recovered.useless.append(segments[number])
                 continue
-            found.segments.append((number, min(good, scanned.end)))
+            recovered.segments.append((number, min(good, scanned.end)))
             self._replay(segments[number], number, scanned, good)
         if self._journal_is_damaged:
-            found.consumed = set(found.queues)
+            recovered.consumed = set(recovered.queues)
 
     def _replay(self, name: str, number: int, scanned: records.Scan, good: int) -> None:
         """Apply what is in a segment, up to the byte ``good``."""
@@ -293,13 +295,13 @@ class _Recovery:
             )
 
     def _apply(self, operation: Operation, segment: int) -> None:
-        found = self._found
+        recovered = self._recovered
         match operation:
             case Added(place, ids, earlier, notes, octets):
-                found.place = max(found.place, place)
+                recovered.place = max(recovered.place, place)
                 # A queue that damage has lost must not give its number, and messages, to another.
-                found.queue_id = max(found.queue_id, *ids)
-                known = found.kept.get(place)
+                recovered.queue_id = max(recovered.queue_id, *ids)
+                known = recovered.kept.get(place)
                 if known is not None:
                     known.segment = segment
                     return
@@ -308,38 +310,41 @@ class _Recovery:
                 if earlier or notes:
                     source_entry = Entry(message, 0)
                     source_entry.earlier, source_entry.notes = earlier, codec.decode_notes(notes)
-                found.message = max(found.message, message.number)
-                found.kept[place] = Kept(message, ids, source_entry, len(octets), segment)
+                recovered.message = max(recovered.message, message.number)
+                recovered.kept[place] = Kept(message, ids, source_entry, len(octets), segment)
             case Gone(id, runs):
                 for first, count in runs:
                     for place in range(first, first + count):
                         self._gone(id, place)
             case PageGone(id, page, page_runs):
                 self._marks.setdefault((id, page), []).extend(page_runs)
-                found.next_page[id] = max(found.next_page.get(id, 0), page + 1)
+                recovered.next_page[id] = max(recovered.next_page.get(id, 0), page + 1)
             case Failed(id, place, failures):
-                if place in found.kept:
-                    found.kept[place].failures[id] = failures
+                if place in recovered.kept:
+                    recovered.kept[place].failures[id] = failures
             case PageFailed(id, page, record, failures):
-                found.page_failures[id, page, record] = failures
+                recovered.page_failures[id, page, record] = failures
             case UnitDone(unit):
                 self._units.add(unit)
-                found.unit = max(found.unit, unit)
+                recovered.unit = max(recovered.unit, unit)
             case QueueMade():
-                found.queues[operation.id] = operation
-                found.queue_id = max(found.queue_id, operation.id)
+                recovered.queues[operation.id] = operation
+                recovered.queue_id = max(recovered.queue_id, operation.id)
             case QueueGone(id):
-                found.queues.pop(id, None)
-                found.consumed.discard(id)
+                recovered.queues.pop(id, None)
+                recovered.consumed.discard(id)
             case Consumed(id, consumed):
-                (found.consumed.add if consumed else found.consumed.discard)(id)
+                (recovered.consumed.add if consumed else recovered.consumed.discard)(id)
             case Snapshot(unit, place, queue):
                 self._base = max(self._base, unit)
-                found.unit, found.place = max(found.unit, unit), max(found.place, place)
-                found.queue_id = max(found.queue_id, queue)
-                found.queues.clear()
-                found.consumed.clear()
-                found.page_failures.clear()
+                recovered.unit, recovered.place = (
+                    max(recovered.unit, unit),
+                    max(recovered.place, place),
+                )
+                recovered.queue_id = max(recovered.queue_id, queue)
+                recovered.queues.clear()
+                recovered.consumed.clear()
+                recovered.page_failures.clear()
                 self._marks.clear()
                 self._written.clear()
                 self._over.clear()
@@ -352,25 +357,25 @@ class _Recovery:
                 pass
 
     def _gone(self, queue: int, place: int) -> None:
-        kept = self._found.kept.get(place)
+        kept = self._recovered.kept.get(place)
         if kept is None:
             return
         kept.ids = tuple(id for id in kept.ids if id != queue)
         if not kept.ids:
-            del self._found.kept[place]
+            del self._recovered.kept[place]
 
     # --- pages ------------------------------------------------------------------------------------
 
     def _pages(self, folder: str, numbers: dict[int, list[str]]) -> None:
         """Read the pages of one address. ``numbers`` has the files of each."""
-        found = self._found
-        known = found.pages.pop(folder, None)
+        recovered = self._recovered
+        known = recovered.pages.pop(folder, None)
         address = None if known is None else known[0]
         pages: list[Page] = []
         last = max(numbers)
         for number, names in sorted(numbers.items()):
             if (folder, number) in self._over:
-                found.useless += names
+                recovered.useless += names
                 continue
             scans = {name: records.scan(self._folder.read(name), name) for name in sorted(names)}
             for scanned in scans.values():
@@ -378,7 +383,7 @@ class _Recovery:
                     address = scanned.detail.decode("utf-8", "surrogatepass")
             likely = _likely_address(folder) if address is None else address
             name = self._best(folder, number, scans, likely, last)
-            found.useless += [other for other in names if other != name]
+            recovered.useless += [other for other in names if other != name]
             if name is None:
                 continue
             page = self._page(folder, number, likely, name, scans[name])
@@ -390,9 +395,9 @@ class _Recovery:
                     f"the journal knows younger pages of address {likely} and not this one, which"
                     " is not used",
                 )
-                found.useless.append(name)
+                recovered.useless.append(name)
         if pages:
-            found.pages[folder] = pages[-1].address, pages
+            recovered.pages[folder] = pages[-1].address, pages
 
     def _best(
         self,
@@ -450,7 +455,7 @@ class _Recovery:
     def _page(
         self, folder: str, number: int, address: str, name: str, scanned: records.Scan
     ) -> Page:
-        found = self._found
+        recovered = self._recovered
         match = _PAGE.fullmatch(name)
         assert match is not None
         page = Page(folder, number, address, int(match[3] or 0))
@@ -463,23 +468,23 @@ class _Recovery:
         for record, payload in scanned.payloads():
             try:
                 flags, unit, ids, at = layout.peek(payload)
-                found.message = max(found.message, layout.number(payload, flags, at))
+                recovered.message = max(recovered.message, layout.number(payload, flags, at))
                 body = layout.large(payload, flags, at)
             except struct.error as problem:
                 self._damaged(name, f"record {record}: {problem}; it is not delivered")
                 continue
-            found.queue_id = max(found.queue_id, *ids)
+            recovered.queue_id = max(recovered.queue_id, *ids)
             if not flags & layout.DURABLE:
                 continue
             page.accounted = page.records
-            wanted = [id for id in ids if id in found.queues]
-            strange += not wanted
-            if body is not None and wanted:
+            known_ids = [id for id in ids if id in recovered.queues]
+            strange += not known_ids
+            if body is not None and known_ids:
                 large = self._body(*body)
-                page.keep(record, large, len(wanted))
+                page.keep(record, large, len(known_ids))
                 self._large_records.append((large, page, record, ids))
             counts = not unit or unit <= self._base or unit in self._units
-            for id in wanted:
+            for id in known_ids:
                 if not counts:
                     page.mark(id, record)
                     page.done(record)
@@ -491,7 +496,7 @@ class _Recovery:
                 f"the queues of {strange} messages of address {address} are not in what is left of"
                 " the journal; the messages are lost",
             )
-        for id in [queue for queue in found.queues if (queue, number) in self._marks]:
+        for id in [queue for queue in recovered.queues if (queue, number) in self._marks]:
             self._mark(page, id, {record for record, *_ in scanned.records})
         page.pending = sum(page.refs.values())
         page.left = dict(page.refs)
@@ -512,48 +517,48 @@ class _Recovery:
     # --- large bodies -----------------------------------------------------------------------------
 
     def _body(self, id: int, octets: int) -> LargeBody:
-        body = self._found.bodies.get(id)
+        body = self._recovered.bodies.get(id)
         if body is None:
-            body = self._found.bodies[id] = LargeBody(_NOBODY, id, octets)
+            body = self._recovered.bodies[id] = LargeBody(_NOBODY, id, octets)
         return body
 
     def _large(self, files: dict[int, str]) -> None:
         """Remove files without a message, and messages whose body is damaged."""
-        found = self._found
+        recovered = self._recovered
         # A record that is done with may still speak of a body whose file is gone: a new body of the
         # same number would be taken for that one.
-        found.last_body = max((*files, *found.bodies), default=0)
+        recovered.last_body = max((*files, *recovered.bodies), default=0)
         kept: dict[int, list[int]] = {}
-        for place, entry in found.kept.items():
+        for place, entry in recovered.kept.items():
             if entry.message.large is not None:
                 kept.setdefault(entry.message.large.id, []).append(place)
         on_pages: dict[int, list[tuple[Page, int, tuple[int, ...]]]] = {}
         for body, page, record, ids in self._large_records:
             if record in page.large:
                 on_pages.setdefault(body.id, []).append((page, record, ids))
-        for id, body in list(found.bodies.items()):
+        for id, body in list(recovered.bodies.items()):
             if id not in kept and id not in on_pages:
                 continue
             damage = self._body_damage(body, files.get(id))
             if damage is None:
                 continue
             addresses = {
-                found.queues[queue].address
+                recovered.queues[queue].address
                 for place in kept.get(id, ())
-                for queue in found.kept[place].ids
+                for queue in recovered.kept[place].ids
             }
             addresses |= {page.address for page, _, _ in on_pages.get(id, ())}
             loss = f"{damage}; its message of address {', '.join(sorted(addresses))} is lost"
             if id in files:
                 self._damaged(body.file, loss)
             else:
-                found.reports.append(f"{body.file}: {loss}")
-            del found.bodies[id]
+                recovered.reports.append(f"{body.file}: {loss}")
+            del recovered.bodies[id]
             for place in kept.get(id, ()):
-                del found.kept[place]
+                del recovered.kept[place]
             for page, record, ids in on_pages.get(id, ()):
                 self._drop(page, record, ids)
-        found.useless += [name for id, name in files.items() if id not in found.bodies]
+        recovered.useless += [name for id, name in files.items() if id not in recovered.bodies]
 
     def _drop(self, page: Page, record: int, ids: tuple[int, ...]) -> None:
         """The queues ``ids`` are done with a record, whose body is damaged."""
@@ -584,15 +589,15 @@ class _Recovery:
         return None
 
     def _forget_unknown_queues(self) -> None:
-        found = self._found
+        recovered = self._recovered
         strange = 0
-        for place, kept in list(found.kept.items()):
-            kept.ids = tuple(id for id in kept.ids if id in found.queues)
+        for place, kept in list(recovered.kept.items()):
+            kept.ids = tuple(id for id in kept.ids if id in recovered.queues)
             if not kept.ids:
-                del found.kept[place]
+                del recovered.kept[place]
                 strange += 1
         if strange and self._journal_is_damaged:
-            found.reports.append(
+            recovered.reports.append(
                 f"journal: the queues of {strange} messages are not in what is left of the journal;"
                 " the messages are lost"
             )

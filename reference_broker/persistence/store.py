@@ -129,7 +129,7 @@ class Store:
         self,
         options: StoreOptions,
         limits: Callable[[str], PageLimits],
-        found: Recovered | None = None,
+        recovered: Recovered | None = None,
     ) -> None:
         self.options = options
         self.journaled = options.journaled
@@ -173,8 +173,8 @@ class Store:
         self._page_failures: dict[tuple[int, int, int], int] = {}
         self._next_page: dict[int, int] = {}
         self._last_message = 0
-        if found is not None:
-            self._adopt(found)
+        if recovered is not None:
+            self._adopt(recovered)
         self.journal.touched = self.journaled
 
     # --- what happens -----------------------------------------------------------------------------
@@ -186,23 +186,23 @@ class Store:
 
     def pages(self, name: str) -> PagingStore:
         """The paging store of the address ``name``."""
-        found = self._stores.get(name)
-        if found is None:
-            found = self._stores[name] = PagingStore(self, name, folder(name), self._limits(name))
-            found.next_number = self._numbers.pop(name, 1)
+        store = self._stores.get(name)
+        if store is None:
+            store = self._stores[name] = PagingStore(self, name, folder(name), self._limits(name))
+            store.next_number = self._numbers.pop(name, 1)
             for queue in self.journal.queues.values() if self._next_page else ():
                 if queue.address == name:
-                    found.next_number = max(found.next_number, self._next_page.get(queue.id, 0))
-        return found
+                    store.next_number = max(store.next_number, self._next_page.get(queue.id, 0))
+        return store
 
     def close(self, name: str) -> None:
         """The address ``name`` does not exist any more. The numbers of its pages are not used
         again: old files may still go."""
-        found = self._stores.get(name)
-        if found is not None and not found.active:
+        store = self._stores.get(name)
+        if store is not None and not store.active:
             del self._stores[name]
-            if found.next_number > 1:
-                self._numbers[name] = found.next_number
+            if store.next_number > 1:
+                self._numbers[name] = store.next_number
 
     def name(self, queue: Queue, address: str, on_demand: bool, subscription: bool) -> None:
         """``queue`` was made: it gets its id; if it is durable it will be there after a restart."""
@@ -392,15 +392,15 @@ class Store:
         journal = self.journal
         writes = self.large.take()
         for page, store in self._dirty.items():
-            each = _PageWrite(store, page, page.take_tail(), page.sync)
+            page_write = _PageWrite(store, page, page.take_tail(), page.sync)
             if page.sync:
                 page.accounted = page.records
                 journal.account(
                     PageWritten(page.number, page.generation, page.records, page.address)
                 )
             page.sync = False
-            self._under_way.append(each)
-            writes.append(Write(page.file, page.written, each.data, each.sync))
+            self._under_way.append(page_write)
+            writes.append(Write(page.file, page.written, page_write.data, page_write.sync))
         self._dirty.clear()
         self._removing, self._useless = self._useless, []
         for page in filter(None, map(self._leaving.get, self._removing)):
@@ -565,19 +565,23 @@ class Store:
 
     # --- after a restart --------------------------------------------------------------------------
 
-    def _adopt(self, found: Recovered) -> None:
+    def _adopt(self, recovered: Recovered) -> None:
         journal = self.journal
-        for number, octets in found.segments:
+        for number, octets in recovered.segments:
             segment = journal.segments[number] = Segment(number)
             segment.octets = segment.good = octets
-        journal.next_segment = found.next_segment
-        journal.queues, journal.consumed = dict(found.queues), set(found.consumed)
-        journal.unit, journal.place, journal.queue_id = found.unit, found.place, found.queue_id
-        self._consumed_before = set(found.consumed)
-        self._page_failures = dict(found.page_failures)
-        self._next_page = dict(found.next_page)
-        self._last_message = found.message
-        for place, kept in found.kept.items():
+        journal.next_segment = recovered.next_segment
+        journal.queues, journal.consumed = dict(recovered.queues), set(recovered.consumed)
+        journal.unit, journal.place, journal.queue_id = (
+            recovered.unit,
+            recovered.place,
+            recovered.queue_id,
+        )
+        self._consumed_before = set(recovered.consumed)
+        self._page_failures = dict(recovered.page_failures)
+        self._next_page = dict(recovered.next_page)
+        self._last_message = recovered.message
+        for place, kept in recovered.kept.items():
             live = journal.live[place] = Live(kept.message, kept.ids, kept.source_entry)
             live.failures = dict(kept.failures) or None
             live.octets = kept.octets
@@ -585,13 +589,13 @@ class Store:
             segment.live += 1
             segment.live_octets += kept.octets
             segment.places.append(place)
-        for address, pages in found.pages.values():
+        for address, pages in recovered.pages.values():
             self.pages(address).adopt(pages)
-        self._useless += found.useless
-        self._aside += found.aside
-        journal.extents = found.extents
-        self.large.adopt(found.bodies, found.last_body)
-        for sentence in found.reports:
+        self._useless += recovered.useless
+        self._aside += recovered.aside
+        journal.extents = recovered.extents
+        self.large.adopt(recovered.bodies, recovered.last_body)
+        for sentence in recovered.reports:
             self.report(sentence)
 
     @property

@@ -445,11 +445,11 @@ def complain(sentence: str) -> None:
     sys.stderr.flush()
 
 
-def _hear(loop: asyncio.AbstractEventLoop, control: int, heard: Control) -> None:
+def _hear(loop: asyncio.AbstractEventLoop, control: int, control_input: Control) -> None:
     """Something can be read where limits are told; at its end nobody tells more."""
     data = os.read(control, 65536)
     if data:
-        heard.read(data)
+        control_input.read(data)
     else:
         loop.remove_reader(control)
 
@@ -477,8 +477,8 @@ async def serve(
     if readings is not None:
         server.read(readings)
     if control is not None:
-        heard = Control(server.feed, complain)
-        loop.add_reader(control, _hear, loop, control, heard)
+        control_input = Control(server.feed, complain)
+        loop.add_reader(control, _hear, loop, control, control_input)
     try:
         ports: dict[str, int] = {}
         for acceptor in opened(settings):
@@ -522,8 +522,8 @@ def run(
 
     async def until_told() -> None:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
-        for each in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(each, stop.set)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
         watch = None if parent is None else loop.create_task(_watch(parent, stop))
         try:
             await serve(broker, settings, ready, stop, disk, readings, control)

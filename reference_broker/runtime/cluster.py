@@ -60,10 +60,10 @@ class Cluster:
             if not isinstance(effect, AlarmChanged):
                 effects.append(effect)
                 continue
-            told = AlarmElsewhere(f"{node}@localhost", effect.resource, effect.short)
+            alarm = AlarmElsewhere(f"{node}@localhost", effect.resource, effect.short)
             for other in self._nodes:
                 if other != node:
-                    effects += self._handled(now, other, told)
+                    effects += self._handled(now, other, alarm)
         return effects
 
     def next_deadline(self) -> Instant | None:
@@ -90,6 +90,8 @@ def make(config: str | None, overrides: Mapping[str, object], *, start: Instant)
     }
     made = made_of(Cluster(nodes), settings, None)
     others = {
-        f"{name}.{each}": about for name in NODES[1:] for each, about in made.acceptors.items()
+        f"{name}.{acceptor_name}": acceptor
+        for name in NODES[1:]
+        for acceptor_name, acceptor in made.acceptors.items()
     }
     return replace(made, acceptors=made.acceptors | others)

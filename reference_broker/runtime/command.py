@@ -221,9 +221,9 @@ def _settings(
         usual = {"STOMP": STOMP_PORT, "AMQP": AMQP_PORT} | named
         settings = Settings(
             acceptors=tuple(
-                Acceptor(each.lower(), port=port, protocols=(each,))
-                for each, port in usual.items()
-                if each in named or not named
+                Acceptor(listener.lower(), port=port, protocols=(listener,))
+                for listener, port in usual.items()
+                if listener in named or not named
             )
         )
     else:
@@ -240,7 +240,7 @@ def _settings(
             f"{config}: no acceptor speaks {known[0]}, {known[1]} or {known[2]};"
             f" write protocols={','.join(known)} in the URL of one"
         )
-    wanted: dict[str, int] = {}
+    chosen_ports: dict[str, int] = {}
     for protocol, port in named.items():
         # An acceptor in the clear if there is one: that is what these options are about.
         speaking = sorted(
@@ -253,12 +253,12 @@ def _settings(
                 f"{config}: no acceptor speaks {protocol}; write protocols={protocol} in the URL"
                 " of one"
             )
-        if wanted.setdefault(name, port) != port:
+        if chosen_ports.setdefault(name, port) != port:
             raise BadSetting(
                 f"{config}: acceptor {name!r} speaks {protocol} too, and must be the same port for"
                 " both"
             )
-    return with_ports(settings, wanted)
+    return with_ports(settings, chosen_ports)
 
 
 def _has_tls(acceptor: Acceptor) -> bool:
@@ -316,7 +316,7 @@ def _serve(
                 for acceptor in acceptors
                 if protocol in acceptor.protocols and _has_tls(acceptor) is tls
             )
-            return next((ports[each.name] for each in speaking), None)
+            return next((ports[listener.name] for listener in speaking), None)
 
         line = {
             "ready": True,
@@ -357,9 +357,9 @@ def _serve(
         readings = (
             Readings(data or Path(tempfile.gettempdir())) if settings.rabbitmq is not None else None
         )
-        heard = sys.stdin.fileno() if control else None
+        control_fd = sys.stdin.fileno() if control else None
         asyncio_server.run(
-            broker, settings, ready, parent=parent, disk=disk, readings=readings, control=heard
+            broker, settings, ready, parent=parent, disk=disk, readings=readings, control=control_fd
         )
     except listening.CannotListen as problem:
         raise SetUpFailed(str(problem)) from None

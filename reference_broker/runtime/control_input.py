@@ -30,9 +30,9 @@ class Control:
         for line in lines:
             limits = _limits(line)
             if limits is None:
-                said = line[:100].decode("utf-8", "replace")
+                shown = line[:100].decode("utf-8", "replace")
                 self._complain(
-                    f"--control: {said!r} sets no limit; write a JSON object with"
+                    f"--control: {shown!r} sets no limit; write a JSON object with"
                     f" {', '.join(NAMES)}"
                 )
             else:
@@ -41,14 +41,14 @@ class Control:
 
 def _limits(line: bytes) -> LimitsSet | None:
     try:
-        found = strict_json.loads(line.decode())
+        limits = strict_json.loads(line.decode())
     except ValueError:
         return None
-    if not isinstance(found, dict) or not found or not set(found) <= set(NAMES):
+    if not isinstance(limits, dict) or not limits or not set(limits) <= set(NAMES):
         return None
     if any(
-        isinstance(each, bool) or not isinstance(each, int | float) or each < 0
-        for each in found.values()
+        isinstance(limit, bool) or not isinstance(limit, int | float) or limit < 0
+        for limit in limits.values()
     ):
         return None
-    return LimitsSet(**found)
+    return LimitsSet(**limits)

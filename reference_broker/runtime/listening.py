@@ -29,10 +29,12 @@ def listen(acceptor: Acceptor) -> socket.socket:
     """A bound socket for an acceptor: its host's first address, IPv4 before IPv6. Raises
     :class:`CannotListen`."""
     try:
-        found = socket.getaddrinfo(
+        addresses = socket.getaddrinfo(
             acceptor.host, acceptor.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        family, kind, protocol, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
+        family, kind, protocol, _, address = min(
+            addresses, key=lambda candidate: candidate[0] != socket.AF_INET
+        )
         listening = socket.socket(family, kind, protocol)
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -29,7 +29,7 @@ class Readings:
     def __init__(self, folder: Path) -> None:
         self._process = psutil.Process()
         self._folder = next(
-            each for each in (folder.absolute(), *folder.absolute().parents) if each.is_dir()
+            parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.is_dir()
         )
 
     def read(self) -> ResourcesRead:

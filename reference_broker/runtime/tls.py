@@ -82,7 +82,7 @@ def context(tls: Tls) -> ssl.SSLContext:
         made.load_cert_chain(certificates, key, password=tls.key_password or "")
     except FileNotFoundError:
         missing = next(
-            (each for each in (certificates, key) if each is not None and not each.is_file()),
+            (file for file in (certificates, key) if file is not None and not file.is_file()),
             certificates,
         )
         raise BadTls(
@@ -127,7 +127,7 @@ def _sources(path: Path) -> tuple[Path, Path]:
         ) from None
     named = [line.partition("=") for line in lines if line.strip().startswith("source.")]
     files = [path.parent / value.strip() for _, _, value in named]
-    found: dict[str, Path] = {}
+    sources: dict[str, Path] = {}
     for file in files:
         with contextlib.suppress(BadInput):
             text = input_file.read_bytes(file, MOST_BYTES)
@@ -136,13 +136,13 @@ def _sources(path: Path) -> tuple[Path, Path]:
                 ("certificates", b"-----BEGIN CERTIFICATE-----"),
             ):
                 if mark in text:
-                    found.setdefault(what, file)
-    if len(found) < 2:
+                    sources.setdefault(what, file)
+    if len(sources) < 2:
         raise BadTls(
             f"{path} names no file with a key, or none with a certificate, as source.… = FILE"
             " in PEM"
         )
-    return found["certificates"], found["key"]
+    return sources["certificates"], sources["key"]
 
 
 class TlsLayer:
@@ -227,8 +227,8 @@ class TlsLayer:
         if not shown:
             return None
         parts = [
-            " + ".join(f"{_SHORT.get(kind, kind)}={_quoted(value)}" for kind, value in each)
-            for each in shown["subject"]
+            " + ".join(f"{_SHORT.get(kind, kind)}={_quoted(value)}" for kind, value in attributes)
+            for attributes in shown["subject"]
         ]
         return ", ".join(reversed(parts))
 

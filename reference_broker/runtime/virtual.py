@@ -149,8 +149,8 @@ def settled(config: str | None, overrides: Mapping[str, object]) -> Settings:
 
 def _is_limited(setting: AddressSetting) -> bool:
     return any(
-        each is not None and each >= 0
-        for each in (setting.max_size_bytes, setting.max_size_messages)
+        limit is not None and limit >= 0
+        for limit in (setting.max_size_bytes, setting.max_size_messages)
     )
 
 
@@ -172,9 +172,9 @@ def _read(config: str | None) -> Settings:
         return Settings()
     path = Path(config)
     beside = (
-        path.with_name(each) for each in (users_properties.NAME, users_properties.CERTIFICATES)
+        path.with_name(name) for name in (users_properties.NAME, users_properties.CERTIFICATES)
     )
-    stamps = tuple(_stamp(each) for each in (path, *beside))
+    stamps = tuple(_stamp(name) for name in (path, *beside))
     known = _files.get(config)
     if known is None or known.stamps != stamps or not known.environment.same():
         environment = _Environment()
@@ -231,10 +231,10 @@ _files: dict[str, _File] = {}
 
 def _stamp(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size
 
 
 @functools.cache
@@ -309,9 +309,9 @@ def _member(value: object, hint: Any) -> object:
 
 def _fits(value: object, hint: Any) -> bool:
     if isinstance(hint, types.UnionType):
-        return any(_fits(value, each) for each in typing.get_args(hint))
+        return any(_fits(value, member) for member in typing.get_args(hint))
     if typing.get_origin(hint) is tuple:
-        return isinstance(value, tuple) and all(isinstance(each, str) for each in value)
+        return isinstance(value, tuple) and all(isinstance(member, str) for member in value)
     if hint is float:
         return isinstance(value, float | int) and not isinstance(value, bool)
     return isinstance(value, hint) and (hint is bool or not isinstance(value, bool))

@@ -91,10 +91,10 @@ def _unexpected(problem: UnexpectedInput, text: str, place: int) -> str:
     if not isinstance(problem, UnexpectedToken):
         return "this is no selector"
     expected = problem.accepts or problem.expected
-    found = "the end" if problem.token.type == "$END" else ascii(str(problem.token)[:20])
+    token_text = "the end" if problem.token.type == "$END" else ascii(str(problem.token)[:20])
     names = {WORDS.get(token, token.lstrip("_")) for token in expected} or {"something else"}
     if VALUE in names:
         names = {VALUE}
     *others, last = sorted(names)
     listed = f"{', '.join(others)} or {last}" if others else last
-    return f"found {found}, expected {listed}"
+    return f"found {token_text}, expected {listed}"

@@ -34,8 +34,8 @@ def compiled(text: str) -> Evaluate:
         parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
         try:
             root = etree.fromstring(subject.body, parser)
-            about: Any = root.getroottree().docinfo
-            return not about.doctype and bool(holds(root))
+            document: Any = root.getroottree().docinfo
+            return not document.doctype and bool(holds(root))
         except (etree.LxmlError, ValueError):
             return False
 

@@ -68,7 +68,7 @@ def curves(rows: Iterator[Mapping[str, Any]], settings: Settings = ()) -> list[C
 
     ``settings`` are the address-settings of the broker, which bound what addresses hold.
     """
-    links, held, unsettled, told = _Links(), _Held(), _Unsettled(), _Told(settings)
+    links, held, unsettled, deliveries = _Links(), _Held(), _Unsettled(), _Told(settings)
     for count, row in enumerate(rows):
         if count >= MOST_FRAMES:
             break
@@ -77,15 +77,15 @@ def curves(rows: Iterator[Mapping[str, Any]], settings: Settings = ()) -> list[C
             links.see(row, fields)
         elif row["protocol"] == "STOMP":
             held.see(row, fields)
-            told.see(row, fields)
+            deliveries.see(row, fields)
         else:
             unsettled.see(row, fields)
-    every = (told.curves, held.curves, links.curves, unsettled.curves)
-    found = [curve for some in every for curve in some.values() if _moves(curve)]
-    found.sort(key=lambda curve: (not curve.bounds, -len(curve.points)))
+    every = (deliveries.curves, held.curves, links.curves, unsettled.curves)
+    moving = [curve for some in every for curve in some.values() if _moves(curve)]
+    moving.sort(key=lambda curve: (not curve.bounds, -len(curve.points)))
     return [
         Curve(curve.title, curve.unit, _thinned(curve.points), curve.bounds)
-        for curve in found[:MOST_CURVES]
+        for curve in moving[:MOST_CURVES]
     ]
 
 
@@ -149,7 +149,9 @@ class _Links:
             start = link.initial_delivery_count if base is None else base
             self._limit[link] = (start + (frame.number("link-credit") or 0)) % WRAP
         elif frame.name == "flow" and frame.side is link.sender:
-            self._count[link] = count if (told := frame.number("delivery-count")) is None else told
+            self._count[link] = (
+                count if (stated := frame.number("delivery-count")) is None else stated
+            )
         elif frame.name == "transfer":
             if not self._going_on.get(link, False):
                 self._count[link] = (count + 1) % WRAP
@@ -345,12 +347,12 @@ class _Told:
                 self.curves[key].at(row["at_ns"], int(text))
 
 
-def limits(what: str, about: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
+def limits(what: str, settings: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
     """Return the limits that an address's settings set for its size (bytes), its messages or its
     pages; -1 is no limit."""
-    policy = f", {about['address_full_policy']}" if "address_full_policy" in about else ""
-    paged = f", {about['page_full_policy']}" if "page_full_policy" in about else ""
-    page, pages = about.get("page_size_bytes", 0), about.get("page_limit_bytes", -1)
+    policy = f", {settings['address_full_policy']}" if "address_full_policy" in settings else ""
+    paged = f", {settings['page_full_policy']}" if "page_full_policy" in settings else ""
+    page, pages = settings.get("page_size_bytes", 0), settings.get("page_limit_bytes", -1)
     named = {
         "size": (
             ("max_size_bytes", f"max-size-bytes{policy}"),
@@ -362,7 +364,7 @@ def limits(what: str, about: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
         ),
     }
     for name, words in named.get(what, ()):
-        if about.get(name, -1) > 0:
-            yield about[name], words
+        if settings.get(name, -1) > 0:
+            yield settings[name], words
     if what == "pages" and page > 0 and pages > 0:
         yield -(-pages // page), f"page-limit-bytes{paged}"

@@ -60,12 +60,12 @@ def series(
     def draw(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (row for batch in batches for row in batch.to_pylist())
         for (page, part, *of), some in groupby(rows, key=_example):
-            found = curves(some, known.get((of[0], of[1]), ()))
-            if found:
+            drawn = curves(some, known.get((of[0], of[1]), ()))
+            if drawn:
                 row = {
                     "page": page,
                     "part": part,
-                    "curves": json.dumps([vars(curve) for curve in found]),
+                    "curves": json.dumps([vars(curve) for curve in drawn]),
                 }
                 yield pa.RecordBatch.from_pylist([row], schema=SERIES)
 

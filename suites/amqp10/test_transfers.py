@@ -62,9 +62,9 @@ def settles(peer: AmqpPeer, link: Link, delivery: int) -> bool:
 def spoken_of(target: Bench, peer: AmqpPeer, delivery: int) -> list[FrameReceived]:
     """The broker's dispositions as a receiver that name that delivery of ours."""
 
-    def names(about: Mapping[str, str]) -> bool:
-        first = int(about["first"])
-        return (delivery - first) % 2**32 <= (int(about.get("last", first)) - first) % 2**32
+    def names(table: Mapping[str, str]) -> bool:
+        first = int(table["first"])
+        return (delivery - first) % 2**32 <= (int(table.get("last", first)) - first) % 2**32
 
     return [
         event

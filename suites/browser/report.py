@@ -61,9 +61,9 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture
 def browser() -> Iterator[Browser]:
-    with Browser() as found:
-        found.look(width=DESKTOP)
-        yield found
+    with Browser() as chromium:
+        chromium.look(width=DESKTOP)
+        yield chromium
 
 
 def index(browser: Browser, report: Path, fragment: str = "") -> None:

@@ -552,8 +552,8 @@ def test_it_is_content_with_the_beats_it_gets(target: Bench, version: str, perio
     peer = target.stomppy(version, heart_beat=(2 * period, period))
     assert peer.connected is not None
     promised = int((peer.connected.get("heart-beat") or "0,0").partition(",")[0])
-    each, since = ms(max(promised, period)), target.now()
-    target.advance(40 * each if target.virtual else min(8 * each, seconds(6)))
+    interval, since = ms(max(promised, period)), target.now()
+    target.advance(40 * interval if target.virtual else min(8 * interval, seconds(6)))
     if promised == 0:
         beats = len(signs_of_life(target, peer)) - 1
         target.record_finding(
@@ -566,7 +566,7 @@ def test_it_is_content_with_the_beats_it_gets(target: Bench, version: str, perio
         )
         return
     on_time = judge_beats(
-        target, peer, (SERVER_BEATS[version], AT_LEAST_EVERY[version]), each, since
+        target, peer, (SERVER_BEATS[version], AT_LEAST_EVERY[version]), interval, since
     )
     target.control(
         peer.ended is None, f"stomp.py beats and the server should not leave; {peer.instead()}"

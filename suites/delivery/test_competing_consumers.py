@@ -210,7 +210,7 @@ def test_a_subscription_gets_what_is_sent_while_it_stands(target: Bench) -> None
     producer.publish(topic, b"before")
     first.subscribe(topic)
     producer.publish(topic, b"during")
-    heard = bodies(receive(target, first, 1))
+    messages = bodies(receive(target, first, 1))
     first.request("DISCONNECT")
     first.close_socket()
     producer.publish(topic, b"meanwhile")
@@ -225,6 +225,6 @@ def test_a_subscription_gets_what_is_sent_while_it_stands(target: Bench) -> None
         f"who stayed got {everything!r}",
     )
     target.record_finding(
-        COPY_FOR_EACH, heard == [b"during"], f"who listened in between got {heard!r}"
+        COPY_FOR_EACH, messages == [b"during"], f"who listened in between got {messages!r}"
     )
     target.record_finding(ENDS_WITH_CONNECTION, later == [b"after"], f"who came back got {later!r}")

@@ -93,7 +93,7 @@ def test_page_mode_begins_at_the_limit(target: Bench, gap: int) -> None:
         LIMIT + gap, small_addresses.overhead(target), [1000, 300, 4000]
     ):
         small_addresses.send(target, peer, link, size)
-    state, _ = target.admin().until(place.address, lambda found: found.size == LIMIT + gap)
+    state, _ = target.admin().until(place.address, lambda status: status.size == LIMIT + gap)
     target.control(
         state.size == LIMIT + gap, f"the address should hold {LIMIT + gap} octets: {state}"
     )
@@ -104,7 +104,7 @@ def test_page_mode_begins_at_the_limit(target: Bench, gap: int) -> None:
     else:  # what is sent now goes to disk; whether the address says so before depends on the broker
         small_addresses.send(target, peer, link, small_addresses.body(9, SMALLEST))
         state, reached = target.admin().until(
-            place.address, lambda found: found.paging and found.pages > 0
+            place.address, lambda status: status.paging and status.pages > 0
         )
         target.record_finding(ENTERS, reached, f"above the limit another message was sent: {state}")
 
@@ -182,23 +182,25 @@ def test_several_producers_keep_their_order_through_pages(target: Bench, produce
     producer's in order."""
     to, admin = small_addresses.destination(target, "page"), target.admin()
     peers = [target.stomp() for _ in range(producers)]
-    each = 80 // producers
-    for number in range(each):
+    per_producer = 80 // producers
+    for number in range(per_producer):
         for who, peer in enumerate(peers):
             peer.publish(
-                to, small_addresses.body(1000 * who + number, SIZE), receipt=number == each - 1
+                to,
+                small_addresses.body(1000 * who + number, SIZE),
+                receipt=number == per_producer - 1,
             )
     if not paging.paged(target, admin, to.name):
         return
-    received = Taker(target, to).all(each * producers)
+    received = Taker(target, to).all(per_producer * producers)
     by_producer = [
         [number for number in received if number // 1000 == who] for who in range(producers)
     ]
-    expected = [list(range(1000 * who, 1000 * who + each)) for who in range(producers)]
+    expected = [list(range(1000 * who, 1000 * who + per_producer)) for who in range(producers)]
     target.record_finding(
         KEEPS,
         by_producer == expected,
-        f"of {each} from each of {producers} came {', '.join(map(brief, by_producer))}",
+        f"of {per_producer} from each of {producers} came {', '.join(map(brief, by_producer))}",
     )
 
 

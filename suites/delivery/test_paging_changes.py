@@ -257,5 +257,5 @@ def test_the_books_of_a_paged_queue_balance(target: Bench, plan: list[Step]) -> 
 def _emptied(target: Bench, admin: Admin, play: Play) -> None:
     play.take(play.sent)
     target.wait_until(lambda: False, QUIET)
-    state, _ = admin.until(play.to.name, lambda found: not found.paging, PATIENCE)
+    state, _ = admin.until(play.to.name, lambda status: not status.paging, PATIENCE)
     target.record_note(f"everything was consumed: {state}")

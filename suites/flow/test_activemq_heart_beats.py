@@ -25,8 +25,8 @@ LOOKS = 3
 """At the third look at the latest a silent client is given up."""
 
 
-def multiplier(about: Parameters) -> float:
-    value = about["heart_beat_grace_multiplier"]
+def multiplier(parameters: Parameters) -> float:
+    value = parameters["heart_beat_grace_multiplier"]
     assert isinstance(value, (int, float))
     return float(value)
 

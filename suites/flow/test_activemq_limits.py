@@ -208,8 +208,8 @@ def test_a_burst_does_not_get_past_the_limit(target: Bench, producers: int, size
     statistics, to = target.statistics(), place(target, "vm")
     crowd = [StompProducer(target) for _ in range(producers)]
     weight, limit = Scale(target, crowd[0], statistics).weight(size), to.policy.memory_limit
-    each = 3 * limit // weight + 2
-    for number in range(each):
+    per_producer = 3 * limit // weight + 2
+    for number in range(per_producer):
         for who, producer in enumerate(crowd):
             producer.push(to, body(1000 * who + number, size))
     statistics.until(to.name, lambda held: held.memory.full)
@@ -218,15 +218,15 @@ def test_a_burst_does_not_get_past_the_limit(target: Bench, producers: int, size
     target.judge_count(
         WAITS, "octets at a full queue", used, (limit, limit - 1 + producers * weight), "octets"
     )
-    received = StompConsumer(target, to).rest(each * producers)
+    received = StompConsumer(target, to).rest(per_producer * producers)
     by_producer = [
         [number for number in received if number // 1000 == who] for who in range(producers)
     ]
-    expected = [list(range(1000 * who, 1000 * who + each)) for who in range(producers)]
+    expected = [list(range(1000 * who, 1000 * who + per_producer)) for who in range(producers)]
     target.record_finding(
         WAITS,
         by_producer == expected,
-        f"{each} from each of {producers} were sent, by producer came {by_producer}",
+        f"{per_producer} from each of {producers} were sent, by producer came {by_producer}",
     )
 
 

@@ -223,8 +223,8 @@ def test_nothing_is_lost_under_block_over_stomp(
     on one address at the same time."""
     to = small_addresses.destination(target, "block")
     peers = [target.stomp() for _ in range(producers)]
-    each = 2 * LIMIT // 2000 // producers
-    for number in range(each):
+    per_producer = 2 * LIMIT // 2000 // producers
+    for number in range(per_producer):
         for who, peer in enumerate(peers):
             receipt = {"receipt": peer.next_receipt()} if receipts else {}
             octets = small_addresses.body(who * 1000 + number, 2000)
@@ -243,22 +243,22 @@ def test_nothing_is_lost_under_block_over_stomp(
     consumer.subscribe(to)
     received = [
         small_addresses.number_of(octets)
-        for octets in bodies(collect(target, consumer, each * producers))
+        for octets in bodies(collect(target, consumer, per_producer * producers))
     ]
-    expected = [list(range(who * 1000, who * 1000 + each)) for who in range(producers)]
+    expected = [list(range(who * 1000, who * 1000 + per_producer)) for who in range(producers)]
     by_producer = [
         [number for number in received if number // 1000 == who] for who in range(producers)
     ]
-    detail = f"{each} from each of {producers} were sent, by producer came {by_producer}"
+    detail = f"{per_producer} from each of {producers} were sent, by producer came {by_producer}"
     target.record_finding(BLOCKS, by_producer == expected, detail)
     if receipts:
         for peer in peers:
-            target.wait_until(_has_receipts(peer, each), PATIENCE)
+            target.wait_until(_has_receipts(peer, per_producer), PATIENCE)
         counts = [_receipts(peer) for peer in peers]
         target.record_finding(
             BLOCKS,
-            counts == [each] * producers,
-            f"{each} receipts were asked for by each, {counts} came",
+            counts == [per_producer] * producers,
+            f"{per_producer} receipts were asked for by each, {counts} came",
         )
 
 

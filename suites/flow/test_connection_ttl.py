@@ -264,10 +264,10 @@ def test_the_server_beats_within_what_it_promised(target: Bench, where: Where, c
     start = last = target.now()
     longest = 0
     for _ in range(3):
-        heard = peer.heard_at
-        if not target.wait_until(_heard_since(peer, heard), period // 2) and peer.ended is None:
+        arrivals = peer.heard_at
+        if not target.wait_until(_heard_since(peer, arrivals), period // 2) and peer.ended is None:
             peer.send("BEGIN", {"transaction": f"t{target.now()}"})
-        target.wait_until(_heard_since(peer, heard), period + seconds(2))
+        target.wait_until(_heard_since(peer, arrivals), period + seconds(2))
         if peer.ended is not None:
             return  # the parameters of this place end the client before the server's beat is due
         longest, last = max(longest, target.now() - last), target.now()

@@ -236,31 +236,31 @@ def test_nothing_waits_behind_a_slow_consumer_without_a_buffer(
 
 
 @case(IN_TURN, needs={CORE})
-@over(examples=6, each=st.integers(2, 6))
+@over(examples=6, window=st.integers(2, 6))
 def test_a_slow_consumer_keeps_a_window_of_messages_from_the_other(
-    target: Bench, each: int
+    target: Bench, window: int
 ) -> None:
     """Of two consumers with buffers one consumes nothing. They are served in turn until its buffer
     is full, and the other gets the rest."""
     slow, fast = target.core(), target.core()
     name = queue(target, fast)
     cost = 1000
-    Window(slow, name, each * (cost + HEAD))
+    Window(slow, name, window * (cost + HEAD))
     ahead = Window(fast, name, -1)
-    publish(fast, name, [cost] * (4 * each))
-    stranded = numbers(take(target, slow, each))
-    received = take(target, fast, 3 * each)
+    publish(fast, name, [cost] * (4 * window))
+    stranded = numbers(take(target, slow, window))
+    received = take(target, fast, 3 * window)
     for one in received:
         ahead.consumed(one)
     more = fast.all_delivered()
     detail = (
-        f"of {4 * each} messages {stranded} lie with the slow consumer, the other got"
+        f"of {4 * window} messages {stranded} lie with the slow consumer, the other got"
         f" {numbers([*received, *more])}"
     )
-    in_turn = len(stranded) == each and all(
+    in_turn = len(stranded) == window and all(
         right - left == 2 for left, right in itertools.pairwise(stranded)
     )
-    rest = [number for number in range(4 * each) if number not in stranded]
+    rest = [number for number in range(4 * window) if number not in stranded]
     target.record_finding(IN_TURN, in_turn and numbers(received) == rest and not more, detail)
 
 

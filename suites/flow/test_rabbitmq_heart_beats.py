@@ -49,21 +49,21 @@ def rules(target: Bench) -> Rules:
     examples=20,
     always=corners,
     promised=st.one_of(st.just(0), st.integers(1, 5000), st.integers(1, 600_000)),
-    wanted=st.one_of(st.just(0), st.integers(1, 5000), st.integers(1, 600_000)),
+    expected=st.one_of(st.just(0), st.integers(1, 5000), st.integers(1, 600_000)),
 )
 def test_intervals_are_the_whole_seconds_of_what_was_asked_for(
-    target: Bench, promised: int, wanted: int
+    target: Bench, promised: int, expected: int
 ) -> None:
     """CONNECT offers and asks for heartbeats in milliseconds. CONNECTED answers with whole seconds,
     the server's interval first."""
-    peer = target.stomp("1.2", heart_beat=f"{promised},{wanted}")
+    peer = target.stomp("1.2", heart_beat=f"{promised},{expected}")
     assert peer.connected is not None
     value = peer.connected.get("heart-beat")
-    should = agreed(rules(target), promised, wanted)
+    should = agreed(rules(target), promised, expected)
     target.record_finding(
         AGREED,
         value == should,
-        f"{promised},{wanted} was answered with {value}, should be {should}",
+        f"{promised},{expected} was answered with {value}, should be {should}",
     )
     peer.settle()
 
@@ -96,12 +96,12 @@ def test_a_client_that_misses_two_beats_is_given_up(
 
 
 @case(HALVES, needs=NEEDS)
-@over(examples=6, wanted=intervals)
-def test_the_server_beats_every_half_of_its_interval(target: Bench, wanted: int) -> None:
+@over(examples=6, expected=intervals)
+def test_the_server_beats_every_half_of_its_interval(target: Bench, expected: int) -> None:
     """A client asks for heartbeats and promises none. They arrive every half of the agreed
     interval, no more and no less often."""
-    peer = target.stomp("1.2", heart_beat=f"0,{wanted}")
-    half = ms(rules(target).rounded(wanted)) // rules(target).fraction
+    peer = target.stomp("1.2", heart_beat=f"0,{expected}")
+    half = ms(rules(target).rounded(expected)) // rules(target).fraction
     since = target.now()
     target.advance(half * 13 // 2)
     beats = _beats(target, peer.conn, since)

@@ -52,7 +52,7 @@ def test_the_watermark_throttles_and_caps_nothing(target: Bench) -> None:
         publisher.expect(BLOCKED, proves=(NO_CAP, SET_AT_RUNTIME))
         api = target.management()
         (alarm, used, limit), above = api.until(
-            lambda: memory_of(api), lambda told: told[0] and told[1] > told[2]
+            lambda: memory_of(api), lambda events: events[0] and events[1] > events[2]
         )
         target.record_finding(
             NO_CAP,

@@ -285,28 +285,28 @@ def test_the_order_of_events_as_memory_is_needed(target: Bench) -> None:
         target.set_limits(memory=used * parts // of, paging=ratio)
         return f"{used} octets used, mark {used * parts // of}, ratio {ratio}"
 
-    def stays(told: str, proves: str) -> None:
+    def stays(level: str, proves: str) -> None:
         wait, left = in_memory(target, queue)
-        detail = f"{told}: {left} of {wait} messages are in memory, should be nearly all"
+        detail = f"{level}: {left} of {wait} messages are in memory, should be nearly all"
         target.record_finding(proves, left >= wait * 9 // 10, detail)
 
     try:
-        told = mark(4, 3, 0.95)
+        memory = mark(4, 3, 0.95)
         traffic.for_(long, outside(target, queue))
-        stays(told, PAGED_BEFORE_BLOCKING)
-        told = mark(5, 6, 1.5)
+        stays(memory, PAGED_BEFORE_BLOCKING)
+        memory = mark(5, 6, 1.5)
         publisher.publish(b"held", queue)
         publisher.expect(BLOCKED, proves=NEVER_PAGED)
         traffic.for_(long, outside(target, queue), publishes=False)
-        stays(told, NEVER_PAGED)
-        told = mark(4, 3, 0.5)
+        stays(memory, NEVER_PAGED)
+        memory = mark(4, 3, 0.5)
         publisher.expect(UNBLOCKED, proves=NEVER_PAGED)
         gone = traffic.for_(4 * LONG, outside(target, queue))
         wait, left = in_memory(target, queue)
         target.record_finding(
             PAGED_BEFORE_BLOCKING,
             gone,
-            f"{told}: {left} of {wait} messages are in memory, should be few",
+            f"{memory}: {left} of {wait} messages are in memory, should be few",
         )
         publisher.publish(b"passes", queue)
         publisher.settle()

@@ -92,26 +92,26 @@ def test_nothing_waits_behind_a_slow_receiver_with_little_credit(
 
 
 @case(IN_TURN, needs={"stomp-1.2", "consumer-window"})
-@over(examples=8, each=st.integers(2, 6))
+@over(examples=8, window=st.integers(2, 6))
 def test_a_slow_consumer_keeps_its_window_of_messages_from_the_other(
-    target: Bench, each: int
+    target: Bench, window: int
 ) -> None:
     """Two consumers have windows with room for everything, and one acknowledges nothing. They are
     served in turn, and the slow one keeps its half until it leaves."""
     queue = target.destination()
     slow, fast = holder(target, queue, 100_000), holder(target, queue, 100_000)
-    sent = numbers(2 * each)
+    sent = numbers(2 * window)
     publish_all(target.stomp(), queue, sent)
-    kept = bodies(receive(target, slow, each))
-    received = everything_but(target, fast, each)
+    kept = bodies(receive(target, slow, window))
+    received = everything_but(target, fast, window)
     detail = f"of {len(sent)} messages the slow consumer keeps {kept}, the other got {received}"
     halves = (
-        len(kept) == len(received) == each and sorted([*kept, *received], key=sent.index) == sent
+        len(kept) == len(received) == window and sorted([*kept, *received], key=sent.index) == sent
     )
     turns = kept in (sent[::2], sent[1::2]) and received in (sent[::2], sent[1::2])
     target.record_finding(IN_TURN, halves and turns, detail)
     slow.request("UNSUBSCRIBE", {"id": "0"})
-    back = everything_but(target, fast, each)
+    back = everything_but(target, fast, window)
     target.control(bool(back), "what the slow consumer held should come again when it is gone")
     target.record_finding(
         IN_TURN, back == kept, f"the slow consumer is gone, and the other got {back} of {kept}"

@@ -75,30 +75,30 @@ def test_a_burst_does_not_get_past_the_limit(
     to, admin = small_addresses.destination(target, "block"), target.admin()
     weight = small_addresses.Scale(target, admin, to).weight(size)
     peers = [target.stomp() for _ in range(producers)]
-    each = 3 * LIMIT // weight + 2
-    for number in range(each):
+    per_producer = 3 * LIMIT // weight + 2
+    for number in range(per_producer):
         for who, peer in enumerate(peers):
             octets = small_addresses.body(1000 * who + number, size)
             peer.publish(
                 to, octets, {"receipt": peer.next_receipt()} if receipts else {}, receipt=False
             )
-    state, _ = admin.until(to.name, lambda found: found.size >= LIMIT)
+    state, _ = admin.until(to.name, lambda outcomes: outcomes.size >= LIMIT)
     target.advance(QUIET)
     state = admin.address(to.name)
     most = LIMIT - 1 + weight
     target.judge_count(BLOCKS, "octets at a full address", state.size, (LIMIT, most), "octets")
-    found = [
+    blocked = [
         small_addresses.number_of(octets)
-        for octets in bodies(collect(target, consumer(target, to), each * producers))
+        for octets in bodies(collect(target, consumer(target, to), per_producer * producers))
     ]
     by_producer = [
-        [number for number in found if number // 1000 == who] for who in range(producers)
+        [number for number in blocked if number // 1000 == who] for who in range(producers)
     ]
-    expected = [list(range(1000 * who, 1000 * who + each)) for who in range(producers)]
+    expected = [list(range(1000 * who, 1000 * who + per_producer)) for who in range(producers)]
     target.record_finding(
         UNBLOCKS,
         by_producer == expected,
-        f"{each} from each of {producers} were sent, by producer came {by_producer}",
+        f"{per_producer} from each of {producers} were sent, by producer came {by_producer}",
     )
 
 

@@ -81,8 +81,8 @@ def _brokers() -> Path:
 
 def _shipped(*patterns: str) -> Callable[[], Sequence[bytes]]:
     def seeds() -> Sequence[bytes]:
-        found = [path for pattern in patterns for path in sorted(_brokers().glob(pattern))]
-        return [path.read_bytes()[: 1 << 14] for path in found]
+        paths = [path for pattern in patterns for path in sorted(_brokers().glob(pattern))]
+        return [path.read_bytes()[: 1 << 14] for path in paths]
 
     return seeds
 

@@ -105,11 +105,11 @@ def mutants(
         return 0
     plan = Plan(effort, seed, Extent.EVERY if every_case else Extent.CITING)
     console = Console(stderr=True)
-    found = _judge(console, [name for name in chosen if name in groups.MUTANTS], plan, processes)
+    fates = _judge(console, [name for name in chosen if name in groups.MUTANTS], plan, processes)
     tried = {name: matrix.verdicts(name, plan) for name in _controls(chosen, names)}
     left = [] if names else uncovered_requirements.unbroken(requirements.load())
     data = report.as_data(
-        found,
+        fates,
         plan,
         cases=len(all_calls()),
         version=version("brokerproof"),
@@ -119,11 +119,11 @@ def mutants(
     )
     if out is not None:
         report.write(out, data)
-    wrong = survivors.complaints(found, listed, groups.MUTANTS) + controls.complaints(tried)
+    wrong = survivors.complaints(fates, listed, groups.MUTANTS) + controls.complaints(tried)
     if as_json:
         click.echo(json.dumps(data, ensure_ascii=False))
     else:
-        report.show(Console(), found, requirements.load(), listed)
+        report.show(Console(), fates, requirements.load(), listed)
         for name, counts in tried.items():
             click.echo(
                 f"{name}:"
@@ -175,9 +175,9 @@ def _list(chosen: list[str], as_json: bool) -> None:
 
 
 def _unbroken(as_json: bool) -> None:
-    found = uncovered_requirements.unbroken(requirements.load())
+    unbroken = uncovered_requirements.unbroken(requirements.load())
     if as_json:
-        click.echo(json.dumps([asdict(row) for row in found], ensure_ascii=False))
+        click.echo(json.dumps([asdict(row) for row in unbroken], ensure_ascii=False))
         return
-    for row in found:
+    for row in unbroken:
         click.echo(f"{row.requirement} {row.level.value}: {row.statement} ({', '.join(row.cases)})")

@@ -61,15 +61,17 @@ leaves open."""
 
 def complaints(verdicts: Mapping[str, Mapping[str, int]]) -> list[str]:
     """Return unexpected verdicts of the controls, counted by name of the control."""
-    found = []
+    problems = []
     for name, counts in verdicts.items():
         bad = {verdict: count for verdict, count in counts.items() if verdict not in ACCEPTABLE}
         if name == IDENTITY and bad:
-            found.append(f"{name}: the broker without a fault got {bad}")
+            problems.append(f"{name}: the broker without a fault got {bad}")
         if name == ALWAYS_WRONG and not counts.get("FAIL"):
-            found.append(
+            problems.append(
                 f"{name}: a broker whose every answer is wrong was not failed: {dict(counts)}"
             )
         if name == MUTE and (counts.get("PASS") or not counts.get("FAIL")):
-            found.append(f"{name}: a broker that says nothing passed {counts.get('PASS', 0)} cases")
-    return found
+            problems.append(
+                f"{name}: a broker that says nothing passed {counts.get('PASS', 0)} cases"
+            )
+    return problems

@@ -116,8 +116,8 @@ CONTROLS: dict[str, Mutant] = {mutant.name: mutant for mutant in controls.contro
 def named(name: str) -> Mutant:
     """The mutant or control of that name. Raises ``ValueError`` with one sentence when there is
     none."""
-    found = MUTANTS.get(name) or CONTROLS.get(name)
-    if found is None:
+    mutant = MUTANTS.get(name) or CONTROLS.get(name)
+    if mutant is None:
         import difflib
 
         known = [*MUTANTS, *CONTROLS]
@@ -126,4 +126,4 @@ def named(name: str) -> Mutant:
             f"there is no mutant {name!r}; "
             + (f"perhaps {', '.join(near)}" if near else "brokerproof mutants --list names them")
         )
-    return found
+    return mutant

@@ -64,12 +64,12 @@ def kills(mutant: Fault, result: Result, reached: int, catalogue: Catalogue) -> 
     """The requirements through which this result kills the mutant; empty when it does not."""
     if not reached:
         return []
-    found = []
+    killed = []
     for finding in violated(result):
         level = catalogue.find(finding.requirement).level
         if finding.requirement in mutant.breaks and level not in NOTED:
-            found.append(Kill(result.case, finding.requirement, level.value, finding.detail[:300]))
-    return found
+            killed.append(Kill(result.case, finding.requirement, level.value, finding.detail[:300]))
+    return killed
 
 
 def beside_the_point(

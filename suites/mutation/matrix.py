@@ -217,8 +217,8 @@ def judge_all(
         return fates
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         jobs = [pool.submit(judge, name, plan) for name in names]
-        found = []
+        decided = []
         for job in jobs:
-            found.append(job.result())
-            done(found[-1])
-    return found
+            decided.append(job.result())
+            done(decided[-1])
+    return decided

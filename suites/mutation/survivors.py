@@ -37,23 +37,23 @@ def load(path: Path = LIST) -> dict[str, str]:
 def complaints(fates: Iterable[Fate], listed: dict[str, str], known: Iterable[str]) -> list[str]:
     """Return mistakes of the list: unlisted survivors, listed mutants that were killed, and names
     of no mutant."""
-    found = [
+    problems = [
         f"survivors.txt lists {name}, and there is no such mutant"
         for name in listed
         if name not in known
     ]
     for fate in fates:
         if fate.status is not Status.KILLED and fate.mutant not in listed:
-            found.append(
+            problems.append(
                 f"{fate.mutant} was not killed ({fate.status}) and is not on"
                 f" survivors.txt{_hint(fate)}"
             )
         if fate.status is Status.KILLED and fate.mutant in listed:
             by = fate.killed_by[0]
-            found.append(
+            problems.append(
                 f"{fate.mutant} is on survivors.txt and {by.case} killed it: take it off the list"
             )
-    return found
+    return problems
 
 
 def _hint(fate: Fate) -> str:

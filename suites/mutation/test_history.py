@@ -35,7 +35,7 @@ def test_a_bug_that_shows_on_one_release_only_tells_them_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "said"),
+    ("before", "after", "sentence"),
     [
         (
             result(Verdict.PASS, GOOD),
@@ -55,9 +55,9 @@ def test_a_bug_that_shows_on_one_release_only_tells_them_apart() -> None:
         ),
     ],
 )
-def test_anything_else_is_told(before: Result, after: Result, said: str) -> None:
+def test_anything_else_is_told(before: Result, after: Result, sentence: str) -> None:
     (complaint,) = complaints(before, after)
-    assert complaint.startswith(f"BUG-1, {said}")
+    assert complaint.startswith(f"BUG-1, {sentence}")
 
 
 @pytest.mark.parametrize(
@@ -99,10 +99,10 @@ def test_the_page_has_a_row_for_each_pair() -> None:
         tuple(release.rpartition("@")[2] for release in (pair.before, pair.after))
         for pair in listed
     ]
-    wanted = [
+    expected = [
         (pair.bug, *between, pair.case) for pair, between in zip(listed, versions, strict=True)
     ]
-    assert sorted(rows) == sorted(wanted)
+    assert sorted(rows) == sorted(expected)
 
 
 def test_a_release_is_asked_each_case_once() -> None:

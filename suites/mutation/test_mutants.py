@@ -51,7 +51,11 @@ def test_every_control_is_tried() -> None:
 
 @pytest.mark.parametrize("name", list(groups.MUTANTS))
 def test_every_mutant_is_killed_or_listed_as_a_survivor(name: str) -> None:
-    listed = {each: reason for each, reason in survivors.load().items() if each == name}
+    listed = {
+        mutant_name: reason
+        for mutant_name, reason in survivors.load().items()
+        if mutant_name == name
+    }
     wrong = survivors.complaints([matrix.judge(name, QUICK)], listed, groups.MUTANTS)
     assert not wrong, "\n".join(
         [*wrong, "strengthen the suites; only what cannot be seen goes on survivors.txt"]
@@ -182,10 +186,10 @@ def test_the_list_of_survivors_only_shrinks() -> None:
     fates[1].killed_by = kills(
         BREAKS_ALL, result_of(Verdict.FAIL, Finding(MUST, Seen.VIOLATED, "so")), 1, CATALOGUE
     )
-    said = survivors.complaints(
+    problems = survivors.complaints(
         fates, {"a": "it cannot be seen", "b": "nor this", "d": "gone"}, ["a", "b", "c"]
     )
-    assert [sentence.split()[0] for sentence in said] == ["survivors.txt", "b", "c"]
+    assert [sentence.split()[0] for sentence in problems] == ["survivors.txt", "b", "c"]
 
 
 @pytest.mark.parametrize(
@@ -255,16 +259,18 @@ def test_the_command_names_what_cases_cite_and_no_mutant_breaks(
     monkeypatch.setattr(groups, "MUTANTS", {alone.name: alone})
     ran = CliRunner().invoke(mutants, ["--unbroken", "--json"], standalone_mode=False)
     assert ran.return_value == 0, ran.output
-    found = {load["requirement"]: load for load in json.loads(ran.stdout)}
+    by_requirement = {load["requirement"]: load for load in json.loads(ran.stdout)}
     cited = {
         requirement
         for call in all_calls()
         for requirement in call.cited
         if CATALOGUE.find(requirement).level not in NOTED
     }
-    assert found.keys() == cited - set(alone.breaks)
-    assert found["STOMP12-HB-09"]["level"] == "MUST"
-    assert any(case.startswith("stomp.heart_beats.") for case in found["STOMP12-HB-09"]["cases"])
+    assert by_requirement.keys() == cited - set(alone.breaks)
+    assert by_requirement["STOMP12-HB-09"]["level"] == "MUST"
+    assert any(
+        case.startswith("stomp.heart_beats.") for case in by_requirement["STOMP12-HB-09"]["cases"]
+    )
 
 
 def test_the_command_refuses_a_mutant_that_it_does_not_know() -> None:

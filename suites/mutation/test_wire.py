@@ -130,9 +130,9 @@ def test_cutting_loses_no_octet_of_stomp(stream: bytes, sizes: list[int]) -> Non
 
 def test_units_of_stomp() -> None:
     stream = b"MESSAGE\na:b\ncontent-length:3\n\nx\0y\0\n\nRECEIPT\r\nreceipt-id:1\r\n\r\n\0"
-    found = list(StreamSplitter().feed(stream))
-    assert [type(unit) for unit in found] == [StompUnit, Heartbeat, StompUnit]
-    first, _, last = found
+    units = list(StreamSplitter().feed(stream))
+    assert [type(unit) for unit in units] == [StompUnit, Heartbeat, StompUnit]
+    first, _, last = units
     assert isinstance(first, StompUnit)
     assert isinstance(last, StompUnit)
     assert (first.command, first.body, last.get("receipt-id")) == ("MESSAGE", b"x\0y", "1")
@@ -150,13 +150,13 @@ def test_units_of_amqp() -> None:
         ),
         channel=3,
     )
-    found = list(
+    units = list(
         StreamSplitter().feed(
             amqp10_codec.protocol_header() + flow + amqp10_codec.encode_frame(b"")
         )
     )
-    assert [type(unit) for unit in found] == [AmqpUnit, AmqpUnit, Heartbeat]
-    unit = found[1]
+    assert [type(unit) for unit in units] == [AmqpUnit, AmqpUnit, Heartbeat]
+    unit = units[1]
     assert isinstance(unit, AmqpUnit)
     assert unit.rewritten({}) == flow
     changed = next(

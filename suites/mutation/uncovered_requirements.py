@@ -33,21 +33,21 @@ def unbroken(catalogue: Catalogue) -> list[Unbroken]:
         for requirement in call.cited:
             cases.setdefault(requirement, {})[call.case.name] = None
     broken = {requirement for mutant in groups.MUTANTS.values() for requirement in mutant.breaks}
-    found = []
+    uncovered = []
     for name in sorted(cases.keys() - broken):
         requirement = catalogue.find(name)
         if requirement.level not in NOTED:
-            found.append(
+            uncovered.append(
                 Unbroken(name, requirement.level, requirement.statement, tuple(cases[name]))
             )
-    return found
+    return uncovered
 
 
-def summary(found: list[Unbroken]) -> str:
+def summary(uncovered: list[Unbroken]) -> str:
     """One sentence."""
-    levels = Counter(requirement.level.value for requirement in found)
-    told = ", ".join(f"{count} {level}" for level, count in sorted(levels.items()))
+    levels = Counter(requirement.level.value for requirement in uncovered)
+    counts = ", ".join(f"{count} {level}" for level, count in sorted(levels.items()))
     return (
-        f"cases cite {len(found)} requirements that no mutant breaks ({told}): --unbroken names"
-        " them"
+        f"cases cite {len(uncovered)} requirements that no mutant breaks ({counts}):"
+        " --unbroken names them"
     )

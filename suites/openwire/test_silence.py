@@ -180,8 +180,8 @@ def test_the_broker_is_never_silent_for_so_long(
         " were the initial delay"
     )
     target.record_finding(BROKER_NEVER_SILENT, bool(peer.beats), detail)
-    heard = [begin, *_heard(target, peer, begin), end]
-    longest = max(after - before for before, after in pairwise(heard))
+    beats = [begin, *_heard(target, peer, begin), end]
+    longest = max(after - before for before, after in pairwise(beats))
     target.judge_duration(
         BROKER_NEVER_SILENT,
         "longest silence of the broker",

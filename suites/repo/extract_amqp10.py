@@ -84,7 +84,9 @@ def _definitions(roots: dict[str, ElementTree.Element]) -> dict[str, Json]:
             "provides": _words(element.get("provides")),
             "descriptor": _descriptor(element),
             "fields": [_field(field, sources, choices) for field in element.findall(_tag("field"))],
-            "choices": [{"name": each, "value": value} for each, value in choices[name].items()],
+            "choices": [
+                {"name": choice, "value": value} for choice, value in choices[name].items()
+            ],
             "encodings": [
                 _encoding(name, encoding) for encoding in element.findall(_tag("encoding"))
             ],
@@ -101,12 +103,14 @@ def text(folder: Path) -> str:
     # An object without objects in it goes on one line: the file is read, and compared, by people
     # too.
     flat = re.sub(
-        r"\{\n\s+([^{}]*?)\n\s+\}", lambda found: "{" + re.sub(r"\n\s+", " ", found[1]) + "}", whole
+        r"\{\n\s+([^{}]*?)\n\s+\}",
+        lambda element: "{" + re.sub(r"\n\s+", " ", element[1]) + "}",
+        whole,
     )
     return (
         re.sub(
             r"\[\n\s+((?:\"[^\"]*\",?\s*)+)\]",
-            lambda found: "[" + " ".join(found[1].split()) + "]",
+            lambda element: "[" + " ".join(element[1].split()) + "]",
             flat,
         )
         + "\n"
@@ -131,12 +135,12 @@ def _root(path: Path) -> ElementTree.Element:
 
 def _notice(path: Path) -> list[Json]:
     """The paragraphs of the file's copyright notice, which copies have to keep."""
-    found = re.search(r"<!--(.*?)-->", path.read_text("utf-8"), re.DOTALL)
-    if found is None:
+    notice = re.search(r"<!--(.*?)-->", path.read_text("utf-8"), re.DOTALL)
+    if notice is None:
         raise BadDefinition(
             f"{path}: has no copyright notice in front; copies of the definition keep it"
         )
-    return [" ".join(part.split()) for part in found[1].strip().split("\n\n")]
+    return [" ".join(part.split()) for part in notice[1].strip().split("\n\n")]
 
 
 def _tag(name: str) -> str:
@@ -169,11 +173,11 @@ def _choices(name: str, element: ElementTree.Element, sources: dict[str, str]) -
 
 
 def _descriptor(element: ElementTree.Element) -> Json:
-    found = element.find(_tag("descriptor"))
-    if found is None:
+    descriptor = element.find(_tag("descriptor"))
+    if descriptor is None:
         return None
-    domain, _, number = found.attrib["code"].partition(":")
-    return {"name": found.attrib["name"], "code": (int(domain, 16) << 32) | int(number, 16)}
+    domain, _, number = descriptor.attrib["code"].partition(":")
+    return {"name": descriptor.attrib["name"], "code": (int(domain, 16) << 32) | int(number, 16)}
 
 
 def _field(

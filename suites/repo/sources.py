@@ -46,8 +46,8 @@ class Module:
 @cache
 def modules() -> dict[str, Path]:
     """Every Python file of ours by its path in the repository, in order."""
-    found = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
-    return {path.relative_to(ROOT).as_posix(): path for path in sorted(found)}
+    paths = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
+    return {path.relative_to(ROOT).as_posix(): path for path in sorted(paths)}
 
 
 @cache
@@ -97,10 +97,10 @@ def texts() -> dict[str, str]:
             for path in (ROOT / folder).rglob("*")
             if "__pycache__" not in path.parts
         ]
-    found = {}
+    texts = {}
     for path in sorted(paths):
         if path.is_file():
             data = path.read_bytes()
             if b"\0" not in data:
-                found[path.relative_to(ROOT).as_posix()] = data.decode("utf-8", errors="replace")
-    return found
+                texts[path.relative_to(ROOT).as_posix()] = data.decode("utf-8", errors="replace")
+    return texts

@@ -69,7 +69,7 @@ def test_a_client_library_has_one_home(library: str) -> None:
         path
         for path in modules()
         if path.startswith("harness/")
-        and any(within(found.name, (library,)) for found in module(path).imports)
+        and any(within(imported.name, (library,)) for imported in module(path).imports)
     ]
     assert len(homes) <= HOMES[library], (
         f"{library} is imported by {' and '.join(homes)}; use the modules that had it"

@@ -78,13 +78,17 @@ LOOSE_ENDS = re.compile(
 )
 
 
-def _calls(found: Module, name: str) -> list[int]:
+def _calls(source: Module, name: str) -> list[int]:
     """Lines on which ``name(…)`` or ``anything.name(…)`` is called."""
-    return [call.line for call in found.calls if call.name == name]
+    return [call.line for call in source.calls if call.name == name]
 
 
 def _clock_lines(path: str) -> list[int]:
-    return [each.line for each in module(path).imports if within(each.name, ("time", "datetime"))]
+    return [
+        imported.line
+        for imported in module(path).imports
+        if within(imported.name, ("time", "datetime"))
+    ]
 
 
 def _exempt(path: str) -> bool:
@@ -188,12 +192,12 @@ def test_every_module_says_what_it_is() -> None:
 
 
 def test_every_part_says_what_it_is() -> None:
-    wanted = [
+    missing = [
         path
         for path in modules()
         if path.endswith("/__init__.py") and not path.startswith("suites/units/")
     ]
-    silent = [path for path in wanted if not module(path).docstring]
+    silent = [path for path in missing if not module(path).docstring]
     assert not silent, (
         f"{', '.join(silent)}: a package begins with a docstring that says what belongs in it"
     )

@@ -37,10 +37,12 @@ def test_each_anomaly_is_found_once_and_named_with_its_witness(
         judgement = find_anomalies(
             spark, local([str(tmp_path)], 2), expectations_of("artemis", load("artemis").parameters)
         )
-        found = conclude(judgement, Requirements(requirements().values()).level)
+        conclusion = conclude(judgement, Requirements(requirements().values()).level)
     step = 60 * 10**9 // messages
-    by_kind = {row["kind"]: row for row in found.listed}
-    assert {anomaly.kind: anomaly.count for anomaly in found.wrong} == dict.fromkeys(by_kind, 1)
+    by_kind = {row["kind"]: row for row in conclusion.listed}
+    assert {anomaly.kind: anomaly.count for anomaly in conclusion.wrong} == dict.fromkeys(
+        by_kind, 1
+    )
     assert sorted(by_kind) == ["closed early", "disordered", "lost", "overrun", "shared"]
 
     def named(message: int) -> str:

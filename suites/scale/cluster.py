@@ -56,9 +56,9 @@ def daemon(log: Path, ready: re.Pattern[str], *arguments: str) -> Iterator[re.Ma
 
 def _said(log: Path, ready: re.Pattern[str], process: subprocess.Popen[bytes]) -> re.Match[str]:
     for _ in range(READY_LOOKS):
-        found = ready.search(log.read_text("utf-8", "replace"))
-        if found is not None:
-            return found
+        match = ready.search(log.read_text("utf-8", "replace"))
+        if match is not None:
+            return match
         try:
             process.wait(0.2)
         except subprocess.TimeoutExpired:
@@ -94,10 +94,10 @@ def test_the_judges_find_five_anomalies_with_two_executors(master: str, tmp_path
     with session(master, brief=True, heap="1g") as spark:  # as the command does
         source = local([str(tmp_path)], parallel=WORKERS)
         assert len(source.pieces) >= WORKERS
-        found = find_anomalies(
+        anomalies = find_anomalies(
             spark, source, expectations_of("artemis", load("artemis").parameters)
         ).anomalies
-        kinds = sorted(row.kind for row in found.collect())
+        kinds = sorted(row.kind for row in anomalies.collect())
         executors = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1  # type: ignore[union-attr]
     assert kinds == ["closed early", "disordered", "lost", "overrun", "shared"]
     assert executors == WORKERS

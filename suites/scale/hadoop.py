@@ -31,8 +31,8 @@ KINDS = ["closed early", "disordered", "lost", "overrun", "shared"]
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
     """A session of this process."""
-    with session("local[2]", brief=True, heap="1g") as found:
-        yield found
+    with session("local[2]", brief=True, heap="1g") as spark_session:
+        yield spark_session
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def served(trace: Path) -> Iterator[str]:
                 self._say(200, {"FileStatus": _status(path, "")})
             elif operation == "LISTSTATUS":
                 some = (
-                    [_status(each, each.name) for each in sorted(path.iterdir())]
+                    [_status(entry, entry.name) for entry in sorted(path.iterdir())]
                     if path.is_dir()
                     else []
                 )
@@ -83,13 +83,14 @@ def served(trace: Path) -> Iterator[str]:
             elif operation == "GETFILEBLOCKLOCATIONS":
                 self._say(200, {"BlockLocations": {"BlockLocation": []}})
             else:
-                about = {
+                fields = {
                     "fileLength": path.stat().st_size,
                     "isLastBlockComplete": True,
                     "isUnderConstruction": False,
                 }
                 self._say(
-                    200, {"LocatedBlocks": {**about, "lastLocatedBlock": None, "locatedBlocks": []}}
+                    200,
+                    {"LocatedBlocks": {**fields, "lastLocatedBlock": None, "locatedBlocks": []}},
                 )
 
         def _say(self, status: int, answer: object) -> None:
@@ -117,7 +118,7 @@ def served(trace: Path) -> Iterator[str]:
 
 
 def _status(path: Path, suffix: str) -> dict[str, object]:
-    about = path.stat()
+    status = path.stat()
     same = {
         "owner": "o",
         "group": "g",
@@ -127,15 +128,22 @@ def _status(path: Path, suffix: str) -> dict[str, object]:
         "storagePolicy": 0,
     }
     times = {
-        "accessTime": int(about.st_atime * 1000),
-        "modificationTime": int(about.st_mtime * 1000),
+        "accessTime": int(status.st_atime * 1000),
+        "modificationTime": int(status.st_mtime * 1000),
     }
     kind = (
         {"type": "DIRECTORY", "length": 0}
         if path.is_dir()
-        else {"type": "FILE", "length": about.st_size}
+        else {"type": "FILE", "length": status.st_size}
     )
-    return {**same, **times, **kind, "pathSuffix": suffix, "fileId": about.st_ino, "childrenNum": 0}
+    return {
+        **same,
+        **times,
+        **kind,
+        "pathSuffix": suffix,
+        "fileId": status.st_ino,
+        "childrenNum": 0,
+    }
 
 
 def kinds(spark: SparkSession, uri: str) -> list[str]:

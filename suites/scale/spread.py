@@ -33,8 +33,8 @@ def test_two_executors_drive_one_load(master: str, tmp_path: Path) -> None:  # n
         standalone_mode=False,
         catch_exceptions=False,
     )
-    told = json.loads(done.stdout)
-    assert told["sent"] == told["confirmed"] == told["received"] == 500
+    report = json.loads(done.stdout)
+    assert report["sent"] == report["confirmed"] == report["received"] == 500
     assert {segment.name.split("-")[1] for segment in read.segments(folder, "reference-real")} == {
         "0",
         "1",
@@ -66,9 +66,9 @@ def test_the_cluster_that_drives_a_soak_judges_it_meanwhile(master: str, tmp_pat
         standalone_mode=False,
         catch_exceptions=False,
     )
-    told = json.loads(done.stdout)
+    report = json.loads(done.stdout)
     assert done.return_value == 0
-    assert told["sent"] == told["received"] > 3000
-    assert told["judged"]["verdict"] == "PASS"
-    assert told["judges"]["segments"] >= 3, "judged while it lasted"
-    assert told["judges"]["longest_batch_s"] > 0
+    assert report["sent"] == report["received"] > 3000
+    assert report["judged"]["verdict"] == "PASS"
+    assert report["judges"]["segments"] >= 3, "judged while it lasted"
+    assert report["judges"]["longest_batch_s"] > 0

@@ -101,7 +101,9 @@ def _tcpdump(path: Path, port: str) -> Iterator[None]:
 def events(*paths: Path) -> list[Event]:
     """The events of captures."""
     series, converter = Series(list(paths)), Converter()
-    return [each.event for each in chain(converter.events(series), _rest(converter, series))]
+    return [
+        recorded.event for recorded in chain(converter.events(series), _rest(converter, series))
+    ]
 
 
 def _rest(converter: Converter, series: Series) -> Iterator[object]:
@@ -111,10 +113,10 @@ def _rest(converter: Converter, series: Series) -> Iterator[object]:
 def spoken(recorded: Sequence[Event]) -> list[list[tuple[object, ...]]]:
     """Return the frames of each side of each connection, connections in the order in which they
     were opened."""
-    told: dict[int, list[tuple[object, ...]]] = {}
+    by_connection: dict[int, list[tuple[object, ...]]] = {}
     for event in recorded:
         if event.conn is not None and isinstance(event, (FrameSent, FrameReceived)):
-            said = (
+            words = (
                 type(event).__name__,
                 event.protocol,
                 event.command,
@@ -122,23 +124,26 @@ def spoken(recorded: Sequence[Event]) -> list[list[tuple[object, ...]]]:
                 event.body,
                 event.body_size,
             )
-            told.setdefault(event.conn, []).append(said)
+            by_connection.setdefault(event.conn, []).append(words)
     # Which of two frames that cross passed first is another question at another place.
-    return [sorted(told[conn], key=lambda said: str(said[0])) for conn in sorted(told)]
+    return [
+        sorted(by_connection[conn], key=lambda entry: str(entry[0]))
+        for conn in sorted(by_connection)
+    ]
 
 
 def verdicts(recorded: Sequence[Event], held_against: Expectations) -> list[tuple[str, bool]]:
     """Return anomalies, each with its uncertainty."""
-    found = [*recorded_anomalies.find_anomalies(recorded, held_against)]
+    anomalies = [*recorded_anomalies.find_anomalies(recorded, held_against)]
     for life in connection_lifetimes.lifetimes(recorded).values():
-        found += connection_lifetimes.find_anomalies(life, held_against)
+        anomalies += connection_lifetimes.find_anomalies(life, held_against)
     amqp_lines = {
         event.conn for event in recorded if getattr(event, "protocol", "") in ("AMQP", "AMQP091")
     }
     for conn in sorted(amqp_line for amqp_line in amqp_lines if amqp_line is not None):
         own = [event for event in recorded if event.conn == conn]
-        found += [wrong for wrong, _ in amqp.connection_anomalies(own, conn)]
-    return sorted((anomaly.kind, anomaly.uncertain) for anomaly in found)
+        anomalies += [wrong for wrong, _ in amqp.connection_anomalies(own, conn)]
+    return sorted((anomaly.kind, anomaly.uncertain) for anomaly in anomalies)
 
 
 def told(recorded: Sequence[Event], held_against: Expectations) -> dict[str, object]:

@@ -330,13 +330,13 @@ class Worker:
 
     def _on_confirmed(self, reference: str) -> None:
         ledger = self._chain.ledger
-        about = self._acknowledged if reference in self._acknowledged else self._sent
-        kind = "acknowledged" if about is self._acknowledged else "sent"
+        group = self._acknowledged if reference in self._acknowledged else self._sent
+        kind = "acknowledged" if group is self._acknowledged else "sent"
         unit = " in transactions" if reference in self._units else ""
-        keys = about.pop(reference, [])
+        keys = group.pop(reference, [])
         self._chain.confirmed[f"{self._kind} {kind}{unit}"] += len(keys)
         for key in keys:
-            if about is self._sent:
+            if group is self._sent:
                 ledger.receipted(self._queues, key)
             else:
                 ledger.acked(self._queue, key)

@@ -85,10 +85,10 @@ def main(target: str, runs: int, seed: int, burners: int) -> None:
     try:
         with tempfile.TemporaryDirectory(prefix="brokerproof-noise-") as temporary:
             for number in range(runs):
-                found = one_run(target, seed + number, Path(temporary) / str(number))
-                for case, verdict in found.items():
+                report = one_run(target, seed + number, Path(temporary) / str(number))
+                for case, verdict in report.items():
                     verdicts[case][verdict] += 1
-                total = Counter(found.values())
+                total = Counter(report.values())
                 words = ", ".join(f"{count} {verdict}" for verdict, count in sorted(total.items()))
                 click.echo(f"run {number + 1} of {runs}: {words}")
     finally:

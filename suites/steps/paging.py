@@ -39,7 +39,7 @@ def send(
 def paged(target: Bench, admin: Admin, name: str) -> bool:
     """True if the address went into page mode and has pages, so that the rest of the case can be
     judged."""
-    state, reached = admin.until(name, lambda found: found.paging and found.pages > 0)
+    state, reached = admin.until(name, lambda status: status.paging and status.pages > 0)
     if not reached:
         target.record_note(f"nothing to judge: {name} wrote no page ({state})")
     return reached
@@ -48,7 +48,7 @@ def paged(target: Bench, admin: Admin, name: str) -> bool:
 def left(target: Bench, admin: Admin, name: str) -> bool:
     """True if the address has left page mode with everything acknowledged; brokers clean up in the
     background."""
-    state, reached = admin.until(name, lambda found: not found.paging)
+    state, reached = admin.until(name, lambda status: not status.paging)
     target.record_note(f"{name} {'left' if reached else 'did not leave'} page mode: {state}")
     return reached
 

@@ -167,9 +167,9 @@ class Producer:
         )
 
     def expect(
-        self, offered: Any, wanted: Answer, what: str, proves: Requirements | None = None
+        self, offered: Any, expected: Answer, what: str, proves: Requirements | None = None
     ) -> None:
-        """The answer has to be ``wanted``."""
+        """The answer has to be ``expected``."""
         received = self.heard(offered)
         detail = (
             f"{what} was {received}"
@@ -177,9 +177,9 @@ class Producer:
             else f"{what} was not answered; {self.instead()}"
         )
         if proves is None:
-            self.target.control(received == wanted, f"{detail}, should be {wanted}")
+            self.target.control(received == expected, f"{detail}, should be {expected}")
         else:
-            self.target.require(proves, received == wanted, f"{detail}, should be {wanted}")
+            self.target.require(proves, received == expected, f"{detail}, should be {expected}")
 
     def taken_in_time(
         self, offered: Any, proves: Requirements, early: Duration, since: Instant

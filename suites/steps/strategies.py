@@ -68,11 +68,11 @@ def silences(target: Target) -> st.SearchStrategy[Silence]:
     if not real:
         return drawn
     return drawn.filter(
-        lambda each: (
+        lambda silence: (
             liveness.negotiate(
-                target.acceptors(each.where.overrides)[each.where.acceptor],
-                each.heart_beat,
-                each.version,
+                target.acceptors(silence.where.overrides)[silence.where.acceptor],
+                silence.heart_beat,
+                silence.version,
             ).ttl_ms
             <= LONGEST_REAL_TTL_MS
         )

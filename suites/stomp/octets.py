@@ -17,15 +17,15 @@ from brokerproof.harness.protocols.stomp.raw_peer import StompPeer
 def tap(peer: StompPeer) -> bytearray:
     """Everything that arrives on ``peer`` from now on, byte for byte; it grows as the connection
     speaks."""
-    heard = bytearray()
+    received = bytearray()
     decode = peer.decode
 
     def both(at: Instant, data: bytes) -> None:
-        heard.extend(data)
+        received.extend(data)
         decode(at, data)
 
     peer.decode = both  # type: ignore[method-assign]
-    return heard
+    return received
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class RawFrame:
     body: bytes
 
 
-def raw_frames(heard: bytes | bytearray) -> Iterator[RawFrame]:
-    """The complete frames in ``heard``, cut as the grammar has it: ends of line, head, empty line,
-    body, NUL."""
-    rest = bytes(heard)
+def raw_frames(received: bytes | bytearray) -> Iterator[RawFrame]:
+    """Cut ``received`` into complete frames by the grammar: ends of line, head, empty line, body,
+    NUL."""
+    rest = bytes(received)
     while rest := rest.lstrip(b"\r\n"):
         ends = [(rest.find(blank), len(blank)) for blank in (b"\n\n", b"\n\r\n") if blank in rest]
         if not ends:

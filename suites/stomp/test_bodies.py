@@ -128,7 +128,7 @@ def test_without_content_length_the_first_nul_ends_the_body(
 @over(
     examples=20,
     body=st.binary(min_size=1, max_size=60).map(
-        lambda each: b"<\xff\xc3\x28" + each.replace(b"\0", b"") + b">"
+        lambda body: b"<\xff\xc3\x28" + body.replace(b"\0", b"") + b">"
     ),
 )
 def test_a_body_without_content_length_need_not_be_text(

@@ -79,7 +79,7 @@ def exchange(target: Bench, version: str, name: str, value: str) -> tuple[Frame 
     """Send one SEND with the header ``name:value``. Return the MESSAGE that arrives for it, and the
     bytes of the server."""
     consumer, to = target.stomp(version), target.destination()
-    heard = tap(consumer)
+    received = tap(consumer)
     consumer.subscribe(to)
     producer = target.stomp(version)
     producer.publish(to, b"control", {"x-word": "value"})
@@ -91,7 +91,7 @@ def exchange(target: Bench, version: str, name: str, value: str) -> tuple[Frame 
         target.record_note(
             f"no MESSAGE came: {consumer.instead()}; the sender: {producer.instead()}"
         )
-    return message, bytes(heard)
+    return message, bytes(received)
 
 
 @case(UNESCAPED, ESCAPED, HEADER_ENCODING)
@@ -103,11 +103,11 @@ def test_any_header_text_survives_from_send_to_message(
     MESSAGE unchanged, and on the wire each such character is written as the version's escape. One
     scenario: one header takes every escape."""
     key, text = f"x-{for_version(name, version)}", for_version(value, version)
-    message, heard = exchange(target, version, key, text)
+    message, raw = exchange(target, version, key, text)
     received = None if message is None else message.get(key)
     target.require(target.cited, received == text, f"{key!r}: {text!r} came back as {received!r}")
     line = raw_line(key, text, version)
-    written = b"\n" + line + b"\n" in heard.replace(b"\r\n", b"\n")
+    written = b"\n" + line + b"\n" in raw.replace(b"\r\n", b"\n")
     target.record_finding(ESCAPED[version], written, f"MESSAGE should have the line {line!r}")
 
 

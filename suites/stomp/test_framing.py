@@ -236,7 +236,7 @@ def test_a_cr_before_lf_belongs_to_the_line_in_1_1(target: Bench) -> None:
     """A 1.1 SEND has a header line that ends with CR LF. MESSAGE has the CR as part of the
     value."""
     consumer, to = target.stomp("1.1"), target.destination()
-    heard = tap(consumer)
+    raw = tap(consumer)
     consumer.subscribe(to)
     producer = target.stomp("1.1")
     producer.publish(to, b"control", {"x-word": "value"})
@@ -249,8 +249,8 @@ def test_a_cr_before_lf_belongs_to_the_line_in_1_1(target: Bench) -> None:
     )
     # The case looks at the bytes themselves: what a broker makes of the CR may be no frame of 1.1
     # at all.
-    target.wait_until(lambda: b"with a CR\x00" in heard, MOMENT * 10)
-    received = re.findall(rb"\nx-word:([^\n]*)\n", bytes(heard))
+    target.wait_until(lambda: b"with a CR\x00" in raw, MOMENT * 10)
+    received = re.findall(rb"\nx-word:([^\n]*)\n", bytes(raw))
     target.control(len(received) >= 1, "the control message has its header")
     target.record_finding(
         CR_IN_LINE, received[1:] == [b"value\r"], f"x-word:value CR came back as {received[1:]!r}"
@@ -350,7 +350,7 @@ def test_what_the_server_sends_obeys_the_grammar(target: Bench, version: str) ->
     headers and receipt ids. Each header line of the answers follows the grammar of the version. One
     scenario: all sentences speak of the same bytes."""
     peer = target.peer(version)
-    heard = tap(peer)
+    received = tap(peer)
     peer.connect(target.connect_headers(version))
     to = target.destination()
     text = {"1.0": "a b c", "1.1": "a:b\\c\nd", "1.2": "a:b\\c\nd\re"}[version]
@@ -367,7 +367,7 @@ def test_what_the_server_sends_obeys_the_grammar(target: Bench, version: str) ->
         "ABORT", {"transaction": f"never begun: {text}" if version != "1.0" else "never begun"}
     )
     seen = fate(target, peer)
-    frames = list(raw_frames(heard))
+    frames = list(raw_frames(received))
     commands = [message.command.decode(errors="replace") for message in frames]
     target.control(
         commands[:1] == ["CONNECTED"] and "MESSAGE" in commands,

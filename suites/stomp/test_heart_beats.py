@@ -124,7 +124,7 @@ def test_the_server_beats_as_agreed(target: Bench, version: str, cy: int) -> Non
         return
     period = ms(max(sx, cy))
     start = _connected_at(target, peer)
-    heard = tap(peer)
+    received = tap(peer)
     for number in range(1, 4):
         target.expect_interval(
             AT_LEAST_EVERY[version], f"beat {number}", start, (0, number * period)
@@ -148,11 +148,13 @@ def test_the_server_beats_as_agreed(target: Bench, version: str, cy: int) -> Non
         start,
     )
     # In 1.1 an end of line is LF and nothing else; in 1.2 a CR may stand before it.
-    others = bytes(heard).replace(b"\n" if version == "1.1" else b"\r\n", b"").replace(b"\n", b"")
+    others = (
+        bytes(received).replace(b"\n" if version == "1.1" else b"\r\n", b"").replace(b"\n", b"")
+    )
     target.record_finding(
         BEAT_IS_EOL[version],
         not others,
-        f"beats of {bytes(heard)[:20]!r}, where ends of line should come",
+        f"beats of {bytes(received)[:20]!r}, where ends of line should come",
     )
 
 

@@ -131,7 +131,9 @@ def test_a_subscriber_gets_what_its_selector_selects(
 @case(SELECTOR, needs=NEEDS)
 @over(
     examples=40,
-    predicate=model.predicates().filter(lambda each: not isinstance(each, model.Constant)),
+    predicate=model.predicates().filter(
+        lambda predicate: not isinstance(predicate, model.Constant)
+    ),
     sent=SENT,
 )
 def test_not_speaks_of_the_whole_comparison_behind_it(
@@ -397,18 +399,18 @@ def test_xpath_looks_into_the_body(target: Bench) -> None:
 @over(
     examples=30,
     colors=st.lists(st.sampled_from("abcd"), min_size=1, max_size=20).map("".join),
-    wanted=st.lists(st.sampled_from(["a", "b", "ab", "cd"]), min_size=1, max_size=3),
+    selected=st.lists(st.sampled_from(["a", "b", "ab", "cd"]), min_size=1, max_size=3),
     early=st.booleans(),
 )
 def test_a_queue_keeps_what_nobody_selects(
-    target: Bench, colors: str, wanted: list[str], early: bool
+    target: Bench, colors: str, selected: list[str], early: bool
 ) -> None:
     """Consumers with selectors share a queue. Each gets the messages it selects, in order and once;
     the others remain, in order, for a consumer without a selector. One scenario: the rest can be
     checked only after the selective consumers."""
     queue, producer = target.destination(), target.stomp("1.2")
-    consumers = [target.stomp("1.2") for _ in wanted]
-    selectors = [f"color IN ({', '.join(repr(color) for color in some)})" for some in wanted]
+    consumers = [target.stomp("1.2") for _ in selected]
+    selectors = [f"color IN ({', '.join(repr(color) for color in some)})" for some in selected]
 
     def attach() -> None:
         for peer, selector in zip(consumers, selectors, strict=True):
@@ -421,13 +423,13 @@ def test_a_queue_keeps_what_nobody_selects(
     if not early:
         attach()
     sent = dict(zip(numbered(len(colors)), colors, strict=True))
-    meant = [body for body, color in sent.items() if any(color in some for some in wanted)]
+    meant = [body for body, color in sent.items() if any(color in some for some in selected)]
     left = [body for body in sent if body not in meant]
     target.wait_until(
         lambda: sum(consumer.messages_seen for consumer in consumers) >= len(meant), within=PATIENCE
     )
     shares = [bodies(consumer.take_messages()) for consumer in consumers]
-    for some, received in zip(wanted, shares, strict=True):
+    for some, received in zip(selected, shares, strict=True):
         foreign = [body for body in received if sent.get(body, "?") not in some]
         target.record_finding(SELECTOR, not foreign, f"a consumer of {some} got {foreign!r}")
         target.record_finding(
@@ -439,7 +441,7 @@ def test_a_queue_keeps_what_nobody_selects(
     target.record_finding(
         SELECTOR,
         sorted(together) == sorted(meant),
-        f"{colors} was sent, {wanted!r} is wanted: {sorted(together)!r} came, {sorted(meant)!r}"
+        f"{colors} was sent, {selected!r} is wanted: {sorted(together)!r} came, {sorted(meant)!r}"
         " should, each once",
     )
     heir = target.stomp("1.2")

@@ -94,11 +94,11 @@ def test_the_receipt_of_unsubscribe_ends_a_stream_of_messages(target: Bench, ver
         )
 
 
-def _arrives(target: Bench, peer: StompPeer, wanted: Match[Frame]) -> None:
+def _arrives(target: Bench, peer: StompPeer, expected: Match[Frame]) -> None:
     """A control, whatever else comes: an ERROR that the UNSUBSCRIBE should not have had is judged
     by the case above."""
-    arrived = target.wait_until(lambda: any(map(wanted.accepts, peer.inbox)), PATIENCE)
-    target.control(arrived, f"{wanted} should come; {peer.instead()}")
+    arrived = target.wait_until(lambda: any(map(expected.accepts, peer.inbox)), PATIENCE)
+    target.control(arrived, f"{expected} should come; {peer.instead()}")
 
 
 @case(MODE_AUTO)

@@ -207,8 +207,8 @@ def _value(data: bytes, at: int, depth: int) -> tuple[Typed, int]:
             end = at + len(_octets(data, at, size, "array"))
             value = []
             while at < end:
-                each, at = _value(data[:end], at, depth + 1)
-                value.append(each)
+                item, at = _value(data[:end], at, depth + 1)
+                value.append(item)
         case _:
             raise Malformed(f"table: a value of the unknown type {letter!r}")
     return Typed(letter, value), at

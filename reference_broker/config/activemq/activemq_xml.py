@@ -196,14 +196,14 @@ class _Reader:
         if root.tag != f"{{{BEANS}}}beans":
             right = f'write <beans xmlns="{BEANS}"> with a <broker xmlns="{SPACE}"> inside'
             raise self._where(root).bad("is not the root of an activemq.xml", right)
-        found: etree._Element | None = None
+        broker: etree._Element | None = None
         for child in xml_document.children(root, self._where(root)):
             if child.tag == f"{{{SPACE}}}broker":
-                if found is not None:
+                if broker is not None:
                     raise self._where(child).bad(
-                        f"is given twice (first in line {line(found)})", "keep one of them"
+                        f"is given twice (first in line {line(broker)})", "keep one of them"
                     )
-                found = child
+                broker = child
             elif child.tag == f"{{{BEANS}}}bean" and "Placeholder" in child.get("class", ""):
                 self.notes.append(
                     Note(self._where(child), "placeholders are filled in from the environment here")
@@ -212,11 +212,11 @@ class _Reader:
                 raise self._where(child).bad(
                     "is not read by this broker", "remove it, and what refers to it"
                 )
-        if found is None:
+        if broker is None:
             raise self._where(root).bad(
                 "has no broker element", f'write <broker xmlns="{SPACE}"> inside it'
             )
-        return found
+        return broker
 
     def _where(self, element: etree._Element, name: str = "") -> Where:
         return Where(self.file, line(element), name or tag(element))
@@ -381,17 +381,19 @@ class _Reader:
         for users in self._only(element, "users"):
             for user in self._only(users, "authenticationUser"):
                 where = self._where(user)
-                about = {
+                credentials = {
                     name: self._filled(text, there) for name, text, there in self._attributes(user)
                 }
-                if extra := about.keys() - {"username", "password", "groups"}:
+                if extra := credentials.keys() - {"username", "password", "groups"}:
                     raise unknown(
                         "attribute", where.named(min(extra)), {"username", "password", "groups"}, OF
                     )
-                login = words(about.get("username", ""), where.named(f"{where.name}, username"))
+                login = words(
+                    credentials.get("username", ""), where.named(f"{where.name}, username")
+                )
                 if login in self.users:
                     raise where.bad(f"the username {login!r} is given twice", "keep one of them")
-                self.users[login] = about.get("password", "")
+                self.users[login] = credentials.get("password", "")
 
     def _system_usage(self, element: etree._Element) -> None:
         self._plain(element)
@@ -422,22 +424,22 @@ class _Reader:
         self._plain(element)
         names: dict[str, int] = {}
         for child in self._only(element, "transportConnector"):
-            about = {name: (text, where) for name, text, where in self._attributes(child)}
+            attributes = {name: (text, where) for name, text, where in self._attributes(child)}
             where = self._where(child)
             for needed in ("name", "uri"):
-                if needed not in about:
+                if needed not in attributes:
                     raise where.bad(
                         f"has no {needed}",
                         f'write <transportConnector name="…" uri="…"/> with its {needed}',
                     )
-            name, uri = (self._filled(*about.pop(attribute)) for attribute in ("name", "uri"))
+            name, uri = (self._filled(*attributes.pop(attribute)) for attribute in ("name", "uri"))
             if name in names:
                 raise where.bad(
                     f"the name {name!r} is given twice (first in line {names[name]})",
                     "keep one of them",
                 )
             names[name] = where.line
-            for attribute, (text, there) in about.items():
+            for attribute, (text, there) in attributes.items():
                 self._without_effect(
                     attribute, text, there, ignored_settings.CONNECTOR, "attribute"
                 )

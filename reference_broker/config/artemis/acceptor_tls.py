@@ -110,8 +110,8 @@ def read(given: Mapping[str, str], where: Where) -> tuple[Tls | None, list[Note]
     if "trustStorePath" in values:
         _store_type(values, "trustStoreType", ("PEMCA", "PEM"), places)
     elif need or want:
-        about = "needClientAuth" if need else "wantClientAuth"
-        raise places[about].bad(
+        option = "needClientAuth" if need else "wantClientAuth"
+        raise places[option].bad(
             "nobody says which certificates are good",
             "write trustStorePath=FILE and trustStoreType=PEMCA",
         )

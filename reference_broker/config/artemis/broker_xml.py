@@ -185,23 +185,23 @@ class _Reader:
                 "is not the root of a broker.xml", f'write <configuration xmlns="{ROOT}">'
             )
         self._attributes(root, ())
-        found: etree._Element | None = None
+        core: etree._Element | None = None
         for child in xml_document.children(root, self._where(root)):
             if child.tag != f"{{{SPACE}}}core":
                 raise self._where(child).bad(
                     "does not belong here", f'write <core xmlns="{SPACE}">, and nothing else'
                 )
-            if found is not None:
+            if core is not None:
                 raise self._where(child).bad(
-                    f"is given twice (first in line {line_of(found)})", "keep one of them"
+                    f"is given twice (first in line {line_of(core)})", "keep one of them"
                 )
-            found = child
-        if found is None:
+            core = child
+        if core is None:
             raise self._where(root).bad(
                 "has no core element", f'write <core xmlns="{SPACE}"> inside it'
             )
-        self._attributes(found, ())
-        return found
+        self._attributes(core, ())
+        return core
 
     # small things
 
@@ -239,7 +239,7 @@ class _Reader:
         return self._filled(element.text or "", where)
 
     def _attributes(self, element: etree._Element, known: tuple[str, ...]) -> dict[str, str]:
-        found: dict[str, str] = {}
+        attributes: dict[str, str] = {}
         for key, value in element.attrib.items():
             name, where = str(key), self._where(element)
             if name.startswith(_FREE_ATTRIBUTES):
@@ -248,8 +248,8 @@ class _Reader:
                 raise where.bad(
                     f"unknown attribute {name}", f"its attributes are: {', '.join(known) or 'none'}"
                 )
-            found[name] = self._filled(str(value), where.named(f"{where.name}, {name}"))
-        return found
+            attributes[name] = self._filled(str(value), where.named(f"{where.name}, {name}"))
+        return attributes
 
     def _named(
         self,

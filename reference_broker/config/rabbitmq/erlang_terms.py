@@ -124,8 +124,8 @@ def shown(term: Term) -> str:
     match term:
         case Atom(name):
             text = name
-        case Text(said, binary):
-            text = f'<<"{said}">>' if binary else f'"{said}"'
+        case Text(content, binary):
+            text = f'<<"{content}">>' if binary else f'"{content}"'
         case Number(value):
             text = str(value)
         case Sequence(items, is_tuple):
@@ -142,7 +142,7 @@ def read(path: Path) -> Term:
         raise BadSetting(f"{path}: {problem}; name a rabbitmq.config") from None
     _check_depth(path, text)
     try:
-        found: Term = _Building().transform(_parser().parse(text))
+        term: Term = _Building().transform(_parser().parse(text))
     except UnexpectedInput as problem:
         raise Where(path, max(1, problem.line)).bad(*_wrong(problem, text)) from None
     except VisitError as problem:
@@ -150,7 +150,7 @@ def read(path: Path) -> Term:
             raise
         token, reason, right = problem.orig_exc.args
         raise Where(path, token.line).bad(f"{token[:40]} {reason}", right) from None
-    return found
+    return term
 
 
 class _BadToken(Exception):
@@ -180,17 +180,17 @@ def _wrong(problem: UnexpectedInput, text: str) -> tuple[str, str]:
     if isinstance(problem, UnexpectedToken):
         ends = problem.token.type == "$END"
         expected = problem.accepts or problem.expected
-        wanted = sorted(
+        acceptable = sorted(
             {_NAMES[name] for name in expected if name in _NAMES}
             | ({_TERM} if "ATOM" in expected else set())
         )
         came = "the file ends here" if ends else f"{str(problem.token)[:40]} does not belong here"
-        if _NAMES["$END"] in wanted:
+        if _NAMES["$END"] in acceptable:
             return came, "a file has one term and nothing behind its full stop"
-        return came, f"write {' or '.join(wanted)}"
+        return came, f"write {' or '.join(acceptable)}"
     place = problem.pos_in_stream or 0
-    found = _WORD.match(text, place)
-    word = found[0][:40] if found else text[place : place + 1]
+    match = _WORD.match(text, place)
+    word = match[0][:40] if match else text[place : place + 1]
     if word in ("'", '"'):
         return f"{word} begins a text that does not end", f"close it with {word}"
     if word[:1].isupper() or word[:1] == "_":
@@ -206,23 +206,23 @@ def _wrong(problem: UnexpectedInput, text: str) -> tuple[str, str]:
 class _Building(Transformer[Token, Any]):
     """Makes terms of what the parser found."""
 
-    def start(self, found: list[Term]) -> Term:
-        return found[0]
+    def start(self, items: list[Term]) -> Term:
+        return items[0]
 
-    def atom(self, found: list[Token]) -> Atom:
-        return Atom(str(found[0]), _line(found[0]))
+    def atom(self, tokens: list[Token]) -> Atom:
+        return Atom(str(tokens[0]), _line(tokens[0]))
 
-    def quoted(self, found: list[Token]) -> Atom:
-        return Atom(_unescaped(found[0]), _line(found[0]))
+    def quoted(self, tokens: list[Token]) -> Atom:
+        return Atom(_unescaped(tokens[0]), _line(tokens[0]))
 
-    def string(self, found: list[Token]) -> Text:
-        return Text("".join(map(_unescaped, found)), False, _line(found[0]))
+    def string(self, tokens: list[Token]) -> Text:
+        return Text("".join(map(_unescaped, tokens)), False, _line(tokens[0]))
 
-    def character(self, found: list[Token]) -> Number:
-        return Number(ord(_unescaped(f"${found[0][1:]}$")), _line(found[0]))
+    def character(self, tokens: list[Token]) -> Number:
+        return Number(ord(_unescaped(f"${tokens[0][1:]}$")), _line(tokens[0]))
 
-    def number(self, found: list[Token]) -> Number:
-        token = found[0]
+    def number(self, tokens: list[Token]) -> Number:
+        token = tokens[0]
         text = token.replace("_", "")
         base, sharp, digits = text.partition("#")
         sign = -1 if base.startswith("-") else 1
@@ -243,17 +243,17 @@ class _Building(Transformer[Token, Any]):
             raise _BadToken(token, "is no number", "write a number like 16#1F or 42") from None
 
     @v_args(meta=True)
-    def list(self, meta: Meta, found: Any) -> Sequence:
-        return Sequence(tuple(found), False, meta.line)
+    def list(self, meta: Meta, items: Any) -> Sequence:
+        return Sequence(tuple(items), False, meta.line)
 
     @v_args(meta=True)
-    def tuple(self, meta: Meta, found: Any) -> Sequence:
-        return Sequence((*found,), True, meta.line)
+    def tuple(self, meta: Meta, items: Any) -> Sequence:
+        return Sequence((*items,), True, meta.line)
 
     @v_args(meta=True)
-    def binary(self, meta: Meta, found: Any) -> Text:
+    def binary(self, meta: Meta, items: Any) -> Text:
         text = "".join(
-            part.text if isinstance(part, Text) else chr(int(part.value) & 255) for part in found
+            part.text if isinstance(part, Text) else chr(int(part.value) & 255) for part in items
         )
         return Text(text, True, meta.line)
 
@@ -276,8 +276,8 @@ def _unescaped(token: str) -> str:
     return text
 
 
-def _escaped(found: re.Match[str]) -> str:
-    given = found[1]
+def _escaped(match: re.Match[str]) -> str:
+    given = match[1]
     if given[0] == "x" and len(given) > 1:
         return chr(int(given.strip("x{}"), 16))
     if given[0].isdigit() and given.isascii() and given[0] < "8":

@@ -103,10 +103,10 @@ def _lines(path: Path) -> Iterator[tuple[Where, str, str]]:
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        found = _LINE.fullmatch(line)
-        if found is None:
+        match = _LINE.fullmatch(line)
+        if match is None:
             raise Where(path, number).bad("the line is no setting", "write KEY = VALUE")
-        yield Where(path, number, found["key"]), found["key"], found["value"].strip("'")
+        yield Where(path, number, match["key"]), match["key"], match["value"].strip("'")
 
 
 _OF_ACCEPTORS: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
@@ -137,13 +137,13 @@ _AMOUNT = re.compile(r"(?P<count>[0-9]{1,18})\s*(?P<unit>[A-Za-z]{0,3})")
 
 def _octets(text: str, where: Where) -> int:
     """Bytes, as RabbitMQ writes them: kB is 1000, KiB and k are 1024."""
-    found = _AMOUNT.fullmatch(text)
-    if found is None or found["unit"].lower() not in _UNITS:
+    match = _AMOUNT.fullmatch(text)
+    if match is None or match["unit"].lower() not in _UNITS:
         raise where.bad(
             f"{text} is no amount of bytes",
             "write a number, or one with kB, MB, GB, KiB, MiB or GiB",
         )
-    return int(found["count"]) * _UNITS[found["unit"].lower()]
+    return int(match["count"]) * _UNITS[match["unit"].lower()]
 
 
 def _fraction(text: str, where: Where) -> float:
@@ -162,12 +162,12 @@ def _listen(reading: _Reading, name: str, value: str, where: Where) -> None:
     if value == "none":
         reading.endpoints[name] = None
         return
-    found = _ENDPOINT.fullmatch(value)
-    if found is None or int(found["port"]) > 65535:
+    match = _ENDPOINT.fullmatch(value)
+    if match is None or int(match["port"]) > 65535:
         raise where.bad(f"{value} is no endpoint", "write PORT, HOST:PORT or none")
     if reading.endpoints.get(name) is not None:
         raise where.bad("is a second listener of its kind", "this broker has one: leave it out")
-    reading.endpoints[name] = (found["host"] or "127.0.0.1").strip("[]"), int(found["port"])
+    reading.endpoints[name] = (match["host"] or "127.0.0.1").strip("[]"), int(match["port"])
 
 
 def _listen_at(reading: _Reading, name: str, part: str, value: str, where: Where) -> None:

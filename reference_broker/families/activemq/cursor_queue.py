@@ -30,8 +30,8 @@ class CursorQueue(Queue):
     without a disk.
     """
 
-    def __init__(self, *about: Any) -> None:
-        super().__init__(*about)
+    def __init__(self, *options: Any) -> None:
+        super().__init__(*options)
         self.spool: Spool | None = None
         dead_letter: Callable[[Queue, Entry], None] = self._dead_letter
         self._dead_letter = lambda queue, entry: (

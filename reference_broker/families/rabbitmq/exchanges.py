@@ -84,11 +84,11 @@ class KeyTree:
         words = _words(routing_key)
         reached = {(self, 0)}
         waiting = [(self, 0)]
-        found: set[str] = set()
+        matches: set[str] = set()
         while waiting:
             node, at = waiting.pop()
             if at == len(words) and node.key is not None:
-                found.add(node.key)
+                matches.add(node.key)
             steps = []
             if at < len(words):
                 exact, any_word = node.children.get(words[at]), node.children.get("*")
@@ -100,7 +100,7 @@ class KeyTree:
                 if step not in reached:
                     reached.add(step)
                     waiting.append(step)
-        return list(found)
+        return list(matches)
 
 
 @dataclass(eq=False, slots=True)
@@ -246,7 +246,7 @@ class Exchanges:
 
     def route(self, exchange: Exchange, key: str, headers: Table) -> list[Queue]:
         """The queues that a message goes to, each once, in the order of their bindings."""
-        found: dict[Queue, None] = {}
+        queues: dict[Queue, None] = {}
         seen = {exchange}
         waiting = [exchange]
         for current in waiting:  # which grows meanwhile
@@ -260,8 +260,8 @@ class Exchanges:
                 targets = [] if other is None else [other]
             for target in targets:
                 if isinstance(target, Queue):
-                    found[target] = None
+                    queues[target] = None
                 elif target not in seen:
                     seen.add(target)
                     waiting.append(target)
-        return list(found)
+        return list(queues)

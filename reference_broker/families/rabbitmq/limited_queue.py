@@ -84,8 +84,8 @@ class LimitedQueue(Queue):
 
     limits = Limits()
 
-    def __init__(self, *about: Any) -> None:
-        super().__init__(*about)
+    def __init__(self, *options: Any) -> None:
+        super().__init__(*options)
         self._ready = self._measured = _Measured()
         self.now: Callable[[], Instant] = lambda: 0
         self.wake: Callable[[Instant], None] = lambda _: None

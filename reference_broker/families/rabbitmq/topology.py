@@ -97,15 +97,15 @@ class Topology:
         self._named += 1
         return f"{beginning}-{seed}{self._named}"
 
-    def declare(self, name: str, limits: Limits, **about: Any) -> Declared:
-        """A new queue; ``about`` are the fields of :class:`Declared`."""
+    def declare(self, name: str, limits: Limits, **options: Any) -> Declared:
+        """A new queue; ``options`` are the fields of :class:`Declared`."""
         queue = self._router.declare(name, LimitedQueue)
         assert isinstance(queue, LimitedQueue)
         queue.limits, queue.now = limits, self._now
         queue.dead = lambda which, message, why: self.dead(which, message, why)
         queue.wake = self._deadlines.timer(lambda now: queue.expire()).move
-        queue.durable = about.get("durable", True)
-        declared = self._declared[name] = Declared(queue, **about)
+        queue.durable = options.get("durable", True)
+        declared = self._declared[name] = Declared(queue, **options)
         if declared.owner is not None:
             self._exclusive.setdefault(declared.owner, OrderedDict())[declared] = None
         self.used(declared)

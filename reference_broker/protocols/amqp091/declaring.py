@@ -202,7 +202,7 @@ def _new_queue(channel: Channel, method: Any, given: Mapping[str, Any]) -> Decla
 
 
 def _same(declared: Declared, method: Any, given: Mapping[str, Any], conn: int) -> None:
-    wanted = {
+    requested = {
         "durable": bool(method.durable and not method.exclusive),
         "auto_delete": bool(method.auto_delete),
         "exclusive": bool(method.exclusive),
@@ -212,12 +212,12 @@ def _same(declared: Declared, method: Any, given: Mapping[str, Any], conn: int) 
         "auto_delete": declared.auto_delete,
         "exclusive": declared.owner is not None,
     }
-    differing = next((name for name in wanted if wanted[name] != there[name]), None)
+    differing = next((name for name in requested if requested[name] != there[name]), None)
     differing = differing or arguments.differing(declared.arguments, given)
     if differing is None:
         return
     ours = there.get(differing, declared.arguments.get(differing))
-    theirs = wanted.get(differing, given.get(differing))
+    theirs = requested.get(differing, given.get(differing))
     detail = (
         f"inequivalent arg '{differing}' for queue {shown(declared.name)}: received {theirs!r},"
         f" current is {ours!r}"

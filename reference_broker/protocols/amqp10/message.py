@@ -189,7 +189,7 @@ def _map(octets: bytes, at: int) -> dict[Any, Any]:
     if isinstance(annotations, Pairs) and all(
         isinstance(key, Symbol | Ulong) for key, _ in annotations
     ):
-        return {str(key) if isinstance(key, Symbol) else key: each for key, each in annotations}
+        return {str(key) if isinstance(key, Symbol) else key: value for key, value in annotations}
     if not isinstance(annotations, dict) or not all(
         isinstance(key, Symbol | Ulong) for key in annotations
     ):

@@ -18,7 +18,7 @@ def _version() -> str:
 
 def entry(shared: BrokerContext) -> dict[str, Any]:
     """Return ``/api/overview``. Product and release are our own."""
-    opened = [about for _, _, about in connections.described(shared)]
+    opened = [details for _, _, details in connections.described(shared)]
     queue_entries = queues.entries(shared)
     topology = RabbitMqFamily.of(shared).topology
     return {

@@ -293,8 +293,8 @@ class FrameParser:
         grammar = self._grammar
         key: bytes | tuple[bytes, bytes] = block
         if block.startswith(b"SEND\n"):
-            before, found, rest = block.partition(b"\nreceipt:")
-            if found:
+            before, marker, rest = block.partition(b"\nreceipt:")
+            if marker:
                 value, _, after = rest.partition(b"\n")
                 key = before, after
                 like = self._heads.get(key)
@@ -372,14 +372,14 @@ class FrameParser:
     def _unescape(self, text: str, number: int) -> str:
         escapes = self._grammar.escapes or {}
 
-        def meaning(found: re.Match[str]) -> str:
-            if found[1] not in escapes:
+        def meaning(match: re.Match[str]) -> str:
+            if match[1] not in escapes:
                 defined = ", ".join("\\" + escape for escape in escapes)
                 raise self._refuse(
                     refusal.UNDEFINED_ESCAPE,
-                    f"line {number}: {shown(found[0])} is none of {defined}",
+                    f"line {number}: {shown(match[0])} is none of {defined}",
                 )
-            return escapes[found[1]]
+            return escapes[match[1]]
 
         return _ESCAPE.sub(meaning, text)
 

@@ -80,12 +80,12 @@ def never_redelivered(original, reached, self, consumer, tag, redelivered, what)
 
 
 @amqp091.override(Topology, "declare", breaks="RABBITMQ-AMQP091-LEN-01 RABBITMQ-AMQP091-LEN-02")
-def a_limit_of_octets_is_exclusive(original, reached, self, name, limits, **about):
+def a_limit_of_octets_is_exclusive(original, reached, self, name, limits, **arguments):
     """A queue that has exactly as many bytes as it may counts as one that has too many."""
     if limits.octets:
         reached()
         limits = replace(limits, octets=limits.octets - 1)
-    return original(self, name, limits, **about)
+    return original(self, name, limits, **arguments)
 
 
 @amqp091.override(Topology, "route", breaks="RABBITMQ-AMQP091-LEN-02")

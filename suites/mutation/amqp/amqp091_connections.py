@@ -146,14 +146,14 @@ def a_closing_channel_goes_on(patch, reached):
 
     @patch.override(Amqp091Connection)
     def _method(original, self, channel, payload):
-        found = self.channels.get(channel)
-        if found is None or not found.is_closing:
+        open_channel = self.channels.get(channel)
+        if open_channel is None or not open_channel.is_closing:
             return original(self, channel, payload)
-        found.is_closing = False
+        open_channel.is_closing = False
         try:
             return original(self, channel, payload)
         finally:
-            found.is_closing = True
+            open_channel.is_closing = True
 
     @patch.override(Channel)
     def frame(original, self, type, payload, method):

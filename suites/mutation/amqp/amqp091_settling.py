@@ -214,10 +214,10 @@ def without_acknowledgement_a_message_stays(patch, reached):
     @patch.override(Channel)
     def send_delivery(original, self, consumer, tag, redelivered, what):
         original(self, consumer, tag, redelivered, what)
-        found = self.consumers.get(consumer)
-        if found is not None and found.no_ack:
+        held = self.consumers.get(consumer)
+        if held is not None and held.no_ack:
             reached()
-            self.kept = [*getattr(self, "kept", []), (found.declared, what)]
+            self.kept = [*getattr(self, "kept", []), (held.declared, what)]
 
     @patch.override(Channel)
     def stop(original, self):

@@ -425,5 +425,9 @@ def refused_and_kept(patch, reached):
 def end_not_answered(patch, reached):
     """An end of the peer is not answered."""
     saying(
-        patch, reached, lambda each: None if isinstance(each, End) and each.error is None else each
+        patch,
+        reached,
+        lambda performative: (
+            None if isinstance(performative, End) and performative.error is None else performative
+        ),
     )

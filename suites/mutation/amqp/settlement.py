@@ -330,9 +330,9 @@ def given_back_to_the_end(original, reached, self, entries, outcome):
         others = [entry for entry in self._ready if id(entry) in before]
         if [*others, *back] != list(self._ready):
             reached()
-            for each in back:
+            for returned in back:
                 self._order += 1
-                each.order = self._order
+                returned.order = self._order
             self._ready.clear()
             self._ready.extend([*others, *back])
 

@@ -211,10 +211,10 @@ def waits_for_the_sender(patch, reached):
 
     def _unsettled(right: Callable[[], list[Any]]) -> Callable[[], list[Any]]:
         def take() -> list[Any]:
-            said = right()
-            for state in said:
+            result = right()
+            for state in result:
                 state.settled = None
-            return said
+            return result
 
         return take
 

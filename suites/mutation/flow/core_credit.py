@@ -113,11 +113,11 @@ def a_first_message_for_nothing(original, reached, self):
 def window_of_the_setting_forgotten(original, reached, self, name):
     """Every consumer is told the default window, whatever its address-setting says."""
     router = self.shared.router
-    found = router.queue_by_name(name)
-    rule = router.settings_for(name if found is None else found[0].name)
+    queue = router.queue_by_name(name)
+    rule = router.settings_for(name if queue is None else queue[0].name)
     window = reached.instead(rule.default_consumer_window_size, 1024 * 1024)
     rule = replace(rule, default_consumer_window_size=window)
-    self.send(queries.of_queue(self.channel, name, rule, found, found is not None))
+    self.send(queries.of_queue(self.channel, name, rule, queue, queue is not None))
 
 
 # --- producers ------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ def paging_addresses_wait(original, reached, self, credits):
 
 
 @core_credit.override(Session, "publish", breaks=OVERDRAWN)
-def without_credit_refused(original, reached, self, fields, wanted):
+def without_credit_refused(original, reached, self, fields, request):
     """A message that its producer had no credit for is refused."""
     ahead = Fields(fields.octets, fields.at)
     ahead.take(ahead.int32() - 13)
@@ -200,6 +200,6 @@ def without_credit_refused(original, reached, self, fields, wanted):
     account = self.shared.accounting.find(address)
     if account.policy is FullPolicy.BLOCK and account.full:
         reached()
-        wanted.answer = True
+        request.answer = True
         raise Refusal(codes.ADDRESS_FULL, f"{address} is full")
-    original(self, fields, wanted)
+    original(self, fields, request)

@@ -87,10 +87,10 @@ def exceptions_have_their_stack(original, reached, self, octets):
 
 
 @openwire.override(OpenWireConnection, "answer", breaks=ANSWERED)
-def answers_whoever_asks_for_nothing(original, reached, self, wanted):
+def answers_whoever_asks_for_nothing(original, reached, self, request):
     """A command that wants no response gets one."""
-    wanted.response = reached.instead(wanted.response, True)
-    original(self, wanted)
+    request.response = reached.instead(request.response, True)
+    original(self, request)
 
 
 @openwire.mutant(ANSWERED)
@@ -99,41 +99,41 @@ def the_first_response_is_forgotten(patch, reached):
     patch.set(Client, "forgot", False)
 
     @patch.override(Client)
-    def publish(original, self, type, fields, wanted):
-        original(self, type, fields, wanted)
-        if wanted.response and not self.forgot:
+    def publish(original, self, type, fields, request):
+        original(self, type, fields, request)
+        if request.response and not self.forgot:
             reached()
-            self.forgot = wanted.withheld = True
+            self.forgot = request.withheld = True
 
 
 @openwire.override(Client, "flush", breaks=ANSWERED)
-def responses_name_the_command_before(original, reached, self, fields, wanted):
+def responses_name_the_command_before(original, reached, self, fields, request):
     """A response to a flush names the number before."""
-    if wanted.number > 10:
+    if request.number > 10:
         reached()
-        wanted.number -= 1
+        request.number -= 1
 
 
 @openwire.override(OpenWireConnection, "refuse", breaks=REFUSED)
-def what_cannot_be_done_is_answered_well(original, reached, self, wanted, problem):
+def what_cannot_be_done_is_answered_well(original, reached, self, request, problem):
     """A refusal is answered like what was done."""
     reached()
-    self.answer(wanted)
+    self.answer(request)
 
 
 @openwire.override(OpenWireConnection, "refuse", breaks=REFUSED)
-def nobody_is_told_without_a_response(original, reached, self, wanted, problem):
+def nobody_is_told_without_a_response(original, reached, self, request, problem):
     """A command that fails without asking for a response fails silently."""
-    if wanted.response:
-        original(self, wanted, problem)
+    if request.response:
+        original(self, request, problem)
     else:
         reached()
 
 
 @openwire.override(OpenWireConnection, "refuse", breaks=REFUSED)
-def a_refusal_ends_the_connection(original, reached, self, wanted, problem):
+def a_refusal_ends_the_connection(original, reached, self, request, problem):
     """Behind an exception the connection is closed."""
-    original(self, wanted, problem)
+    original(self, request, problem)
     reached()
     self.close_behind()
 

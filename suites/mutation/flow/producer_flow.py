@@ -114,9 +114,9 @@ def who_asks_for_nothing_is_told(original, reached, self, sending):
 
 
 @full_places.override(WaitingLink, "take", breaks="ACTIVEMQ-PFC-3 ACTIVEMQ-PFC-2")
-def deliveries_are_settled_before_there_is_space(original, reached, self, *about):
+def deliveries_are_settled_before_there_is_space(original, reached, self, *arguments):
     """An AMQP delivery that waits is settled at once."""
-    state = original(self, *about)
+    state = original(self, *arguments)
     if state is None:
         reached()
         return ACCEPTED
@@ -319,12 +319,12 @@ def a_refusal_closes(original, reached, self, frame, problem):
 
 
 @no_space.override(ActiveMqStompConnection, "submit", breaks=AT_ONCE)
-def confirmed_and_lost(original, reached, self, frame, *about):
+def confirmed_and_lost(original, reached, self, frame, *arguments):
     """A SEND without space is confirmed, and forgotten."""
-    told: list[NoSpace] = []
-    self._tell_no_space = lambda frame, problem: told.append(problem)  # type: ignore[method-assign]
-    after = original(self, frame, *about)
-    if told:
+    refusals: list[NoSpace] = []
+    self._tell_no_space = lambda frame, problem: refusals.append(problem)  # type: ignore[method-assign]
+    after = original(self, frame, *arguments)
+    if refusals:
         reached()
         return None
     return after

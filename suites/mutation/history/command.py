@@ -50,9 +50,9 @@ def told_apart(pair: Pair, results: dict[str, dict[str, Result]]) -> list[str]:
     """Return complaints about a pair, given the results by target and case; empty when the case
     tells the two apart."""
     before, after = results[pair.before][pair.case], results[pair.after][pair.case]
-    said = {pair.before: pair.complaint_before(before), pair.after: pair.complaint_after(after)}
+    texts = {pair.before: pair.complaint_before(before), pair.after: pair.complaint_after(after)}
     return [
-        f"{pair.bug}, {version}: {complaint}" for version, complaint in said.items() if complaint
+        f"{pair.bug}, {version}: {complaint}" for version, complaint in texts.items() if complaint
     ]
 
 
@@ -95,7 +95,7 @@ def main(bugs: tuple[str, ...], seed: int) -> None:
         )
         for complaint in complaints[pair]:
             click.echo(f"    {complaint}")
-    click.echo(f"{sum(not said for said in complaints.values())} of {len(chosen)} pairs told apart")
+    click.echo(f"{list(complaints.values()).count([])} of {len(chosen)} pairs told apart")
     sys.exit(1 if any(complaints.values()) else 0)
 
 

@@ -77,18 +77,18 @@ def load(path: Path) -> list[Pair]:
 
 def wanted(pairs: Iterable[Pair]) -> dict[str, list[str]]:
     """Which cases are to be run on which targets, each once."""
-    found: dict[str, list[str]] = {}
+    by_target: dict[str, list[str]] = {}
     for pair in pairs:
         for target in (pair.before, pair.after):
-            cases = found.setdefault(target, [])
+            cases = by_target.setdefault(target, [])
             if pair.case not in cases:
                 cases.append(pair.case)
-    return found
+    return by_target
 
 
 def _pair(entry: Entry) -> Pair:
-    found = Pair(**{key: entry.text(key) for key in _PAIR})
-    for key, text in (("before", found.before), ("after", found.after)):
+    pair = Pair(**{key: entry.text(key) for key in _PAIR})
+    for key, text in (("before", pair.before), ("after", pair.after)):
         name, _, version = text.rpartition("@")
         if name not in shipped_targets.paths() or not version:
             raise BadData(
@@ -96,13 +96,13 @@ def _pair(entry: Entry) -> Pair:
                 " NAME@VERSION"
             )
     try:
-        if re.search(found.said, "") is not None:
+        if re.search(pair.said, "") is not None:
             raise BadData(
-                f"{entry.where}: said is {found.said!r}, which matches anything; write what the"
+                f"{entry.where}: said is {pair.said!r}, which matches anything; write what the"
                 " finding says"
             )
     except re.error as problem:
         raise BadData(
-            f"{entry.where}: said is no regular expression ({problem}): {found.said!r}"
+            f"{entry.where}: said is no regular expression ({problem}): {pair.said!r}"
         ) from None
-    return found
+    return pair

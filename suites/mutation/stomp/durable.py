@@ -76,12 +76,12 @@ def named_without_the_client(patch, reached):
 def two_consumers_get_copies(original, reached, self, name, routing, called, *rest):
     """Two connections that subscribe to the same durable subscription both get in, and each gets
     every message."""
-    found = self._durable.get(called)
-    if found is not None and found[1].has_consumers:
+    entry = self._durable.get(called)
+    if entry is not None and entry[1].has_consumers:
         reached()
-        queue = self._make(found[0], f"{called}#twin", found[1].routing)
-        found[0].bind(queue)
-        self._on_demand[queue] = found[0]
+        queue = self._make(entry[0], f"{called}#twin", entry[1].routing)
+        entry[0].bind(queue)
+        self._on_demand[queue] = entry[0]
         return queue
     return original(self, name, routing, called, *rest)
 

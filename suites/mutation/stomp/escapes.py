@@ -190,7 +190,7 @@ def written_in_passes(original, reached, self, name, value):
     right = original(self, name, value)
     if not self._escapes:
         return right
-    ends = {key: each for key, each in self._escapes.items() if key != ord("\\")}
+    ends = {key: escape for key, escape in self._escapes.items() if key != ord("\\")}
     name, value = (text.translate(ends).replace("\\", "\\\\") for text in (name, value))
     return reached.instead(right, f"{name}:{value}\n".encode())
 

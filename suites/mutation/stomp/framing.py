@@ -87,8 +87,8 @@ def one_end_of_line_between_frames(original, reached, self):
 @framing.override(FrameParser, "_head", breaks="STOMP11-FRAME-02 STOMP12-FRAME-03")
 def commands_in_any_case(original, reached, self, block):
     """Commands are understood in any mixture of capitals and small letters."""
-    command, found, rest = block.partition(b"\n")
-    return original(self, reached.instead(block, command.upper() + found + rest))
+    command, newline, rest = block.partition(b"\n")
+    return original(self, reached.instead(block, command.upper() + newline + rest))
 
 
 @framing.override(FrameParser, "_header", breaks="STOMP11-FRAME-02 STOMP12-FRAME-03")
@@ -176,7 +176,9 @@ def supplementary_characters_lost(original, reached, self, line, number):
     """Characters beyond the basic plane are lost on the way through the broker's own text
     encoding."""
     right = original(self, line, number)
-    return reached.instead(right, "".join(each if each <= "\uffff" else "??" for each in right))
+    return reached.instead(
+        right, "".join(character if character <= "\uffff" else "??" for character in right)
+    )
 
 
 # --- bodies ---------------------------------------------------------------------------------------
@@ -209,11 +211,11 @@ def content_length_lost_in_pieces(patch, reached):
 
     @patch.override(FrameParser)
     def next(original, self):
-        found = original(self)
-        if found is not None:
+        token = original(self)
+        if token is not None:
             self.forget = False
             self._heads.clear()
-        return found
+        return token
 
 
 @framing.override(FrameParser, "_head", breaks="STOMP12-HDR-17", recreates="AMQ-3653")

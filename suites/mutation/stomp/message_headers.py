@@ -21,13 +21,13 @@ USERS = "STOMP11-SEND-06 STOMP12-SEND-06 STOMP11-MSG-06 STOMP12-MSG-08 STOMP12-F
 
 def _rewritten(patch, reached, pattern, instead):
     """MESSAGE frames in which the first match of ``pattern`` in the headers is replaced."""
-    found = re.compile(pattern)
+    compiled = re.compile(pattern)
 
     @patch.override(FrameEncoder, "message")
     def frameencoder_message(original, self, opening, message, ack, redelivered):
         right = original(self, opening, message, ack, redelivered)
         head, end, body = right.partition(b"\n\n")
-        return reached.instead(right, found.sub(instead, head, count=1) + end + body)
+        return reached.instead(right, compiled.sub(instead, head, count=1) + end + body)
 
 
 @message_headers.mutant("STOMP10-MESSAGE-01 STOMP11-MSG-01 STOMP12-MSG-01 STOMP12-FH-09")
@@ -193,9 +193,13 @@ def _dropping(patch, reached, drop):
     @patch.override(FrameEncoder)
     def _headers(original, self, envelope):
         right = original(self, envelope)
-        kept = [each for number, each in enumerate(envelope.headers) if not drop(number, *each)]  # type: ignore[operator]
+        kept = [
+            header for number, header in enumerate(envelope.headers) if not drop(number, *header)
+        ]  # type: ignore[operator]
         lines = [self.header("destination", envelope.destination)]
-        return reached.instead(right, b"".join([*lines, *(self.header(*each) for each in kept)]))
+        return reached.instead(
+            right, b"".join([*lines, *(self.header(*header) for header in kept)])
+        )
 
 
 @message_headers.mutant(

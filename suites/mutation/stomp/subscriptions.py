@@ -126,7 +126,11 @@ def one_consumer_per_queue_and_connection(original, reached, session, frame):
     )
     after = original(session, frame)
     if ended is not None:
-        twins = [key for key, each in session.subscriptions.items() if each.queue is ended.queue]
+        twins = [
+            key
+            for key, candidate in session.subscriptions.items()
+            if candidate.queue is ended.queue
+        ]
         if twins:
             reached()
             session.release([session.subscriptions.pop(key) for key in twins])

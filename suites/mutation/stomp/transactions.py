@@ -138,7 +138,7 @@ def names_for_the_whole_broker(patch, reached):
     @patch.override(COMMANDS, "BEGIN")
     def begin(original, session, frame):
         name = frame.get("transaction")
-        if any(name in each.transactions for each in sessions if each is not session):
+        if any(name in other.transactions for other in sessions if other is not session):
             reached()
             raise Refusal(refusal.BEGIN_AGAIN, session.version, "somebody else uses that name")
         return original(session, frame)
@@ -304,6 +304,6 @@ def aborted_messages_have_no_name(patch, reached):
 
     @patch.override(Subscription)
     def unsubscribe(original, self):
-        for key, each in self._unsettled.items():
-            self._deliveries.setdefault(key, each)
+        for key, delivery in self._unsettled.items():
+            self._deliveries.setdefault(key, delivery)
         return original(self)

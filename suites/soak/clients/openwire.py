@@ -39,8 +39,8 @@ class OpenWireClient(Client):
         self._number += 1
         if reference:
             self._waiting[self._number] = reference
-        said = {"commandId": self._number, "responseRequired": bool(reference), **fields}
-        self.write(openwire.encode_command(name, said, version=12))
+        command = {"commandId": self._number, "responseRequired": bool(reference), **fields}
+        self.write(openwire.encode_command(name, command, version=12))
 
     def on_bytes(self, data: bytes) -> Iterator[Event]:
         for command in self._reader.feed(data):
@@ -73,16 +73,20 @@ class OpenWireClient(Client):
             {"physicalName": address},
         )
         if address not in self._producers:
-            about = {"connectionId": self.name, "value": len(self._producers) + 1, "sessionId": 1}
-            id = self._producers[address] = Structure("ProducerId", about)
+            producer_id = {
+                "connectionId": self.name,
+                "value": len(self._producers) + 1,
+                "sessionId": 1,
+            }
+            id = self._producers[address] = Structure("ProducerId", producer_id)
             self._say("ProducerInfo", {"producerId": id, "destination": place, "windowSize": 0})
         return self._producers[address], place
 
     def _begin_unit(self) -> Structure:
         self._transactions += 1
         connection = Structure("ConnectionId", {"value": self.name})
-        about = {"value": self._transactions, "connectionId": connection}
-        id = Structure("LocalTransactionId", about)
+        transaction_id = {"value": self._transactions, "connectionId": connection}
+        id = Structure("LocalTransactionId", transaction_id)
         self._say("TransactionInfo", {"connectionId": connection, "transactionId": id, "type": 0})
         return id
 
@@ -97,11 +101,11 @@ class OpenWireClient(Client):
         transaction = self._begin_unit() if unit else None
         for body in bodies:
             self._messages += 1
-            about = {"producerId": producer, "producerSequenceId": self._messages}
+            message_id = {"producerId": producer, "producerSequenceId": self._messages}
             fields = {
                 "producerId": producer,
                 "destination": place,
-                "messageId": Structure("MessageId", about),
+                "messageId": Structure("MessageId", message_id),
                 "transactionId": transaction,
                 "persistent": True,
                 "priority": 4,
