@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from brokerproof.harness.commands import errors
+from brokerproof.harness.commands import diff_formats, errors
 from brokerproof.harness.commands.diff_inputs import Side, notes, open_side
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.difference import (
@@ -55,6 +55,14 @@ _STYLES = {Course.WORSE: "red", Course.UNDECIDED: "yellow", Course.BETTER: "gree
 )
 @click.option("--only", type=click.Choice(["A", "B"]), hidden=True)
 @click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "markdown", "junit", "github"]),
+    default="text",
+    show_default=True,
+    help="markdown: a page for a job summary; junit: for a CI's display; github: annotations.",
+)
+@click.option(
     "--json", "as_json", is_flag=True, help="Print JSON, every difference with both details."
 )
 def diff(
@@ -65,6 +73,7 @@ def diff(
     target_b: str | None,
     regressions: bool,
     only: str | None,
+    form: str,
     as_json: bool,
 ) -> int:
     """Compare RUN_A with RUN_B, case by case and requirement by requirement.
@@ -82,8 +91,15 @@ def diff(
         moved = [shift for shift in moved if shift.course is Course.WORSE]
     if only:
         moved = []
-    if as_json:
+    if as_json or form == "json":
         click.echo(json.dumps(_json(a, b, reservations, differences, shown, moved, code), indent=1))
+    elif form == "markdown":
+        click.echo("\n".join(diff_formats.markdown(a, b, reservations, shown)))
+    elif form == "junit":
+        click.echo(diff_formats.junit(differences), nl=False)
+    elif form == "github":
+        for annotation in diff_formats.github(shown):
+            click.echo(annotation)
     else:
         _print(a, b, reservations, differences, shown, moved, only)
     return code

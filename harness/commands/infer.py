@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.commands import errors
+from brokerproof.harness.commands import drift, errors
 from brokerproof.harness.inference import profile_file
 from brokerproof.harness.inference.address import infer_address, of_prefix
 from brokerproof.harness.inference.credit import infer_credit
@@ -78,6 +78,12 @@ _VIRTUAL_ROUNDS, _REAL_ROUNDS = 40, 2
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write a profile of what was found here.",
 )
+@click.option(
+    "--baseline",
+    type=click.Path(dir_okay=False, exists=True, path_type=Path),
+    metavar="FILE",
+    help="Compare with what an earlier `infer --json` printed; exit 1 if a parameter drifted.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the estimates as JSON.")
 def infer(
     name: str,
@@ -88,12 +94,15 @@ def infer(
     patience: int | None,
     seed: int,
     out: Path | None,
+    baseline: Path | None,
     as_json: bool,
 ) -> int:
     """Measure what parameters a broker works with, with bounds, beside those that are documented.
 
-    Exit 0 when every documented value is within its bounds, 1 when one is not.
+    Exit 0 when every documented value is within its bounds, 1 when one is not; with --baseline 1
+    only when a parameter drifted.
     """
+    before = None if baseline is None else drift.read(baseline)
     try:
         target = target_file.load(name)
     except target_file.BadTarget as problem:
@@ -133,6 +142,11 @@ def infer(
     else:
         console = Console()
         console.print(_table(target.identity.name, estimated, stated, wide=console.width >= _WIDE))
+    if before is not None:
+        drifted = list(drift.between(before, [_json(estimate, stated) for estimate in estimated]))
+        for sentence in drifted:
+            click.echo(f"drift: {sentence}", err=as_json)
+        return 1 if drifted else 0
     return 1 if wrong else 0
 
 

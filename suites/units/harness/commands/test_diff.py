@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
@@ -254,3 +255,52 @@ def test_a_narrow_terminal_gets_whole_words(
     _, out, _ = call(a, b)
     assert "┃" in out
     assert "…" not in out
+
+
+def changed(tmp_path: Path) -> tuple[Path, Path]:
+    """Two runs: one case got worse, one better, one is undecided, one is as it was."""
+    before = {"s.worse": V.PASS, "s.better": V.FAIL, "s.open": V.PASS, "s.same": V.PASS}
+    after = {"s.worse": V.FAIL, "s.better": V.PASS, "s.open": V.INCONCLUSIVE, "s.same": V.PASS}
+    return run(tmp_path / "a", before), run(tmp_path / "b", after)
+
+
+def test_markdown_has_a_table_for_each_course(tmp_path: Path) -> None:
+    code, out, _ = call(*changed(tmp_path), "--format", "markdown")
+    assert code == 1
+    lines = out.splitlines()
+    assert lines[0] == "## brokerproof: 1 worse, 1 undecided, 1 better"
+    assert "| `s.worse` | t | PASS → FAIL | FAIL here |" in lines
+    assert "s.same" not in out
+
+
+def test_junit_has_every_case_and_its_counts(tmp_path: Path) -> None:
+    code, out, _ = call(*changed(tmp_path), "--format", "junit")
+    assert code == 1
+    suite = ElementTree.fromstring(out).find("testsuite")
+    assert suite is not None
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("4", "1", "1")
+    cases = {case.get("name"): [child.tag for child in case] for case in suite}
+    assert cases == {"s.worse": ["failure"], "s.open": ["skipped"], "s.better": [], "s.same": []}
+
+
+def test_github_gets_an_error_for_what_got_worse(tmp_path: Path) -> None:
+    _, out, _ = call(*changed(tmp_path), "--format", "github")
+    assert out.splitlines() == [
+        "::error title=t s.worse%3A PASS → FAIL::FAIL here",
+        "::warning title=t s.open%3A PASS → INCONCLUSIVE::INCONCLUSIVE here",
+    ]
+
+
+def test_what_a_broker_sent_breaks_no_format(tmp_path: Path) -> None:
+    a, b = run(tmp_path / "a", {"s.a": V.PASS}), run(tmp_path / "b", {})
+    hostile = "100%\n::error::x | `<b>` \x00 ]]> \x1b[31m"
+    finding = judged_in(V.FAIL, violated(TTL, hostile))
+    append(b, Result("s.a", "t", (TTL,), V.FAIL, hostile, (finding,)))
+    _, page, _ = call(a, b, "--format", "markdown")
+    [row] = [line for line in page.splitlines() if "s.a" in line]
+    assert row.count("|") - row.count("\\|") == 5
+    _, xml, _ = call(a, b, "--format", "junit")
+    ElementTree.fromstring(xml)
+    _, annotations, _ = call(a, b, "--format", "github")
+    assert len(annotations.splitlines()) == 1
+    assert "100%25" in annotations
