@@ -133,6 +133,9 @@ class _Session:
         self._pool: ThreadPoolExecutor | None = None
         self._workers: Workers | None = None
         self._futures: list[Future[Result]] = []
+        self._logs = (self._folder or Path(".pytest_cache") / "brokerproof") / "logs"
+        self._harmed = False
+        """True if the last case may have left the target unusable."""
         self._stuck = False
         self._interrupted = False
         self._status = 0
@@ -309,12 +312,11 @@ class _Session:
             catalogue = requirements.load()
         except BadData as problem:
             pytest.exit(str(problem), returncode=_USAGE)
-        logs = (self._folder or Path(".pytest_cache") / "brokerproof") / "logs"
         try:
-            facts = target.start(logs)
+            facts = target.start(self._logs)
         except SetUpFailed as problem:
             target.stop()
-            target.identity.redaction.folder(logs)
+            target.identity.redaction.folder(self._logs)
             pytest.exit(target.identity.redaction.text(str(problem)), returncode=_SET_UP_FAILED)
         if is_unknown(target.identity) and isinstance(target, SocketTarget):
             dialect = infer_dialect(target, self._options.brokerproof_seed)
@@ -358,11 +360,17 @@ class _Session:
         return result
 
     def _execute_alone(self, run: Run, call: Call) -> Result:
-        """Run a harmful case once every other case has its result. Nothing is run on the target
-        after it but another such case, so a broker that serves nobody any more is no reason to
-        stop."""
+        """Run a harmful case once every other case has its result. A broker that serves nobody any
+        more is no reason to stop then; before another such case it is started anew."""
         wait(self._futures)
-        return self._execute(replace(run, health=None), call)
+        if run.health is not None:
+            run.health.leave_alone()
+        if self._harmed and run.target.identity.started_here:
+            run.target.stop()
+            run = replace(run, facts=run.target.start(self._logs))
+        result = self._execute(replace(run, health=None), call)
+        self._harmed = result.verdict not in (Verdict.PASS, Verdict.SKIP, Verdict.NOTE)
+        return result
 
     def _keep(self, result: Result) -> None:
         if self._folder is not None:

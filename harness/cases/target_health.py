@@ -91,6 +91,10 @@ class TargetHealth:
                 self._refusal = self._examine(self._noticed(case, problem))
             return self._refusal
 
+    def leave_alone(self) -> None:
+        """Stop no run for a target that serves nobody from now on: a harmful case begins."""
+        self._passing.clear()
+
     def examine_silence(self) -> None:
         """Stop the run if nothing was received for long and the target lets nobody in."""
         now = self._bounds.now()

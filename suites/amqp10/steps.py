@@ -127,22 +127,34 @@ def connection_refused(
     conditions: Sequence[str] = (),
     *,
     session_will_do: bool = False,
+    closes: Requirements = (),
 ) -> Frame | None:
     """The broker should close the connection, or with ``session_will_do`` end the session, with an
-    error (one of ``conditions``)."""
+    error (one of ``conditions``).
+
+    With ``closes``, the sentence about the close before an end, ``requirements`` speak of the
+    refusal alone: a connection that ends without a close keeps them and breaks ``closes``, and one
+    that goes on was not closed at all.
+    """
     answer = peer.watch_for(
         either(frame("close"), *([ending("end")] if session_will_do else []), UNREAD)
     )
     if answer is None or answer.name == UNREADABLE:
-        target.record_finding(requirements, False, f"after {why} no close came, {peer.instead()}")
+        detail = f"after {why} no close came, {peer.instead()}"
+        target.record_finding(requirements, bool(closes) and peer.ended is not None, detail)
+        if closes and peer.ended is None:
+            target.record_not_applicable(closes, f"the connection did not end: {detail}")
+        elif closes:
+            target.record_finding(closes, False, detail)
         return None
     fine = answer.condition is not None and (not conditions or answer.condition in conditions)
     expected = " or ".join(conditions) or "an error"
-    target.record_finding(
-        requirements,
-        fine,
-        f"{why} was answered with {answer.name} ({answer.condition}), should be {expected}",
-    )
+    detail = f"{why} was answered with {answer.name} ({answer.condition}), should be {expected}"
+    target.record_finding(requirements, fine or bool(closes), detail)
+    if closes and answer.name == "close":
+        target.record_finding(closes, fine, detail)
+    elif closes:
+        target.record_not_applicable(closes, f"the connection did not end: {detail}")
     if answer.name == "close" and peer.ended is None:
         peer.send("close")
     return answer

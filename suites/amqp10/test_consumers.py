@@ -152,7 +152,7 @@ def test_a_slow_consumer_holds_its_prefetch_and_no_more(
     judge_trace(target, fast, amqp_credit.credit)
 
 
-@case(AVAILABLE, needs={"amqp", "amqp-echo"})
+@case(AVAILABLE, needs={"amqp"})
 @over(
     examples=24,
     count=st.integers(0, 10),
@@ -185,7 +185,13 @@ def test_what_is_said_to_be_available_is_there(
         peer.settle()
         peer.inbox = [reply for reply in peer.inbox if reply.name != "flow"]
         peer.flow(link, link_credit=0, echo=True)
-        available = peer.expect(frame("flow", link=link)).get("available")
+        answer = peer.watch_for(frame("flow", link=link))
+        if answer is None:
+            target.record_not_applicable(
+                AVAILABLE, "no flow answered the echo, which AMQP10-CREDIT-22 judges"
+            )
+            return
+        available = answer.get("available")
         detail = f"{there} messages are left, and the broker says that {available} are available"
         target.record_finding(AVAILABLE, available in (None, there), detail)
 

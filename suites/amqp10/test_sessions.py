@@ -109,7 +109,7 @@ def test_a_flow_for_no_link_ends_the_session(target: Bench, handle: int) -> None
         peer.publish(link, b"the connection goes on")
 
 
-@case(DROPPED_AFTER_SESSION_ERROR, needs={"amqp", "amqp-session-errors"})
+@case(DROPPED_AFTER_SESSION_ERROR, needs={"amqp"})
 @over(examples=20, flows=st.integers(1, 3), publish=st.booleans())
 def test_a_session_that_failed_drops_what_still_comes(
     target: Bench, flows: int, publish: bool
@@ -126,7 +126,13 @@ def test_a_session_that_failed_drops_what_still_comes(
     peer.sender(target.node(), answered=False)
     if publish:
         peer.post(sender, b"dropped")
-    end = peer.expect(ending("end", UNATTACHED))
+    end = peer.watch_for(either(ending("end", UNATTACHED), ending("end"), ending("close")))
+    if end is None or end.name == "close":
+        observed = peer.instead() if end is None else end.brief()
+        target.record_not_applicable(
+            DROPPED_AFTER_SESSION_ERROR, f"no end of the session came: {observed}"
+        )
+        return
     other = peer.begin(1)
     receiver = peer.receiver(node, session=other, credit=1)
     peer.settle()
@@ -403,6 +409,7 @@ def test_a_flow_of_the_session_that_asks_for_an_echo_is_answered(target: Bench) 
     )
 
 
+NO_ECHO = "no flow answered the echo, which AMQP10-CREDIT-22 judges"
 FIELDS_OF_LINKS = {
     "delivery-count": SESSION_FLOW_WITHOUT_DELIVERY_COUNT,
     "link-credit": SESSION_FLOW_WITHOUT_CREDIT,
@@ -412,7 +419,7 @@ FIELDS_OF_LINKS = {
 """Fields that a flow without handle must not have, with the requirement that says so."""
 
 
-@case(*FIELDS_OF_LINKS.values(), FLOW_WINDOWS, needs={"amqp", "amqp-echo"})
+@case(*FIELDS_OF_LINKS.values(), FLOW_WINDOWS, needs={"amqp"})
 @over(examples=10, received=st.integers(0, 4))
 def test_a_flow_of_the_session_has_nothing_of_a_link(target: Bench, received: int) -> None:
     """A flow without handle has echo, after some transfers or none. The answer has both windows and
@@ -427,7 +434,15 @@ def test_a_flow_of_the_session_has_nothing_of_a_link(target: Bench, received: in
         collect(target, peer, peer.receiver(node, credit=received), received, quiet=0)
     peer.inbox = [reply for reply in peer.inbox if reply.name != "flow"]
     peer.flow(echo=True)
-    answer = peer.expect(frame("flow", handle=None), proves=FLOW_WINDOWS)
+    answer = peer.watch_for(frame("flow", handle=None))
+    if answer is None:
+        target.record_not_applicable(target.cited, NO_ECHO)
+        return
+    target.record_finding(
+        FLOW_WINDOWS,
+        {"incoming-window", "outgoing-window", "next-outgoing-id"} <= answer.fields.keys(),
+        f"a flow without handle: {answer.brief()}",
+    )
     for name, requirement in FIELDS_OF_LINKS.items():
         target.record_finding(
             requirement, name not in answer.fields, f"a flow without handle: {answer.brief()}"
@@ -481,7 +496,7 @@ def test_end_is_answered_with_end(target: Bench) -> None:
         peer.publish(link, codec.PREFIX)
 
 
-@case(WINDOW_FROM_FLOW, needs={"amqp", "amqp-echo"})
+@case(WINDOW_FROM_FLOW, needs={"amqp"})
 @over(
     examples=16,
     start=NEAR_WRAP,
@@ -506,9 +521,11 @@ def test_a_flow_says_where_the_transfer_ids_are(
             peer.publish(link, b"after")
         peer.inbox = [reply for reply in peer.inbox if reply.name != "flow"]
         peer.flow(session=session, echo=True)
-        next_incoming_id = peer.expect(frame("flow"), proves=WINDOW_FROM_FLOW).get(
-            "next-incoming-id"
-        )
+        answer = peer.watch_for(frame("flow"))
+        if answer is None:
+            target.record_not_applicable(WINDOW_FROM_FLOW, NO_ECHO)
+            return
+        next_incoming_id = answer.get("next-incoming-id")
         expected = session.next_outgoing_id
         detail = (
             f"begun at {start}, {sent} sent, {skipped} skipped, {count} sent: the broker tells"

@@ -33,6 +33,7 @@ ONLY_TRANSACTION = {"1.2": "STOMP12-FH-07"}
 ATOMIC = {"1.0": "STOMP10-BEGIN-02", "1.1": "STOMP11-BEGIN-02", "1.2": "STOMP12-BEGIN-03"}
 COMMIT_NAMES = {"1.0": "STOMP10-COMMIT-01", "1.1": "STOMP11-COMMIT-01", "1.2": "STOMP12-COMMIT-01"}
 ABORT_NAMES = {"1.0": "STOMP10-ABORT-01", "1.1": "STOMP11-ABORT-01", "1.2": "STOMP12-ABORT-01"}
+NAME_IN_USE_REFUSED = "STOMP12-READING-BEGIN-01"
 NAMES_ARE_UNIQUE = "STOMP12-BEGIN-02"
 ACK_NAMES_MESSAGE = {"1.0": "STOMP10-ACK-01", "1.1": "STOMP11-ACK-01", "1.2": "STOMP12-ACK-01"}
 ACK_IGNORED = "ARTEMIS-STOMP-tx-1"
@@ -230,7 +231,7 @@ def test_a_transaction_that_is_not_open_cannot_be_ended(target: Bench, version: 
                 other.request("COMMIT", {"transaction": "theirs"})
 
 
-@case(NAMES_ARE_UNIQUE, needs={"transactions"})
+@case(NAMES_ARE_UNIQUE, NAME_IN_USE_REFUSED, needs={"transactions"})
 def test_a_name_in_use_begins_no_second_transaction(target: Bench) -> None:
     """BEGIN with the name of an open transaction is not confirmed. Another name is accepted before,
     and so is the same name on another connection."""
@@ -239,7 +240,7 @@ def test_a_name_in_use_begins_no_second_transaction(target: Bench) -> None:
         peer.request("BEGIN", {"transaction": "t"})
         peer.request("BEGIN", {"transaction": "u"})
         other.request("BEGIN", {"transaction": "t"}, proves=NAMES_ARE_UNIQUE)
-        refused(target, peer, "BEGIN", {"transaction": "t"}, refuses=NAMES_ARE_UNIQUE)
+        refused(target, peer, "BEGIN", {"transaction": "t"}, refuses=NAME_IN_USE_REFUSED)
 
 
 @case(ACKS, needs={"transactions"})

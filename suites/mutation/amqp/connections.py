@@ -35,7 +35,7 @@ BODY = "AMQP10-FRAME-05"
 # --- frames ---------------------------------------------------------------------------------------
 
 
-@amqp_connections.override(FrameParser, "next", breaks="AMQP10-FRAME-02 AMQP10-CLOSE-01")
+@amqp_connections.override(FrameParser, "next", breaks="AMQP10-FRAME-02")
 def size_below_eight_taken(original, reached, self):
     """A frame that says it has fewer than eight bytes is taken for an empty one."""
     if self.has(8) and int.from_bytes(self._data[self._at : self._at + 4]) < 8:
@@ -45,7 +45,7 @@ def size_below_eight_taken(original, reached, self):
     return original(self)
 
 
-@amqp_connections.override(FrameParser, "next", breaks="AMQP10-FRAME-03 AMQP10-CLOSE-01")
+@amqp_connections.override(FrameParser, "next", breaks="AMQP10-FRAME-03")
 def small_offset_taken(original, reached, self):
     """A data offset below two is taken for two."""
     if self.has(8) and self._data[self._at + 4] < 2:
@@ -111,7 +111,7 @@ def frames_larger_than_asked_for(original, reached, self, opened, channel):
     reached()
 
 
-@amqp_connections.mutant("AMQP10-FRAME-05 AMQP10-CLOSE-01")
+@amqp_connections.mutant("AMQP10-FRAME-05")
 def no_performative_passed_over(patch, reached):
     """A frame whose body is no performative is passed over."""
     passing_over(patch, reached, refusal.NOT_A_PERFORMATIVE)
@@ -144,9 +144,7 @@ def open_on_channel_one(original, reached, self, octets):
     original(self, octets)
 
 
-@amqp_connections.mutant(
-    "AMQP10-CLOSE-01 AMQP10-FRAME-02 AMQP10-FRAME-03 AMQP10-FRAME-05 AMQP10-MFS-03"
-)
+@amqp_connections.mutant("AMQP10-CLOSE-01 AMQP10-MFS-03")
 def close_without_reason(patch, reached):
     """A close after a mistake of the peer has no error."""
     with_fields(patch, reached, Close, error=None)
@@ -155,7 +153,7 @@ def close_without_reason(patch, reached):
 @amqp_connections.override(
     AmqpConnection,
     "close_with",
-    breaks="AMQP10-CLOSE-01 AMQP10-FRAME-02 AMQP10-FRAME-03 AMQP10-FRAME-05",
+    breaks="AMQP10-CLOSE-01",
 )
 def mistakes_cut_off(original, reached, self, error):
     """After a mistake of the peer the connection ends without a close."""

@@ -113,15 +113,6 @@ def lost_connections_commit(original, reached, self):
     original(self)
 
 
-@transactions.override(COMMANDS, "BEGIN", breaks="STOMP12-BEGIN-02")
-def begun_twice(original, reached, session, frame):
-    """BEGIN with a name in use is confirmed."""
-    if frame.get("transaction") in session.transactions:
-        reached()
-        return None
-    return original(session, frame)
-
-
 @transactions.mutant("STOMP12-BEGIN-02")
 def names_for_the_whole_broker(patch, reached):
     """A transaction's name may not be in use on any connection of the broker."""
