@@ -48,10 +48,27 @@ class Connections(CaseRecord):
         known = self.target.acceptors(self.overrides)
         if name not in known:
             raise ControlFailed(
-                f"the target has no acceptor {name!r}; it has {', '.join(sorted(known))}",
+                f"the target has no acceptor {name!r}; it has {', '.join(sorted(known))}; so that"
+                f' the case can run, name it among the endpoints: {name} = "HOST:PORT"',
                 Symptom.ABSENT,
             )
         return known[name]
+
+    def full_address(self, kind: str) -> str:
+        """Return how the names of addresses of that kind begin, which are soon full.
+
+        ``kind`` is one of :data:`brokerproof.harness.targets.full_addresses.KINDS`. Raises
+        :class:`ControlFailed` for one that was not configured.
+        """
+        prefix = self.target.identity.addresses.prefix(kind)
+        if prefix is None:
+            first = kind.partition(".")[0]
+            raise ControlFailed(
+                f"the target has no addresses of the kind {first!r}; so that the case can run,"
+                f" configure them and name them: addresses.{first}",
+                Symptom.ABSENT,
+            )
+        return prefix
 
     def require_capability(self, name: str) -> None:
         """Raise :class:`ControlFailed` where the target has no capability ``name``: the part of a

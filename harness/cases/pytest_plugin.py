@@ -41,6 +41,7 @@ from brokerproof.harness.catalogue import deviations, requirements
 from brokerproof.harness.catalogue.requirements import Catalogue
 from brokerproof.harness.catalogue.tables import BadData
 from brokerproof.harness.counterexamples import case_file
+from brokerproof.harness.inference import own_addresses
 from brokerproof.harness.inference.dialect import infer_dialect, is_unknown
 from brokerproof.harness.model import limits
 from brokerproof.harness.model.enums import Clock
@@ -314,6 +315,7 @@ class _Session:
             pytest.exit(str(problem), returncode=_USAGE)
         try:
             facts = target.start(self._logs)
+            own_addresses.complete(target, self._options.brokerproof_seed)
         except SetUpFailed as problem:
             target.stop()
             target.identity.redaction.folder(self._logs)

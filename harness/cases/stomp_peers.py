@@ -35,6 +35,8 @@ class StompPeers(Connections):
         ``plain`` leaves TLS out.
         """
         name = acceptor or self.target.identity.default_acceptor
+        if over is None and name in self.target.identity.websockets:
+            over = self.websocket(acceptor=name)
         if over is not None:
             peer = StompPeer(self, over.conn, over.acceptor, version)
             peer.use(over.carry(peer))

@@ -8,7 +8,7 @@ STOMP connection of their own, so they work wherever the case does and are part 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +66,27 @@ class Admin:
 
         Raises :class:`ControlFailed` when the broker does not return it.
         """
+        return self._ask(f"{attribute} of {resource}", resource, {"_AMQ_Attribute": attribute})
+
+    def settings(self, name: str) -> dict[str, Any]:
+        """Return the address-settings that hold for the address ``name``, under the names of the
+        broker's JSON. Raises :class:`ControlFailed` like :meth:`attribute`."""
+        operation = {"_AMQ_OperationName": "getAddressSettingsAsJSON"}
+        text = self._ask(f"the settings of {name}", "broker", operation, json.dumps([name]))
+        try:
+            settings = json.loads(text)
+        except (TypeError, ValueError):
+            settings = None
+        if not isinstance(settings, dict):
+            raise ControlFailed(
+                f"the settings of {name} should be a JSON object, got {text!r:.200}"
+            )
+        return settings
+
+    def _ask(
+        self, words: str, resource: str, question: Mapping[str, str], arguments: str = ""
+    ) -> Any:
+        """The answer to a question, ``words`` for people."""
         self._requests += 1
         request = str(self._requests)
         headers = {
@@ -73,9 +94,9 @@ class Admin:
             "reply-to": self._answers.name,
             "correlation-id": request,
             "_AMQ_ResourceName": resource,
-            "_AMQ_Attribute": attribute,
+            **question,
         }
-        self._peer.send("SEND", headers)
+        self._peer.send("SEND", headers, arguments.encode())
         answer = self._peer.expect(MESSAGE)
         text = answer.body.decode("utf-8", "replace")
         if (
@@ -83,15 +104,13 @@ class Admin:
             or answer.get("_AMQ_OperationSucceeded") != "true"
         ):
             raise ControlFailed(
-                f"the broker did not return {attribute} of {resource}:"
-                f" {text[:200] or answer.brief()}"
+                f"the broker did not return {words}: {text[:200] or answer.brief()}"
             )
         try:
             (value,) = json.loads(text)
         except ValueError:
             raise ControlFailed(
-                f"{attribute} of {resource} should be a JSON array of one value,"
-                f" it is {text[:200]!r}"
+                f"{words} should be a JSON array of one value, it is {text[:200]!r}"
             ) from None
         return value
 

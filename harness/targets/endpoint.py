@@ -1,4 +1,5 @@
-"""Endpoints of a broker and their transport: ``HOST:PORT`` or ``SCHEME://HOST:PORT?ca=FILE…``."""
+"""Endpoints of a broker, their protocol and transport: ``HOST:PORT`` or
+``SCHEME://HOST:PORT?ca=FILE…``."""
 
 from __future__ import annotations
 
@@ -9,8 +10,23 @@ from urllib.parse import parse_qsl, urlsplit
 from brokerproof.harness.model import input_file
 from brokerproof.harness.worlds.tls import Tls
 
-SCHEMES = {"stomp": False, "stomp+ssl": True, "amqp": False, "amqps": True}
-"""By scheme, whether there is TLS."""
+SCHEMES = {
+    "stomp": ("stomp", False),
+    "stomp+ssl": ("stomp", True),
+    "ws": ("ws", False),
+    "wss": ("ws", True),
+    "amqp": ("amqp", False),
+    "amqps": ("amqp", True),
+    "http": ("http", False),
+    "https": ("http", True),
+    "core": ("core", False),
+    "openwire": ("openwire", False),
+}
+"""By scheme the protocol, as capabilities name it, and whether there is TLS. ``amqp`` is AMQP 1.0,
+AMQP 0-9-1 or both: the broker shows which."""
+BY_NAME = {"amqp": "amqp", "core": "core", "openwire": "openwire", "management": "http"}
+"""Schemes of endpoints that are given as ``HOST:PORT``, by how their name begins; others are
+STOMP's."""
 _OPTIONS = ("ca", "certificate", "insecure")
 
 
@@ -30,18 +46,37 @@ class Endpoint:
     login: str | None
     passcode: str | None
     options: dict[str, str]
+    path: str = ""
+    """The resource of a WebSocket; empty: the profile's."""
+
+    @property
+    def protocol(self) -> str:
+        """The protocol as capabilities name it."""
+        return SCHEMES[self.scheme][0]
+
+    @property
+    def where(self) -> str:
+        """``HOST:PORT``."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def read(text: str, folder: Path, *, options: tuple[str, ...] = ()) -> Endpoint:
-    """The endpoint that ``text`` names; relative paths begin in ``folder``. Raises
-    :class:`BadEndpoint`.
+def scheme_of(name: str) -> str:
+    """Return the scheme of the endpoint called ``name`` when it is given as ``HOST:PORT``."""
+    return next((scheme for word, scheme in BY_NAME.items() if name.startswith(word)), "stomp")
+
+
+def read(
+    text: str, folder: Path, *, options: tuple[str, ...] = (), scheme: str = "stomp"
+) -> Endpoint:
+    """Return the endpoint that ``text`` names; relative paths begin in ``folder``. ``scheme`` is
+    that of ``HOST:PORT``. Raises :class:`BadEndpoint`.
 
     With TLS there are the options ``ca`` (a file with the authorities that are believed; default:
     those of this machine), ``certificate`` (a file with the certificate and key that we show), and
     ``insecure=true``, by which anybody is believed.
     """
     try:
-        url = urlsplit(text if "://" in text else f"stomp://{text}")
+        url = urlsplit(text if "://" in text else f"{scheme}://{text}")
         host, port = url.hostname, url.port
     except ValueError as problem:
         raise BadEndpoint(f"{problem}; write HOST:PORT") from None
@@ -49,7 +84,7 @@ def read(text: str, folder: Path, *, options: tuple[str, ...] = ()) -> Endpoint:
         forms = ", ".join(f"{scheme}://HOST:PORT" for scheme in SCHEMES)
         raise BadEndpoint(f"should look like {forms}, or HOST:PORT")
     given = dict(parse_qsl(url.query, keep_blank_values=True))
-    secure = SCHEMES[url.scheme]
+    secure = SCHEMES[url.scheme][1]
     known = (*options, *(_OPTIONS if secure else ()))
     for name in given:
         if name not in known:
@@ -62,7 +97,7 @@ def read(text: str, folder: Path, *, options: tuple[str, ...] = ()) -> Endpoint:
             raise BadEndpoint(f"unknown option {name!r}{only_tls}; {there}")
     tls = _tls(given, folder) if secure else None
     rest = {name: value for name, value in given.items() if name in options}
-    return Endpoint(url.scheme, host, port, tls, url.username, url.password, rest)
+    return Endpoint(url.scheme, host, port, tls, url.username, url.password, rest, url.path)
 
 
 def _tls(given: dict[str, str], folder: Path) -> Tls:

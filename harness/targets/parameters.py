@@ -79,6 +79,18 @@ def from_file(path: Path, defaults: Parameters) -> dict[str, dict[str, Value]]:
     )
 
 
+def of_named_acceptors(path: Path) -> dict[str, dict[str, Value]]:
+    """Return what a broker's file states of each acceptor itself, and of no other: neither defaults
+    nor what holds for all of the broker."""
+    if path.suffix != ".xml":
+        return {}
+    wide = {*_BROKER_ELEMENTS.values(), *config.BROKER_WIDE}
+    return {
+        name: {key: value for key, value in stated.items() if key not in wide}
+        for name, stated in from_file(path, {}).items()
+    }
+
+
 def _is_activemq(path: Path) -> bool:
     return next(_root(path).iter(f"{config.CORE}broker"), None) is not None
 

@@ -12,6 +12,7 @@ from brokerproof.harness.catalogue.profiles import Profile
 from brokerproof.harness.model.broker_io import LimitsSet
 from brokerproof.harness.model.enums import Clock, RoutingType
 from brokerproof.harness.model.limits import Limits
+from brokerproof.harness.targets.full_addresses import SHIPPED, FullAddresses
 from brokerproof.harness.trace.events import Observed
 from brokerproof.harness.trace.redaction import Redaction
 from brokerproof.harness.worlds.world import World
@@ -75,6 +76,10 @@ class Identity:
 
     manual: str = ""
     """The release whose manual binds the target; empty for the release that runs."""
+    websockets: frozenset[str] = frozenset()
+    """Acceptors that speak STOMP over WebSocket only."""
+    addresses: FullAddresses = SHIPPED
+    """Addresses that are soon full, as they were configured."""
     limits: Limits = field(default_factory=Limits)
     """Bounds of a run in real time."""
 

@@ -1,7 +1,7 @@
 """Target files: ``NAME.target.toml`` says what kind of broker a target is and how it is reached.
 
-``--target`` takes the name of a shipped file, the path of one, ``HOST:PORT``, or a ``stomp://`` or
-``stomp+ssl://`` URL. A shipped name with ``@VERSION`` behind it is the same target with another
+``--target`` takes the name of a shipped file, the path of one, ``HOST:PORT``, or URLs
+(``target_url.py``). A shipped name with ``@VERSION`` behind it is the same target with another
 release of the broker. Other parts of the house add targets under a word of their own, as
 ``WORD:NAME``: an entry point of the group ``brokerproof.targets`` called WORD is a function from
 NAME to a target, and raises ``ValueError`` with one sentence for a name that it does not know. A
@@ -9,6 +9,7 @@ file has::
 
     kind = "virtual" | "process" | "artemis" | "activemq" | "rabbitmq" | "proton" | "container" | "address"
     profile = "artemis"            # what is expected of it
+    like = "artemis"               # a shipped target whose family it belongs to; optional (likeness.py)
     config = "broker.xml"          # beside the file; virtual, process, artemis, activemq, rabbitmq
     factory = "package.module:function"    # virtual
     command = ["{python}", "-m", …]        # process
@@ -21,6 +22,10 @@ file has::
     parameters = { stomp_host = "/" }       # other values than the profile's; optional
     limits = { case_seconds = 60 }  # other bounds in real time than harness/model/limits.py; optional
     endpoints = { stomp = "127.0.0.1:61613", amqp = "amqps://127.0.0.1:5671?ca=ca.pem" }   # address; see endpoint.py
+    acceptors = { stomp = { connection_ttl_ms = 5000 } }   # address: parameters of one endpoint; optional
+    addresses = { block = "full.block.", max_size_bytes = 20480 }   # address; see full_addresses.py; optional
+    rabbitmqctl = ["docker", "exec", "rabbit", "rabbitmqctl"]   # address: raises alarms; optional
+    release = "2.56.0"             # address: of a broker that does not name it; optional
     manual = "2.33"                # the release whose manual binds it; optional: its own release
     login, passcode (or passcode_env, passcode_file), default_acceptor, default_amqp_acceptor, add_capabilities, remove_capabilities, deviations   # optional
 """  # noqa: E501
@@ -35,14 +40,21 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
-from urllib.parse import unquote
 
 from brokerproof.harness.catalogue import capabilities, profiles, tables
 from brokerproof.harness.catalogue.tables import BadData
 from brokerproof.harness.model import input_file
 from brokerproof.harness.model.input_file import OneSentence
 from brokerproof.harness.model.limits import Limits, changed
-from brokerproof.harness.targets import credentials, endpoint, shipped_targets
+from brokerproof.harness.targets import (
+    credentials,
+    endpoint,
+    full_addresses,
+    likeness,
+    parameters,
+    shipped_targets,
+    target_url,
+)
 from brokerproof.harness.targets.activemq.target import ActivemqTarget
 from brokerproof.harness.targets.artemis.target import ArtemisTarget
 from brokerproof.harness.targets.container.recipes import RECIPES
@@ -72,6 +84,7 @@ doctor``)."""
 _COMMON: dict[str, type] = {
     "kind": str,
     "profile": str,
+    "like": str,
     "description": str,
     "login": str,
     "passcode": str,
@@ -94,9 +107,19 @@ _OF_KIND: dict[str, dict[str, type]] = {
     "rabbitmq": {"config": str, "version": str, "queue_type": str, "nodes": int},
     "proton": {"broker": str, "version": str},
     "container": {"broker": str, "config": str, "version": str, "image": str, "queue_type": str},
-    "address": {"endpoints": dict, "config": str},
+    "address": {
+        "endpoints": dict,
+        "config": str,
+        "acceptors": dict,
+        "addresses": dict,
+        "rabbitmqctl": list,
+        "release": str,
+        "queue_type": str,
+    },
 }
-_OPTIONAL = {"version", "queue_type", "nodes", "image"} | (_COMMON.keys() - {"kind", "profile"})
+_OPTIONAL = {
+    *("version", "queue_type", "nodes", "image", "acceptors", "addresses", "rabbitmqctl", "release")
+} | (_COMMON.keys() - {"kind", "profile"})
 
 
 class BadTarget(OneSentence):
@@ -124,13 +147,13 @@ def load(text: str, limits: Mapping[str, int] = MappingProxyType({})) -> Target:
             raise BadTarget(f"--target {text!r} takes no limits; leave --limit out")
         return _from_elsewhere(point.load(), name, text)
     if "://" in text:
-        return _from_url(text, limits)
+        return _from_url(target_url.joined(text, ()), limits)
     if re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[^:/\s]+):\d+", text):
         return _from_url(f"stomp://{text}", limits)
     near = difflib.get_close_matches(text, known, n=3)
     meant = f"did you mean {' or '.join(near)}? " if near else ""
     raise BadTarget(
-        f"--target {without_passcode(text)!r} is no target file, HOST:PORT or stomp:// URL;"
+        f"--target {without_passcode(text)!r} is no target file, HOST:PORT or URL;"
         f" {meant}`brokerproof targets` lists those that have a name"
     )
 
@@ -145,37 +168,23 @@ def _from_elsewhere(find: Callable[[str], Target], name: str, text: str) -> Targ
 def _from_url(text: str, limits: Mapping[str, int]) -> Target:
     shown = without_passcode(text)
     try:
-        address = endpoint.read(text, Path(), options=("profile", *credentials.SOURCES))
-        passcode = credentials.passcode({**address.options, "passcode": address.passcode}, Path())
-        if address.passcode and "${" not in address.passcode:
-            passcode = unquote(address.passcode)
-        login = address.login and _decoded(address.login)
-        known = {"login": login, "passcode": passcode}
+        values = target_url.values(text)
     except (endpoint.BadEndpoint, credentials.NoCredentials) as problem:
         raise BadTarget(f"--target {shown!r}: {problem}") from None
-    if not address.scheme.startswith("stomp"):
-        raise BadTarget(
-            f"--target {shown!r} should look like stomp://HOST:PORT,"
-            " stomp://LOGIN:PASSCODE@HOST:PORT or stomp+ssl://HOST:PORT?ca=FILE; a broker's AMQP"
-            " port goes into a target file, as docs/how-to/judge-a-running-broker.md shows"
-        )
-    host, port, profile = address.host, address.port, address.options.get("profile", "stomp")
-    given: dict[str, Any] = {"limits": limits}
-    given |= {key: value for key, value in known.items() if value is not None}
-    # Whoever says that a broker is of a family has the family's known deviations in mind as well.
-    listed = shipped_targets.families() / profile / "known_deviations.toml"
-    if input_file.is_file(listed):
-        given["deviations"] = str(listed)
-    return AddressTarget(
-        _identity(f"{host}:{port}", "address", {"profile": profile, **given}, Path()),
-        {"stomp": (host, port)},
-        tls={} if address.tls is None else {"stomp": address.tls},
-    )
+    endpoints = values["endpoints"]
+    if "profile" not in values and "like" not in values:
+        of_stomp = {given.protocol for given in endpoints.values()} == {"stomp"}
+        values["profile"] = "stomp" if of_stomp else "any"
+    values["limits"] = limits
+    name = next(iter(endpoints.values())).where
+    return _address(_inherited(values, f"--target {shown!r}"), name, Path(), f"--target {shown!r}")
 
 
-def _decoded(text: str) -> str:
-    """Return the login of a URL. What a variable holds is not percent-encoded."""
-    return credentials.filled_in(text) if "${" in text else unquote(text)
+def _inherited(values: Mapping[str, Any], where: object) -> dict[str, Any]:
+    try:
+        return likeness.inherited(values, shipped_targets.paths())
+    except likeness.BadLikeness as problem:
+        raise BadTarget(f"{where}: {problem}") from None
 
 
 def _from_file(path: Path, name: str, limits: Mapping[str, int], version: str = "") -> Target:
@@ -192,6 +201,7 @@ def _from_file(path: Path, name: str, limits: Mapping[str, int], version: str = 
             f" @{version} out"
         )
     values |= {"version": version} if version else {}
+    values = _inherited(values, path)
     allowed = _COMMON | _OF_KIND[kind]
     for key, value in values.items():
         if key not in allowed:
@@ -203,7 +213,7 @@ def _from_file(path: Path, name: str, limits: Mapping[str, int], version: str = 
             raise BadTarget(
                 f"{path}: {key} should be a {allowed[key].__name__}, it is {value!r:.60}"
             )
-    for key in ("command", "add_capabilities", "remove_capabilities"):
+    for key in ("command", "rabbitmqctl", "add_capabilities", "remove_capabilities"):
         if not all(isinstance(word, str) for word in values.get(key, ())):
             raise BadTarget(f"{path}: {key} should be a list of texts")
     for key in ("add_capabilities", "remove_capabilities"):
@@ -227,6 +237,8 @@ def _from_file(path: Path, name: str, limits: Mapping[str, int], version: str = 
             values["login"] = credentials.filled_in(values["login"])
     except credentials.NoCredentials as problem:
         raise BadTarget(f"{path}: {problem}") from None
+    if kind == "address":
+        return _address(values, name, path, path)
     return _MAKERS[kind](_identity(name, kind, values, path), values, path)
 
 
@@ -259,6 +271,8 @@ def _identity(name: str, kind: str, values: Mapping[str, Any], path: Path) -> Id
         passcode=values.get("passcode"),
         default_acceptor=values.get("default_acceptor", "stomp"),
         manual=values.get("manual", ""),
+        websockets=frozenset(values.get("websockets", ())),
+        addresses=values.get("full_addresses", full_addresses.SHIPPED),
         default_amqp_acceptor=values.get("default_amqp_acceptor", "amqp"),
         capabilities=(profile.capabilities | known | set(values.get("add_capabilities", ())))
         - set(values.get("remove_capabilities", ())),
@@ -282,26 +296,85 @@ def _beside(path: Path, name: str) -> Path:
     return config.resolve()
 
 
-def _address(identity: Identity, values: Mapping[str, Any], path: Path) -> Target:
-    endpoints, tls = {}, {}
-    for name, text in values["endpoints"].items():
-        try:
-            address = endpoint.read(credentials.filled_in(str(text)), path.parent)
-        except (endpoint.BadEndpoint, credentials.NoCredentials) as problem:
-            raise BadTarget(
-                f"{path}: endpoints.{name} should be HOST:PORT, it is"
-                f" {without_passcode(str(text))!r:.200}: {problem}"
-            ) from None
-        endpoints[name] = (address.host, address.port)
-        if address.tls is not None:
-            tls[name] = address.tls
-    if identity.default_acceptor not in endpoints:
+def _address(values: dict[str, Any], name: str, path: Path, where: object) -> Target:
+    given = values["endpoints"]
+    endpoints = {key: _endpoint(key, value, path) for key, value in given.items()}
+    if not endpoints:
+        raise BadTarget(f'{where}: endpoints is empty; name one, as stomp = "HOST:PORT"')
+    for acceptor, protocols in (
+        ("default_acceptor", ("stomp", "ws")),
+        ("default_amqp_acceptor", ("amqp",)),
+    ):
+        values.setdefault(acceptor, _first(endpoints, protocols))
+    if (default := values["default_acceptor"]) not in endpoints and not any(
+        given.protocol == "amqp" for given in endpoints.values()
+    ):
         raise BadTarget(
-            f"{path}: endpoints has no {identity.default_acceptor!r}, the acceptor that cases use"
-            " by default"
+            f"{where}: endpoints has no {default!r}, the acceptor that cases use by default"
         )
-    config = _beside(path, values["config"]) if "config" in values else None
-    return AddressTarget(identity, endpoints, config, tls)
+    try:
+        values["full_addresses"] = full_addresses.read(values.get("addresses", {}))
+    except full_addresses.BadAddresses as problem:
+        raise BadTarget(f"{where}: {problem}") from None
+    values["websockets"] = [key for key, made in endpoints.items() if made.protocol == "ws"]
+    of_path = next((made.path for made in endpoints.values() if made.protocol == "ws"), "")
+    if of_path:
+        values["parameters"] = {**values.get("parameters", {}), "websocket_path": of_path}
+    identity = _identity(name, "address", values, path)
+    known: dict[str, Any] = {}
+    if like := values.get("like"):
+        config = likeness.config_of(like, shipped_targets.paths())
+        known = {} if config is None else dict(parameters.of_named_acceptors(config))
+    for acceptor, stated in values.get("acceptors", {}).items():
+        if acceptor not in endpoints or not isinstance(stated, dict):
+            raise BadTarget(
+                f"{where}: acceptors.{acceptor} should be a table of the parameters of an endpoint;"
+                f" there are {', '.join(endpoints)}"
+            )
+        if unknown := sorted(
+            stated.keys() - _PARAMETERS_OF_ONE - identity.profile.parameters.keys()
+        ):
+            raise BadTarget(
+                f"{where}: acceptors.{acceptor} names {unknown[0]!r}, of which the profile"
+                f" {identity.profile.name} says nothing"
+            )
+        known[acceptor] = {**known.get(acceptor, {}), **stated}
+    return AddressTarget(
+        identity,
+        endpoints,
+        _beside(path, values["config"]) if "config" in values else None,
+        acceptors=known,
+        release=values.get("release", ""),
+        rabbitmqctl=values.get("rabbitmqctl", ()),
+        queue_type=_queue_type(values, path),
+    )
+
+
+_PARAMETERS_OF_ONE = {"connection_ttl_ms", "amqp_idle_timeout_ms"}
+"""Parameters that a profile leaves out on purpose: only an acceptor can have them."""
+
+
+def _endpoint(name: str, value: object, path: Path) -> endpoint.Endpoint:
+    if isinstance(value, endpoint.Endpoint):
+        return value
+    try:
+        return endpoint.read(
+            credentials.filled_in(str(value)), path.parent, scheme=endpoint.scheme_of(name)
+        )
+    except (endpoint.BadEndpoint, credentials.NoCredentials) as problem:
+        raise BadTarget(
+            f"{path}: endpoints.{name} should be HOST:PORT or a URL, it is"
+            f" {without_passcode(str(value))!r:.200}: {problem}"
+        ) from None
+
+
+def _first(endpoints: Mapping[str, endpoint.Endpoint], protocols: tuple[str, ...]) -> str:
+    """The endpoint that cases use by default: the one called like the protocol, or the first that
+    speaks it."""
+    if protocols[0] in endpoints:
+        return protocols[0]
+    speaking = (name for name, given in endpoints.items() if given.protocol in protocols)
+    return next(speaking, protocols[0])
 
 
 def _proton(identity: Identity, values: Mapping[str, Any], path: Path) -> Target:
@@ -359,5 +432,4 @@ _MAKERS: Mapping[str, Callable[[Identity, Mapping[str, Any], Path], Target]] = {
     "rabbitmq": _rabbitmq,
     "proton": _proton,
     "container": _in_container,
-    "address": _address,
 }

@@ -14,7 +14,13 @@ from brokerproof.suites.amqp10.steps import collect
 from brokerproof.suites.steps import paging, small_addresses
 from brokerproof.suites.steps.paging import SIZE, Taker, brief
 from brokerproof.suites.steps.queues import QUIET
-from brokerproof.suites.steps.small_addresses import LIMIT, MULTICAST, PAGE, READ_AHEAD, SMALLEST
+from brokerproof.suites.steps.small_addresses import (
+    MULTICAST,
+    SMALLEST,
+    limit_of,
+    page_of,
+    read_ahead_of,
+)
 
 ENTERS = "ARTEMIS-PAGING-1"
 BROWSES = "ARTEMIS-PAGING-4"
@@ -42,7 +48,7 @@ def stored(target: Bench, count: int, size: int = SIZE) -> Destination:
         {"count": 20, "size": 15_000, "protocol": "amqp"},
     ],
     count=st.integers(30, 50),
-    size=st.sampled_from([600, SIZE, 3000, PAGE, 15_000]),
+    size=st.sampled_from([600, SIZE, 3000, 10_240, 15_000]),
     protocol=st.sampled_from(["stomp", "amqp"]),
 )
 def test_what_was_paged_comes_once_and_in_order(
@@ -59,7 +65,9 @@ def test_what_was_paged_comes_once_and_in_order(
         for number in range(count):
             state = small_addresses.send(target, peer, link, small_addresses.body(number, size))
             target.record_finding(
-                POLICIES, state == "accepted", f"a message to an address under PAGE was {state}"
+                POLICIES,
+                state == "accepted",
+                f"a message to an address under PAGE was {state}",
             )
     beside = small_addresses.destination(target, "page")
     target.stomp().publish(beside, small_addresses.body(0, 10))
@@ -90,12 +98,15 @@ def test_page_mode_begins_at_the_limit(target: Bench, gap: int) -> None:
     place = small_addresses.node(target, "page")
     peer, link = small_addresses.producer(target, place)
     for size in small_addresses.filling(
-        LIMIT + gap, small_addresses.overhead(target), [1000, 300, 4000]
+        limit_of(target) + gap, small_addresses.overhead(target), [1000, 300, 4000]
     ):
         small_addresses.send(target, peer, link, size)
-    state, _ = target.admin().until(place.address, lambda status: status.size == LIMIT + gap)
+    state, _ = target.admin().until(
+        place.address, lambda status: status.size == limit_of(target) + gap
+    )
     target.control(
-        state.size == LIMIT + gap, f"the address should hold {LIMIT + gap} octets: {state}"
+        state.size == limit_of(target) + gap,
+        f"the address should hold {limit_of(target) + gap} octets: {state}",
     )
     if gap < 0:
         target.record_finding(
@@ -364,18 +375,18 @@ def test_a_deep_queue_takes_little_memory(target: Bench, size: int) -> None:
     """An address under PAGE gets many times its limit. Its memory stays near the limit, and a
     consumer that acknowledges gets every message once, in order."""
     admin = target.admin()
-    count = 8 * LIMIT // (size + 400)
+    count = 8 * limit_of(target) // (size + 400)
     to = stored(target, count, size)
     if not paging.paged(target, admin, to.name):
         return
     # A broker may charge a small message several times its size, and what is read is charged
     # besides the rest.
     weight = small_addresses.Scale(target, admin, to).weight(size)
-    most = LIMIT + READ_AHEAD + PAGE + 2 * weight
+    most = limit_of(target) + read_ahead_of(target) + page_of(target) + 2 * weight
     readings = [admin.size(to.name)]
     taker = Taker(target, to)
     held = sum(len(message.body) for message in taker.waiting())
-    bounds = (1, LIMIT + READ_AHEAD + 2 * size)
+    bounds = (1, limit_of(target) + read_ahead_of(target) + 2 * size)
     target.judge_count(
         WINDOW, "octets of bodies that wait for acknowledgement", held, bounds, "octets"
     )

@@ -17,7 +17,7 @@ from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.targets.target import Target
 from brokerproof.suites.amqp10.steps import QUIET, bystander, collect
 from brokerproof.suites.steps import small_addresses
-from brokerproof.suites.steps.small_addresses import LIMIT, MESSAGES, SMALLEST, THRESHOLD
+from brokerproof.suites.steps.small_addresses import MESSAGES, SMALLEST, limit_of, threshold_of
 
 POLICIES = "ARTEMIS-PAGING-8"
 THREE = "ARTEMIS-PAGING-13"
@@ -56,7 +56,7 @@ def test_fail_refuses_from_the_very_octet(target: Bench, gap: int, sizes: list[i
     messages."""
     place = small_addresses.node(target, "fail")
     with bystander(target):
-        peer, count = filled(target, place, LIMIT + gap, sizes)
+        peer, count = filled(target, place, limit_of(target) + gap, sizes)
         link = peer.session.links[0]
         states = [
             small_addresses.send(target, peer, link, small_addresses.body(count + more, SMALLEST))
@@ -88,7 +88,7 @@ def test_drop_loses_from_the_very_octet(target: Bench, gap: int, sizes: list[int
     """An address under DROP is filled to its limit or one byte below or above. Every message is
     accepted, and exactly those sent while the address was full are lost."""
     place = small_addresses.node(target, "drop")
-    peer, count = filled(target, place, LIMIT + gap, sizes)
+    peer, count = filled(target, place, limit_of(target) + gap, sizes)
     link = peer.session.links[0]
     states = [
         small_addresses.send(target, peer, link, small_addresses.body(count + more, SMALLEST))
@@ -122,7 +122,7 @@ def test_settled_messages_to_a_full_address_are_lost(target: Bench, kind: str) -
     """A producer sends settled messages to a full address under FAIL or DROP. They are not queued,
     its connection stays, and it goes on when there is room."""
     place = small_addresses.node(target, kind)
-    peer, count = filled(target, place, LIMIT, [1000])
+    peer, count = filled(target, place, limit_of(target), [1000])
     link = peer.session.links[0]
     for more in range(3):
         peer.publish(link, small_addresses.body(count + more, SMALLEST), settled=True)
@@ -146,7 +146,7 @@ def test_credit_stops_at_the_very_octet(target: Bench, gap: int, sizes: list[int
     """An address under BLOCK is filled to its limit or one byte below or above. A new producer gets
     credit below the limit and none from there on; messages on earlier credit are accepted."""
     place = small_addresses.node(target, "block")
-    peer, count = filled(target, place, LIMIT + gap, sizes)
+    peer, count = filled(target, place, limit_of(target) + gap, sizes)
     late, link = small_addresses.producer(target, place)
     if gap < 0:
         target.wait_until(lambda: link.credit > 0 or late.ended is not None, PATIENCE)
@@ -176,7 +176,7 @@ def test_credit_comes_back_at_the_very_octet(target: Bench, gap: int) -> None:
     place = small_addresses.node(target, "block")
     extra = small_addresses.overhead(target)
     first = [1000, 300]
-    total = LIMIT + gap + sum(size + extra for size in first)
+    total = limit_of(target) + gap + sum(size + extra for size in first)
     _, count = filled(target, place, total, [*first, 400, 500])
     late, link = small_addresses.producer(target, place)
     late.expect_nothing(
@@ -213,7 +213,7 @@ def test_the_threshold_rejects_above_its_very_octet(
     """Under BLOCK with a reject threshold an address is filled on earlier credit. One byte below
     the threshold messages are accepted, one byte above they are rejected and not queued."""
     place = small_addresses.node(target, "reject")
-    peer, count = filled(target, place, THRESHOLD + gap, [*sizes, 9000])
+    peer, count = filled(target, place, threshold_of(target) + gap, [*sizes, 9000])
     link = peer.session.links[0]
     state = small_addresses.send(target, peer, link, small_addresses.body(count, SMALLEST))
     expected = "accepted" if gap < 0 else "rejected"
@@ -242,7 +242,7 @@ def test_the_threshold_rejects_at_its_very_octet(target: Bench) -> None:
     """An address holds exactly the bytes of its reject threshold. The next message is rejected:
     one chapter of the manual has it so, another does not."""
     place = small_addresses.node(target, "reject")
-    peer, count = filled(target, place, THRESHOLD, [9000])
+    peer, count = filled(target, place, threshold_of(target), [9000])
     state = small_addresses.send(
         target, peer, peer.session.links[0], small_addresses.body(count, SMALLEST)
     )
@@ -265,7 +265,7 @@ def test_the_threshold_rejects_at_its_very_octet(target: Bench) -> None:
 def test_messages_count_whatever_their_size(target: Bench, kind: str, sizes: list[int]) -> None:
     """An address with max-size-messages accepts that many messages of any size. One more is refused
     under FAIL and lost under DROP until one is acknowledged."""
-    place = small_addresses.node(target, f"three.{kind}")
+    place = small_addresses.node(target, f"limited.{kind}")
     peer, link = small_addresses.producer(target, place)
     states = [
         small_addresses.send(target, peer, link, small_addresses.body(number, size))
@@ -307,7 +307,7 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str, sizes: lis
 def test_credit_stops_at_the_last_message(target: Bench) -> None:
     """Under BLOCK with max-size-messages a new producer gets credit with one message fewer than the
     limit, and none at the limit."""
-    place = small_addresses.node(target, "three.block")
+    place = small_addresses.node(target, "limited.block")
     peer, link = small_addresses.producer(target, place)
     for number in range(MESSAGES - 1):
         small_addresses.send(target, peer, link, small_addresses.body(number, 300))

@@ -21,7 +21,7 @@ from brokerproof.harness.targets.target import Target
 from brokerproof.suites.steps import small_addresses
 from brokerproof.suites.steps.queues import QUIET, bodies, collect
 from brokerproof.suites.steps.refusals import bystander, either
-from brokerproof.suites.steps.small_addresses import LIMIT, MESSAGES
+from brokerproof.suites.steps.small_addresses import MESSAGES, limit_of
 
 POLICIES = "ARTEMIS-PAGING-8"
 BLOCKS = "ARTEMIS-FLOW-block-1"
@@ -60,8 +60,8 @@ def filled(
         count += 1
     held = admin.size(to.name)
     target.record_note(
-        f"the address holds {held} octets, {held - LIMIT:+d} to its limit; {held - total:+d} to"
-        " what was wanted"
+        f"the address holds {held} octets, {held - limit_of(target):+d} to its limit;"
+        f" {held - total:+d} to what was aimed at"
     )
     return peer, count, held
 
@@ -95,9 +95,9 @@ def test_fail_refuses_from_the_very_octet(
     is accepted; from the limit on it is answered with ERROR and not queued."""
     to, admin = small_addresses.destination(target, "fail"), target.admin()
     with bystander(target, "1.2"):
-        peer, count, held = filled(target, admin, to, LIMIT + gap, sizes)
+        peer, count, held = filled(target, admin, to, limit_of(target) + gap, sizes)
         kept = count
-        while admin.size(to.name) < LIMIT:
+        while admin.size(to.name) < limit_of(target):
             peer.publish(to, small_addresses.body(kept, 2), proves=POLICIES)
             kept += 1
         refused(target, peer, to, kept, receipt=receipt)
@@ -119,10 +119,10 @@ def test_drop_loses_from_the_very_octet(
     """An address under DROP is filled to its limit or one byte below or above. Every SEND is
     confirmed, and exactly the messages sent to the full address are lost."""
     to, admin = small_addresses.destination(target, "drop"), target.admin()
-    peer, count, held = filled(target, admin, to, LIMIT + gap, sizes)
+    peer, count, held = filled(target, admin, to, limit_of(target) + gap, sizes)
     kept = number = count
     while number < kept + 3:
-        room = admin.size(to.name) < LIMIT
+        room = admin.size(to.name) < limit_of(target)
         peer.publish(
             to,
             small_addresses.body(number, 2),
@@ -149,7 +149,7 @@ def test_drop_loses_from_the_very_octet(
 def test_messages_count_whatever_their_size(target: Bench, kind: str) -> None:
     """An address with max-size-messages accepts that many SENDs. The next is answered with ERROR
     under FAIL and its message is lost under DROP."""
-    to = small_addresses.destination(target, f"three.{kind}")
+    to = small_addresses.destination(target, f"limited.{kind}")
     peer = target.stomp()
     for number, size in zip(range(MESSAGES), (10, 20_000, 300), strict=True):
         peer.publish(to, small_addresses.body(number, size), proves=THREE)
@@ -170,7 +170,7 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str) -> None:
 def test_a_transaction_does_not_get_past_a_full_address(target: Bench, kind: str, end: str) -> None:
     """A SEND in a transaction to a full address is refused under FAIL, at once or with COMMIT, and
     lost under DROP. Nothing of the transaction is queued."""
-    to = small_addresses.destination(target, f"three.{kind}")
+    to = small_addresses.destination(target, f"limited.{kind}")
     filler = target.stomp()
     for number in range(MESSAGES):
         filler.publish(to, small_addresses.body(number, 10))
@@ -209,7 +209,7 @@ def test_no_stomp_producer_waits_under_another_policy(target: Bench, kind: str) 
     """Under PAGE and DROP a producer sends twice the limit and more. Each SEND is confirmed."""
     to = small_addresses.destination(target, kind)
     peer = target.stomp()
-    for number in range(3 * LIMIT // 2000):
+    for number in range(3 * limit_of(target) // 2000):
         peer.publish(to, small_addresses.body(number, 2000), proves=ONLY_BLOCK)
 
 
@@ -223,7 +223,7 @@ def test_nothing_is_lost_under_block_over_stomp(
     on one address at the same time."""
     to = small_addresses.destination(target, "block")
     peers = [target.stomp() for _ in range(producers)]
-    per_producer = 2 * LIMIT // 2000 // producers
+    per_producer = 2 * limit_of(target) // 2000 // producers
     for number in range(per_producer):
         for who, peer in enumerate(peers):
             receipt = {"receipt": peer.next_receipt()} if receipts else {}

@@ -173,9 +173,9 @@ def test_a_credit_is_a_message_of_any_size(target: Bench, sizes: list[int]) -> N
 
 
 def full(target: Bench, kind: str = "block") -> Node:
-    """A fresh queue of an address that is full soon (fixtures/brokers/artemis/broker.xml)."""
+    """A fresh queue of an address that is soon full."""
     node = target.node()
-    return Node(f"full.{kind}.{node.address}", node.capabilities)
+    return Node(f"{target.full_address(kind)}{node.address}", node.capabilities)
 
 
 @case(FULL, OVERSHOOT, needs={"amqp", "amqp-credit", "address-full"})

@@ -20,7 +20,7 @@ from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, either
 from brokerproof.harness.protocols.conversation import PATIENCE, Match
 from brokerproof.suites.amqp10.steps import QUIET, bystander, collect, granted
 from brokerproof.suites.steps import small_addresses
-from brokerproof.suites.steps.small_addresses import LIMIT, MULTICAST, SMALLEST
+from brokerproof.suites.steps.small_addresses import MULTICAST, SMALLEST, limit_of
 
 BLOCKS = "ARTEMIS-FLOW-block-1"
 ADDRESS_WIDE = "ARTEMIS-FLOW-block-2"
@@ -96,7 +96,10 @@ def test_producers_overrun_by_their_credit_and_no_more(target: Bench, producers:
     crowd = Crowd(target, place, producers)
     given = sum(crowd.credit())
     last, link = small_addresses.producer(target, place)
-    filler = [small_addresses.body(number(99, index), BODY) for index in range(-(-LIMIT // BODY))]
+    filler = [
+        small_addresses.body(number(99, index), BODY)
+        for index in range(-(-limit_of(target) // BODY))
+    ]
     for body in filler:
         state = small_addresses.send(target, last, link, body)
         target.control(state == "accepted", f"a message on the way to a full address was {state}")
@@ -287,7 +290,7 @@ def test_no_producer_waits_under_another_policy(target: Bench, kind: str) -> Non
     """Under PAGE and DROP a producer with little credit sends many times what the address holds.
     All messages are accepted and credit is renewed."""
     peer, link = small_addresses.producer(target, small_addresses.node(target, kind), TEN)
-    for count in range(4 * LIMIT // BODY + 10):
+    for count in range(4 * limit_of(target) // BODY + 10):
         target.wait_until(lambda: link.credit > 0 or peer.ended is not None, PATIENCE)
         detail = (
             f"after {count} messages of {BODY} octets {link.credit} credits are there;"

@@ -35,7 +35,7 @@ from brokerproof.suites.steps.core import (
     sized,
     take,
 )
-from brokerproof.suites.steps.small_addresses import LIMIT, MESSAGES
+from brokerproof.suites.steps.small_addresses import MESSAGES, limit_of, scratch_name
 
 COST = "ARTEMIS-FLOW-producer-1"
 WITHIN_ROOM = "ARTEMIS-FLOW-producer-2"
@@ -74,7 +74,7 @@ def until_full(target: Bench, name: str) -> None:
     """Brokers may charge for what they have taken in on their own time: waits until the address
     ``name`` is full."""
     if ADMIN in target.capabilities:
-        state, there = target.admin().until(name, lambda state: state.size >= LIMIT)
+        state, there = target.admin().until(name, lambda state: state.size >= limit_of(target))
         target.control(there, f"what was sent makes the address full, it holds {state}")
     else:
         target.advance(QUIET)
@@ -83,8 +83,8 @@ def until_full(target: Bench, name: str) -> None:
 def full_queue(target: Bench, peer: CorePeer, kind: str) -> str:
     """A queue at an address of that kind (block, fail, three.block …) with as many messages as make
     it full, and one more where that is taken. They cost 1000 bytes each."""
-    name = queue(target, peer, f"full.{kind}.")
-    for number in range(-(-LIMIT // 1000) + 1):
+    name = queue(target, peer, target.full_address(kind))
+    for number in range(-(-limit_of(target) // 1000) + 1):
         peer.send("send", {"message": sized(name, number, 1000), "sender": 0})
     peer.settle()
     until_full(target, name)
@@ -172,26 +172,28 @@ def test_no_producer_is_given_more_than_the_room(target: Bench) -> None:
     """A producer asks for half the limit of an empty address, and another for three times the
     limit. The first request is granted, and the second gets no more than the room."""
     peer = target.core()
-    modest, greedy = queue(target, peer, "full.block."), queue(target, peer, "full.block.")
-    peer.request_credits(modest, LIMIT // 2)
+    modest, greedy = (
+        queue(target, peer, target.full_address("block")),
+        queue(target, peer, target.full_address("block")),
+    )
+    peer.request_credits(modest, limit_of(target) // 2)
     got = grants(target, peer, 1)
     target.record_finding(
         WITHIN_ROOM,
-        got == [LIMIT // 2],
-        f"{LIMIT // 2} octets were asked for of {LIMIT}, {got} granted",
+        got == [limit_of(target) // 2],
+        f"{limit_of(target) // 2} octets were asked for of {limit_of(target)}, {got} granted",
     )
-    peer.request_credits(greedy, 3 * LIMIT)
+    peer.request_credits(greedy, 3 * limit_of(target))
     got = grants(target, peer, 1)
     target.judge_count(
-        WITHIN_ROOM, "octets granted to one producer", sum(got), (1, LIMIT), "octets"
+        WITHIN_ROOM, "octets granted to one producer", sum(got), (1, limit_of(target)), "octets"
     )
 
 
 def weight(target: Bench, admin: Admin, peer: CorePeer, name: str, cost: int) -> int:
     """Return the charge in bytes of a message of that cost at an address with a name as long as
     ``name``."""
-    scratch = f"full.page.x{target.fresh_name()}"
-    target.control(len(scratch) == len(name), f"{scratch} is as long as {name}")
+    scratch = scratch_name(target, target.fresh_name(), len(name))
     peer.create_queue(scratch)
     peer.publish(sized(scratch, 0, cost))
     return admin.size(scratch)
@@ -207,18 +209,18 @@ def test_a_full_address_grants_nothing_until_it_has_room(target: Bench, gap: int
     """An address is filled to its limit or one byte below or above. Below, a byte of credit is
     granted; from the limit on it is granted only after a message has been consumed."""
     peer, admin = target.core(), target.admin()
-    name = queue(target, peer, "full.block.")
+    name = queue(target, peer, target.full_address("block"))
     weights = [weight(target, admin, peer, name, cost) for cost in (1000, 1001)]
     target.control(
         weights[1] == weights[0] + 1, f"messages that cost 1000 and 1001 octets weigh {weights}"
     )
     extra = weights[0] - 1000
-    costs = [1000] * ((LIMIT + gap) // weights[0] - 1)
-    costs.append(LIMIT + gap - len(costs) * weights[0] - extra)
+    costs = [1000] * ((limit_of(target) + gap) // weights[0] - 1)
+    costs.append(limit_of(target) + gap - len(costs) * weights[0] - extra)
     for number, cost in enumerate(costs):
         peer.publish(sized(name, number, cost))
-    state, there = admin.until(name, lambda state: state.size == LIMIT + gap)
-    target.control(there, f"the address should have {LIMIT + gap} octets: {state}")
+    state, there = admin.until(name, lambda state: state.size == limit_of(target) + gap)
+    target.control(there, f"the address should have {limit_of(target) + gap} octets: {state}")
     peer.request_credits(name, 1)
     got = grants(target, peer, int(gap < 0))
     target.record_finding(
@@ -236,7 +238,7 @@ def test_a_limit_of_messages_blocks_too(target: Bench) -> None:
     """An address has a limit of three messages. With two messages credit is granted, with three it
     is not."""
     peer = target.core()
-    name = queue(target, peer, "full.three.block.")
+    name = queue(target, peer, target.full_address("limited.block"))
     seen = []
     for number in range(MESSAGES + 1):
         peer.request_credits(name, 100)
@@ -266,11 +268,11 @@ def test_producers_wait_for_room_and_go_on_by_themselves(
     messages at a time. They wait at the limit and go on without asking again, and every message
     arrives once, in order. One scenario: blocking and going on alternate on one address."""
     admin, consumer = target.admin(), target.core()
-    name = queue(target, consumer, "full.block.")
+    name = queue(target, consumer, target.full_address("block"))
     scale = weight(target, admin, consumer, name, 1000)
     crowd = [Producer(target.core(), name, window) for _ in range(producers)]
-    goal = 3 * LIMIT // scale // producers + 2
-    most = LIMIT + producers * (window // 1000 + 1) * scale
+    goal = 3 * limit_of(target) // scale // producers + 2
+    most = limit_of(target) + producers * (window // 1000 + 1) * scale
     consumer.create_consumer(name, 9)
     received: list[Packet] = []
     waits = 0
@@ -290,12 +292,13 @@ def test_producers_wait_for_room_and_go_on_by_themselves(
         if sent < goal * producers:
             # Less than a message below its limit there may be room that is not enough for anybody.
             size = admin.size(name)
-            if size < LIMIT - 1000:
+            if size < limit_of(target) - 1000:
                 granted = target.wait_until(could_send, PATIENCE)
                 target.record_finding(
                     BLOCKS,
                     granted,
-                    f"the address has {size} octets of {LIMIT}, and nobody is granted any",
+                    f"the address has {size} octets of {limit_of(target)}, and nobody is granted"
+                    " any",
                 )
                 if granted:
                     continue
@@ -330,11 +333,11 @@ def test_the_limit_counts_for_all_queues_of_the_address(target: Bench) -> None:
     """A multicast address with two queues is full, and one queue is emptied. Credit is granted only
     when the second queue has consumed a message as well."""
     peer = target.core()
-    address = f"full.block.{target.fresh_name()}"
+    address = f"{target.full_address('block')}{target.fresh_name()}"
     queues = [f"{address}-{suffix}" for suffix in "ab"]
     for queue_name in queues:
         peer.create_queue(queue_name, address, RoutingType.MULTICAST)
-    count = -(-LIMIT // 1000)
+    count = -(-limit_of(target) // 1000)
     publish(peer, address, [1000] * count)
     until_full(target, address)
     peer.request_credits(address, 100)
@@ -382,8 +385,8 @@ def test_who_sends_without_credit_is_taken_and_harms_nobody(target: Bench) -> No
     """A producer sends to a full address without asking for credit. Every message is queued in
     order, others are served, and afterwards the address grants credit again."""
     peer = target.core()
-    name = queue(target, peer, "full.block.")
-    count = 3 * LIMIT // 1000
+    name = queue(target, peer, target.full_address("block"))
+    count = 3 * limit_of(target) // 1000
     with bystander(target) as other:
         for number in range(count):
             peer.publish(sized(name, number, 1000), proves=OVERDRAWN)

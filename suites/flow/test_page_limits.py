@@ -17,7 +17,12 @@ from brokerproof.harness.protocols.amqp10.raw_peer import Node
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.suites.steps import paging, small_addresses
 from brokerproof.suites.steps.paging import brief
-from brokerproof.suites.steps.small_addresses import LIMIT, PAGE, PAGE_LIMIT, PAGED_MESSAGES
+from brokerproof.suites.steps.small_addresses import (
+    PAGED_MESSAGES,
+    limit_of,
+    page_limit_of,
+    page_of,
+)
 
 BYTES = "ARTEMIS-PAGING-14"
 COUNT = "ARTEMIS-PAGING-15"
@@ -127,8 +132,12 @@ def test_pages_fill_up_to_their_limit(target: Bench, policy: str, size: int) -> 
     charged = size + small_addresses.overhead(target)
     # In memory a message weighs more than its body, and on a page a little more; a page is not
     # filled to its last byte.
-    least = LIMIT // charged + PAGE_LIMIT * (PAGE // charged)
-    most = LIMIT // size + 1 + (PAGE_LIMIT + SLACK) * (PAGE // size + 1)
+    least = limit_of(target) // charged + page_limit_of(target) * (page_of(target) // charged)
+    most = (
+        limit_of(target) // size
+        + 1
+        + (page_limit_of(target) + SLACK) * (page_of(target) // size + 1)
+    )
     limited(
         target, BYTES, small_addresses.node(target, f"pages.{policy}"), policy, size, (least, most)
     )
@@ -144,8 +153,11 @@ def test_pages_fill_up_to_their_limit(target: Bench, policy: str, size: int) -> 
 def test_pages_take_so_many_messages(target: Bench, policy: str, size: int) -> None:
     """An address under PAGE has page-limit-messages. It accepts its memory and about that many
     paged messages, then refuses or drops messages as page-full-policy says."""
-    in_memory = -(-LIMIT // (size + small_addresses.overhead(target)))
-    bounds = in_memory + PAGED_MESSAGES - 1, in_memory + PAGED_MESSAGES + SLACK * (PAGE // size + 1)
+    in_memory = -(-limit_of(target) // (size + small_addresses.overhead(target)))
+    bounds = (
+        in_memory + PAGED_MESSAGES - 1,
+        in_memory + PAGED_MESSAGES + SLACK * (page_of(target) // size + 1),
+    )
     limited(
         target,
         COUNT,

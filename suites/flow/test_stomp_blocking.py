@@ -15,7 +15,7 @@ from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer,
 from brokerproof.suites.flow.test_address_full_stomp import GAPS, corners, filled, fillings
 from brokerproof.suites.steps import small_addresses
 from brokerproof.suites.steps.queues import QUIET, bodies, collect, receive
-from brokerproof.suites.steps.small_addresses import LIMIT
+from brokerproof.suites.steps.small_addresses import limit_of
 
 BLOCKS = "ARTEMIS-FLOW-block-1"
 UNBLOCKS = "ARTEMIS-PAGING-12"
@@ -42,13 +42,15 @@ def test_a_producer_waits_from_the_very_octet(target: Bench, gap: int, sizes: li
     """A SEND below the limit is confirmed. From the limit on it gets neither RECEIPT nor ERROR
     until a consumer has made room; then it is confirmed and arrives in its place."""
     to, admin = small_addresses.destination(target, "block"), target.admin()
-    peer, count, held = filled(target, admin, to, LIMIT + gap, sizes, proves=BLOCKS)
-    while held < LIMIT:
+    peer, count, held = filled(target, admin, to, limit_of(target) + gap, sizes, proves=BLOCKS)
+    while held < limit_of(target):
         peer.publish(to, small_addresses.body(count, 2), proves=BLOCKS)
         count, held = count + 1, admin.size(to.name)
     receipt = offer(peer, to, small_addresses.body(count, 3))
     peer.expect_nothing(
-        for_=QUIET, proves=BLOCKS, why=f"the address holds {held} octets of {LIMIT}"
+        for_=QUIET,
+        proves=BLOCKS,
+        why=f"the address holds {held} octets of {limit_of(target)}",
     )
     received = [
         small_addresses.number_of(body)
@@ -75,18 +77,20 @@ def test_a_burst_does_not_get_past_the_limit(
     to, admin = small_addresses.destination(target, "block"), target.admin()
     weight = small_addresses.Scale(target, admin, to).weight(size)
     peers = [target.stomp() for _ in range(producers)]
-    per_producer = 3 * LIMIT // weight + 2
+    per_producer = 3 * limit_of(target) // weight + 2
     for number in range(per_producer):
         for who, peer in enumerate(peers):
             octets = small_addresses.body(1000 * who + number, size)
             peer.publish(
                 to, octets, {"receipt": peer.next_receipt()} if receipts else {}, receipt=False
             )
-    state, _ = admin.until(to.name, lambda outcomes: outcomes.size >= LIMIT)
+    state, _ = admin.until(to.name, lambda outcomes: outcomes.size >= limit_of(target))
     target.advance(QUIET)
     state = admin.address(to.name)
-    most = LIMIT - 1 + weight
-    target.judge_count(BLOCKS, "octets at a full address", state.size, (LIMIT, most), "octets")
+    most = limit_of(target) - 1 + weight
+    target.judge_count(
+        BLOCKS, "octets at a full address", state.size, (limit_of(target), most), "octets"
+    )
     blocked = [
         small_addresses.number_of(octets)
         for octets in bodies(collect(target, consumer(target, to), per_producer * producers))
@@ -110,7 +114,7 @@ def test_a_producer_that_waits_still_consumes(target: Bench) -> None:
     peer = target.stomp()
     peer.subscribe(other)
     count = 0
-    while target.admin().size(to.name) < LIMIT if count else True:
+    while target.admin().size(to.name) < limit_of(target) if count else True:
         peer.publish(to, small_addresses.body(count, 4000))
         count += 1
     first, second = (offer(peer, to, small_addresses.body(count + more, 10)) for more in range(2))
@@ -141,7 +145,7 @@ def test_a_topic_waits_for_its_last_subscription(target: Bench, queues: int) -> 
         holders.append(holder)
     peer = target.stomp()
     admin, count = target.admin(), 0
-    while admin.size(to.name) < LIMIT:
+    while admin.size(to.name) < limit_of(target):
         peer.publish(to, small_addresses.body(count, 4000))
         count += 1
     receipt = offer(peer, to, small_addresses.body(count, 10))

@@ -19,7 +19,7 @@ CLOCKS = {
     "harness/cases/execution.py": "how long a case took, for the result",
     "harness/results/run_folder.py": "when a run began, for its header",
     "harness/targets/certificates.py": "certificates are valid from a day to a day",
-    "harness/targets/external/target.py": "waits for the answer to a first CONNECT",
+    "harness/targets/external/dialogue.py": "waits for the answer to a first CONNECT",
     "harness/targets/process.py": "waits for a process to be ready or to end",
     "harness/worlds/bounds.py": "ends a case in real time that takes too long",
     "harness/worlds/canary.py": "measures how late the host is",

@@ -21,7 +21,6 @@ from brokerproof.harness.protocols.amqp10.endpoint_state import Link
 from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node
 from brokerproof.harness.protocols.conversation import (
     PATIENCE,
-    ControlFailed,
     Conversation,
     Requirements,
 )
@@ -61,14 +60,12 @@ class Place:
 
 def place(target: Bench, kind: str, routing: RoutingType = RoutingType.ANYCAST) -> Place:
     """A fresh place of that kind: vm, file, off (fixtures/brokers/activemq), or :data:`PLAIN`."""
-    name = f"full.{kind}.{target.fresh_name()}" if kind else target.fresh_name()
+    name = f"{target.full_address(kind) if kind else ''}{target.fresh_name()}"
     config = getattr(target.target, "config", None)
-    if not isinstance(config, Path):
-        raise ControlFailed(
-            f"target {target.target.identity.name} has no configuration file, so its limits are"
-            " unknown"
-        )
-    settings = activemq_config.policy(config, routing, name)
+    if isinstance(config, Path):
+        settings = activemq_config.policy(config, routing, name)
+    else:
+        settings = _stated(target, kind)
     return Place(
         name,
         routing,
@@ -76,6 +73,15 @@ def place(target: Bench, kind: str, routing: RoutingType = RoutingType.ANYCAST) 
         target.destination(routing, name=name),
         target.node(routing, name=name),
     )
+
+
+def _stated(target: Bench, kind: str) -> Policy:
+    """The policy of a broker that somebody else configured, as its target file states it."""
+    if not kind:
+        return Policy()
+    cursor = kind if kind in ("vm", "file") else ""
+    limit = target.target.identity.addresses.memory_limit
+    return Policy(limit, flow_control=kind != "off", cursor=cursor)
 
 
 def waits_for(target: Bench) -> Duration:

@@ -1,5 +1,5 @@
-"""Addresses that are full soon (fixtures/brokers/artemis/broker.xml), and what a message weighs
-there.
+"""Addresses that are soon full, by their kind (harness/targets/full_addresses.py), and what a
+message weighs there.
 
 What a broker charges for a message is its own affair, so it is measured first: by asking the
 broker's management, or, where there is none, by looking for the largest message after which another
@@ -24,20 +24,37 @@ from brokerproof.suites.amqp10.steps import QUIET, collect, granted
 
 ANYCAST, MULTICAST = RoutingType.ANYCAST, RoutingType.MULTICAST
 
-LIMIT = 20_480
-"""max-size-bytes of the addresses full.KIND.#, in bytes, unless KIND says otherwise."""
-THRESHOLD = 40_960
-"""max-size-bytes-reject-threshold of full.reject.#, in bytes."""
 MESSAGES = 3
-"""max-size-messages of full.three.KIND.#."""
-PAGE = 10_240
-"""page-size-bytes of full.#, in bytes."""
-READ_AHEAD = 2 * PAGE
-"""max-read-page-bytes of full.#, in bytes: its default of two pages (ARTEMIS-PAGING-16)."""
-PAGE_LIMIT = 5
-"""page-limit-bytes of full.pages.# in whole pages."""
+"""max-size-messages of the kind "limited"."""
 PAGED_MESSAGES = 20
-"""page-limit-messages of full.paged-messages.#."""
+"""page-limit-messages of the kind "paged-messages"."""
+
+
+def limit_of(target: Bench) -> int:
+    """max-size-bytes of the addresses that are full by bytes, in bytes."""
+    return target.target.identity.addresses.max_size_bytes
+
+
+def threshold_of(target: Bench) -> int:
+    """max-size-bytes-reject-threshold of the kind "reject", in bytes."""
+    return target.target.identity.addresses.max_size_bytes_reject_threshold
+
+
+def page_of(target: Bench) -> int:
+    """page-size-bytes of all of them, in bytes."""
+    return target.target.identity.addresses.page_size_bytes
+
+
+def read_ahead_of(target: Bench) -> int:
+    """max-read-page-bytes, in bytes: its default of two pages (ARTEMIS-PAGING-16)."""
+    return 2 * page_of(target)
+
+
+def page_limit_of(target: Bench) -> int:
+    """page-limit-bytes of the kind "pages", in whole pages."""
+    addresses = target.target.identity.addresses
+    return addresses.page_limit_bytes // addresses.page_size_bytes
+
 
 SMALLEST = 256
 """Bytes of a body from which on it costs one byte more to send one more: below, its length takes
@@ -45,16 +62,18 @@ fewer bytes."""
 
 
 def node(target: Bench, kind: str, routing: RoutingType = ANYCAST) -> Node:
-    """A fresh AMQP address of that kind: block, fail, drop, page, reject, three.block, pages.fail
-    …"""
+    """A fresh AMQP address of that kind: block, fail, drop, page, reject, limited.block,
+    pages.fail …"""
     fresh = target.node(routing)
-    return Node(f"full.{kind}.{fresh.address}", fresh.capabilities)
+    return Node(f"{target.full_address(kind)}{fresh.address}", fresh.capabilities)
 
 
 def destination(target: Bench, kind: str, routing: RoutingType = ANYCAST) -> Destination:
     """Return the STOMP destination of that address."""
     fresh = target.destination(routing)
-    return Destination(f"full.{kind}.{fresh.name}", fresh.send_headers, fresh.subscribe_headers)
+    return Destination(
+        f"{target.full_address(kind)}{fresh.name}", fresh.send_headers, fresh.subscribe_headers
+    )
 
 
 def same(to: Destination) -> Node:
@@ -111,7 +130,7 @@ def _asked(target: Bench) -> int:
 
 def _searched(target: Bench) -> int:
     """By bisection: the largest body after which an address under FAIL still takes a message weighs
-    LIMIT - 1."""
+    one byte less than the limit."""
 
     def room_is_left(size: int) -> bool:
         peer, link = producer(target, node(target, "fail"))
@@ -123,9 +142,9 @@ def _searched(target: Bench) -> int:
         peer.close_socket()
         return after == "accepted"
 
-    sizes = range(SMALLEST + 1, LIMIT)
+    sizes = range(SMALLEST + 1, limit_of(target))
     largest = SMALLEST + bisect_left(sizes, True, key=lambda size: not room_is_left(size))
-    return LIMIT - 1 - largest
+    return limit_of(target) - 1 - largest
 
 
 def filling(total: int, extra: int, sizes: Sequence[int]) -> list[bytes]:
@@ -137,24 +156,27 @@ def filling(total: int, extra: int, sizes: Sequence[int]) -> list[bytes]:
     return [body(at, size) for at, size in enumerate([*sizes, last])]
 
 
+def scratch_name(target: Bench, rest: str, length: int) -> str:
+    """The name of an address that is never full: ``length`` characters, at the end ``rest``."""
+    page = target.full_address("page")
+    left = length - len(page)
+    return page + rest.rjust(left, "x")[-left:]
+
+
 class Scale:
     """Weighs SENDs to a STOMP destination, on other addresses with names as long, because a name
     may count."""
 
     def __init__(self, target: Bench, admin: Admin, to: Destination) -> None:
         self._admin, self._to, self._peer = admin, to, target.stomp()
+        self._target, self._own = target, target.fresh_name()
         self._known: dict[int, int] = {}
 
     def weight(self, size: int) -> int:
         """Return the charge of a body of ``size`` bytes, headers included."""
         if size not in self._known:
-            suffix = f"~{len(self._known)}"
-            name = self._to.name[: -len(suffix)] + suffix
-            for kind in (
-                "fail",
-                "drop",
-            ):  # a scratch address is never full, and page is as long a word
-                name = name.replace(f"full.{kind}.", "full.page.")
+            rest = f"{self._own}~{len(self._known)}"
+            name = scratch_name(self._target, rest, len(self._to.name))
             self._peer.publish(Destination(name, self._to.send_headers), body(0, size))
             self._known[size] = self._admin.size(name)
         return self._known[size]

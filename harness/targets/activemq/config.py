@@ -28,6 +28,14 @@ _URI = re.compile(
 )
 _SIZE = re.compile(r"^\s*([0-9]{1,18})\s*([kmg]?)b?\s*$", re.IGNORECASE)
 _PROTOCOLS = {"stomp": "STOMP", "amqp": "AMQP", "tcp": "OPENWIRE"}
+BROKER_WIDE = frozenset(
+    {
+        *(f"{kind}_usage_limit" for kind in ("memory", "store", "temp")),
+        "send_fail_if_no_space",
+        "send_fail_if_no_space_after_timeout_ms",
+    }
+)
+"""Parameters that hold for all of a broker."""
 _KIND = {RoutingType.ANYCAST: "queue", RoutingType.MULTICAST: "topic"}
 
 

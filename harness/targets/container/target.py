@@ -11,8 +11,9 @@ from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.targets import parameters
 from brokerproof.harness.targets.container.engine import Container
 from brokerproof.harness.targets.container.recipes import CERTIFICATES, RECIPES
+from brokerproof.harness.targets.rabbitmq.alarms import CLEAR_ALARM, RAISE_ALARM
 from brokerproof.harness.targets.rabbitmq.management import Management
-from brokerproof.harness.targets.rabbitmq.target import CLEAR_ALARM, NATIVE_AMQP, RAISE_ALARM
+from brokerproof.harness.targets.rabbitmq.target import NATIVE_AMQP
 from brokerproof.harness.targets.sockets import SocketTarget
 from brokerproof.harness.targets.target import Identity, TargetFacts
 from brokerproof.harness.worlds.world import World

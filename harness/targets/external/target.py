@@ -1,144 +1,206 @@
-"""A broker that is already running somewhere: ``HOST:PORT`` or
-``stomp://login:passcode@HOST:PORT?profile=NAME``, or ``stomp+ssl://HOST:PORT?ca=FILE`` where it
-speaks TLS."""
+"""A broker that is already running somewhere, reached by its endpoints: it is neither started,
+stopped nor configured."""
 
 from __future__ import annotations
 
 import dataclasses
-import socket
-import ssl
-import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from brokerproof.harness.protocols.stomp import codec
+from brokerproof.harness.catalogue import capabilities
+from brokerproof.harness.model.broker_io import LimitsSet
+from brokerproof.harness.model.enums import RoutingType
+from brokerproof.harness.targets import full_addresses
+from brokerproof.harness.targets.endpoint import Endpoint
+from brokerproof.harness.targets.external import dialogue, greeting, queues
+from brokerproof.harness.targets.external.dialogue import NotSpoken
+from brokerproof.harness.targets.external.greeting import Credentials, Greeting
+from brokerproof.harness.targets.external.rabbitmqctl import Rabbitmqctl
 from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.full_addresses import SHIPPED, FullAddresses
+from brokerproof.harness.targets.rabbitmq.target import NATIVE_AMQP
 from brokerproof.harness.targets.sockets import SocketTarget
-from brokerproof.harness.targets.target import Identity, TargetFacts
-from brokerproof.harness.worlds.tls import Tls, TlsFailed
+from brokerproof.harness.targets.target import Identity, Parameters, TargetFacts
+from brokerproof.harness.worlds.world import World
 
-_PROBE_TIMEOUT_S = 10.0
-_MOST_GREETING = 64 * 1024
-"""Bytes received for one CONNECTED."""
+_PROTOCOLS = {"stomp": "STOMP", "amqp": "AMQP", "http": "HTTP", "core": "CORE", "ws": "WEBSOCKET"}
+"""Protocols as an acceptor's parameters name them."""
+_ALARMS = frozenset({"alarms", "memory-paging", "amqp-alarm-window", "connection-flow"})
+"""Capabilities of a target that can be put under alarm."""
 
 
 class AddressTarget(SocketTarget):
-    """A broker that is neither started nor stopped; its name is read from its ``server`` header."""
+    """The broker behind ``endpoints``, by name.
+
+    ``acceptors`` are parameters by the name of an endpoint, ``release`` is the broker's where it
+    names none, ``rabbitmqctl`` the command by which alarms are raised, ``queue_type`` that of
+    queues which have to be there before they are used.
+    """
 
     def __init__(
         self,
         identity: Identity,
-        endpoints: dict[str, tuple[str, int]],
+        endpoints: Mapping[str, Endpoint],
         config: Path | None = None,
-        tls: dict[str, Tls] | None = None,
+        *,
+        acceptors: Mapping[str, Parameters] | None = None,
+        release: str = "",
+        rabbitmqctl: Sequence[str] = (),
+        queue_type: str = "classic",
     ) -> None:
-        if identity.default_amqp_acceptor not in endpoints:
-            # A profile says what a family can do; where nobody said at which port, this one cannot
-            # be asked to.
-            identity = dataclasses.replace(identity, capabilities=identity.capabilities - {"amqp"})
-        super().__init__(identity, config)
-        self._given = endpoints
-        self.tls = tls or {}
+        super().__init__(_narrowed(identity, endpoints, bool(rabbitmqctl)), config)
+        # Which of the capabilities of addresses it has is a matter of the addresses that are named.
+        everything = dataclasses.replace(identity, addresses=SHIPPED)
+        self._possible = _narrowed(everything, endpoints, bool(rabbitmqctl)).capabilities
+        self._given = dict(endpoints)
+        self._acceptors = acceptors or {}
+        self._release = release
+        self._control = Rabbitmqctl(rabbitmqctl)
+        self._queue_type = queue_type
+        self._declares = False
+        """True if a queue has to be there before an AMQP 1.0 link is."""
+        self.tls = {
+            name: endpoint.tls for name, endpoint in endpoints.items() if endpoint.tls is not None
+        }
 
     def start(self, folder: Path) -> TargetFacts:
-        for name, (host, port) in self._given.items():
-            self._dial(name, host, port).close()
-        self.endpoints = dict(self._given)
-        host, port = self.endpoints[self.identity.default_acceptor]
-        broker, _, version = self._greeting(host, port).partition("/")
+        for endpoint in self._given.values():
+            dialogue.dial(endpoint).close()
+        greetings = self._greetings()
+        self.endpoints = {
+            name: (endpoint.host, endpoint.port) for name, endpoint in self._given.items()
+        }
+        broker = next((greeted.broker for greeted in greetings if greeted.broker), "")
+        version = next((greeted.version for greeted in greetings if greeted.version), "")
+        version = version or self._release
+        self._declares = (
+            "declared_node" in self.identity.profile.parameters
+            and _major(version) >= NATIVE_AMQP
+            and any(greeted.protocol == "amqp091" for greeted in greetings)
+        )
         self.watch_the_host()
         return TargetFacts(
             broker=broker or "unknown",
-            version=version.split(" ")[0] or "unknown",
+            version=version or "unknown",
             configuration="unknown" if self.config is None else self.config.name,
-            endpoint=f"{host}:{port}",
-            tls="; ".join(sorted({tl.words() for tl in self.tls.values()})),
+            endpoint=next(iter(self._given.values())).where,
+            tls="; ".join(sorted({tls.words() for tls in self.tls.values()})),
+            addresses=self.identity.addresses.settings(),
         )
 
-    def _dial(self, name: str, host: str, port: int) -> socket.socket:
-        """A connection to an endpoint, over TLS if it has TLS. Raises :class:`SetUpFailed`."""
-        try:
-            connection = socket.create_connection((host, port), timeout=_PROBE_TIMEOUT_S)
-        except OSError as problem:
-            raise SetUpFailed(
-                f"{host}:{port} does not accept connections ({problem}); is the broker running?"
-            ) from None
-        tls = self.tls.get(name)
-        if tls is None:
-            return connection
-        try:
-            return tls.context().wrap_socket(connection, server_hostname=host)
-        except ssl.SSLCertVerificationError as problem:
-            reason = (
-                f"its certificate is not believed ({problem.verify_message}); name its authority by"
-                " ca=FILE"
-            )
-            raise SetUpFailed(
-                f"{host}:{port}: {reason}, or believe anybody by insecure=true"
-            ) from None
-        except (OSError, TlsFailed) as problem:
-            raise SetUpFailed(
-                f"{host}:{port}: there is no TLS with it ({problem}); does this port speak TLS?"
-            ) from None
+    def _greetings(self) -> list[Greeting]:
+        """What the broker says of itself over the protocols that cases use by default. Capabilities
+        of a protocol that an endpoint does not speak are given up."""
+        identity, credentials = self.identity, self._credentials()
+        greetings = []
+        stomp = self._given.get(identity.default_acceptor)
+        if stomp is not None and stomp.protocol == "stomp":
+            greetings.append(greeting.stomp(stomp, credentials))
+        amqp = self._given.get(identity.default_amqp_acceptor)
+        if amqp is None:
+            return greetings
+        spoken = []
+        for protocol, greet in (("amqp", greeting.amqp), ("amqp091", greeting.amqp091)):
+            if not any(_protocol(name) == protocol for name in identity.capabilities):
+                continue
+            try:
+                spoken.append(greet(amqp, credentials))
+            except NotSpoken as problem:
+                self._give_up(protocol, str(problem))
+        if not spoken and not greetings and self.identity.capabilities & identity.capabilities:
+            raise SetUpFailed(f"{amqp.where} speaks neither AMQP 1.0 nor AMQP 0-9-1 with us")
+        return [*greetings, *spoken]
 
-    def _greeting(self, host: str, port: int) -> str:
-        """The server header of CONNECTED; empty when the broker names none or refuses us."""
-        stomp_host = str(self.identity.profile.parameters.get("stomp_host", "localhost"))
-        headers = {"accept-version": "1.0,1.1,1.2", "host": stomp_host}
-        if self.identity.login is not None:
-            headers |= {"login": self.identity.login, "passcode": self.identity.passcode or ""}
-        where = f"{host}:{port}"
-        reader, greeting = codec.Reader(), b""
-        try:
-            with self._dial(self.identity.default_acceptor, host, port) as connection:
-                connection.sendall(codec.encode("CONNECT", headers))
-                deadline = time.monotonic() + _PROBE_TIMEOUT_S
-                while data := connection.recv(4096):
-                    if time.monotonic() > deadline or len(greeting) > _MOST_GREETING:
-                        raise SetUpFailed(
-                            f"{where} sent {len(greeting):,} bytes without a whole answer to"
-                            " CONNECT; is it a STOMP port?"
-                        )
-                    greeting += data
-                    for item in reader.feed(data):
-                        if isinstance(item, codec.Frame):
-                            if item.command != "CONNECTED":
-                                raise SetUpFailed(f"{where} refused the connection: {item.brief()}")
-                            return item.get("server") or ""
-                        if isinstance(item, codec.Unreadable):
-                            raise SetUpFailed(_no_stomp(where, greeting))
-        except TimeoutError:
-            how = f"did not answer CONNECT within {_PROBE_TIMEOUT_S:g} s; is it a STOMP port?"
-            raise SetUpFailed(
-                _no_stomp(where, greeting) if greeting else f"{where} {how}"
-            ) from None
-        except OSError as problem:
-            how = (
-                f"ended the connection without an answer to CONNECT ({problem}); is it a STOMP"
-                " port?"
-            )
-            raise SetUpFailed(
-                _no_stomp(where, greeting) if greeting else f"{where} {how}"
-            ) from None
-        how = "closed the connection without an answer to CONNECT; is it a STOMP port?"
-        raise SetUpFailed(_no_stomp(where, greeting) if greeting else f"{where} {how}")
+    def use_addresses(self, addresses: FullAddresses, absent: Mapping[str, str]) -> None:
+        """Take up what was found out about addresses since :meth:`start`; ``absent`` are
+        capabilities that the target turned out not to have, and why."""
+        identity = self.identity
+        by_address = addresses.capabilities & self._possible
+        kept = identity.capabilities - full_addresses.CAPABILITIES.keys() - absent.keys()
+        self.identity = dataclasses.replace(
+            identity,
+            addresses=addresses,
+            capabilities=kept | (by_address - absent.keys()),
+            absent={**identity.absent, **absent},
+        )
 
+    def _credentials(self) -> Credentials:
+        identity = self.identity
+        host = str(identity.profile.parameters.get("stomp_host", "localhost"))
+        return Credentials(identity.login, identity.passcode, host)
 
-_OTHERS: Mapping[bytes, str] = {
-    b"AMQP": (
-        "speaks AMQP, not STOMP; name its STOMP port, and this one in a target file"
-        " (docs/how-to/judge-a-running-broker.md)"
-    ),
-    b"\x15\x03": "speaks TLS; write stomp+ssl://HOST:PORT",
-    b"HTTP/": "speaks HTTP, not STOMP; name the broker's STOMP port",
-}
-"""Other protocols that may answer CONNECT, by how their answer begins: advice for each."""
+    def _give_up(self, protocol: str, reason: str) -> None:
+        """Drop the capabilities of a protocol that the broker does not speak."""
+        identity = self.identity
+        lost = {name for name in identity.capabilities if _protocol(name) == protocol}
+        self.identity = dataclasses.replace(
+            identity,
+            capabilities=identity.capabilities - lost,
+            absent={**identity.absent, **dict.fromkeys(lost, reason)},
+        )
+
+    def _unknown(self, name: str) -> Parameters:
+        protocol = _PROTOCOLS.get(self._given[name].protocol, "OPENWIRE")
+        if name == self.identity.default_acceptor:
+            protocol = "STOMP"
+        stated = {**self.identity.profile.parameters, **self._acceptors.get(name, {})}
+        return {**stated, "protocols": protocol}
+
+    def provide(self, name: str, routing: RoutingType) -> None:
+        """Declare the queue ``name`` on brokers that want it declared."""
+        if self._declares and routing is RoutingType.ANYCAST:
+            amqp = self._given[self.identity.default_amqp_acceptor]
+            queues.declare(amqp, self._credentials(), name, self._queue_type)
+
+    def raise_alarm(self, world: World, resource: str, node: str = "") -> None:
+        self._control.raise_alarm(resource)
+
+    def clear_alarm(self, world: World, resource: str, node: str = "") -> None:
+        self._control.clear_alarm(resource)
+
+    def set_limits(self, world: World, limits: LimitsSet) -> None:
+        self._control.set_limits(limits)
 
 
-def _no_stomp(where: str, greeting: bytes) -> str:
-    for begins, words in _OTHERS.items():
-        if greeting.startswith(begins):
-            return f"{where} {words}"
-    return (
-        f"{where} does not speak STOMP: to CONNECT it said {greeting[:60]!r}; is it a STOMP port?"
-    )
+def _major(version: str) -> int:
+    first = version.partition(".")[0]
+    return int(first) if first.isdecimal() else NATIVE_AMQP
+
+
+def _protocol(name: str) -> str:
+    known = capabilities.listed().get(name)
+    return known.protocol if known else ""
+
+
+def _narrowed(identity: Identity, endpoints: Mapping[str, Endpoint], has_control: bool) -> Identity:
+    """``identity`` without what nobody configured: capabilities of protocols that no endpoint
+    speaks, of endpoints and addresses that are not named, and of our own fixtures."""
+    parameters = identity.profile.parameters
+    spoken = {endpoint.protocol for endpoint in endpoints.values()}
+    if identity.default_amqp_acceptor in endpoints:
+        spoken.add("amqp091")
+    else:
+        spoken.discard("amqp")
+    if identity.default_acceptor not in endpoints:
+        spoken.discard("stomp")
+    elif endpoints[identity.default_acceptor].protocol == "ws":
+        spoken.add("stomp")
+    elif "websocket-acceptors" in identity.capabilities:
+        spoken.add("ws")
+    carrier = parameters.get("websocket_acceptor")
+    if carrier is not None and carrier not in endpoints:
+        spoken.discard("ws")
+    by_address = identity.addresses.capabilities
+    has: set[str] = set()
+    for name in identity.capabilities | by_address:
+        known = capabilities.listed().get(name)
+        unconfigured = known is not None and (
+            known.ours
+            or bool(known.protocol and known.protocol not in spoken)
+            or bool(known.endpoints and not known.endpoints & endpoints.keys())
+            or (name in full_addresses.CAPABILITIES and name not in by_address)
+            or (name in _ALARMS and not has_control)
+        )
+        if not unconfigured:
+            has.add(name)
+    return dataclasses.replace(identity, capabilities=frozenset(has))

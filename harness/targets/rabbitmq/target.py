@@ -10,6 +10,7 @@ from brokerproof.harness.model.broker_io import LimitsSet
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.targets import parameters
 from brokerproof.harness.targets.rabbitmq import release as rabbitmq_release
+from brokerproof.harness.targets.rabbitmq.alarms import CLEAR_ALARM, RAISE_ALARM, limit_commands
 from brokerproof.harness.targets.rabbitmq.broker import RabbitmqProcess
 from brokerproof.harness.targets.rabbitmq.management import Management
 from brokerproof.harness.targets.sockets import SocketTarget
@@ -19,15 +20,6 @@ from brokerproof.harness.worlds.world import World
 NATIVE_AMQP = 4
 """Since this major release AMQP 1.0 is native, and queues are no longer made by attaching to their
 address."""
-RAISE_ALARM = {
-    "memory": ("set_vm_memory_high_watermark", "0"),
-    "disk": ("set_disk_free_limit", "9000000000000000"),
-}
-"""Arguments of rabbitmqctl that make a node short of a resource."""
-CLEAR_ALARM = {
-    "memory": ("set_vm_memory_high_watermark", "0.9"),
-    "disk": ("set_disk_free_limit", "1000000"),
-}
 
 
 class RabbitmqTarget(SocketTarget):
@@ -94,17 +86,8 @@ class RabbitmqTarget(SocketTarget):
 
     def set_limits(self, world: World, limits: LimitsSet) -> None:
         assert self._process is not None, "start() comes first"
-        if (
-            limits.paging is not None
-        ):  # there is no command for it; it is looked up whenever it is used
-            setting = f"rabbit, vm_memory_high_watermark_paging_ratio, {_written(limits.paging)}"
-            self._process.control("eval", f"application:set_env({setting}).")
-        if limits.memory is not None:
-            kind = [] if isinstance(limits.memory, float) else ["absolute"]
-            self._process.control("set_vm_memory_high_watermark", *kind, _written(limits.memory))
-        if limits.disk is not None:
-            kind = ["mem_relative"] if isinstance(limits.disk, float) else []
-            self._process.control("set_disk_free_limit", *kind, _written(limits.disk))
+        for arguments in limit_commands(limits):
+            self._process.control(*arguments)
 
     def stop(self) -> None:
         super().stop()
@@ -114,8 +97,3 @@ class RabbitmqTarget(SocketTarget):
         if self._process is not None:
             self._process.stop()
             self._process = None
-
-
-def _written(limit: float | int) -> str:
-    """A number as rabbitmqctl reads it: without an exponent."""
-    return f"{limit:.9f}" if isinstance(limit, float) else f"{limit}"

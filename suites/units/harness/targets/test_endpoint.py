@@ -13,7 +13,7 @@ import pytest
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.targets import certificates, endpoint, target_file
-from brokerproof.harness.targets.external import target as external_target
+from brokerproof.harness.targets.external import dialogue
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.worlds.tls import CERTIFIED, Tls
 
@@ -44,12 +44,12 @@ def test_endpoints_are_read(folder: Path) -> None:
         (
             "nowhere",
             (
-                "should look like stomp://HOST:PORT, stomp+ssl://HOST:PORT, amqp://HOST:PORT,"
-                " amqps://HOST:PORT, or HOST:PORT"
+                "should look like stomp://HOST:PORT, stomp+ssl://HOST:PORT, ws://HOST:PORT,"
+                " wss://HOST:PORT, amqp://HOST:PORT, amqps://HOST:PORT,"
             ),
         ),
         ("h:70000", "out of range"),
-        ("https://h:1", "should look like stomp://HOST:PORT"),
+        ("ftp://h:1", "should look like stomp://HOST:PORT"),
         ("stomp://h:1?ca=ca.pem", "unknown option 'ca' without TLS; there are none"),
         ("amqps://h:1?cafile=x", "unknown option 'cafile'; there are ca, certificate, insecure"),
         ("amqps://h:1?ca=missing.pem", "ca names 'missing.pem', and there is no such file"),
@@ -108,12 +108,12 @@ def test_in_virtual_time_a_certificate_is_stated(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("says", "sentence"),
     [
-        (b"AMQP\x00\x00\x09\x01", "speaks AMQP, not STOMP; name its STOMP port"),
-        (b"\x15\x03\x01\x00\x02\x02\x46", r"speaks TLS; write stomp\+ssl://HOST:PORT"),
+        (b"AMQP\x00\x00\x09\x01", "speaks AMQP, not STOMP; write amqp://HOST:PORT"),
+        (b"\x15\x03\x01\x00\x02\x02\x46", r"speaks TLS, not STOMP; write stomp\+ssl://HOST:PORT"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "speaks HTTP, not STOMP"),
         (
             b"220 mail.example ESMTP\r\n",
-            "does not speak STOMP: to CONNECT it said b'220 mail.example ESMTP",
+            "does not speak STOMP: to CONNECT it answered b'220 mail.example ESMTP",
         ),
         (b"", "closed the connection without an answer to CONNECT; is it a STOMP port"),
         (None, "did not answer CONNECT within 0.3 s; is it a STOMP port"),
@@ -122,7 +122,7 @@ def test_in_virtual_time_a_certificate_is_stated(tmp_path: Path) -> None:
 def test_a_port_that_speaks_something_else_is_told(
     says: bytes | None, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(external_target, "_PROBE_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(dialogue, "PROBE_TIMEOUT_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as server, contextlib.ExitStack() as kept:
 
         def serve() -> None:

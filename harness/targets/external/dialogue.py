@@ -1,0 +1,118 @@
+"""A short conversation with an endpoint: asked in one protocol, answered perhaps in another."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar
+
+from brokerproof.harness.targets.endpoint import Endpoint
+from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.worlds.tls import TlsFailed
+
+PROBE_TIMEOUT_S = 10.0
+_MOST_BYTES = 64 * 1024
+"""Of all answers."""
+
+T = TypeVar("T")
+
+
+class NotSpoken(SetUpFailed):
+    """The endpoint speaks another protocol."""
+
+
+def dial(endpoint: Endpoint) -> socket.socket:
+    """Return a connection, over TLS if the endpoint has TLS. Raises :class:`SetUpFailed`."""
+    address, where = (endpoint.host, endpoint.port), endpoint.where
+    try:
+        connection = socket.create_connection(address, timeout=PROBE_TIMEOUT_S)
+    except OSError as problem:
+        raise SetUpFailed(
+            f"{where} does not accept connections ({problem}); is the broker running?"
+        ) from None
+    if endpoint.tls is None:
+        return connection
+    try:
+        return endpoint.tls.context().wrap_socket(connection, server_hostname=endpoint.host)
+    except ssl.SSLCertVerificationError as problem:
+        reason = (
+            f"its certificate is not believed ({problem.verify_message}); name its authority by"
+            " ca=FILE"
+        )
+        raise SetUpFailed(
+            f"{where}: {reason}, or accept any certificate by insecure=true"
+        ) from None
+    except (OSError, TlsFailed) as problem:
+        raise SetUpFailed(
+            f"{where}: there is no TLS with it ({problem}); does this port speak TLS?"
+        ) from None
+
+
+class Dialogue:
+    """One connection that asks for ``protocol`` with ``question``."""
+
+    def __init__(self, endpoint: Endpoint, question: str, protocol: str) -> None:
+        self._where = endpoint.where
+        self._question = question
+        self._protocol = protocol
+        self._socket = dial(endpoint)
+        self._received = b""
+
+    def __enter__(self) -> Dialogue:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def write(self, data: bytes) -> None:
+        """Send ``data``. A connection that has ended is noticed when it is read."""
+        with contextlib.suppress(OSError):
+            self._socket.sendall(data)
+
+    def items(self, feed: Callable[[bytes], Iterable[T]]) -> Iterator[T]:
+        """What arrives, as ``feed`` cuts it; ends with an exception only."""
+        deadline = time.monotonic() + PROBE_TIMEOUT_S
+        asks = f"is it {'an' if self._protocol[0] == 'A' else 'a'} {self._protocol} port?"
+        while True:
+            try:
+                data = self._socket.recv(4096)
+            except TimeoutError:
+                problem = f"did not answer {self._question} within {PROBE_TIMEOUT_S:g} s"
+                break
+            except OSError as reason:
+                problem = f"ended the connection without an answer to {self._question} ({reason})"
+                break
+            if not data:
+                problem = f"closed the connection without an answer to {self._question}"
+                break
+            self._received += data
+            if time.monotonic() > deadline or len(self._received) > _MOST_BYTES:
+                raise SetUpFailed(
+                    f"{self._where} sent {len(self._received):,} bytes without a whole answer to"
+                    f" {self._question}; {asks}"
+                )
+            yield from feed(data)
+        raise NotSpoken(self.other() if self._received else f"{self._where} {problem}; {asks}")
+
+    def other(self) -> str:
+        """Return a sentence about an answer in another protocol, with advice."""
+        for begins, (protocol, advice) in _OTHERS.items():
+            if self._received.startswith(begins):
+                return f"{self._where} speaks {protocol}, not {self._protocol}; {advice}"
+        return (
+            f"{self._where} does not speak {self._protocol}: to {self._question} it answered"
+            f" {self._received[:60]!r}"
+        )
+
+
+_OTHERS: Mapping[bytes, tuple[str, str]] = {
+    b"AMQP": ("AMQP", "write amqp://HOST:PORT"),
+    b"\x15\x03": ("TLS", "write stomp+ssl://HOST:PORT or amqps://HOST:PORT"),
+    b"HTTP/": ("HTTP", "name the port of a broker's STOMP or AMQP"),
+    b"ERROR": ("STOMP", "write stomp://HOST:PORT"),
+    b"\x00\x00\x01": ("OpenWire", "write openwire://HOST:PORT"),
+}
+"""Other protocols that may answer, by how their answer begins: name and advice."""

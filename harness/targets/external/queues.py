@@ -1,0 +1,53 @@
+"""Declares a queue over AMQP 0-9-1, on a broker whose AMQP 1.0 wants it to be there before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from brokerproof.harness.protocols.amqp091 import codec
+from brokerproof.harness.targets.endpoint import Endpoint
+from brokerproof.harness.targets.external.dialogue import Dialogue
+from brokerproof.harness.targets.external.greeting import Credentials
+from brokerproof.harness.targets.failure import SetUpFailed
+
+
+def declare(endpoint: Endpoint, credentials: Credentials, name: str, kind: str) -> None:
+    """Declare the durable queue ``name`` of that type, over a connection of its own. Harmless when
+    it is there. Raises :class:`SetUpFailed` when the broker does not make it."""
+    reader = codec.Reader()
+    response = f"\0{credentials.login or 'guest'}\0{credentials.passcode or 'guest'}"
+    answers: Mapping[str, tuple[int, str, dict[str, Any]]] = {
+        "connection.start": (
+            0,
+            "connection.start-ok",
+            {"mechanism": "PLAIN", "response": response.encode(), "locale": "en_US"},
+        ),
+        "connection.open-ok": (1, "channel.open", {}),
+        "channel.open-ok": (
+            1,
+            "queue.declare",
+            {"queue": name, "durable": True, "arguments": {"x-queue-type": kind}},
+        ),
+    }
+    with Dialogue(endpoint, "an AMQP 0-9-1 header", "AMQP 0-9-1") as dialogue:
+
+        def send(channel: int, method: str, fields: Mapping[str, Any]) -> None:
+            payload = codec.encode_method(method, fields)
+            dialogue.write(codec.encode_frame(codec.METHOD, channel, payload))
+
+        dialogue.write(codec.protocol_header())
+        for frame in dialogue.items(reader.feed):
+            if not isinstance(frame, codec.Frame):
+                raise SetUpFailed(f"{endpoint.where}: queue {name} was not declared: {frame}")
+            if frame.name == "queue.declare-ok":
+                return
+            if frame.name in ("connection.close", "channel.close"):
+                text = frame.fields.get("reply-text", "")
+                raise SetUpFailed(f"{endpoint.where}: queue {name} was not declared: {text}")
+            if frame.name == "connection.tune":
+                tuned = {**frame.fields, "heartbeat": 0}
+                send(0, "connection.tune-ok", tuned)
+                send(0, "connection.open", {"virtual-host": credentials.stomp_host})
+            elif frame.name in answers:
+                send(*answers[frame.name])

@@ -1,0 +1,124 @@
+"""Addresses that are soon full, as they were configured on a broker: their names and limits.
+
+A case names a kind of address, and makes fresh ones whose names begin with its prefix. The defaults
+are those of ``fixtures/brokers``, which ``brokerproof init-target --show-broker-config`` prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from brokerproof.harness.model.input_file import OneSentence
+
+POLICIES = ("block", "fail", "page", "drop")
+KINDS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys((*POLICIES, "reject"), ()),
+    "limited": POLICIES,
+    "pages": ("fail", "drop"),
+    "paged-messages": ("fail", "drop"),
+    **dict.fromkeys(("vm", "file", "off"), ()),
+}
+"""The kinds of address, and the words that follow a prefix of that kind. Those that are "limited"
+hold three messages, and the pages of "paged-messages" twenty."""
+CAPABILITIES: Mapping[str, frozenset[str]] = {
+    "address-full": frozenset(POLICIES) | {"limited", "reject"},
+    "paging": frozenset({"page"}),
+    "page-limits": frozenset({"pages", "paged-messages"}),
+    "core-fixtures": frozenset({"block"}),
+    "producer-flow-control": frozenset({"vm", "file", "off"}),
+    "statistics": frozenset({"vm", "file", "off"}),
+}
+"""Capabilities that a target has by one of these kinds."""
+
+
+class BadAddresses(OneSentence):
+    """What a target file says of its addresses is no use: the key, and what would be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class FullAddresses:
+    """Prefixes by kind, and the limits that all addresses of a kind share. Bytes, or messages."""
+
+    prefixes: Mapping[str, str] = field(default_factory=dict)
+    max_size_bytes: int = 20_480
+    """Of every address but those limited by messages."""
+    max_size_bytes_reject_threshold: int = 40_960
+    """Of the kind "reject"."""
+    page_size_bytes: int = 10_240
+    page_limit_bytes: int = 51_200
+    """Of the kind "pages"."""
+    memory_limit: int = 20_480
+    """Of the kinds "vm", "file" and "off": ActiveMQ's memoryLimit."""
+    stated: frozenset[str] = frozenset()
+    """The limits that the target file states; others may be asked for."""
+
+    def prefix(self, kind: str) -> str | None:
+        """Return how names of that kind begin, such as ``block`` or ``limited.fail``; None where
+        the target has none."""
+        first, dot, rest = kind.partition(".")
+        prefix = self.prefixes.get(first)
+        return None if prefix is None else f"{prefix}{rest}{dot}"
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """The capabilities that a target has by these addresses."""
+        return frozenset(
+            name for name, kinds in CAPABILITIES.items() if kinds & self.prefixes.keys()
+        )
+
+    def settings(self) -> list[dict[str, str | int]]:
+        """The limits of each kind, as a run keeps them beside those of a configuration file."""
+        return [
+            {
+                "match": f"{prefix}#",
+                "address_full_policy": kind.upper(),
+                "max_size_bytes": self.max_size_bytes,
+            }
+            for kind, prefix in self.prefixes.items()
+            if kind in POLICIES
+        ]
+
+
+SHIPPED = FullAddresses({kind: f"full.{'three' if kind == 'limited' else kind}." for kind in KINDS})
+"""The addresses of ``fixtures/brokers``."""
+BOUNDS: Mapping[str, tuple[int, int]] = {
+    "max_size_bytes": (16_384, 131_072),
+    "max_size_bytes_reject_threshold": (32_768, 262_144),
+    "page_size_bytes": (4_096, 65_536),
+    "page_limit_bytes": (16_384, 524_288),
+    "memory_limit": (16_384, 131_072),
+}
+"""The limits with which cases end in time: smaller ones hold no messages, larger ones too many."""
+
+
+def read(values: Mapping[str, Any]) -> FullAddresses:
+    """Return what the table ``[addresses]`` of a target file says. Raises :class:`BadAddresses`."""
+    limits = set(BOUNDS)
+    prefixes: dict[str, str] = {}
+    stated: dict[str, Any] = {}
+    for key, value in values.items():
+        if key in KINDS:
+            if not isinstance(value, str) or not value or "#" in value or "*" in value:
+                raise BadAddresses(
+                    f"addresses.{key} is {value!r:.60}; write how the names of such addresses"
+                    f' begin, as "full.{key}."'
+                )
+            prefixes[key] = value
+        elif key in limits:
+            low, high = BOUNDS[key]
+            if type(value) is not int or not low <= value <= high:
+                raise BadAddresses(
+                    f"addresses.{key} is {value!r:.60}; cases need a number from {low} to {high}"
+                )
+            stated[key] = value
+        else:
+            raise BadAddresses(
+                f"addresses has no key {key!r}; there are {', '.join(KINDS)}, and the limits"
+                f" {', '.join(sorted(limits))}"
+            )
+    made = replace(FullAddresses(prefixes), **stated, stated=frozenset(stated))
+    if made.page_limit_bytes % made.page_size_bytes:
+        raise BadAddresses("addresses.page_limit_bytes should be whole pages of page_size_bytes")
+    return made

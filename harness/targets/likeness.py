@@ -1,0 +1,67 @@
+"""``like = "artemis"``: a target file or URL that inherits what is known of a shipped target's
+family.
+
+Inherited are the profile, parameters, known deviations, capabilities and exclusions, limits, the
+manual's release and the type of queues; not the login and not how the broker is started. What a
+file says itself comes first.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from brokerproof.harness.catalogue import tables
+from brokerproof.harness.model.input_file import OneSentence
+
+_INHERITED = ("profile", "manual", "queue_type")
+_MERGED = ("parameters", "limits")
+
+
+class BadLikeness(OneSentence):
+    """A ``like`` that names no shipped target, and the nearest one."""
+
+
+def inherited(values: Mapping[str, Any], shipped: Mapping[str, Path]) -> dict[str, Any]:
+    """Return ``values`` with what the target that ``like`` names has besides.
+
+    A broker that is running already (kind "address") and names a family's profile is like that
+    family's shipped target: it has the same deviations, and the same cases would harm it. Raises
+    :class:`BadLikeness`.
+    """
+    like = values.get("like")
+    if like is None and values.get("kind") == "address" and values.get("profile") in shipped:
+        like = values["profile"]
+    if like is None:
+        return dict(values)
+    if like not in shipped:
+        near = difflib.get_close_matches(str(like), shipped, n=1)
+        meant = f"did you mean {near[0]!r}? " if near else ""
+        raise BadLikeness(
+            f"like is {like!r:.60}; {meant}`brokerproof targets` lists what it may name"
+        )
+    path = shipped[like]
+    family, _ = tables.read(path)
+    result = {key: family[key] for key in _INHERITED if key in family} | dict(values)
+    for key in _MERGED:
+        if key in family or key in values:
+            result[key] = {**family.get(key, {}), **values.get(key, {})}
+    if "deviations" in family and "deviations" not in values:
+        result["deviations"] = str(path.parent / family["deviations"])
+    added = set(values.get("add_capabilities", ()))
+    removed = set(values.get("remove_capabilities", ()))
+    result["add_capabilities"] = sorted((set(family.get("add_capabilities", ())) - removed) | added)
+    result["remove_capabilities"] = sorted(
+        (set(family.get("remove_capabilities", ())) - added) | removed
+    )
+    result["like"] = like
+    return result
+
+
+def config_of(like: str, shipped: Mapping[str, Path]) -> Path | None:
+    """Return the configuration file of a shipped target; None if it has none."""
+    path = shipped[like]
+    values, _ = tables.read(path)
+    return path.parent / str(values["config"]) if "config" in values else None
