@@ -12,14 +12,14 @@ import brokerproof
 from brokerproof.harness.catalogue import capabilities, profiles, tables
 from brokerproof.harness.catalogue.tables import BadData
 from brokerproof.harness.commands.cli import cli
-from brokerproof.harness.targets import target_file
+from brokerproof.harness.targets import shipped_targets, target_file
 from brokerproof.harness.targets.target_file import BadTarget
 
 
 def test_all_that_profiles_and_target_files_name_is_listed() -> None:
     for name in profiles.names():
         capabilities.check(profiles.load(name).capabilities)
-    for path in target_file.shipped().values():
+    for path in shipped_targets.paths().values():
         values, _ = tables.read(path)
         for key in ("add_capabilities", "remove_capabilities"):
             capabilities.check(values.get(key, ()))

@@ -32,7 +32,7 @@ def test_an_unknown_name_is_answered_with_a_near_one_or_all() -> None:
     ):
         profiles.load("artemsi")
     with pytest.raises(
-        profiles.UnknownProfile, match="there are activemq, artemis, proton, rabbitmq, stomp"
+        profiles.UnknownProfile, match="there are activemq, any, artemis, proton, rabbitmq, stomp"
     ):
         profiles.load("qqq")
     with pytest.raises(profiles.UnknownProfile):
