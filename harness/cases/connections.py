@@ -97,9 +97,8 @@ class Connections(CaseRecord):
                 wire.unkept = f"a connection speaks {peer.protocol}, of which no bytes are kept"
                 channel = self.world.open(peer.acceptor, peer, certificate, plain=plain)
         except Unreachable as problem:
-            known = peer.acceptor in self.target.acceptors(self.overrides)
-            symptom = Symptom.UNREACHABLE if known else Symptom.ABSENT
-            raise ControlFailed(str(problem), symptom) from None
+            self.parameters(peer.acceptor)  # raises for an acceptor that the target has not got
+            raise ControlFailed(str(problem), Symptom.UNREACHABLE) from None
         self.record(
             ConnectionOpened(
                 at_ns=self.now(),

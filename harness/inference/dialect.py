@@ -30,8 +30,8 @@ HOSTS = ("localhost", "/")
 QUEUES = ("/queue/{name}", "{name}", "queue/{name}", "queue://{name}")
 TOPICS = ("/topic/{name}", "/exchange/amq.topic/{name}", "topic/{name}", "topic://{name}", "{name}")
 WINDOWS = {"consumer-window-size": "1", "prefetch-count": "1", "activemq.prefetchSize": "1"}
-PROFILE = "stomp"
-"""The profile that says nothing about a broker's dialect."""
+PROFILES = ("stomp", "any")
+"""The profiles that say nothing about a broker's dialect."""
 
 
 @dataclass
@@ -63,11 +63,12 @@ class Dialect:
 
 def is_unknown(identity: Identity) -> bool:
     """True if nothing is known of the broker but its address."""
-    plain = profiles.load(PROFILE)
+    profile = identity.profile
     return (
         identity.kind == "address"
-        and identity.profile.name == PROFILE
-        and identity.profile.parameters == plain.parameters
+        and profile.name in PROFILES
+        and "stomp" in identity.capabilities
+        and profile.parameters == profiles.load(profile.name).parameters
     )
 
 

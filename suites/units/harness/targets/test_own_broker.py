@@ -9,7 +9,6 @@ import pytest
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Case
-from brokerproof.harness.cases.connections import NotConfigured
 from brokerproof.harness.cases.execution import Call, Run, execute
 from brokerproof.harness.catalogue import requirements
 from brokerproof.harness.model.verdicts import Verdict
@@ -194,13 +193,6 @@ def test_what_nobody_configured_is_a_skip_that_says_what_to_do(running: AddressT
     assert "no addresses of the kind 'limited'" in detail
     assert "addresses.limited" in detail
     assert uses(None, None)[0] is Verdict.PASS
-
-
-def test_of_a_broker_that_we_configured_nothing_is_excused(tmp_path: Path) -> None:
-    target = target_file.load("reference")
-    target.start(tmp_path)
-    problem = Bench(target, (), label="x").unconfigured("no such acceptor", "name it")
-    assert not isinstance(problem, NotConfigured)
 
 
 def test_every_kind_has_a_capability() -> None:
