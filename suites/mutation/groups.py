@@ -6,6 +6,7 @@ from brokerproof.suites.mutation import controls
 from brokerproof.suites.mutation.amqp import (
     amqp091,
     amqp091_connections,
+    amqp091_numbers,
     amqp091_settling,
     connections,
     credit,
@@ -61,6 +62,7 @@ GROUPS: tuple[Group, ...] = (
     amqp091.amqp091,
     amqp091_connections.amqp091_connections,
     amqp091_settling.amqp091_settling,
+    amqp091_numbers.amqp091_numbers,
     alarms.alarms,
     cluster.cluster,
     framing.framing,

@@ -1,0 +1,181 @@
+"""Every number of every method and content header that an AMQP 0-9-1 client sends, driven to its
+boundaries.
+
+Each value gets a connection and a conversation that uses every method with a number. The fields
+come from the codec's tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case
+from brokerproof.harness.model.time import Duration
+from brokerproof.harness.protocols.amqp091 import codec
+from brokerproof.harness.protocols.amqp091.codec import Method
+from brokerproof.harness.protocols.amqp091.raw_peer import BARRIER, Amqp091Peer, either, method
+from brokerproof.harness.protocols.amqp091.tables import BASIC, BY_NAME, PROPERTIES
+from brokerproof.harness.protocols.conversation import PATIENCE, Match
+from brokerproof.suites.amqp091.steps import QUIET, others_work
+from brokerproof.suites.steps.boundaries import (
+    RANGES,
+    Outcome,
+    Replaced,
+    fields,
+    over_boundaries,
+)
+
+EXCEPTION = "AMQP091-FRAME-08"
+CHANNEL_CLOSED = "AMQP091-CLOSE-03"
+ARRIVES = "AMQP091-PUB-04"
+
+SENT = (
+    "connection.tune-ok",
+    "connection.close",
+    "channel.close",
+    *(f"exchange.{verb}" for verb in ("declare", "delete", "bind", "unbind")),
+    *(f"queue.{verb}" for verb in ("declare", "bind", "purge", "delete", "unbind")),
+    *(f"basic.{verb}" for verb in ("qos", "consume", "publish", "get", "ack", "reject", "nack")),
+)
+"""The methods that clients send and that have numbers."""
+CONTENT = "content"
+_HEADER = (("class-id", "short"), ("weight", "short"), ("body-size", "longlong"))
+FIELDS = {
+    str(field): field
+    for field in (
+        *(field for name in SENT for field in fields(name, BY_NAME[name].fields, RANGES)),
+        *fields(CONTENT, (*_HEADER, *PROPERTIES), {**RANGES, "timestamp": RANGES["longlong"]}),
+    )
+}
+BODY = b"a body"
+CLOSES = either(method("channel.close"), method("connection.close"))
+
+
+class _Over(Exception):
+    """The conversation ended before its end."""
+
+    def __init__(self, outcome: Outcome, stage: str, words: str) -> None:
+        super().__init__(words)
+        self.outcome = outcome
+        self.stage = stage
+        self.words = words
+
+
+def silence_is_right(replaced: Replaced) -> bool:
+    """True if the broker has to wait for more of the body."""
+    return str(replaced.field) == "content.body-size" and replaced.value > len(BODY)
+
+
+class Conversation:
+    """One connection of a client one of whose numbers is replaced."""
+
+    def __init__(self, target: Bench, replaced: Replaced) -> None:
+        self.target = target
+        self.replaced = replaced
+        self.peer: Amqp091Peer = target.amqp091_peer()
+        self.queue = target.fresh_name()
+
+    def play(self) -> None:
+        """Go through all methods. Raises :class:`_Over` at the first that has no usual answer."""
+        peer, identity = self.peer, self.target.target.identity
+        peer.start()
+        tuned = peer.authenticate(identity.login, identity.passcode)
+        right = {name: tuned[name] for name in ("channel-max", "frame-max")}
+        peer.frame_max = right["frame-max"]
+        self._say("connection.tune-ok", {**right, "heartbeat": 0}, channel=0)
+        self._call("connection.open", {"virtual-host": "/"}, channel=0)
+        self._call("channel.open")
+        self._call("confirm.select")
+        self._call("basic.qos", {"prefetch-count": 5})
+        self._declare()
+        for settle in ("basic.ack", "basic.nack", "basic.reject"):
+            self._publish()
+            delivery = self._call("basic.get", {"queue": self.queue}, "basic.get-ok")
+            self._say(settle, {"delivery-tag": delivery["delivery-tag"]})
+        self._publish()
+        self._call("basic.consume", {"queue": self.queue})
+        self._expect(method("basic.deliver"))
+        self._clear()
+        self._call("channel.close", {"reply-code": 200})
+        self._call("connection.close", {"reply-code": 200}, channel=0)
+
+    def _declare(self) -> None:
+        """Make a queue and an exchange, bind them, and take the bindings away again."""
+        exchange = self.queue
+        self._call("queue.declare", {"queue": self.queue, "exclusive": True})
+        self._call("exchange.declare", {"exchange": exchange, "type": "fanout"})
+        binding = {"destination": exchange, "source": BARRIER, "routing-key": "k"}
+        self._call("exchange.bind", binding)
+        self._call("exchange.unbind", binding)
+        to_queue = {"queue": self.queue, "exchange": BARRIER, "routing-key": exchange}
+        self._call("queue.bind", to_queue)
+        self._call("queue.unbind", to_queue)
+        self._call("exchange.delete", {"exchange": exchange})
+
+    def _publish(self) -> None:
+        self._say("basic.publish", {"routing-key": self.queue})
+        content = self.replaced.inside(CONTENT, {"class-id": BASIC, "weight": 0})
+        size = content.pop("body-size", len(BODY))
+        head = {name: content.pop(name) for name in ("class-id", "weight")}
+        header = codec.encode_content_header(
+            size, content, class_id=head["class-id"], weight=head["weight"]
+        )
+        self.peer.send_frame(codec.HEADER, 1, header)
+        self.peer.send_frame(codec.BODY, 1, BODY)
+        patience = QUIET if silence_is_right(self.replaced) else PATIENCE
+        self._expect(method("basic.ack"), within=patience)
+
+    def _clear(self) -> None:
+        self._call("queue.purge", {"queue": self.queue})
+        self._call("queue.delete", {"queue": self.queue})
+
+    def _say(self, name: str, right: Mapping[str, Any], *, channel: int = 1) -> None:
+        self.peer.send(name, self.replaced.inside(name, right), channel=channel)
+
+    def _call(
+        self, name: str, right: Mapping[str, Any] | None = None, answer: str = "", channel: int = 1
+    ) -> Method:
+        self._say(name, right or {}, channel=channel)
+        return self._expect(method(answer or f"{name}-ok"))
+
+    def _expect(self, answer: Match[Method], *, within: Duration = PATIENCE) -> Method:
+        reply = self.peer.watch_for(either(answer, CLOSES), within=within)
+        if reply is not None and answer.accepts(reply):
+            return reply
+        words = self.peer.instead() if reply is None else reply.brief()
+        if reply is not None:
+            outcome = Outcome.REFUSED
+        elif self.peer.ended is not None:
+            before_open = str(answer) == "connection.open-ok"
+            outcome = Outcome.REFUSED if before_open else Outcome.CUT  # AMQP091-START-04
+        else:
+            outcome = Outcome.WORKED if silence_is_right(self.replaced) else Outcome.SILENT
+        raise _Over(outcome, str(answer), words)
+
+
+@case(EXCEPTION, CHANNEL_CLOSED, ARRIVES, needs={"amqp091"})
+@pytest.mark.parametrize("field", sorted(FIELDS))
+@over_boundaries
+def test_a_number_works_or_is_refused(target: Bench, field: str, position: int) -> None:
+    """One number of a conversation is replaced by one of its boundary values. The broker closes the
+    channel or the connection with a reply code, or every method gets its answer and every message
+    arrives; another connection still works."""
+    replaced = FIELDS[field].replaced(position)
+    conversation = Conversation(target, replaced)
+    stage, detail = "", f"{replaced}: {Outcome.WORKED}"
+    try:
+        conversation.play()
+    except _Over as end:
+        detail = f"{replaced}: {end.outcome} at {end.stage}, {end.words}"
+        stage = end.stage if end.outcome in (Outcome.CUT, Outcome.SILENT) else ""
+    conversation.peer.close_socket()
+    arrival = stage in ("basic.ack", "basic.deliver", "basic.get-ok")
+    closing = stage == "channel.close-ok"
+    target.record_finding(ARRIVES, not arrival, detail)
+    target.record_finding(CHANNEL_CLOSED, not closing, detail)
+    target.record_finding(EXCEPTION, not stage or arrival or closing, detail)
+    others_work(target)

@@ -1,0 +1,50 @@
+"""Faults in numbers that AMQP 0-9-1 clients send: signs, zeros and the ends of a type."""
+
+from __future__ import annotations
+
+from pamqp import commands
+
+from brokerproof.reference_broker.protocols.amqp091 import publishing
+from brokerproof.reference_broker.protocols.amqp091.channel import Channel
+from brokerproof.reference_broker.protocols.amqp091.consumer import Prefetch
+from brokerproof.suites.mutation.mutant import Group
+
+amqp091_numbers = Group("amqp091-numbers", "reference-rabbitmq")
+
+ARRIVES = "AMQP091-PUB-04"
+DELIVERY_MODE, PRIORITY = b"\x10\x00", b"\x08\x00"
+"""The flags of properties that are these and no others."""
+
+
+@amqp091_numbers.override(publishing, "publish", breaks=ARRIVES)
+def high_priorities_dropped(original, reached, channel, publish, properties, body):
+    """A message whose priority is above 127 is confirmed and in no queue."""
+    if properties[:2] == PRIORITY and properties[2] > 127:
+        reached()
+        publish.routing_key = "nowhere"
+    original(channel, publish, properties, body)
+
+
+@amqp091_numbers.override(publishing, "publish", breaks=ARRIVES)
+def delivery_mode_of_zero_dropped(original, reached, channel, publish, properties, body):
+    """A message whose delivery-mode is 0 is confirmed and in no queue."""
+    if properties == DELIVERY_MODE + bytes(1):
+        reached()
+        publish.routing_key = "nowhere"
+    original(channel, publish, properties, body)
+
+
+@amqp091_numbers.override(Prefetch, "has_room", breaks=ARRIVES)
+def prefetch_with_a_sign(original, reached, self):
+    """A prefetch-count of 2^15 and more is taken for a negative one: nothing is delivered."""
+    room = original(self)
+    return reached.instead(room, False) if self.limit >= 2**15 else room
+
+
+@amqp091_numbers.override(Channel, "frame", breaks="AMQP091-CLOSE-03")
+def odd_reply_codes_ignored(original, reached, self, type, payload, method):
+    """A channel.close whose reply-code is 2^15 or more is not answered."""
+    if isinstance(method, commands.Channel.Close) and method.reply_code >= 2**15:
+        reached()
+        return
+    original(self, type, payload, method)
