@@ -19,7 +19,7 @@ from brokerproof.harness.cases.case import over
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-POWERS = (8, 15, 16, 31, 32, 53, 62, 63, 64)
+POWERS = (7, 8, 15, 16, 31, 32, 53, 62, 63, 64)
 """Exponents of 2 at which some width, sign or float of some language ends."""
 RANGES: Mapping[str, tuple[int, int]] = {
     # AMQP 1.0
