@@ -29,6 +29,7 @@ class Words:
     level: str = ""
     statement: str = ""
     link: str = ""
+    quotation: str = ""
     profile: str = ""
     judgeable: bool = True
 
@@ -86,6 +87,7 @@ def _words(known: Requirement) -> Words:
         level=known.level.value,
         statement=known.statement,
         link=known.link,
+        quotation=known.quotation,
         profile=known.profile or "",
         judgeable=known.testable and known.subject != "client",
     )

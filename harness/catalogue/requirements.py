@@ -2,7 +2,8 @@
 
 One TOML file of ``fixtures/requirements/`` is one document: a ``[document]`` table that says which,
 with a fragment for each section in ``[document.anchors]``, and one ``[[requirement]]`` per
-statement, in our own words.
+statement, in our own words. ``quotation`` has the document's deciding words;
+``suites/repo/quotations.py`` compares them with its text.
 
 ``level`` is how strongly the statement binds and ``verb`` the document's own word for it. Level
 READING marks our interpretation of a text that is silent or ambiguous; its ``note`` says what the
@@ -57,6 +58,7 @@ _REQUIREMENT = {
     "testable": Key(bool),
     "why_not": Key(str, required=False),
     "statement": Key(str),
+    "quotation": Key(str, required=False),
     "note": Key(str, required=False),
     "releases": Key(str, required=False),
 }
@@ -110,6 +112,8 @@ class Requirement:
     testable: bool
     why_not: str = ""
     """Why it cannot be tested on a broker; empty when it can."""
+    quotation: str = ""
+    """The deciding words of the document itself, where they are quoted."""
     note: str = ""
     releases: str = ""
     """The releases whose manual has the sentence, such as ``>=2.34``; empty for all."""
@@ -318,6 +322,7 @@ def _requirement(document: Document, entry: Entry) -> Requirement:
         observe=observe,
         testable=testable,
         why_not=why_not,
+        quotation=entry.text("quotation"),
         note=entry.text("note"),
         releases=releases,
         where=entry.where,

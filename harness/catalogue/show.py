@@ -184,6 +184,7 @@ def explanation_text(facts: Mapping[str, Any], width: int = 100) -> str:
     parts = [
         f"{facts['id']}  ({facts['level']})",
         wrapped(facts["statement"]),
+        *([wrapped(f"“{facts['quotation']}”")] if facts["quotation"] else []),
         "",
         f"  source    {facts['title']}, section {facts['section']!r}",
         f"  read it   {facts['link']}",
@@ -233,6 +234,7 @@ def _fields(requirement: Requirement) -> dict[str, Any]:
         "level": requirement.level.value,
         "verb": requirement.verb,
         "statement": requirement.statement,
+        "quotation": requirement.quotation,
         "subject": requirement.subject,
         "observe": requirement.observe,
         "testable": requirement.testable,

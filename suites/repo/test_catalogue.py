@@ -15,6 +15,7 @@ from brokerproof.harness.catalogue import coverage, deviations, profiles, requir
 from brokerproof.harness.catalogue.cases import CaseInfo, citations, describe, import_suites
 from brokerproof.harness.targets.target import RECONFIGURABLE
 from brokerproof.harness.targets.target_file import PROTON_TLS, SOCKETS
+from brokerproof.suites.repo import quotations
 from brokerproof.suites.repo.sources import ROOT, modules, texts
 
 CATALOGUE = requirements.load()
@@ -213,6 +214,24 @@ def test_ids_named_in_code_and_documents_exist() -> None:
         if id not in CATALOGUE
     ]
     assert not wrong, f"{'; '.join(wrong)}: the catalogue has no such requirement"
+
+
+def test_quotations_are_in_the_texts_that_are_carried() -> None:
+    outcome = quotations.compare(CATALOGUE, [quotations.CARRIED])
+    assert outcome.agreeing
+    assert not outcome.drifted, (
+        f"{', '.join(row.id for row in outcome.drifted)}: the document does not have these words;"
+        " quote it as it is"
+    )
+
+
+def test_a_quotation_that_drifted_is_reported(tmp_path: Path) -> None:
+    quoting = next(row for row in CATALOGUE.values() if row.quotation and row.version == "1.2")
+    (tmp_path / f"{quoting.document.name}.md").write_text("another edition")
+    drifted = quotations.compare(CATALOGUE, [tmp_path]).drifted
+    assert quoting in drifted
+    (tmp_path / f"{quoting.document.name}.md").write_text(f"So: **{quoting.quotation}**")
+    assert quoting not in quotations.compare(CATALOGUE, [tmp_path]).drifted
 
 
 def _lists() -> list[Path]:
