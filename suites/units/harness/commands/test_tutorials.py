@@ -1,0 +1,63 @@
+"""The tutorials do what they say: every shell block is run, in order, in an empty folder."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TUTORIALS = Path(__file__).resolve().parents[4] / "docs" / "tutorials"
+BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+EXIT = re.compile(r"# exits with (\d+)$")
+
+
+def commands(document: str) -> list[tuple[str, int]]:
+    """The commands of a tutorial, each with the exit code that it states (0 by default)."""
+    text = "".join(BLOCK.findall((TUTORIALS / document).read_text())).replace("\\\n", " ")
+    stated = []
+    for line in text.splitlines():
+        code = EXIT.search(line)
+        stated.append((EXIT.sub("", line), int(code.group(1)) if code else 0))
+    return stated
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Path:
+    """A folder whose ``bin`` has the command of this checkout."""
+    launcher = tmp_path / "bin" / "brokerproof"
+    launcher.parent.mkdir()
+    python = shlex.quote(sys.executable)
+    launcher.write_text(f'#!/bin/sh\nexec {python} -m brokerproof.harness.commands.cli "$@"\n')
+    launcher.chmod(0o755)
+    return tmp_path
+
+
+def test_gate_an_upgrade(shell: Path) -> None:
+    printed = []
+    for command, code in commands("gate-an-upgrade.md"):
+        ran = subprocess.run(
+            ["/bin/bash", "-c", f'PATH="$PWD/bin:$PATH"; {command}'],
+            cwd=shell,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ran.returncode == code, f"{command}\n{ran.stdout}\n{ran.stderr}"
+        printed.append(ran.stdout + ran.stderr)
+    record, gate, *_, annotations, listed, again = printed
+    assert re.search(r"heartbeats and TTL +kept", record)
+    assert "Compared with last-good: " in gate
+    first = gate.partition("Compared with last-good: ")[2].splitlines()
+    assert re.match(r"\d+ worse", first[0]), "what changed is named first"
+    assert "reference there is compared with mutant-ttl.modifier-forgotten here" in first[1]
+    assert "PASS → FAIL" in first[2]
+    assert "ARTEMIS-STOMP-ttl-3" in gate
+    assert (shell / "summary.md").read_text().startswith("## brokerproof: ")
+    assert "<failure" in (shell / "junit.xml").read_text()
+    assert annotations.startswith("::error title=")
+    assert "flow.connection_ttl." in listed
+    assert "PASS" in again
