@@ -39,7 +39,7 @@ from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.results import records, run_folder
 from brokerproof.harness.results.records import Result
 from brokerproof.harness.results.verdict import exit_code, is_unmet
-from brokerproof.harness.targets import target_file
+from brokerproof.harness.targets import shipped_targets, target_file, target_url
 from brokerproof.harness.targets.target import Target
 from brokerproof.harness.trace.redaction import IN_URL, without_passcode
 
@@ -94,6 +94,16 @@ class Options:
 
 class _StoppedAtFirst(Exception):
     """A case failed, and the run was asked to stop at the first that does."""
+
+
+def with_endpoints(targets: tuple[str, ...], endpoints: tuple[str, ...], like: str | None) -> str:
+    """Return the one address among ``targets`` with further endpoints and its family."""
+    if len(targets) != 1 or targets[0].endswith(".toml") or targets[0] in shipped_targets.paths():
+        raise errors.Usage(
+            "--endpoint and --like go with one --target that is HOST:PORT or a URL; in a target"
+            " file they are its keys endpoints and like"
+        )
+    return target_url.joined(targets[0], endpoints, like)
 
 
 def judge(asked: Asked, options: Options) -> int:

@@ -20,6 +20,18 @@ from brokerproof.harness.model import limits
     metavar="NAME|FILE|HOST:PORT|URL",
     help="Repeat for several; `brokerproof targets` lists names.",
 )
+@click.option(
+    "--endpoint",
+    "endpoints",
+    multiple=True,
+    metavar="[NAME=]URL",
+    help="A further endpoint of the one --target that is HOST:PORT or a URL; repeat for several.",
+)
+@click.option(
+    "--like",
+    metavar="NAME",
+    help="The shipped target whose family that --target is of: artemis, rabbitmq, activemq …",
+)
 @selection_options
 @click.option(
     "--last-failed",
@@ -92,6 +104,8 @@ from brokerproof.harness.model import limits
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def run(
     targets: tuple[str, ...],
+    endpoints: tuple[str, ...],
+    like: str | None,
     suites: tuple[str, ...],
     cases: tuple[str, ...],
     exclude: tuple[str, ...],
@@ -117,6 +131,8 @@ def run(
     and in real time."""
     from brokerproof.harness.commands import judging
 
+    if endpoints or like is not None:
+        targets = (judging.with_endpoints(targets, endpoints, like),)
     asked = judging.Asked(targets, suites, Selection(cases, exclude, requirements, areas))
     if last_failed is not None:
         asked = judging.only_failed(asked, last_failed)

@@ -122,4 +122,5 @@ def amqp091(endpoint: Endpoint, credentials: Credentials) -> Greeting:
 
 def _text(about: Mapping[str, object], name: str) -> str:
     value = about.get(name, "")
+    value = getattr(value, "value", value)  # a value with its type, in a table of AMQP 0-9-1
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

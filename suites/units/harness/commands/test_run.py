@@ -107,7 +107,7 @@ def test_a_run_end_to_end_and_then_resumed(tmp_path: Path) -> None:
         (
             ("run", "--target", "nonsense"),
             4,
-            "is no target file, HOST:PORT or stomp:// URL; `brokerproof targets` lists",
+            "is no target file, HOST:PORT or URL; `brokerproof targets` lists",
         ),
         (("run", "--target", "rabitmq"), 4, "did you mean rabbitmq or"),
         (("run", "--target", "stomp://localhost"), 4, "should look like stomp://HOST:PORT"),

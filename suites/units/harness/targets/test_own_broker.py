@@ -39,7 +39,7 @@ def test_url_file_and_shipped_target_have_the_same_family(tmp_path: Path, family
         assert (own.deviations, own.manual) == (shipped.deviations, shipped.manual)
         assert own.login is None  # that of the fixture is nobody else's
         assert own.capabilities < shipped.capabilities | {"x"}
-        assert not {"amqp-echo", "tls-fixtures", "address-full"} & own.capabilities
+        assert not {"tls-fixtures", "address-full"} & own.capabilities
     assert by_file.capabilities == by_url.capabilities
 
 
@@ -47,19 +47,18 @@ def test_a_profile_of_a_family_brings_its_exclusions(tmp_path: Path) -> None:
     path = tmp_path / "mine.target.toml"
     path.write_text('kind = "address"\nprofile = "artemis"\nendpoints = { amqp = "h:1" }\n')
     identity = target_file.load(str(path)).identity
-    assert not {"amqp-echo", "amqp-session-errors"} & identity.capabilities
     assert identity.deviations == target_file.load("artemis").identity.deviations
 
 
 def test_what_a_file_says_itself_comes_first(tmp_path: Path) -> None:
     more = (
-        'add_capabilities = ["amqp-echo"]\nremove_capabilities = ["selectors"]\n'
+        'add_capabilities = ["amqp-link-errors"]\nremove_capabilities = ["selectors"]\n'
         'deviations = "mine.toml"\nparameters = { connection_ttl_max_ms = 5 }\n'
     )
     path = tmp_path / "mine.target.toml"
     path.write_text(more + FILE.format(like="artemis", more=""))
     identity = target_file.load(str(path)).identity
-    assert "amqp-echo" in identity.capabilities
+    assert "amqp-link-errors" in identity.capabilities
     assert "selectors" not in identity.capabilities
     assert identity.deviations == tmp_path / "mine.toml"
     assert identity.profile.parameters["connection_ttl_max_ms"] == 5

@@ -1,0 +1,126 @@
+"""The parts of a broker's configuration that cases need besides its defaults, to paste into one's
+own: taken from the files with which brokerproof starts its own brokers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from lxml import etree
+
+from brokerproof.harness.targets import parameters, shipped_targets, xml_file
+
+FAMILIES = ("artemis", "rabbitmq", "activemq")
+_USUAL = frozenset({"stomp", "amqp", "openwire"})
+"""Acceptors that every broker has already."""
+_SETTINGS = ("full.", "anycast.", "multicast.", "window-2000.")
+_RABBITMQ = """\
+# RabbitMQ: the plugins that cases need. Limits are arguments of the queues that cases declare, so
+# there is nothing else to configure.
+#
+#     rabbitmq-plugins enable rabbitmq_stomp rabbitmq_web_stomp rabbitmq_management
+#
+# In rabbitmq.conf, where the defaults do not suit you:
+stomp.listeners.tcp.1 = 61613
+web_stomp.tcp.port = 15674
+management.tcp.port = 15672
+# Alarms are raised by rabbitmqctl, for all of the broker: give them a target file of their own with
+#     like = "rabbitmq-alarms"
+#     rabbitmqctl = ["docker", "exec", "NAME", "rabbitmqctl"]
+"""
+
+
+def snippet(family: str) -> str:
+    """Return the text to paste into the configuration of a broker of that family."""
+    if family == "rabbitmq":
+        return _RABBITMQ
+    parts = _artemis() if family == "artemis" else _activemq()
+    return "\n".join(parts) + "\n"
+
+
+def _artemis() -> Iterator[str]:
+    root = _root("artemis", "broker.xml")
+    yield "<!-- Artemis, into <acceptors>: variants of STOMP and AMQP, and CORE by itself. -->"
+    known = parameters.from_broker_xml(_file("artemis", "broker.xml"), {})
+    for element in _named(root, "acceptor"):
+        name = str(element.get("name"))
+        if name not in _USUAL and not parameters.has_tls(known[name]):
+            yield _text(element)
+    yield "\n<!-- Into <address-settings>: addresses that are soon full, under each policy. -->"
+    for element in _named(root, "address-setting"):
+        if str(element.get("match")).startswith(_SETTINGS):
+            yield _text(element)
+    yield "\n<!-- Into <addresses>: a durable subscription that exists from the beginning. -->"
+    for element in _named(root, "address"):
+        if element.get("name") == "configured.durable":
+            yield _text(element)
+    yield (
+        '\n<!-- Into <security-setting match="#">, for the role of the login: cases ask for the'
+        "\n     state of addresses. -->"
+    )
+    yield '<permission type="manage" roles="ROLE"/>'
+    yield (
+        "\n<!-- Into <core>, only without persistence: paged messages reach a waiting consumer with"
+        "\n     this scan. -->"
+    )
+    yield "<message-expiry-scan-period>1000</message-expiry-scan-period>"
+
+
+def _activemq() -> Iterator[str]:
+    flow, plain = _root("activemq", "flow.xml"), _root("activemq", "activemq.xml")
+    yield "<!-- ActiveMQ, into <policyEntries>: destinations that are soon full. -->"
+    for element in (*_named(flow, "policyEntry"), *_named(plain, "policyEntry")):
+        yield _text(element)
+    yield "\n<!-- Into <plugins>: cases ask for what a destination holds. -->"
+    yield "<statisticsBrokerPlugin/>"
+    yield "\n<!-- Into <transportConnectors>. -->"
+    for element in _named(plain, "transportConnector"):
+        if element.get("name") not in _USUAL:
+            yield _text(element)
+
+
+def snippet_ports(family: str) -> dict[str, tuple[str, int]]:
+    """Return scheme and port of each acceptor of the snippet, by its name."""
+    if family not in ("artemis", "activemq"):
+        return {}
+    file = _file(family, "broker.xml" if family == "artemis" else "activemq.xml")
+    ports = {}
+    for name, stated in parameters.from_file(file, {}).items():
+        port = _port(file, name)
+        if name not in _USUAL and not parameters.has_tls(stated) and port:
+            ports[name] = (str(stated.get("protocols", "STOMP")).lower(), port)
+    return ports
+
+
+def _port(file: Path, name: str) -> int:
+    for element in xml_file.parsed(file, "a configuration").getroot().iter(etree.Element):
+        if element.get("name") == name:
+            address = (element.text or "").strip() or element.get("uri", "")
+            digits = address.partition("://")[2].partition("?")[0].rpartition(":")[2]
+            return int(digits) if digits.isdecimal() else 0
+    return 0
+
+
+def _file(family: str, name: str) -> Path:
+    return shipped_targets.families() / family / name
+
+
+def _root(family: str, name: str) -> etree._Element:
+    return xml_file.parsed(_file(family, name), "a configuration").getroot()
+
+
+def _named(root: etree._Element, name: str) -> Iterator[etree._Element]:
+    for element in root.iter(etree.Element):
+        if etree.QName(element).localname == name:
+            yield element
+
+
+def _text(element: etree._Element) -> str:
+    """An element without its namespace, on every interface of the machine."""
+    text = etree.tostring(element, encoding="unicode", with_tail=False)
+    text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text)
+    lines = text.replace("//127.0.0.1:", "//0.0.0.0:").split("\n")
+    indents = [len(line) - len(line.lstrip()) for line in lines[1:] if line.strip()]
+    cut = min(indents, default=0)
+    return "\n".join([lines[0], *(line[cut:] for line in lines[1:])])
