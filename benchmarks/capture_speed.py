@@ -21,7 +21,7 @@ from pathlib import Path
 from brokerproof.harness.capture.conversion import Converter
 from brokerproof.harness.capture.packet_order import Series
 from brokerproof.harness.model.time import seconds
-from brokerproof.suites.units.drivers.captured import ETHERNET, Plan, Wire, pcap, session
+from brokerproof.suites.units.drivers.captured_packets import ETHERNET, Plan, Wire, pcap, session
 
 SIZES = (64, 1024)
 

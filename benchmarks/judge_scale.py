@@ -144,8 +144,8 @@ def judges(folder: Path) -> dict[str, Any]:
     from brokerproof.reports.judging.conclusion import conclude
     from brokerproof.reports.judging.judge import find_anomalies
     from brokerproof.reports.requirements import Requirements
-    from brokerproof.reports.session import session
     from brokerproof.reports.sources.segments import local
+    from brokerproof.reports.spark_session import session
 
     began = time.monotonic()
     with session("local[2]", heap="4g", brief=True) as spark:

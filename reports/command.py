@@ -21,13 +21,13 @@ from brokerproof.harness.catalogue.requirements import load
 from brokerproof.harness.catalogue.tables import BadData
 from brokerproof.harness.results.records import UnreadableResults
 from brokerproof.harness.targets.java_runtime import NoJava
-from brokerproof.reports.brokers import read_measured
-from brokerproof.reports.gateway import NoGateway
 from brokerproof.reports.pipeline import Report, Step, build
 from brokerproof.reports.requirements import Requirements
 from brokerproof.reports.result_rows import flatten
 from brokerproof.reports.runs import UnreadableRun, check_data, open_runs
-from brokerproof.reports.session import session
+from brokerproof.reports.spark_jvm import NoGateway
+from brokerproof.reports.spark_session import session
+from brokerproof.reports.target_summaries import read_measured
 
 BRIEF_EVENTS = 400_000
 """Fewer events than this are over before an optimising compiler pays."""

@@ -8,7 +8,7 @@ import shlex
 from dataclasses import dataclass
 
 from brokerproof.harness.counterexamples import case_file
-from brokerproof.reports.model import CaseRow
+from brokerproof.reports.index_model import CaseRow
 from brokerproof.reports.runs import Run
 
 MOST_OCTETS = 256 * 1024

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from brokerproof.reports.read import CASE
+from brokerproof.reports.dataframes import CASE
 from brokerproof.reports.redaction import blanked, blanked_bytes
 
 EXAMPLES = 3

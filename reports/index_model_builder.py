@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from brokerproof.harness.results.verdict import WORST_FIRST
-from brokerproof.reports.model import (
+from brokerproof.reports.index_model import (
     Again,
     Bar,
     CaseRow,

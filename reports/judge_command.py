@@ -26,8 +26,8 @@ from brokerproof.reports.judging.capture_gaps import missing_in
 from brokerproof.reports.judging.conclusion import Conclusion, conclude, witness
 from brokerproof.reports.judging.judge import JUDGED_GROUPS, find_anomalies
 from brokerproof.reports.requirements import Requirements
-from brokerproof.reports.session import session
 from brokerproof.reports.sources import Source, captures, segments
+from brokerproof.reports.spark_session import session
 
 HEAP = "2g"
 """The driver's memory. Events are read by Python workers; what the JVM handles is summaries, which

@@ -27,12 +27,12 @@ from pyspark.sql import functions as F
 
 from brokerproof.reports.curves.compute import Settings
 from brokerproof.reports.curves.sample import series
+from brokerproof.reports.dataframes import CASE, arrow
 from brokerproof.reports.excerpts import EXAMPLES, chosen_examples, excerpts, of_page
 from brokerproof.reports.html.case_page import CasePages
-from brokerproof.reports.model import CaseRow
-from brokerproof.reports.read import CASE, arrow
+from brokerproof.reports.index_model import CaseRow
 from brokerproof.reports.runs import Run
-from brokerproof.reports.schema import spark_schema
+from brokerproof.reports.spark_schema import spark_schema
 
 EACH = 50
 """Pages in a chunk."""

@@ -14,15 +14,14 @@ from pyspark.sql import functions as F
 from brokerproof.harness.catalogue import profiles
 from brokerproof.harness.oracles.expectations import Expectations, expectations_of
 from brokerproof.reports import spark_paths as places
-from brokerproof.reports.brokers import Broker, Measured, brokers
+from brokerproof.reports.dataframes import arrow, trace
 from brokerproof.reports.exports import badge, ctrf, junit, summary
 from brokerproof.reports.html.case_page import CasePages
 from brokerproof.reports.html.render import Pages
 from brokerproof.reports.html.templates import STYLE
+from brokerproof.reports.index_model import CaseRow, Model
 from brokerproof.reports.index_model_builder import Limits, Tables, case_row, model
-from brokerproof.reports.model import CaseRow, Model
 from brokerproof.reports.pages import write
-from brokerproof.reports.read import arrow, trace
 from brokerproof.reports.requirement_compliance import Keeper, keepers
 from brokerproof.reports.requirements import Requirements
 from brokerproof.reports.result_rows import Outcomes, flatten
@@ -44,6 +43,7 @@ from brokerproof.reports.tables.trace_verdicts import again, beside_verdicts
 from brokerproof.reports.tables.unsettled import credit, held
 from brokerproof.reports.tables.verdicts import cases, counts
 from brokerproof.reports.target_history import in_order
+from brokerproof.reports.target_summaries import Broker, Measured, brokers
 
 INDEX_OCTETS = 5_000_000
 """The index is never larger: its lists are halved until it fits."""
@@ -96,7 +96,7 @@ def build(
     step: Step = lambda _: None,
 ) -> Report:
     """Write the report on ``runs`` into ``out``, over an older one if there is one; ``measured``
-    is what was inferred of targets (:func:`brokerproof.reports.brokers.read_measured`).
+    is what was inferred of targets (:func:`brokerproof.reports.target_summaries.read_measured`).
 
     Raises :class:`brokerproof.harness.results.records.UnreadableResults` for a line that is no
     result, and ``OSError`` when ``out`` cannot be written.

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from brokerproof.reports.model import VERDICTS, Column
+from brokerproof.reports.index_model import VERDICTS, Column
 from brokerproof.reports.tables.verdicts import rank
 
 ROWS = 12

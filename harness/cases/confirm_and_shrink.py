@@ -10,7 +10,14 @@ from typing import Any
 
 from brokerproof.harness.cases.case import Where
 from brokerproof.harness.cases.example_record import ExampleRecord
-from brokerproof.harness.cases.examples import Call, Run, ViolationFound, draw, explain, one_example
+from brokerproof.harness.cases.example_runs import (
+    Call,
+    Run,
+    ViolationFound,
+    draw,
+    explain,
+    one_example,
+)
 from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.model.finding import Finding, combine
 from brokerproof.harness.model.verdicts import Seen

@@ -16,7 +16,7 @@ from typing import Any
 
 from brokerproof.harness.cases import confirm_and_shrink
 from brokerproof.harness.cases.example_record import ExampleRecord
-from brokerproof.harness.cases.examples import (
+from brokerproof.harness.cases.example_runs import (
     EFFORTS,
     Call,
     Run,

@@ -30,7 +30,7 @@ from multiprocessing import connection, get_context
 from multiprocessing.context import ForkProcess
 from types import FrameType
 
-from brokerproof.harness.cases.examples import Call, Run, count
+from brokerproof.harness.cases.example_runs import Call, Run, count
 from brokerproof.harness.cases.execution import execute
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.records import Result

@@ -43,7 +43,7 @@ from brokerproof.harness.catalogue.tables import BadData
 from brokerproof.harness.counterexamples import case_file
 from brokerproof.harness.inference import own_addresses
 from brokerproof.harness.inference.dialect import infer_dialect, is_unknown
-from brokerproof.harness.model import limits
+from brokerproof.harness.model import cost_limits
 from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results import records, run_folder
@@ -299,7 +299,7 @@ class _Session:
     def _load_target(self) -> Target:
         if self._target is None:
             try:
-                changes = limits.parse(tuple(self._options.brokerproof_limit))
+                changes = cost_limits.parse(tuple(self._options.brokerproof_limit))
                 self._target = target_file.load(self._target_name, changes)
             except (target_file.BadTarget, ValueError) as problem:
                 pytest.exit(str(problem), returncode=_USAGE)

@@ -33,7 +33,7 @@ from brokerproof.harness.catalogue.cases import CONFORMANCE, SUITE_ALIASES
 from brokerproof.harness.commands import errors, gate, progress, summary
 from brokerproof.harness.commands.cases import choose, totals
 from brokerproof.harness.commands.progress import Ended
-from brokerproof.harness.model import limits
+from brokerproof.harness.model import cost_limits
 from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.results import records, run_folder
@@ -314,7 +314,7 @@ def _before(folder: Path) -> Asked | None:
 
 def _limits(words: tuple[str, ...]) -> dict[str, int]:
     try:
-        return limits.parse(words)
+        return cost_limits.parse(words)
     except ValueError as problem:
         raise errors.Usage(f"--limit: {problem}") from None
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from brokerproof.harness.cases.examples import Run
+from brokerproof.harness.cases.example_runs import Run
 from brokerproof.harness.catalogue import requirements
 from brokerproof.harness.catalogue.tables import BadData
 from brokerproof.harness.commands import errors

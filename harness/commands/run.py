@@ -9,7 +9,7 @@ import click
 
 from brokerproof.harness.cases.selection import Selection
 from brokerproof.harness.commands.cases import selection_options
-from brokerproof.harness.model import limits
+from brokerproof.harness.model import cost_limits
 
 
 @click.command()
@@ -74,7 +74,8 @@ from brokerproof.harness.model import limits
     "limit_words",
     multiple=True,
     metavar="NAME=NUMBER",
-    help=f"A bound on a target in real time; repeat for several. Names: {', '.join(limits.NAMES)}.",
+    help="A bound on a target in real time; repeat for several."
+    f" Names: {', '.join(cost_limits.NAMES)}.",
 )
 @click.option(
     "--allow-harm",

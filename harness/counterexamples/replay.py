@@ -10,10 +10,10 @@ from typing import Any
 
 from brokerproof.harness.cases import case as cases
 from brokerproof.harness.cases import confirm_and_shrink
-from brokerproof.harness.cases.examples import Call, Run
+from brokerproof.harness.cases.example_runs import Call, Run
 from brokerproof.harness.catalogue import capabilities
 from brokerproof.harness.catalogue.cases import CONFORMANCE, current_name
-from brokerproof.harness.counterexamples import case_file, octets, plans
+from brokerproof.harness.counterexamples import case_file, plans, target_playback
 from brokerproof.harness.counterexamples.case_file import CaseFile
 from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.model.finding import combine
@@ -146,7 +146,7 @@ def run_octets(run: Run, file: CaseFile, why: str, say: Callable[[str], None]) -
             ERROR, f"and its octets were not kept: {file.header.get('octets')}", "octets", why
         )
     try:
-        held, detail = octets.play(run.target, file.conversation, say)
+        held, detail = target_playback.play(run.target, file.conversation, say)
     except Unreachable as problem:
         return Answer(ERROR, str(problem), "octets", why)
     return Answer({True: FIXED, False: FAILED, None: ERROR}[held], detail, "octets", why)

@@ -8,7 +8,7 @@ from typing import Any
 
 from brokerproof.harness.cases.case import Where
 from brokerproof.harness.cases.example_record import ExampleRecord
-from brokerproof.harness.cases.examples import Call, Run
+from brokerproof.harness.cases.example_runs import Call, Run
 from brokerproof.harness.counterexamples import case_file, plans, scripts
 from brokerproof.harness.counterexamples.case_file import CaseFile
 from brokerproof.harness.counterexamples.script_builder import Composed, compose

@@ -10,8 +10,8 @@ from typing import Protocol, TypeAlias
 
 from brokerproof.harness.catalogue.profiles import Profile
 from brokerproof.harness.model.broker_io import LimitsSet
+from brokerproof.harness.model.cost_limits import Limits
 from brokerproof.harness.model.enums import Clock, RoutingType
-from brokerproof.harness.model.limits import Limits
 from brokerproof.harness.targets.full_addresses import SHIPPED, FullAddresses
 from brokerproof.harness.trace.events import Observed
 from brokerproof.harness.trace.redaction import Redaction

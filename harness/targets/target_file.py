@@ -20,7 +20,7 @@ file has::
     queue_type = "classic" | "quorum"      # rabbitmq: of queues declared for AMQP 1.0; optional
     nodes = 2                      # rabbitmq: a cluster; optional
     parameters = { stomp_host = "/" }       # other values than the profile's; optional
-    limits = { case_seconds = 60 }  # other bounds in real time than harness/model/limits.py; optional
+    limits = { case_seconds = 60 }  # other bounds in real time than harness/model/cost_limits.py; optional
     endpoints = { stomp = "127.0.0.1:61613", amqp = "amqps://127.0.0.1:5671?ca=ca.pem" }   # address; see endpoint.py
     acceptors = { stomp = { connection_ttl_ms = 5000 } }   # address: parameters of one endpoint; optional
     addresses = { block = "full.block.", max_size_bytes = 20480 }   # address; see full_addresses.py; optional
@@ -44,8 +44,8 @@ from typing import Any
 from brokerproof.harness.catalogue import capabilities, profiles, tables
 from brokerproof.harness.catalogue.tables import BadData
 from brokerproof.harness.model import input_file
+from brokerproof.harness.model.cost_limits import Limits, changed
 from brokerproof.harness.model.input_file import OneSentence
-from brokerproof.harness.model.limits import Limits, changed
 from brokerproof.harness.targets import (
     credentials,
     endpoint,

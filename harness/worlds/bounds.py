@@ -7,7 +7,7 @@ import time
 from collections import Counter, deque
 from dataclasses import dataclass
 
-from brokerproof.harness.model.limits import Limits
+from brokerproof.harness.model.cost_limits import Limits
 from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
 
 CHECK_EVERY: Duration = NS_PER_S // 4

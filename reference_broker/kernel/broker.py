@@ -29,7 +29,7 @@ from brokerproof.reference_broker.kernel.connection_info import Arrival
 from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.outbox import PauseReason
 from brokerproof.reference_broker.kernel.protocol_detection import Become
-from brokerproof.reference_broker.kernel.storage import BrokerStorage
+from brokerproof.reference_broker.kernel.storage_ports import BrokerStorage
 
 RETRY_INTERVAL = NS_PER_S
 """How long the store waits before it tries again to write what could not be written."""

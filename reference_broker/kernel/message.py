@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.model.time import NS_PER_MS, Instant
-from brokerproof.reference_broker.kernel import properties
+from brokerproof.reference_broker.kernel import selector_properties
 from brokerproof.reference_broker.kernel.large_body import LargeBody, LargeBodySlice
 from brokerproof.reference_broker.selector.values import Value
 
@@ -52,7 +52,7 @@ class Envelope:
         self.headers = headers
         self.text = text
         self.wire: dict[str, bytes] = {}
-        self.size = properties.size(headers)
+        self.size = selector_properties.size(headers)
         self._properties: dict[str, Value] | None = None
         self._durable: bool | None = None
 
@@ -69,7 +69,7 @@ class Envelope:
         """The selector properties that all messages of this envelope share, computed on first
         use."""
         if self._properties is None:
-            self._properties = properties.of_headers(self.address, self.headers)
+            self._properties = selector_properties.of_headers(self.address, self.headers)
         return self._properties
 
 
@@ -119,9 +119,9 @@ class Message:
     def property(self, name: str) -> Value:
         """Return the value of ``name`` for selectors: a header, or one of the broker's own names
         (see ``properties.py``)."""
-        if name == properties.SIZE:
+        if name == selector_properties.SIZE:
             return self.size()
-        if name == properties.TIMESTAMP:
+        if name == selector_properties.TIMESTAMP:
             return self.arrived // NS_PER_MS
         return self.envelope.properties.get(name)
 
@@ -147,7 +147,7 @@ class LargeMessage(Message):
     def property(self, name: str) -> Value:
         return (
             self.envelope.size + len(self.body)
-            if name == properties.SIZE
+            if name == selector_properties.SIZE
             else super().property(name)
         )
 

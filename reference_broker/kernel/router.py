@@ -30,7 +30,7 @@ from brokerproof.reference_broker.kernel.accounting import MemoryAccount, Memory
 from brokerproof.reference_broker.kernel.address import Address
 from brokerproof.reference_broker.kernel.message import Entry, Envelope, Message, ResourceClaim
 from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin
-from brokerproof.reference_broker.kernel.storage import RouterStorage
+from brokerproof.reference_broker.kernel.storage_ports import RouterStorage
 from brokerproof.reference_broker.selector.selector import Selector, parse
 from brokerproof.reference_broker.settings.address_rules import AddressRules, Rule
 from brokerproof.reference_broker.settings.settings import Settings

@@ -22,7 +22,7 @@ from brokerproof.reference_broker.persistence import page as layout
 from brokerproof.reference_broker.persistence import records
 from brokerproof.reference_broker.persistence.cursor import PageCursor
 from brokerproof.reference_broker.persistence.cursor import Store as CursorStore
-from brokerproof.reference_broker.persistence.large import LargeFiles
+from brokerproof.reference_broker.persistence.large_bodies import LargeFiles
 from brokerproof.reference_broker.persistence.page import Loaded, Page
 
 

@@ -30,7 +30,7 @@ from brokerproof.reference_broker.persistence import codec, journal_extent, reco
 from brokerproof.reference_broker.persistence import page as layout
 from brokerproof.reference_broker.persistence.codec import BadOctets, Decoder
 from brokerproof.reference_broker.persistence.journal_extent import Extent
-from brokerproof.reference_broker.persistence.large import BLOCK, Part
+from brokerproof.reference_broker.persistence.large_bodies import BLOCK, Part
 from brokerproof.reference_broker.persistence.operations import (
     Added,
     BadOperation,

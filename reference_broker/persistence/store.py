@@ -43,7 +43,7 @@ from brokerproof.reference_broker.kernel.message import Entry, Message, Resource
 from brokerproof.reference_broker.kernel.queue import Numbered, Queue
 from brokerproof.reference_broker.persistence.codec import Decoder
 from brokerproof.reference_broker.persistence.journal import Journal, Live, Segment
-from brokerproof.reference_broker.persistence.large import LargeFiles
+from brokerproof.reference_broker.persistence.large_bodies import LargeFiles
 from brokerproof.reference_broker.persistence.operations import (
     Consumed,
     Operation,

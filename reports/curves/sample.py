@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from brokerproof.reports.curves.compute import Settings, curves
-from brokerproof.reports.read import CASE
-from brokerproof.reports.schema import spark_schema
+from brokerproof.reports.dataframes import CASE
+from brokerproof.reports.spark_schema import spark_schema
 
 SERIES = pa.schema([("page", pa.int64()), ("part", pa.int64()), ("curves", pa.string())])
 """``curves`` is JSON: :class:`brokerproof.reports.curves.compute.Curve` by its fields, instants in

@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from brokerproof.reports.model import VERDICTS, Bar, CaseRow
+from brokerproof.reports.index_model import VERDICTS, Bar, CaseRow
 from brokerproof.reports.runs import Run
 
 SPECIFICATION = "1.0.0"

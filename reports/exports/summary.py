@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from brokerproof.reports.model import VERDICTS, CaseRow, Model
+from brokerproof.reports.index_model import VERDICTS, CaseRow, Model
 
 LISTED = 25
 _SHOWN = ("ERROR", "FAIL", "INCONCLUSIVE", "KNOWN", "WARN")

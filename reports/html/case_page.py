@@ -16,7 +16,7 @@ from brokerproof.reports.html.examples import example
 from brokerproof.reports.html.gauges import gauges
 from brokerproof.reports.html.templates import templates
 from brokerproof.reports.html.times import duration
-from brokerproof.reports.model import CaseRow
+from brokerproof.reports.index_model import CaseRow
 from brokerproof.reports.requirements import Requirements, Words
 from brokerproof.reports.runs import Run
 

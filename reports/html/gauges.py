@@ -12,7 +12,7 @@ from brokerproof.harness.results.records import measurements_of
 from brokerproof.reports.html.axis import gauge
 from brokerproof.reports.html.log import between
 from brokerproof.reports.html.times import quantity
-from brokerproof.reports.model import CaseRow
+from brokerproof.reports.index_model import CaseRow
 
 
 @dataclass(frozen=True)

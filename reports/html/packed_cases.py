@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from brokerproof.reports.model import MEANINGS, VERDICTS, Model
+from brokerproof.reports.index_model import MEANINGS, VERDICTS, Model
 from brokerproof.reports.requirements import Requirements
 from brokerproof.reports.slugs import plain_slug
 

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from brokerproof.reports import mutants
-from brokerproof.reports.brokers import Broker
 from brokerproof.reports.html.packed_cases import choices, listing
 from brokerproof.reports.html.templates import templates
 from brokerproof.reports.html.times import duration
-from brokerproof.reports.model import Model
+from brokerproof.reports.index_model import Model
 from brokerproof.reports.requirement_compliance import Keeper
 from brokerproof.reports.requirements import Requirements, Words
 from brokerproof.reports.runs import Run
+from brokerproof.reports.target_summaries import Broker
 
 BEGUN = 60
 """Cases that are listed in the index for readers without JavaScript."""

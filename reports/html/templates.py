@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 
 from brokerproof.harness.model.time import NS_PER_MS
 from brokerproof.reports.html.times import duration
-from brokerproof.reports.model import LETTERS, MEANINGS, VERDICTS
+from brokerproof.reports.index_model import LETTERS, MEANINGS, VERDICTS
 from brokerproof.reports.slugs import plain_slug
 from brokerproof.reports.target_history import WORDS
 

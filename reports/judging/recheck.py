@@ -54,15 +54,15 @@ from brokerproof.harness.trace.facts import (
     When,
 )
 from brokerproof.harness.trace.facts import Row as ReaderRow
+from brokerproof.reports.dataframes import arrow
 from brokerproof.reports.judging.columns import NEEDED
 from brokerproof.reports.judging.event_filter import EVENTS, EventFilter
 from brokerproof.reports.judging.executors import Executor, InProcess, OnSpark, Row, Rows
 from brokerproof.reports.judging.recheck_plan import FEW, ConnectionKey, RecheckPlan, scope_of
 from brokerproof.reports.judging.summary import CONSUMES, QUEUE_USE, SCOPE, SCOPE_PROTOCOLS
 from brokerproof.reports.judging.windows import WindowClosed
-from brokerproof.reports.read import arrow
-from brokerproof.reports.schema import in_batches, spark_schema
 from brokerproof.reports.sources import Piece, Source
+from brokerproof.reports.spark_schema import in_batches, spark_schema
 
 MOST_IN_PROCESS = 50_000
 """Up to so many events are judged in this process."""

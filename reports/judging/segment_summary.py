@@ -56,8 +56,8 @@ from brokerproof.reports.judging.summary import (
     ScopeProtocols,
 )
 from brokerproof.reports.judging.windows import WindowSummaries
-from brokerproof.reports.schema import in_batches, spark_schema
 from brokerproof.reports.sources import Piece, Source
+from brokerproof.reports.spark_schema import in_batches, spark_schema
 
 _QUEUE_HEADER = {
     "SUBSCRIBE": "destination",

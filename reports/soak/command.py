@@ -34,11 +34,11 @@ from brokerproof.reports.command import in_one_sentence as report_sentences
 from brokerproof.reports.judge_command import HEAP, as_data, ground_of, text
 from brokerproof.reports.judging.conclusion import Conclusion
 from brokerproof.reports.requirements import Requirements
-from brokerproof.reports.session import session
 from brokerproof.reports.soak.dashboard import Dashboard
 from brokerproof.reports.soak.preflight import NotFound
 from brokerproof.reports.soak.stream import Stream
 from brokerproof.reports.spark_load import SparkCrew
+from brokerproof.reports.spark_session import session
 
 VIOLATION = "violation.json"
 """The file of the run folder that keeps what ended a soak."""

@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 
 from brokerproof.harness.results import run_folder
 from brokerproof.harness.trace.read import UnreadableTrace, row_count
+from brokerproof.reports.dataframes import arrow
 from brokerproof.reports.judging.columns import DICTIONARIES
-from brokerproof.reports.read import arrow
 from brokerproof.reports.sources import Piece, Source
 
 BATCH_ROWS = 2**18

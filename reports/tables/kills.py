@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from brokerproof.reports import mutants
-from brokerproof.reports.read import arrow
+from brokerproof.reports.dataframes import arrow
 from brokerproof.reports.runs import Run
 
 KILLS = pa.schema(

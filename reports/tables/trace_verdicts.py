@@ -17,7 +17,7 @@ from brokerproof.harness.trace import read
 from brokerproof.harness.trace.events import Event
 from brokerproof.reports.judging import amqp
 from brokerproof.reports.judging.requirement_map import statement
-from brokerproof.reports.schema import spark_schema
+from brokerproof.reports.spark_schema import spark_schema
 
 MOST = 500_000
 """A case with more events is no case of a suite but a load; ``brokerproof judge`` is for those."""

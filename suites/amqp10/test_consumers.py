@@ -17,7 +17,6 @@ from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
 from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, frame
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.targets.target import RECONFIGURABLE, Target
-from brokerproof.suites.amqp10.places import WRAP, wrapping
 from brokerproof.suites.amqp10.steps import (
     QUIET,
     bodies,
@@ -27,6 +26,7 @@ from brokerproof.suites.amqp10.steps import (
     judge_trace,
     numbered,
 )
+from brokerproof.suites.amqp10.wrapping_ids import WRAP, wrapping
 from brokerproof.suites.steps.strategies import near
 
 CREDIT_FORMULA = "AMQP10-CREDIT-03"

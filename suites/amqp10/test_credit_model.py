@@ -14,8 +14,8 @@ from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
 from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, frame
 from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.suites.amqp10.places import wrapping
 from brokerproof.suites.amqp10.steps import QUIET, granted, judge_trace
+from brokerproof.suites.amqp10.wrapping_ids import wrapping
 
 CREDIT_FORMULA = "AMQP10-CREDIT-03"
 NO_TRANSFER_WITHOUT_CREDIT = "AMQP10-CREDIT-09"

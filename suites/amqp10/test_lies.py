@@ -24,7 +24,6 @@ from brokerproof.harness.protocols.amqp10.tables import COMPOSITES
 from brokerproof.harness.protocols.amqp10.types import Raw
 from brokerproof.harness.protocols.conversation import Match
 from brokerproof.harness.targets.target import RECONFIGURABLE, Target
-from brokerproof.suites.amqp10.places import NEAR_WRAP
 from brokerproof.suites.amqp10.steps import (
     QUIET,
     bodies,
@@ -34,6 +33,7 @@ from brokerproof.suites.amqp10.steps import (
     judge_flawless,
     numbered,
 )
+from brokerproof.suites.amqp10.wrapping_ids import NEAR_WRAP
 
 FRAME_FIELDS = "AMQP10-FRAME-08"
 BAD_FIELDS = "AMQP10-READING-FIELDS-01"

@@ -12,7 +12,6 @@ from brokerproof.harness.oracles import amqp_credit, amqp_deliveries
 from brokerproof.harness.protocols.amqp10.codec import RECEIVER, SENDER
 from brokerproof.harness.protocols.amqp10.raw_peer import frame
 from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.suites.amqp10.places import NEAR_WRAP, WRAP, wrapping
 from brokerproof.suites.amqp10.steps import (
     QUIET,
     bodies,
@@ -22,6 +21,7 @@ from brokerproof.suites.amqp10.steps import (
     judge_trace,
     numbered,
 )
+from brokerproof.suites.amqp10.wrapping_ids import NEAR_WRAP, WRAP, wrapping
 from brokerproof.suites.steps.strategies import near
 
 LINK_NAME = "AMQP10-LINK-01"

@@ -16,7 +16,6 @@ from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, either, endi
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.targets.target import RECONFIGURABLE, Target
 from brokerproof.harness.trace.events import FrameReceived
-from brokerproof.suites.amqp10.places import NEAR_WRAP, wrapping
 from brokerproof.suites.amqp10.steps import (
     QUIET,
     bodies,
@@ -28,6 +27,7 @@ from brokerproof.suites.amqp10.steps import (
     numbered,
     session_refused,
 )
+from brokerproof.suites.amqp10.wrapping_ids import NEAR_WRAP, wrapping
 from brokerproof.suites.steps.strategies import near
 
 REMOTE_CHANNEL = "AMQP10-SESS-02"

@@ -23,7 +23,7 @@ from brokerproof.reports.index_model_builder import Limits
 from brokerproof.reports.pipeline import build
 from brokerproof.reports.requirements import Requirements
 from brokerproof.reports.runs import open_runs
-from brokerproof.reports.session import session
+from brokerproof.reports.spark_session import session
 from brokerproof.suites.browser.devtools import Browser
 from brokerproof.suites.units.drivers.synthetic_run import full_run, header, write_header
 

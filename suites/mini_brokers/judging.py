@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from brokerproof.harness.cases.examples import Call, Run
+from brokerproof.harness.cases.example_runs import Call, Run
 from brokerproof.harness.cases.execution import execute
 from brokerproof.harness.cases.target_health import TargetHealth
 from brokerproof.harness.catalogue import requirements

@@ -11,7 +11,7 @@ from typing import TypeGuard
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case
-from brokerproof.harness.clients.client_event import said
+from brokerproof.harness.clients.client_event import event_named
 from brokerproof.harness.model.time import ms
 from brokerproof.harness.trace import stamp
 from brokerproof.harness.trace.events import Event, FrameReceived, HeartBeatReceived
@@ -132,7 +132,7 @@ def test_pika(target: Bench) -> None:
         peer.consume(queue, prefetch=2)
         for number in range(COUNT):
             peer.publish(queue, stamped(number))
-            message = peer.expect(said("message")).detail
+            message = peer.expect(event_named("message")).detail
             target.control(
                 message["body"].encode() == stamped(number), "the message came as it was sent"
             )

@@ -23,7 +23,7 @@ from brokerproof.harness.catalogue.profiles import load
 from brokerproof.harness.oracles.expectations import expectations_of
 from brokerproof.reports.judge_command import source_of
 from brokerproof.reports.judging.judge import find_anomalies
-from brokerproof.reports.session import session
+from brokerproof.reports.spark_session import session
 
 KINDS = ["closed early", "disordered", "lost", "overrun", "shared"]
 

@@ -113,7 +113,7 @@ class Brokers:
         self._rest = b""
         self._process = 0
         self._nursery = subprocess.Popen(
-            [sys.executable, "-m", "brokerproof.suites.soak.nursery"],
+            [sys.executable, "-m", "brokerproof.suites.soak.process_forks"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._complaints,

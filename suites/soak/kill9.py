@@ -152,7 +152,7 @@ class Chain:
         if self.family.configuration is not None:
             (folder / "broker.xml").write_text(self.family.configuration)
         self._nursery = subprocess.Popen(
-            [sys.executable, "-m", "brokerproof.suites.soak.nursery"],
+            [sys.executable, "-m", "brokerproof.suites.soak.process_forks"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -12,8 +12,8 @@ from brokerproof.harness.model.time import seconds
 from brokerproof.harness.protocols.stomp import codec
 from brokerproof.harness.protocols.stomp.codec import Frame
 from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer, frame
+from brokerproof.suites.stomp.byte_steps import Cut, cuts, write_in_pieces
 from brokerproof.suites.stomp.error_recovery_steps import fate
-from brokerproof.suites.stomp.octets import Cut, cuts, write_in_pieces
 
 COUNTED_BODY = {"1.0": "STOMP10-SEND-05", "1.1": "STOMP11-HDR-03", "1.2": "STOMP12-HDR-03"}
 LENGTH_OF_BODY = {

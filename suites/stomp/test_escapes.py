@@ -17,8 +17,8 @@ from brokerproof.harness.model.time import ms
 from brokerproof.harness.protocols.stomp.codec import Frame
 from brokerproof.harness.protocols.stomp.raw_peer import frame
 from brokerproof.suites.steps.queues import collect
+from brokerproof.suites.stomp.byte_steps import Cut, cuts, raw_frame, raw_line, tap, write_in_pieces
 from brokerproof.suites.stomp.error_recovery_steps import MOMENT, Bystander, fate
-from brokerproof.suites.stomp.octets import Cut, cuts, raw_frame, raw_line, tap, write_in_pieces
 
 UNESCAPED = {
     "1.1": ("STOMP11-ENC-04", "STOMP11-ENC-05", "STOMP11-ENC-06"),

@@ -16,8 +16,7 @@ from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.protocols.stomp import codec
 from brokerproof.harness.protocols.stomp.codec import HeadersLike
 from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer, frame
-from brokerproof.suites.stomp.error_recovery_steps import MOMENT, fate
-from brokerproof.suites.stomp.octets import (
+from brokerproof.suites.stomp.byte_steps import (
     Cut,
     RawFrame,
     cuts,
@@ -28,6 +27,7 @@ from brokerproof.suites.stomp.octets import (
     write_in_pieces,
     write_octet_by_octet,
 )
+from brokerproof.suites.stomp.error_recovery_steps import MOMENT, fate
 
 FRAME_ENDS = {
     "1.0": ("STOMP10-FRAME-01", "STOMP10-FRAME-04"),

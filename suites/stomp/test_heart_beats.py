@@ -16,7 +16,7 @@ from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant, ms, sec
 from brokerproof.harness.protocols.stomp.raw_peer import StompPeer
 from brokerproof.harness.trace.events import FrameReceived, HeartBeatReceived
 from brokerproof.suites.steps.strategies import near
-from brokerproof.suites.stomp.octets import tap
+from brokerproof.suites.stomp.byte_steps import tap
 
 SYNTAX = {"1.1": "STOMP11-HB-01", "1.2": "STOMP12-HB-01"}
 REQUESTED = {"1.1": "STOMP11-HB-03", "1.2": "STOMP12-HB-03"}

@@ -15,8 +15,8 @@ from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.model.time import seconds
 from brokerproof.harness.protocols.stomp.codec import Frame
 from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE
+from brokerproof.suites.stomp.byte_steps import Cut, cuts, raw_frame, raw_line, write_in_pieces
 from brokerproof.suites.stomp.error_recovery_steps import Fate, fate
-from brokerproof.suites.stomp.octets import Cut, cuts, raw_frame, raw_line, write_in_pieces
 
 NO_COLON = {
     "1.0": "STOMP10-READING-LINE-01",

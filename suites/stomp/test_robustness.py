@@ -18,9 +18,9 @@ from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.stomp.raw_peer import frame
+from brokerproof.suites.stomp.byte_steps import Cut, cuts, write_in_pieces
 from brokerproof.suites.stomp.error_recovery_steps import Bystander, Fate, fate, fates
 from brokerproof.suites.stomp.malformations import KINDS, Malformation, some_kinds
-from brokerproof.suites.stomp.octets import Cut, cuts, write_in_pieces
 
 CLOSE_AFTER_ERROR = "STOMP12-ERR-02"
 MAY_SEND_ERROR = {"1.0": "STOMP10-ERROR-01", "1.1": "STOMP11-ERR-01", "1.2": "STOMP12-ERR-01"}

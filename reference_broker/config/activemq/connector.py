@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import unquote_plus
 
 from brokerproof.reference_broker.config.activemq.ignored_settings import OPTION
-from brokerproof.reference_broker.config.notes import Note, settle, unknown
+from brokerproof.reference_broker.config.notes_on_settings import Note, settle, unknown
 from brokerproof.reference_broker.config.values import (
     INT_MAX,
     LONG_MIN,

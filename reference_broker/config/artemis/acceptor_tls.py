@@ -16,7 +16,7 @@ from brokerproof.reference_broker.config.artemis.ignored_settings import (
     Only,
     Refused,
 )
-from brokerproof.reference_broker.config.notes import Note, settle
+from brokerproof.reference_broker.config.notes_on_settings import Note, settle
 from brokerproof.reference_broker.config.values import Where, boolean, whole, words
 from brokerproof.reference_broker.settings.acceptor import Tls
 

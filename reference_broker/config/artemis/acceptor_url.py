@@ -9,7 +9,7 @@ from urllib.parse import unquote_plus
 
 from brokerproof.reference_broker.config.artemis import acceptor_tls
 from brokerproof.reference_broker.config.artemis.ignored_settings import ACCEPTOR
-from brokerproof.reference_broker.config.notes import Note, settle, unknown
+from brokerproof.reference_broker.config.notes_on_settings import Note, settle, unknown
 from brokerproof.reference_broker.config.values import (
     INT_MAX,
     Where,

@@ -29,7 +29,7 @@ from brokerproof.reference_broker.config.artemis.ignored_settings import (
     NoEffect,
     Refused,
 )
-from brokerproof.reference_broker.config.notes import Note, settle, unknown
+from brokerproof.reference_broker.config.notes_on_settings import Note, settle, unknown
 from brokerproof.reference_broker.config.values import (
     INT_MAX,
     Where,

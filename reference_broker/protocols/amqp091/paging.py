@@ -19,7 +19,7 @@ from brokerproof.reference_broker.kernel.alarms import DISK, Alarms
 from brokerproof.reference_broker.kernel.deadlines import Deadlines
 from brokerproof.reference_broker.kernel.large_body import LargeBody, LargeBodySlice
 from brokerproof.reference_broker.kernel.message import Entry, LargeBodyClaim
-from brokerproof.reference_broker.persistence.large import LargeFiles
+from brokerproof.reference_broker.persistence.large_bodies import LargeFiles
 from brokerproof.reference_broker.protocols.amqp091.message import Amqp091Message
 
 EVERY: Duration = ms(2500)

@@ -23,7 +23,7 @@ from __future__ import annotations
 from typing import Any
 
 from brokerproof.harness.model.time import NS_PER_MS
-from brokerproof.reference_broker.kernel.properties import PRIORITY
+from brokerproof.reference_broker.kernel.selector_properties import PRIORITY
 from brokerproof.reference_broker.protocols.amqp10 import refusal
 from brokerproof.reference_broker.protocols.amqp10.messaging import Properties
 from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal

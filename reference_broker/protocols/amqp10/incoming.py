@@ -22,7 +22,7 @@ from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.kernel.router import NoRoute
 from brokerproof.reference_broker.protocols.amqp10 import conditions, refusal, terminus
 from brokerproof.reference_broker.protocols.amqp10.delivery import Arrival
-from brokerproof.reference_broker.protocols.amqp10.large import (
+from brokerproof.reference_broker.protocols.amqp10.large_messages import (
     EMPTY_DATA,
     BodyScan,
     LargeAmqpMessage,

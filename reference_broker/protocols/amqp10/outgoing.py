@@ -44,7 +44,7 @@ from brokerproof.reference_broker.protocols.amqp10.delivery import (
     whole_transfer,
 )
 from brokerproof.reference_broker.protocols.amqp10.filters import selector_of
-from brokerproof.reference_broker.protocols.amqp10.large import LargeTransfers
+from brokerproof.reference_broker.protocols.amqp10.large_messages import LargeTransfers
 from brokerproof.reference_broker.protocols.amqp10.link import Link, Session
 from brokerproof.reference_broker.protocols.amqp10.message import notes_of
 from brokerproof.reference_broker.protocols.amqp10.messaging import (

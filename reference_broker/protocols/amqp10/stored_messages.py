@@ -18,7 +18,7 @@ from brokerproof.reference_broker.persistence.codec import RECORDS, RecordHead
 from brokerproof.reference_broker.protocols.amqp10 import encoder
 from brokerproof.reference_broker.protocols.amqp10.composite import InvalidField, descriptor
 from brokerproof.reference_broker.protocols.amqp10.decoder import DEPTH, DecodeError, decode
-from brokerproof.reference_broker.protocols.amqp10.large import LargeAmqpMessage
+from brokerproof.reference_broker.protocols.amqp10.large_messages import LargeAmqpMessage
 from brokerproof.reference_broker.protocols.amqp10.message import AmqpMessage, Notes
 from brokerproof.reference_broker.protocols.amqp10.performatives import Error
 

@@ -26,7 +26,7 @@ from typing import Any
 
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.model.time import NS_PER_MS, Instant
-from brokerproof.reference_broker.kernel import properties
+from brokerproof.reference_broker.kernel import selector_properties
 from brokerproof.reference_broker.kernel.java_fields import Malformed, int8, int32, int64
 from brokerproof.reference_broker.kernel.message import Envelope, Message
 from brokerproof.reference_broker.persistence.codec import RecordHead
@@ -91,9 +91,9 @@ class CoreMessage(Message):
         broker's names."""
         fields = self._fields
         match name:
-            case properties.SIZE:
+            case selector_properties.SIZE:
                 return self.size()
-            case properties.TIMESTAMP:
+            case selector_properties.TIMESTAMP:
                 return fields.timestamp or self.arrived // NS_PER_MS
             case "AMQAddress":
                 return self.route.address

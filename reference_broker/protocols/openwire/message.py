@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import Any
 
 from brokerproof.harness.model.time import NS_PER_MS, Instant
-from brokerproof.reference_broker.kernel import properties
+from brokerproof.reference_broker.kernel import selector_properties
 from brokerproof.reference_broker.kernel.destinations import is_topic, plain
 from brokerproof.reference_broker.kernel.java_fields import Malformed, int8, int32, int64
 from brokerproof.reference_broker.kernel.message import Envelope, Message
@@ -263,9 +263,9 @@ class OpenWireMessage(Message):
         of JMS and of the broker."""
         fields = self.fields
         match name:
-            case properties.SIZE:
+            case selector_properties.SIZE:
                 return self.size()
-            case properties.TIMESTAMP | "JMSTimestamp":
+            case selector_properties.TIMESTAMP | "JMSTimestamp":
                 return fields.timestamp or self.arrived // NS_PER_MS
             case "AMQAddress":
                 return self.route.address

@@ -47,7 +47,8 @@ _ESCAPE = re.compile(r"\\(.?)", re.DOTALL)
 
 
 class Sink(Protocol):
-    """A file for a large body (:class:`brokerproof.reference_broker.persistence.large.Spool`)."""
+    """A file for a large body
+    (:class:`brokerproof.reference_broker.persistence.large_bodies.Spool`)."""
 
     @property
     def octets(self) -> int: ...

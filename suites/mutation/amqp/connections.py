@@ -21,7 +21,7 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import Close, E
 from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
 from brokerproof.reference_broker.protocols.amqp10.sasl import OK, Outcome, SaslServer
 from brokerproof.reference_broker.protocols.amqp10.session import Session
-from brokerproof.suites.mutation.amqp.frames import passing_over, saying, with_fields
+from brokerproof.suites.mutation.amqp.frame_changes import passing_over, saying, with_fields
 from brokerproof.suites.mutation.mutant import Group
 
 amqp_connections = Group("amqp-connections")

@@ -9,7 +9,7 @@ from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
 from brokerproof.reference_broker.protocols.amqp10.performatives import Flow
 from brokerproof.reference_broker.protocols.amqp10.producer_credit import ProducerCredit
 from brokerproof.reference_broker.protocols.amqp10.session import Session
-from brokerproof.suites.mutation.amqp.frames import with_fields
+from brokerproof.suites.mutation.amqp.frame_changes import with_fields
 from brokerproof.suites.mutation.mutant import Group
 
 amqp_credit = Group("amqp-credit")

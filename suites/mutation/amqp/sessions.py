@@ -21,7 +21,7 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import (
 )
 from brokerproof.reference_broker.protocols.amqp10.refusal import Fault, Refusal, Scope
 from brokerproof.reference_broker.protocols.amqp10.session import Session
-from brokerproof.suites.mutation.amqp.frames import saying, with_fields
+from brokerproof.suites.mutation.amqp.frame_changes import saying, with_fields
 from brokerproof.suites.mutation.mutant import Group
 
 amqp_sessions = Group("amqp-sessions")

@@ -25,7 +25,7 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import RECEIVER
 from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
 from brokerproof.reference_broker.protocols.amqp10.session import Session
 from brokerproof.reference_broker.protocols.amqp10.transaction import LiveTransaction
-from brokerproof.suites.mutation.amqp.frames import saying
+from brokerproof.suites.mutation.amqp.frame_changes import saying
 from brokerproof.suites.mutation.mutant import Group
 
 amqp_settlement = Group("amqp-settlement")

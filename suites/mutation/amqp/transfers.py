@@ -12,7 +12,7 @@ from brokerproof.reference_broker.protocols.amqp10.message import AmqpMessage
 from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
 from brokerproof.reference_broker.protocols.amqp10.performatives import SECOND, Transfer
 from brokerproof.reference_broker.protocols.amqp10.session import Session
-from brokerproof.suites.mutation.amqp.frames import saying
+from brokerproof.suites.mutation.amqp.frame_changes import saying
 from brokerproof.suites.mutation.mutant import Group
 
 amqp_transfers = Group("amqp-transfers")

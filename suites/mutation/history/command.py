@@ -17,7 +17,7 @@ from pathlib import Path
 import click
 
 from brokerproof.harness.cases.calls import all_calls
-from brokerproof.harness.cases.examples import Call, Run
+from brokerproof.harness.cases.example_runs import Call, Run
 from brokerproof.harness.cases.execution import execute
 from brokerproof.harness.catalogue import requirements
 from brokerproof.harness.catalogue.tables import BadData

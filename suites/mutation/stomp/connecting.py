@@ -10,7 +10,7 @@ from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
 from brokerproof.reference_broker.protocols.stomp.parser import FrameParser
 from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
 from brokerproof.suites.mutation.mutant import Group
-from brokerproof.suites.mutation.stomp.answers import cut_off, kept, replace_header
+from brokerproof.suites.mutation.stomp.shared_faults import cut_off, kept, replace_header
 
 connecting = Group("connecting")
 

@@ -8,7 +8,7 @@ from brokerproof.reference_broker.protocols.stomp.connection import StompConnect
 from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
 from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
 from brokerproof.suites.mutation.mutant import Group
-from brokerproof.suites.mutation.stomp.answers import replace_header
+from brokerproof.suites.mutation.stomp.shared_faults import replace_header
 
 errors = Group("errors")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from brokerproof.reference_broker.protocols.stomp import refusal
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.suites.mutation.mutant import Group
-from brokerproof.suites.mutation.stomp.answers import cut_off, kept
+from brokerproof.suites.mutation.stomp.shared_faults import cut_off, kept
 
 limits = Group("limits")
 

@@ -11,7 +11,7 @@ from brokerproof.reference_broker.protocols.stomp.frame import Version
 from brokerproof.reference_broker.protocols.stomp.grammar import GRAMMARS
 from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
 from brokerproof.suites.mutation.mutant import Group
-from brokerproof.suites.mutation.stomp.answers import cut_off, kept, with_header
+from brokerproof.suites.mutation.stomp.shared_faults import cut_off, kept, with_header
 
 negotiation = Group("negotiation")
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from brokerproof.harness.cases.examples import Call, Run
+from brokerproof.harness.cases.example_runs import Call, Run
 from brokerproof.harness.cases.execution import execute
 from brokerproof.harness.catalogue import deviations, requirements
 from brokerproof.harness.model.enums import Clock

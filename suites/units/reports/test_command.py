@@ -14,10 +14,10 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from brokerproof.harness.targets.java_runtime import NoJava, find_java
-from brokerproof.reports import command, session
+from brokerproof.reports import command, spark_session
 from brokerproof.reports.command import report
-from brokerproof.reports.gateway import NoGateway, gateway
-from brokerproof.reports.gateway import command as gateway_command
+from brokerproof.reports.spark_jvm import NoGateway, gateway
+from brokerproof.reports.spark_jvm import command as gateway_command
 from brokerproof.suites.units.drivers.synthetic_run import full_run, header, write_header
 
 
@@ -105,19 +105,19 @@ def test_damage_that_only_spark_meets_is_named_and_anything_else_is_ours(
 
 
 def test_a_local_session_is_quiet_and_keeps_to_itself(tmp_path: Path) -> None:
-    conf = session.configuration("local[2]", tmp_path, 2)
+    conf = spark_session.configuration("local[2]", tmp_path, 2)
     assert conf["spark.driver.bindAddress"] == "127.0.0.1"
     assert conf["spark.ui.enabled"] == "false"
     assert conf["spark.sql.session.timeZone"] == "UTC"
     assert conf["spark.sql.shuffle.partitions"] == "2"
     assert conf["spark.sql.warehouse.dir"].startswith(tmp_path.as_uri())
-    cluster = session.configuration("spark://host:7077", tmp_path, 2)
+    cluster = spark_session.configuration("spark://host:7077", tmp_path, 2)
     assert "spark.driver.bindAddress" not in cluster
     assert "spark.sql.shuffle.partitions" not in cluster
 
 
 def test_the_jvm_is_not_asked_for_a_module_that_small_runtimes_lack(tmp_path: Path) -> None:
-    conf = session.configuration("local[2]", tmp_path, 2)
+    conf = spark_session.configuration("local[2]", tmp_path, 2)
     found = gateway_command(find_java(17), Path(_find_spark_home()), conf)
     assert not [warning for warning in found if "incubator" in warning]
     assert found[-1] == "pyspark-shell"
@@ -133,7 +133,7 @@ def test_a_jvm_that_ends_at_once_says_why(tmp_path: Path, monkeypatch: pytest.Mo
     java = tmp_path / "java"
     java.write_text("#!/bin/sh\necho 'Error: out of luck' >&2\nexit 1\n")
     java.chmod(0o755)
-    monkeypatch.setattr("brokerproof.reports.gateway.command", lambda *_: [str(java)])
+    monkeypatch.setattr("brokerproof.reports.spark_jvm.command", lambda *_: [str(java)])
     home = Path(_find_spark_home())
     with (
         pytest.raises(NoGateway, match="ended at once: Error: out of luck"),

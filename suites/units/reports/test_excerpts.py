@@ -18,10 +18,10 @@ from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.trace import events as ev
 from brokerproof.harness.trace.columns import SCHEMA
 from brokerproof.harness.trace.recorder import Recorder
+from brokerproof.reports.dataframes import ordered, trace
 from brokerproof.reports.excerpts import HEAD, MARKED, TAIL, chosen_examples, excerpts, of_page
-from brokerproof.reports.read import ordered, trace
 from brokerproof.reports.runs import Run, open_runs
-from brokerproof.reports.schema import TRACE, spark_type
+from brokerproof.reports.spark_schema import TRACE, spark_type
 from brokerproof.suites.units.drivers.event_dataframe import recorded
 from brokerproof.suites.units.drivers.synthetic_run import header, silence, write_header
 

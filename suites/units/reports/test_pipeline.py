@@ -27,11 +27,11 @@ from brokerproof.harness.catalogue.requirements import load
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.records import Result, append
 from brokerproof.reports import command, pages, pipeline
-from brokerproof.reports.brokers import read_measured
 from brokerproof.reports.index_model_builder import Limits
 from brokerproof.reports.pipeline import Report, build
 from brokerproof.reports.requirements import Requirements
 from brokerproof.reports.runs import UnreadableRun, open_runs
+from brokerproof.reports.target_summaries import read_measured
 from brokerproof.suites.units.drivers.synthetic_run import full_run, header, write_header
 
 MEASURED = {

@@ -16,7 +16,7 @@ from brokerproof.harness.oracles import connection_lifetimes, recorded_anomalies
 from brokerproof.harness.trace import events as ev
 from brokerproof.harness.trace.facts import Key, Sent
 from brokerproof.reports.judging import amqp
-from brokerproof.suites.units.drivers.captured import (
+from brokerproof.suites.units.drivers.captured_packets import (
     GROUND,
     Plan,
     Segment,

@@ -9,7 +9,7 @@ import pytest
 
 from brokerproof.harness.model.time import ms
 from brokerproof.harness.trace.read import UnreadableTrace
-from brokerproof.suites.units.drivers.captured import (
+from brokerproof.suites.units.drivers.captured_packets import (
     Plan,
     events_of,
     frames,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import ms
 from brokerproof.harness.trace import events as ev
-from brokerproof.suites.units.drivers.captured import (
+from brokerproof.suites.units.drivers.captured_packets import (
     Plan,
     Segment,
     Wire,

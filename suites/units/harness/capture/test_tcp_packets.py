@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from brokerproof.suites.units.drivers.captured import (
+from brokerproof.suites.units.drivers.captured_packets import (
     COOKED,
     COOKED2,
     LOOPBACK,

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Case, Over
-from brokerproof.harness.cases.examples import Call, Run
+from brokerproof.harness.cases.example_runs import Call, Run
 from brokerproof.harness.cases.execution import execute
 from brokerproof.harness.cases.forked_workers import Workers, heaviest_first
 from brokerproof.harness.catalogue import requirements

@@ -15,7 +15,7 @@ from brokerproof.harness.protocols.conversation import ControlFailed
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.worlds.canary import Canary
 from brokerproof.harness.worlds.real import RealWorld
-from brokerproof.suites.units.drivers.scripts import script
+from brokerproof.suites.units.drivers.executables import script
 
 
 @pytest.fixture

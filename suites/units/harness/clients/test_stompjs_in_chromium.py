@@ -17,7 +17,7 @@ import pytest
 from brokerproof.harness.clients import stompjs_in_chromium
 from brokerproof.harness.clients.client_event import ClientEvent, event_named
 from brokerproof.harness.targets.failure import SetUpFailed
-from brokerproof.suites.units.drivers.scripts import script
+from brokerproof.suites.units.drivers.executables import script
 
 
 @pytest.fixture

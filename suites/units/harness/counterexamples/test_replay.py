@@ -27,7 +27,7 @@ from brokerproof.harness.cases.execution import Call, Run, execute
 from brokerproof.harness.catalogue import requirements
 from brokerproof.harness.commands import errors
 from brokerproof.harness.commands.replay import replay
-from brokerproof.harness.counterexamples import case_file, octets, plans
+from brokerproof.harness.counterexamples import case_file, plans, target_playback
 from brokerproof.harness.counterexamples import replay as counterexamples_replay
 from brokerproof.harness.counterexamples.player import Frames
 from brokerproof.harness.model.enums import Clock, CloseHow
@@ -42,7 +42,7 @@ from brokerproof.reference_broker import assembly
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.runtime import virtual
 from brokerproof.reports import counterexamples
-from brokerproof.reports.model import CaseRow
+from brokerproof.reports.index_model import CaseRow
 from brokerproof.reports.runs import Run as ReportedRun
 from brokerproof.suites.flow.test_consumer_window import Plan
 from brokerproof.suites.stomp.malformations import KINDS
@@ -395,7 +395,7 @@ def test_silence_and_ends_are_decided(registered: Callable[..., Call], tmp_path:
         assert file.conversation.expected["kind"] == kind
         target = target_file.load("reference")
         target.start(tmp_path)
-        assert octets.play(target, file.conversation, lambda text: None)[0] is False
+        assert target_playback.play(target, file.conversation, lambda text: None)[0] is False
 
 
 # the command and the report

@@ -11,7 +11,7 @@ import pytest
 
 from brokerproof.harness.targets import cache
 from brokerproof.harness.targets.failure import SetUpFailed
-from brokerproof.suites.units.drivers.scripts import script
+from brokerproof.suites.units.drivers.executables import script
 
 
 def test_where_the_cache_is(tmp_path: Path) -> None:

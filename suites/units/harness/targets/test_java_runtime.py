@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from brokerproof.harness.targets import java_runtime
-from brokerproof.suites.units.drivers.scripts import fake_java, script
+from brokerproof.suites.units.drivers.executables import fake_java, script
 
 
 @pytest.mark.parametrize(

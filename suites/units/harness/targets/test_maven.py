@@ -11,7 +11,7 @@ import pytest
 
 from brokerproof.harness.targets import maven
 from brokerproof.harness.targets.failure import SetUpFailed
-from brokerproof.suites.units.drivers.scripts import script
+from brokerproof.suites.units.drivers.executables import script
 
 COORDINATES = maven.Coordinates("org.example", "thing", "1.2.3", "tar.gz", "bin")
 

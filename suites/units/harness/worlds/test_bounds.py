@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from brokerproof.harness.model import limits
+from brokerproof.harness.model import cost_limits
+from brokerproof.harness.model.cost_limits import Limits
 from brokerproof.harness.model.enums import CloseHow
-from brokerproof.harness.model.limits import Limits
 from brokerproof.harness.model.time import Instant, seconds
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.worlds.bounds import CaseBounds, LimitReached, RunBounds, RunStopped
@@ -106,7 +106,7 @@ def test_a_case_without_a_run_has_no_limits() -> None:
 )
 def test_a_wrong_limit_is_named(words: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        limits.parse((words,))
+        cost_limits.parse((words,))
 
 
 def test_a_target_file_and_the_command_set_limits(tmp_path: Path) -> None:

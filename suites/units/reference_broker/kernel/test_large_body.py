@@ -20,7 +20,7 @@ from brokerproof.harness.model.enums import CloseHow, FullPolicy
 from brokerproof.harness.model.time import NS_PER_MS, seconds
 from brokerproof.reference_broker.kernel import large_body as large
 from brokerproof.reference_broker.persistence import records
-from brokerproof.reference_broker.persistence.large import BLOCK
+from brokerproof.reference_broker.persistence.large_bodies import BLOCK
 from brokerproof.reference_broker.persistence.memory import DiskFaults
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.parameters import with_parameters

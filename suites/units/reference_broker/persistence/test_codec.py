@@ -14,7 +14,7 @@ from brokerproof.reference_broker.persistence import (
     codec,
     page,
 )
-from brokerproof.reference_broker.protocols.amqp10.large import LargeAmqpMessage
+from brokerproof.reference_broker.protocols.amqp10.large_messages import LargeAmqpMessage
 from brokerproof.reference_broker.protocols.amqp10.message import AmqpMessage, Notes
 from brokerproof.reference_broker.protocols.amqp10.performatives import Error
 from brokerproof.reference_broker.protocols.amqp10.types import Symbol

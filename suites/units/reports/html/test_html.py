@@ -22,7 +22,7 @@ from brokerproof.reports.html.log import between, lines, shown
 from brokerproof.reports.html.marks import Band, End, gaps, marks
 from brokerproof.reports.html.templates import paragraphs, took
 from brokerproof.reports.html.times import clock, duration, quantity, step
-from brokerproof.reports.model import CaseRow
+from brokerproof.reports.index_model import CaseRow
 from brokerproof.reports.slugs import slug
 from brokerproof.suites.units.drivers.synthetic_run import silence, two_connections
 

@@ -15,9 +15,9 @@ from brokerproof.harness.trace.columns import SCHEMA
 from brokerproof.harness.trace.read import UnreadableTrace, event
 from brokerproof.reports.judge_command import source_of
 from brokerproof.reports.judging.judge import find_anomalies
-from brokerproof.reports.schema import TRACE
 from brokerproof.reports.sources.captures import Captures, Opening, holds_captures, local
-from brokerproof.suites.units.drivers.captured import (
+from brokerproof.reports.spark_schema import TRACE
+from brokerproof.suites.units.drivers.captured_packets import (
     GROUND,
     Plan,
     events_of,

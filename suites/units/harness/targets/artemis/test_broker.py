@@ -14,7 +14,7 @@ from brokerproof.harness.targets import cache, local_process, standing_brokers
 from brokerproof.harness.targets.artemis import broker
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.java_releases import JavaReleases
-from brokerproof.suites.units.drivers.scripts import fake_java
+from brokerproof.suites.units.drivers.executables import fake_java
 
 
 def config(path: Path, *acceptors: str) -> Path:

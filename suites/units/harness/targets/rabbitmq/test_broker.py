@@ -15,7 +15,7 @@ from brokerproof.harness.targets.rabbitmq import broker
 from brokerproof.harness.targets.rabbitmq import release as rabbitmq_release
 from brokerproof.harness.targets.rabbitmq.broker import RabbitmqProcess, default_plugins, our_files
 from brokerproof.harness.targets.rabbitmq.release import Release
-from brokerproof.suites.units.drivers.scripts import script
+from brokerproof.suites.units.drivers.executables import script
 
 PYTHON = f"{sys.executable} -I"
 LISTEN = "import socket; held = [socket.create_server(('127.0.0.1', int(each))) for each in ports]"

@@ -12,7 +12,7 @@ from brokerproof.harness.targets import debian
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.rabbitmq import release as rabbitmq_release
 from brokerproof.harness.targets.rabbitmq.release import Release
-from brokerproof.suites.units.drivers.scripts import script
+from brokerproof.suites.units.drivers.executables import script
 
 
 def test_the_newest_installed_release_is_taken(

@@ -26,8 +26,8 @@ from brokerproof.suites.units.drivers.amqp10 import (
     message,
     settle,
 )
+from brokerproof.suites.units.drivers.amqp10_with_disk import StoringDesk
 from brokerproof.suites.units.drivers.persistence import paging
-from brokerproof.suites.units.drivers.storing_desk import StoringDesk
 
 DURABLE = Header(durable=True).encode()
 

@@ -17,7 +17,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from brokerproof.harness.targets.java_runtime import find_java
-from brokerproof.reports.gateway import gateway
+from brokerproof.reports.spark_jvm import gateway
 
 JAVA_MINIMUM = 17
 # Measured on a run of 16 cases: 18 s of CPU instead of 31 s. Spark's classes take 170 MB: without
@@ -41,7 +41,7 @@ def session(
     little data: the JVM then spends no time on optimising code that runs once. ``heap`` is the
     driver's memory as Spark writes it (``4g``; by default 1g where it is brief, else a part of the
     machine's). Raises :class:`brokerproof.harness.targets.java_runtime.NoJava` without a Java of
-    version 17 or newer and :class:`brokerproof.reports.gateway.NoGateway` when the JVM does not
+    version 17 or newer and :class:`brokerproof.reports.spark_jvm.NoGateway` when the JVM does not
     start.
     """
     where = master or f"local[{cores or '*'}]"

@@ -14,7 +14,7 @@ from pyspark.sql.window import Window
 
 from brokerproof.reports import spark_paths
 from brokerproof.reports.runs import Run
-from brokerproof.reports.schema import TRACE, spark_schema
+from brokerproof.reports.spark_schema import TRACE, spark_schema
 
 CASE = ("run", "target", "case")
 """The columns that name one case of one run against one target."""

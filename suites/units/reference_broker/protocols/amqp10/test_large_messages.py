@@ -10,15 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokerproof.reference_broker.kernel import large_body
-from brokerproof.reference_broker.protocols.amqp10.large import EMPTY_DATA, BodyScan, body_at
+from brokerproof.reference_broker.protocols.amqp10.large_messages import (
+    EMPTY_DATA,
+    BodyScan,
+    body_at,
+)
 from brokerproof.reference_broker.protocols.amqp10.messaging import Header
 from brokerproof.reference_broker.protocols.amqp10.performatives import Disposition, Transfer
 from brokerproof.reference_broker.protocols.amqp10.sections import BadMessage, sections
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.parameters import with_parameters
 from brokerproof.suites.units.drivers.amqp10 import Frame, Peer
+from brokerproof.suites.units.drivers.amqp10_with_disk import StoringDesk
 from brokerproof.suites.units.drivers.persistence import paging
-from brokerproof.suites.units.drivers.storing_desk import StoringDesk
 
 SMALLEST = 200
 DURABLE = Header(durable=True, priority=7).encode()

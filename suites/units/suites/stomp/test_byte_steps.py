@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.stomp import codec
 from brokerproof.harness.targets.target_file import LOGIN, load
+from brokerproof.suites.stomp.byte_steps import Cut, RawFrame, cuts, raw_frame, raw_frames, raw_line
 from brokerproof.suites.stomp.malformations import KINDS
-from brokerproof.suites.stomp.octets import Cut, RawFrame, cuts, raw_frame, raw_frames, raw_line
 from brokerproof.suites.stomp.test_framing import HEADER_LINE, wrong_line
 
 

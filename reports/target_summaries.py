@@ -17,7 +17,7 @@ from brokerproof.harness.catalogue import deviations, profiles
 from brokerproof.harness.model import strict_json
 from brokerproof.harness.model.finding import ListedDeviation
 from brokerproof.harness.model.input_file import BadInput
-from brokerproof.reports.model import VERDICTS, Bar, Column, Group
+from brokerproof.reports.index_model import VERDICTS, Bar, Column, Group
 from brokerproof.reports.runs import Run, UnreadableRun
 
 SKIPPED = 40

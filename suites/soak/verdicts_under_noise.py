@@ -1,11 +1,10 @@
 """Runs the timing suites again and again on a host that is kept busy, and looks whether a verdict
 ever flips.
 
-``python -m brokerproof.suites.soak.noise --runs 50 --target reference-real``. Every core is loaded
-by a process that does nothing else. A case that says PASS in one run and FAIL in another accuses
-the host, not the broker: exit 1. INCONCLUSIVE is what a noisy host may make of a case, and how
-often it did is told. Runs differ by their seeds.
-"""
+``python -m brokerproof.suites.soak.verdicts_under_noise --runs 50 --target reference-real``. Every
+core is loaded by a process that does nothing else. A case that says PASS in one run and FAIL in
+another accuses the host, not the broker: exit 1. INCONCLUSIVE is what a noisy host may make of a
+case, and how often it did is told. Runs differ by their seeds."""
 
 from __future__ import annotations
 

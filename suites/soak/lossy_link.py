@@ -1,11 +1,10 @@
 """A link that is crooked on purpose: it passes STOMP on, and now and then drops or doubles a
 MESSAGE.
 
-``python -m brokerproof.suites.soak.crooked 127.0.0.1:61613 --double 5000`` prints the port that it
-listens on. What a soak has to find. Frames are told apart by their NUL, so bodies must have none,
-as those of a load have. A doubled MESSAGE would be acknowledged twice, which a broker refuses:
-double for consumers that do not acknowledge.
-"""
+``python -m brokerproof.suites.soak.lossy_link 127.0.0.1:61613 --double 5000`` prints the port that
+it listens on. What a soak has to find. Frames are told apart by their NUL, so bodies must have
+none, as those of a load have. A doubled MESSAGE would be acknowledged twice, which a broker
+refuses: double for consumers that do not acknowledge."""
 
 from __future__ import annotations
 
