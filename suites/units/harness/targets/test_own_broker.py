@@ -52,13 +52,13 @@ def test_a_profile_of_a_family_brings_its_exclusions(tmp_path: Path) -> None:
 
 def test_what_a_file_says_itself_comes_first(tmp_path: Path) -> None:
     more = (
-        'add_capabilities = ["amqp-link-errors"]\nremove_capabilities = ["selectors"]\n'
+        'add_capabilities = ["x-mine"]\nremove_capabilities = ["selectors"]\n'
         'deviations = "mine.toml"\nparameters = { connection_ttl_max_ms = 5 }\n'
     )
     path = tmp_path / "mine.target.toml"
     path.write_text(more + FILE.format(like="artemis", more=""))
     identity = target_file.load(str(path)).identity
-    assert "amqp-link-errors" in identity.capabilities
+    assert "x-mine" in identity.capabilities
     assert "selectors" not in identity.capabilities
     assert identity.deviations == tmp_path / "mine.toml"
     assert identity.profile.parameters["connection_ttl_max_ms"] == 5
