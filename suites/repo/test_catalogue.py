@@ -15,7 +15,7 @@ from brokerproof.harness.catalogue import coverage, deviations, profiles, requir
 from brokerproof.harness.catalogue.cases import CaseInfo, citations, describe, import_suites
 from brokerproof.harness.targets.target import RECONFIGURABLE
 from brokerproof.harness.targets.target_file import PROTON_TLS, SOCKETS
-from brokerproof.suites.repo import quotations
+from brokerproof.suites.repo import deciding_sentences, quotations
 from brokerproof.suites.repo.sources import ROOT, modules, texts
 
 CATALOGUE = requirements.load()
@@ -236,6 +236,13 @@ def test_a_quotation_that_drifted_is_reported(tmp_path: Path) -> None:
 
 def _lists() -> list[Path]:
     return sorted(FIXTURES.glob("brokers/*/known_deviations.toml"))
+
+
+def test_the_page_of_deciding_sentences_is_current() -> None:
+    assert deciding_sentences.PAGE.read_text() == deciding_sentences.page(CATALOGUE), (
+        "docs/reference/known-deviations.md is out of date: write it anew with"
+        " python -m brokerproof.suites.repo.deciding_sentences"
+    )
 
 
 DEVIATIONS = {
