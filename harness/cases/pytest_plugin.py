@@ -14,9 +14,11 @@ broker, or in one run folder.
 
 from __future__ import annotations
 
+import argparse
 import functools
 import inspect
 import os
+import random
 import signal
 import sys
 from collections.abc import Callable, Generator, Sequence
@@ -38,6 +40,7 @@ from brokerproof.harness.cases.pytest_options import CASES_IN_PARALLEL, DEFAULT_
 from brokerproof.harness.cases.selection import BadSelection, Selection
 from brokerproof.harness.cases.target_health import RunWatch, TargetHealth
 from brokerproof.harness.catalogue import deviations, requirements
+from brokerproof.harness.catalogue.areas import Area, area_of
 from brokerproof.harness.catalogue.requirements import Catalogue
 from brokerproof.harness.catalogue.tables import BadData
 from brokerproof.harness.counterexamples import case_file
@@ -66,6 +69,9 @@ Outcome = TypeVar("Outcome")
 def pytest_configure(config: pytest.Config) -> None:
     """Register the session of conformance cases."""
     option = config.option
+    option.brokerproof_seed = _seed(option)
+    for area in Area:
+        config.addinivalue_line("markers", f"{MARKER}{area}: conformance cases of {area.label}")
     session = _Session(config)
     # pytest-xdist has this option in the process that spreads; those that it starts need not ask.
     if getattr(option, "dist", "no") != "no":
@@ -82,6 +88,21 @@ def pytest_configure(config: pytest.Config) -> None:
         except run_folder.BadRunFolder as problem:
             raise pytest.UsageError(f"--brokerproof-record: {problem}") from None
     config.pluginmanager.register(session, "brokerproof-session")
+
+
+def _seed(option: argparse.Namespace) -> int:
+    """Return the seed of the examples: Hypothesis' own option counts where it is given."""
+    given = getattr(option, "hypothesis_seed", None)
+    if given is None:
+        return int(option.brokerproof_seed)
+    if given == "random":
+        return random.SystemRandom().randrange(2**32)
+    try:
+        return int(given)
+    except ValueError:
+        raise pytest.UsageError(
+            f"--hypothesis-seed is {given!r}; it should be a number or random"
+        ) from None
 
 
 class CaseNotPassed(Exception):
@@ -101,6 +122,10 @@ def _explanation(result: Result, catalogue: Catalogue) -> str:
                 f"    {requirement.link}",
             ]
     return "\n".join(lines)
+
+
+MARKER = "brokerproof_"
+"""Beginning of the markers of areas, such as ``brokerproof_heartbeat``."""
 
 
 BUSY = frozenset({"address-full", "paging"})
@@ -162,10 +187,16 @@ class _Session:
                 raise pytest.UsageError(
                     f"pytest-xdist (-n) does not go with {why}; give one of the two"
                 )
-        if self._load_target().clock is Clock.REAL:
+        target = self._load_target()
+        if target.clock is Clock.REAL:
+            why = (
+                "cases of different processes would fill the same addresses"
+                if target.identity.kind == "address"
+                else "each of its processes would start one"
+            )
             raise pytest.UsageError(
-                f"pytest-xdist (-n) does not go with --brokerproof-target {self._target_name}: each"
-                " of its processes would start one; cases in real time run side by side without it"
+                f"pytest-xdist (-n) does not go with --brokerproof-target {self._target_name}:"
+                f" {why}; cases in real time run side by side without it"
             )
 
     # collection
@@ -180,6 +211,15 @@ class _Session:
         declared = cases.of(metafunc.function)
         if declared is not None and "version" in metafunc.fixturenames:
             metafunc.parametrize("version", list(declared.by_version))
+
+    @pytest.hookimpl
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        """Make ``-k`` take the ids of cases, and ``-m`` their areas."""
+        call = _call(item)
+        if call is not None:
+            item.extra_keyword_matches.add(call.id)
+            for area in {area_of(requirement) for requirement in call.cited}:
+                item.add_marker(f"{MARKER}{area}")
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(

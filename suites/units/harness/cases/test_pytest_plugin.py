@@ -3,6 +3,7 @@ not share is refused."""
 
 from __future__ import annotations
 
+import subprocess
 from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from brokerproof.harness.cases import pytest_options, pytest_plugin
+from brokerproof.harness.cases import case_index, pytest_options, pytest_plugin
 
 
 def configured(**chosen: Any) -> list[str]:
@@ -21,7 +22,10 @@ def configured(**chosen: Any) -> list[str]:
     pytest_options.pytest_addoption(parser)
     option = parser.parse([], Namespace(dist="worksteal", **chosen))
     manager = SimpleNamespace(register=lambda plugin, name: registered.append(name))
-    pytest_plugin.pytest_configure(SimpleNamespace(option=option, pluginmanager=manager))  # type: ignore[arg-type]
+    config: Any = SimpleNamespace(
+        option=option, pluginmanager=manager, addinivalue_line=lambda name, line: None
+    )
+    pytest_plugin.pytest_configure(config)
     return registered
 
 
@@ -46,7 +50,7 @@ def test_cases_in_virtual_time_may_be_spread() -> None:
         ),
         (
             {"brokerproof_target": "127.0.0.1:61613"},
-            r"--brokerproof-target 127\.0\.0\.1:61613: each of its processes would start one",
+            r"--brokerproof-target 127\.0\.0\.1:61613: cases of different processes would fill",
         ),
     ],
 )
@@ -57,3 +61,37 @@ def test_what_processes_could_not_share_is_refused(
     with pytest.raises(pytest.UsageError, match=rf"pytest-xdist \(-n\) does not go with {why}"):
         configured(**chosen)
     assert not list(tmp_path.iterdir()), "nothing is begun"
+
+
+@pytest.mark.parametrize(
+    ("given", "seed"), [(None, 7), ("3", 3), ("-1", -1), ("random", None), ("x", pytest.UsageError)]
+)
+def test_the_seed_of_hypothesis_decides_where_it_is_given(given: str | None, seed: Any) -> None:
+    option = Namespace(brokerproof_seed=7, hypothesis_seed=given)
+    if seed is pytest.UsageError:
+        with pytest.raises(pytest.UsageError, match="should be a number or random"):
+            pytest_plugin._seed(option)
+    elif seed is None:
+        assert pytest_plugin._seed(option) != pytest_plugin._seed(option)
+    else:
+        assert pytest_plugin._seed(option) == seed
+    assert pytest_plugin._seed(Namespace(brokerproof_seed=7)) == 7
+
+
+@pytest.mark.parametrize(
+    ("options", "selected"),
+    [
+        (("-k", "stomp.receipts.every_kind"), "stomp/test_receipts.py"),
+        (("-m", "brokerproof_heartbeat"), "stomp/test_heart_beats.py"),
+        (("--brokerproof-case=stomp.receipts",), "stomp/test_receipts.py"),
+        (("--brokerproof-area=heartbeat",), "stomp/test_heart_beats.py"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_cases_are_selected_by_their_ids_and_areas(options: tuple[str, ...], selected: str) -> None:
+    home = case_index.suites_folder()
+    command = [*case_index.pytest_command(), "--collect-only", *options]
+    modules = [str(home / "stomp" / f"test_{name}.py") for name in ("receipts", "heart_beats")]
+    ran = subprocess.run([*command, *modules], capture_output=True, text=True, check=False)
+    collected = {line.partition("::")[0] for line in ran.stdout.splitlines() if "::" in line}
+    assert {name.removeprefix("suites/") for name in collected} == {selected}, ran.stdout
