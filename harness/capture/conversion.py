@@ -210,7 +210,7 @@ class Converter:
         for packet, reset in moments:
             if reset:
                 for connection in [*self._open.values()]:
-                    yield from self._told(connection, connection.clock_set(packet.at))
+                    yield from self._recorded(connection, connection.clock_set(packet.at))
             yield from self.packet(packet)
 
     def packet(self, packet: Packet) -> Iterator[Recorded]:
@@ -229,7 +229,7 @@ class Converter:
             connection = self._new(key, packet)
         side = 0 if connection.ends[0] == one else 1
         for piece in connection.stream.feed(side, packet):
-            yield from self._told(connection, connection.take(piece))
+            yield from self._recorded(connection, connection.take(piece))
         if connection.stream.smooth:
             pass
         elif connection.stream.over:
@@ -273,7 +273,7 @@ class Converter:
             connection = self._open.get(key)
             if connection is not None:
                 for piece in connection.stream.pass_time(self._now):
-                    yield from self._told(connection, connection.take(piece))
+                    yield from self._recorded(connection, connection.take(piece))
                 if connection.stream.over:
                     self._forget(key, connection)
             if connection is None or not connection.stream.holed:
@@ -290,7 +290,7 @@ class Converter:
     ) -> Iterator[Recorded]:
         del self._open[key]
         self._holed.discard(key)
-        yield from self._told(connection, connection.finish(self._now))
+        yield from self._recorded(connection, connection.finish(self._now))
 
     def finish(self, at: Instant | None = None) -> Iterator[Recorded]:
         """The capture ended, ``at`` its last packet."""
@@ -299,6 +299,6 @@ class Converter:
             yield from self._finished(key, connection)
 
     @staticmethod
-    def _told(connection: _Connection, events: Iterable[Event]) -> Iterator[Recorded]:
+    def _recorded(connection: _Connection, events: Iterable[Event]) -> Iterator[Recorded]:
         for event in events:
             yield Recorded(connection.broker, event)

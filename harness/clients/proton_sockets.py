@@ -139,11 +139,11 @@ def _secured(
     if certificate is not None:
         options = {"allowed_mechs": "EXTERNAL"}
 
-    def told(what: str, content: Any) -> None:
+    def on_callback(what: str, content: Any) -> None:
         if what not in ("octets", "sent"):
             tell(what, content)
 
-    return "amqps", {**options, "ssl_domain": domain}, told
+    return "amqps", {**options, "ssl_domain": domain}, on_callback
 
 
 def with_capabilities(names: tuple[str, ...], *, source: bool) -> Any:
@@ -170,7 +170,7 @@ class BlockingPeer:
         self.ended: CloseHow | None = None
         self._recorder = AmqpTraceRecorder(judge, conn)
 
-    def _told(self, what: str, content: Any) -> None:
+    def _on_callback(self, what: str, content: Any) -> None:
         at = self.judge.world.now()
         match what:
             case "octets":
@@ -225,7 +225,7 @@ class BlockingPeer:
             {"heartbeat": heartbeat / NS_PER_S} if heartbeat else {}
         )
         scheme, options, tell = _secured(
-            self.judge.world, self.acceptor, certificate, options, self._told
+            self.judge.world, self.acceptor, certificate, options, self._on_callback
         )
         container = reactor.Container(global_handler=_ObservedIO(tell))
         self.connection = self._ask(

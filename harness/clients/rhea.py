@@ -84,7 +84,7 @@ class RheaPeer(Conversation[ClientEvent]):
                 env=environment,
                 text=True,
             )
-            self._bridge = ThreadBridge(self.world, self._told, self._close)
+            self._bridge = ThreadBridge(self.world, self._on_event, self._close)
             self._listening = threading.Thread(
                 target=self._listen, name=f"rhea-{conn}", daemon=True
             )
@@ -142,7 +142,7 @@ class RheaPeer(Conversation[ClientEvent]):
             self._bridge.post("said", line)
         self._bridge.post("ended", None)
 
-    def _told(self, what: str, at: Instant, content: Any) -> None:
+    def _on_event(self, what: str, at: Instant, content: Any) -> None:
         if what == "ended":
             self.inbox.append(ClientEvent("ended"))
             return

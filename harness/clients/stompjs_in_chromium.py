@@ -79,7 +79,7 @@ class StompJsPeer(Conversation[ClientEvent]):
             prefix="brokerproof-chromium-", ignore_cleanup_errors=True
         )
         self._to_do: queue.Queue[dict[str, Any]] = queue.Queue()
-        self._bridge = ThreadBridge(self.world, self._told, self._close)
+        self._bridge = ThreadBridge(self.world, self._on_event, self._close)
         self._server = _Server(library.read_bytes(), self._bridge, self._to_do)
         profile = Path(self._folder.name)
         console = profile / "console.log"
@@ -137,7 +137,7 @@ class StompJsPeer(Conversation[ClientEvent]):
     def words(self, frame: ClientEvent) -> str:
         return frame.brief()
 
-    def _told(self, what: str, at: Instant, content: Any) -> None:
+    def _on_event(self, what: str, at: Instant, content: Any) -> None:
         event = ClientEvent(str(content["step"]), content["detail"])
         self.judge.record(Noted(at_ns=at, conn=self.conn, detail=f"the page: {event.brief()}"))
         self.inbox.append(event)

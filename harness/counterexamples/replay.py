@@ -110,7 +110,7 @@ def run_case(
         outcome, error = confirm_and_shrink.run_again(
             run, call, plan, file.header["seed"] + attempt
         )
-        for text in told(outcome.events):
+        for text in step_lines(outcome.events):
             say(text)
         if error is not None:
             return Answer(ERROR, error, "case")
@@ -152,7 +152,7 @@ def run_octets(run: Run, file: CaseFile, why: str, say: Callable[[str], None]) -
     return Answer({True: FIXED, False: FAILED, None: ERROR}[held], detail, "octets", why)
 
 
-def told(events: list[Event]) -> Iterator[str]:
+def step_lines(events: list[Event]) -> Iterator[str]:
     """The steps of a run, a line each; heartbeats are counted, not listed."""
     began = events[0].at_ns if events else 0
     beats = 0

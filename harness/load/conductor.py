@@ -133,7 +133,7 @@ class Conductor:
 
     def __enter__(self) -> Conductor:
         host = self._crew.host()
-        self._door = ControlListener(self.world, host, self._came)
+        self._door = ControlListener(self.world, host, self._on_connection)
         self._crew.start(f"{host}:{self._door.port}", self._token, len(self._parts))
         return self
 
@@ -253,12 +253,12 @@ class Conductor:
 
     # drivers
 
-    def _came(self, connection: socket.socket) -> None:
+    def _on_connection(self, connection: socket.socket) -> None:
         pending: list[_Seat] = []
 
-        def heard(message: dict[str, Any]) -> None:
+        def on_message(message: dict[str, Any]) -> None:
             if pending:
-                self._heard(pending[0], message)
+                self._on_message(pending[0], message)
             elif message.get("hello") == self._token and len(self._seats) < len(self._parts):
                 seat = _Seat(
                     len(self._seats),
@@ -272,14 +272,14 @@ class Conductor:
             else:
                 wire.close()  # nobody that we sent for
 
-        def gone() -> None:
+        def on_close() -> None:
             if pending and pending[0].result is None:
                 pending[0].failed = (
                     pending[0].failed
                     or f"driver {pending[0].number} on {pending[0].host} went away"
                 )
 
-        wire = ControlConnection(self.world, connection, heard, gone)
+        wire = ControlConnection(self.world, connection, on_message, on_close)
 
     def _give_part(self, seat: _Seat) -> None:
         record = self._terms.record
@@ -292,7 +292,7 @@ class Conductor:
         }
         seat.wire.say(part=part)
 
-    def _heard(self, seat: _Seat, message: dict[str, Any]) -> None:
+    def _on_message(self, seat: _Seat, message: dict[str, Any]) -> None:
         match message:
             case {"ping": asked}:
                 seat.wire.say(pong=asked, at=self.world.now())

@@ -37,7 +37,7 @@ class SegmentBacklog:
         self._held.enter_context(header.held())
         self._waiting: deque[tuple[Path, int]] = deque()
         self._octets = 0
-        self._told = 0
+        self._announced = 0
         """Number of waiting pieces that the trace writer knows."""
         self._scribe: subprocess.Popen[bytes] | None = None
         if not most:
@@ -68,7 +68,7 @@ class SegmentBacklog:
     def _forget(self) -> None:
         while self._waiting and not self._waiting[0][0].exists():
             self._octets -= self._waiting.popleft()[1]
-            self._told -= 1
+            self._announced -= 1
 
     def finish(self) -> dict[str, Any]:
         """Make segments of everything, once the tape is closed. What the scribe said, with the
@@ -110,7 +110,7 @@ class SegmentBacklog:
     def _tell(self) -> None:
         assert self._scribe is not None
         assert self._scribe.stdin is not None
-        for path, _ in list(self._waiting)[self._told :]:
+        for path, _ in list(self._waiting)[self._announced :]:
             self._scribe.stdin.write(f"{path}\n".encode())
-        self._told = len(self._waiting)
+        self._announced = len(self._waiting)
         self._scribe.stdin.flush()

@@ -142,11 +142,11 @@ def counts(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
             account.granted.grant(step.position, _limit(step, account.link))
             account.drains += step.frame.flag("drain")
         elif step.frame.name == "flow":
-            findings += _told(account, step)
+            findings += _stated_counts(account, step)
     return findings or [Finding(COUNT, Seen.NEVER_REACHED, "no flow of a sender came")]
 
 
-def _told(account: _Account, step: Placed) -> list[Finding]:
+def _stated_counts(account: _Account, step: Placed) -> list[Finding]:
     count = step.frame.number("delivery-count")
     where = f"a flow on link {account.link.name}"
     if count is None:

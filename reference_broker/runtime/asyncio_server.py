@@ -217,7 +217,7 @@ class _Connection(asyncio.Protocol):
                 self.choked = True
                 self._set_reading()
 
-    def hold(self, stopped: bool) -> None:
+    def pause(self, stopped: bool) -> None:
         self.stopped = stopped
         self._set_reading()
 
@@ -328,9 +328,9 @@ class _Server:
                     connection.gone = connection.close_asked = True
                     self._to_close.append(connection)
                 case StopReading():
-                    connection.hold(True)
+                    connection.pause(True)
                 case ResumeReading():
-                    connection.hold(False)
+                    connection.pause(False)
         if (self._dirty or self._to_close) and not self._flushing:
             # At the end of this turn, so that what several peers cause for one connection leaves
             # together.
@@ -520,7 +520,7 @@ def run(
     """Serve until SIGTERM, SIGINT, or the end of the process ``parent``. Raises
     :class:`CannotListen`."""
 
-    async def until_told() -> None:
+    async def until_signalled() -> None:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
@@ -531,7 +531,7 @@ def run(
             if watch is not None:
                 watch.cancel()
 
-    asyncio.run(until_told())
+    asyncio.run(until_signalled())
 
 
 def epoch() -> Duration:

@@ -242,15 +242,15 @@ def _version() -> str:
     return version("brokerproof")
 
 
-_told: tuple[Settings, dict[str, dict[str, object]]] | None = None
+_last_description: tuple[Settings, dict[str, dict[str, object]]] | None = None
 """Description of the settings that were read last: mostly they are read again."""
 
 
 def _described(settings: Settings) -> dict[str, dict[str, object]]:
-    global _told
-    if _told is None or _told[0] is not settings:
-        _told = settings, _describe(settings)
-    return _told[1]
+    global _last_description
+    if _last_description is None or _last_description[0] is not settings:
+        _last_description = settings, _describe(settings)
+    return _last_description[1]
 
 
 def _describe(settings: Settings) -> dict[str, dict[str, object]]:

@@ -114,7 +114,7 @@ def others_work(target: Bench) -> None:
 
 def never_opens(target: Bench, peer: Amqp091Peer, proves: Requirements, what: str) -> None:
     """The connection ends without open-ok, with connection.close or without."""
-    closed = target.wait_until(lambda: peer.ended is not None or _told(peer), PATIENCE)
+    closed = target.wait_until(lambda: peer.ended is not None or _connection_closed(peer), PATIENCE)
     opened = any(reply.name == "connection.open-ok" for reply in peer.inbox)
     answers = [reply.brief() for reply in peer.inbox]
     target.record_finding(
@@ -124,5 +124,5 @@ def never_opens(target: Bench, peer: Amqp091Peer, proves: Requirements, what: st
     )
 
 
-def _told(peer: Amqp091Peer) -> bool:
+def _connection_closed(peer: Amqp091Peer) -> bool:
     return any(reply.name == "connection.close" for reply in peer.inbox)

@@ -179,7 +179,7 @@ def test_messages_posted_in_a_transaction_come_with_its_success(
     for body in outside:
         peer.publish(link, body)
     for number in [] if settled else numbers:
-        answer = _told(peer, link, number)
+        answer = _disposition_of(peer, link, number)
         state = None if answer is None else answer.part("state")
         fine = (
             answer is not None
@@ -213,7 +213,7 @@ def test_messages_posted_in_a_transaction_come_with_its_success(
         )
 
 
-def _told(peer: AmqpPeer, link: Link, delivery: int) -> Frame | None:
+def _disposition_of(peer: AmqpPeer, link: Link, delivery: int) -> Frame | None:
     """Return the first disposition about one of the client's deliveries, settled or not; it stays
     in the inbox."""
 
@@ -343,7 +343,7 @@ def _rolled_back_by_end(target: Bench, how: str, retire: bool, judged: str) -> N
     link = peer.sender(other)
     coordinator = control(target, peer)
     id = coordinator.declare()
-    _told(peer, link, post(target, peer, link, id, b"posted"))
+    _disposition_of(peer, link, post(target, peer, link, id, b"posted"))
     if retire:
         peer.disposition(got[0], within(id, "accepted"), settled=False)
     peer.settle()

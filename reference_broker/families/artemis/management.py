@@ -59,7 +59,9 @@ class ManagementAddress(Address):
             return True
         answer: _Value | str
         try:
-            answer = self._told(asked.get("_AMQ_ResourceName", ""), asked.get("_AMQ_Attribute", ""))
+            answer = self._attribute(
+                asked.get("_AMQ_ResourceName", ""), asked.get("_AMQ_Attribute", "")
+            )
         except _Unknown as problem:
             answer = str(problem)
         headers = [("_AMQ_OperationSucceeded", "false" if isinstance(answer, str) else "true")]
@@ -68,7 +70,7 @@ class ManagementAddress(Address):
         self._send(Envelope(to, to, None, tuple(headers), True), json.dumps([answer]).encode())
         return True
 
-    def _told(self, resource: str, attribute: str) -> _Value:
+    def _attribute(self, resource: str, attribute: str) -> _Value:
         kind, _, name = resource.partition(".")
         if kind == "address" and name in self._all:
             ask = _OF_ADDRESS.get(attribute)
