@@ -25,6 +25,8 @@ CLOCKS = {
     "harness/worlds/canary.py": "measures how late the host is",
     "harness/worlds/real.py": "real time is its subject",
     "reference_broker/runtime/asyncio_server.py": "the only place of the broker that knows sockets",
+    "suites/fuzz/protocols.py": "the fuzzer ends after a time",
+    "suites/fuzz/scene.py": "the processor time of an input is an invariant",
     "suites/mutation/matrix.py": "how long a mutant took, for the reader",
     "suites/mutation/wire/matrix.py": "how long a mutant took, for the reader",
     "suites/soak/damaged_restarts.py": "waits for real brokers, and says how long it all took",

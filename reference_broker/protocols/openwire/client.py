@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeAlias
 
@@ -111,6 +112,15 @@ class Connection(Protocol):
         """Go on behind ``sending``, which needs no more space."""
 
 
+@dataclass(slots=True)
+class _Members:
+    """A session's consumers and producers. They are kept apart: a consumer and a producer may have
+    the same numbers, and such tuples are equal."""
+
+    consumers: OrderedDict[ConsumerId, None] = field(default_factory=OrderedDict)
+    producers: OrderedDict[ProducerId, None] = field(default_factory=OrderedDict)
+
+
 class Client:
     """The state of a connection that is logged in."""
 
@@ -120,8 +130,7 @@ class Client:
         self._connection: str | None = None
         self._name = ""
         self._user: str | None = None
-        self._sessions: dict[SessionId, OrderedDict[ConsumerId | ProducerId, None]] = {}
-        """Sessions, and the consumers and producers of each."""
+        self._sessions: dict[SessionId, _Members] = {}
         self._producers: dict[ProducerId, Producer] = {}
         self._consumers: dict[ConsumerId, OpenWireConsumer | None] = {}
         self._transactions: dict[LocalTransaction, OpenWireTransaction] = {}
@@ -166,12 +175,12 @@ class Client:
             self.connection.close_behind()
             raise Refusal(BAD_CLIENT_ID, "No clientID specified for connection request")
         self._connection, self._name, self._user = id.value, name, login
-        self._sessions.setdefault(SessionId(id.value, _OF_ITS_OWN), OrderedDict())
+        self._sessions.setdefault(SessionId(id.value, _OF_ITS_OWN), _Members())
 
     def add_session(self, fields: Fields, request: ResponseRequest) -> None:
         id = structure(fields, self.version)
         if isinstance(id, SessionId) and id.connection == self._connection:
-            self._sessions.setdefault(id, OrderedDict())
+            self._sessions.setdefault(id, _Members())
 
     def _session(self, what: str, id: SessionId) -> None:
         if id.connection != self._connection:
@@ -203,16 +212,16 @@ class Client:
                 raise Refusal(ILLEGAL_STATE, f"Cannot remove what had not been registered: {id}")
 
     def _end_session(self, id: SessionId, last: int | None) -> None:
-        for member in list(self._sessions.get(id, ())):
-            if isinstance(member, ConsumerId):
-                self._drop(member, last)
-            else:
-                self._drop_producer(member)
-        self._sessions.pop(id, None)
+        members = self._sessions[id]
+        for consumer in list(members.consumers):
+            self._drop(consumer, last)
+        for producer in members.producers:
+            del self._producers[producer]
+        del self._sessions[id]
 
     def _drop_producer(self, id: ProducerId) -> None:
         del self._producers[id]
-        self._sessions[id.parent].pop(id, None)
+        del self._sessions[id.parent].producers[id]
 
     def end(self, last: int | None = None) -> None:
         """End everything. Messages dispatched up to ``last`` count as tried; all of them for
@@ -269,17 +278,20 @@ class Client:
         self._session("consumer", id.parent)
         if id in self._consumers:
             return
-        self._sessions[id.parent][id] = None
         if place.name.startswith(_ADVISORY):
-            self._consumers[id] = None
+            self._register(id, None)
             return
         if "," in place.name or no_local:
             raise Refusal(FAILED, "this broker knows neither composite destinations nor noLocal")
         chosen = _selector(selector)
         queue = self._queue(place, durable, chosen)
         consumer = OpenWireConsumer(self, id, place, queue, chosen, limit, browses)
-        self._consumers[id] = consumer
+        self._register(id, consumer)
         consumer.attach()
+
+    def _register(self, id: ConsumerId, consumer: OpenWireConsumer | None) -> None:
+        self._sessions[id.parent].consumers[id] = None
+        self._consumers[id] = consumer
 
     def _queue(self, place: Destination, durable: str | None, selector: Selector | None) -> Queue:
         router = self.shared.router
@@ -302,7 +314,7 @@ class Client:
 
     def _drop(self, id: ConsumerId, last: int | None) -> None:
         consumer = self._consumers.pop(id)
-        self._sessions[id.parent].pop(id, None)
+        del self._sessions[id.parent].consumers[id]
         if consumer is not None:
             deadline = self._pulls.pop(consumer, None)
             if deadline is not None:
@@ -391,7 +403,7 @@ class Client:
         if id not in self._producers:
             destination = place if isinstance(place, Destination) else None
             self._producers[id] = Producer(id, destination, window, self.send)
-            self._sessions[id.parent][id] = None
+            self._sessions[id.parent].producers[id] = None
 
     def publish(self, type: int, fields: Fields, request: ResponseRequest) -> None:
         """Publish a message. The family decides whether there is space for it

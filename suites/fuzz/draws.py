@@ -1,0 +1,66 @@
+"""What a peer of the protocol fuzzer is, and how it draws numbers, names and bodies.
+
+Fields are small numbers and the names that other frames use, so that frames meet, and now and then
+a boundary number or text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from brokerproof.suites.fuzz.operators import INTEGERS, TEXTS
+
+NAMES = ("q", "t", "/queue/q", "queue://q", "topic://t", "jms.queue.q", "amq.topic", "DLQ", "x")
+"""Few, so that frames meet at the same address. ``queue://q`` is ActiveMQ's name over AMQP."""
+SELECTORS = ("a = 1", "a", "NOT (a LIKE '%x')", "1=1", "(" * 40 + "a" + ")" * 40, "a IN ('b')")
+
+
+@dataclass
+class Memory:
+    """What a peer remembers: numbers that it may use next, and what the broker sent last."""
+
+    received: bytes = b""
+    next_id: int = 0
+    next_handle: int = 0
+    senders: list[int] = field(default_factory=list)
+    receivers: list[int] = field(default_factory=list)
+    coordinators: list[int] = field(default_factory=list)
+    under_way: int | None = None
+    """The handle of a delivery that more transfers follow."""
+    channels: list[int] = field(default_factory=lambda: [1])
+    acknowledged: int = 0
+
+
+@dataclass(frozen=True)
+class Speaker:
+    """One protocol: its acceptor in the brokers of :mod:`scene`, the chunks of an opening, and a
+    maker of frames."""
+
+    name: str
+    acceptor: str
+    openings: Callable[[Random], Sequence[bytes]]
+    frame: Callable[[Random], bytes]
+    """Any frame that keeps to the structure."""
+    sensible: Callable[[Random, Memory], bytes] | None = None
+    """A frame that makes sense behind those before it, where that takes a memory."""
+
+
+def number(random: Random, bits: int, *, signed: bool = False) -> int:
+    """Return a small number, or a boundary number of ``bits`` bits."""
+    if random.random() < 0.85:
+        return random.randrange(4) if random.random() < 0.8 else random.randrange(127)
+    value = random.choice(INTEGERS) % (1 << bits)
+    return value - (1 << bits) if signed and value >> (bits - 1) else value
+
+
+def name(random: Random) -> str:
+    """Return a name that other frames use, or a boundary text."""
+    return random.choice(NAMES) if random.random() < 0.95 else random.choice(TEXTS)
+
+
+def body(random: Random) -> bytes:
+    """Return a body: mostly small, sometimes above the size from which it is large."""
+    size = random.choice((0, 1, 1, 5, 40, 300, 3000)) if random.random() < 0.98 else 20_000
+    return b"x" * size

@@ -1,0 +1,322 @@
+"""Runs the fuzzer of protocols in process: ``python -m brokerproof.suites.fuzz.protocols --seconds
+60``.
+
+A scene is one broker with up to :data:`PEERS` peers, each of one protocol and somewhere between its
+first byte and its end. Peers send frames of their protocol
+(:mod:`brokerproof.suites.fuzz.speakers`), whole or broken, at once or in parts; they stop reading,
+reset, and come again. What must hold meanwhile stands in :mod:`brokerproof.suites.fuzz.scene`. An
+input is one chunk of bytes.
+
+A scene is made of the seed, its family and its number, so it can be made again. A finding is made
+shorter and written to ``fixtures/vectors/protocols/``, where ``test_protocol_fuzz.py`` plays it for
+ever.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import resource
+import secrets
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from random import Random
+
+import click
+
+from brokerproof.suites.fuzz import operators, scene
+from brokerproof.suites.fuzz.draws import Memory, Speaker
+from brokerproof.suites.fuzz.scene import (
+    FAMILIES,
+    Advance,
+    Alarm,
+    Data,
+    Disk,
+    Event,
+    Gone,
+    Hangs,
+    Open,
+    Pause,
+    Scene,
+    Setting,
+)
+from brokerproof.suites.fuzz.speakers import FAMILIES as SPEAKERS
+
+PEERS = 4
+INPUTS = 250
+"""Inputs of one scene."""
+CHECK_EVERY = 25
+"""Events between two checks of the bystander."""
+POOL = 500
+"""Frames of a speaker that are drawn in advance: to encode one takes longer than to read it."""
+SHARED_BY = 100
+"""Scenes that share a pool of frames."""
+FRESH = 0.1
+"""How often a frame is drawn anew."""
+LATE = 0.7
+"""How often a peer that was closed goes on for one more event."""
+MOST_CHUNK = 64 * 1024
+MOST_GROWTH = 300 << 20
+"""Bytes by which the process may grow from its hundredth scene on."""
+_POLICIES = ("", "", "PAGE", "BLOCK", "FAIL", "DROP")
+_EVENTS: dict[str, type[Event]] = {
+    event.__name__: event for event in (Open, Data, Gone, Pause, Advance, Disk, Alarm)
+}
+
+
+@dataclass
+class Peer:
+    """One peer: how it speaks, what is left of its opening, and how often it breaks a frame."""
+
+    speaker: Speaker
+    conn: int
+    opening: list[bytes]
+    wildness: float
+    """How often a chunk is broken."""
+    sense: float
+    """How often a frame fits what came before."""
+    rest: bytes = b""
+    memory: Memory = field(default_factory=Memory)
+
+
+class Player:
+    """Draws the events of one scene and plays them."""
+
+    def __init__(self, family: str, seed: str, number: int) -> None:
+        self.random = Random(f"{seed}/{family}/{number}")
+        self.family = family
+        self.setting = setting_of(family, self.random)
+        self.events: list[Event] = []
+        self.inputs: Counter[str] = Counter()
+        self.slowest = 0
+        self._peers: list[Peer] = []
+        self._last = scene.BYSTANDER
+        self._seed = seed
+        self._number = number
+        self._world: Scene
+
+    def play(self, inputs: int) -> None:
+        """Play ``inputs`` chunks of bytes and all that is between. Raises what
+        :meth:`Scene.play` raises."""
+        world = self._world = Scene(self.setting)
+        try:
+            while self.inputs.total() < inputs:
+                self._peers = [
+                    peer
+                    for peer in self._peers
+                    if not world.is_closed(peer.conn) or self.random.random() < LATE
+                ]
+                for event in self._draw():
+                    self.events.append(event)
+                    world.play(event)
+                if len(self.events) % CHECK_EVERY == 0:
+                    world.check_bystander()
+            world.check_bystander()
+            world.end(range(1, self._last + 1))
+        finally:
+            self.slowest = world.slowest
+
+    def _draw(self) -> Iterator[Event]:
+        random = self.random
+        while len(self._peers) < PEERS:
+            yield self._arrive()
+        chosen = random.random()
+        peer = random.choice(self._peers)
+        if chosen < 0.90:
+            self.inputs[peer.speaker.name] += 1
+            yield Data(peer.conn, self._chunk(peer))
+        elif chosen < 0.92:
+            yield Pause(peer.conn, random.random() < 0.5)
+        elif chosen < 0.95:
+            self._peers.remove(peer)
+            yield Gone(peer.conn)
+        elif chosen < 0.97:
+            yield Advance(random.choice((1, 20, 500, 3000)))
+        elif chosen < 0.98:
+            yield Alarm(random.random() < 0.5)
+        else:
+            yield Disk(random.choice((1, 2, 9)))
+
+    def _arrive(self) -> Event:
+        self._last += 1
+        random = self.random
+        speaker = random.choice(SPEAKERS[self.family])
+        opening = list(speaker.openings(random))
+        if random.random() < 0.1:
+            del opening[random.randrange(len(opening) + 1) :]
+        if random.random() < 0.3:
+            opening = [b"".join(opening)]
+        wildness = random.choice((0.0, 0.02, 0.02, 0.3))
+        sense = random.choice((0.0, 0.9, 1.0))
+        self._peers.append(Peer(speaker, self._last, opening, wildness, sense))
+        return Open(self._last, speaker.acceptor)
+
+    def _chunk(self, peer: Peer) -> bytes:
+        random = self.random
+        if peer.rest and random.random() < 0.8:
+            chunk, peer.rest = peer.rest, b""
+            return chunk
+        if peer.opening:
+            chunk = peer.opening.pop(0)
+        else:
+            chunk = b"".join(self._frame(peer) for _ in range(random.choice((1, 1, 1, 2, 5))))
+        if random.random() < peer.wildness:
+            operator = random.choice(operators.BINARY)
+            chunk = operator(random, chunk, [self._frame(peer)])
+        chunk = chunk[:MOST_CHUNK]
+        if len(chunk) > 1 and random.random() < 0.1:
+            cut = random.randrange(1, len(chunk))
+            chunk, peer.rest = chunk[:cut], chunk[cut:]
+        return chunk or b"\n"
+
+    def _frame(self, peer: Peer) -> bytes:
+        random = self.random
+        speaker = peer.speaker
+        if speaker.sensible is not None and random.random() < peer.sense:
+            peer.memory.received += self._world.received(peer.conn)
+            return speaker.sensible(random, peer.memory)
+        if random.random() < FRESH:
+            return speaker.frame(random)
+        return random.choice(_pool(speaker, self._seed, self._number // SHARED_BY))
+
+
+@functools.lru_cache(maxsize=32)
+def _pool(speaker: Speaker, seed: str, block: int) -> list[bytes]:
+    """Return the frames that :data:`SHARED_BY` scenes share."""
+    random = Random(f"{seed}/{speaker.name}/{block}")
+    return [speaker.frame(random) for _ in range(POOL)]
+
+
+def setting_of(family: str, random: Random) -> Setting:
+    """Draw the broker of a scene."""
+    stored = family != "rabbitmq" and random.random() < 0.5
+    return Setting(family, stored, random.choice(_POLICIES))
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Events after which an invariant does not hold."""
+
+    setting: Setting
+    events: tuple[Event, ...]
+    problem: str
+
+    @property
+    def vector(self) -> Path:
+        """Where it is kept."""
+        digest = hashlib.sha256(repr(self.events).encode()).hexdigest()[:12]
+        return vectors() / f"{self.setting.family}-{digest}.jsonl"
+
+    def write(self, path: Path) -> None:
+        """Write it as lines of JSON: the broker, then the events."""
+        lines = [{"problem": self.problem, **dataclasses.asdict(self.setting)}]
+        for event in self.events:
+            line = {"event": type(event).__name__, **dataclasses.asdict(event)}
+            if isinstance(event, Data):
+                line["octets"] = event.octets.hex()
+            lines.append(line)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+
+def read(path: Path) -> Finding:
+    """Read a vector."""
+    head, *lines = map(json.loads, path.read_text().splitlines())
+    problem = head.pop("problem")
+    events = []
+    for line in lines:
+        kind = _EVENTS[line.pop("event")]
+        if "octets" in line:
+            line["octets"] = bytes.fromhex(line["octets"])
+        events.append(kind(**line))
+    return Finding(Setting(**head), tuple(events), problem)
+
+
+def vectors() -> Path:
+    """Return the folder of scenes that once were findings."""
+    return Path(str(files("brokerproof.fixtures"))) / "vectors" / "protocols"
+
+
+def play(family: str, seed: str, number: int, inputs: int = INPUTS) -> tuple[Player, str]:
+    """Play one scene; return it and what went wrong, "" if nothing did."""
+    signal.signal(signal.SIGPROF, scene._hangs)
+    player = Player(family, seed, number)
+    try:
+        player.play(inputs)
+    except (Exception, Hangs) as problem:
+        return player, scene.words(problem)
+    return player, ""
+
+
+def _grown(since: int) -> int:
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10) - since
+
+
+@click.command()
+@click.option("--inputs", type=int, help="End after so many inputs.")
+@click.option("--seconds", type=float, help="End after this time; 60 if nothing else ends it.")
+@click.option("--seed", help="Any text; a fresh one by default.")
+@click.option("--family", "families", multiple=True, type=click.Choice(FAMILIES))
+@click.option("--keep/--no-keep", default=True, help="Write findings as vectors.")
+def main(
+    inputs: int | None,
+    seconds: float | None,
+    seed: str | None,
+    families: tuple[str, ...],
+    keep: bool,
+) -> None:
+    """Send brokers of every family anything, in process. Exit: 0 no finding · 1 findings."""
+    seed = seed or secrets.token_hex(8)
+    if inputs is None and seconds is None:
+        seconds = 60
+    click.echo(f"seed {seed}")
+    began = time.monotonic()
+    played: Counter[str] = Counter()
+    problems: Counter[str] = Counter()
+    slowest = number = first = 0
+    while (inputs is None or played.total() < inputs) and (
+        seconds is None or time.monotonic() - began < seconds
+    ):
+        number += 1
+        for family in families or FAMILIES:
+            player, problem = play(family, seed, number)
+            played.update({f"{family} {name}": count for name, count in player.inputs.items()})
+            slowest = max(slowest, player.slowest)
+            if not problem:
+                continue
+            kind = f"{family}: {scene.kind(problem)}"
+            problems[kind] += 1
+            if problems[kind] > 1:
+                continue
+            events = scene.shorter(player.setting, player.events, problem)
+            finding = Finding(player.setting, tuple(events), problem)
+            click.echo(f"{family} {number}: {problem} ({len(events)} events)")
+            if keep:
+                finding.write(finding.vector)
+        if number == 100:
+            first = _grown(0)
+        if first and _grown(first) > MOST_GROWTH:
+            problems["the process grows"] += 1
+            click.echo(f"the process grew by {_grown(first) >> 20} MiB in {number - 100} scenes")
+            break
+    took = time.monotonic() - began
+    for name, count in sorted(played.items()):
+        click.echo(f"{name}: {count:,} inputs")
+    click.echo(
+        f"{played.total():,} inputs in {took:,.0f} s; the slowest took {slowest / 1e6:.0f} ms of"
+        f" processor time; at most {_grown(0) >> 20} MiB"
+    )
+    for problem, count in problems.most_common():
+        click.echo(f"finding ×{count}: {problem}")
+    raise SystemExit(1 if problems else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""Brokers of every family against peers that send anything: fresh scenes in every run, and all that
+went wrong; and faults planted in the broker, each of which an invariant notices."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from brokerproof.harness.model.time import NS_PER_MS
+from brokerproof.reference_broker.kernel.outbox import Outbox
+from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
+from brokerproof.suites.fuzz import protocols, scene
+from brokerproof.suites.fuzz.scene import BYSTANDER, FAMILIES, Data, Event, Open, Setting
+
+SCENES = 3
+"""Fresh scenes of each family in every run."""
+VECTORS = sorted(protocols.vectors().glob("*.jsonl"))
+CONNECT = Data(1, b"CONNECT\naccept-version:1.2\nhost:h\n\n\0")
+STORED = Setting("artemis", True)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_fresh_scenes_keep_every_invariant(family: str) -> None:
+    seed = secrets.token_hex(8)
+    for number in range(SCENES):
+        player, problem = protocols.play(family, seed, number)
+        assert not problem, (
+            f"seed {seed}, scene {number}: {problem}; python -m brokerproof.suites.fuzz.protocols"
+            f" --family {family} --seed {seed} --inputs {SCENES * protocols.INPUTS} keeps it"
+        )
+        assert player.inputs.total() == protocols.INPUTS
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda path: path.stem)
+def test_what_once_went_wrong_keeps_every_invariant(vector: Any) -> None:
+    finding = protocols.read(vector)
+    assert scene.problem_of(finding.setting, finding.events) == ""
+
+
+def test_a_scene_can_be_made_again() -> None:
+    first, second = (protocols.play("artemis", "a", 1, 40)[0].events for _ in range(2))
+    assert first == second != protocols.play("artemis", "a", 2, 40)[0].events
+
+
+def test_a_finding_can_be_kept(tmp_path: Any) -> None:
+    player, _ = protocols.play("activemq", "a", 1, 40)
+    finding = protocols.Finding(player.setting, tuple(player.events), "x: y")
+    finding.write(tmp_path / "x.jsonl")
+    assert protocols.read(tmp_path / "x.jsonl") == finding
+
+
+def _raises(self: StompConnection, now: int, data: bytes) -> None:
+    if self.conn != BYSTANDER:
+        raise KeyError("planted")
+    RECEIVE(self, now, data)
+
+
+def _hangs(self: StompConnection, now: int, data: bytes) -> None:
+    while self.conn != BYSTANDER:
+        pass
+    RECEIVE(self, now, data)
+
+
+def _slow(self: StompConnection, now: int, data: bytes) -> None:
+    if self.conn != BYSTANDER:
+        sum(range(20_000_000))
+    RECEIVE(self, now, data)
+
+
+def _remains(self: StompConnection) -> None:
+    GONE(self)
+    self.shared.arrivals[-1] = self.shared.arrivals[BYSTANDER]
+
+
+RECEIVE, GONE, DRAIN = StompConnection.receive, StompConnection.on_peer_gone, Outbox.drain
+
+
+def _early(self: Outbox, batch: int = 0) -> list[Any]:
+    return DRAIN(self)
+
+
+def _unheard(self: StompConnection, now: int, data: bytes) -> None:
+    if self.conn != BYSTANDER:
+        bystander: Any = self.shared.connections[BYSTANDER]
+        bystander._serving._state = type(self._state).CLOSED
+    RECEIVE(self, now, data)
+
+
+@pytest.mark.parametrize(
+    ("kind", "method", "fault"),
+    [
+        ("KeyError at ", "receive", _raises),
+        ("hangs", "receive", _hangs),
+        ("slow", "receive", _slow),
+        ("bystander", "receive", _unheard),
+        ("left", "on_peer_gone", _remains),
+    ],
+)
+def test_a_planted_fault_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, kind: str, method: str, fault: Callable[..., Any]
+) -> None:
+    monkeypatch.setattr(scene, "HANGS_S", 2.0)
+    monkeypatch.setattr(scene, "MOST_NS", 100 * NS_PER_MS)
+    monkeypatch.setattr(StompConnection, method, fault)
+    problem = scene.problem_of(STORED, [Open(1, "all"), CONNECT])
+    assert problem.startswith(kind)
+
+
+def test_a_receipt_before_its_batch_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Outbox, "drain", _early)
+    assert scene.kind(scene.problem_of(STORED, [])) == "early"
+
+
+def test_without_a_fault_nothing_is_noticed() -> None:
+    assert scene.problem_of(STORED, [Open(1, "all"), CONNECT]) == ""
+
+
+def test_a_finding_is_made_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fault(self: StompConnection, now: int, data: bytes) -> None:
+        if b"fault" in data:
+            raise KeyError("planted")
+        RECEIVE(self, now, data)
+
+    monkeypatch.setattr(StompConnection, "receive", fault)
+    noise: list[Event] = [Data(1, b"\n")] * 20
+    events = [Open(1, "all"), CONNECT, *noise, Data(1, b"fault"), *noise]
+    problem = scene.problem_of(STORED, events)
+    shortest = scene.shorter(STORED, events, problem)
+    assert len(shortest) <= 3
+    assert scene.problem_of(STORED, shortest) == problem
