@@ -22,13 +22,13 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from brokerproof.reference_broker.config.ports import on_any_port, with_ports
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.settings import BadSetting, Settings
 
@@ -259,6 +259,36 @@ def _settings(
                 " both"
             )
     return with_ports(settings, chosen_ports)
+
+
+def with_ports(settings: Settings, ports: Mapping[str, int]) -> Settings:
+    """``settings`` with the ports of the named acceptors replaced; 0 is any free port.
+
+    Raises :class:`BadSetting` for a name that no acceptor has and a port outside 0 to 65535.
+    """
+    known = {acceptor.name for acceptor in settings.acceptors}
+    for name, port in ports.items():
+        if name not in known:
+            raise BadSetting(
+                f"there is no acceptor {name!r} to give the port {port}; there is"
+                f" {', '.join(sorted(known))}"
+            )
+        if not 0 <= port <= 65535:
+            raise BadSetting(
+                f"{port} is no port for the acceptor {name!r}; write a number from 0 to 65535"
+            )
+    return replace(
+        settings,
+        acceptors=tuple(
+            replace(acceptor, port=ports.get(acceptor.name, acceptor.port))
+            for acceptor in settings.acceptors
+        ),
+    )
+
+
+def on_any_port(settings: Settings) -> Settings:
+    """``settings`` with every acceptor on a free port."""
+    return with_ports(settings, {acceptor.name: 0 for acceptor in settings.acceptors})
 
 
 def _has_tls(acceptor: Acceptor) -> bool:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from brokerproof.reference_broker.config.artemis import acceptor_url
-from brokerproof.reference_broker.config.ports import on_any_port, with_ports
 from brokerproof.reference_broker.config.values import Where
+from brokerproof.reference_broker.runtime.command import on_any_port, with_ports
 from brokerproof.reference_broker.settings.acceptor import LONG_MAX, Acceptor, Tls
 from brokerproof.reference_broker.settings.parameters import with_parameters
 from brokerproof.reference_broker.settings.settings import BadSetting, Settings
