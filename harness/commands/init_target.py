@@ -169,6 +169,7 @@ def _written(
     else:
         lines.append(f'login = "{login}"')
         lines.append(f'passcode_env = "{passcode_env}"' if passcode_env else "# passcode_env = …")
+    lines.append("# local = true    # a process of this machine without a proxy: resets prove more")
     lines += _advice(like)
     lines += ["", "[endpoints]", *(f'{_key(name)} = "{url}"' for name, url in endpoints.items())]
     lines += _address_lines(like, addresses)

@@ -26,6 +26,7 @@ file has::
     addresses = { block = "full.block.", max_size_bytes = 20480 }   # address; see full_addresses.py; optional
     rabbitmqctl = ["docker", "exec", "rabbit", "rabbitmqctl"]   # address: raises alarms; optional
     release = "2.56.0"             # address: of a broker that does not name it; optional
+    local = true                   # address: a process of this machine without a proxy; optional
     manual = "2.33"                # the release whose manual binds it; optional: its own release
     login, passcode (or passcode_env, passcode_file), default_acceptor, default_amqp_acceptor, add_capabilities, remove_capabilities, deviations   # optional
 """  # noqa: E501
@@ -114,11 +115,13 @@ _OF_KIND: dict[str, dict[str, type]] = {
         "addresses": dict,
         "rabbitmqctl": list,
         "release": str,
+        "local": bool,
         "queue_type": str,
     },
 }
 _OPTIONAL = {
-    *("version", "queue_type", "nodes", "image", "acceptors", "addresses", "rabbitmqctl", "release")
+    *("version", "queue_type", "nodes", "image", "acceptors", "addresses", "rabbitmqctl"),
+    *("release", "local"),
 } | (_COMMON.keys() - {"kind", "profile"})
 
 
@@ -347,6 +350,7 @@ def _address(values: dict[str, Any], name: str, path: Path, where: object) -> Ta
         release=values.get("release", ""),
         rabbitmqctl=values.get("rabbitmqctl", ()),
         queue_type=_queue_type(values, path),
+        local=values.get("local", False) is True,
     )
 
 

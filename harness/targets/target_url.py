@@ -1,8 +1,8 @@
 """Targets written as URLs: one for each endpoint, separated by commas.
 
-The first one has the login and what holds for the target as options: ``like`` or ``profile``, a
-passcode's source, and any parameter of the profile. Each may have a name in front, as
-``ttl-2000=stomp://HOST:PORT``; without one the protocol is its name.
+The first one has the login and what holds for the target as options: ``like`` or ``profile``,
+``local=true``, a passcode's source, and any parameter of the profile. Each may have a name in
+front, as ``ttl-2000=stomp://HOST:PORT``; without one the protocol is its name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from brokerproof.harness.targets.endpoint import SCHEMES, BadEndpoint, Endpoint
 
 _NEXT = re.compile(r",(?=(?:[\w.-]+=)?[a-z0-9+]+://)")
 _NAMED = re.compile(r"([\w.-]+)=([a-z0-9+]+://.*)", re.DOTALL)
-_OF_TARGET = ("like", "profile", *credentials.SOURCES)
+_OF_TARGET = ("like", "profile", "local", *credentials.SOURCES)
 _TLS = ("ca", "certificate", "insecure")
 FORMS = (
     "stomp://HOST:PORT, stomp://LOGIN:PASSCODE@HOST:PORT, stomp+ssl://HOST:PORT?ca=FILE,"
@@ -97,6 +97,7 @@ def _of_target(first: Endpoint) -> dict[str, Any]:
         "like": options.get("like"),
         "profile": options.get("profile"),
         "parameters": parameters or None,
+        "local": True if options.get("local") == "true" else None,
     }
     return {key: value for key, value in about.items() if value is not None}
 

@@ -34,9 +34,9 @@ def intervals(target: Target) -> st.SearchStrategy[int]:
 
 def corners(target: Target) -> list[dict[str, Any]]:
     return [
-        {"promised": 1500, "wanted": 2700},
-        {"promised": 1, "wanted": 0},
-        {"promised": 0, "wanted": 999},
+        {"promised": 1500, "expected": 2700},
+        {"promised": 1, "expected": 0},
+        {"promised": 0, "expected": 999},
     ]
 
 

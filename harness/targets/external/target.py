@@ -34,7 +34,7 @@ class AddressTarget(SocketTarget):
 
     ``acceptors`` are parameters by the name of an endpoint, ``release`` is the broker's where it
     names none, ``rabbitmqctl`` the command by which alarms are raised, ``queue_type`` that of
-    queues which have to be there before they are used.
+    queues which have to be there before they are used. ``local``: see :attr:`is_local`.
     """
 
     def __init__(
@@ -47,12 +47,14 @@ class AddressTarget(SocketTarget):
         release: str = "",
         rabbitmqctl: Sequence[str] = (),
         queue_type: str = "classic",
+        local: bool = False,
     ) -> None:
         super().__init__(_narrowed(identity, endpoints, bool(rabbitmqctl)), config)
         # Which of the capabilities of addresses it has is a matter of the addresses that are named.
         everything = dataclasses.replace(identity, addresses=SHIPPED)
         self._possible = _narrowed(everything, endpoints, bool(rabbitmqctl)).capabilities
         self._given = dict(endpoints)
+        self.is_local = local
         self._acceptors = acceptors or {}
         self._release = release
         self._control = Rabbitmqctl(rabbitmqctl)
