@@ -10,9 +10,10 @@ from pathlib import Path
 
 from brokerproof.harness.commands import errors
 from brokerproof.harness.commands.diff_inputs import Side, open_side
+from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.results import difference, run_folder
 from brokerproof.harness.results.difference import Course, Difference
-from brokerproof.harness.results.records import LatestResult
+from brokerproof.harness.results.records import LatestResult, Result
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ def compare_with(baseline: Side, folder: Path) -> Gated:
     """Compare the run in ``folder`` with ``baseline``, case by case.
 
     Only cases that this run was asked for count: a selection is no loss. Another release of a
-    target, ``artemis@2.44.0`` beside ``artemis``, is the same target.
+    target, ``artemis@2.44.0`` beside ``artemis``, is the same target. A violation that was listed
+    as known meanwhile, or is listed for one of the releases only, is no change of the broker.
     """
     run = open_side("B", folder)
     renamed = _renamed(baseline.targets, run.targets)
@@ -65,7 +67,8 @@ def compare_with(baseline: Side, folder: Path) -> Gated:
         if latest.result.case in asked
         and renamed.get(latest.result.target, latest.result.target) in run.targets
     ]
-    return Gated(baseline, difference.compare(before, run.results), renamed)
+    changes = difference.compare(before, run.results)
+    return Gated(baseline, [change for change in changes if not _listed_otherwise(change)], renamed)
 
 
 def decide(code: int, gated: Gated | None, fail_on: str | None) -> int:
@@ -75,6 +78,23 @@ def decide(code: int, gated: Gated | None, fail_on: str | None) -> int:
     if gated is None or fail_on == "fail":
         return code
     return gated.exit_code
+
+
+def _listed_otherwise(change: Difference) -> bool:
+    """True if only the list of known deviations changed the verdict: both sides violate the same
+    requirements."""
+    if change.a is None or change.b is None or Verdict.KNOWN not in change.verdicts:
+        return False
+    before, now = (_violated(side.result) for side in (change.a, change.b))
+    return before == now and bool(before)
+
+
+def _violated(result: Result) -> set[str]:
+    return {
+        finding.requirement
+        for finding in result.findings
+        if finding.seen is Seen.VIOLATED and finding.uncertain is None
+    }
 
 
 def _renamed(before: Sequence[str], now: Sequence[str]) -> dict[str, str]:

@@ -135,9 +135,9 @@ def _why(area: AreaState) -> str:
         return f"{len(broken)} of {judged} requirements"
     parts = [f"{judged} requirement" + ("s" if judged > 1 else "")]
     open_ = len(area.requirements(Verdict.ERROR, Verdict.INCONCLUSIVE))
-    parts += [f"{open_} undecided"] if open_ else []
+    parts += [f"{open_} open"] if open_ else []
     known = len(area.requirements(Verdict.KNOWN))
-    parts += [f"{known} known to deviate"] if known else []
+    parts += [f"{known} known deviations"] if known else []
     return ", ".join(parts)
 
 
@@ -154,7 +154,7 @@ def compared(gated: Gated, width: int) -> Iterator[Text]:
         yield Text(f"  {before} there is compared with {now} here")
     for change in gated.worse[:MOST_CAUSES]:
         was, now_is = change.verdicts
-        yield Text(f"  {was} → {now_is}  {change.target} {change.case}")
+        yield _wrapped(f"{was} → {now_is} in {change.case}", width, "  ", "    ")
         if change.b is not None:
             yield _labelled("now", _plain(change.b.result.detail)[:_MOST_CHARACTERS], width)
     if len(gated.worse) > MOST_CAUSES:

@@ -247,3 +247,39 @@ def test_a_run_that_is_told_to_end_ends_whole_and_goes_on(tmp_path: Path) -> Non
     assert after[: len(before)] == before
     assert sorted(after) == sorted(run_folder.cases_of(folder))
     assert sorted(traced(folder, "blocking")) == sorted(after)
+
+
+def is_cut_off(target: Bench, size: int) -> None:
+    """Receives SIGTERM in an example, which Hypothesis then finds flaky."""
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        signal.pause()
+    except BaseException:
+        raise ValueError("an error that follows the end") from None
+
+
+def test_a_case_that_was_cut_off_has_no_result(run: Run, tmp_path: Path) -> None:
+    calls = [
+        call("units.single", single),
+        call("units.cut", is_cut_off, Over({"size": st.just(1)}, 5)),
+    ]
+    kept: list[str] = []
+    workers = Workers(
+        calls,
+        1,
+        lambda name: replace(
+            run, recorder=Recorder(tmp_path, "run", "reference", run.target.clock, name)
+        ),
+        "reference",
+        lambda result: kept.append(result.detail),
+    )
+    try:
+        workers.result(calls[0])
+        lost = workers.result(calls[1])
+    finally:
+        workers.stop()
+    assert lost.verdict is Verdict.ERROR
+    assert lost.detail.startswith("the process that ran the case ended"), (
+        "not what the case made of it"
+    )
+    assert "units.single" in traced(tmp_path)

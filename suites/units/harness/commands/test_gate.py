@@ -15,7 +15,8 @@ from brokerproof.harness.results.records import Result
 
 
 def result(case: str, target: str, verdict: Verdict) -> Result:
-    finding = JudgedFinding("STOMP12-HB-07", Seen.HELD, "seen", verdict=verdict)
+    seen = Seen.HELD if verdict is Verdict.PASS else Seen.VIOLATED
+    finding = JudgedFinding("STOMP12-HB-07", seen, "seen", verdict=verdict)
     return Result(case, target, ("STOMP12-HB-07",), verdict, "seen", (finding,))
 
 
@@ -37,6 +38,8 @@ def run(folder: Path, *results: Result) -> Path:
         (Verdict.FAIL, Verdict.PASS, 0),
         (Verdict.PASS, Verdict.FAIL, 1),
         (Verdict.PASS, Verdict.KNOWN, 1),
+        (Verdict.WARN, Verdict.KNOWN, 0),
+        (Verdict.KNOWN, Verdict.FAIL, 0),
         (Verdict.PASS, Verdict.INCONCLUSIVE, 2),
     ],
 )

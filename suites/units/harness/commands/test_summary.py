@@ -57,7 +57,7 @@ def test_the_summary_fits_80_columns_and_begins_with_what_failed(tmp_path: Path)
     text = "\n".join(lines)
     assert "stomp.heart_beats.late [1.1, 1.2]" in text
     assert "  heartbeats and TTL    broken     2 of 2 requirements" in lines
-    assert "  windows and credit    undecided  1 requirement, 1 undecided" in lines
+    assert "  windows and credit    undecided  1 requirement, 1 open" in lines
     assert "  paging and order      not judged the target has no paging" in lines
     assert "  brokerproof explain STOMP11-HB-07" in lines
     assert lines[-1] == "  brokerproof run --last-failed run"
