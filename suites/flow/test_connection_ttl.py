@@ -90,6 +90,13 @@ def corners(target: Target) -> Iterator[dict[str, Silence]]:
             yield {"plan": Silence(Where(acceptor), "1.0", (900, 0))}
 
 
+def out_of_reach(target: Bench) -> set[str]:
+    """Return the statements that rule no TTL which a case waits for: those of a broker in real
+    time with a default of a minute, say."""
+    plans = [example["plan"] for example in corners(target.target)]
+    return {DEFAULT, BOUNDS, UPPER, LOWER}.difference(*(regime(target, plan) for plan in plans))
+
+
 @case(DEFAULT, PRODUCT, BOUNDS, UPPER, LOWER, FLOOR, needs={"connection-ttl"})
 @over(examples=334, least=200, always=corners, plan=silences)
 def test_the_answer_is_the_arithmetic_and_silence_ends_inside_its_interval(
@@ -121,6 +128,12 @@ def test_the_answer_is_the_arithmetic_and_silence_ends_inside_its_interval(
         )
     else:
         judge_silence(target, peer, rules, expected.ttl_ms)
+    if not target.virtual:
+        for requirement in out_of_reach(target):
+            target.record_not_applicable(
+                requirement,
+                f"no acceptor has a TTL of at most {LONGEST_REAL_TTL_MS} ms by this rule",
+            )
 
 
 @case(DEFAULT, PRODUCT, BOUNDS, UPPER, LOWER, FLOOR, needs={"connection-ttl"})
@@ -165,6 +178,12 @@ def test_the_examples_of_the_chapter(target: Bench) -> None:
             header == answer,
             f"{acceptor}: heart-beat:{asked} was answered {header!r}, not {answer!r}",
         )
+    judged = {finding.requirement for finding in target.example_record.findings}
+    for requirement in target.cited:
+        if requirement not in judged:
+            target.record_not_applicable(
+                requirement, "the target has no acceptor with the parameters of an example"
+            )
 
 
 def short_ttls(target: Target) -> st.SearchStrategy[Silence]:

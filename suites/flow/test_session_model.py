@@ -104,8 +104,10 @@ class Run:
         self.producer.request("BEGIN", {"transaction": f"t{self.transactions}"})
 
     def step(self, step: Step) -> None:
-        """One step of the plan, in the world and in the model."""
+        """One step of the plan, in the world and in the model. The producer agreed on no
+        heartbeat, and has a TTL all the same."""
         self.consumer.beat()
+        self.producer.beat()
         match step:
             case Publish(size, inside):
                 self._publish(size, inside)
@@ -117,6 +119,7 @@ class Run:
                 for _ in range(3 * intervals if self.target.virtual else intervals):
                     self.target.advance(ms(self.beat_ms) // 3)
                     self.consumer.beat()
+                    self.producer.beat()
         self.watch(str(step))
 
     def _publish(self, size: int, inside: bool) -> None:
