@@ -92,7 +92,7 @@ def test_a_stomp_client_learns_that_its_message_was_refused(target: Bench, overf
     )
     observed = "an ERROR" if error is not None else peer.instead()
     target.record_finding(
-        (REJECT_PUBLISH, STOMP_SEND_ERROR),
+        STOMP_SEND_ERROR,
         error is not None,
         f"the fourth message was refused: expected ERROR, {observed}",
     )

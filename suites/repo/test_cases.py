@@ -128,3 +128,108 @@ def test_the_rules_find_what_they_forbid() -> None:
     assert not positional_citations("expect(proves=target.cited)")
     assert assembled_ids('f"STOMP12-ACK-{n}"\n"STOMP12-" + n\n"STOMP12-ACK-01"') == [1, 2]
     assert RIDDLE.match("Whether an ACK counts.")
+
+
+JUDGES = ("record_finding", "require", "judge_duration", "judge_count")
+JUDGED_BY = ("proves", "refuses", "answers", "closes")
+
+
+def shared_judgements(source: str) -> dict[str, int]:
+    """Return by case how many of its expressions judge several requirements at once."""
+    shared: dict[str, int] = {}
+    for function in ast.parse(source).body:
+        if not isinstance(function, ast.FunctionDef) or not function.name.startswith("test_"):
+            continue
+        for call in ast.walk(function):
+            if not isinstance(call, ast.Call):
+                continue
+            judged = [word.value for word in call.keywords if word.arg in JUDGED_BY]
+            if isinstance(call.func, ast.Attribute) and call.func.attr in JUDGES and call.args:
+                judged.append(call.args[0])
+            several = [
+                value
+                for value in judged
+                if (isinstance(value, ast.Tuple) and len(value.elts) > 1)
+                or (isinstance(value, ast.Attribute) and value.attr == "cited")
+            ]
+            if several:
+                shared[function.name] = shared.get(function.name, 0) + len(several)
+    return shared
+
+
+SHARED_JUDGEMENTS = {
+    "suites/amqp091/test_acknowledgements.py": 1,
+    "suites/amqp091/test_bad_input.py": 1,
+    "suites/amqp091/test_framing.py": 1,
+    "suites/amqp091/test_heart_beats.py": 1,
+    "suites/amqp091/test_prefetch.py": 1,
+    "suites/amqp10/test_consumers.py": 1,
+    "suites/amqp10/test_framing.py": 4,
+    "suites/amqp10/test_idle_timeout.py": 1,
+    "suites/amqp10/test_link_errors.py": 2,
+    "suites/amqp10/test_links.py": 2,
+    "suites/amqp10/test_open_close.py": 3,
+    "suites/amqp10/test_outcomes.py": 6,
+    "suites/amqp10/test_sessions.py": 4,
+    "suites/amqp10/test_tls.py": 9,
+    "suites/amqp10/test_transactions.py": 4,
+    "suites/clients/test_proton.py": 3,
+    "suites/clients/test_proton_sockets.py": 3,
+    "suites/clients/test_stomppy.py": 1,
+    "suites/conversion/test_bodies.py": 7,
+    "suites/conversion/test_settlement.py": 2,
+    "suites/delivery/test_routing.py": 1,
+    "suites/flow/test_activemq_limits.py": 1,
+    "suites/flow/test_activemq_openwire.py": 1,
+    "suites/flow/test_address_full.py": 1,
+    "suites/flow/test_alarms.py": 6,
+    "suites/flow/test_alarms_stomp.py": 2,
+    "suites/flow/test_rabbitmq_connection_flow.py": 1,
+    "suites/flow/test_rabbitmq_limits.py": 1,
+    "suites/flow/test_session_model.py": 1,
+    "suites/openwire/test_negotiation.py": 2,
+    "suites/openwire/test_responses.py": 2,
+    "suites/stomp/test_bodies.py": 5,
+    "suites/stomp/test_connecting.py": 1,
+    "suites/stomp/test_durable_subscriptions.py": 2,
+    "suites/stomp/test_escapes.py": 1,
+    "suites/stomp/test_heart_beats.py": 1,
+    "suites/stomp/test_message_frames.py": 1,
+    "suites/stomp/test_negotiation.py": 1,
+    "suites/stomp/test_receipts.py": 2,
+    "suites/stomp/test_send.py": 1,
+    "suites/stomp/test_transactions.py": 4,
+}
+"""Expressions that judge several requirements by one fact, by file. This table only shrinks."""
+
+
+def test_an_expression_judges_one_requirement() -> None:
+    files = [path for path in conformance_files() if not path.startswith("suites/steps/")]
+    counts = {
+        path: sum(shared_judgements((ROOT / path).read_text()).values()) for path in sorted(files)
+    }
+    counts = {path: count for path, count in counts.items() if count}
+    more = {
+        path: shared_judgements((ROOT / path).read_text())
+        for path, count in counts.items()
+        if count > SHARED_JUDGEMENTS.get(path, 0)
+    }
+    assert not more, (
+        f"{more}: judge each requirement by the fact of which it speaks, and only if its premise"
+        " held"
+    )
+    fewer = {
+        path: count for path, count in SHARED_JUDGEMENTS.items() if counts.get(path, 0) < count
+    }
+    assert not fewer, f"{', '.join(fewer)}: lower the number in SHARED_JUDGEMENTS"
+
+
+def test_a_judgement_of_several_requirements_is_noticed() -> None:
+    source = (
+        "def test_x(target):\n"
+        "    target.record_finding((A, B), True, '')\n"
+        "    target.record_finding(A, True, '')\n"
+        "    peer.expect(frame('open'), proves=(A, B))\n"
+        "    target.require(target.cited, True, '')\n"
+    )
+    assert shared_judgements(source) == {"test_x": 3}
