@@ -72,7 +72,8 @@ def show(
     for target, areas in area_summary.summarise(latest).items():
         counts = Counter(result.verdict for result in latest if result.target == target)
         listed = ", ".join(f"{counts[each]} {each}" for each in WORST_FIRST if counts[each])
-        _print(console, [Text(f"{target}: {listed}", style="bold"), *map(area_line, areas)])
+        lines = [area_line(area, console.width) for area in areas]
+        _print(console, [Text(f"{target}: {listed}", style="bold"), *lines])
     for line in next_steps(folder, latest, targets):
         # A command is copied: it is not broken at the margin.
         console.print(line, soft_wrap=True, markup=False, highlight=False)
@@ -117,11 +118,12 @@ def _cases(cause: Cause) -> Iterator[str]:
         yield f"and {len(names) - _MOST_CASES} more"
 
 
-def area_line(area: AreaState) -> Text:
-    """Return one line: the area, its state, and why."""
+def area_line(area: AreaState, width: int) -> Text:
+    """Return the area, its state, and why: one line, unless a reason is long."""
     line = Text(f"  {area.area.label:<22}")
     line.append(f"{area.state.value:<11}", style=_STATES[area.state])
-    line.append(_why(area))
+    indent = " " * len(line)
+    line.append(_wrapped(_why(area), width, indent, indent).plain.removeprefix(indent))
     return line
 
 

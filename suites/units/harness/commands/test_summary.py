@@ -63,6 +63,16 @@ def test_the_summary_fits_80_columns_and_begins_with_what_failed(tmp_path: Path)
     assert lines[-1] == "  brokerproof run --last-failed run"
 
 
+def test_a_long_reason_is_wrapped_below_itself() -> None:
+    reason = "the target has no paging (give it an address whose policy is PAGE, and its size)"
+    lines = rendered([result("p.x", "ARTEMIS-PAGING-1", Verdict.SKIP, reason)], Path("run"))
+    assert (
+        lines[1]
+        == "  paging and order      not judged the target has no paging (give it an address"
+    )
+    assert lines[2] == " " * 35 + "whose policy is PAGE, and its size)"
+
+
 def test_what_passed_needs_no_next_step() -> None:
     lines = rendered(RESULTS[:1], Path("run"))
     assert lines == ["broker: 1 PASS", "  protocol basics       kept       1 requirement", ""]
