@@ -31,3 +31,58 @@ def test_a_document_names_files_that_exist(document: str) -> None:
 
 def test_a_stale_path_is_seen() -> None:
     assert named("see `harness/words.py` and `fixtures/brokers/*/x.toml`") == ["harness/words.py"]
+
+
+FACTS = (
+    "docs/explanation/activemq.md",
+    "docs/explanation/artemis.md",
+    "docs/explanation/rabbitmq.md",
+)
+UNNAMED_FACTS = {
+    "docs/explanation/activemq.md": 6,
+    "docs/explanation/artemis.md": 12,
+    "docs/explanation/rabbitmq.md": 3,
+}
+"""Bold facts about real brokers that name no case and no requirement yet. These numbers only
+shrink."""
+CASE = re.compile(r"^def test_(\w+)\(", re.MULTILINE)
+REQUIREMENT = re.compile(r"[A-Z0-9]+(-[A-Za-z0-9]+)*-[0-9]+")
+
+
+def unnamed_facts(text: str, cases: set[str]) -> list[str]:
+    """Return the list items and table rows of ``text`` that have a fact in bold and name neither a
+    case nor a requirement."""
+    items = re.split(r"\n(?=[*|-] |\| |\n|#)", text)
+    return [
+        item.strip()
+        for item in items
+        if "**" in item
+        and not any(
+            REQUIREMENT.fullmatch(name) or name.rpartition(".")[2] in cases
+            for name in re.findall(r"`([^`\n]+)`", item)
+        )
+    ]
+
+
+def _cases() -> set[str]:
+    return {
+        name
+        for path in (ROOT / "suites").glob("*/test_*.py")
+        for name in CASE.findall(path.read_text())
+    }
+
+
+@pytest.mark.parametrize("document", FACTS)
+def test_a_surprising_fact_names_its_case(document: str) -> None:
+    unnamed = unnamed_facts((ROOT / document).read_text(), _cases())
+    count = UNNAMED_FACTS[document]
+    assert len(unnamed) <= count, (
+        f"{document}: {unnamed[-1]!r} is a surprising fact; name the case or requirement that"
+        " judges it, in backquotes"
+    )
+    assert len(unnamed) == count, f"{document}: lower its number in UNNAMED_FACTS to {len(unnamed)}"
+
+
+def test_a_fact_without_a_case_is_noticed() -> None:
+    text = "* **Lost** (`a_case`).\n* **Kept**.\n| **doubled** | `STOMP12-SUB-02` |\n* plain\n"
+    assert unnamed_facts(text, {"a_case"}) == ["* **Kept**."]
