@@ -115,7 +115,11 @@ class Connections(CaseRecord):
 
     def _container(self) -> str:
         """A container-id for the connection that is being made."""
-        return f"{self.label}-{self.seed:x}-{self._connections}"
+        return f"{self._prefix}-{self._connections}"
+
+    @property
+    def _prefix(self) -> str:
+        return f"{self.label}-{self.seed:x}{self.target.identity.tag}"
 
     def node(self, routing: RoutingType = RoutingType.ANYCAST, *, name: str | None = None) -> Node:
         """A fresh AMQP address, with the capabilities by which this family of brokers chooses its
@@ -137,7 +141,7 @@ class Connections(CaseRecord):
     def fresh_name(self) -> str:
         """A fresh name for an address."""
         self._names += 1
-        return f"{self.label}-{self.seed:x}-{self._names}"
+        return f"{self._prefix}-{self._names}"
 
     def destination(
         self, routing: RoutingType = RoutingType.ANYCAST, *, name: str | None = None

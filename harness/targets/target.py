@@ -76,6 +76,9 @@ class Identity:
 
     manual: str = ""
     """The release whose manual binds the target; empty for the release that runs."""
+    tag: str = ""
+    """Part of every name of a run on a broker that outlives it: another run with the same seed
+    would find what the one before left behind."""
     websockets: frozenset[str] = frozenset()
     """Acceptors that speak STOMP over WebSocket only."""
     addresses: FullAddresses = SHIPPED

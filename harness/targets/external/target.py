@@ -4,6 +4,7 @@ stopped nor configured."""
 from __future__ import annotations
 
 import dataclasses
+import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -68,6 +69,7 @@ class AddressTarget(SocketTarget):
     def start(self, folder: Path) -> TargetFacts:
         for endpoint in self._given.values():
             dialogue.dial(endpoint).close()
+        self.identity = dataclasses.replace(self.identity, tag=f"-{secrets.token_hex(2)}")
         greetings = self._greetings()
         self.endpoints = {
             name: (endpoint.host, endpoint.port) for name, endpoint in self._given.items()

@@ -194,6 +194,16 @@ def test_what_nobody_configured_is_a_skip_that_says_what_to_do(running: AddressT
     assert uses(None, None)[0] is Verdict.PASS
 
 
+def test_another_run_with_the_same_seed_has_other_names(running: AddressTarget) -> None:
+    names = set()
+    for _ in range(2):
+        running.start(Path())
+        bench = Bench(running, (), label="x", seed=1)
+        names.add(bench.fresh_name())
+        bench.close()
+    assert len(names) == 2
+
+
 def test_every_kind_has_a_capability() -> None:
     for kind in full_addresses.KINDS:
         assert FullAddresses({kind: "x."}).capabilities, kind
