@@ -13,10 +13,9 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from brokerproof.harness.model.enums import CloseHow
-from brokerproof.harness.model.time import Duration, Instant
+from brokerproof.harness.model.time import Instant
 from brokerproof.harness.protocols.byte_log import Expectation
 from brokerproof.harness.protocols.conversation import (
-    PATIENCE,
     ControlFailed,
     Ended,
     Judge,
@@ -24,8 +23,12 @@ from brokerproof.harness.protocols.conversation import (
 )
 from brokerproof.harness.protocols.stomp import codec
 from brokerproof.harness.protocols.stomp.codec import Frame, HeadersLike, header_list
-from brokerproof.harness.protocols.stomp.raw_peer import CONNECTED, MESSAGE, Destination, frame
-from brokerproof.harness.protocols.stomp.trace_recorder import StompConversation
+from brokerproof.harness.protocols.stomp.raw_peer import (
+    CONNECTED,
+    Destination,
+    StompInbox,
+    frame,
+)
 from brokerproof.harness.trace.events import (
     RECORDED_OCTETS,
     ConnectionAbandoned,
@@ -42,7 +45,7 @@ Tell: TypeAlias = Callable[[str, Any], None]
 ``left`` how, ``note``."""
 
 
-class StompPyPeer(StompConversation):
+class StompPyPeer(StompInbox):
     """One connection of stomp.py that asks for ``version``; :attr:`connection` is the client's own
     object."""
 
@@ -330,24 +333,6 @@ class StompPyPeer(StompConversation):
         name = f"settle-{self.next_receipt()}"
         self.begin(name)
         self.abort(name)
-
-    def message(
-        self,
-        *,
-        body: bytes | None = None,
-        within: Duration = PATIENCE,
-        proves: Requirements | None = None,
-    ) -> Frame:
-        """The next MESSAGE (with that body, if given)."""
-        return self.expect(
-            MESSAGE if body is None else frame("MESSAGE", body=body), within=within, proves=proves
-        )
-
-    def take_messages(self) -> list[Frame]:
-        """Every MESSAGE that has been handed out and was not taken, in order."""
-        taken = [frame for frame in self.inbox if frame.command == "MESSAGE"]
-        self.inbox = [frame for frame in self.inbox if frame.command != "MESSAGE"]
-        return taken
 
     def stop_beating(self) -> None:
         """stomp.py's heartbeat loop ends and nothing else does, as if its thread had died."""

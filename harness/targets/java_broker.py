@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from brokerproof.harness.targets import java_runtime
 from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.java_releases import JavaReleases
 from brokerproof.harness.targets.local_process import NativeProcess, free_ports, taken
 from brokerproof.harness.targets.managed_broker import ManagedBroker, RunningBroker
 
@@ -24,8 +25,8 @@ collecting it."""
 
 
 class JavaBroker(ManagedBroker):
-    """One broker of ``version``, from its configuration file to its end. A context manager that
-    starts and stops it.
+    """One broker of ``version`` (None: the family's default), from its configuration file to its
+    end. A context manager that starts and stops it.
 
     ``folder`` becomes the broker's: it keeps the configuration that was used and the logs, and is
     emptied of what an earlier run left. With ``ports="free"`` every port of the file is replaced by
@@ -33,6 +34,7 @@ class JavaBroker(ManagedBroker):
     """
 
     name: ClassVar[str]
+    releases: ClassVar[JavaReleases]
     stop_s: ClassVar[float]
     """Seconds until a stopping broker is killed."""
     bind_failed: ClassVar[str]
@@ -42,11 +44,19 @@ class JavaBroker(ManagedBroker):
     groups ``text`` and ``line``."""
 
     def __init__(
-        self, config: Path, version: str, folder: Path, *, ports: str = "free", free: bool = False
+        self,
+        config: Path,
+        version: str | None,
+        folder: Path,
+        *,
+        ports: str = "free",
+        free: bool = False,
     ) -> None:
         if ports not in {"free", "file"}:
             raise ValueError(f"ports is 'free' or 'file', not {ports!r}")
-        self._config, self._version, self._folder = config.absolute(), version, folder.absolute()
+        self._config = config.absolute()
+        self._version = version or self.releases.default_version
+        self._folder = folder.absolute()
         self._free_ports, self._free = ports == "free", free
 
     def start(self) -> RunningBroker:

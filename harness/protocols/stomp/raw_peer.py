@@ -56,7 +56,29 @@ ERROR = frame("ERROR")
 CONNECTED = frame("CONNECTED")
 
 
-class StompPeer(StompConversation):
+class StompInbox(StompConversation):
+    """A STOMP conversation whose MESSAGEs are taken from its inbox."""
+
+    def message(
+        self,
+        *,
+        body: bytes | None = None,
+        within: Duration = PATIENCE,
+        proves: Requirements | None = None,
+    ) -> Frame:
+        """The next MESSAGE (with that body, if given)."""
+        return self.expect(
+            MESSAGE if body is None else frame("MESSAGE", body=body), within=within, proves=proves
+        )
+
+    def take_messages(self) -> list[Frame]:
+        """Every MESSAGE that was not taken, in order."""
+        taken = [frame for frame in self.inbox if frame.command == "MESSAGE"]
+        self.inbox = [frame for frame in self.inbox if frame.command != "MESSAGE"]
+        return taken
+
+
+class StompPeer(StompInbox):
     """One STOMP connection of the harness, in ``version`` once connected."""
 
     def __init__(self, judge: Judge, conn: int, acceptor: str, version: str) -> None:
@@ -219,21 +241,3 @@ class StompPeer(StompConversation):
         if subscription is not None:
             fields.append(("subscription", subscription))
         return tuple(fields)
-
-    def message(
-        self,
-        *,
-        body: bytes | None = None,
-        within: Duration = PATIENCE,
-        proves: Requirements | None = None,
-    ) -> Frame:
-        """The next MESSAGE (with that body, if given)."""
-        return self.expect(
-            MESSAGE if body is None else frame("MESSAGE", body=body), within=within, proves=proves
-        )
-
-    def take_messages(self) -> list[Frame]:
-        """Every MESSAGE that has arrived and was not taken, in order."""
-        taken = [frame for frame in self.inbox if frame.command == "MESSAGE"]
-        self.inbox = [frame for frame in self.inbox if frame.command != "MESSAGE"]
-        return taken

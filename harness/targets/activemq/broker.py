@@ -73,22 +73,10 @@ class ActivemqProcess(JavaBroker):
     """
 
     name = "ActiveMQ"
+    releases = RELEASES
     stop_s = STOP_S
     bind_failed = "Failed to bind to server socket"
     reasons = _REASONS
-
-    def __init__(
-        self,
-        config: Path,
-        version: str | None,
-        folder: Path,
-        *,
-        ports: str = "free",
-        free: bool = False,
-    ) -> None:
-        super().__init__(
-            config, version or RELEASES.default_version, folder, ports=ports, free=free
-        )
 
     @property
     def log(self) -> Path:

@@ -86,22 +86,10 @@ class ArtemisProcess(JavaBroker):
     """
 
     name = "Artemis"
+    releases = RELEASES
     stop_s = STOP_S
     bind_failed = "Failed to bind acceptor"
     reasons = _REASONS
-
-    def __init__(
-        self,
-        config: Path,
-        version: str | None,
-        folder: Path,
-        *,
-        ports: str = "free",
-        free: bool = False,
-    ) -> None:
-        super().__init__(
-            config, version or RELEASES.default_version, folder, ports=ports, free=free
-        )
 
     @property
     def log(self) -> Path:
