@@ -16,7 +16,7 @@ REASONS = {
     "CUT": "were cut off by the capture",
     "TLS": "what is encrypted cannot be seen",
     "FOREIGN": "what passes is compressed, or was not accepted",
-    "CLOCK": "the clock of whoever captured was set back",
+    "CLOCK": "the clock of the capturing machine was set back",
     "FAR": "the capture was not made near the broker, as far as one can see",
     "ENDS": "the capture ends and the connection goes on",
 }

@@ -2,9 +2,8 @@
 events.
 
 A connection that carries none of the protocols is left out and counted; one of which only the
-beginning can be read (TLS) is told as unseen. Memory is what waits for missing packets, unfinished
-frames, and a little for each open connection.
-"""
+beginning can be read (TLS) is reported as unseen. Memory is what waits for missing packets,
+unfinished frames, and a little for each open connection."""
 
 from __future__ import annotations
 
@@ -129,7 +128,7 @@ class _Connection:
             return self.stream.opener
         if detected.client is not None:
             return detected.client
-        # Whoever has the lower port waited for the other.
+        # The side with the lower port waited for the other.
         return 0 if self.ends[0][1] > self.ends[1][1] else 1
 
     def _opened(self, begun: dict[int, bool], guess: bool) -> Iterator[Event]:

@@ -1,7 +1,7 @@
 """TCP streams from segments: what was received, in its order, when it could first be read, and what
 is missing.
 
-An byte's instant is that of the packet by which it and all before it had been captured: what a
+A byte's instant is that of the packet by which it and all before it had been captured: what a
 retransmission fills is dated by the retransmission. Of bytes that come twice the first ones count.
 A hole is *lost* once the other side has acknowledged it and :data:`GRACE` has passed (so the
 receiver has it, and the capture never will), or when too much waits behind it. While one direction

@@ -23,7 +23,7 @@ from brokerproof.harness.protocols.amqp091.trace_recorder import PROTOCOL, Amqp0
 from brokerproof.harness.protocols.conversation import Conversation, Judge, Requirements
 from brokerproof.harness.worlds.world import World
 
-# What goes wrong is told to the case; pika says it on standard error as well.
+# What goes wrong is reported to the case; pika says it on standard error as well.
 logging.getLogger("pika").addHandler(logging.NullHandler())
 logging.getLogger("pika").propagate = False
 
@@ -172,7 +172,7 @@ class PikaPeer(Conversation[ClientEvent]):
     def open_channel(
         self, number: int = 1, *, confirms: bool = False, proves: Requirements | None = None
     ) -> Any:
-        """A channel; with ``confirms`` what becomes of each message is told."""
+        """A channel; with ``confirms`` what becomes of each message is reported."""
         channel = self.connection.channel(
             channel_number=number,
             on_open_callback=lambda _: self.tell("channel-open", channel=number),

@@ -46,7 +46,7 @@ _MECHANISMS = {True: "PLAIN", False: "ANONYMOUS"}
 
 
 class _ObservedIO(IOHandler):
-    """Proton's input and output; what passes is told: ``octets`` that arrived, ``sent`` bytes,
+    """Proton's input and output; what passes is reported: ``octets`` that arrived, ``sent`` bytes,
     ``closed`` how."""
 
     def __init__(self, tell: Tell) -> None:
@@ -161,7 +161,7 @@ def with_capabilities(names: tuple[str, ...], *, source: bool) -> Any:
 
 
 class BlockingPeer:
-    """One ``BlockingConnection``. Its calls block the case, as they would block whoever uses it."""
+    """One ``BlockingConnection``. Its calls block the case, as they would block any caller."""
 
     def __init__(self, judge: Judge, conn: int, acceptor: str) -> None:
         self.judge, self.conn, self.acceptor = judge, conn, acceptor
@@ -404,8 +404,8 @@ class _Transacting(TransactionHandler):
 
 
 class ContainerPeer(Conversation[ProtonEvent]):
-    """A ``Container`` in a thread of its own. What it calls back is told to the case, in the thread
-    of the case."""
+    """A ``Container`` in a thread of its own. What it calls back is reported to the case, in the
+    thread of the case."""
 
     protocol = PROTOCOL
 
@@ -487,7 +487,7 @@ class ContainerPeer(Conversation[ProtonEvent]):
         self.do(action)
 
     def receive(self, address: str, credit: int, *, capabilities: tuple[str, ...] = ()) -> None:
-        """Attach a receiver and give credit; what comes is told as ``message``."""
+        """Attach a receiver and give credit; what comes is reported as ``message``."""
 
         def action(container: Any, connection: Any) -> None:
             options = with_capabilities(capabilities, source=True)
@@ -497,8 +497,8 @@ class ContainerPeer(Conversation[ProtonEvent]):
         self.do(action)
 
     def drain(self, address: str, credit: int, *, capabilities: tuple[str, ...] = ()) -> None:
-        """Attach a receiver and drain with that credit. The answer is told as ``drained``, with the
-        credit that came back."""
+        """Attach a receiver and drain with that credit. The answer is reported as ``drained``, with
+        the credit that came back."""
 
         def action(container: Any, connection: Any) -> None:
             options = with_capabilities(capabilities, source=True)
@@ -536,9 +536,8 @@ class ContainerPeer(Conversation[ProtonEvent]):
         """In one transaction: send messages with these bodies, accept those ``taken``, and commit
         or abort.
 
-        How it ended is told as ``transaction_committed`` and the like. There has to be credit for
-        all bodies at once.
-        """
+        How it ended is reported as ``transaction_committed`` and the like. There has to be credit
+        for all bodies at once."""
         assert self._ears is not None
         tell = self._ears.tell
 

@@ -239,7 +239,7 @@ class ManagementPeer(Conversation[Answer]):
         states: frozenset[str] | set[str],
         within: Duration = 3 * REFRESH,
     ) -> tuple[str | None, bool]:
-        """The state that is told of ``peer``'s connection, once it is one of ``states``."""
+        """The state that is reported of ``peer``'s connection, once it is one of ``states``."""
 
         def state() -> str | None:
             connection = self.connection(peer)

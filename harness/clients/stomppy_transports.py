@@ -258,7 +258,7 @@ class _Pulse:
 
 
 class _SocketTransport(stomp.transport.Transport):  # type: ignore[misc]
-    """stomp.py's own transport; what passes through it is told."""
+    """stomp.py's own transport; what passes through it is reported."""
 
     def __init__(self, address: tuple[str, int], vhost: str | None, tell: Tell) -> None:
         super().__init__([address], reconnect_attempts_max=1, vhost=vhost, auto_decode=False)

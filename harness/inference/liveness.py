@@ -44,7 +44,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class PossibleValues:
     """Values that remain possible under one way of rounding. TTLs in ms."""
 
     modifier: Range = ANY
@@ -53,9 +53,9 @@ class Left:
     high: Range = ANY
 
 
-def narrowed(facts: Facts, rounding: str) -> Left:
+def narrowed(facts: Facts, rounding: str) -> PossibleValues:
     """Return what ``facts`` leave possible. Raises :class:`Refuted` when that is nothing."""
-    back, left, answers = ROUNDINGS[rounding], Left(), facts.answers
+    back, left, answers = ROUNDINGS[rounding], PossibleValues(), facts.answers
     floor, ceiling = answers.get(1, 1), answers.get(HUGE, HUGE)
     for _ in range(60):
         modifier, default, low, high = left.modifier, left.default, left.low, left.high
@@ -83,7 +83,7 @@ def narrowed(facts: Facts, rounding: str) -> Left:
                 # The product is cut to whole milliseconds.
                 product = Range(ttl.low, None if ttl.high is None else ttl.high + 1)
                 modifier = modifier.meet(product.over(Range.of(beat, beat)))
-        now = Left(modifier, default, low, high)
+        now = PossibleValues(modifier, default, low, high)
         if now == left:
             break
         left = now
@@ -159,7 +159,7 @@ class LivenessProbes:
                 if probe.at is not None:
                     self._note(1, probe)
 
-    def possible(self) -> dict[str, Left]:
+    def possible(self) -> dict[str, PossibleValues]:
         """Return what remains under each way of rounding that is not refuted."""
         left = {}
         for rounding in ROUNDINGS:

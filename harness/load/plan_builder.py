@@ -113,7 +113,7 @@ def _host(identity: Identity, protocol: str) -> str:
 def _place(identity: Identity, name: str, protocol: str) -> Place:
     parameters = identity.profile.parameters
     if protocol == "amqp091":
-        return Place(name)  # declared by whoever uses it
+        return Place(name)  # declared by its users
     if protocol == "amqp":
         capabilities = tuple(str(parameters.get("anycast_node_capabilities", "")).split())
         return Place(

@@ -79,7 +79,7 @@ def _left(header: LogHeader, tape: Path) -> list[Path]:
     if closing.exists():
         try:
             closing_record = strict_json.read(closing)
-        except BadInput:  # whoever wrote it was killed, and the segment would have come later
+        except BadInput:  # its writer was killed, and the segment would have come later
             closing_record = {"segment": "none", "files": []}
         if (header.segments / closing_record["segment"]).exists():
             for name in filter(_FILE.fullmatch, closing_record["files"]):

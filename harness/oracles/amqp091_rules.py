@@ -1,6 +1,6 @@
 """Rules for a recording of an AMQP 0-9-1 connection: prefetch, delivery tags, and signs of life.
 
-What a correct broker could have done is not held against it. A prefetch may be counted for each
+What a correct broker could have done is no violation. A prefetch may be counted for each
 consumer or for the channel (the specification and RabbitMQ differ): only what is more than either
 allows is a violation, and of the values that a channel had since a consumer began the largest
 counts. Acknowledgements in a transaction count at once.
@@ -141,7 +141,7 @@ def _came(channel: _Channel, event: FrameReceived) -> Iterator[Finding]:
 
 def beats(events: Sequence[Event], conn: int) -> list[Finding]:
     """Judge whether something came from the broker in each interval of heartbeats that tune-ok
-    said. Whoever recorded may have been late by an unknown time: what lies not far outside is
+    said. The recorder may have been late by an unknown time: what lies not far outside is
     uncertain."""
     due: Duration = 0
     last: Instant | None = None

@@ -55,7 +55,7 @@ def idle(
 
 
 def idle_as_recorded(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """:func:`idle` where whoever recorded may have been late by an unknown time: what lies not far
+    """:func:`idle` where the recorder may have been late by an unknown time: what lies not far
     outside is uncertain."""
     worst, allowed = _silence(events, conn, side)
     margin = max(MARGIN, (allowed or 0) // 10)

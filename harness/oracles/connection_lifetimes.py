@@ -3,7 +3,7 @@ before or after their TTL.
 
 A recording does not say how an acceptor was configured, but the broker's own answer does: Artemis
 asks for beats every TTL / modifier (:mod:`brokerproof.harness.oracles.liveness`), so TTL is what
-CONNECTED asks for times the modifier of the profile. Whoever recorded may have been late, and by
+CONNECTED asks for times the modifier of the profile. The recorder may have been late, and by
 how much is unknown. So an interval is widened by a margin, and what lies not far outside of it is
 uncertain, except a close that came too early: lateness of the recorder makes closes later, not
 earlier.
@@ -40,7 +40,7 @@ SILENT, EARLY, LATE = "silent", "closed early", "closed late"
 KINDS = (SILENT, EARLY, LATE)
 MARGIN = ms(50)
 SURELY_LATE = 4
-"""A silence is held against the broker when it was so many times as long as allowed, and a second
+"""A silence is a violation when it was so many times as long as allowed, and a second
 more."""
 _EXPIRED = re.compile(r"TTL|time-?d? ?out|heart-?beat|not receive", re.IGNORECASE)
 _IN = (FrameReceived, HeartBeatReceived, OctetsRefused)

@@ -37,7 +37,7 @@ PATIENCE: Duration = seconds(10)
 
 
 LOST = "the connection was reset, and what the broker had sent before may be lost"
-"""Why nothing is held against a broker once a reset came over a path that can lose what was sent
+"""Why nothing is a violation once a reset came over a path that can lose what was sent
 before it."""
 
 Requirements = str | tuple[str, ...]

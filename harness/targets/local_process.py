@@ -1,4 +1,4 @@
-"""A broker as a process on this machine: started on a leash, watched until it listens, ended."""
+"""A broker as a process on this machine: started under a guard, watched until it listens, ended."""
 
 from __future__ import annotations
 
@@ -42,32 +42,32 @@ class NativeProcess:
         self._folder, self._console = folder, console
         self._environment = None if environment is None else dict(environment)
         self._grace_s, self._free = grace_s, free
-        self._leash: subprocess.Popen[bytes] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
         self.pid: int | None = None
 
     def start(self) -> int:
         """Start it and return its process id. Raises :class:`SetUpFailed` when it cannot be run
         at all."""
-        leash = [sys.executable, "-I", str(Path(__file__).with_name("process_guard.py"))]
-        leash += [
+        guard = [sys.executable, "-I", str(Path(__file__).with_name("process_guard.py"))]
+        guard += [
             "free" if self._free else "held",
             str(self._grace_s),
             str(self._console),
             *self._command,
         ]
-        self._leash = subprocess.Popen(
-            leash,
+        self._guard = subprocess.Popen(
+            guard,
             cwd=self._folder,
             env=self._environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
-        assert self._leash.stdout is not None
-        with self._leash.stdout as output:
+        assert self._guard.stdout is not None
+        with self._guard.stdout as output:
             word, _, rest = output.readline().decode("utf-8", "replace").strip().partition(" ")
         if word != "pid":
             self._let_go()
-            raise SetUpFailed(f"{self._command[0]}: cannot be run ({rest or 'the leash ended'})")
+            raise SetUpFailed(f"{self._command[0]}: cannot be run ({rest or 'the guard ended'})")
         if self._free:
             self._let_go()
         self.pid = int(rest)
@@ -79,9 +79,9 @@ class NativeProcess:
             return True
         if self._free:
             return wait_for_end(self.pid, within_s)
-        assert self._leash is not None
+        assert self._guard is not None
         try:
-            self._leash.wait(within_s)
+            self._guard.wait(within_s)
         except subprocess.TimeoutExpired:
             return False
         return True
@@ -98,10 +98,10 @@ class NativeProcess:
         self.pid = None
 
     def _let_go(self) -> None:
-        assert self._leash is not None
-        assert self._leash.stdin is not None
-        self._leash.stdin.close()
-        self._leash.wait()
+        assert self._guard is not None
+        assert self._guard.stdin is not None
+        self._guard.stdin.close()
+        self._guard.wait()
 
     def wait_until_ready(
         self, ready: Callable[[], bool], *, within_s: float, reason: Callable[[], str]

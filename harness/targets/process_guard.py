@@ -1,10 +1,10 @@
 """Holds a broker's process so that it cannot outlive the harness. Run as a script, never imported.
 
-``leash.py held|free GRACE_S CONSOLE COMMAND…`` starts COMMAND in a session of its own with its
-output appended to the file CONSOLE, and prints one line: ``pid N``, or ``error TEXT``.
+``process_guard.py held|free GRACE_S CONSOLE COMMAND…`` starts COMMAND in a session of its own with
+its output appended to the file CONSOLE, and prints one line: ``pid N``, or ``error TEXT``.
 
 * ``held``: ends COMMAND (SIGTERM, SIGKILL after GRACE_S seconds) as soon as standard input ends,
-  which also happens when the harness is killed, and exits as COMMAND did. If the leash itself is
+  which also happens when the harness is killed, and exits as COMMAND did. If the guard itself is
   killed, the kernel kills COMMAND.
 * ``free``: exits at once; COMMAND goes on.
 

@@ -1,4 +1,4 @@
-"""Cuts a stream into what crosses the wire as one piece, bytes kept, for whoever rewrites it on
+"""Cuts a stream into what crosses the wire as one piece, bytes kept, for those who rewrite it on
 its way.
 
 Unlike the readers of peers this loses nothing: the raw bytes of all units, in order, are the

@@ -1,11 +1,11 @@
 """An ordered store of messages, and the rule by which its consumers get them.
 
 Order: every entry has a number that never changes; the ready entries are sorted by it, always.
-Entries that come back are merged into their old places, so whoever is next gets the oldest message
-first. Invariant between calls: if entries are ready, no consumer has room that may have them.
-Therefore a new message either goes straight to a consumer or to the end. An entry may wait although
-a consumer has room only if the consumer's selector does not select it, or if it came back as
-undeliverable to that consumer.
+Entries that come back are merged into their old places, so the next consumer gets the oldest
+message first. Invariant between calls: if entries are ready, no consumer has room that may have
+them. Therefore a new message either goes straight to a consumer or to the end. An entry may wait
+although a consumer has room only if the consumer's selector does not select it, or if it came back
+as undeliverable to that consumer.
 
 A queue in which consumers may not have everything is choosy. There each entry goes to the next
 consumer in turn who has room and may have it, and a new one is treated like those that wait. What

@@ -3,7 +3,7 @@ power.
 
 It keeps apart what was written and what was synced. After :meth:`MemoryDisk.power_loss` a file
 holds what was synced, and of what was written since, whatever the dice say: nothing, all, or up to
-an byte in the middle of a block, behind which the last block may be torn.
+a byte in the middle of a block, behind which the last block may be torn.
 :meth:`MemoryDisk.killed` is the end of the process alone: what was written stays. Either finds what
 was under way at that instant done up to some point.
 """

@@ -84,7 +84,7 @@ def number(payload: bytes, flags: int, at: int) -> int:
 
 
 def large(payload: bytes, flags: int, at: int) -> tuple[int, int] | None:
-    """Likewise, number and bytes of its large body, None if it has none."""
+    """Number and bytes of its large body, None if it has none."""
     return codec.large(payload, _message_at(payload, flags, at))
 
 

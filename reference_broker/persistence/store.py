@@ -16,9 +16,9 @@ When a write fails
 * Want of space: a file that was kept for this (the *ballast*) is removed, and the batch is written
   again. From then on no message is taken, but what consumers are done with is still written, so
   that they can make room.
-* Anything else, or still no space: whoever waits is told that it failed and is closed, no message
-  is taken, and the same batch is tried again every second, in new files: of those that a write
-  failed in nobody knows what they hold.
+* Anything else, or still no space: every waiting peer learns that it failed and is closed, no
+  message is taken, and the same batch is tried again every second, in new files: what the files of
+  a failed write hold is unknown.
 
 Either way memory goes on holding everything that is not on disk, and messages are taken again as
 soon as there is room for the ballast, or the batch was written.
@@ -435,7 +435,7 @@ class Store:
         )
 
     def stored(self, event: FilesStored) -> bool:
-        """A write ended. False if it failed for good: whoever waits for it has to be told."""
+        """A write ended. False if it failed for good: those who wait for it must be told."""
         if event.ticket == self._ballast_as:
             self._ballast_as = 0
             self._ballast(event)

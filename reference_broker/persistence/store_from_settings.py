@@ -59,7 +59,7 @@ def store(
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class FolderClaim:
     """The folders of a broker, which are its own as long as it lives. ``handles`` are the locks;
     ``places`` have device and inode of each folder and of the lock file."""
 
@@ -90,7 +90,7 @@ class Claim:
             os.close(handle)
 
 
-def disk(settings: Settings, data: Path, claim: Claim | None = None) -> Disk:
+def disk(settings: Settings, data: Path, claim: FolderClaim | None = None) -> Disk:
     """Return the files of a broker with ``settings`` whose data are in ``data``, which is its own
     by ``claim``."""
     return Disk(
@@ -104,7 +104,7 @@ def disk(settings: Settings, data: Path, claim: Claim | None = None) -> Disk:
     )
 
 
-def claim(settings: Settings, data: Path) -> Claim:
+def claim(settings: Settings, data: Path) -> FolderClaim:
     """Take the folder for this process, as long as it lives. Raises :class:`InUse`.
 
     The folder of the journal is locked, and a file in it: the former cannot be removed while the
@@ -127,7 +127,7 @@ def claim(settings: Settings, data: Path) -> Claim:
         raise InUse(
             f"{data}: cannot be used ({problem.strerror}); name a folder that can be written to"
         ) from None
-    claim = Claim(tuple(handles), {})
+    claim = FolderClaim(tuple(handles), {})
     for handle in handles:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

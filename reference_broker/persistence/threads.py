@@ -1,5 +1,5 @@
-"""Files in threads, for whoever must not block: one writes and one reads, so that reading need not
-wait for an fsync."""
+"""Files in threads, for callers that must not block: one writes and one reads, so that reading need
+not wait for an fsync."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class Settings:
     """``global-max-size``: bytes that all addresses together may have before they are full; -1 is
     no limit."""
     global_max_messages: int = -1
-    """``global-max-messages``: likewise, messages."""
+    """``global-max-messages``: the same limit in messages."""
     persistence_enabled: bool = True
     """``persistence-enabled``: whether durable messages survive a restart of a broker that has a
     folder for its data."""

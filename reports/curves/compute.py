@@ -50,7 +50,7 @@ Settings = Sequence[Mapping[str, Any]]
 @dataclass
 class Curve:
     """A quantity over time: ``points`` are instants and the value from then on; ``bounds`` are what
-    it is held against, each with its name."""
+    it is compared with, each with its name."""
 
     title: str
     unit: str

@@ -1,4 +1,4 @@
-"""AMQP 0-9-1 frames, methods and contents: writes whatever it is told, reads what either side
+"""AMQP 0-9-1 frames, methods and contents: writes whatever it is given, reads what either side
 sends.
 
 Nothing here decides whether a broker is right. A frame (2.3.5, 4.2.3) is one byte type (1 method,

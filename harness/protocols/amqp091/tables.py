@@ -1,7 +1,7 @@
 """The methods, properties and reply codes of AMQP 0-9-1 and of RabbitMQ's extensions to it, as
 data.
 
-Held against pamqp's tables by a test; nothing of this is shared with the broker. Types are the
+Compared with pamqp's tables by a test; nothing of this is shared with the broker. Types are the
 specification's: bit, byte, short, long, longlong, shortstr, longstr, timestamp, table. Consecutive
 bits share bytes (4.2.5.2).
 """

@@ -1,4 +1,4 @@
-"""AMQP 1.0 frames, performatives and protocol headers: writes whatever it is told, reads what a
+"""AMQP 1.0 frames, performatives and protocol headers: writes whatever it is given, reads what a
 broker sends.
 
 Nothing here decides whether a broker is right. The reader keeps what it saw (channel, size,

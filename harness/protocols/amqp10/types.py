@@ -1,8 +1,8 @@
 """AMQP 1.0 values, each with the constructor it was written with or is to be written with.
 
-A dumb codec (part 1 of the specification): :func:`encode` writes what it is told, with the shortest
-constructor unless one is forced; :func:`decode` keeps which constructor it saw. :class:`Raw` writes
-any bytes where a value belongs. Nothing here knows performatives.
+A dumb codec (part 1 of the specification): :func:`encode` writes what it is given, with the
+shortest constructor unless one is forced; :func:`decode` keeps which constructor it saw.
+:class:`Raw` writes any bytes where a value belongs. Nothing here knows performatives.
 
 Plain Python stands for values as far as it can: ``plain`` of a uint is an int, of a symbol a str,
 of a map a dict. The other way round, :func:`item` refuses an int, because AMQP has twelve kinds of

@@ -1,4 +1,4 @@
-"""Packets of Artemis's CORE protocol: writes whatever it is told, reads what either side sends.
+"""Packets of Artemis's CORE protocol: writes whatever it is given, reads what either side sends.
 Judges nothing.
 
 A connection begins with the seven letters of :data:`MAGIC` from the client. Then come packets: four

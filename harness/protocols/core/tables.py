@@ -21,7 +21,7 @@ that of 2.56.0."""
 
 @dataclass(frozen=True, slots=True)
 class PacketTable:
-    """One packet: its name, its number (an byte, unsigned), and its fields."""
+    """One packet: its name, its number (a byte, unsigned), and its fields."""
 
     name: str
     code: int

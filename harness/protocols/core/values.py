@@ -5,7 +5,7 @@ Numbers are big-endian and signed. Text comes in two ways, for no reason that a 
 *simple string* is its length in bytes and then UTF-16 with the low byte first; a *string* is its
 length in characters and then, below :data:`SHORT` characters, UTF-16 with the high byte first,
 below :data:`LONG` a length of two bytes and UTF-8 as Java modifies it (:func:`modified_utf8`), and
-else a simple string. A *nullable* value is an byte that says whether there is one, and then the
+else a simple string. A *nullable* value is a byte that says whether there is one, and then the
 value.
 """
 

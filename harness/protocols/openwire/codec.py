@@ -1,5 +1,5 @@
-"""Commands of OpenWire, ActiveMQ's own protocol: writes whatever it is told, reads what either side
-sends. Judges nothing.
+"""Commands of OpenWire, ActiveMQ's own protocol: writes whatever it is given, reads what either
+side sends. Judges nothing.
 
 A command is four bytes with the size of what follows, one with its type, and its fields
 (:mod:`brokerproof.harness.protocols.openwire.tables`) in the loose encoding. Both sides begin with

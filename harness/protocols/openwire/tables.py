@@ -20,7 +20,7 @@ NEWEST = 12
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One structure: its name, its number (an byte, unsigned), and its fields. ``command``: it can
+    """One structure: its name, its number (a byte, unsigned), and its fields. ``command``: it can
     stand by itself."""
 
     name: str

@@ -1,9 +1,9 @@
 """Values of OpenWire in its loose encoding (ActiveMQ's BaseDataStreamMarshaller and
 MarshallingSupport), both ways.
 
-Numbers are big-endian and signed. ``string`` and ``bytes`` are nullable: an byte says whether
+Numbers are big-endian and signed. ``string`` and ``bytes`` are nullable: a byte says whether
 there is one. A string's length has two bytes, and its UTF-8 is Java's: the code units of UTF-16
-one by one, NUL in two bytes. ``structure`` is an byte that says whether there is one, its type
+one by one, NUL in two bytes. ``structure`` is a byte that says whether there is one, its type
 and its fields; ``structures`` are counted with two bytes. Properties of messages and of
 WireFormatInfo are a *map* of typed values, which lies in a field of type ``bytes``.
 """

@@ -1,4 +1,4 @@
-"""A dumb STOMP codec for peers that may misbehave: it writes whatever it is told and reads what a
+"""A dumb STOMP codec for peers that may misbehave: it writes whatever it is given and reads what a
 broker sends.
 
 Nothing here decides whether a broker is right. The reader keeps what it saw (raw size, the order of

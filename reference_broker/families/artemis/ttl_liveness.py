@@ -1,5 +1,8 @@
 """Connection TTL: when a silent peer is closed, and when the broker must send a heartbeat.
 
+How long the TTL is, each protocol agrees with its peer: STOMP in
+:mod:`brokerproof.reference_broker.protocols.stomp.heartbeat`.
+
 The broker does not watch each connection by a timer of its own. One pass comes every check interval
 I after the broker's start and looks at all connections (ARTEMIS-STOMP-ttl-2, -3, -8):
 

@@ -14,7 +14,7 @@ from brokerproof.harness.model.broker_io import FilesStored, StoreFiles, Write
 from brokerproof.reference_broker.persistence import disk as disks
 from brokerproof.reference_broker.persistence import store_from_settings
 from brokerproof.reference_broker.persistence.disk import Disk
-from brokerproof.reference_broker.persistence.store_from_settings import Claim
+from brokerproof.reference_broker.persistence.store_from_settings import FolderClaim
 from brokerproof.reference_broker.settings.settings import Settings
 
 BATCH = StoreFiles(1, (Write("journal/000000000.journal", 0, b"x", sync=True),))
@@ -26,14 +26,14 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def claim(data: Path) -> Iterator[Claim]:
+def claim(data: Path) -> Iterator[FolderClaim]:
     claim = store_from_settings.claim(Settings(), data)
     yield claim
     claim.release()
 
 
 @pytest.fixture
-def disk(data: Path, claim: Claim) -> Disk:
+def disk(data: Path, claim: FolderClaim) -> Disk:
     disk = store_from_settings.disk(Settings(), data, claim)
     assert disk.store(BATCH) == FilesStored(1)
     return disk
@@ -90,7 +90,7 @@ def test_a_removed_lock_admits_no_other_broker(disk: Disk, data: Path) -> None:
 @pytest.mark.parametrize("code", [errno.EIO, errno.EROFS, errno.EACCES])
 @pytest.mark.parametrize("call", ["open", "pwrite", "fdatasync", "fsync"])
 def test_a_failing_system_call_is_a_sentence(
-    data: Path, claim: Claim, monkeypatch: pytest.MonkeyPatch, call: str, code: int
+    data: Path, claim: FolderClaim, monkeypatch: pytest.MonkeyPatch, call: str, code: int
 ) -> None:
     def fails(*arguments: object) -> None:
         raise OSError(code, os.strerror(code))
