@@ -68,6 +68,10 @@ class Admin:
         """
         return self._ask(f"{attribute} of {resource}", resource, {"_AMQ_Attribute": attribute})
 
+    def require_answers(self) -> None:
+        """Raise :class:`ControlFailed` unless the broker answers a question about an address."""
+        self.size(self._answers.name)
+
     def settings(self, name: str) -> dict[str, Any]:
         """Return the address-settings that hold for the address ``name``, under the names of the
         broker's JSON. Raises :class:`ControlFailed` like :meth:`attribute`."""

@@ -72,11 +72,11 @@ def _found(bench: Bench) -> Found:
     if ADMIN in identity.capabilities:
         try:
             admin = bench.admin()
-            admin.attribute("broker", "version")
+            admin.require_answers()
         except _FAILURES as problem:
             absent[ADMIN] = f"management messages are not answered: {problem}"
         else:
-            addresses = _asked_artemis(admin, addresses, absent)
+            addresses = asked_artemis(admin, addresses, absent)
     elif identity.profile.name == "activemq" and "amqp" in identity.capabilities:
         addresses = _asked_activemq(bench, addresses, absent)
     if addresses.prefixes and "max_size_bytes" not in addresses.stated:
@@ -84,7 +84,7 @@ def _found(bench: Bench) -> Found:
     return Found(addresses, absent)
 
 
-def _asked_artemis(admin: Admin, addresses: FullAddresses, absent: dict[str, str]) -> FullAddresses:
+def asked_artemis(admin: Admin, addresses: FullAddresses, absent: dict[str, str]) -> FullAddresses:
     """Return the addresses whose settings are those of their kind. Limits are the first kind's, and
     a kind that has others is left out: cases calculate with one."""
     candidates = addresses.prefixes or {
