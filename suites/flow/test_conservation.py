@@ -1,0 +1,171 @@
+"""Conservation: an address that was used and emptied is as large as one that is fresh.
+
+Messages go in and out by every way there is: accepted, released, rejected, given back by a close,
+refused, aborted, rolled back, paged, dropped. When none is left, the broker's management reports a
+size of 0, and the address takes exactly as many messages to its limit as a fresh one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from hypothesis import strategies as st
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.clients.artemis_management import ADMIN
+from brokerproof.harness.protocols.amqp10.raw_peer import Node
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.stomp.raw_peer import Destination
+from brokerproof.suites.amqp10.steps import collect
+from brokerproof.suites.steps import small_addresses
+
+POLICIES = "ARTEMIS-PAGING-8"
+FREE_AGAIN = "ARTEMIS-PAGING-9"
+
+SIZE = 1500
+"""Bytes of a body: some fourteen fill an address."""
+MOST = 20
+"""More messages of :data:`SIZE` than any of these addresses holds."""
+SOME = 3
+
+
+class Used:
+    """An address of one kind, and the ways of its messages."""
+
+    def __init__(self, target: Bench, kind: str) -> None:
+        self.target = target
+        self.kind = kind
+        self.history: list[str] = []
+        self.to: Destination = small_addresses.destination(target, kind)
+        self.place: Node = small_addresses.same(self.to)
+
+    def send(self, count: int, size: int = SIZE) -> list[str | None]:
+        """Send ``count`` messages one by one; return their outcomes."""
+        peer, link = small_addresses.producer(self.target, self.place)
+        outcomes = [
+            small_addresses.send(self.target, peer, link, small_addresses.body(number, size))
+            for number in range(count)
+        ]
+        peer.close_socket()
+        return outcomes
+
+    def settle(self, outcome: str | None) -> None:
+        """Send some messages and settle all that come with ``outcome``; None leaves with them
+        unsettled."""
+        self.send(SOME)
+        peer = self.target.amqp()
+        link = peer.receiver(self.place, credit=SOME)
+        for delivery in collect(self.target, peer, link, SOME, quiet=0):
+            if outcome is not None:
+                peer.disposition(delivery, outcome)
+        peer.settle()
+        peer.close_socket()
+
+    def acknowledge_and_abort(self) -> None:
+        """Acknowledge a message in a STOMP transaction that is aborted."""
+        self.send(SOME)
+        peer = self.target.stomp()
+        peer.subscribe(self.to, ack="client-individual")
+        message = peer.message()
+        peer.request("BEGIN", {"transaction": "t"})
+        peer.ack(message, {"transaction": "t"}, receipt=True)
+        peer.request("ABORT", {"transaction": "t"})
+        peer.close_socket()
+
+    def post_and_roll_back(self, end: str) -> None:
+        """Send messages in a STOMP transaction that ``end`` ends: ABORT, or COMMIT, or the
+        connection's close."""
+        self.empty()
+        peer = self.target.stomp()
+        peer.request("BEGIN", {"transaction": "t"})
+        for number in range(SOME):
+            octets = small_addresses.body(number, SIZE)
+            peer.publish(self.to, octets, {"transaction": "t"}, receipt=False)
+        peer.settle()
+        if end:
+            peer.request(end, {"transaction": "t"})
+        peer.close_socket()
+
+    def abort_transfers(self) -> None:
+        """Begin a message and abort it."""
+        peer, link = small_addresses.producer(self.target, self.place)
+        self.target.wait_until(lambda: link.credit > 0, PATIENCE)
+        peer.transfer(link, bytes(SIZE), more=True)
+        peer.transfer(link, b"", aborted=True)
+        peer.settle()
+        peer.close_socket()
+
+    def empty(self) -> None:
+        """Take all messages out, those that come back too. Then the size has to be 0."""
+        small_addresses.drain_queue(self.target, self.place, 0)
+        state, free = self.target.admin().until(self.place.address, lambda state: state.size == 0)
+        history = ", ".join(self.history) or "sent and taken"
+        detail = f"{self.kind}, after messages were {history}, and all are gone: {state}"
+        self.target.require(FREE_AGAIN, free, detail)
+
+    def capacity(self) -> int:
+        """Return how many messages the address takes to its limit, and empty it again."""
+        if self.kind == "page":
+            admin, count, paging = self.target.admin(), 0, False
+            while not paging and count < MOST:
+                self.send(1)
+                count += 1
+                paging = admin.address(self.place.address).paging
+        else:
+            states = self.send(MOST)
+            count = states.count("accepted")
+        if self.kind == "drop":
+            count = len(small_addresses.drain_queue(self.target, self.place, 0))
+        self.empty()
+        return count
+
+
+WAYS: Mapping[str, Callable[[Used], object]] = {
+    "accepted": lambda used: used.settle("accepted"),
+    "released": lambda used: used.settle("released"),
+    "modified": lambda used: used.settle("modified"),
+    "rejected": lambda used: used.settle("rejected"),
+    "left unsettled": lambda used: used.settle(None),
+    "acknowledged and aborted": Used.acknowledge_and_abort,
+    "sent and aborted": lambda used: used.post_and_roll_back("ABORT"),
+    "sent and committed": lambda used: used.post_and_roll_back("COMMIT"),
+    "sent and left": lambda used: used.post_and_roll_back(""),
+    "begun and aborted": Used.abort_transfers,
+    "filled beyond the limit": lambda used: used.send(MOST),
+}
+KINDS = ("fail", "drop", "page", "limited.fail")
+
+
+@case(POLICIES, FREE_AGAIN, needs={"amqp", "stomp-1.2", "address-full", ADMIN})
+@over(
+    examples=10,
+    always=lambda target: (
+        [
+            {"kind": kind, "ways": ["released", "left unsettled", "filled beyond the limit"]}
+            for kind in KINDS
+        ]
+        + [{"kind": "fail", "ways": list(WAYS)[:9]}]
+    ),
+    kind=st.sampled_from(KINDS),
+    ways=st.lists(st.sampled_from(list(WAYS)), min_size=1, max_size=4),
+)
+def test_a_used_address_is_as_large_as_a_fresh_one(
+    target: Bench, kind: str, ways: list[str]
+) -> None:
+    """Messages go in and out of an address, and none is left. Its size is 0, and it takes as many
+    messages to its limit as a fresh address of its kind. A leak that is small enough to leave the
+    number as it is shows in the size."""
+    fresh = Used(target, kind).capacity()
+    used = Used(target, kind)
+    for way in ways:
+        used.history.append(way)
+        WAYS[way](used)
+    used.empty()
+    again = used.capacity()
+    target.record_finding(
+        POLICIES,
+        again == fresh,
+        f"{kind}, after messages were {', '.join(ways)}: {again} messages fill it, and {fresh} a"
+        " fresh one",
+    )

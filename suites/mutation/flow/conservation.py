@@ -1,0 +1,90 @@
+"""Faults of the books of an address: what is charged twice, never freed, or freed too much."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from brokerproof.harness.model.enums import Outcome
+from brokerproof.reference_broker.families.artemis.accounting import REFERENCE, Charge
+from brokerproof.reference_broker.kernel.message import Entry
+from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.kernel.transactions import Transaction
+from brokerproof.suites.mutation.mutant import Group, Reached
+
+conservation = Group("conservation")
+
+EMPTY, THRESHOLD = "ARTEMIS-PAGING-9", "ARTEMIS-PAGING-8"
+
+
+def _charges(entries: Iterable[Entry]) -> list[Charge]:
+    return [entry.charge for entry in entries if isinstance(entry.charge, Charge)]
+
+
+@conservation.override(Transaction, "undo", breaks=EMPTY)
+def aborted_sends_stay_charged(original, reached, self):
+    """What was sent in a transaction that is aborted is charged for ever."""
+    if self._sends:
+        reached()
+        self._sends.clear()
+    return original(self)
+
+
+@conservation.override(Transaction, "commit", breaks=EMPTY)
+def committed_sends_charged_twice(original, reached, self, publish):
+    """What was sent in a transaction stays charged to it when it is committed."""
+    for _, charge in self._sends:
+        if isinstance(charge, Charge):
+            reached()
+            charge._holders += 1
+    return original(self, publish)
+
+
+def _taking_back(name: str, fault: str, change: Callable[[Charge], None]) -> None:
+    def taken_back(original, reached: Reached, self, back):
+        for charge in _charges(back):
+            reached()
+            change(charge)
+        original(self, back)
+
+    taken_back.__name__ = name
+    taken_back.__doc__ = fault
+    conservation.override(Queue, "_take_back", breaks=f"{EMPTY} {THRESHOLD}")(taken_back)
+
+
+def _one_more_place(charge: Charge) -> None:
+    charge._account.size += REFERENCE
+
+
+def _one_place_less(charge: Charge) -> None:
+    charge._account.size -= REFERENCE
+
+
+def _one_more_message(charge: Charge) -> None:
+    charge._account.messages += 1
+
+
+_taking_back(
+    "returned_messages_charged_again",
+    "A message that comes back is charged a second place in its queue.",
+    _one_more_place,
+)
+_taking_back(
+    "returned_messages_freed",
+    "A message that comes back gives up its place, and later once more.",
+    _one_place_less,
+)
+_taking_back(
+    "returned_messages_counted_again",
+    "A message that comes back counts once more towards max-size-messages.",
+    _one_more_message,
+)
+
+
+@conservation.override(Queue, "settle", breaks=EMPTY)
+def rejected_messages_stay_charged(original, reached, self, entries, outcome):
+    """A message that its consumer rejected is gone, and stays charged."""
+    if outcome is Outcome.REJECTED:
+        for charge in _charges(entries):
+            reached()
+            charge._holders += 1
+    original(self, entries, outcome)
