@@ -33,6 +33,8 @@ from brokerproof.harness.model.broker_io import (
     StopReading,
     StoreFiles,
     TimerFired,
+    WritePaused,
+    WriteResumed,
 )
 from brokerproof.harness.model.enums import Clock, CloseHow, Vantage
 from brokerproof.harness.model.time import Duration, Instant
@@ -43,6 +45,8 @@ from brokerproof.harness.worlds.tls import Certificate
 from brokerproof.harness.worlds.world import Receiver, Unreachable
 
 _MOST_TIMERS_AT_ONE_INSTANT = 10_000
+SOCKET_BUFFER = 64 * 1024
+"""Bytes that a link holds for a receiver that does not read, before the broker is told so."""
 
 
 class SansIoBroker(Protocol):
@@ -82,6 +86,8 @@ class _Link:
         self._receiver_reads = True
         self._unread_by_broker: list[bytes | CloseHow] = []
         self._unread_by_us: list[bytes | CloseHow] = []
+        self._unread_bytes = 0
+        self._broker_writes = True
 
     @property
     def remote(self) -> str:
@@ -128,8 +134,10 @@ class _Link:
         if held:
             return
         waiting, self._unread_by_us = self._unread_by_us, []
+        self._unread_bytes = 0
         for item in waiting:
             self._reach_us(item)
+        self._press_back()
 
     # the broker's end
 
@@ -181,11 +189,21 @@ class _Link:
             return
         if not self._receiver_reads:
             self._unread_by_us.append(what)
+            self._unread_bytes += len(what) if isinstance(what, bytes) else 0
+            self._press_back()
         elif isinstance(what, bytes):
             self._receiver.octets_arrived(self._world.now(), what)
         else:
             self._receiver_open = False
             self._receiver.channel_closed(self._world.now(), what)
+
+    def _press_back(self) -> None:
+        """Tell the broker when its writes begin to wait for the receiver, and when they go on."""
+        writes = self._unread_bytes <= SOCKET_BUFFER
+        if writes is self._broker_writes or not self._broker_open:
+            return
+        self._broker_writes = writes
+        self._world.feed(WriteResumed(self._conn) if writes else WritePaused(self._conn))
 
 
 class VirtualWorld:

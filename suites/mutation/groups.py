@@ -28,6 +28,7 @@ from brokerproof.suites.mutation.flow import (
     producer_flow,
     queues,
     routing,
+    stalled_readers,
     ttl,
     ttl_watch,
 )
@@ -92,6 +93,7 @@ GROUPS: tuple[Group, ...] = (
     disconnect.disconnect,
     full_addresses.full_addresses,
     conservation.conservation,
+    stalled_readers.stalled_readers,
     connections.amqp_connections,
     sessions.amqp_sessions,
     sessions.amqp_links,

@@ -20,11 +20,13 @@ from brokerproof.harness.model.broker_io import (
     SendBytes,
     StopReading,
     TimerFired,
+    WritePaused,
+    WriteResumed,
 )
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import Instant, ms, seconds
 from brokerproof.harness.worlds.link import LinkFaults
-from brokerproof.harness.worlds.virtual import BrokerStuck, VirtualWorld
+from brokerproof.harness.worlds.virtual import SOCKET_BUFFER, BrokerStuck, VirtualWorld
 from brokerproof.harness.worlds.world import Unreachable
 
 
@@ -184,6 +186,22 @@ def test_a_peer_that_stops_reading_gets_everything_when_it_reads_again() -> None
     assert (ear.heard, ear.closed) == (b"", None)
     link.hold_reading(False)
     assert (ear.heard, ear.closed) == (b"bye", (ms(5), CloseHow.EOF))
+
+
+def test_the_broker_learns_that_its_writes_wait_and_that_they_go_on() -> None:
+    broker = Scripted()
+    w = world(broker)
+    link = w.open("stomp", Ear())
+    link.hold_reading(True)
+    link.apply(SendBytes(1, bytes(SOCKET_BUFFER)))
+    w.wait_until(lambda: False, ms(1))
+    assert not [event for _, event in broker.heard if isinstance(event, WritePaused)]
+    link.apply(SendBytes(1, b"x"))
+    link.apply(SendBytes(1, b"y"))
+    w.wait_until(lambda: False, ms(2))
+    link.hold_reading(False)
+    paused = [event for _, event in broker.heard if isinstance(event, WritePaused | WriteResumed)]
+    assert paused == [WritePaused(1), WriteResumed(1)]
 
 
 def test_what_the_broker_observes_is_passed_on() -> None:

@@ -1,0 +1,133 @@
+"""A client that stops reading: the broker's writes to it wait, and nothing else does.
+
+What the stalled client cannot take fills the buffers between it and the broker. Until it reads
+again its own messages wait; publishers are confirmed, other queues are served, and its heartbeats
+count. When it reads again it gets all that is its own, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import strategies as st
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.time import ms
+from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
+from brokerproof.suites.steps.queues import INDIVIDUAL, left_in, receive
+
+DELIVERED = "STOMP12-SUB-02"
+ANSWERED = "STOMP12-HDR-17"
+SIGNS_OF_LIFE = "STOMP12-HB-08"
+ONE_COPY = "ARTEMIS-CONCEPTS-queue-1"
+
+LARGE = 16_384
+"""Bytes of a body."""
+SOME, MANY = 16, 600
+"""Messages that fill the buffers of a link in virtual time, and of a real one on this machine."""
+NO_WINDOW = {"consumer-window-size": "-1"}
+"""Brokers that know no such header have a prefetch that is larger."""
+BEAT = ms(500)
+
+
+def overflow(target: Bench) -> int:
+    """Return so many messages that the link of a client that does not read is full."""
+    return SOME if target.virtual else MANY
+
+
+def numbered_body(number: int) -> bytes:
+    """A large body that tells its number."""
+    return (b"%d." % number).ljust(LARGE, b"x")
+
+
+@contextmanager
+def stalled(target: Bench, peer: StompPeer) -> Iterator[None]:
+    """Let ``peer`` read nothing inside."""
+    target.record_note(f"connection {peer.conn} stops reading")
+    peer.channel.hold_reading(True)
+    yield
+    target.record_note(f"connection {peer.conn} reads again")
+    peer.channel.hold_reading(False)
+
+
+def publish(target: Bench, producer: StompPeer, to: Destination, count: int) -> None:
+    """Send ``count`` large messages; each is confirmed in time (ANSWERED)."""
+    for number in range(count):
+        producer.publish(to, numbered_body(number), proves=ANSWERED)
+
+
+@case(DELIVERED, ANSWERED, needs={"stomp-1.2"})
+@pytest.mark.parametrize("ack", ["auto", INDIVIDUAL["1.2"]])
+def test_a_client_that_does_not_read_holds_up_nobody(target: Bench, ack: str) -> None:
+    """A consumer stops reading while more is sent to its queue than its link holds. Publishers get
+    their receipts, and a consumer of another queue its messages. When it reads again it gets every
+    message once."""
+    count, crowded, other = overflow(target), target.destination(), target.destination()
+    consumer, producer, neighbour = target.stomp(), target.stomp(), target.stomp()
+    consumer.subscribe(crowded, ack=ack, headers=NO_WINDOW)
+    neighbour.subscribe(other)
+    with stalled(target, consumer):
+        publish(target, producer, crowded, count)
+        for body in (b"first", b"second"):
+            producer.publish(other, body, proves=ANSWERED)
+            neighbour.message(body=body, proves=DELIVERED)
+    numbers = [int(message.body.partition(b".")[0]) for message in receive(target, consumer, count)]
+    target.record_finding(
+        DELIVERED,
+        sorted(numbers) == list(range(count)),
+        f"{count} messages waited for a reader, and it got {len(numbers)},"
+        f" {len(set(numbers))} of them different; {consumer.instead()}",
+    )
+
+
+@case(ONE_COPY, needs={"stomp-1.2", "anycast"})
+@over(examples=6, taken=st.integers(0, 4))
+def test_a_stalled_client_that_leaves_keeps_nothing(target: Bench, taken: int) -> None:
+    """A consumer that acknowledges each message takes some, stops reading, and breaks off when its
+    link is full. Another consumer gets every message that was not acknowledged, once."""
+    count, queue = overflow(target), target.destination()
+    consumer, producer = target.stomp(), target.stomp()
+    consumer.subscribe(queue, ack=INDIVIDUAL["1.2"], headers=NO_WINDOW)
+    for number in range(taken):
+        producer.publish(queue, numbered_body(number))
+        consumer.ack(consumer.message(), receipt=True)
+    consumer.channel.hold_reading(True)
+    for number in range(taken, count):
+        producer.publish(queue, numbered_body(number))
+    consumer.close_socket()
+    left = [int(body.partition(b".")[0]) for body in left_in(target, queue, "1.2", count - taken)]
+    target.record_finding(
+        ONE_COPY,
+        sorted(left) == list(range(taken, count)),
+        f"{count} messages were sent and {taken} acknowledged; the next consumer got {len(left)},"
+        f" {len(set(left))} of them different",
+    )
+
+
+@case(SIGNS_OF_LIFE, DELIVERED, needs={"stomp-1.2", "connection-ttl", "heart-beat"})
+def test_a_client_that_beats_and_does_not_read_lives(target: Bench) -> None:
+    """A consumer beats as it promised and reads nothing for several times its TTL, while more is
+    sent to it than its link holds. It is not closed, and gets every message when it reads."""
+    count, queue = overflow(target), target.destination()
+    consumer = target.stomp(heart_beat=f"{BEAT // ms(1) * 2},0")
+    producer = target.stomp()
+    consumer.subscribe(queue, headers=NO_WINDOW)
+    with stalled(target, consumer):
+        for number in range(count):
+            producer.publish(queue, numbered_body(number))
+            if number % 50 == 49:
+                consumer.beat()
+        for _ in range(20):
+            consumer.beat()
+            target.advance(BEAT)
+    numbers = [int(message.body.partition(b".")[0]) for message in receive(target, consumer, count)]
+    detail = f"it beat every 500 ms without reading for 10 s; {consumer.instead()}"
+    target.record_finding(SIGNS_OF_LIFE, consumer.ended is None, detail)
+    target.record_finding(
+        DELIVERED,
+        sorted(numbers) == list(range(count)),
+        f"{count} messages were sent and {len(numbers)} came; {detail}",
+    )
