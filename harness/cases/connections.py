@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from brokerproof.harness.cases.findings import CaseRecord
 from brokerproof.harness.catalogue.capabilities import missing
-from brokerproof.harness.catalogue.profiles import Profile
+from brokerproof.harness.catalogue.profiles import Profile, Stated
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.protocols.byte_log import LoggedChannel
 from brokerproof.harness.protocols.conversation import ControlFailed, Conversation, Symptom
@@ -52,7 +52,7 @@ class Connections(CaseRecord):
                 f' the case can run, name it among the endpoints: {name} = "HOST:PORT"',
                 Symptom.ABSENT,
             )
-        return known[name]
+        return Stated(known[name])
 
     def full_address(self, kind: str) -> str:
         """Return how the names of addresses of that kind begin, which are soon full.

@@ -27,6 +27,7 @@ from brokerproof.harness.cases.example_runs import (
 )
 from brokerproof.harness.catalogue import capabilities
 from brokerproof.harness.catalogue.deviations import Deviation, match, match_control
+from brokerproof.harness.catalogue.profiles import MissingParameter
 from brokerproof.harness.catalogue.requirements import in_range
 from brokerproof.harness.counterexamples import writer
 from brokerproof.harness.model.enums import Clock
@@ -224,7 +225,9 @@ def _judge_excused(
 
 
 def _is_absent(problem: Exception | None) -> bool:
-    """True if a case ended because the target does not offer what it relies on."""
+    """True if a case ended because the target does not offer or state what it relies on."""
+    if isinstance(problem, MissingParameter):
+        return True
     return isinstance(problem, ControlFailed) and problem.symptom is Symptom.ABSENT
 
 

@@ -207,11 +207,12 @@ class MeasurementJudge(CaseRecord):
         margin = self.margin(bounds, since)
         held = low <= value and (high is None or value <= high)
         beyond = value < low - margin or (high is not None and value > high + margin)
-        upper = "" if high is None else f" and {high / ms(1):g} ms"
-        detail = (
-            f"{label}: {value / ms(1):g} ms, should be between"
-            f" {low / ms(1):g}{upper or ' ms and any time'}"
+        should = (
+            f"at least {low / ms(1):g} ms"
+            if high is None
+            else f"between {low / ms(1):g} and {high / ms(1):g} ms"
         )
+        detail = f"{label}: {value / ms(1):g} ms, should be {should}"
         self._measured(requirements, label, value, low, high, margin, "ns")
         uncertain = None if beyond else f"within the margin of {margin / ms(1):g} ms"
         expectation = Expectation(

@@ -8,13 +8,16 @@ from enum import StrEnum
 from itertools import count
 
 from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.model.time import seconds
 from brokerproof.harness.protocols.conversation import ControlFailed, Symptom, Violated
+from brokerproof.harness.protocols.stomp.raw_peer import frame
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.target import Target
 from brokerproof.harness.trace.events import Event, FrameSent, OctetsRefused, OctetsSent
 from brokerproof.harness.worlds.bounds import LimitReached
 
 _BODY = b"a plain message"
+_RECEIPT = seconds(2)
 _MOST_BYTES = 1024 * 1024
 _MOST_FRAMES = 1_000
 """A plain message takes some 20 frames."""
@@ -22,8 +25,11 @@ _MOST_FRAMES = 1_000
 
 def _stomp(bench: Bench) -> None:
     peer, place = bench.stomp(), bench.destination()
-    peer.subscribe(place)
-    peer.publish(place, _BODY)
+    receipt = peer.next_receipt()
+    peer.subscribe(place, headers={"receipt": receipt}, receipt=False)
+    # A broker that sends no receipts serves all the same: that is for the cases to judge.
+    peer.watch_for(frame("RECEIPT", {"receipt-id": receipt}), within=_RECEIPT)
+    peer.publish(place, _BODY, receipt=False)
     peer.message(body=_BODY)
 
 

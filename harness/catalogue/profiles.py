@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from brokerproof.harness.catalogue import capabilities
 from brokerproof.harness.catalogue.tables import BadData, Key, read, table
@@ -27,6 +27,19 @@ class UnknownProfile(BadData):
     """There is no profile of that name: one sentence with the names there are."""
 
 
+class MissingParameter(LookupError):
+    """A parameter that nobody stated: one sentence with what to add."""
+
+
+class Stated(dict[str, Any]):
+    """Parameters that were stated; one that was not is a :class:`MissingParameter`."""
+
+    def __missing__(self, name: str) -> Any:
+        raise MissingParameter(
+            f"the target states no {name}; add it to [parameters] of the target file"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Profile:
     """The expectations of a broker family. Immutable; equal profiles are interchangeable."""
@@ -35,6 +48,9 @@ class Profile:
     parameters: Mapping[str, Value]
     capabilities: frozenset[str]
     description: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parameters", MappingProxyType(Stated(self.parameters)))
 
 
 def names(folder: Path | None = None) -> list[str]:
@@ -75,7 +91,7 @@ def _read(path: Path) -> Profile:
             )
     return Profile(
         name=path.stem,
-        parameters=MappingProxyType(dict(entry.values["parameters"])),
+        parameters=entry.values["parameters"],
         capabilities=frozenset(entry.values["capabilities"]),
         description=entry.text("description"),
     )

@@ -39,7 +39,14 @@ def test_unsettled_messages_come_again_in_their_order(target: Bench, how: str, a
     publish_all(producer, queue, numbered(3, "later"))
     received = bodies(collect(target, after, 3))
     target.record_finding(
-        BACK, received == numbered(3, "later"), f"behind them three were sent and {received!r} came"
+        BACK,
+        sorted(received) == numbered(3, "later"),
+        f"behind them three were sent and {received!r} arrived",
+    )
+    target.record_finding(
+        FIFO,
+        received == numbered(3, "later"),
+        f"behind them three were sent and {received!r} arrived",
     )
 
 
@@ -159,17 +166,17 @@ def test_an_acknowledged_message_stays_away_while_the_others_come_back(target: B
     publish_all(producer, queue, numbered(5))
     first = target.stomp("1.2")
     messages = held(target, first, queue, 5, "client-individual")
-    for message in (messages[1], messages[3]):
+    for message in messages[:2]:  # a mode that covers earlier ones as well settles no others
         first.ack(message, receipt=True)
     first.close_socket(CloseHow.RESET)
-    rest = [b"m0", b"m2", b"m4"]
+    rest = [b"m2", b"m3", b"m4"]
     for _ in range(3):
         again = target.stomp("1.2")
         again.subscribe(queue, ack="client-individual")
         received = bodies(receive(target, again, 3))
         target.record_finding(
             BACK,
-            sorted(received) == rest,
+            set(rest) <= set(received),
             f"three of five were not acknowledged; {received!r} came again",
         )
         again.close_socket(CloseHow.RESET)

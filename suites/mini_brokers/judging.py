@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+from brokerproof.harness.cases.ast_parse_lock import one_at_a_time
 from brokerproof.harness.cases.example_runs import Call, Run
 from brokerproof.harness.cases.execution import execute
 from brokerproof.harness.cases.target_health import TargetHealth
@@ -32,6 +33,7 @@ def judge(path: Path, calls: Sequence[Call], folder: Path) -> list[Result]:
     by one."""
     target = target_file.load(str(path))
     facts = target.start(folder)
+    one_at_a_time()
     try:
         recorder = Recorder(None, run="", target=target.identity.name, clock=target.clock)
         health = TargetHealth(target, seed=1)

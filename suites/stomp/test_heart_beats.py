@@ -214,7 +214,7 @@ def test_a_client_that_beats_as_agreed_is_not_dropped(
     target.record_finding(
         CLIENT_BEATS[version],
         alive,
-        f"{detail}, and the connection {'lives' if alive else f'ended: {peer.instead()}'}",
+        f"{detail}: {'the connection lives' if alive else peer.instead()}",
         uncertain="the host was late by more than a period" if late else None,
     )
     if alive:

@@ -219,6 +219,17 @@ def test_a_part_that_the_target_does_not_offer_is_a_skip_and_hides_no_violation(
     assert {finding.verdict for finding in found.findings} == {Verdict.FAIL, Verdict.SKIP}
 
 
+def test_a_parameter_that_nobody_stated_is_a_skip_that_names_it(reference: Target) -> None:
+    def asks(target: Bench) -> None:
+        _ = target.profile.parameters["carrier_pigeon_speed"]
+
+    found = result(reference, asks, MUST)
+    assert (found.verdict, found.detail) == (
+        Verdict.SKIP,
+        "the target states no carrier_pigeon_speed; add it to [parameters] of the target file",
+    )
+
+
 def test_a_crash_of_the_case_is_our_error_and_says_where(reference: Target) -> None:
     def crash(target: Bench) -> None:
         raise RuntimeError("boom")
