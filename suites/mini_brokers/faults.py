@@ -232,7 +232,7 @@ BROKERS = {
     ),
     "forgotten": MiniBroker(
         Parts(queue=Forgotten),
-        r"unsettled_messages_come_again.*(EOF|DISCONNECT)|stomp\.nack\.in_mode",
+        r"unsettled_messages_come_again.*(EOF|DISCONNECT)",
         r"back-1 .*five were held; the next consumer got \[\]",
         r"-back-1$|STOMP1.-ACK-0[45]$|SUBSCRIBE-05$|-queue-1$|-fifo-1$",
     ),
@@ -287,7 +287,7 @@ BROKERS = {
     "abort-ignored": MiniBroker(
         Parts(AbortIgnored),
         "what_was_sent_in_an_aborted",
-        r"ABORT-\d+ ",
+        r"SEND-0\d .*after the ABORT of three messages the consumer got",
         r"-(ABORT|SEND|TX|BEGIN)-\d+$",
     ),
 }

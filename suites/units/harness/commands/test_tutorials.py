@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -36,9 +37,10 @@ def shell(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_gate_an_upgrade(shell: Path) -> None:
+def printed_by(document: str, shell: Path) -> list[str]:
+    """Run a tutorial; what each of its commands printed."""
     printed = []
-    for command, code in commands("gate-an-upgrade.md"):
+    for command, code in commands(document):
         ran = subprocess.run(
             ["/bin/bash", "-c", f'PATH="$PWD/bin:$PATH"; {command}'],
             cwd=shell,
@@ -48,7 +50,32 @@ def test_gate_an_upgrade(shell: Path) -> None:
         )
         assert ran.returncode == code, f"{command}\n{ran.stdout}\n{ran.stderr}"
         printed.append(ran.stdout + ran.stderr)
-    record, gate, *_, annotations, listed, again = printed
+    return printed
+
+
+def test_find_the_faults_of_a_new_broker(shell: Path) -> None:
+    _, judged, explained, kept, _, _, again, _ = printed_by("find-faults.md", shell)
+    first = re.search(r"^FAIL +(.*)\n +observed (.*)", judged, re.MULTILINE)
+    assert first is not None, judged
+    assert first.group(1).endswith("STOMP11-HB-07")
+    assert first.group(2) == "0 beats in three periods of 500 ms"
+    assert "STOMP12-HB-07" in explained
+    assert ".case.jsonl" in kept
+    assert re.search(r"localhost:61955: \d+ PASS", again)
+    dialect = json.loads((shell / "first" / "run.json").read_text())["targets"][0]["dialect"]
+    assert "speaks STOMP 1.0, 1.1, 1.2" in dialect
+
+
+def test_read_a_report(shell: Path) -> None:
+    *_, summary, explained, fails, kept = printed_by("read-a-report.md", shell)
+    assert "ARTEMIS-STOMP-ttl-3" in summary
+    assert "ARTEMIS-STOMP-ttl-3" in explained
+    assert int(fails) >= 1
+    assert ".case.jsonl" in kept
+
+
+def test_gate_an_upgrade(shell: Path) -> None:
+    record, gate, *_, annotations, listed, again = printed_by("gate-an-upgrade.md", shell)
     assert re.search(r"heartbeats and TTL +kept", record)
     assert "Compared with last-good: " in gate
     first = gate.partition("Compared with last-good: ")[2].splitlines()
