@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 
 TUTORIALS = Path(__file__).resolve().parents[4] / "docs" / "tutorials"
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PORT = "61955"
+"""The port in a tutorial; another is used here, because it may be taken."""
 EXIT = re.compile(r"# exits with (\d+)$")
 
 
@@ -40,7 +43,10 @@ def shell(tmp_path: Path) -> Path:
 def printed_by(document: str, shell: Path) -> list[str]:
     """Run a tutorial; what each of its commands printed."""
     printed = []
-    for command, code in commands(document):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
+    for stated, code in commands(document):
+        command = stated.replace(PORT, port)
         ran = subprocess.run(
             ["/bin/bash", "-c", f'PATH="$PWD/bin:$PATH"; {command}'],
             cwd=shell,
@@ -61,7 +67,7 @@ def test_find_the_faults_of_a_new_broker(shell: Path) -> None:
     assert first.group(2) == "0 beats in three periods of 500 ms"
     assert "STOMP12-HB-07" in explained
     assert ".case.jsonl" in kept
-    assert re.search(r"localhost:61955: \d+ PASS", again)
+    assert re.search(r"localhost:\d+: \d+ PASS", again)
     dialect = json.loads((shell / "first" / "run.json").read_text())["targets"][0]["dialect"]
     assert "speaks STOMP 1.0, 1.1, 1.2" in dialect
 
