@@ -18,7 +18,7 @@ from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results import records
 from brokerproof.harness.results.records import Result
 from brokerproof.harness.targets import target_file
-from brokerproof.harness.targets.external import target as external
+from brokerproof.harness.targets.external import dialogue
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.worlds.bounds import RunStopped
 from brokerproof.suites.units.drivers.misbehaving import (
@@ -104,7 +104,7 @@ def begun(target: str, folder: Path) -> str:
 def test_a_target_that_misbehaves_from_the_beginning(
     behaviour: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(external, "_PROBE_TIMEOUT_S", 3.0)
+    monkeypatch.setattr(dialogue, "PROBE_TIMEOUT_S", 3.0)
     with listening(SERVERS[behaviour]) as port:
         problem = begun(url(port), tmp_path)
     assert f"127.0.0.1:{port} " in problem
