@@ -203,6 +203,7 @@ def _address_lines(like: str, addresses: FullAddresses | None) -> list[str]:
             "[addresses]",
             *names,
             *limits,
+            *(['# file = "full.file."    # only with persistent="true"'] * (like == "activemq")),
         ]
     if like not in ("artemis", "activemq"):
         return []

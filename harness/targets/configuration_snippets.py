@@ -69,7 +69,10 @@ def _artemis() -> Iterator[str]:
 
 def _activemq() -> Iterator[str]:
     flow, plain = _root("activemq", "flow.xml"), _root("activemq", "activemq.xml")
-    yield "<!-- ActiveMQ, into <policyEntries>: destinations that are soon full. -->"
+    yield (
+        "<!-- ActiveMQ, into <policyEntries>: destinations that are soon full. Name full.file. in"
+        '\n     [addresses] only if the broker has persistent="true". -->'
+    )
     for element in (*_named(flow, "policyEntry"), *_named(plain, "policyEntry")):
         yield _text(element)
     yield "\n<!-- Into <plugins>: cases ask for what a destination holds. -->"

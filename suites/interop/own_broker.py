@@ -24,7 +24,7 @@ from brokerproof.harness.results import records
 from brokerproof.harness.targets import configuration_snippets, shipped_targets, target_file
 from brokerproof.harness.targets.sockets import SocketTarget
 
-FILES = {"artemis": "broker.xml", "activemq": "activemq.xml", "rabbitmq": "rabbitmq.conf"}
+FILES = {"artemis": "broker.xml", "activemq": "flow.xml", "rabbitmq": "rabbitmq.conf"}
 NAMESPACES = {
     "artemis": "urn:activemq:core",
     "activemq": "http://activemq.apache.org/schema/core",
@@ -63,10 +63,10 @@ def configuration(family: str) -> str:
         if name not in PARENTS:
             continue  # the permission, which the login has already
         parent = next(root.iter(f"{{{namespace}}}{PARENTS[name]}"))
-        for key in ("name", "match", "queue", "topic"):
-            for old in parent.findall(element.tag):
-                if element.get(key) is not None and old.get(key) == element.get(key):
-                    parent.remove(old)  # what a plain configuration would not have
+        keys = ("name", "match", "queue", "topic")
+        for old in parent.findall(element.tag):
+            if all(old.get(key) == element.get(key) for key in keys):
+                parent.remove(old)  # what a plain configuration would not have
         parent.insert(0, element)
     return etree.tostring(root, encoding="unicode")
 
