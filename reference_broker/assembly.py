@@ -149,6 +149,7 @@ def create_broker(
         epoch=epoch,
         large=None if store is None or family.stalls_producers else store.large,
     )
+    router.creator = lambda: context.conn
     if isinstance(family, RabbitMqFamily):
         family.topology.dead = partial(dead_letters.dead_letter, context)
     if linked:

@@ -66,6 +66,7 @@ class Broker:
         shared = self._shared
         shared.now = now
         shared.conn = getattr(event, "conn", None)
+        shared.router.within_unit = False
         match event:
             case BytesReceived(conn, data):
                 connection = self._connections.get(conn)
@@ -214,6 +215,7 @@ class Broker:
     def _forget(self, conn: int) -> None:
         del self._connections[conn]
         self._shared.arrivals.pop(conn, None)
+        self._shared.router.forget_creator(conn)
         self._outbox.forget(conn)
         if conn in self._outbox.streams:
             at = self._shared.now + FLUSH_WITHIN

@@ -21,7 +21,7 @@ same name and something else is refused, not given something else than was asked
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 
 from brokerproof.harness.model.enums import RoutingType
@@ -66,6 +66,13 @@ class Router:
         self.special: Callable[[str, MemoryAccount], Address | None] = lambda name, account: None
         """Makes the address of a name that stands for something else than queues; None for all
         others."""
+        self.creator: Callable[[], int | None] = lambda: None
+        """Returns the connection whose input creates an address; None for the broker itself."""
+        self.within_unit = False
+        """True from a commit to the end of the input: a quota may not undo a part of it."""
+        self._quotas = settings.quotas
+        self._created: Counter[int] = Counter()
+        self._creators: dict[str, int] = {}
         for setting in settings.addresses:
             routing = set(setting.routing) | {queue.routing for queue in setting.queues}
             routing = routing or {self._rules.of(setting.name).default_address_routing_type}
@@ -124,9 +131,14 @@ class Router:
         for queue in list(self._on_demand):
             self.tidy(queue)
 
+    def forget_creator(self, conn: int) -> None:
+        """``conn`` is over: its addresses stay, and count for nobody."""
+        self._created.pop(conn, None)
+
     def begin_atomic_unit(self) -> None:
         """Store the changes of this input as a whole or not at all, even if the broker ends
         meanwhile."""
+        self.within_unit = True
         if self._stored is not None:
             self._stored.begin_atomic_unit()
 
@@ -305,6 +317,13 @@ class Router:
         self._tidy_address(address)
 
     def _open(self, name: str, routing: set[RoutingType], configured: bool) -> Address:
+        creator = None if configured else self.creator()
+        if creator is not None:
+            excess = self._quotas.exceeded("addresses", self._created[creator])
+            if excess is not None and not self.within_unit:
+                raise NoRoute(f"address {name!r} is not created: {excess}")
+            self._created[creator] += 1
+            self._creators[name] = creator
         account = self._accounting.open(name)
         address = self.special(name, account) or Address(name, routing, configured, account)
         self._addresses[name] = address
@@ -441,6 +460,9 @@ class Router:
     def _close(self, address: Address) -> None:
         if self._addresses.get(address.name) is address:
             del self._addresses[address.name]
+            creator = self._creators.pop(address.name, None)
+            if creator is not None and creator in self._created:
+                self._created[creator] -= 1
             self._accounting.close(address.account)
             if self._stored is not None:
                 self._stored.address_closed(address)

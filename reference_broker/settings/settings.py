@@ -14,6 +14,7 @@ from brokerproof.harness.model.enums import FullPolicy, RoutingType
 from brokerproof.harness.model.input_file import OneSentence
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.activemq import ActiveMq
+from brokerproof.reference_broker.settings.quotas import Quotas
 from brokerproof.reference_broker.settings.rabbitmq import RabbitMq
 
 
@@ -119,6 +120,8 @@ class Settings:
     """True: a CORE producer is given no more credit than its address has room
     (ARTEMIS-FLOW-producer-2). False: all that it asks for, as long as the address is not full, as
     release 2.56.0 has it."""
+    quotas: Quotas = field(default_factory=Quotas)
+    """What one connection may have at a time."""
     activemq: ActiveMq | None = None
     """Set for a broker of ActiveMQ's family."""
     rabbitmq: RabbitMq | None = None

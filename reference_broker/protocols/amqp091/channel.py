@@ -56,6 +56,10 @@ HANDLERS = {**declaring.HANDLERS, **publishing.HANDLERS, **consuming.HANDLERS}
 """Handlers of the methods that a client may send on an open channel."""
 
 
+QUOTA_EVERY = 64 * 1024
+"""Bytes of a content after which the quota of unfinished bytes is looked at again."""
+
+
 class Channel:
     """One channel. ``active`` is the client's channel.flow; ``prefetch`` is for each new consumer,
     ``limit`` for the whole channel. ``last_queue`` is used by methods that name no queue."""
@@ -78,6 +82,8 @@ class Channel:
         self._publish: commands.Basic.Publish | None = None
         self._properties: bytes | None = None
         self._body: list[bytes] = []
+        self.unfinished_bytes = 0
+        """Bytes of a content of which more is to come."""
         self._missing = 0
 
     # --- what comes in ----------------------------------------------------------------------------
@@ -128,6 +134,11 @@ class Channel:
         elif payload:  # an empty body frame is legal, and kept nowhere
             self._missing -= len(payload)
             self._body.append(payload)
+            before = self.unfinished_bytes
+            self.unfinished_bytes += len(payload)
+            if before // QUOTA_EVERY != self.unfinished_bytes // QUOTA_EVERY:
+                connection = self.connection
+                connection.check_quota("unfinished_bytes", connection.unfinished_bytes - 1)
             if self._missing < 0:
                 raise Refusal(UNEXPECTED_FRAME, "the content has more bytes than its header said")
         if self._missing:
@@ -141,6 +152,7 @@ class Channel:
         self._publish = None
         self._properties = None
         self._body = []
+        self.unfinished_bytes = 0
 
     # --- what goes out ----------------------------------------------------------------------------
 

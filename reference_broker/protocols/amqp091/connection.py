@@ -57,6 +57,7 @@ from brokerproof.reference_broker.protocols.amqp091.errors import (
     FRAME_ERROR,
     INTERNAL_ERROR,
     NOT_ALLOWED,
+    RESOURCE_ERROR,
     UNEXPECTED_FRAME,
     Refusal,
     shown,
@@ -206,6 +207,22 @@ class Amqp091Connection:
         """Close with an error: the peer's request cannot be stored."""
         self._refuse(Refusal(INTERNAL_ERROR, reason), 0, None)
 
+    @property
+    def consumers(self) -> int:
+        """Number of consumers on all channels."""
+        return sum(len(channel.consumers) for channel in self.channels.values())
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """Bytes of contents of which more is to come, on all channels."""
+        return sum(channel.unfinished_bytes for channel in self.channels.values())
+
+    def check_quota(self, resource: str, count: int) -> None:
+        """Refuse more of ``resource`` where the connection has ``count``, as many as it may."""
+        excess = self.shared.settings.quotas.exceeded(resource, count)
+        if excess is not None:
+            raise Refusal(RESOURCE_ERROR, excess)
+
     # --- what goes out ----------------------------------------------------------------------------
 
     def send(self, octets: bytes) -> None:
@@ -314,6 +331,7 @@ class Amqp091Connection:
             raise Refusal(
                 NOT_ALLOWED, f"channel {number} is beyond the channel-max of {self._channel_max}"
             )
+        self.check_quota("sessions", len(self.channels))
         self.channels[number] = Channel(self, number)
         self.tell(commands.Channel.OpenOk(), number)
 

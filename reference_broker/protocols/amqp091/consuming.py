@@ -36,6 +36,7 @@ def consume(channel: Channel, method: Any) -> None:
         raise Refusal(NOT_ALLOWED, f"attempt to reuse consumer tag {shown(tag)}")
     if declared.sole or (method.exclusive and declared.queue.has_consumers):
         raise Refusal(ACCESS_REFUSED, f"queue {shown(declared.name)} in vhost '/' in exclusive use")
+    channel.connection.check_quota("subscriptions", channel.connection.consumers)
     declared.sole = bool(method.exclusive)
     prefetch = Prefetch(channel.prefetch)
     consumer = Consumer(channel, tag, declared, bool(method.no_ack), prefetch)

@@ -16,12 +16,14 @@ from brokerproof.reference_broker.families.rabbitmq.exchanges import (
     Exchange,
 )
 from brokerproof.reference_broker.families.rabbitmq.topology import Declared
+from brokerproof.reference_broker.kernel.router import NoRoute
 from brokerproof.reference_broker.protocols.amqp091 import arguments, methods
 from brokerproof.reference_broker.protocols.amqp091.errors import (
     ACCESS_REFUSED,
     COMMAND_INVALID,
     NOT_FOUND,
     PRECONDITION_FAILED,
+    RESOURCE_ERROR,
     RESOURCE_LOCKED,
     Refusal,
     shown,
@@ -190,15 +192,18 @@ def _new_queue(channel: Channel, method: Any, given: Mapping[str, Any]) -> Decla
     arguments.check(name, given)
     name = name or channel.topology.new_name("amq.gen", channel.connection.shared.session_seed)
     expires = given.get(arguments.EXPIRES)
-    return channel.topology.declare(
-        name,
-        arguments.limits(given),
-        durable=bool(method.durable and not method.exclusive),
-        owner=channel.connection.conn if method.exclusive else None,
-        auto_delete=bool(method.auto_delete),
-        arguments=given,
-        expires=None if expires is None else ms(expires),
-    )
+    try:
+        return channel.topology.declare(
+            name,
+            arguments.limits(given),
+            durable=bool(method.durable and not method.exclusive),
+            owner=channel.connection.conn if method.exclusive else None,
+            auto_delete=bool(method.auto_delete),
+            arguments=given,
+            expires=None if expires is None else ms(expires),
+        )
+    except NoRoute as problem:
+        raise Refusal(RESOURCE_ERROR, str(problem)) from None
 
 
 def _same(declared: Declared, method: Any, given: Mapping[str, Any], conn: int) -> None:

@@ -39,6 +39,17 @@ class Connection(Protocol):
     def send(self, octets: bytes) -> None:
         """Send bytes behind all others."""
 
+    @property
+    def consumers(self) -> int:
+        """Number of consumers on all channels."""
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """Bytes of contents of which more is to come, on all channels."""
+
+    def check_quota(self, resource: str, count: int) -> None:
+        """Refuse more of ``resource`` where the connection has ``count``, as many as it may."""
+
     def touch(self, channel: Channel) -> None:
         """Flush ``channel`` at the end of this input."""
 

@@ -154,6 +154,7 @@ class AmqpConnection:
         self.held = False
         self.transactions: dict[bytes, LiveTransaction] = {}
         self.posting: Counter[bytes] = Counter()
+        self.unfinished_bytes = 0
         self.user: str | None = None
         self.stalled = False
         """True while no input is handled, for want of space for an earlier delivery."""
@@ -500,9 +501,19 @@ class AmqpConnection:
                 " begin on"
             )
             raise Refusal(refusal.NO_CHANNEL_LEFT, detail)
+        excess = self.shared.settings.quotas.exceeded("sessions", len(self._sessions))
+        if excess is not None:
+            raise Refusal(refusal.NO_CHANNEL_LEFT, excess)
         self._channels |= 1 << ours
         session = Session(self, begun, channel, ours)
         self._sessions[channel] = session
+
+    def check_links(self) -> None:
+        """Refuse a link, which its session has already, if there are more than the quota."""
+        links = sum(len(session.links) for session in self._sessions.values())
+        excess = self.shared.settings.quotas.exceeded("subscriptions", links - 1)
+        if excess is not None:
+            raise Refusal(refusal.TOO_MANY_LINKS, excess)
 
     # --- transactions -----------------------------------------------------------------------------
 

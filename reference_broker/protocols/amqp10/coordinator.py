@@ -58,8 +58,6 @@ CAPABILITIES = (
 )
 CREDIT = 100
 """Declares and discharges that a controller may send ahead."""
-MOST_TRANSACTIONS = 1000
-"""Transactions that one connection may have open."""
 
 
 class CoordinatorLink(IncomingLink):
@@ -98,9 +96,10 @@ class CoordinatorLink(IncomingLink):
                 arrival, conditions.NOT_IMPLEMENTED, "this broker has no distributed transactions"
             )
         connection = self.session.connection
-        if len(connection.transactions) >= MOST_TRANSACTIONS:
-            detail = f"{MOST_TRANSACTIONS} transactions are open on this connection"
-            return self._failed(arrival, conditions.RESOURCE_LIMIT_EXCEEDED, detail)
+        quotas = self.session.shared.settings.quotas
+        excess = quotas.exceeded("transactions", len(connection.transactions))
+        if excess is not None:
+            return self._failed(arrival, conditions.RESOURCE_LIMIT_EXCEEDED, excess)
         id = self.session.shared.next_consumer().to_bytes(8)
         self._opened[id] = connection.transactions[id] = LiveTransaction(id, self)
         return Declared(txn_id=id)

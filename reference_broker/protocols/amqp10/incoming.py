@@ -71,6 +71,7 @@ class IncomingLink(Link):
     def __init__(self, session: Session, attach: Attach, our_handle: int) -> None:
         super().__init__(session, attach, our_handle)
         self.arriving: Arrival | None = None
+        self._unfinished = 0  # its bytes, as the connection counts them
         self._posting: bytes | None = None
         self._format = 0
         self._largest = session.connection.acceptor.amqp.max_message_size
@@ -205,6 +206,13 @@ class IncomingLink(Link):
             raise Refusal(refusal.TOO_LARGE, f"a message of more than {self._largest} bytes")
         if transfer.more:
             self._set(arrival)
+            connection = self.session.connection
+            excess = connection.shared.settings.quotas.exceeded(
+                "unfinished_bytes", connection.unfinished_bytes - 1
+            )
+            if excess is not None:
+                arrival.abandon()
+                raise Refusal(refusal.TOO_MUCH_UNFINISHED, excess)
             return
         self._set(None)
         self._check_settled(arrival)
@@ -237,6 +245,10 @@ class IncomingLink(Link):
             )
 
     def _set(self, arrival: Arrival | None) -> None:
+        if arrival is not None or self._unfinished:
+            size = 0 if arrival is None else arrival.size
+            self.session.connection.unfinished_bytes += size - self._unfinished
+            self._unfinished = size
         self.arriving = arrival
         self.in_delivery = arrival is not None
         state = None if arrival is None else arrival.state

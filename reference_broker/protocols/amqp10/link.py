@@ -101,6 +101,12 @@ class Connection(Protocol):
     posting: Counter[bytes]
     """Deliveries that have begun to arrive and not ended, counted by the txn-id of their state."""
 
+    unfinished_bytes: int
+    """Bytes of deliveries of which more is to come, on all links."""
+
+    def check_links(self) -> None:
+        """Refuse a link, which its session has already, if there are more than the quota."""
+
     def receive(self, now: Instant, data: bytes) -> None:
         """Read ``data``, and what waited while the connection was stalled."""
 

@@ -82,6 +82,8 @@ DELIVERY_ID_MISSING = _session(conditions.INVALID_FIELD, "AMQP10-XFER-01")
 DELIVERY_ID_OUT_OF_ORDER = _session(conditions.INVALID_FIELD, "AMQP10-DISP-06")
 
 # --- links ----------------------------------------------------------------------------------------
+TOO_MANY_LINKS = _link(conditions.RESOURCE_LIMIT_EXCEEDED, "AMQP10-LINK-12")
+TOO_MUCH_UNFINISHED = _link(conditions.RESOURCE_LIMIT_EXCEEDED, "AMQP10-LINK-15")
 STOLEN = _link(conditions.STOLEN, "AMQP10-LINK-02")
 NO_INITIAL_COUNT = _link(conditions.INVALID_FIELD, "AMQP10-LINK-13")
 NO_TERMINUS = _link(conditions.INVALID_FIELD, "AMQP10-LINK-12")

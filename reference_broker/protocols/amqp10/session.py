@@ -422,6 +422,7 @@ class Session:
             )
         self.links[attach.handle] = link
         try:
+            self.connection.check_links()
             link.attach(attach)
         except Refusal as problem:
             if problem.fault.scope is not Scope.LINK:

@@ -169,6 +169,9 @@ class CoreConnection:
             raise Refusal(
                 codes.ILLEGAL_STATE, f"the session {name!r} cannot have channel {channel}"
             )
+        excess = settings.quotas.exceeded("sessions", len(self._sessions))
+        if excess is not None:
+            raise Refusal(codes.SESSION_REJECTED, excess)
         if not self.version:
             self.version = version
         self._sessions[channel] = Session(
@@ -201,6 +204,11 @@ class CoreConnection:
     def on_store_failed(self, reason: str) -> None:
         """Close: the peer's request cannot be stored."""
         self._close()
+
+    @property
+    def consumers(self) -> int:
+        """Number of consumers of all sessions."""
+        return sum(len(session.consumers) for session in self._sessions.values())
 
     # --- what goes out ----------------------------------------------------------------------------
 

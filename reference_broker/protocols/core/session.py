@@ -50,6 +50,10 @@ class Connection(Protocol):
     version: int
     held: bool
 
+    @property
+    def consumers(self) -> int:
+        """Number of consumers of all sessions."""
+
     def send(self, octets: bytes) -> None:
         """Send bytes behind all others."""
 
@@ -79,7 +83,7 @@ class Session:
         self._acknowledged = acknowledged
         self.holding: OrderedDict[CoreConsumer, None] = OrderedDict()
         """Consumers with deliveries that are not settled."""
-        self._consumers: dict[int, CoreConsumer] = {}
+        self.consumers: dict[int, CoreConsumer] = {}
         self._grants: dict[str, Grants] = {}
         self._routes: dict[tuple[str, RoutingType | None], Envelope] = {}
         self._transaction: Transaction = Transaction()
@@ -144,7 +148,7 @@ class Session:
 
     def resume(self) -> None:
         """Offer every consumer what waits."""
-        for consumer in list(self._consumers.values()):
+        for consumer in list(self.consumers.values()):
             consumer.offer()
 
     def close(self, fields: Fields, response: ResponseRequest) -> None:
@@ -155,8 +159,8 @@ class Session:
         """End the session: undo its transaction and give unacknowledged messages back."""
         for grants in self._grants.values():
             grants.close()
-        consumers = list(self._consumers.values())
-        self._consumers.clear()
+        consumers = list(self.consumers.values())
+        self.consumers.clear()
         for consumer in consumers:
             consumer.close()
         queues = self._transaction.undo()
@@ -323,18 +327,22 @@ class Session:
         id, name, filter = fields.int64(), fields.text(), fields.optional_text()
         browses = fields.flag()
         response.answer = fields.flag()
-        if id in self._consumers:
+        if id in self.consumers:
             raise Refusal(codes.ILLEGAL_STATE, f"there is a consumer {id} in this session already")
+        quotas = self.shared.settings.quotas
+        excess = quotas.exceeded("subscriptions", self.connection.consumers)
+        if excess is not None:
+            raise Refusal(codes.ILLEGAL_STATE, excess)
         _, queue = self._queue(name)
         consumer = CoreConsumer(self, id, queue, _selector(filter), browses, self._acknowledged)
-        self._consumers[id] = consumer
+        self.consumers[id] = consumer
         consumer.attach()
         if response.answer:
             response.answered = True
             self._describe(name)
 
     def _consumer(self, id: int) -> CoreConsumer:
-        consumer = self._consumers.get(id)
+        consumer = self.consumers.get(id)
         if consumer is None:
             raise Refusal(codes.ILLEGAL_STATE, f"there is no consumer {id} in this session")
         return consumer
@@ -350,7 +358,7 @@ class Session:
         self._forced(consumer, sequence)
 
     def _forced(self, consumer: CoreConsumer, sequence: int) -> None:
-        if self._consumers.get(consumer.id) is consumer:
+        if self.consumers.get(consumer.id) is consumer:
             consumer.offer()
             octets = marker(self.shared.router.next_number(), consumer.queue.name, FORCED, sequence)
             self.send(packet(codes.RECEIVE, self.channel, octets, int64(consumer.id), int32(0)))
@@ -383,7 +391,7 @@ class Session:
         response.answer = True
         id = fields.int64()
         consumer = self._consumer(id)
-        del self._consumers[id]
+        del self.consumers[id]
         consumer.close()
         consumer.rolled_back(Outcome.RELEASED)
         consumer.queue.dispatch()
@@ -398,6 +406,9 @@ class Session:
     def _grants_at(self, address: str) -> Grants:
         grants = self._grants.get(address)
         if grants is None:
+            excess = self.shared.settings.quotas.exceeded("producers", len(self._grants))
+            if excess is not None:
+                raise Refusal(codes.ILLEGAL_STATE, excess)
             shared, channel = self.shared, self.channel
             grants = self._grants[address] = Grants(
                 address,

@@ -179,8 +179,13 @@ class Client:
 
     def add_session(self, fields: Fields, request: ResponseRequest) -> None:
         id = structure(fields, self.version)
-        if isinstance(id, SessionId) and id.connection == self._connection:
-            self._sessions.setdefault(id, _Members())
+        if (
+            isinstance(id, SessionId)
+            and id.connection == self._connection
+            and id not in self._sessions
+        ):
+            self._check_quota("sessions", len(self._sessions))
+            self._sessions[id] = _Members()
 
     def _session(self, what: str, id: SessionId) -> None:
         if id.connection != self._connection:
@@ -278,6 +283,7 @@ class Client:
         self._session("consumer", id.parent)
         if id in self._consumers:
             return
+        self._check_quota("subscriptions", len(self._consumers))
         if place.name.startswith(_ADVISORY):
             self._register(id, None)
             return
@@ -288,6 +294,11 @@ class Client:
         consumer = OpenWireConsumer(self, id, place, queue, chosen, limit, browses)
         self._register(id, consumer)
         consumer.attach()
+
+    def _check_quota(self, resource: str, count: int) -> None:
+        excess = self.shared.settings.quotas.exceeded(resource, count)
+        if excess is not None:
+            raise Refusal(NO_RESOURCE, excess)
 
     def _register(self, id: ConsumerId, consumer: OpenWireConsumer | None) -> None:
         self._sessions[id.parent].consumers[id] = None
@@ -401,6 +412,7 @@ class Client:
             raise Refusal(ILLEGAL_STATE, "a producer needs an id")
         self._session("producer", id.parent)
         if id not in self._producers:
+            self._check_quota("producers", len(self._producers))
             destination = place if isinstance(place, Destination) else None
             self._producers[id] = Producer(id, destination, window, self.send)
             self._sessions[id.parent].producers[id] = None
@@ -496,7 +508,9 @@ class Client:
         if not isinstance(id, LocalTransaction):
             raise Refusal(FAILED, "this broker takes no part in XA transactions")
         if what == codes.BEGIN:
-            self._transactions.setdefault(id, OpenWireTransaction(self.shared))
+            if id not in self._transactions:
+                self._check_quota("transactions", len(self._transactions))
+                self._transactions[id] = OpenWireTransaction(self.shared)
             return
         transaction = self._transaction(id)
         del self._transactions[id]

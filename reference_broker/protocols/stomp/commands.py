@@ -235,6 +235,9 @@ def subscribe(session: Session, frame: Frame) -> After:
         raise Refusal(
             refusal.SUB_ID_IN_USE, version, f"a subscription with {what} exists on this connection"
         )
+    excess = shared.settings.quotas.exceeded("subscriptions", len(session.subscriptions))
+    if excess is not None:
+        raise Refusal(refusal.TOO_MANY_SUBSCRIPTIONS, version, excess)
     mode = _ack_mode(frame.get("ack"), version)
     window = _window_of(session, frame, mode)
     selector = _selector(frame, version)
@@ -454,6 +457,10 @@ def begin(session: Session, frame: Frame) -> After:
     if name in session.transactions:
         detail = f"transaction {shown(name)} has begun and not ended on this connection"
         raise Refusal(refusal.BEGIN_AGAIN, session.version, detail)
+    quotas = session.shared.settings.quotas
+    excess = quotas.exceeded("transactions", len(session.transactions))
+    if excess is not None:
+        raise Refusal(refusal.TOO_MANY_TRANSACTIONS, session.version, excess)
     session.transactions[name] = Transaction()
     return None
 

@@ -90,6 +90,7 @@ SUB_ID_IN_USE = Fault(
     "subscription id in use", "STOMP10-SUBSCRIBE-08", "STOMP11-SUB-05", "STOMP12-SUB-06"
 )
 SUB_FAILED = Fault("SUBSCRIBE refused", _ANY, "STOMP11-SUB-03", "STOMP12-SUB-03")
+TOO_MANY_SUBSCRIPTIONS = Fault("too many subscriptions", _ANY, "STOMP11-SUB-03", "STOMP12-SUB-03")
 BAD_ACK_MODE = Fault("unknown ack mode", "STOMP10-SUBSCRIBE-04", "STOMP11-SUB-06", "STOMP12-SUB-07")
 BAD_DURABLE_NAME = _everywhere("name of a durable subscription missing", "ARTEMIS-STOMP-durable-1")
 NO_CLIENT_ID = _everywhere("client-id missing", "ARTEMIS-STOMP-durable-1")
@@ -117,6 +118,7 @@ BEGIN_BAD = Fault(
 BEGIN_AGAIN = Fault(
     "transaction already begun", "STOMP10-BEGIN-01", "STOMP11-BEGIN-01", "STOMP12-BEGIN-02"
 )
+TOO_MANY_TRANSACTIONS = Fault("too many transactions", _ANY, "STOMP11-ERR-01", "STOMP12-ERR-01")
 COMMIT_BAD = Fault(
     "no such transaction", "STOMP10-COMMIT-01", "STOMP11-COMMIT-01", "STOMP12-COMMIT-01"
 )

@@ -1,0 +1,46 @@
+"""Quotas of one connection.
+
+They bound what a single peer can make the broker keep. Each is far above what clients use and
+below what would hurt others. A peer that asks for more is refused by its protocol's own means, and
+the others notice nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from brokerproof.reference_broker.settings.parameters import Options
+
+
+@dataclass(frozen=True, slots=True)
+class Quotas(Options):
+    """What one connection may have at a time."""
+
+    prefix: ClassVar[str] = "quota_"
+
+    subscriptions: int = 20_000
+    """Subscriptions of STOMP, consumers of AMQP 0-9-1, CORE and OpenWire, and links on which an
+    AMQP 1.0 peer receives or sends."""
+    producers: int = 20_000
+    """Producers of OpenWire, and addresses for which a CORE session has asked for credit."""
+    sessions: int = 10_000
+    """Sessions of AMQP 1.0, CORE and OpenWire. Channels of AMQP 0-9-1 are bounded by channel-max
+    too."""
+    transactions: int = 10_000
+    """Open transactions of STOMP, AMQP 1.0 and OpenWire. CORE has one for each session, AMQP 0-9-1
+    one for each channel."""
+    addresses: int = 20_000
+    """Addresses that exist because this connection was the first to use them; with AMQP 0-9-1,
+    queues."""
+    unfinished_bytes: int = 256 * 1024 * 1024
+    """Bytes of bodies of which more is to come: of deliveries of AMQP 1.0 on all links, and of
+    contents of AMQP 0-9-1 on all channels. Other protocols have one body under way at a time, which
+    has a limit of its own."""
+
+    def exceeded(self, resource: str, count: int) -> str | None:
+        """Return why a connection with ``count`` of ``resource`` gets no more; None if it does."""
+        most: int = getattr(self, resource)
+        if count < most:
+            return None
+        return f"this connection has {count} {resource.replace('_', ' ')}; {most} are allowed"

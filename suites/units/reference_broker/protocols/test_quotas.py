@@ -1,0 +1,317 @@
+"""Quotas of one connection, for each protocol and resource: as many as the quota are accepted, one
+more is refused by the protocol's own means, and a bystander notices nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from brokerproof.harness.model.broker_io import BytesReceived, Close, Connected, SendBytes
+from brokerproof.harness.protocols.amqp091 import codec as amqp091
+from brokerproof.harness.protocols.amqp10 import codec as amqp10
+from brokerproof.harness.protocols.amqp10 import types as amqp10_types
+from brokerproof.harness.protocols.core import codec as core
+from brokerproof.harness.protocols.core.messages import Message
+from brokerproof.harness.protocols.openwire import codec as openwire
+from brokerproof.harness.protocols.openwire.codec import Structure
+from brokerproof.reference_broker.assembly import create_broker
+from brokerproof.reference_broker.settings.quotas import Quotas
+from brokerproof.suites.fuzz import scene, speakers_amqp091, speakers_java
+
+MOST = 5
+Frames = Callable[[int], bytes]
+
+
+@dataclass(frozen=True)
+class Case:
+    """``frames`` makes what asks for one more of ``resource``, by its number. The answer to one too
+    many has ``refusal`` in it. ``present`` are there from the opening."""
+
+    protocol: str
+    resource: str
+    frames: Frames
+    refusal: bytes
+    present: int = 0
+    quota: int = MOST
+
+    def __str__(self) -> str:
+        return f"{self.protocol}-{self.resource}"
+
+
+OPENINGS: dict[str, tuple[str, str, Callable[[], Sequence[bytes]]]] = {
+    "stomp": ("artemis", "all", lambda: [b"CONNECT\naccept-version:1.2\nhost:h\n\n\0"]),
+    "amqp10": ("artemis", "amqp", lambda: _opened()),
+    "core": ("artemis", "all", lambda: speakers_java.core_opening(Random(1))[:3]),
+    "amqp091": ("rabbitmq", "amqp", lambda: speakers_amqp091.opening(Random(1))[:5]),
+    "openwire": ("activemq", "openwire", lambda: speakers_java.openwire_opening(Random(6))[:3]),
+}
+
+
+def _opened() -> Sequence[bytes]:
+    begun = amqp10.composite(
+        "begin", next_outgoing_id=0, incoming_window=2**31, outgoing_window=2**31
+    )
+    opened = amqp10.composite("open", container_id="c")
+    return [amqp10.protocol_header(), _framed(opened), _framed(begun)]
+
+
+def _framed(performative: Any, payload: bytes = b"", channel: int = 0) -> bytes:
+    octets = amqp10_types.encode(performative) + payload
+    return amqp10.encode_frame(octets, channel=channel)
+
+
+def _attach(handle: int, role: bool, address: str = "q", *, controls: bool = False) -> bytes:
+    fields: dict[str, Any] = {"name": f"l{handle}", "handle": handle, "role": role}
+    if role:
+        fields["source"] = amqp10.composite("source", address=address)
+    else:
+        fields["initial-delivery-count"] = 0
+        fields["target"] = (
+            amqp10.composite("coordinator")
+            if controls
+            else amqp10.composite("target", address=address)
+        )
+    return _framed(amqp10.composite("attach", fields))
+
+
+def _begin(number: int) -> bytes:
+    fields = {"next_outgoing_id": 0, "incoming_window": 9, "outgoing_window": 9}
+    return _framed(amqp10.composite("begin", fields), channel=number + 1)
+
+
+def _declare(number: int) -> bytes:
+    attached = _attach(0, False, controls=True) if number == 0 else b""
+    declare = b"\0\x53\x77" + amqp10_types.encode(amqp10.composite("declare"))
+    return attached + _framed(_transfer(0, number), declare)
+
+
+def _transfer(handle: int, number: int, **more: Any) -> Any:
+    tag = number.to_bytes(4)
+    fields = {"handle": handle, "delivery_id": number, "delivery_tag": tag, "message_format": 0}
+    return amqp10.composite("transfer", fields, **more)
+
+
+def _unfinished10(number: int) -> bytes:
+    return _attach(number, False) + _framed(_transfer(number, number, more=True), b"x" * 1000)
+
+
+def _method(name: str, channel: int = 1, **fields: Any) -> bytes:
+    return amqp091.encode_frame(amqp091.METHOD, channel, amqp091.encode_method(name, fields))
+
+
+def _unfinished091(number: int) -> bytes:
+    channel = number + 2
+    header = amqp091.encode_content_header(200_000, {})
+    return (
+        _method("channel.open", channel)
+        + _method("basic.publish", channel, routing_key="q")
+        + amqp091.encode_frame(amqp091.HEADER, channel, header)
+        + amqp091.encode_frame(amqp091.BODY, channel, b"x" * 100_000)
+    )
+
+
+def _consume091(number: int) -> bytes:
+    declared = _method("queue.declare", queue="q") if number == 0 else b""
+    return declared + _method("basic.consume", queue="q", consumer_tag=str(number))
+
+
+def _create_session(number: int) -> bytes:
+    fields = {"name": f"s{number}", "session_channel": core.FIRST + 1 + number, "version": 136}
+    return core.encode_packet("create-session", fields, channel=core.SESSIONS)
+
+
+def _core_consumer(number: int) -> bytes:
+    made = {"address": "q", "queue": "q", "requires_response": True, "routing_type": 1}
+    queue = core.encode_packet("create-queue-v2", made) if number == 0 else b""
+    fields = {"consumer": number, "queue": "q", "requires_response": True}
+    return queue + core.encode_packet("create-consumer", fields)
+
+
+def _core_send(number: int) -> bytes:
+    fields = {"message": Message(f"a{number}", b"x"), "requires_response": True}
+    return core.encode_packet("send", fields)
+
+
+def _command(name: str, **fields: Any) -> bytes:
+    return openwire.encode_command(name, {"commandId": 9, "responseRequired": True, **fields})
+
+
+def _id(kind: str, **fields: Any) -> Structure:
+    return Structure(kind, {"connectionId": "ID:1", **fields})
+
+
+def _queue(name: str) -> Structure:
+    return Structure("ActiveMQQueue", {"physicalName": name})
+
+
+def _openwire_consumer(number: int) -> bytes:
+    id = _id("ConsumerId", sessionId=1, value=number)
+    return _command("ConsumerInfo", consumerId=id, destination=_queue("q"), prefetchSize=1)
+
+
+def _openwire_transaction(number: int) -> bytes:
+    connection = Structure("ConnectionId", {"value": "ID:1"})
+    id = Structure("LocalTransactionId", {"value": number, "connectionId": connection})
+    return _command("TransactionInfo", connectionId=connection, transactionId=id, type=0)
+
+
+def _session(number: int) -> bytes:
+    return _command("SessionInfo", sessionId=_id("SessionId", value=number + 2))
+
+
+def _producer(number: int) -> bytes:
+    id = _id("ProducerId", sessionId=1, value=number)
+    return _command("ProducerInfo", producerId=id, windowSize=0)
+
+
+def _channel(number: int) -> bytes:
+    return _method("channel.open", number + 2)
+
+
+def _destination(number: int) -> bytes:
+    connection = Structure("ConnectionId", {"value": "ID:1"})
+    return _command("DestinationInfo", connectionId=connection, destination=_queue(f"a{number}"))
+
+
+LIMIT = b"amqp:resource-limit-exceeded"
+RESOURCE_ERROR = (506).to_bytes(2)
+ALLOCATION = b"ResourceAllocationException"
+
+
+def _stomp(command: str, header: str) -> Frames:
+    return lambda number: f"{command}\n{header.format(number)}receipt:r\n\n\0".encode()
+
+
+CASES = [
+    Case("stomp", "subscriptions", _stomp("SUBSCRIBE", "id:{0}\ndestination:q\n"), b"too many"),
+    Case("stomp", "transactions", _stomp("BEGIN", "transaction:{0}\n"), b"too many transactions"),
+    Case("stomp", "addresses", _stomp("SEND", "destination:a{0}\n"), b"is not created"),
+    Case("amqp10", "subscriptions", lambda number: _attach(number, True), LIMIT),
+    Case("amqp10", "sessions", _begin, LIMIT, present=1),
+    Case("amqp10", "transactions", _declare, LIMIT),
+    Case("amqp10", "addresses", lambda n: _attach(n, False, f"a{n}"), b"is not created"),
+    Case("amqp10", "unfinished_bytes", _unfinished10, LIMIT, quota=MOST * 1000),
+    Case("amqp091", "subscriptions", _consume091, RESOURCE_ERROR),
+    Case("amqp091", "sessions", _channel, RESOURCE_ERROR, present=1),
+    Case("amqp091", "addresses", lambda n: _method("queue.declare", queue=f"a{n}"), RESOURCE_ERROR),
+    Case("amqp091", "unfinished_bytes", _unfinished091, RESOURCE_ERROR, quota=MOST * 100_000),
+    Case("core", "subscriptions", _core_consumer, b"are allowed"),
+    Case("core", "sessions", _create_session, b"are allowed", present=1),
+    Case("core", "addresses", _core_send, b"is not created"),
+    Case("openwire", "subscriptions", _openwire_consumer, ALLOCATION),
+    Case("openwire", "sessions", _session, ALLOCATION, present=2),
+    Case("openwire", "transactions", _openwire_transaction, ALLOCATION),
+    Case("openwire", "producers", _producer, ALLOCATION),
+    Case("openwire", "addresses", _destination, b"is not created"),
+]
+
+
+class Talk:
+    """A broker with a peer and a STOMP bystander."""
+
+    def __init__(self, case: Case, **quotas: int) -> None:
+        family, acceptor, opening = OPENINGS[case.protocol]
+        settings = replace(scene.settings(scene.Setting(family, False)), quotas=Quotas(**quotas))
+        self.broker = create_broker(settings)
+        self.closed = False
+        self.broker.handle(0, Connected(1, acceptor, "peer"))
+        for chunk in opening():
+            self.say(chunk)
+        assert not self.closed
+        plain = "all" if family == "artemis" else "stomp"
+        self.broker.handle(0, Connected(2, plain, "bystander"))
+        login = b"CONNECT\naccept-version:1.2\nhost:h\nlogin:guest\npasscode:guest\n\n\0"
+        assert b"CONNECTED" in self.say(login, 2)
+
+    def say(self, octets: bytes, conn: int = 1) -> bytes:
+        """Return the answer."""
+        answer = b""
+        for effect in self.broker.handle(0, BytesReceived(conn, octets)):
+            match effect:
+                case SendBytes(to, data) if to == conn:
+                    answer += data
+                case Close(to) if to == conn:
+                    self.closed = True
+        return (
+            answer.replace(b"\0", b"") if conn == 1 and b"ResourceAlloc" not in answer else answer
+        )
+
+    def bystander_is_served(self) -> bool:
+        return b"RECEIPT" in self.say(b"SEND\ndestination:/queue/b\nreceipt:r\n\n\0", 2)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_one_more_than_the_quota_is_refused(case: Case) -> None:
+    talk = Talk(case, **{case.resource: case.quota + case.present})
+    for number in range(MOST):
+        answer = talk.say(case.frames(number))
+        assert not talk.closed
+        assert case.refusal not in answer
+    answer = talk.say(case.frames(MOST))
+    assert case.refusal in answer
+    assert talk.bystander_is_served()
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_without_that_quota_it_is_accepted(case: Case) -> None:
+    talk = Talk(case)
+    for number in range(MOST + 1):
+        answer = talk.say(case.frames(number))
+        assert not talk.closed
+        assert case.refusal not in answer
+
+
+def _twice(*commands: str) -> Frames:
+    return lambda number: (
+        "".join(f"{command}\n\n\0" for command in commands).replace("NUMBER", str(number)).encode()
+    )
+
+
+def _aborted(number: int) -> bytes:
+    attached = _attach(0, False) if number == 0 else b""
+    aborted = amqp10.composite("transfer", handle=0, aborted=True)
+    begun = _framed(_transfer(0, number, more=True), b"x" * 1000)
+    return attached + begun + _framed(aborted)
+
+
+def _detached(number: int) -> bytes:
+    detach = amqp10.composite("detach", handle=number, closed=True)
+    return _unfinished10(number) + _framed(detach)
+
+
+def _finished(number: int) -> bytes:
+    return _unfinished091(number) + amqp091.encode_frame(amqp091.BODY, number + 2, b"x" * 100_000)
+
+
+BY_NAME = {str(case): case for case in CASES}
+ROUNDS: list[tuple[str, Frames]] = [
+    (
+        "stomp-subscriptions",
+        _twice("SUBSCRIBE\nid:NUMBER\ndestination:q", "UNSUBSCRIBE\nid:NUMBER"),
+    ),
+    ("stomp-transactions", _twice("BEGIN\ntransaction:NUMBER", "ABORT\ntransaction:NUMBER")),
+    (
+        "stomp-addresses",
+        _twice(
+            "SUBSCRIBE\nid:NUMBER\ndestination:aNUMBER\nsubscription-type:MULTICAST",
+            "UNSUBSCRIBE\nid:NUMBER",
+        ),
+    ),
+    ("amqp10-unfinished_bytes", _aborted),
+    ("amqp10-unfinished_bytes", _detached),
+    ("amqp091-unfinished_bytes", _finished),
+]
+
+
+@pytest.mark.parametrize(("name", "frames"), ROUNDS)
+def test_what_is_over_does_not_count(name: str, frames: Frames) -> None:
+    case = BY_NAME[name]
+    talk = Talk(case, **{case.resource: case.quota})
+    for number in range(4 * MOST):
+        answer = talk.say(frames(number))
+        assert not talk.closed
+        assert case.refusal not in answer
