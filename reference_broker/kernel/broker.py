@@ -53,6 +53,8 @@ class Broker:
         self._connect = connect
         self._store = store
         self._choked: set[int] = set()
+        self._limited: dict[str, set[int]] = {}
+        """Connections of the acceptors that limit their number."""
         self._retry = self._deadlines.timer(lambda now: self._try_files_again())
         self._reading = self._deadlines.timer(lambda now: self._read_pages())
 
@@ -206,6 +208,12 @@ class Broker:
 
     def _connected(self, now: Instant, event: Connected) -> None:
         acceptor = self._settings.acceptor(event.acceptor)
+        if acceptor.connections_allowed >= 0:
+            limited = self._limited.setdefault(acceptor.name, set())
+            if len(limited) >= acceptor.connections_allowed:
+                self._outbox.close(event.conn)
+                return
+            limited.add(event.conn)
         if event.certificate is not None:
             self._shared.certificates[event.conn] = event.certificate
         local = event.local or f"{acceptor.host}:{acceptor.port}"
@@ -221,6 +229,8 @@ class Broker:
             at = self._shared.now + FLUSH_WITHIN
             self._deadlines.call_at(at, partial(self._cut_if_stalled, conn))
         self._choked.discard(conn)
+        for limited in self._limited.values():
+            limited.discard(conn)
         self._shared.certificates.pop(conn, None)
 
     def _cut(self, conn: int) -> None:

@@ -46,7 +46,7 @@ from brokerproof.harness.model.broker_io import (
     WriteResumed,
 )
 from brokerproof.harness.model.enums import CloseHow
-from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
+from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration, Instant
 from brokerproof.reference_broker.persistence.disk import Disk
 from brokerproof.reference_broker.persistence.threads import FileThreads
 from brokerproof.reference_broker.runtime.control_input import Control
@@ -56,6 +56,12 @@ from brokerproof.reference_broker.runtime.tls import TlsLayer
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.settings import Settings
 
+READ_LEAST, READ_FIRST, READ_MOST = 4 * 1024, 16 * 1024, 256 * 1024
+"""Bytes that one connection may hand in within one turn of the loop: at the least, at first, and at
+the most."""
+TURN_NS = 5 * NS_PER_MS
+"""A connection whose share of a turn took longer gets half of it from then on; one that took less
+than a quarter of this, twice as much."""
 WRITE_LOW, WRITE_HIGH = 256 * 1024, 1024 * 1024
 """Octets waiting for a slow reader: above the second it gets no messages, below the first it does
 again."""
@@ -94,9 +100,10 @@ class SansIoBroker(Protocol):
 class _Connection(asyncio.Protocol):
     """One accepted connection, known to the broker as ``conn``.
 
-    asyncio reads up to 256 KiB at once. A ``BufferedProtocol`` with a shared buffer was measured
-    and is no quicker: the broker wants ``bytes``, so what its buffer saves in allocation it spends
-    on a copy.
+    A turn of the loop gives each connection a share of some ms, whatever it sends: how much is read
+    at once follows how long the last share took. A ``BufferedProtocol`` with a shared buffer was
+    measured and is no quicker: the broker wants ``bytes``, so what its buffer saves in allocation
+    it spends on a copy.
     """
 
     transport: asyncio.Transport
@@ -111,6 +118,7 @@ class _Connection(asyncio.Protocol):
         )  # the broker knows that it ended, or ended it, or knows nothing of it yet
         self.close_asked = self.closing = False
         self.stopped = self.choked = False
+        self.share = READ_FIRST
         self.deadline: asyncio.TimerHandle | None = None
 
     # what asyncio tells
@@ -118,6 +126,7 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
+        self._share(READ_FIRST)
         transport.set_write_buffer_limits(high=WRITE_HIGH, low=WRITE_LOW)
         peer = transport.get_extra_info("peername")
         self.remote = f"{peer[0]}:{peer[1]}" if peer else "unknown"
@@ -138,10 +147,19 @@ class _Connection(asyncio.Protocol):
         )
 
     def data_received(self, data: bytes) -> None:
+        began = time.monotonic_ns()
         if self.tls is not None:
             self._enciphered(self.tls, data)
         elif not self.gone:
             self.server.feed(BytesReceived(self.conn, data))
+        took = time.monotonic_ns() - began
+        if took > TURN_NS:
+            self._share(max(READ_LEAST, self.share // 2))
+        elif len(data) == self.share < READ_MOST and took < TURN_NS // 4:
+            self._share(2 * self.share)
+
+    def _share(self, size: int) -> None:
+        self.share = self.transport.max_size = size  # type: ignore[attr-defined]
 
     def _enciphered(self, tls: TlsLayer, data: bytes) -> None:
         if self.closing:

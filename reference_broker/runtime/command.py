@@ -23,13 +23,14 @@ import os
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from brokerproof.reference_broker.settings.acceptor import Acceptor
+from brokerproof.reference_broker.settings.quotas import Quotas
 from brokerproof.reference_broker.settings.settings import BadSetting, Settings
 
 if TYPE_CHECKING:
@@ -130,6 +131,13 @@ class SetUpFailed(Refusal):
     ),
 )
 @click.option(
+    "--quota",
+    "quotas",
+    multiple=True,
+    metavar="NAME=NUMBER",
+    help=f"What one connection may have: {', '.join(field.name for field in fields(Quotas))}.",
+)
+@click.option(
     "--check",
     is_flag=True,
     help="Read the configuration, say which settings have no effect, and end.",
@@ -159,6 +167,7 @@ def broker(
     openwire: int | None,
     any_port: bool,
     transactional_acks: str,
+    quotas: tuple[str, ...],
     check: bool,
     control: bool,
     parent_pid: int | None,
@@ -189,11 +198,28 @@ def broker(
     except BadSetting as problem:
         raise Refusal(str(problem)) from None
     _run(
-        replace(settings, stomp_transactional_acks_ignored=transactional_acks == "ignored"),
+        replace(
+            settings,
+            stomp_transactional_acks_ignored=transactional_acks == "ignored",
+            quotas=_quotas(quotas),
+        ),
         parent_pid,
         data,
         control,
     )
+
+
+def _quotas(texts: tuple[str, ...]) -> Quotas:
+    known = {field.name for field in fields(Quotas)}
+    given = {}
+    for text in texts:
+        name, _, number = text.partition("=")
+        if name not in known or not (number.isascii() and number.isdecimal() and len(number) < 19):
+            raise Refusal(
+                f"--quota: {text!r} is no NAME=NUMBER; names are {', '.join(sorted(known))}"
+            )
+        given[name] = int(number)
+    return Quotas(**given)
 
 
 def _settings(

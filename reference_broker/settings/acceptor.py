@@ -173,6 +173,9 @@ class Acceptor:
     """None: connections are not encrypted."""
     handshake_timeout_ms: int = 10_000
     """A connection that has not completed a first frame by then is closed."""
+    connections_allowed: int = -1
+    """``connectionsAllowed``: connections that are accepted at a time; one more is closed without a
+    word. -1 is no limit."""
     anycast_prefix: tuple[str, ...] = ()
     multicast_prefix: tuple[str, ...] = ()
     ttl: ConnectionTtl = ConnectionTtl()

@@ -86,6 +86,7 @@ USED: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
     "stompMaxFramePayloadLength": ("web_socket_max_frame_payload_length", _payload),
     "webSocketMaxFramePayloadLength": ("web_socket_max_frame_payload_length", _payload),
     "webSocketEncoderType": ("web_socket_encoder_type", one_of("binary", "text")),
+    "connectionsAllowed": ("connections_allowed", whole(-1, INT_MAX)),
     "anycastPrefix": ("anycast_prefix", _prefixes),
     "multicastPrefix": ("multicast_prefix", _prefixes),
     "disableStompServerHeader": ("stomp_disable_server_header", boolean),

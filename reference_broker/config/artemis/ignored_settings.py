@@ -362,7 +362,6 @@ ACCEPTOR: dict[str, Entry] = {
     ),
     "webSocketCompressionSupported": Only(boolean, (False,)),
     **_named("proxyProtocolEnabled useInvm", Only(boolean, (False,))),
-    "connectionsAllowed": Only(_number, (-1,)),
     "autoStart": Only(boolean, (True,)),
     **_named(
         "router securityDomain", Refused("there is nothing like it here; remove the parameter")

@@ -4,13 +4,14 @@ more is refused by the protocol's own means, and a bystander notices nothing."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from random import Random
 from typing import Any
 
 import pytest
 
-from brokerproof.harness.model.broker_io import BytesReceived, Close, Connected, SendBytes
+from brokerproof.harness.model.broker_io import BytesReceived, Close, Connected, PeerGone, SendBytes
+from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.protocols.amqp091 import codec as amqp091
 from brokerproof.harness.protocols.amqp10 import codec as amqp10
 from brokerproof.harness.protocols.amqp10 import types as amqp10_types
@@ -19,8 +20,11 @@ from brokerproof.harness.protocols.core.messages import Message
 from brokerproof.harness.protocols.openwire import codec as openwire
 from brokerproof.harness.protocols.openwire.codec import Structure
 from brokerproof.reference_broker.assembly import create_broker
+from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.quotas import Quotas
+from brokerproof.reference_broker.settings.settings import Settings
 from brokerproof.suites.fuzz import scene, speakers_amqp091, speakers_java
+from brokerproof.suites.repo.sources import ROOT
 
 MOST = 5
 Frames = Callable[[int], bytes]
@@ -315,3 +319,23 @@ def test_what_is_over_does_not_count(name: str, frames: Frames) -> None:
         answer = talk.say(frames(number))
         assert not talk.closed
         assert case.refusal not in answer
+
+
+def test_one_connection_more_than_allowed_is_closed_without_a_word() -> None:
+    acceptor = Acceptor("stomp", connections_allowed=2)
+    broker = create_broker(Settings(acceptors=(acceptor,)))
+    login = b"CONNECT\naccept-version:1.2\nhost:h\n\n\0"
+    for conn in (1, 2):
+        broker.handle(0, Connected(conn, "stomp", "peer"))
+        assert broker.handle(0, BytesReceived(conn, login))
+    assert broker.handle(0, Connected(3, "stomp", "peer")) == [Close(3)]
+    assert broker.handle(0, BytesReceived(3, login)) == []
+    broker.handle(0, PeerGone(1, CloseHow.RESET))
+    broker.handle(0, Connected(4, "stomp", "peer"))
+    assert broker.handle(0, BytesReceived(4, login))
+
+
+def test_the_document_has_each_quota_with_its_default() -> None:
+    text = (ROOT / "SECURITY.md").read_text()
+    for field in fields(Quotas):
+        assert f"| `{field.name}` | {field.default} |" in text

@@ -154,6 +154,31 @@ def test_what_is_sent_comes_back_and_inputs_come_in_order() -> None:
     assert broker.at == sorted(broker.at)
 
 
+def _sizes(broker: Echo, size: int) -> list[int]:
+    with serving(broker) as ports, client(ports["stomp"]) as peer:
+        sender = threading.Thread(target=peer.sendall, args=(b"x" * size,))
+        sender.start()
+        exactly(peer, size)
+        sender.join()
+    return [len(event.data) for event in broker.inputs if isinstance(event, BytesReceived)]
+
+
+def test_a_connection_whose_bytes_cost_much_gets_a_small_share_of_each_turn() -> None:
+    def slow(now: int, event: Input) -> list[Effect] | None:
+        sum(range(1_000_000))
+        return None
+
+    sizes = _sizes(Echo(slow), 20 * asyncio_server.READ_FIRST)
+    assert sizes[0] <= asyncio_server.READ_FIRST
+    assert max(sizes[3:]) <= asyncio_server.READ_LEAST
+
+
+def test_a_connection_whose_bytes_cost_little_is_read_in_large_pieces() -> None:
+    sizes = _sizes(Echo(), 200 * asyncio_server.READ_FIRST)
+    assert max(sizes) > asyncio_server.READ_FIRST
+    assert max(sizes) <= asyncio_server.READ_MOST
+
+
 def test_a_reset_is_told_apart_from_an_end() -> None:
     broker = Echo()
     with serving(broker) as ports:

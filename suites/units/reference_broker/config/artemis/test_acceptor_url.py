@@ -58,6 +58,7 @@ def accepted(query: str) -> Acceptor:
         ("amqpCredits=1", "amqp_credits", 1),
         ("amqpLowCredits=0", "amqp_low_credits", 0),
         ("maxFrameSize=512", "amqp_max_frame_size", 512),
+        ("connectionsAllowed=3", "connections_allowed", 3),
     ],
 )
 def test_a_parameter_sets_its_value_and_no_other(query: str, parameter: str, value: object) -> None:
@@ -247,9 +248,10 @@ def test_without_ssl_enabled_the_rest_of_tls_is_noted() -> None:
         ("tcp://h:1?keyStorPath=a", "keyStorPath: unknown parameter; did you mean keyStorePath?"),
         ("tcp://h:1?tcpNoDelay=maybe", "tcpNoDelay: 'maybe' is neither true nor false"),
         (
-            "tcp://h:1?connectionsAllowed=3",
-            "connectionsAllowed: 3 is not supported by this broker; only -1 is",
+            "tcp://h:1?connectionsAllowed=-2",
+            "connectionsAllowed: -2 is out of range; write a whole number from -1 to",
         ),
+        ("tcp://h:1?useInvm=true", "useInvm: true is not supported by this broker; only false is"),
         ("tcp://h:1?a=1?b=2", "unknown parameter"),
     ],
 )
