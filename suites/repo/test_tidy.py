@@ -38,6 +38,7 @@ CLOCKS = {
 here."""
 
 SLEEPS = {
+    "benchmarks/bystander.py": "a load of slow peers lasts for a time",
     "harness/worlds/canary.py": "the canary wakes on purpose, to see how late",
     "reference_broker/runtime/asyncio_server.py": "lets writers flush before a close",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -29,7 +30,16 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import (
     End,
     Transfer,
 )
-from brokerproof.suites.units.drivers.amqp10 import Desk, Frame, Peer, bodies, error_of, message
+from brokerproof.reference_broker.settings.quotas import Quotas
+from brokerproof.suites.units.drivers.amqp10 import (
+    AMQP,
+    Desk,
+    Frame,
+    Peer,
+    bodies,
+    error_of,
+    message,
+)
 
 
 class Controller(Peer):
@@ -368,7 +378,7 @@ def test_a_controller_that_does_not_know_rejected_is_told_by_a_detach() -> None:
 
 
 def test_open_transactions_are_limited() -> None:
-    peer = Controller(Desk())
+    peer = Controller(Desk(replace(AMQP, quotas=Quotas(transactions=1000))))
     for _ in range(1000):
         last = peer.declare()
     (state,) = states(peer.ask(Declare()))
