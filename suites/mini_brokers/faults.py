@@ -199,7 +199,7 @@ BROKERS = {
         rf"stomp\.(receipts|ack|transactions)|delivery\.order|{BEATS}|{TTL_ENDS}|alarms_stomp.*tcp",
     ),
     "never-beats": MiniBroker(
-        Parts(NeverBeats), BEATS, r"HB-07 .*0 beats in three periods", r"-HB-0[79]$|-ttl-9$"
+        Parts(NeverBeats), BEATS, r"HB-07 .*0 beats in 3 periods", r"-HB-0[79]$|-ttl-9$"
     ),
     "beats-late": MiniBroker(
         Parts(BeatsLate), BEATS, r"HB-09 .*longest gap between signs of life", r"-HB-09$|-ttl-9$"
