@@ -131,7 +131,7 @@ def _why(area: AreaState) -> str:
     judged = len(area.worst) - len(area.requirements(Verdict.SKIP))
     if area.state is State.NOT_JUDGED:
         reasons = area.reasons.most_common(1)
-        return reasons[0][0] if reasons else ""
+        return reasons[0][0] if reasons else "the cases asked nothing of this target"
     if area.state is State.BROKEN:
         broken = area.requirements(Verdict.FAIL)
         return f"{len(broken)} of {judged} requirements"

@@ -45,7 +45,7 @@ class AreaState:
             return State.BROKEN
         if self.requirements(Verdict.ERROR, Verdict.INCONCLUSIVE):
             return State.UNDECIDED
-        judged = self.worst.keys() - set(self.requirements(Verdict.SKIP))
+        judged = self.requirements(Verdict.PASS, Verdict.KNOWN, Verdict.WARN)
         return State.KEPT if judged else State.NOT_JUDGED
 
 

@@ -91,8 +91,10 @@ def test_a_skip_beside_a_judged_case_does_not_count() -> None:
     for order in ([kept, skipped], [skipped, kept]):
         [state] = area_summary.summarise(order)["broker"]
         assert state.state is State.KEPT
-    [state] = area_summary.summarise([skipped])["broker"]
-    assert state.state is State.NOT_JUDGED
+    for verdict in (Verdict.SKIP, Verdict.NOTE):
+        only = result("a", "ARTEMIS-PAGING-1", verdict)
+        [state] = area_summary.summarise([only])["broker"]
+        assert state.state is State.NOT_JUDGED, "what was only noted is not kept"
 
 
 @pytest.mark.parametrize(
