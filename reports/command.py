@@ -1,8 +1,8 @@
 """``brokerproof report``: from run folders to a report to read and to publish.
 
-``report RUN… --out DIR [--master URL] [--infer [TARGET=]FILE] [--json] [--quiet]``. Exit: 0 the
-report was written, whatever it says; 3 there is no usable Java or Spark; 4 a path that holds no
-readable run, or an ``--out`` that cannot be written; 5 our own error.
+``report RUN… --out DIR [--master URL] [--infer [TARGET=]FILE] [--tables] [--json] [--quiet]``.
+Exit: 0 the report was written, whatever it says; 3 there is no usable Java or Spark; 4 a path that
+holds no readable run, or an ``--out`` that cannot be written; 5 our own error.
 """
 
 from __future__ import annotations
@@ -75,6 +75,12 @@ class OurError(Refusal):
     metavar="[TARGET=]FILE",
     help="What `brokerproof infer --json` printed, for the page of that target; may be repeated.",
 )
+@click.option(
+    "--tables",
+    "trace_tables",
+    is_flag=True,
+    help="Also write the tables of the trace: every frame, delivery, credit, latency.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
 @click.option("--quiet", is_flag=True, help="Print nothing when all goes well.")
 def report(
@@ -82,6 +88,7 @@ def report(
     out: Path | None,
     master: str | None,
     inferred: tuple[str, ...],
+    trace_tables: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -96,7 +103,14 @@ def report(
         raise Refusal("several runs need --out DIR, the folder for their report")
     with in_one_sentence():
         say = _silent if quiet or as_json else _say
-        written = write(runs, out if out is not None else runs[0] / "report", master, say, inferred)
+        written = write(
+            runs,
+            out if out is not None else runs[0] / "report",
+            master,
+            say,
+            inferred,
+            trace_tables,
+        )
     if as_json:
         click.echo(json.dumps(facts(written), indent=1))
     elif not quiet:
@@ -109,6 +123,7 @@ def write(
     master: str | None = None,
     step: Step = lambda _: None,
     inferred: Iterable[str] = (),
+    trace_tables: bool = False,
 ) -> Report:
     """Write the report on ``runs`` to ``out``, with ``inferred`` as ``--infer`` takes it; raises
     what :func:`report` turns into sentences.
@@ -124,7 +139,14 @@ def write(
     try:
         with session(master, brief=sum(run.events() for run in opened) < BRIEF_EVENTS) as spark:
             return build(
-                spark, opened, out, requirements, outcomes=outcomes, measured=measured, step=step
+                spark,
+                opened,
+                out,
+                requirements,
+                outcomes=outcomes,
+                measured=measured,
+                trace_tables=trace_tables,
+                step=step,
             )
     except (PySparkException, Py4JError):
         check_data(opened)

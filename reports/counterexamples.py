@@ -1,9 +1,8 @@
-"""The counterexample of a case, carried inside its page: the page stays whole wherever it is copied
-to."""
+"""The counterexample of a case, carried in its page's data: the report stays whole wherever it is
+copied to."""
 
 from __future__ import annotations
 
-import base64
 import shlex
 from dataclasses import dataclass
 
@@ -23,13 +22,11 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Kept:
-    """One file: its name, what it is, its text, and a link that holds it (both empty when it is too
-    large)."""
+    """One file: its name, what it is, and its text, empty when it is too large."""
 
     name: str
     what: str
     text: str
-    link: str
 
 
 def kept(run: Run, case: CaseRow) -> list[Kept]:
@@ -43,12 +40,7 @@ def kept(run: Run, case: CaseRow) -> list[Kept]:
         path = main.with_name(stem + suffix)
         if path.is_file():
             data = path.read_bytes() if path.stat().st_size <= MOST_OCTETS else b""
-            link = (
-                f"data:text/plain;charset=utf-8;base64,{base64.b64encode(data).decode()}"
-                if data
-                else ""
-            )
-            files.append(Kept(path.name, what, data.decode("utf-8", "replace"), link))
+            files.append(Kept(path.name, what, data.decode("utf-8", "replace")))
     return files
 
 

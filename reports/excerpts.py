@@ -1,27 +1,25 @@
-"""Chooses the events of a case that its page shows: a bounded part, before anything leaves
-Spark."""
+"""Chooses the events of a case that its page shows: a bounded part of a few examples."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.window import Window
+import numpy as np
 
-from brokerproof.reports.dataframes import CASE
-from brokerproof.reports.redaction import blanked, blanked_bytes
+from brokerproof.harness.trace.columns import FIELDS
+from brokerproof.reports.curves.compute import Settings, curves
+from brokerproof.reports.recorded_cases import RecordedCase
+from brokerproof.reports.redaction import blank_header, blank_text
 
-EXAMPLES = 3
-"""Examples of a property on its page."""
 HEAD, TAIL, MARKED = 120, 60, 60
 """Events from the beginning and the end of an example, and judgements and the like from between."""
 BODY_OCTETS = 200
 HEADERS = 40
 HEADER_LENGTH = 300
+SAFE = 2**53
+"""From here on JavaScript's numbers are no integers: larger values are written as text."""
 
 _MARKED = (
     "ConnectionAbandoned",
@@ -33,92 +31,164 @@ _MARKED = (
     "Measured",
     "OctetsRefused",
 )
+_INSTANTS = ("lo_ns", "hi_ns")
+
+Places = np.ndarray[Any, Any]
+"""Places of events in their case."""
 
 
-@dataclass(frozen=True)
-class Excerpt:
-    """Some of one example's events, as rows by column name, in order.
-
-    ``part`` is 0 for a case that is no property, otherwise which of its ``examples`` this is, from
-    1; the trace has ``events`` of it. ``index`` in a row is the event's place in the example, from
-    1; a jump shows where events were left out.
-    """
-
-    part: int
-    events: int
-    examples: int
-    rows: list[dict[str, Any]]
-
-
-def excerpts(trace: DataFrame, examples: DataFrame) -> DataFrame:
-    """The events for the pages of ``examples`` (see :func:`chosen_examples`), a bounded number of
-    each: its beginning, its end, and what was judged and measured between; ``choice`` and
-    ``position`` are their order."""
-    events = trace.join(F.broadcast(examples), [*CASE, "part"])
-    of_example = Window.partitionBy("page", "part")
-    marked = F.col("kind").isin(*_MARKED).cast("long")
-    numbered = events.withColumn(
-        "index", F.row_number().over(of_example.orderBy("position"))
-    ).withColumn("mark", F.sum(marked).over(of_example.orderBy("position")))
-    in_reach = (F.col("index") <= HEAD) | (F.col("index") > F.col("events") - TAIL)
-    return (
-        numbered.where(in_reach | ((marked == 1) & (F.col("mark") <= MARKED)))
-        .withColumn("data_size", F.octet_length("data"))
-        .withColumn("body", blanked_bytes(F.col("body"), BODY_OCTETS))
-        .withColumn("data", blanked_bytes(F.col("data"), BODY_OCTETS))
-        .withColumn(
-            "headers",
-            F.transform(
-                F.slice("headers", 1, HEADERS),
-                lambda header: F.struct(
-                    F.substring(header["name"], 1, HEADER_LENGTH).alias("name"),
-                    F.substring(blanked(header["name"], header["value"]), 1, HEADER_LENGTH).alias(
-                        "value"
-                    ),
-                ),
-            ),
-        )
-        .drop("run", "target", "case", "mark", "seq", "clock", "segment")
-    )
-
-
-def chosen_examples(trace: DataFrame, chosen: DataFrame) -> DataFrame:
-    """``page, part, choice, events, examples`` with the case: the examples to show on the pages of
-    ``chosen`` (``run, target, case, page, examples``: at most so many of each).
+def chosen_parts(case: RecordedCase, most: int) -> list[Places]:
+    """Return the events of the examples that a page shows, at most ``most``.
 
     Of a property: failing examples first, the last of them (the shrunk one) before the others; then
     those nearest to a bound.
     """
-    events = trace.join(F.broadcast(chosen.withColumnRenamed("examples", "most")), list(CASE))
-    violated = F.max(((F.col("kind") == "Judged") & (F.col("seen") == "VIOLATED")).cast("int"))
-    room = F.least(F.col("value") - F.col("lo"), F.col("hi") - F.col("value"))
-    width = F.greatest(F.coalesce(F.col("hi") - F.col("lo"), F.col("lo")), F.lit(1))
-    ranked = Window.partitionBy("page").orderBy(
-        F.col("part") == 0,  # what comes before the first example is no example
-        F.desc("violated"),
-        F.when(F.col("violated") == 1, -F.col("part")),
-        F.asc_nulls_last("nearest"),
-        "part",
-    )
-    return (
-        events.groupBy("page", *CASE, "part", "most")
-        .agg(
-            violated.alias("violated"),
-            F.min(room / width).alias("nearest"),
-            F.count("*").alias("events"),
+    parts = case.parts
+    by_part = dict(
+        zip(
+            parts[np.flatnonzero(np.diff(parts, prepend=-1))].tolist(),
+            np.split(np.arange(len(parts)), np.flatnonzero(np.diff(parts)) + 1),
+            strict=True,
         )
-        .withColumn("choice", F.row_number().over(ranked))
-        .withColumn(
-            "examples", F.sum((F.col("part") > 0).cast("long")).over(Window.partitionBy("page"))
-        )
-        .where(F.col("choice") <= F.col("most"))
-        .select("page", *CASE, "part", "choice", "events", "examples")
     )
+    if len(by_part) <= 1:
+        return list(by_part.values())
+    violated: set[int] = set()
+    nearest: dict[int, float] = {}
+    kinds, numbered = case.column("kind"), parts.tolist()
+    for place, kind in enumerate(kinds):
+        if kind == "Judged" and case.column("seen")[place] == "VIOLATED":
+            violated.add(numbered[place])
+        elif kind == "Measured":
+            room = _room(*(case.column(name)[place] for name in ("value", "lo", "hi")))
+            if room is not None:
+                part = numbered[place]
+                nearest[part] = min(room, nearest.get(part, room))
+
+    def rank(part: int) -> tuple[Any, ...]:
+        # What comes before the first example is no example.
+        if part in violated:
+            return part == 0, 0, -part
+        return part == 0, 1, part not in nearest, nearest.get(part, 0), part
+
+    return [by_part[part] for part in sorted(by_part, key=rank)[:most]]
 
 
-def of_page(events: Sequence[dict[str, Any]]) -> Iterator[Excerpt]:
-    """Rows of :func:`excerpts` that belong to one page, in any order, by example."""
-    in_order = sorted(events, key=lambda row: (row["choice"], row["position"]))
-    for _, group in groupby(in_order, key=lambda row: row["choice"]):
-        rows = list(group)
-        yield Excerpt(rows[0]["part"], rows[0]["events"], rows[0]["examples"], rows)
+def _room(value: int | None, low: int | None, high: int | None) -> float | None:
+    """How far inside its bounds a value is, as a part of their width."""
+    if value is None or (low is None and high is None):
+        return None
+    rooms = [value - low] if low is not None else []
+    rooms += [high - value] if high is not None else []
+    width = high - low if low is not None and high is not None else low
+    return min(rooms) / max(width or 1, 1)
+
+
+def shown_places(case: RecordedCase, places: Places) -> Places:
+    """Return those of an example's events that its page shows: its beginning, its end, and what was
+    judged and measured between."""
+    size = case.total if len(places) == len(case) else len(places)
+    index = case.numbers[places] - case.numbers[places[0]]
+    reached = (index < HEAD) | (index >= size - TAIL)
+    kinds = np.asarray(case.column("kind"), dtype=object)[places]
+    marked = np.isin(kinds, _MARKED)
+    marked &= np.cumsum(marked) <= MARKED
+    chosen: Places = places[reached | marked]
+    return chosen
+
+
+def excerpt(case: RecordedCase, places: Places, settings: Settings = ()) -> dict[str, Any]:
+    """Return one example as its page draws it: ``part`` (0 for a case that is no property), the
+    number of its ``events``, its ``rows``, and its ``curves``.
+
+    Instants of a row are nanoseconds since the first one. ``index`` stands where events were left
+    out before a row: its place in the example, from 1.
+    """
+    shown = shown_places(case, places).tolist()
+    at = case.column("at_ns")
+    zero = min(at[place] for place in shown)
+    first = int(case.numbers[places[0]])
+    rows: list[dict[str, Any]] = []
+    before = -1
+    for place in shown:
+        row = _row(case, place, zero)
+        index = int(case.numbers[place]) - first
+        if index != before + 1:
+            row["index"] = index + 1
+        before = index
+        rows.append(row)
+    drawn = curves(_spoken(case, places), settings)
+    return {
+        "part": int(case.parts[places[0]]),
+        "events": case.total if len(places) == len(case) else len(places),
+        "rows": rows,
+        "curves": [
+            {
+                **dataclasses.asdict(curve),
+                "points": [(instant - zero, value) for instant, value in curve.points],
+            }
+            for curve in drawn
+        ],
+    }
+
+
+def _row(case: RecordedCase, place: int, zero: int) -> dict[str, Any]:
+    kind = case.column("kind")[place]
+    row: dict[str, Any] = {"at": case.column("at_ns")[place] - zero, "kind": kind}
+    if (conn := case.column("conn")[place]) is not None:
+        row["conn"] = conn
+    if case.column("vantage")[place] == "BROKER":
+        row["broker"] = True
+    for name in FIELDS[kind]:
+        value = case.column(name)[place]
+        if value is None or value == "" or value == ():
+            continue
+        if name == "headers":
+            value = [
+                [title[:HEADER_LENGTH], blank_header(title, text)[:HEADER_LENGTH]]
+                for title, text in value[:HEADERS]
+            ]
+        elif isinstance(value, bytes):
+            if name == "data":
+                row["data_size"] = len(value)
+            value = blank_text(value, BODY_OCTETS)
+        elif name in _INSTANTS:
+            value -= zero
+        elif isinstance(value, int):
+            value = _number(value)
+        row[name] = value
+    return row
+
+
+def _number(value: int) -> int | str:
+    return value if -SAFE < value < SAFE else str(value)
+
+
+_AMQP = ("begin", "attach", "flow", "transfer", "detach", "end", "open", "close")
+_STOMP = ("SUBSCRIBE", "UNSUBSCRIBE", "MESSAGE", "ACK", "NACK", "SEND")
+_AMQP091 = ("qos", "consume", "consume-ok", "deliver", "ack", "nack", "reject")
+"""Methods of the class basic."""
+_DRAWN = frozenset((*_AMQP, *_STOMP, *(f"basic.{method}" for method in _AMQP091)))
+_SHORT = 40
+"""Bytes of a body that may be a broker's reading."""
+
+
+def _spoken(case: RecordedCase, places: Places) -> Iterator[dict[str, Any]]:
+    """Yield the frames of an example that curves follow."""
+    kinds, commands = case.column("kind"), case.column("command")
+    for place in places.tolist():
+        if kinds[place] not in ("FrameSent", "FrameReceived") or commands[place] not in _DRAWN:
+            continue
+        if case.column("vantage")[place] == "BROKER":
+            continue
+        body, size = case.column("body")[place], case.column("body_size")[place]
+        yield {
+            "at_ns": case.column("at_ns")[place],
+            "conn": case.column("conn")[place],
+            "kind": kinds[place],
+            "protocol": case.column("protocol")[place],
+            "command": commands[place],
+            "headers": case.column("headers")[place],
+            "size": case.column("size")[place],
+            "body": body.decode("latin-1") if body and (size or 0) <= _SHORT else "",
+        }

@@ -38,6 +38,19 @@ MEANINGS: Mapping[str, str] = {
 VERDICTS: tuple[str, ...] = tuple(verdict.value for verdict in WORST_FIRST)
 """Worst first."""
 
+SHOWN: tuple[str, ...] = (
+    "FAIL",
+    "ERROR",
+    "INCONCLUSIVE",
+    "KNOWN",
+    "WARN",
+    "NOTE",
+    "PASS",
+    "SKIP",
+)
+"""The order in which verdicts are listed: a violation before an error of ours, what a target lacks
+last."""
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -71,12 +84,8 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class CaseRow:
-    """One case on one target. ``page`` is the path of its page from the report's folder, None when
-    it has none.
-
-    ``place`` is its number in the list where its page is packed with others; None where it has a
-    file of its own.
-    """
+    """One case on one target. ``page`` is the address of its page from the report's folder, None
+    when it has none."""
 
     run: str
     target: str
@@ -90,7 +99,6 @@ class CaseRow:
     page: str | None = None
     doc: str = ""
     source: str = ""
-    place: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +248,7 @@ class Model:
 
 
 def _total(bars: list[Bar]) -> dict[str, int]:
-    counts = dict.fromkeys(VERDICTS, 0)
+    counts = dict.fromkeys(SHOWN, 0)
     for bar in bars:
         for verdict, count in bar.counts:
             counts[verdict] += count

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from brokerproof.harness.results.verdict import WORST_FIRST
 from brokerproof.reports.index_model import (
+    SHOWN,
     Again,
     Bar,
     CaseRow,
@@ -26,45 +27,32 @@ from brokerproof.reports.index_model import (
 )
 from brokerproof.reports.requirements import Requirements, Words
 from brokerproof.reports.runs import CaseFacts, Run
-from brokerproof.reports.slugs import slug
+from brokerproof.reports.slugs import case_link
 from brokerproof.reports.tables.history import changed
 from brokerproof.reports.target_history import Past, facts_of, in_order, pasts
 
-_RANK = {verdict.value: place for place, verdict in enumerate(WORST_FIRST)}
+_RANK = {verdict: place for place, verdict in enumerate(SHOWN)}
 
 
 @dataclass(frozen=True)
 class Tables:
-    """The tables a report is made of, by what they hold."""
+    """The tables of results, by what they hold."""
 
-    trace: DataFrame
-    frames: DataFrame
     cases: DataFrame
     counts: DataFrame
     matrix: DataFrame
-    measurements: DataFrame
-    liveness: DataFrame
     coverage: DataFrame
-    errors: DataFrame
     history: DataFrame
-    again: DataFrame
-    deliveries: DataFrame
-    held: DataFrame
-    credit: DataFrame
-    stalls: DataFrame
-    addresses: DataFrame
-    latencies: DataFrame
     kills: DataFrame
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits on what the HTML shows of a run, however large the run. ``pages`` are cases whose page
-    is a file of its own, the worst ones; the pages of the others are packed together."""
+    """Limits on what the HTML shows of a run, however large the run. ``findings`` are cases that a
+    page without JavaScript lists, the worst ones."""
 
     columns: int = 12
-    cases: int = 200_000
-    pages: int = 1500
+    findings: int = 1500
     requirements: int = 1500
     unjudged: int = 1500
     errors: int = 50
@@ -116,28 +104,21 @@ def bars(of: Sequence[Column], counts: Iterable[Mapping[str, Any]]) -> list[Bar]
     return drawn
 
 
-def case_rows(cases: DataFrame, runs: Sequence[Run], limits: Limits) -> list[CaseRow]:
-    """The worst cases first; the first ``limits.pages`` have a page in a file of its own."""
+def case_rows(results: pa.Table, runs: Sequence[Run]) -> list[CaseRow]:
+    """Every case with its page, the worst first."""
     facts = {run.name: run.cases for run in runs}
-    listed: list[CaseRow] = []
-    for batch in worst_first(cases).limit(limits.cases).toArrow().to_batches():
-        for row in batch.to_pylist():
-            place = len(listed)
-            packed = place >= limits.pages
-            page = (
-                f"cases/more.html#{place}"
-                if packed
-                else f"cases/{slug(row['run'], row['target'], row['case'])}.html"
-            )
-            listed.append(case_row(row, facts, page, place if packed else None))
-    return listed
+    several = len(runs) > 1
+    rows = [
+        case_row(row, facts, case_link(row["run"], row["target"], row["case"], several=several))
+        for row in results.to_pylist()
+    ]
+    return sorted(rows, key=lambda row: (_RANK[row.verdict], row.run, row.target, row.case))
 
 
 def case_row(
     row: Mapping[str, Any],
     facts: Mapping[str, Mapping[str, CaseFacts]],
     page: str | None = None,
-    place: int | None = None,
 ) -> CaseRow:
     """A row of the table of cases, with what its run (``facts`` has runs by name) knows of the
     case."""
@@ -155,13 +136,7 @@ def case_row(
         page=page,
         doc=described.doc if described else "",
         source=described.source if described else "",
-        place=place,
     )
-
-
-def worst_first(cases: DataFrame) -> DataFrame:
-    """The table of cases in the order in which reports list them."""
-    return cases.orderBy("rank", "run", "target", "case")
 
 
 def groups(
@@ -214,14 +189,22 @@ def unjudged(
     return listed, total
 
 
-def model(tables: Tables, runs: Sequence[Run], requirements: Requirements, limits: Limits) -> Model:
-    """The index's model: one bounded query per part."""
+def model(
+    tables: Tables,
+    rows: Sequence[CaseRow],
+    irregular: Sequence[Mapping[str, Any]],
+    errors: Sequence[Mapping[str, Any]],
+    runs: Sequence[Run],
+    requirements: Requirements,
+    limits: Limits,
+) -> Model:
+    """The index's model: one bounded query per part. ``rows`` are the cases, ``irregular`` what
+    their recordings show again, contradictions first."""
     counted = [
         row.asDict() for row in tables.counts.collect()
     ]  # runs x targets x verdicts: as few as the headers say
     all_columns = columns(runs, counted)
     shown = shown_columns(all_columns, runs, limits.columns)
-    rows = case_rows(tables.cases, runs, limits)
     pages = {(row.run, row.target, row.case): row.page for row in rows if row.page is not None}
     wide = F.concat("run", F.lit("\0"), "target").isin(
         [f"{column.run}\0{column.target}" for column in shown]
@@ -242,37 +225,22 @@ def model(tables: Tables, runs: Sequence[Run], requirements: Requirements, limit
         columns=shown,
         bars=all_bars,
         groups=matrix_groups,
-        cases=rows,
+        cases=list(rows),
         cases_total=sum(row["cases"] for row in counted),
         requirements_total=tables.matrix.select("requirement").distinct().count(),
         judged_total=len(judged),
         unjudged=missing,
         unjudged_total=missing_total,
         known_requirements=sum(1 for _ in requirements),
-        errors=[row.asDict() for row in tables.errors.limit(limits.errors).collect()],
+        errors=list(errors[: limits.errors]),
         warnings=_warnings(runs, all_columns, shown),
-        again=_again(tables.again, limits.again),
+        again=Again(
+            list(irregular[: limits.again]),
+            len(irregular),
+            sum(bool(row["contradicts"]) for row in irregular),
+        ),
         pasts=_pasts(tables.history, runs, all_bars, pages, limits) if len(runs) > 1 else [],
     )
-
-
-def _again(table: DataFrame, most: int) -> Again:
-    counted = table.agg(
-        F.count("*").alias("total"), F.sum(F.col("contradicts").cast("long")).alias("contradicting")
-    )
-    (counts,) = counted.collect()
-    order = (
-        F.desc("contradicts"),
-        "uncertain",
-        "run",
-        "target",
-        "case",
-        "part",
-        "kind",
-        "position",
-    )
-    rows = table.orderBy(*order).limit(most).collect() if counts.total else []
-    return Again([row.asDict() for row in rows], counts.total, counts.contradicting or 0)
 
 
 def _pasts(

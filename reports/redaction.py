@@ -3,6 +3,8 @@ itself keeps them."""
 
 from __future__ import annotations
 
+import re
+
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
@@ -15,6 +17,22 @@ _LINE = rf"(?im)^({'|'.join(NAMES)})([ \t]*:)[^\r\n]*"
 _PLAIN = r"(?s)(PLAIN(?:\xa0.|\xb0.{4}|\x00.{3})\x00).*"
 """The mechanism PLAIN and, as binary of AMQP 1.0 or long string of 0-9-1, its response: NUL, user,
 NUL, passcode."""
+
+
+_IN_LINES, _IN_SASL = re.compile(_LINE), re.compile(_PLAIN)
+
+
+def blank_header(name: str, value: str) -> str:
+    """Return the value of a header, or :data:`BLANK`."""
+    return BLANK if name.lower() in NAMES else value
+
+
+def blank_text(octets: bytes, most: int) -> str:
+    """Return the first ``most`` bytes as text, blanked as :func:`blanked_bytes` does."""
+    text = octets.decode("latin-1")
+    if ":" in text or "PLAIN" in text:
+        text = _IN_SASL.sub(rf"\1{BLANK}", _IN_LINES.sub(rf"\1\2{BLANK}", text))
+    return text[:most]
 
 
 def blanked(name: Column, value: Column) -> Column:

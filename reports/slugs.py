@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import re
+from urllib.parse import urlencode
 
 
 def slug(run: str, target: str, case: str) -> str:
     """A name of at most 90 ASCII characters; a digest of all three parts keeps apart what reads
     alike."""
     return _named(f"{target}-{case}".lower(), "\0".join((run, target, case)))
+
+
+def case_link(run: str, target: str, case: str, *, several: bool) -> str:
+    """The address of a case's page, from the report's folder. Without the name of the run, which
+    is left out where there are not ``several``, it is the same in every report."""
+    named = {"case": case, "target": target} | ({"run": run} if several else {})
+    return f"case.html#{urlencode(named, errors='replace')}"
 
 
 def plain_slug(name: str) -> str:

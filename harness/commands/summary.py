@@ -123,24 +123,8 @@ def area_line(area: AreaState, width: int) -> Text:
     line = Text(f"  {area.area.label:<22}")
     line.append(f"{area.state.value:<11}", style=_STATES[area.state])
     indent = " " * len(line)
-    line.append(_wrapped(_why(area), width, indent, indent).plain.removeprefix(indent))
+    line.append(_wrapped(area.why, width, indent, indent).plain.removeprefix(indent))
     return line
-
-
-def _why(area: AreaState) -> str:
-    judged = len(area.worst) - len(area.requirements(Verdict.SKIP))
-    if area.state is State.NOT_JUDGED:
-        reasons = area.reasons.most_common(1)
-        return reasons[0][0] if reasons else "the cases asked nothing of this target"
-    if area.state is State.BROKEN:
-        broken = area.requirements(Verdict.FAIL)
-        return f"{len(broken)} of {judged} requirements"
-    parts = [f"{judged} requirement" + ("s" if judged > 1 else "")]
-    open_ = len(area.requirements(Verdict.ERROR, Verdict.INCONCLUSIVE))
-    parts += [f"{open_} open"] if open_ else []
-    known = len(area.requirements(Verdict.KNOWN))
-    parts += [f"{known} known deviations"] if known else []
-    return ", ".join(parts)
 
 
 def compared(gated: Gated, width: int) -> Iterator[Text]:

@@ -48,6 +48,23 @@ class AreaState:
         judged = self.requirements(Verdict.PASS, Verdict.KNOWN, Verdict.WARN)
         return State.KEPT if judged else State.NOT_JUDGED
 
+    @property
+    def why(self) -> str:
+        """The reason for the state, in a few words."""
+        judged = len(self.worst) - len(self.requirements(Verdict.SKIP))
+        if self.state is State.NOT_JUDGED:
+            reasons = self.reasons.most_common(1)
+            return reasons[0][0] if reasons else "the cases asked nothing of this target"
+        if self.state is State.BROKEN:
+            broken = self.requirements(Verdict.FAIL)
+            return f"{len(broken)} of {judged} requirements"
+        parts = [f"{judged} requirement" + ("s" if judged > 1 else "")]
+        open_ = len(self.requirements(Verdict.ERROR, Verdict.INCONCLUSIVE))
+        parts += [f"{open_} open"] if open_ else []
+        known = len(self.requirements(Verdict.KNOWN))
+        parts += [f"{known} known deviations"] if known else []
+        return ", ".join(parts)
+
 
 def summarise(results: Iterable[Result]) -> Mapping[str, list[AreaState]]:
     """Return the areas of each target, in the order of targets and areas; areas of which no case

@@ -64,7 +64,7 @@ class Curve:
 
 def curves(rows: Iterator[Mapping[str, Any]], settings: Settings = ()) -> list[Curve]:
     """The curves of one example, those with bounds and of the most steps first; a curve that hardly
-    moves is left out.
+    moves is left out. The rows are frames as :mod:`brokerproof.reports.excerpts` gives them.
 
     ``settings`` are the address-settings of the broker, which bound what addresses hold.
     """
@@ -72,7 +72,7 @@ def curves(rows: Iterator[Mapping[str, Any]], settings: Settings = ()) -> list[C
     for count, row in enumerate(rows):
         if count >= MOST_FRAMES:
             break
-        fields = {header["name"]: header["value"] for header in reversed(row["headers"] or ())}
+        fields = dict(reversed(row["headers"]))
         if row["protocol"] == "AMQP":
             links.see(row, fields)
         elif row["protocol"] == "STOMP":

@@ -1,5 +1,5 @@
-"""The page of one case. Made in Spark's workers, so everything here can be pickled and reads no
-file of the run."""
+"""The data of a case's page, which ``case.js`` turns into the page. Made in Spark's workers, so
+everything here can be pickled."""
 
 from __future__ import annotations
 
@@ -7,100 +7,118 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from brokerproof.harness.model.time import NS_PER_MS
+from brokerproof.harness.results.records import measurements_of
 from brokerproof.reports.counterexamples import kept, replay
-from brokerproof.reports.excerpts import Excerpt
-from brokerproof.reports.html.examples import example
-from brokerproof.reports.html.gauges import gauges
-from brokerproof.reports.html.templates import templates
+from brokerproof.reports.html.templates import paragraphs
 from brokerproof.reports.html.times import duration
-from brokerproof.reports.index_model import CaseRow
-from brokerproof.reports.requirements import Requirements, Words
+from brokerproof.reports.index_model import MEANINGS, CaseRow
+from brokerproof.reports.requirements import Requirements
 from brokerproof.reports.runs import Run
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """One finding on a case's page."""
-
-    words: Words
-    verdict: str
-    seen: str
-    detail: str
-    uncertain: str
-    reason: str = ""
-    """Why the broker deviates, by its listed deviation; empty where none matched."""
-    link: str = ""
+from brokerproof.reports.slugs import plain_slug
 
 
 class CasePages:
-    """Pages of the cases of some runs."""
+    """The pages of the cases of some runs."""
 
     def __init__(self, requirements: Requirements, runs: Iterable[Run]) -> None:
         self._requirements = requirements
         self._runs = {run.name: replace(run, cases={}) for run in runs}
 
-    def case(
+    def facts(self, order: Sequence[str], chunks: int) -> dict[str, Any]:
+        """Return what all pages have in common: runs, targets, the meanings of verdicts, the names
+        of runs in ``order`` of start, and the number of chunks."""
+        runs = {}
+        targets = {}
+        for name, run in self._runs.items():
+            host = run.header.get("host")
+            canary = host.get("canary_p99_ns") if isinstance(host, dict) else None
+            runs[name] = {
+                "brokerproof": str(run.header.get("brokerproof", "")),
+                "canary": duration(canary) if isinstance(canary, int) else "",
+            }
+            for target in run.targets:
+                targets[f"{name}\0{target['name']}"] = {
+                    "facts": target_facts(target),
+                    "configuration": target.get("configuration") or "",
+                    "page": plain_slug(str(target["name"])),
+                }
+        return {
+            "chunks": chunks,
+            "several": len(runs) > 1,
+            "order": list(order),
+            "meanings": dict(MEANINGS),
+            "runs": runs,
+            "targets": targets,
+        }
+
+    def words(self, requirement: str) -> list[str]:
+        """Return a requirement's statement, level, source, section, link, page and quotation."""
+        words = self._requirements.find(requirement)
+        facts = [words.statement, words.level, words.source, words.section, words.link]
+        return [*facts, plain_slug(requirement), words.quotation]
+
+    def data(
         self,
         case: CaseRow,
         findings: Sequence[Mapping[str, Any]],
-        parts: Sequence[Excerpt],
-        curves: Mapping[int, str],
-        *,
-        alone: bool = True,
-    ) -> str:
-        """The page of one case; ``alone`` is a whole page, else what goes into the page that shows
-        packed ones. ``curves`` are what :mod:`brokerproof.reports.curves.sample` found, by
-        example."""
+        parts: Sequence[Mapping[str, Any]],
+        examples: int,
+    ) -> dict[str, Any]:
+        """Return what the page of one case is drawn from; ``parts`` are the excerpts of its
+        ``examples`` (:func:`brokerproof.reports.excerpts.excerpt`)."""
         run = self._runs[case.run]
-        host = run.header.get("host")
-        canary = host.get("canary_p99_ns") if isinstance(host, dict) else None
-        judgements = [self._judgement(finding) for finding in findings]
-        return (
-            templates()
-            .get_template("case.html.j2" if alone else "case_body.html.j2")
-            .render(
-                case=case,
-                run=run,
-                target=next(
-                    (target for target in run.targets if target["name"] == case.target), {}
-                ),
-                judgements=judgements,
-                gauges=gauges(case),
-                examples=[example(part, curves.get(part.part)) for part in parts if part.rows],
-                examples_total=parts[0].examples if parts else 0,
-                again=_again(run, case),
-                entry=entry(case, judgements),
-                canary=duration(canary) if isinstance(canary, int) else "",
-            )
-        )
+        values: dict[str, Any] = {
+            "case": case.case,
+            "target": case.target,
+            "run": case.run,
+            "verdict": case.verdict,
+            "detail": case.detail,
+            "doc": paragraphs(case.doc),
+            "source": case.source,
+            "took": round(case.duration_s * 1000) * NS_PER_MS,
+            "attempts": case.attempts,
+            "findings": [_finding(finding) for finding in findings],
+            "gauges": _gauges(case),
+            "examples": examples,
+            "parts": list(parts),
+            "again": _again(run, case),
+            "entry": entry(case, findings),
+        }
+        if files := kept(run, case):
+            values["kept"] = [vars(file) for file in files]
+            values["replay"] = replay(case)
+        return values
 
-    def kept(self, run: Run, case: CaseRow) -> str:
-        """The part of a page that holds the counterexample which the run kept; empty where it kept
-        none."""
-        return (
-            templates()
-            .get_template("kept.html.j2")
-            .render(kept=kept(run, case), replay=replay(case))
-        )
 
-    def more(self, example: int, first: int) -> str:
-        """The page that shows packed ones: ``each`` of them in a chunk, from number ``first``
-        on."""
-        return templates().get_template("more.html.j2").render(each=example, first=first)
+def target_facts(target: Mapping[str, Any]) -> str:
+    """Return broker, version, kind and profile of a target."""
+    broker = f"{target.get('broker') or ''} {target.get('version') or ''}".strip()
+    return f"{broker} · {target.get('kind') or ''} · profile {target.get('profile') or 'none'}"
 
-    def _judgement(self, finding: Mapping[str, Any]) -> Judgement:
-        return Judgement(
-            words=self._requirements.find(finding["requirement"]),
-            verdict=finding["verdict"],
-            seen=finding["seen"].replace("_", " ").lower(),
-            detail=finding["detail"],
-            uncertain=finding["uncertain"] or "",
-            reason=finding["deviation_reason"] or "",
-            link=_web_address(finding["deviation_link"] or ""),
-        )
+
+def _finding(finding: Mapping[str, Any]) -> list[str]:
+    values = [
+        finding["requirement"],
+        finding["verdict"],
+        finding["seen"].replace("_", " ").lower(),
+        finding["detail"],
+        finding["uncertain"],
+        finding["deviation_reason"],
+        _web_address(finding["deviation_link"] or ""),
+    ]
+    return [value or "" for value in values]
+
+
+def _gauges(case: CaseRow) -> list[list[Any]]:
+    """The measured quantities: label, value, unit, bounds, margin."""
+    return [
+        [label, found.value, found.unit, found.low, found.high, found.margin]
+        for label, found in measurements_of(json.loads(case.measurements)).items()
+    ]
 
 
 def _web_address(link: str) -> str:
@@ -116,17 +134,17 @@ def _again(run: Run, case: CaseRow) -> str:
     return shlex.join(["brokerproof", "run", "--target", case.target, "--case", function, *chosen])
 
 
-def entry(case: CaseRow, judgements: Sequence[Judgement]) -> str:
+def entry(case: CaseRow, findings: Sequence[Mapping[str, Any]]) -> str:
     """An entry for a list of known deviations, filled in as far as the page knows it."""
     violated = next(
-        (judgement for judgement in judgements if judgement.seen == "violated"),
-        judgements[0] if judgements else None,
+        (finding for finding in findings if finding["seen"] == "VIOLATED"),
+        findings[0] if findings else None,
     )
-    detail = violated.detail if violated else ""
+    detail = (violated["detail"] or "") if violated else ""
     expected = re.escape(detail).replace("\\ ", " ")
     lines = [
         "[[deviation]]",
-        *([f"requirement = {_quoted(violated.words.id)}"] if violated else []),
+        *([f"requirement = {_quoted(violated['requirement'])}"] if violated else []),
         f"case = {_quoted(case.case)}",
         'versions = ""  # of the broker, such as ">=2.56"; leave the line out for every version',
         f"expected = {_quoted(expected)}"

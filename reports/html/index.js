@@ -83,7 +83,9 @@
     var name = add(made, "th", "case");
     name.scope = "row";
     var link = add(name, "a");
-    link.href = at < data.pages.length ? "cases/" + data.pages[at] + ".html" : "cases/more.html#" + at;
+    var place = new URLSearchParams({ "case": data.names[data.name[at]], target: column.target });
+    if (data.several) place.set("run", column.run);
+    link.href = "case.html#" + place;
     data.names[data.name[at]].split(/([_.])/).forEach(function (part) { link.append(part); if (part === "_" || part === ".") link.append(document.createElement("wbr")); });
     if (verdict !== "PASS" && data.details[data.detail[at]]) add(name, "div", "detail", data.details[data.detail[at]]);
     var target = add(made, "td", "target", column.target);

@@ -32,12 +32,12 @@ class _Numbers:
 
 
 def listing(model: Model, requirements: Requirements) -> str:
-    """Return the data that ``index.js`` unpacks: JSON, gzip, base64. Cases keep the model's order;
-    those without a file of their own are found by their number."""
+    """Return the data that ``index.js`` unpacks: JSON, gzip, base64. Cases keep the model's
+    order."""
     names, details, sets, columns, ids = _Numbers(), _Numbers(), _Numbers(), _Numbers(), _Numbers()
     verdicts = {verdict: place for place, verdict in enumerate(VERDICTS)}
     rows = model.cases
-    data = {
+    data: dict[str, Any] = {
         "verdict": [verdicts[row.verdict] for row in rows],
         "column": [columns((row.target, row.run)) for row in rows],
         "name": [names(row.case) for row in rows],
@@ -45,7 +45,6 @@ def listing(model: Model, requirements: Requirements) -> str:
         "set": [sets(tuple(ids(requirement) for requirement in row.requirements)) for row in rows],
         "took": [round(row.duration_s * 1000) for row in rows],
         "attempts": [row.attempts for row in rows],
-        "pages": [_file(row.page) for row in rows if row.page is not None and row.place is None],
     }
     words = [requirements.find(requirement) for requirement in ids.things]
     data |= {
@@ -88,7 +87,3 @@ def choices(model: Model, requirements: Requirements) -> list[tuple[str, str, li
 
 def _cut(detail: str) -> str:
     return detail if len(detail) <= DETAIL else detail[: DETAIL - 1] + "…"
-
-
-def _file(page: str) -> str:
-    return page.removeprefix("cases/").removesuffix(".html")

@@ -3,15 +3,20 @@ requirement."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
 
 from brokerproof.reports import mutants
 from brokerproof.reports.html.packed_cases import choices, listing
-from brokerproof.reports.html.templates import templates
+from brokerproof.reports.html.templates import STYLE, THEME, templates
 from brokerproof.reports.html.times import duration
-from brokerproof.reports.index_model import Model
+from brokerproof.reports.index_model import CaseRow, Model
+from brokerproof.reports.overview import Overview
 from brokerproof.reports.requirement_compliance import Keeper
-from brokerproof.reports.requirements import Requirements, Words
+from brokerproof.reports.requirements import Requirements
 from brokerproof.reports.runs import Run
 from brokerproof.reports.target_summaries import Broker
 
@@ -25,13 +30,14 @@ class Pages:
     def __init__(self, requirements: Requirements) -> None:
         self._requirements = requirements
 
-    def index(self, model: Model) -> str:
-        """The index page."""
+    def index(self, model: Model, first: Overview) -> str:
+        """The index page, with its first screen."""
         return (
             templates()
             .get_template("index.html.j2")
             .render(
                 model=model,
+                overview=first,
                 begun=model.cases[:BEGUN],
                 listing=listing(model, self._requirements),
                 choices=choices(model, self._requirements),
@@ -42,31 +48,61 @@ class Pages:
             )
         )
 
+    def case(self, facts: Mapping[str, Any]) -> str:
+        """The page that draws the case which its address names, from ``facts`` of the runs and the
+        chunks of cases."""
+        text = json.dumps(facts, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+        return templates().get_template("case.html.j2").render(facts=Markup(text))
+
+    def moved(self, row: CaseRow) -> str:
+        """A page that leads from where a case's page was in older reports to where it is."""
+        return templates().get_template("moved.html.j2").render(page=row.page, case=row.case)
+
+    def findings(self, model: Model, findings: Iterable[Mapping[str, Any]], most: int) -> str:
+        """The page that needs no script: the ``most`` worst cases that did not pass, with
+        requirements and observations; what was skipped, by reason."""
+        named = [row for row in model.cases if row.verdict not in ("PASS", "SKIP")]
+        listed: dict[tuple[str, str, str], tuple[CaseRow, list[Any]]] = {
+            (row.run, row.target, row.case): (row, []) for row in named[:most]
+        }
+        for finding in findings:
+            key = (finding["run"], finding["target"], finding["case"])
+            if key in listed and finding["verdict"] not in ("PASS", "SKIP"):
+                listed[key][1].append(
+                    {
+                        **finding,
+                        "words": self._requirements.find(finding["requirement"]),
+                        "reason": finding["deviation_reason"],
+                    }
+                )
+        skipped: dict[str, list[str]] = {}
+        for row in model.cases:
+            if row.verdict == "SKIP":
+                skipped.setdefault(row.detail, []).append(row.case)
+        return (
+            templates()
+            .get_template("findings.html.j2")
+            .render(
+                listed=list(listed.values()),
+                left_out=len(named) - len(listed),
+                skipped=sorted(skipped.items(), key=lambda entry: -len(entry[1])),
+                several=len(model.runs) > 1,
+            )
+        )
+
     def target(self, broker: Broker) -> str:
         """The page of one target."""
         return templates().get_template("target.html.j2").render(broker=broker)
 
-    def style(self) -> str:
-        """The style sheet of the pages of requirements:
-        :data:`brokerproof.reports.html.templates.STYLE`."""
-        return str(templates().globals["style"])
+    def shared(self) -> dict[str, str]:
+        """The files that the pages of requirements share, by name."""
+        loaded = templates().globals
+        return {STYLE: str(loaded["style"]), THEME: str(loaded["theme"])}
 
-    def requirement(self, words: Words, keepers: Sequence[Keeper]) -> str:
+    def requirement(self, requirement: str, keepers: Sequence[Keeper]) -> str:
         """The page of one requirement."""
+        words = self._requirements.find(requirement)
         return templates().get_template("requirement.html.j2").render(words=words, keepers=keepers)
-
-    def requirements(self, known: Mapping[str, Sequence[Keeper]]) -> list[Words]:
-        """Every requirement that gets a page: those of the catalogue, and whatever else was
-        judged."""
-        listed = {requirement.id: requirement for requirement in self._requirements}
-        return [
-            *listed.values(),
-            *(
-                self._requirements.find(requirement)
-                for requirement in known
-                if requirement not in listed
-            ),
-        ]
 
 
 def facts(run: Run) -> dict[str, str]:

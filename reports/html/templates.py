@@ -5,20 +5,24 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import groupby
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from brokerproof.harness.model.time import NS_PER_MS
 from brokerproof.reports.html.times import duration
-from brokerproof.reports.index_model import LETTERS, MEANINGS, VERDICTS
+from brokerproof.reports.index_model import LETTERS, MEANINGS, VERDICTS, CaseRow
 from brokerproof.reports.slugs import plain_slug
 from brokerproof.reports.target_history import WORDS
 
-STYLE = "style.css"
-"""The style sheet in the report's folder, for pages that do not include it."""
-_SCRIPTS = ("theme.js", "index.js", "more.js")
+STYLE, THEME = "style.css", "theme.js"
+"""The style sheet and the script of every page, in the report's folder for pages that do not
+include them."""
+_SCRIPTS = (THEME, "index.js", "words.js", "drawings.js", "case.js")
 
 
 @cache
@@ -42,6 +46,8 @@ def templates() -> Environment:
         went=WORDS,
         style=Markup(texts[STYLE]),
         style_file=STYLE,
+        theme=Markup(texts[THEME]),
+        theme_file=THEME,
         script=lambda name: Markup(texts[name]),
         trusted=" ".join(_digest(texts[name]) for name in _SCRIPTS),
     )
@@ -53,6 +59,7 @@ def templates() -> Environment:
         in_css=in_css,
         of_requirement=of_requirement,
         of_target=of_target,
+        by_verdict=by_verdict,
     )
     return environment
 
@@ -70,6 +77,12 @@ def of_requirement(requirement: str) -> str:
 def of_target(target: str) -> str:
     """The page of a target, from the report's folder."""
     return f"targets/{plain_slug(target)}.html"
+
+
+def by_verdict(listed: Sequence[tuple[CaseRow, Any]]) -> Iterator[tuple[str, list[Any]]]:
+    """Yield each verdict with its cases, in the order of the list."""
+    for verdict, some in groupby(listed, key=lambda entry: entry[0].verdict):
+        yield verdict, list(some)
 
 
 def took(duration_s: float) -> str:

@@ -1,4 +1,4 @@
-"""Durations and quantities for people."""
+"""Durations for people."""
 
 from __future__ import annotations
 
@@ -30,42 +30,3 @@ def duration(nanoseconds: int) -> str:
 def _trimmed(value: int, scale: int) -> str:
     text = f"{value / scale:,.3f}" if abs(value) < 1000 * scale else f"{value / scale:,.1f}"
     return text.rstrip("0").rstrip(".").replace(",", "\N{NARROW NO-BREAK SPACE}")
-
-
-_SHOWN_AS = {"octets": "bytes"}  # recordings use the specifications' word
-
-
-def quantity(value: int | None, unit: str) -> str:
-    """``value`` in ``unit``; nanoseconds become a duration, a missing bound an infinity sign."""
-    if value is None:
-        return "∞"
-    if unit == "ns":
-        return duration(value)
-    unit = _SHOWN_AS.get(unit, unit)
-    named = unit.removesuffix("s") if abs(value) == 1 else unit
-    return f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}") + f" {named}"
-
-
-def clock(nanoseconds: int) -> str:
-    """An instant for the wire log: seconds with six decimals."""
-    sign = "-" if nanoseconds < 0 else ""
-    whole, rest = divmod(abs(nanoseconds) // 1000, 1_000_000)
-    return f"{sign}{whole}.{rest:06d}"
-
-
-def step(span: int, most: int) -> int:
-    """The smallest round step (1, 2, 5 × 10ⁿ; 1, 2, 5, 10, 15, 30 above a second) that cuts
-    ``span`` in at most ``most``."""
-    least = max(span, 1) / most
-    for width in _STEPS:
-        if width >= least:
-            return width
-    return _STEPS[-1] * -(-int(least) // _STEPS[-1])
-
-
-_STEPS: tuple[int, ...] = (
-    *[factor * 10**power for power in range(9) for factor in (1, 2, 5)],
-    *[seconds * NS_PER_S for seconds in (1, 2, 5, 10, 15, 30)],
-    *[minutes * 60 * NS_PER_S for minutes in (1, 2, 5, 10, 15, 30)],
-    *[hours * 3600 * NS_PER_S for hours in (1, 2, 6, 12, 24)],
-)

@@ -1,18 +1,31 @@
-"""Our own errors, and input that our own codec could not read."""
+"""Errors of ours, and bytes that could not be read."""
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from brokerproof.reports.index_model import CaseRow
+
+ERRORS = pa.schema([(name, pa.string()) for name in ("run", "target", "case", "what", "detail")])
 
 
-def errors(cases: DataFrame, trace: DataFrame) -> DataFrame:
+def errors_of(
+    cases: Sequence[CaseRow], unreadable: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
     """``run, target, case, what, detail``: ``what`` is ``case`` (verdict ERROR) or ``octets``
     (unreadable bytes)."""
-    broken = cases.where(F.col("verdict") == "ERROR").select(
-        "run", "target", "case", F.lit("case").alias("what"), "detail"
-    )
-    octets = trace.where(F.col("kind") == "OctetsRefused")
-    return broken.unionByName(
-        octets.select("run", "target", "case", F.lit("octets").alias("what"), "detail")
-    )
+    broken = [
+        {
+            "run": row.run,
+            "target": row.target,
+            "case": row.case,
+            "what": "case",
+            "detail": row.detail,
+        }
+        for row in cases
+        if row.verdict == "ERROR"
+    ]
+    return [*broken, *unreadable]

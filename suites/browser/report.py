@@ -7,11 +7,14 @@ Not collected with the rest, since it needs Chromium: name the file, or run ``to
 
 from __future__ import annotations
 
+import html
 import os
+import re
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -19,7 +22,6 @@ from brokerproof.harness.catalogue.requirements import load
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.records import Result
 from brokerproof.harness.results.verdict import never_reached
-from brokerproof.reports.index_model_builder import Limits
 from brokerproof.reports.pipeline import build
 from brokerproof.reports.requirements import Requirements
 from brokerproof.reports.runs import open_runs
@@ -28,13 +30,13 @@ from brokerproof.suites.browser.devtools import Browser
 from brokerproof.suites.units.drivers.synthetic_run import full_run, header, write_header
 
 DESKTOP, PHONE = 1400, 390
-MANY, ALONE = 1200, 40
+MANY = 1200
 HOSTILE = '<img src=x onerror="document.title=1">'
 
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A report on two targets with every verdict, and one on many cases whose pages are packed."""
+    """A report on two targets with every verdict, and one on many cases."""
     folder = tmp_path_factory.mktemp("reports")
     requirements = Requirements(load().values())
     full = full_run(folder / "full")
@@ -54,8 +56,8 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     ]
     (folder / "many" / "results.ndjson").write_text("\n".join(lines) + "\n", "utf-8")
     with session(brief=True) as spark:
-        for run, limits in ((full, Limits()), (folder / "many", Limits(pages=ALONE))):
-            build(spark, open_runs([run]), run / "report", requirements, limits=limits)
+        for run in (full, folder / "many"):
+            build(spark, open_runs([run]), run / "report", requirements)
     return full / "report", folder / "many" / "report"
 
 
@@ -70,6 +72,19 @@ def index(browser: Browser, report: Path, fragment: str = "") -> None:
     """The index, once its list is unpacked."""
     browser.open(report / "index.html", fragment)
     browser.wait_for("'ready' in document.documentElement.dataset")
+
+
+FAILING = urlencode(
+    {"case": "stomp.liveness.a_silent_connection_is_closed[1.2]", "target": "artemis"}
+)
+
+
+def opened(browser: Browser, page: Path, fragment: str = FAILING) -> None:
+    """A page, once it is there; the page of a case is that of one that failed."""
+    drawn = page.name == "case.html"
+    browser.open(page, fragment if drawn else "")
+    if drawn:
+        browser.wait_for("'ready' in document.documentElement.dataset")
 
 
 def names(browser: Browser) -> list[str]:
@@ -187,16 +202,56 @@ def test_the_list_is_turned_and_sorted_by_the_keyboard_alone(
     )
 
 
-def test_packed_pages_are_shown_from_a_disk(reports: tuple[Path, Path], browser: Browser) -> None:
+def test_the_page_of_a_case_is_drawn_from_a_disk(
+    reports: tuple[Path, Path], browser: Browser
+) -> None:
     index(browser, reports[1], "text=case_0777")
     link = browser.run("document.querySelector('#rows tbody a').getAttribute('href')")
-    path, _, number = link.partition("#")
-    assert path == "cases/more.html"
-    browser.open(reports[1] / path, number)
-    browser.wait_for("'ready' in document.documentElement.dataset")
+    path, _, named = link.partition("#")
+    assert (path, named) == ("case.html", "case=flow.part.case_0777&target=reference")
+    opened(browser, reports[1] / path, named)
     assert browser.run("document.querySelector('h1').textContent") == "flow.part.case_0777"
-    browser.run("location.hash = '999999'")
-    browser.wait_for("document.getElementById('main').textContent.includes('There is no page')")
+    browser.run("location.hash = 'case=nowhere&target=reference'")
+    browser.wait_for("document.getElementById('main').textContent.includes('no such case')")
+    assert failures(browser) == []
+
+
+def test_the_page_of_a_case_has_drawings_log_and_ways_to_contest(
+    reports: tuple[Path, Path], browser: Browser
+) -> None:
+    opened(browser, reports[0] / "case.html", FAILING)
+    assert browser.run("[...document.querySelectorAll('svg')].map(each => each.classList[0])") == [
+        "gauge",
+        "axis",
+        "sequence",
+    ]
+    shown = browser.run("document.getElementById('main').textContent")
+    for part in (
+        "stays silent is closed after its TTL, neither earlier nor later.",
+        "ARTEMIS-STOMP-ttl-3",
+        "2 s to 4 s",
+        "4.999 s outside",
+        "17 heartbeats",
+        "<script>alert(1)</script>",
+        r"AMQ229014: no data\n\x00\xff<b>",
+        "Connection 1 was closed by the broker at 9 s, right after it sent ERROR.",
+        "If you think this is wrong",
+        "[[deviation]]",
+    ):
+        assert part in shown
+    assert browser.run("document.querySelectorAll('main script, main b b').length") == 0
+    assert failures(browser) == []
+
+
+def test_where_the_page_of_a_case_was_leads_to_it(
+    reports: tuple[Path, Path], browser: Browser
+) -> None:
+    moved = next((reports[0] / "cases").glob("artemis-*silent-connection*.html"))
+    address = re.search(r"url=([^\"]+)\"", moved.read_text("utf-8"))
+    assert address is not None
+    page, _, named = html.unescape(address[1]).partition("#")
+    opened(browser, (moved.parent / page).resolve(), named)
+    assert browser.run("document.title").startswith("FAIL: stomp.liveness.a_silent_connection")
 
 
 def test_nothing_that_a_broker_said_becomes_markup(
@@ -208,13 +263,18 @@ def test_nothing_that_a_broker_said_becomes_markup(
     assert browser.run("document.title") != "1"
 
 
-PAGES = ("index.html", "targets/artemis.html", "requirements/ARTEMIS-STOMP-ttl-3.html")
+PAGES = (
+    "index.html",
+    "targets/artemis.html",
+    "requirements/ARTEMIS-STOMP-ttl-3.html",
+    "findings.html",
+    "case.html",
+)
 
 
 def pages(report: Path) -> list[Path]:
     """One of each kind."""
-    failing = next((report / "cases").glob("artemis-*silent-connection*.html"))
-    return [*(report / page for page in PAGES), failing]
+    return [report / page for page in PAGES]
 
 
 @pytest.mark.parametrize("width", [DESKTOP, PHONE])
@@ -224,7 +284,7 @@ def test_no_page_is_wider_than_its_window(
 ) -> None:
     browser.look(width=width, scheme=scheme)
     for page in pages(reports[0]):
-        browser.open(page)
+        opened(browser, page)
         assert browser.run("document.documentElement.scrollWidth") <= width, page.name
         dark = browser.run(
             "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0] < 80"
@@ -252,7 +312,7 @@ def test_a_screen_reader_is_told_what_everything_is(
     reports: tuple[Path, Path], browser: Browser
 ) -> None:
     for page in pages(reports[0]):
-        browser.open(page)
+        opened(browser, page)
         tree = browser.tree()
         roles = [node["role"]["value"] for node in tree]
         assert {"main", "heading", "banner", "contentinfo"} <= set(roles), page.name
@@ -309,7 +369,7 @@ def test_texts_stand_out_from_what_is_behind_them(
 ) -> None:
     browser.look(scheme=scheme)
     for page in pages(reports[0]):
-        browser.open(page)
+        opened(browser, page)
         assert browser.run(CONTRAST) == [], page.name
 
 
@@ -381,7 +441,7 @@ def test_focus_stays_with_whoever_filters_and_is_seen(
 def test_pages_print(reports: tuple[Path, Path], browser: Browser, tmp_path: Path) -> None:
     browser.look(media="print", scheme="dark")
     for page in pages(reports[0]):
-        browser.open(page)
+        opened(browser, page)
         buttons = "[...document.querySelectorAll('button, .tools, .pager')]"
         shown = browser.run(
             f"{buttons}.filter(each => each.offsetParent && !each.closest('th')).length"

@@ -18,11 +18,20 @@ from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.trace import events as ev
 from brokerproof.harness.trace.columns import SCHEMA
 from brokerproof.harness.trace.recorder import Recorder
+from brokerproof.reports import recorded_cases
+from brokerproof.reports.case_data import plan
 from brokerproof.reports.dataframes import ordered, trace
-from brokerproof.reports.excerpts import HEAD, MARKED, TAIL, chosen_examples, excerpts, of_page
+from brokerproof.reports.excerpts import (
+    BODY_OCTETS,
+    HEAD,
+    MARKED,
+    TAIL,
+    chosen_parts,
+    excerpt,
+)
 from brokerproof.reports.runs import Run, open_runs
 from brokerproof.reports.spark_schema import TRACE, spark_type
-from brokerproof.suites.units.drivers.event_dataframe import recorded
+from brokerproof.suites.units.drivers.recorded_case import recorded_case
 from brokerproof.suites.units.drivers.synthetic_run import header, silence, write_header
 
 
@@ -124,21 +133,21 @@ def test_a_case_that_goes_on_over_segments_of_two_recorders_is_whole(
         ]
 
 
-def shown(spark: SparkSession, events: list[ev.Event]) -> list[dict[str, Any]]:
-    """Return the rows of a case page with these events."""
-    chosen = spark.createDataFrame(
-        [("r", "t", "c", 0, 3)], "run string, target string, case string, page int, examples int"
-    )
-    everything = recorded(spark, events)
-    return [
-        row.asDict(recursive=True)
-        for row in excerpts(everything, chosen_examples(everything, chosen)).collect()
-    ]
+def shown(events: list[ev.Event], most: int = 3) -> list[dict[str, Any]]:
+    """Return the examples that a case page with these events shows."""
+    case = recorded_case(events)
+    return [excerpt(case, places) for places in chosen_parts(case, most)]
 
 
-def test_a_page_shows_the_shrunk_failure_first_and_then_what_came_nearest_to_a_bound(
-    spark: SparkSession,
-) -> None:
+def numbers(rows: list[dict[str, Any]]) -> list[int]:
+    """The places of rows in their example, from 1."""
+    listed: list[int] = []
+    for row in rows:
+        listed.append(row.get("index", listed[-1] + 1 if listed else 1))
+    return listed
+
+
+def test_a_page_shows_the_shrunk_failure_first_and_then_what_came_nearest_to_a_bound() -> None:
     closings = [
         seconds(3),
         ms(2002),
@@ -153,15 +162,14 @@ def test_a_page_shows_the_shrunk_failure_first_and_then_what_came_nearest_to_a_b
         if closed > seconds(4):
             part.append(ev.Judged(at_ns=closed, requirement="R", seen="VIOLATED", detail="late"))
         events += part
-    rows = shown(spark, events)
-    parts = list(of_page(rows))
-    assert {row["page"] for row in rows} == {0}
-    assert [(part.part, part.examples) for part in parts] == [(5, 6), (4, 6), (2, 6)]
-    assert parts[0].rows[0]["kind"] == "ExampleStarted"
-    assert [row["index"] for row in parts[0].rows] == list(range(1, parts[0].events + 1))
+    parts = shown(events)
+    assert [part["part"] for part in parts] == [5, 4, 2]
+    assert recorded_case(events).parts[-1] == 6
+    assert parts[0]["rows"][0]["kind"] == "ExampleStarted"
+    assert numbers(parts[0]["rows"]) == list(range(1, parts[0]["events"] + 1))
 
 
-def test_of_a_long_case_a_page_shows_both_ends_and_what_was_judged(spark: SparkSession) -> None:
+def test_of_a_long_case_a_page_shows_both_ends_and_what_was_judged() -> None:
     events: list[ev.Event] = [
         ev.FrameReceived(
             at_ns=number,
@@ -174,26 +182,26 @@ def test_of_a_long_case_a_page_shows_both_ends_and_what_was_judged(spark: SparkS
         for number in range(1000)
     ]
     events[500] = ev.Judged(at_ns=500, requirement="R", seen="HELD", detail="in the middle")
-    (only,) = of_page(shown(spark, events))
-    assert [row["index"] for row in only.rows] == [
+    (only,) = shown(events)
+    assert numbers(only["rows"]) == [
         *range(1, HEAD + 1),
         501,
         *range(1000 - TAIL + 1, 1001),
     ]
-    assert (only.events, only.part) == (1000, 0)
-    assert max(len(row["body"] or b"") for row in only.rows) <= 400
+    assert (only["events"], only["part"]) == (1000, 0)
+    assert max(len(row.get("body", "")) for row in only["rows"]) == BODY_OCTETS
 
 
-def test_no_case_can_make_its_page_grow(spark: SparkSession) -> None:
+def test_no_case_can_make_its_page_grow() -> None:
     events = [
         ev.Judged(at_ns=number, requirement="R", seen="HELD", detail="again")
         for number in range(1000)
     ]
-    rows = shown(spark, events)
-    assert len(rows) <= HEAD + TAIL + MARKED
+    (only,) = shown(events)
+    assert len(only["rows"]) <= HEAD + TAIL + MARKED
 
 
-def test_a_page_never_gets_a_secret(spark: SparkSession) -> None:
+def test_a_page_never_gets_a_secret() -> None:
     events: list[ev.Event] = [
         ev.FrameSent(
             at_ns=1,
@@ -221,12 +229,36 @@ def test_a_page_never_gets_a_secret(spark: SparkSession) -> None:
                 at_ns=4, conn=1, data=b"\xa3\x05PLAIN" + between + b"\x00me\x00hush", size=20
             )
         )
-    connect, octets, *sasl = sorted(shown(spark, events), key=lambda row: row["position"])
-    assert [row["headers"][1]["value"] for row in sasl[:2]] == ["(blanked)", "(blanked)"]
+    (only,) = shown(events)
+    connect, octets, *sasl = only["rows"]
+    assert [row["headers"][1][1] for row in sasl[:2]] == ["(blanked)", "(blanked)"]
     assert [row["data"].rpartition("\0")[2] for row in sasl[2:]] == ["(blanked)"] * 3
-    assert [tuple(header.values()) for header in connect["headers"]] == [
-        ("login", "me"),
-        ("passcode", "(blanked)"),
-    ]
+    assert connect["headers"] == [["login", "me"], ["passcode", "(blanked)"]]
     assert octets["data"] == "CONNECT\nAuthorization :(blanked)\r\nx:y\n\n\x00"
     assert octets["data_size"] == 36
+
+
+def test_the_segments_of_a_load_are_read_at_both_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_header(tmp_path, {**header("r"), "load": {}})
+    recorder = Recorder(tmp_path, "r", "t", Clock.REAL, segment_rows=200)
+    for at in range(1000):
+        recorder.write("load", [ev.Noted(at_ns=at, detail=str(at))], goes_on=True)
+    recorder.flush()
+    (run,) = open_runs([tmp_path])
+    monkeypatch.setattr(recorded_cases, "MOST_EVENTS", 300)
+    (work,) = plan([], [], [run])
+    ((name, case),) = recorded_cases.cases_of(work.paths)
+    assert (name, case.total, len(case)) == ("load", 1000, 600)
+    (places,) = chosen_parts(case, 3)
+    rows = excerpt(case, places)["rows"]
+    assert numbers(rows) == [*range(1, HEAD + 1), *range(1000 - TAIL + 1, 1001)]
+    assert rows[-1]["detail"] == "999"
+
+
+def test_a_task_leaves_out_what_a_later_segment_records_again(tmp_path: Path) -> None:
+    notes = [[ev.Noted(at_ns=0, detail=when)] for when in ("first", "second")]
+    run = run_of(tmp_path / "r", *notes)
+    first, second = plan([], [], [run])
+    assert (first.superseded, second.superseded) == ({"c"}, frozenset())

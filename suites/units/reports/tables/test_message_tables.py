@@ -8,13 +8,14 @@ from pyspark.testing import assertDataFrameEqual
 from brokerproof.harness.model.time import ms
 from brokerproof.harness.oracles.expectations import Expectations
 from brokerproof.harness.trace import events as ev
+from brokerproof.reports.recorded_verdicts import anomalies, beside_verdicts
 from brokerproof.reports.tables.addresses import addresses
 from brokerproof.reports.tables.deliveries import deliveries
 from brokerproof.reports.tables.latencies import latencies
 from brokerproof.reports.tables.stalls import stalls
-from brokerproof.reports.tables.trace_verdicts import again, beside_verdicts
 from brokerproof.reports.tables.unsettled import credit, held
 from brokerproof.suites.units.drivers.event_dataframe import recorded
+from brokerproof.suites.units.drivers.recorded_case import recorded_case
 
 GROUND = Expectations("artemis", {"consumer-window-size": "octets"}, queues=True)
 
@@ -128,28 +129,28 @@ def test_credit_is_what_amqp_flows_say(spark: SparkSession) -> None:
     assertDataFrameEqual(credit(recorded(spark, flows)).select(*expected.columns), expected)
 
 
-def test_a_recording_is_judged_again_beside_what_its_case_said(spark: SparkSession) -> None:
+def test_a_recording_is_judged_again_beside_what_its_case_said() -> None:
     overrun = [
         *CONVERSATION[:-1],
         back(30, "MESSAGE", b"c", subscription="s", ack="z", destination="/queue/q"),
         back(31, "MESSAGE", b"d", subscription="s", ack="w", destination="/queue/q"),
     ]
-    trace = recorded(spark, overrun, case="content").unionByName(
-        recorded(spark, overrun, case="known")
-    )
-    cases = spark.createDataFrame(
-        [("r", "t", "content", "PASS"), ("r", "t", "known", "KNOWN")],
-        "run string, target string, case string, verdict string",
-    )
-    found = beside_verdicts(again(trace, {("r", "t"): GROUND}), cases).where("kind = 'overrun'")
-    expected = spark.createDataFrame(
-        [
-            ("content", "ARTEMIS-STOMP-window-3", 9, True),
-            ("known", "ARTEMIS-STOMP-window-3", 9, False),
-        ],
-        "case string, requirement string, position long, contradicts boolean",
-    )
-    assertDataFrameEqual(found.select(*expected.columns), expected)
+    irregular = list(anomalies(recorded_case(overrun), GROUND))
+    of_cases = [
+        {"run": "r", "target": "t", "case": case, **anomaly}
+        for case in ("known", "content")
+        for anomaly in irregular
+    ]
+    verdicts = {("r", "t", "content"): "PASS", ("r", "t", "known"): "KNOWN"}
+    rows = [
+        (row["case"], row["requirement"], row["position"], row["contradicts"])
+        for row in beside_verdicts(of_cases, verdicts)
+        if row["kind"] == "overrun"
+    ]
+    assert rows == [
+        ("content", "ARTEMIS-STOMP-window-3", 9, True),
+        ("known", "ARTEMIS-STOMP-window-3", 9, False),
+    ]
 
 
 def test_what_a_broker_says_of_an_address_is_a_reading(spark: SparkSession) -> None:

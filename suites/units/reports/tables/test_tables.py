@@ -10,10 +10,11 @@ from pyspark.testing import assertDataFrameEqual
 from brokerproof.harness.model.enums import CloseHow, Vantage
 from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.trace import events as ev
+from brokerproof.reports.index_model import CaseRow
 from brokerproof.reports.result_rows import FINDINGS
 from brokerproof.reports.result_rows import RESULTS as RESULT_ROWS
 from brokerproof.reports.tables.coverage import coverage
-from brokerproof.reports.tables.errors import errors
+from brokerproof.reports.tables.errors import errors_of
 from brokerproof.reports.tables.frames import frames
 from brokerproof.reports.tables.history import changed, history
 from brokerproof.reports.tables.liveness import liveness
@@ -122,26 +123,17 @@ def test_coverage_counts_citations_and_what_was_really_judged(spark: SparkSessio
     assertDataFrameEqual(coverage(catalogue, given), expected)
 
 
-def test_errors_are_broken_cases_and_unreadable_octets(spark: SparkSession) -> None:
-    expected = spark.createDataFrame(
-        [("r", "t", "c1", "case", "control failed"), ("r", "t", "c", "octets", "not UTF-8")],
-        "run string, target string, case string, what string, detail string",
-    )
-    broken = spark.createDataFrame(
-        [
-            ("r", "t", "c1", "ERROR", 0, "control failed", 0.0),
-            ("r", "t", "c2", "FAIL", 1, "too late", 0.0),
-        ],
-        CASES,
-    )
-    trace = recorded(
-        spark,
-        [
-            ev.OctetsRefused(at_ns=1, conn=1, data=b"\xc3", detail="not UTF-8"),
-            ev.Noted(at_ns=2, detail="a step"),
-        ],
-    )
-    assertDataFrameEqual(errors(broken, trace), expected)
+def test_errors_are_broken_cases_and_unreadable_octets() -> None:
+    rows = [
+        CaseRow("r", "t", case, verdict, detail, (), 1, 0.0, "{}")
+        for case, verdict, detail in (("c1", "ERROR", "control failed"), ("c2", "FAIL", "too late"))
+    ]
+    unreadable = {"run": "r", "target": "t", "case": "c", "what": "octets", "detail": "not UTF-8"}
+    found = errors_of(rows, [unreadable])
+    assert [(row["case"], row["what"], row["detail"]) for row in found] == [
+        ("c1", "case", "control failed"),
+        ("c", "octets", "not UTF-8"),
+    ]
 
 
 def test_frames_are_flat_and_their_bodies_are_cut_and_printable(spark: SparkSession) -> None:

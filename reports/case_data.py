@@ -1,0 +1,257 @@
+"""The data of case pages: judged again, cut to what a page shows and packed where the recording is.
+
+A page is drawn by the browser (``html/case.js``) from the case's events. One task reads a segment,
+judges each of its cases again, and keeps a bounded excerpt of it. The cases are then packed into
+chunks: scripts of compressed JSON, because a page that was opened from a disk may load scripts and
+nothing else. A case's chunk follows from its target and name, so that a link needs neither an index
+nor a number that another run would change.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from brokerproof.harness.oracles.expectations import NOTHING, Expectations
+from brokerproof.reports.curves.compute import Settings
+from brokerproof.reports.dataframes import LOAD
+from brokerproof.reports.excerpts import chosen_parts, excerpt
+from brokerproof.reports.html.case_page import CasePages
+from brokerproof.reports.index_model import CaseRow
+from brokerproof.reports.recorded_cases import RecordedCase, cases_of
+from brokerproof.reports.recorded_verdicts import anomalies
+from brokerproof.reports.runs import Run
+
+CASES_IN_CHUNK = 50
+UNRECORDED_IN_TASK = 2_000
+"""Cases without a recording that one task packs."""
+EXAMPLES = 3
+"""Examples of a property that the page of a case shows which did not pass."""
+EXAMPLES_OF_PASS = 1
+"""Examples where it passed: the one that was nearest to a bound."""
+MOST_ANOMALIES = 20_000
+MOST_UNREADABLE = 1_000
+"""Refused bytes that the driver is sent by one task."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """A case's row and findings, for its page."""
+
+    row: CaseRow
+    findings: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one task reads: segments that belong together, or none, and the cases it makes pages of.
+
+    ``superseded`` are cases of these segments that a later one records again.
+    """
+
+    run: str
+    target: str
+    paths: tuple[str, ...]
+    pages: Mapping[tuple[str, str], Page]
+    """By target and case."""
+    superseded: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Packed:
+    """One case on its way into a chunk: its page as compressed JSON, with the requirements that it
+    names; what its recording shows again."""
+
+    page: bytes
+    requirements: tuple[str, ...]
+    anomalies: Sequence[Mapping[str, Any]] = ()
+    unreadable: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass
+class CaseData:
+    """What is left on the driver when the pages are written."""
+
+    pages: int = 0
+    anomalies: list[Mapping[str, Any]] = field(default_factory=list)
+    unreadable: list[Mapping[str, Any]] = field(default_factory=list)
+
+
+def chunk_of(target: str, case: str, chunks: int) -> int:
+    """The chunk that has a case's page, of every run; ``case.js`` computes the same."""
+    return zlib.crc32(f"{target}\0{case}".encode("utf-8", "replace")) % chunks
+
+
+def write(
+    spark: SparkSession,
+    cases: Sequence[CaseRow],
+    findings: Iterable[Mapping[str, Any]],
+    runs: Sequence[Run],
+    pages: CasePages,
+    grounds: Mapping[tuple[str, str], Expectations],
+    folder: Path,
+) -> tuple[CaseData, int]:
+    """Write the chunks of every case into ``folder``, over older ones; return what the recordings
+    show, and the number of chunks."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("[0-9]*.js"):
+        old.unlink()
+    chunks = max(-(-len(cases) // CASES_IN_CHUNK), 1)
+    work = plan(cases, findings, runs)
+    written = CaseData()
+    if not work:
+        return written, chunks
+    settings: dict[tuple[str, str], Settings] = {
+        (run.name, str(target["name"])): target.get("addresses") or ()
+        for run in runs
+        for target in run.targets
+    }
+    context = spark.sparkContext
+    tasks = min(max(context.defaultParallelism, chunks // 20), chunks)
+    packed = (
+        context.parallelize(work, len(work))
+        .flatMap(partial(_packed, pages, grounds, settings, chunks))
+        .groupByKey(tasks)
+        .map(partial(_chunk, pages))
+    )
+    for chunk, script, count, data in packed.toLocalIterator(prefetchPartitions=True):
+        if count:
+            (folder / f"{chunk:05}.js").write_text(script, "ascii")
+        written.pages += count
+        written.anomalies += data.anomalies
+        written.unreadable += data.unreadable
+    return written, chunks
+
+
+def plan(
+    cases: Sequence[CaseRow], findings: Iterable[Mapping[str, Any]], runs: Sequence[Run]
+) -> list[Work]:
+    """Return the tasks: one a segment, one for all segments of a load, and some for the cases that
+    were not recorded."""
+    of_case: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    for finding in findings:
+        key = (finding["run"], finding["target"], finding["case"])
+        of_case.setdefault(key, []).append(finding)
+    pages: dict[str, dict[tuple[str, str], Page]] = {run.name: {} for run in runs}
+    for row in cases:
+        found = of_case.get((row.run, row.target, row.case), ())
+        pages[row.run][row.target, row.case] = Page(row, found)
+    work = []
+    for run in runs:
+        left = pages[run.name]
+        for target, segments in _by_target(run).items():
+            names = {path: _cases_in(path) for path in segments}
+            latest = {case: path for path in segments for case in names[path]}
+            groups = [segments] if LOAD in run.header else [[path] for path in segments]
+            for group in groups:
+                last = group[-1]
+                own = {(target, case) for case in names[last] if latest[case] == last}
+                work.append(
+                    Work(
+                        run.name,
+                        target,
+                        tuple(map(str, group)),
+                        {key: left.pop(key) for key in own if key in left},
+                        frozenset(case for case in names[last] if latest[case] != last),
+                    )
+                )
+        rest = list(left.items())
+        for start in range(0, len(rest), UNRECORDED_IN_TASK):
+            some = dict(rest[start : start + UNRECORDED_IN_TASK])
+            work.append(Work(run.name, "", (), some))
+    return work
+
+
+def _by_target(run: Run) -> dict[str, list[Path]]:
+    """The segments of each target in the order in which they were written."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted(run.segments(), key=lambda path: (path.stat().st_mtime_ns, str(path))):
+        target = pq.read_table(path, columns=["target"], partitioning=None).column(0)
+        found.setdefault(target[0].as_py() if len(target) else "", []).append(path)
+    return found
+
+
+def _cases_in(path: Path) -> list[str]:
+    table = pq.read_table(path, columns=["case"], read_dictionary=["case"], partitioning=None)
+    names: list[str] = table.column("case").unique().to_pylist()
+    return names
+
+
+def _packed(
+    pages: CasePages,
+    grounds: Mapping[tuple[str, str], Expectations],
+    settings: Mapping[tuple[str, str], Settings],
+    chunks: int,
+    work: Work,
+) -> Iterator[tuple[int, Packed]]:
+    seen = set()
+    for case, recorded in cases_of(work.paths) if work.paths else ():
+        if case in work.superseded:
+            continue
+        key = (work.target, case)
+        seen.add(key)
+        scope = {"run": work.run, "target": work.target, "case": case}
+        ground = grounds.get((work.run, work.target), NOTHING)
+        wrong = [{**scope, **anomaly} for anomaly in anomalies(recorded, ground)]
+        unreadable = [
+            {**scope, "what": "octets", "detail": detail}
+            for kind, detail in zip(recorded.column("kind"), recorded.column("detail"), strict=True)
+            if kind == "OctetsRefused"
+        ]
+        page = b""
+        named: tuple[str, ...] = ()
+        if key in work.pages:
+            own = settings.get((work.run, work.target), ())
+            page, named = _page(pages, work.pages[key], recorded, own)
+        packed = Packed(page, named, wrong[:MOST_ANOMALIES], unreadable[:MOST_UNREADABLE])
+        yield chunk_of(*key, chunks), packed
+    for key, unrecorded in work.pages.items():
+        if key not in seen:
+            page, named = _page(pages, unrecorded, None, ())
+            yield chunk_of(*key, chunks), Packed(page, named)
+
+
+def _page(
+    pages: CasePages, page: Page, recorded: RecordedCase | None, settings: Settings
+) -> tuple[bytes, tuple[str, ...]]:
+    parts: list[dict[str, Any]] = []
+    examples = 0
+    if recorded is not None:
+        most = EXAMPLES_OF_PASS if page.row.verdict == "PASS" else EXAMPLES
+        examples = int(recorded.parts[-1])
+        parts = [excerpt(recorded, places, settings) for places in chosen_parts(recorded, most)]
+    data = pages.data(page.row, page.findings, parts, examples)
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    named = tuple(finding["requirement"] for finding in page.findings)
+    return zlib.compress(text.encode("utf-8", "replace"), 1), named
+
+
+def _chunk(
+    pages: CasePages, grouped: tuple[int, Iterable[Packed]]
+) -> tuple[int, str, int, CaseData]:
+    """Return the chunk's number, its script, the number of its cases, and what they show."""
+    chunk, packed = grouped
+    data = CaseData()
+    texts: list[str] = []
+    named: set[str] = set()
+    for case in packed:
+        data.anomalies += case.anomalies
+        data.unreadable += case.unreadable
+        if case.page:
+            texts.append(zlib.decompress(case.page).decode())
+            named.update(case.requirements)
+    words = json.dumps({name: pages.words(name) for name in sorted(named)}, ensure_ascii=False)
+    whole = f'{{"words":{words},"cases":[{",".join(sorted(texts))}]}}'
+    octets = gzip.compress(whole.encode("utf-8", "replace"), 9, mtime=0)
+    script = f'brokerproof_cases({chunk},"{base64.b64encode(octets).decode()}");\n'
+    return chunk, script, len(texts), data

@@ -1,0 +1,153 @@
+"""The first screen of a report: the state of each area of the mission on each target, and the
+causes of failures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from brokerproof.harness.model.verdicts import Verdict
+from brokerproof.harness.results import area_summary, causes
+from brokerproof.harness.results.area_summary import AreaState, State
+from brokerproof.harness.results.causes import Cause
+from brokerproof.harness.results.records import Result, last_of_each, read
+from brokerproof.reports.index_model import Bar, Column, Group
+from brokerproof.reports.requirements import Requirements, Words
+from brokerproof.reports.runs import Run
+from brokerproof.reports.slugs import case_link
+
+MOST_CAUSES = 40
+MOST_OBSERVED = 3
+MOST_CASES = 6
+"""Cases of a cause that the index names; the list of cases has all."""
+
+
+@dataclass(frozen=True, slots=True)
+class AreaLine:
+    """An area on a target in its last run. ``since`` is the run from which on it is broken, empty
+    where it is not, or where there is one run only."""
+
+    label: str
+    state: str
+    style: str
+    """The verdict whose colour it has."""
+    why: str
+    since: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CauseLine:
+    """Cases that fail for one reason: ``cases`` are names with their variants and a page."""
+
+    target: str
+    verdict: str
+    area: str
+    words: Words | None
+    observed: tuple[str, ...]
+    cases: tuple[tuple[str, tuple[str, ...], str], ...]
+    more: int
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Lines of areas by run and target, and the causes over all targets."""
+
+    areas: Mapping[tuple[str, str], Sequence[AreaLine]]
+    causes: Sequence[CauseLine]
+    more: int
+
+
+_STYLES = {
+    State.BROKEN: "FAIL",
+    State.UNDECIDED: "INCONCLUSIVE",
+    State.KEPT: "PASS",
+    State.NOT_JUDGED: "SKIP",
+}
+
+
+def overview(
+    runs: Sequence[Run],
+    latest: Iterable[Bar],
+    groups: Sequence[Group],
+    columns: Sequence[Column],
+    requirements: Requirements,
+) -> Overview:
+    """Return the first screen of the last run of each target; ``groups`` and ``columns`` are those
+    of the matrix, which knows earlier runs."""
+    by_name = {run.name: run for run in runs}
+    wanted: dict[str, set[str]] = {}
+    for bar in latest:
+        wanted.setdefault(bar.column.run, set()).add(bar.column.target)
+    areas: dict[tuple[str, str], Sequence[AreaLine]] = {}
+    lines: list[CauseLine] = []
+    for name, targets in wanted.items():
+        results = [
+            kept.result
+            for kept in last_of_each(read(by_name[name].folder))
+            if kept.result.target in targets
+        ]
+        for target, states in area_summary.summarise(results).items():
+            own = [column for column in columns if column.target == target]
+            areas[name, target] = [_area(state, own, groups, columns) for state in states]
+        lines += _causes(name, results, requirements, several=len(runs) > 1)
+    lines.sort(key=lambda line: line.verdict != Verdict.FAIL)
+    return Overview(areas, lines[:MOST_CAUSES], max(0, len(lines) - MOST_CAUSES))
+
+
+def _area(
+    state: AreaState, own: Sequence[Column], groups: Sequence[Group], columns: Sequence[Column]
+) -> AreaLine:
+    since = ""
+    if state.state is State.BROKEN and len(own) > 1:
+        places = [list(columns).index(column) for column in own]
+        broken = set(state.requirements(Verdict.FAIL))
+        rows = [row for group in groups for row in group.rows if row.words.id in broken]
+        first = min((_first_failure(row.cells, places) for row in rows), default=len(own) - 1)
+        since = f"since {own[first].run}" + (", the first run" if first == 0 else "")
+    label, style = state.area.label, _STYLES[state.state]
+    return AreaLine(label, state.state.value, style, state.why, since)
+
+
+def _first_failure(cells: Sequence[object], places: Sequence[int]) -> int:
+    """The first of the runs at the end that all failed."""
+    first = len(places) - 1
+    while first > 0 and getattr(cells[places[first - 1]], "verdict", "") == Verdict.FAIL:
+        first -= 1
+    return first
+
+
+def _causes(
+    run: str, results: Sequence[Result], requirements: Requirements, *, several: bool
+) -> list[CauseLine]:
+    return [
+        _cause(run, cause, requirements, several=several)
+        for verdict in (Verdict.FAIL, Verdict.ERROR)
+        for cause in causes.group(results, verdict)
+    ]
+
+
+def _cause(run: str, cause: Cause, requirements: Requirements, *, several: bool) -> CauseLine:
+    named = list(cause.names.items())
+    shown = [
+        (
+            name,
+            tuple(variant for variant in variants if variant),
+            case_link(
+                run,
+                cause.target,
+                f"{name}[{variants[0]}]" if variants[0] else name,
+                several=several,
+            ),
+        )
+        for name, variants in named[:MOST_CASES]
+    ]
+    finding = cause.finding
+    return CauseLine(
+        target=cause.target,
+        verdict=cause.verdict.value,
+        area=cause.area.label,
+        words=None if finding is None else requirements.find(finding.requirement),
+        observed=tuple(cause.observed[:MOST_OBSERVED]),
+        cases=tuple(shown),
+        more=len(named) - len(shown),
+    )

@@ -1,0 +1,110 @@
+"""Events of recorded cases, column by column: segments are read by Arrow, and only what somebody
+asks for becomes a Python object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from brokerproof.harness.model.enums import CloseHow, Vantage
+from brokerproof.harness.trace import events as ev
+from brokerproof.harness.trace.columns import FIELDS
+
+MOST_EVENTS = 500_000
+"""Events of a case that are read from its beginning. A case with more is no case of a suite but a
+load; of that, the last segment is read as well."""
+
+_KINDS = {kind.__name__: kind for kind in ev.ALL}
+
+
+class RecordedCase:
+    """The events of one case, in order, by their place from 0.
+
+    ``total`` is how many the recording has. Places are contiguous; ``numbers`` are the places in
+    the whole recording, which differ behind what was left out.
+    """
+
+    def __init__(self, table: pa.Table, numbers: np.ndarray[Any, Any], total: int) -> None:
+        self._table = table
+        self._columns: dict[str, list[Any]] = {}
+        self.numbers = numbers
+        self.total = total
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    def column(self, name: str) -> list[Any]:
+        """One column of the trace as Python values; headers as pairs of name and value."""
+        values = self._columns.get(name)
+        if values is None:
+            column = self._table.column(name).combine_chunks()
+            values = _headers(column) if name == "headers" else column.to_pylist()
+            self._columns[name] = values
+        return values
+
+    @cached_property
+    def parts(self) -> np.ndarray[Any, Any]:
+        """The example that each event belongs to: 0 before the first, then 1, 2, …."""
+        kinds = np.asarray(self.column("kind"), dtype=object)
+        return np.cumsum(kinds == "ExampleStarted")
+
+    def event(self, place: int) -> ev.Event:
+        """The event as it was recorded."""
+        kind = self.column("kind")[place]
+        values = {name: self.column(name)[place] for name in FIELDS[kind]}
+        if values.get("how") is not None:
+            values["how"] = CloseHow(values["how"])
+        return _KINDS[kind](
+            at_ns=self.column("at_ns")[place],
+            conn=self.column("conn")[place],
+            vantage=Vantage(self.column("vantage")[place]),
+            **values,
+        )
+
+
+def _headers(column: pa.ListArray) -> list[tuple[tuple[str, str], ...]]:
+    flat = column.flatten()
+    pairs = list(zip(*(flat.field(at).to_pylist() for at in (0, 1)), strict=True))
+    listed, at = [], 0
+    for size in column.value_lengths().to_pylist():
+        listed.append(tuple(pairs[at : at + (size or 0)]))
+        at += size or 0
+    return listed
+
+
+def cases_of(paths: Sequence[str]) -> Iterator[tuple[str, RecordedCase]]:
+    """Yield the cases recorded in segments that belong together, with their names: one segment, or
+    those of a load in order."""
+    tables, numbers, total = _tables(paths)
+    table = pa.concat_tables(tables).unify_dictionaries()
+    names = table.column("case").combine_chunks()
+    codes = np.asarray(names.indices)
+    # The recorder writes whole cases, so this mostly sorts what is sorted.
+    order = np.argsort(codes, kind="stable")
+    edges = np.flatnonzero(np.diff(codes[order])) + 1
+    for places in np.split(order, edges):
+        if not len(places):
+            continue
+        name = names.dictionary[int(codes[places[0]])].as_py()
+        whole = len(places) == places[-1] - places[0] + 1
+        own = table.slice(places[0], len(places)) if whole else table.take(places)
+        alone = len(places) == table.num_rows
+        in_case = numbers if alone else np.arange(len(places))
+        yield name, RecordedCase(own, in_case, total if alone else len(places))
+
+
+def _tables(paths: Sequence[str]) -> tuple[list[pa.Table], np.ndarray[Any, Any], int]:
+    """Read what is needed of the segments: their rows, the places of these, the number of all."""
+    tables, numbers, before = [], [], 0
+    for at, path in enumerate(paths):
+        rows = pq.read_metadata(path).num_rows
+        if before < MOST_EVENTS or at == len(paths) - 1:
+            tables.append(pq.read_table(path, read_dictionary=["case"], partitioning=None))
+            numbers.append(np.arange(before, before + rows))
+        before += rows
+    return tables, np.concatenate(numbers), before

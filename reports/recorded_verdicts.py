@@ -1,0 +1,155 @@
+"""The recording of each case, judged again from nothing but what crossed the wire, beside the
+verdict that the case gave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from brokerproof.harness.oracles import connection_lifetimes, recorded_anomalies
+from brokerproof.harness.oracles.expectations import Expectations
+from brokerproof.harness.trace.events import Event
+from brokerproof.reports.judging import amqp
+from brokerproof.reports.judging.requirement_map import statement
+from brokerproof.reports.recorded_cases import MOST_EVENTS, RecordedCase
+
+_KINDS = (
+    "FrameSent",
+    "FrameReceived",
+    "HeartBeatSent",
+    "HeartBeatReceived",
+    "OctetsSent",
+    "OctetsRefused",
+    "ConnectionOpened",
+    "ConnectionClosed",
+    "ConnectionAbandoned",
+)
+
+
+AGAIN = pa.schema(
+    [
+        ("run", pa.string()),
+        ("target", pa.string()),
+        ("case", pa.string()),
+        ("part", pa.int64()),
+        ("kind", pa.string()),
+        ("requirement", pa.string()),
+        ("conn", pa.int64()),
+        ("queue", pa.string()),
+        ("what", pa.string()),
+        ("uncertain", pa.bool_()),
+        ("at_ns", pa.int64()),
+        ("position", pa.int64()),
+        ("verdict", pa.string()),
+        ("contradicts", pa.bool_()),
+    ]
+)
+"""One irregularity a row: ``at_ns`` and ``position`` are those of the last event that shows it,
+``verdict`` is what the case reported when it ran."""
+
+
+def anomalies(case: RecordedCase, ground: Expectations) -> Iterator[dict[str, Any]]:
+    """Yield every irregularity in every example of a case: ``part, kind, requirement, conn, queue,
+    what, uncertain, at_ns, position``; the last two are those of the last event that shows it.
+
+    The oracles take a whole example at a time, and of a load its beginning.
+    """
+    kinds = np.asarray(case.column("kind"), dtype=object)
+    vantages = np.asarray(case.column("vantage"), dtype=object)
+    spoken = np.isin(kinds, _KINDS) & (vantages != "BROKER") & (case.numbers < MOST_EVENTS)
+    places = np.flatnonzero(spoken)
+    parts = case.parts[places]
+    for own in np.split(places, np.flatnonzero(np.diff(parts)) + 1):
+        if len(own):
+            part = int(case.parts[own[0]])
+            for anomaly in _judged(case, own.tolist(), ground):
+                yield {"part": part, **anomaly}
+
+
+def _judged(
+    case: RecordedCase, places: Sequence[int], ground: Expectations
+) -> Iterator[dict[str, Any]]:
+    # Most examples have nothing that an oracle could speak of; all of them are looked at, so
+    # looking has to be cheap.
+    kinds, commands = case.column("kind"), case.column("command")
+    delivered = beating = False
+    talking: dict[int, list[Event]] = {}
+    protocols, conns = case.column("protocol"), case.column("conn")
+    for place in places:
+        kind, command = kinds[place], commands[place]
+        if kind == "FrameReceived":
+            delivered = delivered or command == "MESSAGE"
+            if command == "CONNECTED":
+                beating = beating or _beating(case.column("headers")[place])
+        elif kind == "FrameSent" and protocols[place] == "AMQP" and conns[place] is not None:
+            talking[conns[place]] = []
+    if not (delivered or beating or talking):
+        return
+    events = [case.event(place) for place in places]
+    wrong = recorded_anomalies.find_anomalies(events, ground) if delivered else []
+    if beating:
+        wrong += [
+            anomaly
+            for life in connection_lifetimes.lifetimes(events).values()
+            for anomaly in connection_lifetimes.find_anomalies(life, ground)
+        ]
+    for event in events if talking else ():
+        if event.conn in talking:
+            talking[event.conn].append(event)
+    for conn in sorted(talking):
+        for anomaly, requirement in amqp.connection_anomalies(talking[conn], conn):
+            yield {
+                "kind": anomaly.kind,
+                "requirement": requirement,
+                "conn": conn,
+                "queue": "",
+                "what": anomaly.what,
+                "uncertain": anomaly.uncertain,
+                "at_ns": anomaly.witness[0][0],
+                "position": None,
+            }
+    for anomaly in wrong:
+        at, place = anomaly.witness[-1]
+        known = anomaly.kind in recorded_anomalies.KINDS
+        yield {
+            "kind": anomaly.kind,
+            "requirement": statement(ground.name, anomaly.kind),
+            "conn": anomaly.conn,
+            "queue": anomaly.queue,
+            "what": anomaly.what,
+            "uncertain": anomaly.uncertain,
+            "at_ns": at,
+            "position": int(case.numbers[places[place]]) if known else None,
+        }
+
+
+def _beating(headers: Sequence[tuple[str, str]]) -> bool:
+    """True if a CONNECTED promises heartbeats, or asks for some: without it no lifetime can be
+    judged."""
+    return any(name == "heart-beat" and value != "0,0" for name, value in headers)
+
+
+def beside_verdicts(
+    found: Sequence[Mapping[str, Any]], verdicts: Mapping[tuple[str, str, str], str]
+) -> list[dict[str, Any]]:
+    """The irregularities with ``verdict``, what the case reported when it ran, and ``contradicts``:
+    the case was content, and the recording surely is not. Contradictions first."""
+    rows = []
+    for anomaly in found:
+        verdict = verdicts.get((anomaly["run"], anomaly["target"], anomaly["case"]))
+        sure = not anomaly["uncertain"] and anomaly["requirement"] != ""
+        contradicts = verdict in ("PASS", "NOTE") and sure
+        rows.append({**anomaly, "verdict": verdict, "contradicts": contradicts})
+    scope = ("run", "target", "case", "part", "kind")
+    return sorted(
+        rows,
+        key=lambda row: (
+            not row["contradicts"],
+            row["uncertain"],
+            *(row[name] for name in scope),
+            -1 if row["position"] is None else row["position"],
+        ),
+    )

@@ -1,0 +1,57 @@
+"""The tables that grow with the recording, written only where somebody asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+
+from brokerproof.reports import spark_paths as places
+from brokerproof.reports.tables.addresses import addresses
+from brokerproof.reports.tables.deliveries import deliveries
+from brokerproof.reports.tables.frames import frames
+from brokerproof.reports.tables.latencies import latencies
+from brokerproof.reports.tables.liveness import liveness
+from brokerproof.reports.tables.measurements import measurements
+from brokerproof.reports.tables.stalls import stalls
+from brokerproof.reports.tables.unsettled import credit, held
+
+AT_ONCE = 4
+
+
+def tables(events: DataFrame, delivered: DataFrame) -> dict[str, DataFrame]:
+    """Every table of the trace by name, not yet computed; ``delivered`` is its deliveries."""
+    return {
+        "frames": frames(events),
+        "measurements": measurements(events),
+        "liveness": liveness(events),
+        "deliveries": delivered,
+        "held": held(delivered),
+        "credit": credit(events),
+        "stalls": stalls(events),
+        "addresses": addresses(events),
+        # Its rows are few. Were they coalesced, one task would do all that leads to them.
+        "latencies": latencies(events).repartition(1),
+    }
+
+
+def write(events: DataFrame, folder: Path) -> None:
+    """Write each table as a folder ``NAME.parquet`` of part files."""
+    events.persist(StorageLevel.MEMORY_AND_DISK)
+    delivered = deliveries(events).persist(StorageLevel.MEMORY_AND_DISK)
+    named: Mapping[str, DataFrame] = tables(events, delivered)
+
+    def write_one(name: str) -> None:
+        path = places.written(folder / f"{name}.parquet")
+        named[name].write.mode("overwrite").parquet(path)
+
+    at_once = min(AT_ONCE, events.sparkSession.sparkContext.defaultParallelism)
+    try:
+        with ThreadPoolExecutor(at_once, thread_name_prefix="table") as pool:
+            list(pool.map(write_one, named))
+    finally:
+        delivered.unpersist()
+        events.unpersist()

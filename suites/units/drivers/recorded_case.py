@@ -1,0 +1,22 @@
+"""Events of one case as tasks of the report read them, without a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from brokerproof.harness.trace.columns import batch
+from brokerproof.harness.trace.events import Event
+from brokerproof.reports.recorded_cases import RecordedCase
+
+
+def recorded_case(events: Sequence[Event]) -> RecordedCase:
+    """The case whose recording is ``events``."""
+    size = len(events)
+    words = {"run": "r", "target": "t", "case": "c", "clock": "VIRTUAL"}
+    envelope = {name: pa.array([word] * size) for name, word in words.items()}
+    envelope["seq"] = pa.array(range(size))
+    table = pa.Table.from_batches([batch(events, envelope)])
+    return RecordedCase(table, np.arange(size), size)
