@@ -17,15 +17,10 @@ from brokerproof.reference_broker.config.artemis import broker_xml
 from brokerproof.reference_broker.settings.address_rules import AddressRules
 from brokerproof.suites.steps import small_addresses
 from brokerproof.suites.steps.paging import brief
-from brokerproof.suites.steps.small_addresses import (
-    LIMIT,
-    MESSAGES,
-    PAGE,
-    PAGE_LIMIT,
-    PAGED_MESSAGES,
-    READ_AHEAD,
-    THRESHOLD,
-)
+from brokerproof.suites.steps.small_addresses import MESSAGES, PAGED_MESSAGES
+
+ADDRESSES = target_file.load("reference").identity.addresses
+LIMIT, PAGE = ADDRESSES.max_size_bytes, ADDRESSES.page_size_bytes
 
 
 @pytest.fixture
@@ -98,17 +93,19 @@ def test_the_limits_are_those_of_the_file() -> None:
         rules.of(f"full.{kind}.x").max_size_bytes
         for kind in ("page", "block", "fail", "drop", "reject")
     } == {LIMIT}
-    assert rules.of("full.reject.x").max_size_bytes_reject_threshold == THRESHOLD
+    assert (
+        rules.of("full.reject.x").max_size_bytes_reject_threshold
+        == ADDRESSES.max_size_bytes_reject_threshold
+    )
     assert {
         rules.of(f"full.three.{kind}.x").max_size_messages
         for kind in ("page", "block", "fail", "drop")
     } == {MESSAGES}
     page = rules.of("full.page.x")
     assert page.page_size_bytes == PAGE
-    assert READ_AHEAD == 2 * PAGE
     assert page.max_read_page_bytes is None
     assert {rules.of(f"full.pages.{name}.x").page_limit_bytes for name in ("fail", "drop")} == {
-        PAGE_LIMIT * PAGE
+        ADDRESSES.page_limit_bytes
     }
     assert {
         rules.of(f"full.paged-messages.{name}.x").page_limit_messages for name in ("fail", "drop")
