@@ -81,6 +81,8 @@ class Dialogue:
                 data = self._socket.recv(4096)
             except TimeoutError:
                 problem = f"did not answer {self._question} within {PROBE_TIMEOUT_S:g} s"
+                if not self._received:
+                    raise SetUpFailed(f"{self._where} {problem}; {asks}") from None
                 break
             except OSError as reason:
                 problem = f"ended the connection without an answer to {self._question} ({reason})"

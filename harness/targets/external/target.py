@@ -111,6 +111,9 @@ class AddressTarget(SocketTarget):
                 spoken.append(greet(amqp, credentials))
             except NotSpoken as problem:
                 self._give_up(protocol, str(problem))
+            except SetUpFailed:
+                if not greetings:
+                    raise  # otherwise the probes of the run find out what is wrong
         if not spoken and not greetings and self.identity.capabilities & identity.capabilities:
             raise SetUpFailed(f"{amqp.where} speaks neither AMQP 1.0 nor AMQP 0-9-1 with us")
         return [*greetings, *spoken]
