@@ -31,12 +31,12 @@ class BeatsLate(Connection):
 
 
 class ClosesEarly(Connection):
-    """A silent client is given up after half of the interval that was agreed."""
+    """A silent client is given up after a quarter of the interval that was agreed."""
 
     def agree(self, asked: str) -> tuple[int, int]:
         answer = super().agree(asked)
         if self.ttl_s < 60:
-            self.ttl_s = answer[1] / 2000
+            self.ttl_s = answer[1] / 4000
         return answer
 
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 PASSCODE = "Unlikely/Canary+7f3d9c"
-CASES = "authentication or security"
+CASES = "authentication or security or opening"
 FIXTURES = Path(str(files("brokerproof.fixtures"))) / "brokers"
 TARGETS = {
     "reference": ("artemis", "artemis-users.properties", "brokerproof = brokerproof"),

@@ -436,11 +436,11 @@ def test_a_case_page_carries_what_was_kept(kept: Path, tmp_path: Path) -> None:
     for path in tmp_path.glob("*faulty*"):
         path.rename(folder / case_file.FOLDER / path.name)
     row = CaseRow("run", "faulty", "units.kept", "FAIL", "", (MUST,), 1, 0.1, "{}", "{}")
-    found = counterexamples.kept(ReportedRun(folder, "run", {}), row)
-    assert [file.name.removeprefix(case_file.slug("faulty", "units.kept")) for file in found] == [
+    files = counterexamples.kept(ReportedRun(folder, "run", {}), row)
+    assert [file.name.removeprefix(case_file.slug("faulty", "units.kept")) for file in files] == [
         ".case.jsonl",
         "_raw.py",
         "_stompy.py",
     ]
-    assert all(example.link.startswith("data:text/plain") for example in found)
+    assert all(file.text for file in files)
     assert counterexamples.kept(ReportedRun(folder, "run", {}), replace(row, verdict="PASS")) == []
