@@ -60,6 +60,7 @@ class Overview:
 _STYLES = {
     State.BROKEN: "FAIL",
     State.UNDECIDED: "INCONCLUSIVE",
+    State.DEVIATES: "KNOWN",
     State.KEPT: "PASS",
     State.NOT_JUDGED: "SKIP",
 }

@@ -37,6 +37,7 @@ _STYLES = {
 _STATES = {
     State.BROKEN: "bold red",
     State.UNDECIDED: "yellow",
+    State.DEVIATES: "magenta",
     State.KEPT: "green",
     State.NOT_JUDGED: "dim",
 }

@@ -1,4 +1,7 @@
-"""The state of each area of the mission on each target: kept, broken, or not judged and why."""
+"""The state of each area of the mission on each target: kept, broken, or not judged and why.
+
+A known deviation is a violation too: an area with one is not kept.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,8 @@ class State(enum.Enum):
     BROKEN = "broken"
     UNDECIDED = "undecided"
     """No requirement is broken, and for some it could not be said."""
+    DEVIATES = "deviates"
+    """Every violation is a known deviation or concerns a recommendation."""
     KEPT = "kept"
     NOT_JUDGED = "not judged"
 
@@ -45,8 +50,9 @@ class AreaState:
             return State.BROKEN
         if self.requirements(Verdict.ERROR, Verdict.INCONCLUSIVE):
             return State.UNDECIDED
-        judged = self.requirements(Verdict.PASS, Verdict.KNOWN, Verdict.WARN)
-        return State.KEPT if judged else State.NOT_JUDGED
+        if self.requirements(Verdict.KNOWN, Verdict.WARN):
+            return State.DEVIATES
+        return State.KEPT if self.requirements(Verdict.PASS) else State.NOT_JUDGED
 
     @property
     def why(self) -> str:
@@ -56,14 +62,15 @@ class AreaState:
             reasons = self.reasons.most_common(1)
             return reasons[0][0] if reasons else "the cases asked nothing of this target"
         if self.state is State.BROKEN:
-            broken = self.requirements(Verdict.FAIL)
-            return f"{len(broken)} of {judged} requirements"
-        parts = [f"{judged} requirement" + ("s" if judged > 1 else "")]
-        open_ = len(self.requirements(Verdict.ERROR, Verdict.INCONCLUSIVE))
-        parts += [f"{open_} open"] if open_ else []
-        known = len(self.requirements(Verdict.KNOWN))
-        parts += [f"{known} known deviations"] if known else []
-        return ", ".join(parts)
+            parts = [f"{len(self.requirements(Verdict.FAIL))} of {judged} requirements"]
+        else:
+            parts = [f"{judged} requirement" + ("s" if judged > 1 else "")]
+        counts = {
+            "open": len(self.requirements(Verdict.ERROR, Verdict.INCONCLUSIVE)),
+            "deviate as known": len(self.requirements(Verdict.KNOWN)),
+            "recommended and not kept": len(self.requirements(Verdict.WARN)),
+        }
+        return ", ".join(parts + [f"{count} {words}" for words, count in counts.items() if count])
 
 
 def summarise(results: Iterable[Result]) -> Mapping[str, list[AreaState]]:

@@ -73,6 +73,18 @@ def test_a_long_reason_is_wrapped_below_itself() -> None:
     assert lines[2] == " " * 35 + "whose policy is PAGE, and its size)"
 
 
+def test_an_area_with_a_known_deviation_is_not_kept() -> None:
+    known = result("stomp.send.known", "STOMP12-SEND-02", Verdict.KNOWN, "lost")
+    recommended = result("stomp.send.warned", "STOMP12-SEND-03", Verdict.WARN, "no content-type")
+    lines = rendered([RESULTS[0], known, recommended], Path("run"))
+    assert any(
+        line.startswith("  protocol basics       deviates   3 requirements, ") for line in lines
+    )
+    assert "1 deviate as known, 1 recommended and not kept" in " ".join(
+        " ".join(line.split()) for line in lines
+    )
+
+
 def test_what_passed_needs_no_next_step() -> None:
     lines = rendered(RESULTS[:1], Path("run"))
     assert lines == ["broker: 1 PASS", "  protocol basics       kept       1 requirement", ""]
