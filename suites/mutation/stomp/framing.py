@@ -230,21 +230,6 @@ def content_length_only_for_send(original, reached, self, block):
 
 
 @framing.override(
-    FrameParser,
-    "_content_length",
-    breaks="STOMP11-SEND-07 STOMP12-SEND-07",
-    recreates="AMQ PR 2064",
-)
-def negative_content_length_accepted(original, reached, self, headers):
-    """A negative content-length counts as none."""
-    value = dict(reversed(headers)).get("content-length", "")
-    if re.fullmatch(r"-\d+", value):
-        reached()
-        return None
-    return original(self, headers)
-
-
-@framing.override(
     StompConnection,
     "_refuse",
     breaks="STOMP11-SEND-07 STOMP12-SEND-07",
