@@ -51,19 +51,20 @@ def session(
         if heap is not None:
             conf["spark.driver.memory"] = heap
         with contextlib.ExitStack() as stack:
+            connection: dict[str, str] = {}
             if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit has started one already
                 java, home = find_java(JAVA_MINIMUM), spark_home()
                 port, secret = stack.enter_context(gateway(java, home, conf, scratch))
-                stack.enter_context(
-                    _environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret)
-                )
+                connection = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
             if where.startswith("local"):
                 stack.enter_context(
                     _environment(
                         PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable
                     )
                 )
-            spark = _connect(conf)
+            # Only now: a process that is started later would take our JVM for its own.
+            with _environment(**connection):
+                spark = _connect(conf)
             stack.callback(_disconnect, spark)
             if brief and not where.startswith("local"):
                 _few_partitions(spark)
