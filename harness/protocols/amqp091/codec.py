@@ -315,7 +315,7 @@ class Method:
             if value not in ("", "false", "{}")
         )
         body = f" {len(self.body)} octets {self.body[:40]!r}" if self.body else ""
-        return f"{self.name}({self.channel}) [{inside}]{body}"[:500]
+        return f"{self.name}({self.channel}) [{inside}]{body}"[:2000]
 
 
 _USUAL = {"class-id": BASIC, "weight": 0}

@@ -201,7 +201,7 @@ class Frame:
             f"{name}={value}" for name, value in field_list(self.fields, self.channel)[1:]
         )
         payload = f" {len(self.payload)} octets {self.payload[:40]!r}" if self.payload else ""
-        return f"{self.name}({self.channel}) [{inside}]{payload}"[:500]
+        return f"{self.name}({self.channel}) [{inside}]{payload}"[:2000]
 
 
 def field_list(fields: Mapping[str, Item], channel: int) -> FieldList:

@@ -117,7 +117,7 @@ class Packet:
         )
         body = self.fields.get("message")
         octets = f" {len(body.body)} octets {body.body[:40]!r}" if isinstance(body, Message) else ""
-        return f"{self.name}({self.channel}) [{inside}]{octets}"[:500]
+        return f"{self.name}({self.channel}) [{inside}]{octets}"[:2000]
 
 
 def _words(value: Any) -> str:

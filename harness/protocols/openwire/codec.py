@@ -135,7 +135,7 @@ class Structure:
         message = self.message
         content = None if message is None else message.get("content")
         octets = "" if content is None else f" {len(content)} octets {content[:40]!r}"
-        return f"{self.name} [{inside}]{octets}"[:500]
+        return f"{self.name} [{inside}]{octets}"[:2000]
 
 
 def _words(value: Any) -> str:

@@ -59,7 +59,7 @@ class Frame:
         """The frame in one line, for sentences."""
         headers = " ".join(f"{name}:{value}" for name, value in self.headers)
         body = f" {self.body[:60]!r}" if self.body else ""
-        return f"{self.command} [{headers}]{body}"[:400]
+        return f"{self.command} [{headers}]{body}"[:2000]
 
 
 @dataclass(frozen=True, slots=True)
