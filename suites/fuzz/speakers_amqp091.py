@@ -64,12 +64,7 @@ def frame(random: Random) -> bytes:
         channel = 0 if method.startswith("connection") else channel
     else:
         method = random.choice(_OFTEN if random.random() < 0.7 else _METHODS)
-    fields = {
-        field: _value(random, kind, field)
-        for field, kind in amqp091_tables.BY_NAME[method].fields
-        if random.random() < 0.9 and not field.startswith("reserved")
-    }
-    octets = amqp091.encode_frame(amqp091.METHOD, channel, amqp091.encode_method(method, fields))
+    octets = method_frame(random, method, channel)
     if method == "basic.publish" and random.random() < 0.95:
         properties = {
             field: _value(random, kind, field)
@@ -78,6 +73,16 @@ def frame(random: Random) -> bytes:
         }
         octets += amqp091.encode_content(channel, body(random), properties)
     return octets
+
+
+def method_frame(random: Random, method: str, channel: int) -> bytes:
+    """Return a method of that name, with fields drawn."""
+    fields = {
+        field: _value(random, kind, field)
+        for field, kind in amqp091_tables.BY_NAME[method].fields
+        if random.random() < 0.9 and not field.startswith("reserved")
+    }
+    return amqp091.encode_frame(amqp091.METHOD, channel, amqp091.encode_method(method, fields))
 
 
 _DELIVER = re.compile(rb"\x01(..)....\0\x3c\0(?:\x3c(.)|\x47)", re.DOTALL)

@@ -15,7 +15,7 @@ from brokerproof.harness.protocols.openwire.codec import Failure, Structure
 from brokerproof.harness.protocols.openwire.raw_peer import OPTIONS
 from brokerproof.suites.fuzz.draws import SELECTORS, body, name, number
 
-_PACKETS = tuple(core_tables.BY_NAME)
+PACKETS = tuple(core_tables.BY_NAME)
 _CORE_OFTEN = (
     *("send", "send", "send", "create-consumer", "consumer-credits", "acknowledge", "commit"),
     *(
@@ -62,12 +62,7 @@ def core_frame(random: Random) -> bytes:
     if random.random() < 0.03:
         code = random.choice((_SEND_CONTINUATION, _SEND_LARGE, random.randrange(256)))
         return core.frame(code, number(random, 63), random.randbytes(random.randrange(40)))
-    packet = random.choice(_CORE_OFTEN if random.random() < 0.75 else _PACKETS)
-    fields = {
-        field: _core_value(random, kind, field)
-        for field, kind, _ in core_tables.BY_NAME[packet].fields
-        if random.random() < 0.95 or kind == "message"
-    }
+    packet = random.choice(_CORE_OFTEN if random.random() < 0.75 else PACKETS)
     channel = core.FIRST
     if packet == "ping":
         channel = core.LIVENESS
@@ -75,6 +70,16 @@ def core_frame(random: Random) -> bytes:
         channel = core.SESSIONS
     elif random.random() < 0.03:
         channel = number(random, 63)
+    return core_packet(random, packet, channel)
+
+
+def core_packet(random: Random, packet: str, channel: int) -> bytes:
+    """Return a packet of that name, with fields drawn."""
+    fields = {
+        field: _core_value(random, kind, field)
+        for field, kind, _ in core_tables.BY_NAME[packet].fields
+        if random.random() < 0.95 or kind == "message"
+    }
     return core.encode_packet(packet, fields, channel=channel)
 
 
@@ -98,9 +103,7 @@ def core_opening(random: Random) -> Sequence[bytes]:
     ]
 
 
-_OPENWIRE_COMMANDS = tuple(
-    table.name for table in openwire_tables.BY_NAME.values() if table.command
-)
+OPENWIRE_COMMANDS = tuple(table.name for table in openwire_tables.BY_NAME.values() if table.command)
 _OPENWIRE_OFTEN = (
     *("ActiveMQBytesMessage", "ActiveMQTextMessage", "ConsumerInfo", "MessageAck", "MessageAck"),
     *("TransactionInfo", "TransactionInfo", "SessionInfo", "ProducerInfo", "RemoveInfo"),
@@ -165,7 +168,12 @@ def _openwire_value(random: Random, kind: str, field: str) -> Any:
 
 
 def openwire_frame(random: Random) -> bytes:
-    command = random.choice(_OPENWIRE_OFTEN if random.random() < 0.8 else _OPENWIRE_COMMANDS)
+    often = random.random() < 0.8
+    return openwire_command(random, random.choice(_OPENWIRE_OFTEN if often else OPENWIRE_COMMANDS))
+
+
+def openwire_command(random: Random, command: str) -> bytes:
+    """Return a command of that name, with fields drawn."""
     fields = {
         field: _openwire_value(random, kind, field)
         for field, kind, _ in openwire_tables.BY_NAME[command].fields

@@ -1,4 +1,4 @@
-"""State of an OpenWire connection that is logged in: sessions, producers, consumers, transactions.
+"""State of an OpenWire client: its login, sessions, producers, consumers, transactions.
 
 Each command that a client can be asked is a method here, found by its type in :data:`HANDLERS`. One
 that raises :class:`Refusal` is answered with ExceptionResponse, or with ConnectionError if no
@@ -122,7 +122,7 @@ class _Members:
 
 
 class Client:
-    """The state of a connection that is logged in."""
+    """The state of a client: all behind its login."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -142,6 +142,11 @@ class Client:
     def version(self) -> int:
         """The version of the protocol that both sides speak."""
         return self.connection.version
+
+    @property
+    def logged_in(self) -> bool:
+        """True from ConnectionInfo to the RemoveInfo of the connection."""
+        return self._connection is not None
 
     @property
     def may_deliver(self) -> bool:
@@ -213,6 +218,7 @@ class Client:
                 self._end_session(id, last)
             case ConnectionId(value=value) if value == self._connection:
                 self.end(last)
+                self._connection = None
             case _:
                 raise Refusal(ILLEGAL_STATE, f"Cannot remove what had not been registered: {id}")
 

@@ -12,6 +12,9 @@ ShutdownInfo    -> CLOSED            -> CLOSED       ignored
 peer gone       CLOSED               CLOSED          ignored
 ==============  ===================  ==============  ========
 
+OPENED is not yet logged in. Before ConnectionInfo, and after the RemoveInfo of the connection,
+the commands in ``_NEEDS_LOGIN`` are refused.
+
 A close is sent no command. We send WireFormatInfo at once: no option of the encoding, so that all
 is loose whatever the peer asks for, and the newest version. The lesser of both versions is spoken.
 BrokerInfo follows the peer's.
@@ -42,7 +45,7 @@ from brokerproof.reference_broker.protocols.openwire.encoding import (
     throwable,
 )
 from brokerproof.reference_broker.protocols.openwire.keepalive import Signs
-from brokerproof.reference_broker.protocols.openwire.refusal import Refusal
+from brokerproof.reference_broker.protocols.openwire.refusal import ILLEGAL_STATE, Refusal
 from brokerproof.reference_broker.protocols.openwire.structures import BrokerId, nested
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 
@@ -198,6 +201,8 @@ class OpenWireConnection:
                 self.send(command(codes.KEEP_ALIVE, int32(request.number), NO))
             return
         try:
+            if received.type in _NEEDS_LOGIN and not self._client.logged_in:
+                raise Refusal(ILLEGAL_STATE, "the connection has not been registered")
             if received.type in codes.MESSAGES:
                 self._client.publish(received.type, fields, request)
             elif received.type in HANDLERS:
@@ -320,3 +325,5 @@ _WITHOUT_EFFECT = frozenset(
     }
 )
 """Commands that a client may send and that have no effect here."""
+_NEEDS_LOGIN = frozenset((*codes.MESSAGES, *HANDLERS)) - {codes.CONNECTION, codes.FLUSH}
+"""Commands that are refused before a login: all but the login itself and what changes nothing."""
