@@ -204,12 +204,14 @@ def _deviations(
     first."""
     profile = str(facts.get("profile") or "-")
     path = Path(str(files("brokerproof.fixtures"))) / "brokers" / profile / "known_deviations.toml"
-    if Path(profile).name != profile or not path.is_file():
+    if Path(profile).name != profile:
         return ()
     version = str(facts.get("version", ""))
     listed = [
         entry
-        for entry in deviations.load(path, str(facts["name"]))
+        for entry in deviations.of_target(
+            path if path.is_file() else None, profile, str(facts["name"])
+        )
         if deviations.covers(replace(entry, case=""), "", entry.requirement, version)
     ]
     deviating = [

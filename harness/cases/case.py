@@ -22,9 +22,9 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeVar
 
+from brokerproof.harness.catalogue import extensions
 from brokerproof.harness.targets.target import Overrides, Target
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -33,6 +33,8 @@ _ATTRIBUTE = "__brokerproof_case__"
 _OVER = "__brokerproof_over__"
 _STOMP = ("stomp.", "clients.stomppy.")
 """Beginnings of the names of cases that need no more than STOMP."""
+SHIPPED = "brokerproof.suites."
+"""Beginning of the modules of the suites that come with brokerproof."""
 
 
 @dataclass(frozen=True)
@@ -200,11 +202,9 @@ def _by_version(
 
 
 def _names(function: Callable[..., Any]) -> tuple[str, str]:
-    parts = [
-        part for part in function.__module__.split(".") if part not in ("brokerproof", "suites")
-    ]
-    short = [part.removeprefix("test_") for part in parts]
-    return short[0], ".".join([*short, function.__name__.removeprefix("test_")])
+    suite, rest = extensions.suite_of(function.__module__.removeprefix(SHIPPED))
+    parts = [suite, *rest.split("."), function.__name__] if rest else [suite, function.__name__]
+    return suite, ".".join(part.removeprefix("test_") for part in parts)
 
 
 def _spoken(name: str) -> frozenset[str]:
@@ -213,6 +213,4 @@ def _spoken(name: str) -> frozenset[str]:
 
 
 def _home(function: Callable[..., Any]) -> str:
-    path = Path(inspect.getsourcefile(function) or "unknown")
-    parts = path.parts
-    return "/".join(parts[parts.index("suites") :]) if "suites" in parts else path.name
+    return function.__module__.removeprefix("brokerproof.").replace(".", "/") + ".py"

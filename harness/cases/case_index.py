@@ -18,8 +18,10 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from brokerproof.harness.catalogue import extensions
 from brokerproof.harness.catalogue.areas import Area, area_of
-from brokerproof.harness.catalogue.cases import CONFORMANCE, CaseInfo
+from brokerproof.harness.catalogue.cases import CONFORMANCE, SUITE_ALIASES, CaseInfo
+from brokerproof.harness.catalogue.tables import BadData
 from brokerproof.harness.targets.cache import cache_folder
 
 KEPT = 8
@@ -97,6 +99,26 @@ def suites_folder() -> Path:
     return Path(next(iter(spec.submodule_search_locations)))
 
 
+def suite_folders() -> dict[str, Path]:
+    """Return the folders of all suites: those that come along, and those of installed packages.
+    Raises :class:`NoIndex` for one that is not installed, or has a name that is taken."""
+    shipped = {suite: suites_folder() / suite for suite in CONFORMANCE}
+    others = _folders_of(extensions.SUITES)
+    if taken := sorted(others.keys() & {*CONFORMANCE, *SUITE_ALIASES}):
+        raise NoIndex(
+            f"a suite {taken[0]} comes with brokerproof; the package that declares another one"
+            " should give it another name"
+        )
+    return shipped | others
+
+
+def _folders_of(group: str) -> dict[str, Path]:
+    try:
+        return extensions.folders(group)
+    except BadData as problem:
+        raise NoIndex(str(problem)) from None
+
+
 def pytest_command() -> list[str]:
     """Return the command that collects conformance cases, without the suites."""
     home = suites_folder()
@@ -135,7 +157,13 @@ def _key() -> str:
     """Return a digest of the names, sizes and times of all files that cases are made of."""
     digest = hashlib.sha256(sys.version.encode())
     home = suites_folder()
-    for folder in (home, home.parent / "harness", home.parent / "fixtures" / "requirements"):
+    others = [
+        folder
+        for group in (extensions.SUITES, extensions.REQUIREMENTS)
+        for folder in _folders_of(group).values()
+    ]
+    shipped = [home, home.parent / "harness", home.parent / "fixtures" / "requirements"]
+    for folder in (*shipped, *others):
         for entry in sorted(_sources(folder), key=lambda source: source.path):
             facts = entry.stat()
             digest.update(f"{entry.path}\0{facts.st_size}\0{facts.st_mtime_ns}\0".encode())
@@ -155,14 +183,13 @@ def _sources(folder: Path) -> Iterator[os.DirEntry[str]]:
 def _collect() -> list[IndexedCase]:
     if sys.stderr.isatty():
         sys.stderr.write("collecting the cases (once after each change of brokerproof)\n")
-    home = suites_folder()
     with tempfile.TemporaryDirectory(prefix="brokerproof-cases-") as folder:
         path = Path(folder) / "cases.json"
         collected = subprocess.run(
             [
                 *pytest_command(),
                 *("--collect-only", f"--brokerproof-index={path}"),
-                *(str(home / suite) for suite in CONFORMANCE),
+                *map(str, suite_folders().values()),
             ],
             capture_output=True,
             text=True,

@@ -347,9 +347,11 @@ class _Session:
 
     def _begin(self) -> Run:
         target = self._load_target()
-        listed = target.identity.deviations
+        identity = target.identity
         try:
-            known = () if listed is None else tuple(deviations.load(listed, target.identity.name))
+            known = tuple(
+                deviations.of_target(identity.deviations, identity.profile.name, identity.name)
+            )
             catalogue = requirements.load()
         except BadData as problem:
             pytest.exit(str(problem), returncode=_USAGE)

@@ -29,6 +29,7 @@ from pathlib import Path
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
+from brokerproof.harness.catalogue import extensions
 from brokerproof.harness.catalogue.cases import current_name
 from brokerproof.harness.catalogue.requirements import in_range
 from brokerproof.harness.catalogue.tables import BadData, Entry, Key, entries, only, read
@@ -94,6 +95,15 @@ def load(path: Path, target: str | None = None) -> list[Deviation]:
         for deviation in _deviations(entry)
         if target is None or deviation.target in {"", target}
     ]
+
+
+def of_target(file: Path | None, profile: str, target: str) -> list[Deviation]:
+    """Return the deviations that hold for a target of that name: those of its ``file``, and those
+    that installed packages list for its profile. Raises ``BadData``."""
+    folders = extensions.folders(extensions.DEVIATIONS).values()
+    others = [folder / f"{profile}.toml" for folder in folders]
+    paths = [*([] if file is None else [file]), *(path for path in others if path.is_file())]
+    return [deviation for path in paths for deviation in load(path, target)]
 
 
 def covers(deviation: Deviation, case: str, requirement: str, broker_version: str) -> bool:

@@ -27,6 +27,7 @@ from types import MappingProxyType
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
+from brokerproof.harness.catalogue import extensions
 from brokerproof.harness.catalogue.tables import BadData, Entry, Key, entries, only, read, table
 from brokerproof.harness.model.verdicts import Level
 
@@ -199,16 +200,15 @@ def folder_of_package() -> Path:
 
 
 def load(folder: Path | None = None) -> Catalogue:
-    """Read every requirement file of ``folder`` (default: the shipped one).
+    """Read every requirement file of ``folder`` (default: the shipped one and those of installed
+    packages).
 
     Raises :class:`~brokerproof.harness.catalogue.tables.BadData` for the first thing that is wrong.
     """
-    folder = folder_of_package() if folder is None else folder
-    paths = sorted(path for path in folder.glob("*.toml") if path.name != UNCOVERED)
-    if not paths:
-        raise BadData(
-            f"{folder}: holds no requirement files; there should be one .toml file per document"
-        )
+    folders = [folder or folder_of_package()]
+    if folder is None:
+        folders += extensions.folders(extensions.REQUIREMENTS).values()
+    paths = [path for folder in folders for path in _files(folder)]
     documents: list[Document] = []
     requirements: dict[str, Requirement] = {}
     for path in paths:
@@ -231,6 +231,15 @@ def load(folder: Path | None = None) -> Catalogue:
                 )
             requirements[requirement.id] = requirement
     return Catalogue(tuple(documents), requirements)
+
+
+def _files(folder: Path) -> list[Path]:
+    paths = sorted(path for path in folder.glob("*.toml") if path.name != UNCOVERED)
+    if not paths:
+        raise BadData(
+            f"{folder}: holds no requirement files; there should be one .toml file per document"
+        )
+    return paths
 
 
 def _document(path: Path, values: object) -> Document:

@@ -7,11 +7,17 @@ import difflib
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from brokerproof.harness.catalogue.cases import CaseInfo, citations
 from brokerproof.harness.catalogue.coverage import coverage
-from brokerproof.harness.catalogue.requirements import Catalogue, Document, Requirement
+from brokerproof.harness.catalogue.requirements import (
+    Catalogue,
+    Document,
+    Requirement,
+    folder_of_package,
+)
 
 _BINDS = {"server": "the server", "client": "the client", "both": "the server and the client"}
 _SHOWS = {
@@ -149,7 +155,7 @@ def explanation(
     return {
         **_fields(known),
         "title": known.document.title,
-        "catalogue_file": f"fixtures/requirements/{known.document.name}.toml",
+        "catalogue_file": _file(known),
         "owed": known.owed,
         "uncovered_reason": (listed or {}).get(known.id),
         "cases": [
@@ -210,6 +216,14 @@ def explanation_text(facts: Mapping[str, Any], width: int = 100) -> str:
         parts.append(wrapped(f"Listed as uncovered: {facts['uncovered_reason']}"))
     parts += ["", wrapped(contest(facts))]
     return "\n".join(parts) + "\n"
+
+
+def _file(requirement: Requirement) -> str:
+    """Return the file of a requirement: below the repository, or where a package has it."""
+    path = Path(requirement.where.rpartition(", ")[0])
+    if path.parent == folder_of_package():
+        return f"fixtures/requirements/{path.name}"
+    return str(path)
 
 
 def contest(facts: Mapping[str, Any]) -> str:

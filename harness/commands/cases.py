@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -24,9 +25,9 @@ _OPTIONS = (
         "--suite",
         "suites",
         multiple=True,
-        type=click.Choice((*CONFORMANCE, *SUITE_ALIASES)),
         metavar="SUITE",
-        help=f"Repeat for several; default: all. Suites: {', '.join(CONFORMANCE)}.",
+        help=f"Repeat for several; default: all. Suites: {', '.join(CONFORMANCE)}, and those of"
+        " installed packages.",
     ),
     click.option(
         "--case",
@@ -109,8 +110,8 @@ def choose(suites: Sequence[str], selection: Selection) -> list[IndexedCase]:
     that is misspelled or selects nothing."""
     try:
         every = case_index.load()
-        folders = {SUITE_ALIASES.get(suite, suite) for suite in suites or CONFORMANCE}
-        of_suites = [case for case in every if case.source.split("/")[1] in folders]
+        asked = set(suites_named(suites))
+        of_suites = [case for case in every if case.suite in asked]
         for text in selection.unused(of_suites):
             raise errors.Usage(f"no case fits {text!r}{_near(text, every)}")
         chosen = [case for case in of_suites if selection.chooses(case)]
@@ -119,6 +120,18 @@ def choose(suites: Sequence[str], selection: Selection) -> list[IndexedCase]:
     if not chosen:
         raise errors.Usage("no case of the chosen suites fits all of these options")
     return chosen
+
+
+def suites_named(names: Iterable[str]) -> dict[str, Path]:
+    """Return the folders of the suites of these names (none: all). Raises ``Usage``."""
+    try:
+        folders = case_index.suite_folders()
+    except case_index.NoIndex as problem:
+        raise errors.Usage(str(problem)) from None
+    chosen = [SUITE_ALIASES.get(name, name) for name in names]
+    if unknown := [name for name in chosen if name not in folders]:
+        raise errors.Usage(f"--suite {unknown[0]}: the suites are {', '.join(folders)}")
+    return {name: folders[name] for name in chosen or folders}
 
 
 def totals(chosen: Iterable[IndexedCase]) -> str:

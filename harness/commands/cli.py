@@ -22,6 +22,7 @@ OWN = {
     "infer": "brokerproof.harness.commands.infer:infer",
     "diff": "brokerproof.harness.commands.diff:diff",
     "targets": "brokerproof.harness.commands.targets:targets",
+    "init-suite": "brokerproof.harness.commands.init_suite:init_suite",
     "init-target": "brokerproof.harness.commands.init_target:init_target",
     "capabilities": "brokerproof.harness.commands.targets:capabilities",
     "cases": "brokerproof.harness.commands.cases:cases",

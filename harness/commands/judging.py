@@ -29,9 +29,8 @@ from rich.console import Console
 from brokerproof.harness.cases import case_index
 from brokerproof.harness.cases.selection import Selection
 from brokerproof.harness.catalogue import deviations
-from brokerproof.harness.catalogue.cases import CONFORMANCE, SUITE_ALIASES
 from brokerproof.harness.commands import errors, gate, progress, summary
-from brokerproof.harness.commands.cases import choose, totals
+from brokerproof.harness.commands.cases import choose, suites_named, totals
 from brokerproof.harness.commands.progress import Ended
 from brokerproof.harness.model import cost_limits
 from brokerproof.harness.model.enums import Clock
@@ -117,6 +116,7 @@ def judge(asked: Asked, options: Options) -> int:
             asked = dataclasses.replace(asked, targets=asked.targets or DEFAULT_TARGETS)
         baseline = gate.open_baseline(options.baseline, options.fail_on)
         bounds = _limits(options.limit_words)
+        suites_named(asked.suites)
         loaded = [target_file.load(name, bounds) for name in asked.targets]
         if asked.selection:
             choose(asked.suites, asked.selection)  # a misspelled case is better found now
@@ -346,7 +346,6 @@ def _arguments(
     resume: bool,
     at_once: int | None,
 ) -> list[str]:
-    home = case_index.suites_folder()
     selection = asked.selection
     return [
         *case_index.pytest_command(),
@@ -359,7 +358,7 @@ def _arguments(
         *(f"--brokerproof-exclude={case}" for case in selection.exclude),
         *(f"--brokerproof-requirement={requirement}" for requirement in selection.requirements),
         *(f"--brokerproof-area={area}" for area in selection.areas),
-        *(str(home / SUITE_ALIASES.get(suite, suite)) for suite in asked.suites or CONFORMANCE),
+        *map(str, suites_named(asked.suites).values()),
     ]
 
 
@@ -500,8 +499,6 @@ def _known_that_pass(loaded: list[Target], folder: Path, results: list[Result]) 
     passing = []
     for target in loaded:
         identity = target.identity
-        if identity.deviations is None:
-            continue
         held = [
             (result.case, finding.requirement, finding.seen is Seen.HELD)
             for result in results
@@ -512,7 +509,9 @@ def _known_that_pass(loaded: list[Target], folder: Path, results: list[Result]) 
             f"{identity.name}: the known deviation {deviation.name} did not show; remove it from"
             f" {deviation.where}"
             for deviation in deviations.not_shown(
-                deviations.load(identity.deviations, identity.name), held, versions[identity.name]
+                deviations.of_target(identity.deviations, identity.profile.name, identity.name),
+                held,
+                versions[identity.name],
             )
         ]
     return passing

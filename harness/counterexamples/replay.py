@@ -11,7 +11,7 @@ from typing import Any
 from brokerproof.harness.cases import case as cases
 from brokerproof.harness.cases import confirm_and_shrink
 from brokerproof.harness.cases.example_runs import Call, Run
-from brokerproof.harness.catalogue import capabilities
+from brokerproof.harness.catalogue import capabilities, extensions
 from brokerproof.harness.catalogue.cases import CONFORMANCE, current_name
 from brokerproof.harness.counterexamples import case_file, plans, target_playback
 from brokerproof.harness.counterexamples.case_file import CaseFile
@@ -62,9 +62,11 @@ def import_home(name: str) -> None:
     Raises :class:`Changed` when there is none, or when it cannot be imported.
     """
     suite, *middle = current_name(name).split(".")[:-1]
-    module = f"brokerproof.suites.{suite}.test_{'.'.join(middle)}"
-    if suite not in CONFORMANCE or len(middle) != 1 or not middle[0].isidentifier():
+    packages = {suite: f"brokerproof.suites.{suite}" for suite in CONFORMANCE} | extensions.suites()
+    if suite not in packages or not middle or not all(part.isidentifier() for part in middle):
         raise Changed(f"{name!r} is no name of a conformance case")
+    *folders, module = middle
+    module = ".".join([packages[suite], *folders, f"test_{module}"])
     try:
         importlib.import_module(module)
     except Exception as problem:
