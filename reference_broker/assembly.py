@@ -101,6 +101,7 @@ def create_broker(
         if store is not None:
             storage = SpoolingStored(store)
             flow.storing = storage.judge
+            flow.disk_problem = storage.problem
     elif settings.rabbitmq is not None:
         accounting = UnlimitedAccounting(rules)
         router = Router(settings, rules, Queue, RoundRobin, accounting)
@@ -157,6 +158,7 @@ def create_broker(
     if storage is not None:
         router.store_in(storage)
         family.admission.storing = storage.judge
+        family.admission.disk_problem = storage.problem
     return Broker(context, _connector(family), store)
 
 

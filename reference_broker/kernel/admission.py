@@ -14,6 +14,8 @@ class Verdict(enum.Enum):
     DROP = enum.auto()
     """Taken, and lost: the producer does not learn of it."""
     REFUSE = enum.auto()
+    UNSTORED = enum.auto()
+    """Refused because the disk stores nothing now, whatever the address does when it is full."""
     WAIT = enum.auto()
     """Not now: it is to be offered again when there is room. What was granted credit is taken all
     the same."""
@@ -28,6 +30,8 @@ class AdmissionControl:
     def __init__(self) -> None:
         self.storing: Callable[[str], Verdict] | None = None
         """The disk's verdict about a message for an address, where there is one."""
+        self.disk_problem: Callable[[], str] = lambda: ""
+        """Returns why the disk stores nothing."""
 
     def has_room(self, address: str, on_room: Callable[[], None]) -> bool:
         """Return True if a producer may go on at ``address``. If not, ``on_room`` is called once

@@ -68,10 +68,14 @@ class Stored:
         """Return the verdict of the disk on a message for ``address``."""
         pages = self.store.find(address)
         if self.store.refuses and (self.store.journaled or (pages is not None and pages.active)):
-            return Verdict.REFUSE
+            return Verdict.UNSTORED
         if pages is not None and pages.active and pages.is_full:
             return Verdict.REFUSE if pages.limits.fails else Verdict.DROP
         return Verdict.TAKE
+
+    def problem(self) -> str:
+        """Return why the disk stores nothing."""
+        return f"the disk stores nothing now: {self.store.problem}"
 
     # --- after a restart --------------------------------------------------------------------------
 

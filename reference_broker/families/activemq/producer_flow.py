@@ -119,6 +119,8 @@ class ProducerFlow:
         self._numbers = 0
         self.storing: Callable[[str], Verdict] | None = None
         """Outcome of asking the disk about a message for a destination, where there is one."""
+        self.disk_problem: Callable[[], str] = lambda: ""
+        """Returns why the disk stores nothing."""
 
     def policy(self, destination: str) -> DestinationPolicy:
         """Return the policy of the destination of this qualified name."""
@@ -132,8 +134,8 @@ class ProducerFlow:
         """Adds a message, or has it wait. Raises :class:`NoSpace`, and whatever ``publish``
         does."""
         account = self.accounting.find(sending.destination)
-        if self.storing is not None and self.storing(account.name) is Verdict.REFUSE:
-            raise NoSpace(f"no space at {account.name}: the disk takes nothing now")
+        if self.storing is not None and self.storing(account.name) is Verdict.UNSTORED:
+            raise NoSpace(f"no space at {account.name}: {self.disk_problem()}")
         closed = (
             None
             if self.accounting.is_question(sending.destination)

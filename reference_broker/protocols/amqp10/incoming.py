@@ -347,6 +347,10 @@ class IncomingLink(Link):
                     state = self.take(message, arrival, transaction)
                 case Verdict.DROP:
                     state = ACCEPTED
+                case Verdict.UNSTORED:
+                    state = self._not_taken(
+                        conditions.INTERNAL_ERROR, shared.admission.disk_problem()
+                    )
                 case Verdict.REFUSE:
                     state = self._not_taken(
                         conditions.RESOURCE_LIMIT_EXCEEDED, f"Address is full: {route.address}"

@@ -12,7 +12,7 @@ peer gone      CLOSED         CLOSED          ignored
 =============  =============  ==============  ========
 
 A close is sent no packet: the protocol has one for a broker that ends, and none for a peer's
-mistake.
+mistake. Only what could not be stored is answered with an exception before.
 
 The TTL is what the broker-wide override says, else what the last ping asked for, else a minute; -1
 is for ever. Every ping is sent back as it received. Who is silent for so long is closed at the next
@@ -202,7 +202,10 @@ class CoreConnection:
         self._end()
 
     def on_store_failed(self, reason: str) -> None:
-        """Close: the peer's request cannot be stored."""
+        """Close behind an exception for each session: a request of the peer cannot be stored."""
+        error = int32(codes.IO_ERROR), optional(words, reason)
+        for channel in self._sessions:
+            self.send(packet(codes.EXCEPTION, channel, *error))
         self._close()
 
     @property

@@ -440,6 +440,8 @@ class Session:
         match shared.admission.judge(address, by_credit=False):
             case Verdict.DROP:
                 return
+            case Verdict.UNSTORED:
+                raise Refusal(codes.IO_ERROR, shared.admission.disk_problem())
             case Verdict.REFUSE:
                 raise Refusal(codes.ADDRESS_FULL, f'Address "{address}" is full.')
             case Verdict.WAIT:

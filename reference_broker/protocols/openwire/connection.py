@@ -45,7 +45,11 @@ from brokerproof.reference_broker.protocols.openwire.encoding import (
     throwable,
 )
 from brokerproof.reference_broker.protocols.openwire.keepalive import Signs
-from brokerproof.reference_broker.protocols.openwire.refusal import ILLEGAL_STATE, Refusal
+from brokerproof.reference_broker.protocols.openwire.refusal import (
+    ILLEGAL_STATE,
+    NO_RESOURCE,
+    Refusal,
+)
 from brokerproof.reference_broker.protocols.openwire.structures import BrokerId, nested
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 
@@ -283,7 +287,9 @@ class OpenWireConnection:
         self._end()
 
     def on_store_failed(self, reason: str) -> None:
-        """Close: the peer's request cannot be stored."""
+        """Close behind ConnectionError: a request of the peer cannot be stored."""
+        error = throwable(NO_RESOURCE, reason)
+        self.send(command(codes.CONNECTION_ERROR, int32(0), NO, error, NO))
         self._close()
 
     # --- what goes out ----------------------------------------------------------------------------

@@ -122,6 +122,8 @@ def send(session: Session, frame: Frame) -> After:
     if verdict is not Verdict.TAKE:
         if verdict is Verdict.DROP:
             return None
+        if verdict is Verdict.UNSTORED:
+            raise Refusal(refusal.NOT_STORED, session.version, shared.admission.disk_problem())
         if verdict is Verdict.REFUSE:
             detail = f"address {shown(address)} is full, and its policy is to tell the producer"
             raise Refusal(refusal.ADDRESS_FULL, session.version, detail)
