@@ -134,9 +134,11 @@ class CaseRecord(Judge):
         self.example_record.findings.append(finding)
         self.record(Judged(at_ns=self.now(), requirement=requirement, seen=seen, detail=detail))
 
-    def require(self, requirements: Requirements, held: bool, detail: str) -> None:
+    def require(
+        self, requirements: Requirements, held: bool, detail: str, *, uncertain: str | None = None
+    ) -> None:
         """Like :meth:`record_finding`, but a violation ends the case."""
-        if not self.record_finding(requirements, held, detail):
+        if not self.record_finding(requirements, held, detail, uncertain=uncertain):
             raise Violated(detail)
 
     def control(self, held: bool, detail: str) -> None:

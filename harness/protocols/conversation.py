@@ -138,6 +138,8 @@ class Conversation(Generic[F]):
         """Instant at which the last byte arrived."""
         self.spoke_at: Instant | None = None
         """Instant at which the last byte was handed to the link."""
+        self.longest_pause: Duration = 0
+        """Longest time between two writes so far."""
         self._channel: Channel | None = None
 
     # what a subclass provides
@@ -190,6 +192,8 @@ class Conversation(Generic[F]):
             self.judge.record(
                 OctetsSent(at_ns=now, conn=self.conn, data=data[:RECORDED_OCTETS], size=len(data))
             )
+        if self.spoke_at is not None:
+            self.longest_pause = max(self.longest_pause, now - self.spoke_at)
         self.spoke_at = now
         self.channel.write(data)
 
@@ -201,6 +205,15 @@ class Conversation(Generic[F]):
             )
         )
         self.write(octets, as_event=False)
+
+    def overdue(self, promised: Duration) -> str | None:
+        """Why a close for silence is no evidence against the broker: we paused for longer than we
+        promised, as happens on a busy host. None if we did not."""
+        last = self.world.now() if self.ended is None else self.ended.at
+        pause = max(self.longest_pause, 0 if self.spoke_at is None else last - self.spoke_at)
+        if pause <= promised:
+            return None
+        return f"our own longest pause was {_text(pause)}, of {_text(promised)} promised"
 
     def close_socket(self, how: CloseHow = CloseHow.EOF) -> None:
         """End the connection from our side without a word: closed in order, or cut (RESET)."""

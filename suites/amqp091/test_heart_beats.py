@@ -132,6 +132,7 @@ def test_any_octet_is_a_sign_of_life(target: Bench, what: str) -> None:
         ANY_BYTE_KEEPS_ALIVE,
         peer.ended is None,
         f"with {what} every half interval: {peer.instead()}",
+        uncertain=peer.overdue(interval),
     )
 
 

@@ -73,6 +73,7 @@ def test_a_silent_client_is_given_up_in_time_and_not_before(
         requirements,
         peer.ended is None,
         f"a client that beats every {promised * 7 // 10} ms; {peer.instead()}",
+        uncertain=peer.overdue(ms(promised)),
     )
     since, least = peer.spoke_at, allowed(target, acceptor, promised)
     assert since is not None
@@ -95,23 +96,15 @@ def test_late_beats_are_forgiven_within_the_grace(target: Bench, promised: int, 
     ]
     target.control(bool(forgiving), "no connector has a multiplier above 1.0")
     acceptor = forgiving[0]
-    every = min(
-        ms(promised) * 6 // 5,
-        allowed(target, acceptor, promised) - target.punctuality(ms(promised)),
-    )
-    began = target.now()
+    grace = allowed(target, acceptor, promised)
+    every = min(ms(promised) * 6 // 5, grace - target.punctuality(ms(promised)))
     peer = target.stomp("1.2", acceptor=acceptor, heart_beat=f"{promised},0")
     for _ in range(beats):
         target.advance(every)
         peer.beat()
-    uncertain = (
-        None
-        if target.world.lateness(began) < ms(promised) // 5
-        else "the host was late by as much as the grace leaves"
-    )
     words = (
         f"promised every {promised} ms, {beats} beats came every {every // ms(1)} ms;"
         f" {peer.instead()}"
     )
-    if target.record_finding(GRACE, peer.ended is None, words, uncertain=uncertain):
+    if target.record_finding(GRACE, peer.ended is None, words, uncertain=peer.overdue(grace)):
         peer.settle()

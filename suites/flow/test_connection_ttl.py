@@ -219,7 +219,6 @@ def test_any_data_within_the_ttl_keeps_the_connection(
         else:
             peer.write(bytes([next(unfinished)]))
     spoke = peer.spoke_at or 0
-    late = target.margin((0, ms(ttl)), spoke) > ms(ttl) // 4
     target.record_finding(
         TRICKLE,
         peer.ended is None,
@@ -229,7 +228,7 @@ def test_any_data_within_the_ttl_keeps_the_connection(
             if peer.ended is None
             else f"closed {(peer.ended.at - spoke) / ms(1):g} ms after data"
         ),
-        uncertain="the host was late" if late else None,
+        uncertain=peer.overdue(ms(ttl)),
     )
     if peer.ended is None:
         judge_silence(target, peer, (TRICKLE,), ttl)

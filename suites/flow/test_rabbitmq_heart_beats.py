@@ -84,6 +84,7 @@ def test_a_client_that_misses_two_beats_is_given_up(
         GIVEN_UP,
         peer.ended is None,
         f"a client that beats every {every * 3 // 4 // ms(1)} ms; {peer.instead()}",
+        uncertain=peer.overdue(every),
     )
     since = peer.spoke_at
     assert since is not None

@@ -210,12 +210,11 @@ def test_a_client_that_beats_as_agreed_is_not_dropped(
         f"{rounds} {'frames' if frames else 'ends of line'} at intervals of"
         f" {period // NS_PER_MS} ms"
     )
-    late = target.margin((0, period), peer.spoke_at or 0) > period
     target.record_finding(
         CLIENT_BEATS[version],
         alive,
         f"{detail}: {'the connection lives' if alive else peer.instead()}",
-        uncertain="the host was late by more than a period" if late else None,
+        uncertain=peer.overdue(period + target.punctuality(period)),
     )
     if alive:
         peer.settle()

@@ -1,0 +1,59 @@
+"""What all peers share, on the reference broker in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.model.time import ms, seconds
+from brokerproof.harness.model.verdicts import Seen
+from brokerproof.harness.protocols.conversation import Violated
+from brokerproof.harness.targets import target_file
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    reference = target_file.load("reference")
+    reference.start(tmp_path)
+    made = Bench(reference, ("X-1",), label="unit", seed=1)
+    yield made
+    made.close()
+    reference.stop()
+
+
+def test_a_client_that_kept_its_promise_is_not_overdue(bench: Bench) -> None:
+    peer = bench.stomp(heart_beat="1000,0")
+    for _ in range(5):
+        bench.advance(ms(1000))
+        peer.beat()
+    assert peer.ended is None
+    assert peer.overdue(ms(1000)) is None
+
+
+def test_a_pause_in_the_past_counts_though_the_client_has_spoken_since(bench: Bench) -> None:
+    peer = bench.stomp(heart_beat="1000,0")
+    bench.advance(ms(1200))
+    peer.beat()
+    peer.beat()
+    assert peer.overdue(ms(1000)) == "our own longest pause was 1200 ms, of 1000 ms promised"
+
+
+def test_a_pause_ends_with_the_connection(bench: Bench) -> None:
+    peer = bench.stomp(heart_beat="1000,0")
+    assert peer.spoke_at is not None
+    bench.wait_until(lambda: peer.ended is not None, seconds(20))
+    assert peer.ended is not None
+    pause = peer.ended.at - peer.spoke_at
+    bench.advance(seconds(60))
+    assert peer.overdue(pause) is None
+    assert peer.overdue(pause - 1) is not None
+
+
+def test_a_requirement_may_be_violated_uncertainly_and_ends_the_case(bench: Bench) -> None:
+    with pytest.raises(Violated):
+        bench.require("X-1", False, "closed", uncertain="the client was late")
+    (finding,) = bench.example_record.findings
+    assert (finding.seen, finding.uncertain) == (Seen.VIOLATED, "the client was late")
