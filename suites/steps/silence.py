@@ -24,9 +24,9 @@ def judge_close(
     """Waits for the close of a connection that has been silent ``since``. ``agreed`` says with what
     time, in words."""
     target.expect_interval(proves, "close of the silent connection", since, bounds)
-    if not target.wait_until(
-        lambda: peer.ended is not None, since + bounds[1] + GRACE - target.now()
-    ):
+    target.wait_until(lambda: peer.ended is not None, since + bounds[1] + GRACE - target.now())
+    # A broker that did not get a core meanwhile could not close, either.
+    if not target.wait_until(lambda: peer.ended is not None, target.world.lateness(since)):
         waited = (target.now() - since) // ms(1)
         target.record_finding(
             proves, False, f"silent for {waited} ms with {agreed}, and not closed"

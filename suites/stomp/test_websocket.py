@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Where, case, over
-from brokerproof.harness.model.time import ms, seconds
+from brokerproof.harness.model.time import ms
 from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE, frame
 from brokerproof.harness.protocols.websocket import codec
 from brokerproof.harness.protocols.websocket.codec import Op
 from brokerproof.harness.protocols.websocket.raw_peer import WebSocketChannel
 from brokerproof.harness.trace.events import HeartBeatReceived
+from brokerproof.suites.steps.silence import judge_close
 from brokerproof.suites.steps.strategies import near
 from brokerproof.suites.steps.websockets import (
     Victim,
@@ -231,18 +232,8 @@ def test_silence_over_websocket_ends_within_its_interval(target: Bench, cx: int)
     since = silent.spoke_at
     assert since is not None
     bounds = target.silence_interval(expected.ttl_ms)
-    target.expect_interval(TTL_OF_HEART_BEAT, "close of the silent connection", since, bounds)
-    if not target.wait_until(lambda: silent.ended is not None, bounds[1] + seconds(3)):
-        target.record_finding(
-            TTL_OF_HEART_BEAT,
-            False,
-            f"silent for {(target.now() - since) // ms(1)} ms, and not closed",
-        )
-        return
-    assert silent.ended is not None
-    target.judge_duration(
-        TTL_OF_HEART_BEAT, "silence until the close", silent.ended.at - since, bounds, since
-    )
+    agreed = f"a TTL of {expected.ttl_ms} ms"
+    judge_close(target, silent, TTL_OF_HEART_BEAT, since, bounds, agreed)
 
 
 def _is_utf8(data: bytes) -> bool:
