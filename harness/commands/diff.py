@@ -14,7 +14,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from brokerproof.harness.commands import diff_formats, errors
-from brokerproof.harness.commands.diff_inputs import Side, notes, open_side
+from brokerproof.harness.commands.diff_inputs import Side, notes, open_side, releases
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.difference import (
     Course,
@@ -114,7 +114,9 @@ def _sides(
         raise errors.Usage(str(problem.args[0])) from None
     except OSError as problem:
         raise errors.Usage(f"{problem.filename}: cannot be read ({problem.strerror})") from None
-    if across:
+    if not across:
+        a = a.compared_as(releases(a.targets, b.targets))
+    else:
         for side in (a, b):
             if len(side.targets) != 1:
                 raise errors.Usage(

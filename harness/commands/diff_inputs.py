@@ -3,8 +3,8 @@ from being alike."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +31,16 @@ class Side:
     results: tuple[LatestResult, ...]
     torn: bool
     chosen: tuple[str, ...] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Targets that are compared under another name: another release of them."""
 
     @property
     def listed(self) -> dict[str, Mapping[str, Any]]:
-        """The targets of the header, by name."""
+        """The targets of the header, by the name under which they are compared."""
         entries = self.header.get("targets")
         entries = entries if isinstance(entries, list) else []
         return {
-            str(entry["name"]): entry
+            self._name(str(entry["name"])): entry
             for entry in entries
             if isinstance(entry, dict) and "name" in entry
         }
@@ -47,22 +49,27 @@ class Side:
     def targets(self) -> list[str]:
         """The targets compared: those of the header and of the results, or only the one that was
         chosen."""
-        every = dict.fromkeys([*self.listed, *(latest.result.target for latest in self.results)])
+        every = dict.fromkeys(
+            [*self.listed, *(self._name(latest.result.target) for latest in self.results)]
+        )
         return [name for name in every if not self.chosen or name in self.chosen]
 
     @property
     def compared(self) -> list[LatestResult]:
         """The results of :attr:`targets`."""
         return [
-            latest
+            replace(latest, result=replace(latest.result, target=name))
             for latest in self.results
-            if not self.chosen or latest.result.target in self.chosen
+            if (name := self._name(latest.result.target)) in self.chosen or not self.chosen
         ]
 
     @property
     def partial(self) -> bool:
         """True if the run was cut off, so that a case may be missing here only."""
         return self.torn or not isinstance(self.header.get("footer"), dict)
+
+    def _name(self, target: str) -> str:
+        return self.renamed.get(target, target)
 
     def only(self, target: str | None) -> Side:
         """Return the input reduced to one target, if one is named. Raises ``LookupError`` with a
@@ -75,13 +82,19 @@ class Side:
             )
         return replace(self, chosen=(target,))
 
+    def compared_as(self, renamed: Mapping[str, str]) -> Side:
+        """Return the input with targets under other names: those of other releases of them."""
+        chosen = tuple(renamed.get(name, name) for name in self.chosen)
+        return replace(self, chosen=chosen, renamed=renamed)
+
     def describe(self) -> str:
         """The run in one line: folder, when it began, its targets."""
         targets = []
         for name in self.targets:
             target = self.listed.get(name, {})
             facts = " ".join(str(target[key]) for key in ("broker", "version") if target.get(key))
-            targets.append(f"{name} ({facts})" if facts else name)
+            own = str(target.get("name", name))
+            targets.append(f"{own} ({facts})" if facts else own)
         return (
             f"{self.folder}, started {self.header.get('started', 'at an unknown time')}:"
             f" {', '.join(targets) or 'no target'}"
@@ -101,6 +114,21 @@ def open_side(letter: str, folder: Path) -> Side:
         tuple(last_of_each(records.read(folder))),
         last_byte not in (b"", b"\n"),
     )
+
+
+def releases(before: Sequence[str], now: Sequence[str]) -> dict[str, str]:
+    """Map targets of ``before`` to those of ``now`` that are other releases of them: their names
+    are alike up to ``@``."""
+    renamed = {}
+    for name in before:
+        others = [target for target in now if _family(target) == _family(name)]
+        if name not in now and len(others) == 1 and others[0] not in before:
+            renamed[name] = others[0]
+    return renamed
+
+
+def _family(target: str) -> str:
+    return target.partition("@")[0]
 
 
 def notes(a: Side, b: Side, *, across: bool) -> Iterator[str]:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from brokerproof.harness.commands import errors
-from brokerproof.harness.commands.diff_inputs import Side, open_side
+from brokerproof.harness.commands.diff_inputs import Side, open_side, releases
 from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.results import difference, run_folder
 from brokerproof.harness.results.difference import Course, Difference
-from brokerproof.harness.results.records import LatestResult, Result
+from brokerproof.harness.results.records import Result
 
 
 @dataclass(frozen=True)
@@ -62,10 +61,9 @@ def compare_with(baseline: Side, folder: Path) -> Gated:
     renamed = _renamed(baseline.targets, run.targets)
     asked = run_folder.cases_of(folder).keys()
     before = [
-        _as_target(latest, renamed)
-        for latest in baseline.results
-        if latest.result.case in asked
-        and renamed.get(latest.result.target, latest.result.target) in run.targets
+        latest
+        for latest in baseline.compared_as(renamed).compared
+        if latest.result.case in asked and latest.result.target in run.targets
     ]
     changes = difference.compare(before, run.results)
     return Gated(baseline, [change for change in changes if not _listed_otherwise(change)], renamed)
@@ -100,24 +98,7 @@ def _violated(result: Result) -> set[str]:
 def _renamed(before: Sequence[str], now: Sequence[str]) -> dict[str, str]:
     """Map targets of the baseline to the targets of this run that they are compared with, where
     their names differ: by the name before ``@``, or because each run has one."""
-    renamed = {}
-    for name in before:
-        if name in now:
-            continue
-        releases = [target for target in now if _family(target) == _family(name)]
-        if len(releases) == 1 and releases[0] not in before:
-            renamed[name] = releases[0]
+    renamed = releases(before, now)
     if not renamed and len(before) == len(now) == 1 and before != now:
         renamed[before[0]] = now[0]
     return renamed
-
-
-def _family(target: str) -> str:
-    return target.partition("@")[0]
-
-
-def _as_target(latest: LatestResult, renamed: Mapping[str, str]) -> LatestResult:
-    target = renamed.get(latest.result.target)
-    if target is None:
-        return latest
-    return dataclasses.replace(latest, result=dataclasses.replace(latest.result, target=target))

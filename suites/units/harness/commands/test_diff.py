@@ -181,6 +181,18 @@ def test_two_brokers_are_compared_across(tmp_path: Path) -> None:
     assert "worse: x / y c: PASS → FAIL" in out
 
 
+@pytest.mark.parametrize("chosen", [(), ("--target-a", "artemis@2.44.0")])
+def test_releases_of_a_broker_are_the_same_target(tmp_path: Path, chosen: tuple[str, ...]) -> None:
+    a = run(tmp_path / "a", {"c": V.PASS, "d": V.PASS}, target="artemis@2.44.0")
+    b = run(tmp_path / "b", {"c": V.FAIL, "d": V.PASS}, target="artemis@2.56.0")
+    code, out, _ = call(a, b, *chosen)
+    assert code == 1
+    assert "worse: artemis@2.56.0 c: PASS → FAIL" in out
+    assert f"A: {a}, started" in out
+    assert "artemis@2.44.0" in out.splitlines()[0]
+    assert "cases: 0 added, 0 removed, 1 changed, 1 unchanged" in out
+
+
 def test_a_target_that_is_in_one_run_only_is_said(tmp_path: Path) -> None:
     a, b = run(tmp_path / "a", {"c": V.PASS}), run(tmp_path / "b", {"c": V.PASS})
     append(b, Result("c", "u", (), V.PASS, ""))
