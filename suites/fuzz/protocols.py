@@ -1,5 +1,5 @@
-"""Runs the fuzzer of protocols in process: ``python -m brokerproof.suites.fuzz.protocols --seconds
-60``.
+"""Runs the fuzzer of protocols: ``python -m brokerproof.suites.fuzz.protocols --seconds 60``, in
+process, or with ``--sockets`` over TCP (:mod:`brokerproof.suites.fuzz.sockets`).
 
 A scene is one broker with up to :data:`PEERS` peers, each of one protocol and somewhere between its
 first byte and its end. Peers send frames of their protocol
@@ -7,9 +7,9 @@ first byte and its end. Peers send frames of their protocol
 reset, and come again. What must hold meanwhile stands in :mod:`brokerproof.suites.fuzz.scene`. An
 input is one chunk of bytes.
 
-A scene is made of the seed, its family and its number, so it can be made again. A finding is made
-shorter and written to ``fixtures/vectors/protocols/``, where ``test_protocol_fuzz.py`` plays it for
-ever.
+In process a scene is made of the seed, its family and its number, so it can be made again. A
+finding is made shorter, in process, and written to ``fixtures/vectors/protocols/``, where
+``test_protocol_fuzz.py`` plays it for ever.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ import secrets
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from random import Random
+from typing import Protocol
 
 import click
 
-from brokerproof.suites.fuzz import operators, scene
+from brokerproof.suites.fuzz import operators, scene, sockets
 from brokerproof.suites.fuzz.draws import Memory, Speaker
 from brokerproof.suites.fuzz.scene import (
     FAMILIES,
@@ -86,10 +87,28 @@ class Peer:
     memory: Memory = field(default_factory=Memory)
 
 
-class Player:
-    """Draws the events of one scene and plays them."""
+class World(Protocol):
+    """Where events happen: :class:`Scene`, or :class:`sockets.SocketScene`. ``slowest`` in ns."""
 
-    def __init__(self, family: str, seed: str, number: int) -> None:
+    slowest: int
+
+    def play(self, event: Event, /) -> None: ...
+
+    def received(self, conn: int, /) -> bytes: ...
+
+    def is_closed(self, conn: int, /) -> bool: ...
+
+    def check_bystander(self) -> None: ...
+
+    def end(self, conns: Iterable[int], /) -> None: ...
+
+
+class Player:
+    """Draws the events of one scene and plays them in a world, which it makes."""
+
+    def __init__(
+        self, family: str, seed: str, number: int, world: Callable[[Setting], World] = Scene
+    ) -> None:
         self.random = Random(f"{seed}/{family}/{number}")
         self.family = family
         self.setting = setting_of(family, self.random)
@@ -100,12 +119,13 @@ class Player:
         self._last = scene.BYSTANDER
         self._seed = seed
         self._number = number
-        self._world: Scene
+        self._make = world
+        self._world: World
 
     def play(self, inputs: int) -> None:
         """Play ``inputs`` chunks of bytes and all that is between. Raises what
         :meth:`Scene.play` raises."""
-        world = self._world = Scene(self.setting)
+        world = self._world = self._make(self.setting)
         try:
             while self.inputs.total() < inputs:
                 self._peers = [
@@ -244,10 +264,16 @@ def vectors() -> Path:
     return Path(str(files("brokerproof.fixtures"))) / "vectors" / "protocols"
 
 
-def play(family: str, seed: str, number: int, inputs: int = INPUTS) -> tuple[Player, str]:
+def play(
+    family: str,
+    seed: str,
+    number: int,
+    inputs: int = INPUTS,
+    world: Callable[[Setting], World] = Scene,
+) -> tuple[Player, str]:
     """Play one scene; return it and what went wrong, "" if nothing did."""
     signal.signal(signal.SIGPROF, scene._hangs)
-    player = Player(family, seed, number)
+    player = Player(family, seed, number, world)
     try:
         player.play(inputs)
     except (Exception, Hangs) as problem:
@@ -265,14 +291,16 @@ def _grown(since: int) -> int:
 @click.option("--seed", help="Any text; a fresh one by default.")
 @click.option("--family", "families", multiple=True, type=click.Choice(FAMILIES))
 @click.option("--keep/--no-keep", default=True, help="Write findings as vectors.")
+@click.option("--sockets", "over_sockets", is_flag=True, help="Over TCP, to brokers in processes.")
 def main(
     inputs: int | None,
     seconds: float | None,
     seed: str | None,
     families: tuple[str, ...],
     keep: bool,
+    over_sockets: bool,
 ) -> None:
-    """Send brokers of every family anything, in process. Exit: 0 no finding · 1 findings."""
+    """Send brokers of every family anything. Exit: 0 no finding · 1 findings."""
     seed = seed or secrets.token_hex(8)
     if inputs is None and seconds is None:
         seconds = 60
@@ -281,16 +309,20 @@ def main(
     played: Counter[str] = Counter()
     problems: Counter[str] = Counter()
     slowest = number = first = 0
+    pool = sockets.Pool() if over_sockets else None
+    world = Scene if pool is None else pool.scene
     while (inputs is None or played.total() < inputs) and (
         seconds is None or time.monotonic() - began < seconds
     ):
         number += 1
         for family in families or FAMILIES:
-            player, problem = play(family, seed, number)
+            player, problem = play(family, seed, number, world=world)
             played.update({f"{family} {name}": count for name, count in player.inputs.items()})
             slowest = max(slowest, player.slowest)
             if not problem:
                 continue
+            if pool is not None:
+                pool.drop(player.setting)
             kind = f"{family}: {scene.kind(problem)}"
             problems[kind] += 1
             if problems[kind] > 1:
@@ -309,10 +341,14 @@ def main(
     took = time.monotonic() - began
     for name, count in sorted(played.items()):
         click.echo(f"{name}: {count:,} inputs")
-    click.echo(
-        f"{played.total():,} inputs in {took:,.0f} s; the slowest took {slowest / 1e6:.0f} ms of"
-        f" processor time; at most {_grown(0) >> 20} MiB"
-    )
+    if pool is None:
+        what = f"the slowest took {slowest / 1e6:.0f} ms of processor time"
+        memory = f"at most {_grown(0) >> 20} MiB"
+    else:
+        pool.end()
+        what = f"the bystander waited at most {slowest / 1e6:.0f} ms"
+        memory = f"a broker had at most {pool.most >> 20} MiB and grew by {pool.growth >> 20} MiB"
+    click.echo(f"{played.total():,} inputs in {took:,.0f} s; {what}; {memory}")
     for problem, count in problems.most_common():
         click.echo(f"finding ×{count}: {problem}")
     raise SystemExit(1 if problems else 0)

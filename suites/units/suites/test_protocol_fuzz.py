@@ -3,8 +3,9 @@ went wrong; and faults planted in the broker, each of which an invariant notices
 
 from __future__ import annotations
 
+import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from brokerproof.harness.model.time import NS_PER_MS
 from brokerproof.reference_broker.kernel.outbox import Outbox
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
-from brokerproof.suites.fuzz import protocols, scene
+from brokerproof.suites.fuzz import protocols, scene, sockets
 from brokerproof.suites.fuzz.scene import BYSTANDER, FAMILIES, Data, Event, Open, Setting
 
 SCENES = 3
@@ -131,3 +132,80 @@ def test_a_finding_is_made_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
     shortest = scene.shorter(STORED, events, problem)
     assert len(shortest) <= 3
     assert scene.problem_of(STORED, shortest) == problem
+
+
+# --- over sockets ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pool() -> Iterator[sockets.Pool]:
+    pool = sockets.Pool()
+    yield pool
+    pool.end()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_fresh_scenes_over_sockets_keep_every_invariant(family: str, pool: sockets.Pool) -> None:
+    seed = secrets.token_hex(8)
+    player, problem = protocols.play(family, seed, 1, 100, world=pool.scene)
+    assert not problem, f"seed {seed}: {problem}"
+    assert player.inputs.total() == 100
+
+
+def _at_a_fault(harm: Callable[[StompConnection], object]) -> Callable[..., None]:
+    def receive(self: StompConnection, now: int, data: bytes) -> None:
+        if b"fault" in data:
+            harm(self)
+        RECEIVE(self, now, data)
+
+    return receive
+
+
+def _fails(connection: StompConnection) -> None:
+    raise KeyError("planted")
+
+
+def _spins(connection: StompConnection) -> None:
+    while True:
+        pass
+
+
+def _problem(world: sockets.SocketScene) -> str:
+    try:
+        world.check_bystander()
+    except scene.Broken as broken:
+        return str(broken)
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "harm"),
+    [
+        ("process: ended with 3", lambda _: os._exit(3)),
+        ("grows", lambda connection: setattr(connection, "kept", b"x" * (64 << 20))),
+        ("brokerproof broker: our own error", _fails),
+        ("slow", lambda _: sum(range(20_000_000))),
+        ("bystander: no", _spins),
+    ],
+)
+def test_a_fault_planted_in_a_broker_process_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, pool: sockets.Pool, kind: str, harm: Callable[..., Any]
+) -> None:
+    monkeypatch.setattr(StompConnection, "receive", _at_a_fault(harm))
+    monkeypatch.setattr(sockets, "MOST_GROWTH", 32 << 20)
+    monkeypatch.setattr(sockets, "WITHIN_NS", 100 * NS_PER_MS)
+    if harm is _spins:
+        monkeypatch.setattr(sockets, "HANGS_S", 5.0)
+    world = pool.scene(Setting("artemis", False))
+    world.play(Open(1, "all"))
+    world.play(Data(1, b"fault"))
+    problems = filter(None, map(_problem, [world] * 1000))  # the fault may be read a little later
+    assert next(problems).startswith(kind)
+
+
+def test_without_a_fault_nothing_is_noticed_over_sockets(pool: sockets.Pool) -> None:
+    world = pool.scene(STORED)
+    world.play(Open(1, "all"))
+    world.play(CONNECT)
+    world.play(Data(1, b"fault"))
+    world.end([1])
