@@ -94,10 +94,11 @@ def silence_is_right(replaced: Replaced) -> bool:
 
 def converse(target: Bench, replaced: Replaced) -> tuple[Outcome, str]:
     """Play the conversation with one number replaced."""
+    node = target.node()  # some brokers take seconds to make one, and wait less for an open
     peer = target.amqp_peer()
     peer.authenticate(target.target.identity.login, target.target.identity.passcode)
     try:
-        _play(target, peer, replaced)
+        _play(target, peer, node, replaced)
     except _Answered as end:
         return end.outcome, end.words
     finally:
@@ -105,8 +106,7 @@ def converse(target: Bench, replaced: Replaced) -> tuple[Outcome, str]:
     return Outcome.WORKED, "the whole conversation"
 
 
-def _play(target: Bench, peer: AmqpPeer, replaced: Replaced) -> None:
-    node = target.node()
+def _play(target: Bench, peer: AmqpPeer, node: Node, replaced: Replaced) -> None:
     peer.open(answered=False, **replaced.inside("open"))
     _await(peer, frame("open"))
     session = peer.begin(answered=False, **replaced.inside("begin"))

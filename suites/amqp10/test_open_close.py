@@ -68,7 +68,7 @@ def test_open_is_the_brokers_first_frame(target: Bench) -> None:
 def test_a_client_may_send_ahead(target: Bench, together: bool) -> None:
     """Header, open, begin and attach are pipelined, in one piece or frame by frame. All are
     answered, in order."""
-    peer = target.amqp_peer()
+    node, peer = target.node(), target.amqp_peer()
     peer.authenticate(target.target.identity.login, target.target.identity.passcode)
     if together:
         target.record_note("the frames are sent at one instant")
@@ -76,7 +76,7 @@ def test_a_client_may_send_ahead(target: Bench, together: bool) -> None:
     if not together:
         target.advance(ms(30))
     session = peer.begin(answered=False)
-    link = peer.sender(target.node(), session=session, answered=False)
+    link = peer.sender(node, session=session, answered=False)
     peer.expect(frame("protocol-header", id=0), proves=PIPELINED_OPEN)
     peer.expect(frame("open"), proves=PIPELINED_OPEN)
     peer.expect(frame("begin", remote_channel=0), proves=(PIPELINED_OPEN, REMOTE_CHANNEL))
