@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from itertools import takewhile
 
 from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant
 from brokerproof.harness.worlds.scheduler_delay import SchedulerDelay
@@ -20,6 +21,9 @@ PERIOD: Duration = 10 * NS_PER_MS
 LOOK: Duration = 250 * NS_PER_MS
 """Interval at which the broker's threads are looked at; a look at a hundred of them takes about 2
 ms."""
+CHAIN: Duration = 1_000 * NS_PER_MS
+"""A broker's threads wait one after the other for each other: what the slowest of them waited
+within this time adds up."""
 _KEEP = 200_000
 """Readings kept: about half an hour."""
 
@@ -75,15 +79,31 @@ class Canary:
         """The worst lateness of any reading taken at or after ``since``, the broker's included; 0
         when there is none."""
         self._look()
-        worst = 0
-        for readings in (self._readings, self._waited):
-            for at, late in reversed(readings.copy()):
-                if at < since:
-                    break
-                worst = max(worst, late)
-        return worst
+        own = max((late for _, late in _since(self._readings, since)), default=0)
+        return max(own, _worst_chain(_since(self._waited, since)))
 
     def quantile(self, share: float) -> Duration:
         """The lateness that this share of our own readings did not exceed; 0 without readings."""
         ordered = sorted(late for _, late in self._readings.copy())
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0
+
+
+def _since(
+    readings: deque[tuple[Instant, Duration]], since: Instant
+) -> list[tuple[Instant, Duration]]:
+    """The readings taken at or after ``since``, the last first."""
+    return list(takewhile(lambda reading: reading[0] >= since, reversed(readings.copy())))
+
+
+def _worst_chain(looks: list[tuple[Instant, Duration]]) -> Duration:
+    """The largest sum of readings that were taken within :data:`CHAIN`; ``looks`` has the last
+    first."""
+    worst = total = 0
+    chain: deque[tuple[Instant, Duration]] = deque()
+    for at, late in looks:
+        chain.append((at, late))
+        total += late
+        while chain[0][0] - at >= CHAIN:
+            total -= chain.popleft()[1]
+        worst = max(worst, total)
+    return worst

@@ -3,8 +3,11 @@ canary's own lateness does."""
 
 from pathlib import Path
 
+import pytest
+
 from brokerproof.harness.model.time import ms
-from brokerproof.harness.worlds.canary import Canary
+from brokerproof.harness.worlds import canary as canary_module
+from brokerproof.harness.worlds.canary import CHAIN, Canary
 from brokerproof.harness.worlds.scheduler_delay import SchedulerDelay
 
 
@@ -51,3 +54,24 @@ def test_a_broker_that_waited_for_a_core_makes_the_host_late(tmp_path: Path) -> 
     assert canary.worst(0) == ms(180)
     assert canary.worst(0) == ms(180), "readings stay"
     assert canary.quantile(1.0) == 0, "what we say of ourselves is the canary's"
+
+
+def test_what_threads_waited_one_after_the_other_adds_up_within_a_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0]
+    monkeypatch.setattr(canary_module.time, "monotonic_ns", lambda: clock[0])
+    thread(tmp_path, 10, 10, 0)
+    thread(tmp_path, 10, 11, 0)
+    canary = Canary(SchedulerDelay(10, tmp_path))
+    assert canary.worst(0) == 0
+    clock[0] = ms(250)
+    thread(tmp_path, 10, 10, ms(80))
+    assert canary.worst(0) == ms(80)
+    clock[0] = ms(500)
+    thread(tmp_path, 10, 11, ms(70))
+    assert canary.worst(0) == ms(150)
+    clock[0] = ms(250) + CHAIN
+    thread(tmp_path, 10, 10, ms(170))
+    assert canary.worst(0) == ms(160), "the first is a second ago"
+    assert canary.worst(ms(600)) == ms(90)
