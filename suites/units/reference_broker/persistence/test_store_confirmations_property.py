@@ -176,8 +176,16 @@ class Confirming(RuleBasedStateMachine):
             self.check(self.driver.stored)
 
     def on_delivered(self, peer: Peer, event: Delivered) -> None:
+        """Note a delivery. One to a peer that has left was dispatched before its DISCONNECT, whose
+        receipt leaves behind it: meanwhile others may have had the message, marked, and have
+        acknowledged it."""
         key = Key.of(event.body)
         assert event.body == key.body(len(event.body))
+        if peer in self.leaving:
+            known = self.ledger.queues[peer.queue].get(key)
+            if known is not None:
+                known.delivered = True
+            return
         self.ledger.delivered(peer.queue, key, event.marked is not False)
         peer.held.append((event.handle, key))
 
@@ -361,3 +369,14 @@ def test_nothing_leaves_before_its_batch_is_stored(machine: type[Confirming]) ->
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         machine, settings=settings(max_examples=EXAMPLES, stateful_step_count=30, deadline=None)
     )
+
+
+def test_a_first_delivery_may_leave_behind_a_marked_one_to_a_peer_that_has_left() -> None:
+    machine = Confirming()
+    machine.begin()
+    machine.connect(kind=0, queue="paged", window=False)
+    machine.send(who=0, queue="paged", lengths=[3000], unit=False)
+    machine.send_and_leave(queue="kept")
+    machine.connect(kind=0, queue="paged", window=False)
+    machine.teardown()
+    assert machine.ledger.counts.redelivered == 1
