@@ -74,7 +74,8 @@ class Connections(CaseRecord):
         """Raise :class:`ControlFailed` where the target has no capability ``name``: the part of a
         case that needs it is not put to the broker."""
         if name not in self.capabilities:
-            sentence = missing({name}, self.target.identity.absent)
+            identity = self.target.identity
+            sentence = missing({name}, identity.absent, identity.profile.name)
             raise ControlFailed(sentence, Symptom.ABSENT)
 
     def next_connection(self) -> int:

@@ -112,7 +112,7 @@ def _refusal(run: Run, call: Call) -> str:
     identity = run.target.identity
     missing = call.case.needs - identity.capabilities
     if missing:
-        return capabilities.missing(missing, identity.absent)
+        return capabilities.missing(missing, identity.absent, identity.profile.name)
     if call.case.harm and not (identity.started_here or run.allow_harm):
         return (
             f"a broker that fails this case is harmed ({call.case.harm}), and this one was not"

@@ -23,6 +23,7 @@ FREE = "x-"
 _KEYS = {
     "meaning": Key(str),
     "configure": Key(str),
+    "family": Key(str, required=False),
     "protocol": Key(str, required=False),
     "endpoints": Key(list, required=False),
     "ours": Key(bool, required=False),
@@ -41,12 +42,27 @@ class Capability:
     meaning: str
     configure: str
     """The action by which the cases that need it can run."""
+    family: str
+    """The profile of the only family whose brokers are judged by it; empty: any."""
     protocol: str
     """The protocol without which a target cannot have it; empty: any."""
     endpoints: frozenset[str]
     """Endpoints of which a target that is reached by addresses names one; empty: any."""
     ours: bool
     """True if only brokers that brokerproof starts have it."""
+
+    def advice(self, profile: str) -> str:
+        """What to do on a target of that profile so that the cases that need it run."""
+        if not self.family or profile == self.family:
+            return self.configure
+        if profile in _families():
+            return f"nothing: only {self.family} is judged by it"
+        return f"for {self.family}: {self.configure}"
+
+
+@functools.cache
+def _families() -> frozenset[str]:
+    return frozenset(known.family for known in listed().values() if known.family)
 
 
 @functools.cache
@@ -64,6 +80,7 @@ def _capability(path: Path, name: str, row: Mapping[str, object]) -> Capability:
         name,
         entry.text("meaning"),
         entry.text("configure"),
+        entry.text("family"),
         entry.text("protocol"),
         frozenset(entry.values.get("endpoints", ())),
         bool(entry.values.get("ours", False)),
@@ -82,12 +99,15 @@ def check(names: Iterable[str]) -> None:
         )
 
 
-def missing(names: Iterable[str], absent: Mapping[str, str] | None = None) -> str:
+def missing(
+    names: Iterable[str], absent: Mapping[str, str] | None = None, profile: str = ""
+) -> str:
     """Return the sentence of a SKIP: the capabilities that a target has not got, each with what to
-    configure. ``absent`` gives reasons that are known of this target."""
+    configure. ``absent`` gives reasons that are known of this target, and ``profile`` its family:
+    nothing need be configured for what belongs to another one."""
     reasons = []
     for name in sorted(names):
         known = listed().get(name)
-        advice = (absent or {}).get(name) or (known.configure if known else "")
+        advice = (absent or {}).get(name) or (known.advice(profile) if known else "")
         reasons.append(f"{name} ({advice})" if advice else name)
     return f"the target has no {'; no '.join(reasons)}"

@@ -62,7 +62,7 @@ def capabilities(name: str | None, as_json: bool) -> None:
             "name": capability.name,
             "meaning": capability.meaning,
             "configure": (identity.absent if identity else {}).get(
-                capability.name, capability.configure
+                capability.name, capability.advice(identity.profile.name if identity else "")
             ),
             **({} if identity is None else {"has": capability.name in identity.capabilities}),
         }

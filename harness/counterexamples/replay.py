@@ -105,9 +105,11 @@ def run_case(
 ) -> Answer:
     """Run the case again and compare what it says of the requirements that were violated."""
     named = frozenset(requirement["id"] for requirement in file.header["requirements"])
-    missing = call.case.needs - run.target.identity.capabilities
+    identity = run.target.identity
+    missing = call.case.needs - identity.capabilities
     if missing:
-        return Answer(ERROR, capabilities.missing(missing), "case")
+        sentence = capabilities.missing(missing, identity.absent, identity.profile.name)
+        return Answer(ERROR, sentence, "case")
     for attempt in range(ATTEMPTS if run.target.clock is Clock.REAL else 1):
         outcome, error = confirm_and_shrink.run_again(
             run, call, plan, file.header["seed"] + attempt

@@ -55,10 +55,27 @@ def test_a_profile_with_an_unknown_name_is_refused(tmp_path: Path) -> None:
 def test_a_skip_says_what_to_configure() -> None:
     sentence = capabilities.missing({"admin", "x-mine"}, {})
     assert sentence == (
-        "the target has no admin (give the login the permission manage on the management"
-        " address); no x-mine"
+        "the target has no admin (for artemis: give the login the permission manage on the"
+        " management address); no x-mine"
     )
     assert "(name it)" in capabilities.missing({"admin"}, {"admin": "name it"})
+
+
+def test_a_broker_need_not_be_configured_for_what_another_family_is_judged_by() -> None:
+    assert "(like = " in capabilities.missing({"queue-semantics"}, {}, "artemis")
+    assert "(for artemis: like = " in capabilities.missing({"queue-semantics"}, {}, "any")
+    sentence = capabilities.missing({"queue-semantics", "amqp-transactions"}, {}, "rabbitmq")
+    assert sentence == (
+        "the target has no amqp-transactions (list it in add_capabilities if the broker offers"
+        " them); no queue-semantics (nothing: only artemis is judged by it)"
+    )
+
+
+def test_what_belongs_to_one_family_no_target_of_another_has() -> None:
+    for name in shipped_targets.paths():
+        identity = target_file.load(name).identity
+        families = {capabilities.listed()[has].family for has in identity.capabilities} - {""}
+        assert families <= {identity.profile.name}, name
 
 
 def test_the_reference_page_is_the_list() -> None:
