@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.clients.artemis_management import ADMIN
+from brokerproof.harness.clients.artemis_management import ADMIN, AddressState
 from brokerproof.harness.inference.estimate import Estimate, Range
 from brokerproof.harness.model.time import Duration, ms
 from brokerproof.harness.protocols.amqp10.endpoint_state import Link
@@ -24,6 +24,8 @@ from brokerproof.harness.protocols.conversation import PATIENCE, ControlFailed
 
 QUIET: Duration = ms(300)
 """Time that a link must stay without credit before an address counts as one that blocks."""
+SLOW: Duration = 8 * QUIET
+"""Time for a message that goes through a file."""
 SMALLEST = 256
 """Bytes of a body from which on it costs one byte more to send one more: below, its length takes
 fewer bytes."""
@@ -122,7 +124,11 @@ class AddressProbes:
         gone, paged = 0, False
         if self.admin is not None and before is not None:
             after = self.admin.address(node.address)
-            gone = 0 if refused or no_credit else sent - after.messages
+            if not refused and not no_credit:
+                # Paged messages are counted in the background; what was dropped never is.
+                within = SLOW if after.pages else QUIET
+                after, _ = self.admin.until(node.address, partial(_counts, sent), within)
+                gone = sent - after.messages
             # Some brokers page from the message on that fills the address, some from the next one
             # on: that one costs no memory.
             paged = before.paging or (otherwise is None and after.size <= before.size)
@@ -141,7 +147,7 @@ class AddressProbes:
         while before < len(peer.deliveries) < count:
             before = len(peer.deliveries)
             # Patiently: what is slow to come from disk is not lost.
-            self.bench.wait_until(lambda count=before: len(peer.deliveries) > count, 8 * QUIET)  # type: ignore[misc]
+            self.bench.wait_until(lambda count=before: len(peer.deliveries) > count, SLOW)  # type: ignore[misc]
         got = peer.take_deliveries(link)
         for delivery in got:
             peer.disposition(delivery, "accepted")
@@ -187,6 +193,10 @@ class AddressProbes:
         for each_peer in (peer, late, consumer):
             each_peer.close_socket()
         return left
+
+
+def _counts(sent: int, state: AddressState) -> bool:
+    return state.messages >= sent
 
 
 def _shared(octets: int, count: int) -> list[int]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import random
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,9 +17,10 @@ from click.testing import CliRunner
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.catalogue import profiles
+from brokerproof.harness.clients.artemis_management import AddressState, Admin
 from brokerproof.harness.commands.cli import cli
 from brokerproof.harness.inference import profile_file
-from brokerproof.harness.inference.address import infer_address
+from brokerproof.harness.inference.address import AddressProbes, infer_address
 from brokerproof.harness.inference.credit import infer_credit
 from brokerproof.harness.inference.estimate import ANY, Estimate, Range, Refuted
 from brokerproof.harness.inference.liveness import Facts, infer_liveness, narrowed
@@ -132,6 +135,28 @@ def test_the_hidden_limit_of_an_address_is_recovered(reference: Target, seed: in
         )  # message, reference, and what AMQP writes before the body
     if policy == "BLOCK" and not by_messages:
         assert found["room again below"].agrees(1), found["room again below"].value
+
+
+@pytest.mark.parametrize("policy", ["PAGE", "DROP"])
+def test_a_paged_message_that_is_counted_late_was_not_dropped(
+    reference: Target, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    read = Admin.address
+    times: Counter[str] = Counter()
+
+    def behind(admin: Admin, name: str) -> AddressState:
+        state = read(admin, name)
+        times[name] += 1
+        uncounted = 3 if state.paging and times[name] < 5 else 0
+        return replace(state, messages=max(0, state.messages - uncounted))
+
+    monkeypatch.setattr(Admin, "address", behind)
+    hidden = {"address_full_policy": policy, "max_size_bytes": 50_000}
+    bench = Bench(reference, (), label="infer", overrides={"address": hidden})
+    probes = AddressProbes(bench, "q.", None)
+    assert probes.admin is not None
+    assert probes.look([16_384] * 8).policy == policy
+    bench.close()
 
 
 def test_an_address_without_a_limit_is_not_found_to_have_one(reference: Target) -> None:
