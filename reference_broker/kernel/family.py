@@ -38,6 +38,9 @@ class BrokerFamily:
     bytes."""
     qualified_names = False
     """True if a queue and a topic of one name are distinct, and a destination says which it is."""
+    virtual_host: str | None = None
+    """The only virtual host, which a STOMP client names by ``host`` or by leaving it out; any other
+    is refused. None: ``host`` must be there from 1.1 on, and is ignored."""
     heartbeats = HeartBeatRules.TTL
 
     def __init__(self, accounting: MemoryAccounting, admission: AdmissionControl) -> None:

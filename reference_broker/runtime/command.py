@@ -326,8 +326,10 @@ def _check(config: Path | None, profile: str) -> None:
         raise BadSetting("--check needs a configuration to read; name one with --config FILE")
     from brokerproof.reference_broker.config.activemq import activemq_xml
     from brokerproof.reference_broker.config.artemis import broker_xml
+    from brokerproof.reference_broker.config.rabbitmq import rabbitmq_conf
 
-    reading = (activemq_xml if profile == ACTIVEMQ else broker_xml).read_with_notes(config)
+    readers = {ARTEMIS: broker_xml, RABBITMQ: rabbitmq_conf, ACTIVEMQ: activemq_xml}
+    reading = readers[profile].read_with_notes(config)
     for note in reading.notes:
         click.echo(str(note))
     click.echo(

@@ -199,7 +199,7 @@ class Scene:
             setting.family, "/queue/bystander"
         )
         self.feed(Connected(BYSTANDER, acceptor, "bystander"))
-        self._say("CONNECT\naccept-version:1.2\nhost:h\nlogin:guest\npasscode:guest\n\n\0")
+        self._say("CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\n\n\0")
         self._say(f"SUBSCRIBE\nid:0\ndestination:{self.queue}\n{self._kind('subscription')}\n\0")
         self.settle()
         self._sent.clear()

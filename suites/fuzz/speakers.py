@@ -117,7 +117,7 @@ def _stomp_opening(random: Random) -> Sequence[bytes]:
     version = random.choice(("1.0", "1.1", "1.2", "1.2"))
     return [
         (
-            f"CONNECT\naccept-version:{version}\nhost:h\nclient-id:c\n"
+            f"CONNECT\naccept-version:{version}\nhost:/\nclient-id:c\n"
             f"login:guest\npasscode:guest\nheart-beat:{random.choice((0, 1, 5000))},0\n\n\0"
         ).encode()
     ]

@@ -18,6 +18,7 @@ from typing import Any
 
 from brokerproof.harness.model import input_file
 from brokerproof.harness.model.input_file import BadInput
+from brokerproof.reference_broker.config.notes_on_settings import Note
 from brokerproof.reference_broker.config.rabbitmq import rabbitmq_config
 from brokerproof.reference_broker.config.values import (
     INT_MAX,
@@ -33,6 +34,9 @@ from brokerproof.reference_broker.settings.rabbitmq import RabbitMq
 from brokerproof.reference_broker.settings.settings import QUEUES_STAY, BadSetting, Settings
 
 STOMP_PORT, AMQP_PORT, MANAGEMENT_PORT, WEB_STOMP_PORT = 61613, 5672, 15672, 15674
+MAX_STOMP_FRAME_BYTES = 4 * 1024 * 1024
+"""The largest frame of STOMP (DEFAULT_MAX_FRAME_SIZE). WebSocket frames have no limit of their own
+unless ``web_stomp.ws_opts.max_frame_size`` sets one."""
 LOGIN, PASSCODE = "guest", "guest"
 """The user of a RabbitMQ that nobody has configured."""
 
@@ -45,7 +49,7 @@ _PARTS = {f"{name}.tcp.{part}": (name, part) for name in _OVER_HTTP for part in 
 }
 _ENDPOINT = re.compile(r"(?:(?P<host>[^:\s]+|\[[^\]]+\]|::1?):)?(?P<port>[0-9]{1,5})")
 _NO_EFFECT = ("log.", "web_stomp.", "cluster_name", "collect_statistics", "loopback_users")
-"""Keys, or beginnings of keys, that change nothing here: what they are about does not exist."""
+"""Keys, or beginnings of keys, that change nothing here: what they configure does not exist."""
 
 
 @dataclass
@@ -54,6 +58,12 @@ class _Reading:
     values: dict[str, Any] = field(default_factory=dict)
     broker: dict[str, Any] = field(default_factory=dict)
     endpoints: dict[str, tuple[str, int] | None] = field(default_factory=dict)
+    notes: list[Note] = field(default_factory=list)
+
+    @property
+    def settings(self) -> Settings:
+        """What the broker is configured with."""
+        return _settings(self)
 
 
 def default() -> Settings:
@@ -62,7 +72,13 @@ def default() -> Settings:
 
 
 def read(path: Path) -> Settings:
-    """The settings of a file. Raises :class:`BadSetting`."""
+    """Return the settings of a file. Raises :class:`BadSetting`."""
+    return read_with_notes(path).settings
+
+
+def read_with_notes(path: Path) -> _Reading:
+    """Return the settings of a file and notes on those without effect. Raises
+    :class:`BadSetting`."""
     reading = _Reading()
     login, passcode = LOGIN, PASSCODE
     seen: dict[str, int] = {}
@@ -88,11 +104,13 @@ def read(path: Path) -> Settings:
             _listen(reading, _LISTENERS[key if key in _LISTENERS else listener], value, where)
         elif key in _PARTS:
             _listen_at(reading, *_PARTS[key], value, where)
-        elif not key.startswith(_NO_EFFECT):
+        elif key.startswith(_NO_EFFECT):
+            reading.notes.append(Note(where, "what it configures does not exist here"))
+        else:
             hint = nearest(key, [*_OF_ACCEPTORS, *_LIMITS, *_PARTS, "default_user", "default_pass"])
             raise where.bad("is unknown here", hint or "leave it out")
     reading.users = {login: passcode}
-    return _settings(reading)
+    return reading
 
 
 def _lines(path: Path) -> Iterator[tuple[Where, str, str]]:
@@ -111,6 +129,10 @@ def _lines(path: Path) -> Iterator[tuple[Where, str, str]]:
 
 _OF_ACCEPTORS: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
     "web_stomp.ws_frame": ("web_socket_encoder_type", one_of("text", "binary")),
+    "web_stomp.ws_opts.max_frame_size": (
+        "web_socket_max_frame_payload_length",
+        whole(1, INT_MAX),
+    ),
     "heartbeat": ("amqp091_heartbeat_s", whole(0, 65535)),
     "channel_max": ("amqp091_channel_max", whole(0, 65535)),
     "frame_max": ("amqp091_frame_max", whole(0, INT_MAX)),
@@ -186,7 +208,9 @@ def _settings(reading: _Reading) -> Settings:
         protocols=("STOMP",),
         anycast_prefix=("/queue/", "/amq/queue/"),
         multicast_prefix=("/topic/",),
-        web_socket=WebSocketOptions(encoder_type="text"),
+        web_socket=WebSocketOptions(
+            encoder_type="text", max_frame_payload_length=MAX_STOMP_FRAME_BYTES
+        ),
     )
     web_stomp = replace(stomp, name="web_stomp", port=WEB_STOMP_PORT)
     amqp = Acceptor(

@@ -28,6 +28,7 @@ class Paging(Protocol):
 class RabbitMqFamily(BrokerFamily):
     """``paging`` is None where nothing is written out."""
 
+    virtual_host = "/"
     heartbeats = HeartBeatRules.WHOLE_SECONDS
     paging: Paging | None = None
 

@@ -100,6 +100,7 @@ class Channel:
         elif isinstance(method, commands.Basic.Publish):
             self._publish = method
         elif isinstance(method, commands.Channel.Close):
+            self.flush()
             self._give_all_back()
             self.is_closed = True
             self.tell(commands.Channel.CloseOk())
@@ -196,7 +197,7 @@ class Channel:
 
     def flush(self) -> None:
         """Send the confirms that were collected."""
-        if self.confirms is not None and not self.is_closing:
+        if self.confirms is not None and not (self.is_closing or self.is_closed):
             for method in self.confirms.take_answers():
                 self.tell(method)
 
@@ -264,6 +265,7 @@ class Channel:
     def refuse(self, problem: Refusal, method: base.Frame | None) -> None:
         """Close the channel for a mistake of the peer."""
         method = self._publish_of(method)
+        self.flush()
         self._give_all_back()
         self.is_closing = True
         self._forget_content()

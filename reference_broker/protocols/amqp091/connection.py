@@ -350,6 +350,7 @@ class Amqp091Connection:
             case State.OPENING, commands.Connection.Open():
                 self._open(method)
             case ((State.RUNNING | State.OPENING), commands.Connection.Close()):
+                self._flush()
                 self._release()
                 self.tell(commands.Connection.CloseOk())
                 self.shared.outbox.close(self.conn)
@@ -447,6 +448,7 @@ class Amqp091Connection:
         ):
             self.end()
             return
+        self._flush()
         self._release()
         self._state = State.CLOSING
         self.tell(

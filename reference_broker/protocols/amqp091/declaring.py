@@ -20,7 +20,6 @@ from brokerproof.reference_broker.kernel.router import NoRoute
 from brokerproof.reference_broker.protocols.amqp091 import arguments, methods
 from brokerproof.reference_broker.protocols.amqp091.errors import (
     ACCESS_REFUSED,
-    COMMAND_INVALID,
     NOT_FOUND,
     PRECONDITION_FAILED,
     RESOURCE_ERROR,
@@ -80,7 +79,8 @@ def declare_exchange(channel: Channel, method: Any) -> None:
         return
     if kind not in TYPES:
         raise Refusal(
-            COMMAND_INVALID, f"unknown exchange type {shown(kind)}; declared are {', '.join(TYPES)}"
+            PRECONDITION_FAILED,  # as 4.x; 3.x and the specification have 503
+            f"unknown exchange type {shown(kind)}; declared are {', '.join(TYPES)}",
         )
     given = _table(method.arguments)
     alternate = given.get("alternate-exchange")

@@ -107,7 +107,7 @@ class ManagementConnection:
             self._answer(400)
             self._end()
             return
-        words = [unquote(word) for word in target.path.split("/")[1:]]
+        words = [unquote(word) for word in target.path.removesuffix("/").split("/")[1:]]
         known = words[:1] == ["api"] and RESOURCES.find(words[1:])
         headers = {name.decode(): value.decode("latin-1") for name, value in asked.headers}
         method = asked.method.decode()

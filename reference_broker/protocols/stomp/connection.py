@@ -55,7 +55,7 @@ Warts
   client turns out to speak 1.1, and leading spaces are stripped afterwards if it turns out to speak
   1.0.
 * The host header must be there from 1.1 on (STOMP11-CONNECT-09, STOMP12-CONNECT-07), and then is
-  ignored (ARTEMIS-STOMP-host-1).
+  ignored (ARTEMIS-STOMP-host-1). In RabbitMQ's family it names the virtual host, and may be absent.
 """
 
 from __future__ import annotations
@@ -375,13 +375,17 @@ class StompConnection:
         version = self.version = self._choose(first.get("accept-version"))
         if version is Version.V1_0:
             first = {name: value.lstrip(" ") for name, value in first.items()}
-        elif "host" not in first:
+        elif "host" not in first and self.shared.family.virtual_host is None:
             raise Refusal(
                 refusal.NO_HOST,
                 version,
                 f"{frame.head.command} needs a host header from version 1.1 on",
             )
         self._authenticate(first.get("login"), first.get("passcode"))
+        if (host := self.shared.family.virtual_host) and first.get("host", host) != host:
+            raise Refusal(
+                refusal.UNKNOWN_HOST, version, f"virtual host {first['host']!r} access denied"
+            )
         self.user = first.get("login") or self.shared.certified(self.conn) or ""
         self.client_id = first.get("client-id")
         agreement = self._negotiator.negotiate(first.get("heart-beat"), version)

@@ -60,6 +60,7 @@ TOO_LARGE = Fault("frame too large", _ANY, "STOMP11-LIMIT-02", "STOMP12-LIMIT-02
 # --- connecting -----------------------------------------------------------------------------------
 NO_COMMON_VERSION = Fault("no common protocol version", _ANY, "STOMP11-NEGO-05", "STOMP12-NEGO-05")
 NO_HOST = Fault("host header missing", _ANY, "STOMP11-CONNECT-09", "STOMP12-CONNECT-07")
+UNKNOWN_HOST = Fault("Bad CONNECT", _ANY, "STOMP11-CONNECT-11", "STOMP12-CONNECT-09")
 BAD_LOGIN = Fault(
     "login or passcode refused", "STOMP10-CONNECT-01", "STOMP11-CONNECT-03", "STOMP12-CONNECT-03"
 )

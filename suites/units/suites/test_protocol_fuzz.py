@@ -19,7 +19,7 @@ from brokerproof.suites.fuzz.scene import BYSTANDER, FAMILIES, Data, Event, Open
 SCENES = 3
 """Fresh scenes of each family in every run."""
 VECTORS = sorted(protocols.vectors().glob("*.jsonl"))
-CONNECT = Data(1, b"CONNECT\naccept-version:1.2\nhost:h\n\n\0")
+CONNECT = Data(1, b"CONNECT\naccept-version:1.2\nhost:/\n\n\0")
 STORED = Setting("artemis", True)
 
 

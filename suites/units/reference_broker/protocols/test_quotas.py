@@ -228,7 +228,7 @@ class Talk:
         assert not self.closed
         plain = "all" if family == "artemis" else "stomp"
         self.broker.handle(0, Connected(2, plain, "bystander"))
-        login = b"CONNECT\naccept-version:1.2\nhost:h\nlogin:guest\npasscode:guest\n\n\0"
+        login = b"CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\n\n\0"
         assert b"CONNECTED" in self.say(login, 2)
 
     def say(self, octets: bytes, conn: int = 1) -> bytes:

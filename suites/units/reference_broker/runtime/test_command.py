@@ -22,7 +22,8 @@ from brokerproof.harness.targets import certificates
 from brokerproof.reference_broker.runtime import virtual
 from brokerproof.reference_broker.settings.settings import BadSetting
 
-OUR_FILE = Path(str(files("brokerproof.fixtures"))) / "brokers" / "artemis" / "broker.xml"
+BROKERS = Path(str(files("brokerproof.fixtures"))) / "brokers"
+OUR_FILE = BROKERS / "artemis" / "broker.xml"
 COMMAND = [sys.executable, "-m", "brokerproof.reference_broker"]
 WITHIN_S = 20.0
 
@@ -224,16 +225,24 @@ def test_bad_options_are_a_usage_error(options: list[str], sentence: str) -> Non
     assert "Traceback" not in said
 
 
-def test_check_tells_what_has_no_effect() -> None:
+@pytest.mark.parametrize(
+    ("profile", "file", "setting"),
+    [
+        ("artemis", "artemis/broker.xml", "security-settings"),
+        ("activemq", "activemq/activemq.xml", "useJmx"),
+        ("rabbitmq", "rabbitmq/rabbitmq.conf", "log.file.level"),
+    ],
+)
+def test_check_tells_what_has_no_effect(profile: str, file: str, setting: str) -> None:
     done = subprocess.run(
-        [*COMMAND, "--config", str(OUR_FILE), "--check"],
+        [*COMMAND, "--profile", profile, "--config", str(BROKERS / file), "--check"],
         capture_output=True,
         text=True,
         timeout=WITHIN_S,
         check=True,
     )
     *notes, verdict = done.stdout.splitlines()
-    assert any("security-settings has no effect here: " in note for note in notes)
+    assert any(f"{setting} has no effect here: " in note for note in notes)
     assert verdict.endswith(f"acceptors, {len(notes)} settings without effect")
 
 

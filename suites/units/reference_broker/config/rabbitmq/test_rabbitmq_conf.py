@@ -31,6 +31,11 @@ def test_the_shipped_file_is_read() -> None:
     ]
 
 
+def test_web_socket_frames_may_be_as_large_as_frames_of_stomp() -> None:
+    *_, web_stomp = rabbitmq_conf.default().acceptors
+    assert web_stomp.web_socket.max_frame_payload_length == 4 * 1024 * 1024
+
+
 def test_what_settings_mean(tmp_path: Path) -> None:
     settings = _read(
         tmp_path,
@@ -50,10 +55,12 @@ def test_what_settings_mean(tmp_path: Path) -> None:
         management.tcp.ip = 127.0.0.3
         web_stomp.tcp.port = 15675
         web_stomp.ws_frame = binary
+        web_stomp.ws_opts.max_frame_size = 8000
         log.console = false
         """,
     )
     stomp, amqp, management, web_stomp = settings.acceptors
+    assert web_stomp.web_socket.max_frame_payload_length == 8000
     assert (web_stomp.host, web_stomp.port, web_stomp.web_socket.encoder_type) == (
         "127.0.0.1",
         15675,

@@ -343,3 +343,34 @@ def test_a_name_that_is_too_long_for_amqp091_is_cut(name: str, cut: str) -> None
     written = methods.write(1, methods.make(commands.Basic.Cancel, name, True))
     length = len(cut.encode())
     assert written[11 : 12 + length] == bytes((length,)) + cut.encode()
+
+
+@pytest.mark.parametrize(
+    ("channel", "last", "fields"),
+    [
+        (1, "channel.close", {"reply-code": 200, "reply-text": "", "class-id": 0, "method-id": 0}),
+        (
+            0,
+            "connection.close",
+            {"reply-code": 200, "reply-text": "", "class-id": 0, "method-id": 0},
+        ),
+        (1, "queue.declare", {"queue": "nobodys", "passive": True}),
+        (1, "channel.open", {}),
+    ],
+)
+def test_confirms_leave_before_the_close_that_ends_their_channel(
+    channel: int, last: str, fields: dict[str, object]
+) -> None:
+    """Publishes and the method that ends the channel or the connection arrive in one read."""
+    driver = Driver()
+    conn = driver.connect()
+    driver.declare(conn, "q")
+    driver.send(conn, "confirm.select")
+    driver.got(conn)
+    publish = codec.encode_method("basic.publish", {"exchange": "", "routing-key": "q"})
+    published = codec.encode_frame(codec.METHOD, 1, publish) + codec.encode_content(1, b"x", {})
+    end = codec.encode_frame(codec.METHOD, channel, codec.encode_method(last, fields))
+    driver.write(conn, published * 3 + end)
+    ack, close = driver.got(conn)
+    assert (ack.name, ack["delivery-tag"], ack["multiple"]) == ("basic.ack", 3, True)
+    assert close.name.partition(".")[2] in ("close", "close-ok")

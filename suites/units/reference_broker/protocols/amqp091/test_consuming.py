@@ -62,7 +62,7 @@ class Stored(Broker):
     def stomp(self, *frames: bytes) -> None:
         """Frames on a connection of its own."""
         self.handle(0, Connected(99, STOMP.name, "test"))
-        self.handle(0, BytesReceived(99, b"CONNECT\naccept-version:1.2\nhost:h\n\n\0"))
+        self.handle(0, BytesReceived(99, b"CONNECT\naccept-version:1.2\nhost:/\n\n\0"))
         for frame in frames:
             self.handle(0, BytesReceived(99, frame))
 

@@ -116,7 +116,10 @@ def test_a_connection_is_told_with_who_it_is(bench: Bench, api: ManagementPeer) 
     assert found.keys() == CONNECTION | {"last_blocked_by", "last_blocked_age"}
     assert (found["user"], found["protocol"], found["channels"]) == ("brokerproof", "AMQP 0-9-1", 2)
     assert found["client_properties"]["capabilities"]["connection.blocked"] is True
-    assert api.get(f"connections/{found['name'].replace(' ', '%20')}") == found
+    for end in ("", "/"):  # one slash behind a path, not two, is of no account to RabbitMQ either
+        assert api.get(f"connections/{found['name'].replace(' ', '%20')}{end}") == found
+    assert api.get("connections/") == api.connections()
+    assert api.ask("GET", "connections//").status == 404
     bench.stomp("1.1")
     assert sorted(
         (connection["protocol"], connection["type"]) for connection in api.connections()

@@ -3,6 +3,7 @@ finds nothing."""
 
 import pytest
 
+from brokerproof.harness.model.broker_io import BytesReceived
 from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.oracles.rabbitmq_heartbeats import Rules, agreed
 from brokerproof.reference_broker.families.activemq.inactivity import NEVER
@@ -11,6 +12,7 @@ from brokerproof.reference_broker.protocols.stomp.rabbitmq import RabbitHeartBea
 from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.settings import Settings
+from brokerproof.suites.units.drivers.amqp091 import Driver
 
 RULES = Rules(floor=1000, step=1000, fraction=2, least=2, most=3)
 
@@ -62,3 +64,20 @@ def test_silence_lasts_two_to_three_intervals(late: int) -> None:
     monitor.on_bytes_received(seconds(20) + ms(late), b"x")
     least, most = RULES.silence(1999)
     assert least <= monitor.deadline() - seconds(20) - ms(late) < most
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+@pytest.mark.parametrize(
+    ("host", "answer"), [(None, "CONNECTED"), ("/", "CONNECTED"), ("localhost", "ERROR")]
+)
+def test_host_names_the_virtual_host_and_may_be_absent(
+    version: str, host: str | None, answer: str
+) -> None:
+    driver = Driver()
+    conn = driver.open("stomp")
+    named = "" if host is None else f"host:{host}\n"
+    login = "login:guest\npasscode:guest\n"
+    frame = f"CONNECT\naccept-version:{version}\n{login}{named}\n\0"
+    driver.feed(BytesReceived(conn, frame.encode()))
+    assert driver.sent[conn].startswith(answer.encode())
+    assert (conn in driver.closed) is (answer == "ERROR")
