@@ -21,13 +21,14 @@ same name and something else is refused, not given something else than was asked
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.model.time import Instant
 from brokerproof.reference_broker.kernel.accounting import MemoryAccount, MemoryAccounting
 from brokerproof.reference_broker.kernel.address import Address
+from brokerproof.reference_broker.kernel.creators import Creators
 from brokerproof.reference_broker.kernel.message import Entry, Envelope, Message, ResourceClaim
 from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin
 from brokerproof.reference_broker.kernel.storage_ports import RouterStorage
@@ -71,8 +72,7 @@ class Router:
         self.within_unit = False
         """True from a commit to the end of the input: a quota may not undo a part of it."""
         self._quotas = settings.quotas
-        self._created: Counter[int] = Counter()
-        self._creators: dict[str, int] = {}
+        self._creators = Creators[str]()
         for setting in settings.addresses:
             routing = set(setting.routing) | {queue.routing for queue in setting.queues}
             routing = routing or {self._rules.of(setting.name).default_address_routing_type}
@@ -133,7 +133,7 @@ class Router:
 
     def forget_creator(self, conn: int) -> None:
         """``conn`` is over: its addresses stay, and count for nobody."""
-        self._created.pop(conn, None)
+        self._creators.forget(conn)
 
     def begin_atomic_unit(self) -> None:
         """Store the changes of this input as a whole or not at all, even if the broker ends
@@ -319,11 +319,10 @@ class Router:
     def _open(self, name: str, routing: set[RoutingType], configured: bool) -> Address:
         creator = None if configured else self.creator()
         if creator is not None:
-            excess = self._quotas.exceeded("addresses", self._created[creator])
+            excess = self._quotas.exceeded("addresses", self._creators.count(creator))
             if excess is not None and not self.within_unit:
                 raise NoRoute(f"address {name!r} is not created: {excess}")
-            self._created[creator] += 1
-            self._creators[name] = creator
+            self._creators.add(creator, name)
         account = self._accounting.open(name)
         address = self.special(name, account) or Address(name, routing, configured, account)
         self._addresses[name] = address
@@ -460,9 +459,7 @@ class Router:
     def _close(self, address: Address) -> None:
         if self._addresses.get(address.name) is address:
             del self._addresses[address.name]
-            creator = self._creators.pop(address.name, None)
-            if creator is not None and creator in self._created:
-                self._created[creator] -= 1
+            self._creators.remove(address.name)
             self._accounting.close(address.account)
             if self._stored is not None:
                 self._stored.address_closed(address)

@@ -33,6 +33,10 @@ class Quotas(Options):
     addresses: int = 20_000
     """Addresses that exist because this connection was the first to use them; with AMQP 0-9-1,
     queues."""
+    exchanges: int = 10_000
+    """Exchanges of AMQP 0-9-1 that this connection has declared first."""
+    bindings: int = 50_000
+    """Bindings of AMQP 0-9-1 that this connection has made."""
     unfinished_bytes: int = 256 * 1024 * 1024
     """Bytes of bodies of which more is to come: of deliveries of AMQP 1.0 on all links, and of
     contents of AMQP 0-9-1 on all channels. Other protocols have one body under way at a time, which

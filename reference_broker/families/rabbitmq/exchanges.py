@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from brokerproof.reference_broker.kernel.creators import Creators
 from brokerproof.reference_broker.kernel.queue import Queue
 
 DEFAULT = ""
@@ -189,6 +190,9 @@ class Exchanges:
         self._default = Exchange(DEFAULT, "direct")
         self._leading: dict[Queue | Exchange, OrderedDict[tuple[Exchange, Binding], None]] = {}
         """Bindings with their sources, by where they lead."""
+        self.creators = Creators[str]()
+        """Connections that have declared exchanges, by the exchanges' names."""
+        self.binders = Creators[tuple[Exchange, Binding]]()
 
     def __len__(self) -> int:
         """Return the number of exchanges, the default exchange included."""
@@ -198,21 +202,24 @@ class Exchanges:
         """The exchange of that name."""
         return self._default if name == DEFAULT else self._all.get(name)
 
-    def add(self, exchange: Exchange) -> None:
-        """A new exchange; there is none of that name."""
+    def add(self, exchange: Exchange, conn: int) -> None:
+        """Add an exchange that ``conn`` declares; there is none of that name."""
         self._all[exchange.name] = exchange
+        self.creators.add(conn, exchange.name)
 
     def remove(self, exchange: Exchange) -> None:
         """Removes an exchange and the bindings that it has or that lead to it."""
         del self._all[exchange.name]
+        self.creators.remove(exchange.name)
         for binding in list(exchange.bindings):
             self._unbind(exchange, binding)
         self.forget(exchange)
 
-    def bind(self, source: Exchange, binding: Binding) -> None:
-        """Binds; a binding that is there already stays the one it is."""
+    def bind(self, source: Exchange, binding: Binding, conn: int) -> None:
+        """Add a binding of ``conn``; one that exists already stays the one it is."""
         if binding not in source.bindings:
             source.add(binding)
+            self.binders.add(conn, (source, binding))
             self._leading.setdefault(binding.target, OrderedDict())[source, binding] = None
             if isinstance(binding.target, Exchange):
                 binding.target.sources += 1
@@ -226,6 +233,7 @@ class Exchanges:
 
     def _unbind(self, source: Exchange, binding: Binding) -> None:
         source.remove(binding)
+        self.binders.remove((source, binding))
         leading = self._leading[binding.target]
         del leading[source, binding]
         if not leading:

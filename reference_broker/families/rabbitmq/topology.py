@@ -147,7 +147,10 @@ class Topology:
         return waiting
 
     def left_by(self, conn: int) -> None:
-        """A connection has ended: the queues that were exclusive to it go."""
+        """A connection has ended: the queues that were exclusive to it go. Its exchanges and
+        bindings stay, and count for nobody."""
+        self.exchanges.creators.forget(conn)
+        self.exchanges.binders.forget(conn)
         for declared in self._exclusive.pop(conn, ()):
             self.delete(declared)
 

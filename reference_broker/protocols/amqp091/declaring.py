@@ -64,6 +64,15 @@ def queue_of(channel: Channel, name: str) -> Declared:
     return declared
 
 
+def _bind(channel: Channel, source: Exchange, binding: Binding) -> None:
+    """Add a binding, where there is none like it and the connection may have one more."""
+    exchanges = channel.topology.exchanges
+    connection = channel.connection
+    if binding not in source.bindings:
+        connection.check_quota("bindings", exchanges.binders.count(connection.conn))
+        exchanges.bind(source, binding, connection.conn)
+
+
 # --- exchanges ------------------------------------------------------------------------------------
 
 
@@ -93,7 +102,10 @@ def declare_exchange(channel: Channel, method: Any) -> None:
                 ACCESS_REFUSED, f"exchange name {shown(name)} contains reserved prefix 'amq.'"
             )
         exchange = Exchange(name, kind, method.durable, method.auto_delete, method.internal, given)
-        channel.topology.exchanges.add(exchange)
+        connection = channel.connection
+        exchanges = channel.topology.exchanges
+        connection.check_quota("exchanges", exchanges.creators.count(connection.conn))
+        exchanges.add(exchange, connection.conn)
     requested = (
         kind,
         bool(method.durable),
@@ -136,7 +148,7 @@ def delete_exchange(channel: Channel, method: Any) -> None:
 
 def bind_exchange(channel: Channel, method: Any) -> None:
     source, binding = _between_exchanges(channel, method)
-    channel.topology.exchanges.bind(source, binding)
+    _bind(channel, source, binding)
     _answer(channel, method, commands.Exchange.BindOk())
 
 
@@ -232,7 +244,7 @@ def _same(declared: Declared, method: Any, given: Mapping[str, Any], conn: int) 
 
 def bind_queue(channel: Channel, method: Any) -> None:
     source, binding = _to_queue(channel, method)
-    channel.topology.exchanges.bind(source, binding)
+    _bind(channel, source, binding)
     _answer(channel, method, commands.Queue.BindOk())
 
 

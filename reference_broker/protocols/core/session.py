@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol, TypeAlias
 
 from brokerproof.harness.model.enums import Outcome, RoutingType
@@ -401,14 +402,19 @@ class Session:
 
     def request_credits(self, fields: Fields, response: ResponseRequest) -> None:
         credits, address = fields.int32(), fields.text()
+        if address not in self._grants:
+            excess = self.shared.settings.quotas.exceeded("producers", len(self._grants))
+            if excess is not None:
+                self._refuse_credits(address, credits)
+                return
         self._grants_at(address).request(credits)
+
+    def _refuse_credits(self, address: str, credits: int) -> None:
+        self.send(packet(codes.CREDITS_REFUSED, self.channel, int32(credits), text(address)))
 
     def _grants_at(self, address: str) -> Grants:
         grants = self._grants.get(address)
         if grants is None:
-            excess = self.shared.settings.quotas.exceeded("producers", len(self._grants))
-            if excess is not None:
-                raise Refusal(codes.ILLEGAL_STATE, excess)
             shared, channel = self.shared, self.channel
             grants = self._grants[address] = Grants(
                 address,
@@ -418,9 +424,7 @@ class Session:
                 lambda credits: self.send(
                     packet(codes.CREDITS, channel, int32(credits), text(address))
                 ),
-                lambda credits: self.send(
-                    packet(codes.CREDITS_REFUSED, channel, int32(credits), text(address))
-                ),
+                partial(self._refuse_credits, address),
                 self.connection.observe,
             )
         return grants

@@ -3,8 +3,11 @@ more is refused by the protocol's own means, and a bystander notices nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import ast
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -118,6 +121,21 @@ def _unfinished091(number: int) -> bytes:
     )
 
 
+def _exchange(name: str) -> bytes:
+    return _method("exchange.declare", exchange=name, type="fanout")
+
+
+def _binding(number: int) -> bytes:
+    declared = _method("queue.declare", queue="q") if number == 0 else b""
+    bound = {"queue": "q", "exchange": "amq.direct", "routing_key": str(number)}
+    return declared + 2 * _method("queue.bind", **bound)  # the second is no other binding
+
+
+def _binding_of_exchanges(number: int) -> bytes:
+    bound = {"destination": "amq.fanout", "source": "amq.direct", "routing_key": str(number)}
+    return _method("exchange.bind", **bound)
+
+
 def _consume091(number: int) -> bytes:
     declared = _method("queue.declare", queue="q") if number == 0 else b""
     return declared + _method("basic.consume", queue="q", consumer_tag=str(number))
@@ -138,6 +156,11 @@ def _core_consumer(number: int) -> bytes:
 def _core_send(number: int) -> bytes:
     fields = {"message": Message(f"a{number}", b"x"), "requires_response": True}
     return core.encode_packet("send", fields)
+
+
+def _core_producer(number: int) -> bytes:
+    asked = {"address": f"a{number}", "credits": 1}
+    return core.encode_packet("request-producer-credits", asked)
 
 
 def _command(name: str, **fields: Any) -> bytes:
@@ -183,6 +206,9 @@ def _destination(number: int) -> bytes:
 
 LIMIT = b"amqp:resource-limit-exceeded"
 RESOURCE_ERROR = (506).to_bytes(2)
+CREDITS_REFUSED = core.encode_packet("producer-credits-refused", {"credits": 1, "address": "a5"})[
+    4:
+].replace(b"\0", b"")
 ALLOCATION = b"ResourceAllocationException"
 
 
@@ -202,10 +228,14 @@ CASES = [
     Case("amqp091", "subscriptions", _consume091, RESOURCE_ERROR),
     Case("amqp091", "sessions", _channel, RESOURCE_ERROR, present=1),
     Case("amqp091", "addresses", lambda n: _method("queue.declare", queue=f"a{n}"), RESOURCE_ERROR),
+    Case("amqp091", "exchanges", lambda n: _exchange(f"e{n}"), RESOURCE_ERROR),
+    Case("amqp091", "bindings", _binding, RESOURCE_ERROR),
+    Case("amqp091", "bindings", _binding_of_exchanges, RESOURCE_ERROR),
     Case("amqp091", "unfinished_bytes", _unfinished091, RESOURCE_ERROR, quota=MOST * 100_000),
     Case("core", "subscriptions", _core_consumer, b"are allowed"),
     Case("core", "sessions", _create_session, b"are allowed", present=1),
     Case("core", "addresses", _core_send, b"is not created"),
+    Case("core", "producers", _core_producer, CREDITS_REFUSED),
     Case("openwire", "subscriptions", _openwire_consumer, ALLOCATION),
     Case("openwire", "sessions", _session, ALLOCATION, present=2),
     Case("openwire", "transactions", _openwire_transaction, ALLOCATION),
@@ -269,6 +299,73 @@ def test_without_that_quota_it_is_accepted(case: Case) -> None:
         assert case.refusal not in answer
 
 
+# --- every place that asks for a quota ------------------------------------------------------------
+
+_ASKING = ("exceeded", "check_quota", "_check_quota")
+EXCEEDED = Quotas.exceeded
+
+
+@dataclass(frozen=True, order=True)
+class Site:
+    """A place of the broker that asks for a quota."""
+
+    file: str
+    function: str
+    resource: str
+
+    def __str__(self) -> str:
+        return f"{self.file}-{self.function}-{self.resource}"
+
+
+def _written() -> Iterator[Site]:
+    """Yield the places, by the text of the broker's modules."""
+    for path in sorted((ROOT / "reference_broker").rglob("*.py")):
+        for function in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(function, ast.FunctionDef) or function.name in _ASKING:
+                continue
+            for call in ast.walk(function):
+                match call:
+                    case ast.Call(
+                        func=ast.Attribute(attr=name), args=[ast.Constant(value=resource), *_]
+                    ) if name in _ASKING:
+                        yield Site(path.name, function.name, str(resource))
+
+
+def _asking(resource: str) -> Site:
+    """Return the place that asks now."""
+    frame = sys._getframe(2)
+    while frame.f_code.co_name in _ASKING:
+        assert frame.f_back is not None
+        frame = frame.f_back
+    return Site(Path(frame.f_code.co_filename).name, frame.f_code.co_name, resource)
+
+
+SITES = sorted(set(_written()))
+
+
+@pytest.mark.parametrize("site", SITES, ids=str)
+def test_a_quota_that_is_removed_at_one_place_is_missed_by_a_case(
+    monkeypatch: pytest.MonkeyPatch, site: Site
+) -> None:
+    asked: set[Site] = set()
+
+    def exceeded(self: Quotas, resource: str, count: int) -> str | None:
+        place = _asking(resource)
+        asked.add(place)
+        return None if place == site else EXCEEDED(self, resource, count)
+
+    monkeypatch.setattr(Quotas, "exceeded", exceeded)
+    missing = []
+    for case in CASES:
+        if case.resource == site.resource:
+            talk = Talk(case, **{case.resource: case.quota + case.present})
+            answers = [talk.say(case.frames(number)) for number in range(MOST + 1)]
+            if case.refusal not in answers[-1]:
+                missing.append(case)
+    assert site in asked
+    assert missing
+
+
 def _twice(*commands: str) -> Frames:
     return lambda number: (
         "".join(f"{command}\n\n\0" for command in commands).replace("NUMBER", str(number)).encode()
@@ -291,6 +388,24 @@ def _finished(number: int) -> bytes:
     return _unfinished091(number) + amqp091.encode_frame(amqp091.BODY, number + 2, b"x" * 100_000)
 
 
+def _unbinding(number: int) -> bytes:
+    bound = {"queue": "q", "exchange": "amq.direct", "routing_key": str(number)}
+    return _method("queue.unbind", **bound)
+
+
+def _exchange_deleted_with_its_last_binding() -> bytes:
+    bound = {"queue": "q", "exchange": "e"}
+    return (
+        _method("queue.declare", queue="q")
+        + _method("exchange.declare", exchange="e", type="fanout", auto_delete=True)
+        + _method("queue.bind", **bound)
+        + _method("queue.unbind", **bound)
+    )
+
+
+_CHANNEL_CLOSED = amqp091.encode_frame(amqp091.METHOD, 1, b"\0\x14\0\x28")[7:11]
+
+
 BY_NAME = {str(case): case for case in CASES}
 ROUNDS: list[tuple[str, Frames]] = [
     (
@@ -308,6 +423,10 @@ ROUNDS: list[tuple[str, Frames]] = [
     ("amqp10-unfinished_bytes", _aborted),
     ("amqp10-unfinished_bytes", _detached),
     ("amqp091-unfinished_bytes", _finished),
+    ("amqp091-exchanges", lambda n: _exchange("e") + _method("exchange.delete", exchange="e")),
+    ("amqp091-exchanges", lambda n: _exchange_deleted_with_its_last_binding()),
+    ("amqp091-bindings", lambda n: _binding(0) + _method("queue.delete", queue="q")),
+    ("amqp091-bindings", lambda n: _binding(n) + _unbinding(n)),
 ]
 
 
@@ -319,6 +438,7 @@ def test_what_is_over_does_not_count(name: str, frames: Frames) -> None:
         answer = talk.say(frames(number))
         assert not talk.closed
         assert case.refusal not in answer
+        assert _CHANNEL_CLOSED not in answer
 
 
 def test_one_connection_more_than_allowed_is_closed_without_a_word() -> None:
