@@ -27,6 +27,7 @@ CLOCKS = {
     "reference_broker/runtime/asyncio_server.py": "the only place of the broker that knows sockets",
     "suites/fuzz/protocols.py": "the fuzzer ends after a time",
     "suites/fuzz/scene.py": "the processor time of an input is an invariant",
+    "suites/fuzz/sockets.py": "how long the bystander waits is an invariant",
     "suites/mutation/matrix.py": "how long a mutant took, for the reader",
     "suites/mutation/wire/matrix.py": "how long a mutant took, for the reader",
     "suites/soak/damaged_restarts.py": "waits for real brokers, and says how long it all took",

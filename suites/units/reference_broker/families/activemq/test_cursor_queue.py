@@ -293,7 +293,7 @@ def test_a_disk_that_takes_nothing_is_told() -> None:
     driver.send(other, "n")
     (answer,) = driver.take(other)
     assert (answer.command, answer["receipt-id"]) == ("ERROR", "n")
-    assert "the disk takes nothing now" in answer.body.decode()
+    assert "the disk stores nothing now" in answer.body.decode()
     driver.disk.faults = DiskFaults()
     driver.wait(seconds(3))
     driver.send(other, "o")
