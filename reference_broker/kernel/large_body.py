@@ -36,9 +36,20 @@ class Files(Protocol):
 
 class LargeBody:
     """``octets`` is its length, of which ``written`` are in its file, which may be there once it
-    has ``begun``; ``is_text`` says that it is UTF-8 as a whole, where that was asked for."""
+    has ``begun``; ``is_text`` says that it is UTF-8 as a whole, where that was asked for. A body
+    that was found ``damaged`` cannot be delivered to anybody any more."""
 
-    __slots__ = ("begun", "files", "holders", "id", "is_text", "octets", "synced", "written")
+    __slots__ = (
+        "begun",
+        "damaged",
+        "files",
+        "holders",
+        "id",
+        "is_text",
+        "octets",
+        "synced",
+        "written",
+    )
 
     def __init__(self, files: Files, id: int, octets: int = 0) -> None:
         self.files = files
@@ -46,7 +57,7 @@ class LargeBody:
         self.octets = octets
         self.written = 0
         self.holders = 0
-        self.begun = self.is_text = self.synced = False
+        self.begun = self.damaged = self.is_text = self.synced = False
 
     @property
     def file(self) -> str:

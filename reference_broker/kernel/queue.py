@@ -312,7 +312,12 @@ class Queue:
                 self._serve()
 
     def hand(self, consumer: Consumer, entry: Entry) -> None:
-        """``consumer``, who has room, gets ``entry``: on the wire when both are stored."""
+        """``consumer``, who has room, gets ``entry``: on the wire when both are stored. A message
+        whose body is damaged leaves the queue: it would disconnect one consumer after the other."""
+        large = entry.message.large
+        if large is not None and large.damaged:
+            self.discard(entry)
+            return
         if self.unstored is not None:
             consumer.wait_for(max(entry.batch, self.batch))
         consumer.deliver(entry)

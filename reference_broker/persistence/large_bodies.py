@@ -193,7 +193,7 @@ class LargeFiles:
         self._arriving: dict[LargeBody, _Arriving] = {}
         self._writes: list[_BodyWrite] = []
         self._under_way: list[_BodyWrite] = []
-        self._reads: dict[int, tuple[Part, _Then]] = {}
+        self._reads: dict[int, tuple[LargeBody, Part, _Then]] = {}
         self._later: list[tuple[LargeBody, int, int, _Then]] = []
         self.waiting = 0
 
@@ -310,7 +310,7 @@ class LargeFiles:
             return
         ticket = self._store.next_ticket()
         part = Part(body.file, body.octets, begin, begin + count)
-        self._reads[ticket] = part, then
+        self._reads[ticket] = body, part, then
         self._store.say(LoadFile(ticket, body.file, part.length, part.offset))
 
     def loaded(self, event: FileLoaded) -> bool:
@@ -318,17 +318,18 @@ class LargeFiles:
         asked = self._reads.pop(event.ticket, None)
         if asked is None:
             return False
-        part, then = asked
+        body, part, then = asked
         data = None
         if event.problem is not None:
             self._store.report(f"{event.problem}; its consumer is disconnected")
         else:
             data = part.read(event.data)
-            if data is None:
+            if data is None and not body.damaged:
+                body.damaged = True
                 self._store.set_aside(
                     part.path,
                     f"of bytes {part.begin} to {part.end} of the body some are damaged or missing;"
-                    " its consumer is disconnected, and the message cannot be delivered",
+                    " its consumer is disconnected, and the message leaves its queues",
                 )
         then(data)
         return True

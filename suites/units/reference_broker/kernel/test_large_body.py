@@ -523,6 +523,27 @@ def test_a_body_that_cannot_be_read_costs_the_connection_and_not_the_message() -
     assert driver.drain() == [BODY.decode()]
 
 
+def test_a_body_that_was_damaged_costs_one_connection_and_its_message() -> None:
+    driver, producer = stored()
+    driver.send(producer, "after")
+    (file,) = driver.files()
+    driver.disk._files[file].octets[-1] ^= 1
+    first, second = (driver.connect() for _ in range(2))
+    driver.say(first, "SUBSCRIBE\nid:0\ndestination:q\nack:client\n\n\0")
+    driver.settle()
+    assert first in driver.closed
+    assert [report for report in driver.reports if "the message leaves its queues" in report]
+    driver.say(second, "SUBSCRIBE\nid:0\ndestination:q\nack:client\n\n\0")
+    driver.settle()
+    assert driver.bodies(second) == [b"after"]
+    assert second not in driver.closed
+    driver.wait(seconds(1))
+    assert driver.files() == []
+    assert f"damaged/{file}.0" in driver.disk._files
+    driver.kill()
+    assert driver.drain() == ["after"]
+
+
 def test_a_body_that_cannot_be_written_is_refused() -> None:
     driver = Driver(places())
     conn = driver.connect()
