@@ -3,7 +3,7 @@ too."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,9 @@ from brokerproof.harness.cases.example_runs import (
     explain,
     one_example,
 )
+from brokerproof.harness.catalogue.deviations import match
 from brokerproof.harness.model.enums import Clock
-from brokerproof.harness.model.finding import Finding, combine
+from brokerproof.harness.model.finding import Finding
 from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.failure import SetUpFailed
@@ -30,21 +31,37 @@ REFERENCE = "reference"
 """The shipped target on which examples are made smaller."""
 
 
-def violates(outcome: ExampleRecord, requirements: frozenset[str]) -> bool:
-    """True if one of ``requirements`` was violated, beyond doubt."""
+def violations(outcome: ExampleRecord) -> Iterator[Finding]:
+    """Every violation beyond doubt, of all examples of a property."""
+    for example in outcome.failing or [outcome]:
+        for finding in example.findings:
+            if finding.seen is Seen.VIOLATED and finding.uncertain is None:
+                yield finding
+
+
+def violates(run: Run, call: Call, outcome: ExampleRecord, requirements: frozenset[str]) -> bool:
+    """True if one of ``requirements`` was violated beyond doubt, in a way that is not listed."""
     return any(
-        finding.requirement in requirements
-        and finding.seen is Seen.VIOLATED
-        and finding.uncertain is None
-        for finding in combine(outcome.findings)
+        finding.requirement in requirements and not is_listed(run, call, finding)
+        for finding in violations(outcome)
     )
 
 
-def example_of(outcome: ExampleRecord, failing: frozenset[str]) -> ExampleRecord | None:
+def is_listed(run: Run, call: Call, finding: Finding) -> bool:
+    """True if a known deviation expects what the finding says."""
+    requirement, detail = finding.requirement, finding.detail
+    return match(run.deviations, call.id, requirement, detail, run.facts.version) is not None
+
+
+def example_of(
+    run: Run, call: Call, outcome: ExampleRecord, failing: frozenset[str]
+) -> ExampleRecord | None:
     """The example that violated one of ``failing``: the case itself, or the first such example of a
     property."""
-    examples = [example for example in outcome.failing or [outcome] if violates(example, failing)]
-    return examples[0] if examples else None
+    for example in outcome.failing or [outcome]:
+        if violates(run, call, example, failing):
+            return example
+    return None
 
 
 def run_again(
@@ -70,7 +87,7 @@ def confirmed(
         plans = [*([small] if small is not None else []), example.plan]
     for number, plan in enumerate(plans):
         outcome, error = run_again(run, call, plan, seed + number)
-        if error is None and violates(outcome, failing):
+        if error is None and violates(run, call, outcome, failing):
             return outcome
     return None
 
@@ -98,7 +115,7 @@ def _smaller(
 
         def example(**drawn: Any) -> None:
             outcome, error = run_again(there, call, drawn, seed)
-            if error is None and violates(outcome, failing):
+            if error is None and violates(run, call, outcome, failing):
                 smallest[:] = [drawn]
                 raise ViolationFound
 

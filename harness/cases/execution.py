@@ -138,11 +138,12 @@ def _judge_completed(
 
     In real time a failure counts only if it happens again and the broker still serves others.
     """
+    findings = _unlisted_first(run, call, record, findings)
     judged = _judged(run, call, findings)
     failing = frozenset(
         finding.requirement for finding in judged if finding.verdict is Verdict.FAIL
     )
-    example = confirm_and_shrink.example_of(record, failing)
+    example = confirm_and_shrink.example_of(run, call, record, failing)
     if example is not None and run.target.clock is Clock.REAL:
         example = confirm_and_shrink.confirmed(run, call, example, failing, confirmation_seed)
         reason = ""
@@ -319,6 +320,18 @@ def _complete(call: Call, findings: list[Finding]) -> list[Finding]:
         )
         for requirement in call.cited
     ]
+
+
+def _unlisted_first(
+    run: Run, call: Call, record: ExampleRecord, findings: list[Finding]
+) -> list[Finding]:
+    """Return ``findings`` in which a violation that no entry lists stands for its requirement,
+    wherever it was seen: one that is listed must not hide it."""
+    unlisted: dict[str, Finding] = {}
+    for finding in confirm_and_shrink.violations(record):
+        if not confirm_and_shrink.is_listed(run, call, finding):
+            unlisted.setdefault(finding.requirement, finding)
+    return [unlisted.get(finding.requirement, finding) for finding in findings]
 
 
 def _judged(run: Run, call: Call, findings: list[Finding]) -> tuple[JudgedFinding, ...]:

@@ -307,6 +307,42 @@ def test_a_listed_deviation_beside_a_new_violation_is_known_and_the_new_one_fail
     ]
 
 
+def test_a_listed_violation_hides_no_other_of_its_requirement(reference: Target) -> None:
+    def bad(target: Bench) -> None:
+        target.record_finding(MUST, False, "no receipt came")
+        target.record_finding(MUST, False, "two receipts came")
+        target.record_finding(MUST, False, "three receipts came")
+
+    run = run_of(reference, deviations=(listed(MUST, "no receipt came"),))
+    found = execute(run, made(bad, MUST))
+    assert (found.verdict, found.detail) == (Verdict.FAIL, f"{MUST}: two receipts came")
+    both = (*run.deviations, listed(MUST, "(two|three) receipts came"))
+    assert execute(replace(run, deviations=both), made(bad, MUST)).verdict is Verdict.KNOWN
+
+
+def test_a_listed_example_hides_no_other_and_confirms_none(reference: Target) -> None:
+    """In real time the examples run side by side; what is run again is the one that failed."""
+    runs: list[int] = []
+
+    def bad(target: Bench, number: int) -> None:
+        runs.append(number)
+        target.record_finding(MUST, number == 0, f"{number} receipts came")
+
+    call = made(
+        bad,
+        MUST,
+        over=Over(
+            {"number": st.just(0)},
+            examples=1,
+            always=lambda target: [{"number": number} for number in (3, 1, 2)],
+        ),
+    )
+    run = run_of(RealTimeTwin(reference), deviations=(listed(MUST, "[13] receipts came"),))
+    found = execute(run, call)
+    assert (found.verdict, found.detail) == (Verdict.FAIL, f"{MUST}: 2 receipts came")
+    assert runs[-1] == 2
+
+
 def test_an_unlisted_should_beside_a_listed_must_stays_a_warning(reference: Target) -> None:
     def bad(target: Bench) -> None:
         target.record_finding(MUST, False, "no receipt came")

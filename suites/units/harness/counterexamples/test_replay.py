@@ -31,8 +31,9 @@ from brokerproof.harness.counterexamples import case_file, plans, target_playbac
 from brokerproof.harness.counterexamples import replay as counterexamples_replay
 from brokerproof.harness.counterexamples.player import Frames
 from brokerproof.harness.model.enums import Clock, CloseHow
+from brokerproof.harness.model.finding import Finding
 from brokerproof.harness.model.time import ms, seconds
-from brokerproof.harness.model.verdicts import Verdict
+from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.reference.target import VirtualTarget
@@ -357,8 +358,12 @@ def test_an_example_in_real_time_is_made_smaller_on_the_reference(
     assert case_file.read(path).header["drawn"] == "size=37"
 
 
-def test_an_uncertain_violation_is_no_example() -> None:
-    assert confirm_and_shrink.example_of(ExampleRecord(), frozenset({MUST})) is None
+def test_an_uncertain_violation_is_no_example(registered: Callable[..., Call]) -> None:
+    run, call = run_on(target_file.load("reference"), None), registered(lambda target: None)
+    record = ExampleRecord(findings=[Finding(MUST, Seen.VIOLATED, "late", "the host was late")])
+    assert confirm_and_shrink.example_of(run, call, record, frozenset({MUST})) is None
+    record.findings.append(Finding(MUST, Seen.VIOLATED, "late"))
+    assert confirm_and_shrink.example_of(run, call, record, frozenset({MUST})) is record
 
 
 # the player's own reader
