@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -81,7 +82,7 @@ def _detected(
     addresses: Iterable[str], login: str | None, passcode_env: str | None, like: str | None
 ) -> str:
     from brokerproof.harness.targets import credentials, endpoint  # pays for every protocol
-    from brokerproof.harness.targets.external import detection
+    from brokerproof.harness.targets.external import detection, dialogue
     from brokerproof.harness.targets.failure import SetUpFailed
 
     try:
@@ -89,18 +90,19 @@ def _detected(
         reads = [endpoint.read(address, Path()) for address in addresses]
     except (credentials.NoCredentials, endpoint.BadEndpoint) as problem:
         raise errors.Usage(str(problem)) from None
+    try:
+        with ThreadPoolExecutor() as pool:
+            answers = list(pool.map(lambda read: detection.detect(read, login, passcode), reads))
+    except dialogue.Refused as problem:
+        given = "is it the right one?" if login else "give it by --login and --passcode-env"
+        raise errors.SetUp(f"{problem}; it needs a login: {given}") from None
+    except SetUpFailed as problem:
+        raise errors.SetUp(str(problem)) from None
     endpoints: dict[str, str] = {}
     spoken = []
-    for read in reads:
-        try:
-            greetings = detection.detect(read, login, passcode)
-        except SetUpFailed as problem:
-            raise errors.SetUp(str(problem)) from None
+    for read, greetings in zip(reads, answers, strict=True):
         if not greetings:
-            raise errors.SetUp(
-                f"{read.where} speaks none of the protocols that brokerproof does; give its login"
-                " by --login and --passcode-env if it refuses others"
-            )
+            raise errors.SetUp(f"{read.where} speaks none of the protocols that brokerproof does")
         for greeted in greetings:
             name = _NAMES.get(greeted.protocol, greeted.protocol)
             endpoints.setdefault(name, detection.url(read, greeted))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from brokerproof.harness.targets.endpoint import Endpoint
@@ -20,13 +21,20 @@ _UPGRADE = (
 
 def detect(endpoint: Endpoint, login: str | None, passcode: str | None) -> list[Greeting]:
     """Return a greeting for each protocol that the port speaks. Raises :class:`SetUpFailed` for a
-    port that accepts no connection."""
+    port that accepts no connection, and :class:`~dialogue.Refused` for one that admits nobody."""
     dialogue.dial(endpoint).close()
-    spoken = []
-    for protocol in ("stomp", "amqp", "amqp091", "openwire"):
-        greeted = _greeted(endpoint, protocol, login, passcode)
-        if greeted is not None:
-            spoken.append(greeted)
+    # At the same time: a broker may leave what it does not know unanswered until its time is up.
+    with ThreadPoolExecutor() as pool:
+        asked = [
+            pool.submit(_greeted, endpoint, protocol, login, passcode)
+            for protocol in ("stomp", "amqp", "amqp091", "openwire")
+        ]
+    refusals = [problem for future in asked if (problem := future.exception()) is not None]
+    spoken = [
+        greeted for future in asked if not future.exception() and (greeted := future.result())
+    ]
+    if refusals and not spoken:
+        raise refusals[0]
     return spoken or _of_http(endpoint)
 
 
@@ -38,7 +46,10 @@ def speaks(endpoint: Endpoint, protocol: str, login: str | None, passcode: str |
         return False
     if protocol == "core":
         return True  # CORE's first answer needs its own version: the run finds out
-    return _greeted(endpoint, protocol, login, passcode) is not None
+    try:
+        return _greeted(endpoint, protocol, login, passcode) is not None
+    except dialogue.Refused:
+        return False
 
 
 def url(endpoint: Endpoint, greeted: Greeting) -> str:
@@ -57,13 +68,16 @@ def _greeted(
         return _of_openwire(endpoint)
     greet = {"stomp": greeting.stomp, "amqp": greeting.amqp, "amqp091": greeting.amqp091}[protocol]
     credentials = Credentials(login, passcode)
+    refusal = None
     for host in _HOSTS if protocol == "stomp" else _HOSTS[:1]:
         try:
             return greet(endpoint, replace(credentials, stomp_host=host))
-        except dialogue.NotSpoken:
-            return None
+        except dialogue.Refused as refused:
+            refusal = refused  # for another virtual host, or for good
         except SetUpFailed:
-            continue  # refused: for another virtual host, or for good
+            return None
+    if refusal is not None:
+        raise refusal
     return None
 
 

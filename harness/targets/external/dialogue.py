@@ -24,6 +24,10 @@ class NotSpoken(SetUpFailed):
     """The endpoint speaks another protocol."""
 
 
+class Refused(SetUpFailed):
+    """The endpoint speaks the protocol and admits nobody with this login."""
+
+
 def dial(endpoint: Endpoint) -> socket.socket:
     """Return a connection, over TLS if the endpoint has TLS. Raises :class:`SetUpFailed`."""
     address, where = (endpoint.host, endpoint.port), endpoint.where

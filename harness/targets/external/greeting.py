@@ -14,8 +14,7 @@ from brokerproof.harness.protocols.amqp10 import codec as amqp_codec
 from brokerproof.harness.protocols.amqp10 import types
 from brokerproof.harness.protocols.stomp import codec as stomp_codec
 from brokerproof.harness.targets.endpoint import Endpoint
-from brokerproof.harness.targets.external.dialogue import Dialogue, NotSpoken
-from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.external.dialogue import Dialogue, NotSpoken, Refused
 
 _FAMILIES = {"artemis": "artemis", "rabbitmq": "rabbitmq", "activemq": "activemq"}
 """Shipped targets by a part of the name that their family gives itself; the first that fits."""
@@ -58,7 +57,7 @@ def stomp(endpoint: Endpoint, credentials: Credentials) -> Greeting:
                 raise NotSpoken(dialogue.other())
             if isinstance(item, stomp_codec.Frame):
                 if item.command != "CONNECTED":
-                    raise SetUpFailed(f"{endpoint.where} refused the connection: {item.brief()}")
+                    raise Refused(f"{endpoint.where} refused the connection: {item.brief()}")
                 broker, _, version = (item.get("server") or "").partition("/")
                 return Greeting("stomp", broker, version.split(" ")[0])
         raise AssertionError("items() ends with an exception")
@@ -83,14 +82,14 @@ def amqp(endpoint: Endpoint, credentials: Credentials) -> Greeting:
                     dialogue.write(amqp_codec.protocol_header())
                     dialogue.write(_frame("open", {"container-id": "brokerproof-greeting"}))
                 case "sasl-outcome":
-                    raise SetUpFailed(
+                    raise Refused(
                         f"{endpoint.where} refused the login over AMQP 1.0; name login and passcode"
                     )
                 case "open":
                     about = item.part("properties")
                     return Greeting("amqp", _text(about, "product"), _text(about, "version"))
                 case "close":
-                    raise SetUpFailed(f"{endpoint.where} refused the connection: {item.brief()}")
+                    raise Refused(f"{endpoint.where} refused the connection: {item.brief()}")
         raise AssertionError("items() ends with an exception")
 
 

@@ -74,6 +74,16 @@ def test_without_ports_it_asks(ports: dict[str, str], tmp_path: Path) -> None:
     assert "login" in done.output + str(done.exception)
 
 
+@pytest.mark.parametrize("protocol", ["stomp", "amqp"])
+def test_a_port_that_refuses_is_not_taken_for_another_protocol(
+    ports: dict[str, str], tmp_path: Path, protocol: str
+) -> None:
+    _, output, out = init(tmp_path, "--detect", ports[protocol])
+    assert "refused" in output
+    assert "it needs a login: give it by --login and --passcode-env" in output
+    assert not out.exists()
+
+
 def test_a_port_that_nobody_listens_on_is_one_sentence(tmp_path: Path) -> None:
     done = CliRunner().invoke(
         cli, ["init-target", "--out", str(tmp_path / "x"), "--detect", "127.0.0.1:1"]
