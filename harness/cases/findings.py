@@ -183,6 +183,13 @@ class MeasurementJudge(CaseRecord):
         """
         return 0 if self.virtual else max(ms(50), period // 10)
 
+    def sending_jitter(self, period: Duration) -> Duration:
+        """The lateness allowed to a sender that is held to its own period, for which no text allows
+        an error margin: nothing in virtual time, a fiftieth of the period and at least 10 ms in
+        real time. By how much timers of our own are late meanwhile is part of :meth:`margin`.
+        """
+        return 0 if self.virtual else max(ms(10), period // 50)
+
     def margin(self, bounds: tuple[Duration, Duration | None], since: Instant) -> Duration:
         """The amount by which an interval is widened: nothing in virtual time; see
         :data:`MARGIN_FLOOR` for real time."""

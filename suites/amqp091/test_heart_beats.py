@@ -63,11 +63,9 @@ def test_the_server_beats(target: Bench, virtual_s: int) -> None:
         f"{len(beats)} heart-beats came in seven halves of an interval of {interval} s",
     )
     gaps = [later - before for before, later in itertools.pairwise(beats)]
-    late = target.punctuality(seconds(interval))
     for at, gap in zip(beats, gaps, strict=False):
-        target.judge_duration(
-            SERVER_HEARTBEATS, "between two heart-beats", gap, (0, seconds(interval) + late), at
-        )
+        latest = seconds(interval) + target.sending_jitter(seconds(interval))
+        target.judge_duration(SERVER_HEARTBEATS, "between two heart-beats", gap, (0, latest), at)
 
 
 @case(SILENT_CLIENT_DISCONNECTED, NO_CLOSE_AFTER_SILENCE, RABBITMQ_HEARTBEATS, needs={"amqp091"})

@@ -161,17 +161,16 @@ def connection_refused(
 
 
 def session_refused(
-    target: Bench, peer: AmqpPeer, requirements: Requirements, why: str, conditions: Sequence[str]
+    target: Bench, peer: AmqpPeer, ends: str, error: str, why: str, condition: str
 ) -> Frame | None:
-    """The broker should end the session with one of ``conditions``; the connection has to stay."""
+    """The broker should end the session with an error (``ends``), and that should be ``condition``
+    (``error``); the connection has to stay."""
     answer = peer.watch_for(either(frame("end"), frame("close")))
     what = peer.instead() if answer is None else f"{answer.name} ({answer.condition})"
-    fine = answer is not None and answer.name == "end" and answer.condition in conditions
-    target.record_finding(
-        requirements,
-        fine,
-        f"{why} was answered with {what}, should be end ({' or '.join(conditions)})",
-    )
+    given = answer.condition if answer is not None and answer.name == "end" else None
+    detail = f"{why} was answered with {what}, should be end ({condition})"
+    target.record_finding(ends, given is not None, detail)
+    target.record_finding(error, given == condition, detail)
     return answer
 
 

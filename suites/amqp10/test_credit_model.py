@@ -102,28 +102,42 @@ class Model:
         self.waiting[queue].add(body)
         return body
 
-    def due(self) -> int:
-        """How many deliveries have to come now, from both queues together."""
-        due = [
+    @property
+    def within_credit(self) -> int:
+        """Deliveries of both queues that wait and for which there is credit."""
+        return sum(
             min(len(waits), credit) for waits, credit in zip(self.waiting, self.credit, strict=True)
-        ]
-        return min(self.window, sum(due))
+        )
 
-    def came(self, queue: int, delivery: Delivery) -> str:
-        """One delivery came; what is wrong with it, or nothing."""
+    @property
+    def due(self) -> int:
+        """Deliveries that have to come now, from both queues together."""
+        return min(self.window, self.within_credit)
+
+    @property
+    def limit(self) -> str:
+        """The requirement by which no more than :attr:`due` come."""
+        return WINDOW_FORMULA if self.window < self.within_credit else CREDIT_FORMULA
+
+    def came(self, queue: int, delivery: Delivery) -> dict[str, str]:
+        """Note a delivery; return the fault in it by the requirement that it breaks."""
         body = delivery.message.body
         if body not in self.waiting[queue]:
-            return f"{body!r} came on queue {queue}, where {sorted(self.waiting[queue])} wait"
+            waiting = sorted(self.waiting[queue])
+            return {RELEASED_AVAILABLE: f"{body!r} came on queue {queue}, where {waiting} wait"}
         self.waiting[queue].discard(body)
         self.held[queue].append(delivery)
         self.credit[queue] -= 1
         self.window -= 1
-        over = [
-            name
-            for name, left in (("credit", self.credit[queue]), ("window", self.window))
-            if left < 0
-        ]
-        return f"{body!r} came beyond the {' and the '.join(over)}" if over else ""
+        left = {
+            NO_TRANSFER_WITHOUT_CREDIT: ("credit", self.credit[queue]),
+            REMOTE_INCOMING_WINDOW: ("window", self.window),
+        }
+        return {
+            requirement: f"{body!r} came beyond the {name}"
+            for requirement, (name, rest) in left.items()
+            if rest < 0
+        }
 
 
 @dataclass
@@ -138,9 +152,10 @@ class Run:
     senders: tuple[Link, Link]
     model: Model = field(default_factory=Model)
 
-    def watch(self, after: str) -> None:
-        """Whatever has to come does, and nothing else."""
-        due = self.model.due()
+    def watch(self, after: str, judged_by: str = "") -> None:
+        """Judge that what has to come does, and nothing else: by ``judged_by``, or by the limit
+        that holds."""
+        due, limit = self.model.due, self.model.limit
         self.target.wait_until(
             lambda: self.peer.ended is not None or len(self.peer.deliveries) >= due, PATIENCE
         )
@@ -151,14 +166,14 @@ class Run:
         for queue, link in enumerate(self.links):
             for delivery in self.peer.take_deliveries(link):
                 got += 1
-                wrong = self.model.came(queue, delivery)
-                self.target.require(
-                    (NO_TRANSFER_WITHOUT_CREDIT, REMOTE_INCOMING_WINDOW),
-                    not wrong,
-                    f"after {after}: {wrong or 'as it should'}",
-                )
+                faults = self.model.came(queue, delivery)
+                for requirement in (NO_TRANSFER_WITHOUT_CREDIT, REMOTE_INCOMING_WINDOW, *faults):
+                    fault = faults.get(requirement, "as it should")
+                    self.target.require(
+                        requirement, requirement not in faults, f"after {after}: {fault}"
+                    )
         detail = f"after {after} {got} came, should be {due}; {self.peer.instead()}"
-        self.target.require((CREDIT_FORMULA, WINDOW_FORMULA), got == due, detail)
+        self.target.require(judged_by or limit, got == due, detail)
 
     def step(self, step: Step) -> None:
         """One step of the plan, in the world and in the model."""
@@ -188,7 +203,7 @@ class Run:
         model.window = sum(map(len, model.waiting)) + 10
         self.peer.flow(link, incoming_window=model.window, link_credit=credit, drain=True)
         model.credit[queue] = credit
-        self.watch(f"a drain of {credit}")
+        self.watch(f"a drain of {credit}", DRAIN_ANSWERED)
         self.target.wait_until(lambda: link.credit <= 0 or self.peer.ended is not None, PATIENCE)
         detail = f"a drain of {credit} credits left {link.credit}; {self.peer.instead()}"
         self.target.require(DRAIN_ANSWERED, link.credit == 0, detail)

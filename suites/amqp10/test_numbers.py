@@ -31,6 +31,8 @@ from brokerproof.suites.steps.boundaries import (
 
 SESSION_ERROR_ENDS = "AMQP10-SESS-03"
 CLOSE_WRITTEN = "AMQP10-CLOSE-01"
+CREDIT_FORMULA = "AMQP10-CREDIT-03"
+WINDOW_FORMULA = "AMQP10-WIN-07"
 
 SENT = (
     "open",
@@ -52,6 +54,8 @@ FIELDS = {
     for name in SENT
     for field in fields(name, ((part.name, part.type) for part in COMPOSITES[name].fields), RANGES)
 }
+GIVES_LEAVE = {"flow.link-credit": CREDIT_FORMULA, "flow.incoming-window": WINDOW_FORMULA}
+"""Numbers by which the broker may send, with the formulas for how much."""
 HANDLE = "attach.handle"
 SENDER_HANDLE, RECEIVER_HANDLE = 3, 5
 CREDIT = 10
@@ -225,19 +229,36 @@ def judge(target: Bench, replaced: Replaced) -> Outcome:
     with bystander(target):
         outcome, words = converse(target, replaced)
         detail = f"{replaced}: {outcome}, {words}"
-        target.record_finding(SESSION_ERROR_ENDS, outcome is not Outcome.SILENT, detail)
+        works_or_ends = GIVES_LEAVE.get(str(replaced.field), SESSION_ERROR_ENDS)
+        target.record_finding(works_or_ends, outcome is not Outcome.SILENT, detail)
         target.record_finding(CLOSE_WRITTEN, outcome is not Outcome.CUT, detail)
     return outcome
 
 
 @case(SESSION_ERROR_ENDS, CLOSE_WRITTEN, needs={"amqp"})
-@pytest.mark.parametrize("field", sorted(FIELDS.keys() - {HANDLE}))
+@pytest.mark.parametrize("field", sorted(FIELDS.keys() - {HANDLE} - GIVES_LEAVE.keys()))
 @over_boundaries
 def test_a_number_works_or_is_refused(target: Bench, field: str, position: int) -> None:
     """One number of a conversation is replaced by one of its boundary values. The broker ends the
     link, the session or the connection with an error, or every frame gets its answer and the
     message arrives; another connection still works."""
     judge(target, FIELDS[field].replaced(position))
+
+
+@case(CREDIT_FORMULA, CLOSE_WRITTEN, needs={"amqp"})
+@over_boundaries
+def test_a_link_credit_works_or_is_refused(target: Bench, position: int) -> None:
+    """A receiver gives a boundary value as its link-credit. The broker refuses it with an error, or
+    the message arrives unless the credit is 0; another connection still works."""
+    judge(target, FIELDS["flow.link-credit"].replaced(position))
+
+
+@case(WINDOW_FORMULA, CLOSE_WRITTEN, needs={"amqp"})
+@over_boundaries
+def test_an_incoming_window_works_or_is_refused(target: Bench, position: int) -> None:
+    """A receiver gives a boundary value as its incoming-window. The broker refuses it with an
+    error, or the message arrives unless the window is 0; another connection still works."""
+    judge(target, FIELDS["flow.incoming-window"].replaced(position))
 
 
 @case(

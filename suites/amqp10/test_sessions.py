@@ -97,9 +97,10 @@ def test_a_flow_for_no_link_ends_the_session(target: Bench, handle: int) -> None
         answer = session_refused(
             target,
             peer,
-            (SESSION_ERROR_ENDS, UNATTACHED_HANDLE),
+            SESSION_ERROR_ENDS,
+            UNATTACHED_HANDLE,
             f"a flow with handle {handle}",
-            [UNATTACHED],
+            UNATTACHED,
         )
         if answer is None or answer.name != "end":
             return

@@ -13,11 +13,12 @@ from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.harness.protocols.amqp10.codec import RECEIVER, SENDER
 from brokerproof.harness.protocols.amqp10.endpoint_state import Link
 from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node
-from brokerproof.suites.amqp10.steps import bodies, collect, fill, granted, numbered
+from brokerproof.suites.amqp10.steps import QUIET, bodies, collect, fill, granted, numbered
 
 DISTRIBUTION_MODE = "AMQP10-TERM-04"
 TERMINUS_PROPERTIES = "AMQP10-LINK-05"
 DYNAMIC_NODE = "AMQP10-TERM-02"
+NO_TERMINUS = "AMQP10-LINK-12"
 
 
 def reader(peer: AmqpPeer, node: Node, mode: str | None) -> Link:
@@ -28,6 +29,11 @@ def reader(peer: AmqpPeer, node: Node, mode: str | None) -> Link:
         "distribution-mode": mode,
     }
     return peer.receiver(node, source=codec.composite("source", fields))
+
+
+def soon_detached(target: Bench, link: Link) -> bool:
+    """True if the broker detaches the link at once."""
+    return target.wait_until(lambda: link.detached is not None, QUIET)
 
 
 def told(link: Link, terminus: str) -> dict[str, object]:
@@ -69,11 +75,12 @@ def test_the_mode_of_a_link_is_told_and_kept(target: Bench, mode: str, count: in
     )
 
 
-@case(DYNAMIC_NODE, needs={"amqp", "amqp-dynamic"})
+@case(DYNAMIC_NODE, NO_TERMINUS, needs={"amqp", "amqp-dynamic"})
 @over(examples=10, role=st.sampled_from([SENDER, RECEIVER]), count=st.integers(1, 3))
 def test_a_node_made_on_request_has_an_address(target: Bench, role: bool, count: int) -> None:
     """A client attaches with dynamic. Each answer has dynamic set and an address of its own; a
-    message sent to that address is received from it."""
+    message sent to that address is received from it. An answer with neither makes no node: its
+    link has no terminus and is detached at once."""
     peer = target.amqp()
     capabilities = target.node().capabilities or None
     side = "target" if role is SENDER else "source"
@@ -84,6 +91,17 @@ def test_a_node_made_on_request_has_an_address(target: Bench, role: bool, count:
         link = peer.attach(role, **fields)
         inside = told(link, side)
         address = inside.get("address")
+        if not address and not inside.get("dynamic"):
+            target.record_not_applicable(DYNAMIC_NODE, "no node was made")
+            gone = soon_detached(target, link)
+            target.record_finding(
+                NO_TERMINUS,
+                gone and not inside,
+                f"a dynamic {side} was answered with {inside},"
+                f" and the link {'was detached' if gone else 'stays'}",
+            )
+            return
+        target.record_finding(NO_TERMINUS, True, f"a {side} was made")
         fine = bool(address) and inside.get("dynamic") is True
         target.require(DYNAMIC_NODE, fine, f"a dynamic {side} was answered with {inside}")
         made.append((link, str(address)))

@@ -493,7 +493,7 @@ def judge_beats(
         at_least,
         "longest silence of the server",
         longest,
-        (0, period + target.punctuality(period)),
+        (0, period + target.sending_jitter(period)),
         since,
     )
 

@@ -15,6 +15,7 @@ from brokerproof.suites.steps.refusals import bystander, refused
 
 ROUTING_HEADERS = "ARTEMIS-STOMP-routing-1"
 NAME_IS_ADDRESS = "ARTEMIS-STOMP-routing-3"
+SUBSCRIPTION_TYPE = "ARTEMIS-STOMP-routing-7"
 DEFAULT_ROUTING = "ARTEMIS-STOMP-routing-2"
 PREFIXES = "ARTEMIS-STOMP-routing-4"
 ADDRESS_MATCH = "ARTEMIS-STOMP-routing-6"
@@ -181,7 +182,7 @@ def test_one_name_is_one_address(target: Bench) -> None:
     )
 
 
-@case(NAME_IS_ADDRESS, needs={"routing-headers"})
+@case(SUBSCRIPTION_TYPE, needs={"routing-headers"})
 @pytest.mark.parametrize("first", KINDS)
 def test_one_address_can_be_queue_and_topic(target: Bench, first: str) -> None:
     """One name is used as queue and as topic at the same time. ANYCAST messages arrive at the
@@ -199,7 +200,7 @@ def test_one_address_can_be_queue_and_topic(target: Bench, first: str) -> None:
     received = {kind: bodies(collect(target, listener, 2)) for kind, listener in listeners.items()}
     expected = {kind: [f"{kind} {number}".encode() for number in range(2)] for kind in listeners}
     target.record_finding(
-        NAME_IS_ADDRESS, received == expected, f"{name} as queue and topic: {received!r}"
+        SUBSCRIPTION_TYPE, received == expected, f"{name} as queue and topic: {received!r}"
     )
 
 

@@ -115,7 +115,7 @@ def test_the_server_beats_every_half_of_its_interval(target: Bench, expected: in
     )
     for before, later in itertools.pairwise(beats):
         # A beat that was written late makes the gap behind it shorter by as much.
-        late = target.punctuality(half)
+        late = target.sending_jitter(half)
         target.judge_duration(
             HALVES, "between two heart-beats", later - before, (half - late, half + late), before
         )

@@ -1,22 +1,27 @@
 """Compares the quotations of the catalogue with the documents they are taken from.
 
-    python -m brokerproof.suites.repo.quotations [--texts FOLDER] [--fetch]
+    python -m brokerproof.suites.repo.quotations [--texts FOLDER] [--fetch] [--strict]
 
 The text of a document is looked for in ``FOLDER`` and then in ``suites/repo/texts``, as files or
 folders named like the requirement file or like its first part (``amqp10.xml``, ``artemis/`` for
 every ``artemis-*`` with the manual of a release inside); with ``--fetch`` it is then read from the
 document's address. A quotation that its text does not have has drifted: exit code 1. Documents
-without a text are listed.
+without a text, and those that could not be fetched, are listed.
+
+Somebody else's page changes when they like: its drift is reported, and is an error with
+``--strict`` only.
 """
 
 from __future__ import annotations
 
 import argparse
 import html
+import http.client
 import re
 import sys
 import urllib.request
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +30,16 @@ from brokerproof.harness.catalogue.requirements import Catalogue, Document, Requ
 
 CARRIED = Path(__file__).parent / "texts"
 _SUFFIXES = (".html", ".xml", ".adoc", ".md", ".txt")
-_FETCH_S = 30
+_FETCH_S = 5
+_FETCHES_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Uncompared:
+    """A document that could not be compared, and why."""
+
+    document: Document
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +47,11 @@ class Comparison:
     """The outcome for one catalogue."""
 
     drifted: tuple[Requirement, ...]
+    """Quotations that a text at hand does not have."""
+    moved: tuple[Requirement, ...]
+    """Quotations that a fetched page does not have."""
     agreeing: int
-    without_text: tuple[Document, ...]
+    without_text: tuple[Uncompared, ...]
 
 
 def plain(text: str) -> str:
@@ -50,31 +67,49 @@ def plain(text: str) -> str:
     return re.sub(r"\s+(?=[.,;:)'])", "", re.sub(r"\s+", " ", text)).lower().strip()
 
 
-def compare(catalogue: Catalogue, folders: Iterable[Path], *, fetch: bool = False) -> Comparison:
-    """Compare each quotation of ``catalogue`` with the text of its document."""
-    drifted: list[Requirement] = []
-    missing: list[Document] = []
-    agreeing = 0
+def compare(
+    catalogue: Catalogue,
+    folders: Iterable[Path],
+    read_page: Callable[[str], str] | None = None,
+) -> Comparison:
+    """Compare each quotation of ``catalogue`` with the text of its document; ``read_page`` returns
+    the page at an address, where there is no other text."""
+    quoting: dict[str, list[Requirement]] = {}
+    for requirement in catalogue.values():
+        if requirement.quotation:
+            quoting.setdefault(requirement.document.name, []).append(requirement)
     searched = tuple(folders)
-    for document in catalogue.documents:
-        quoting = [
-            requirement
-            for requirement in catalogue.values()
-            if requirement.document is document and requirement.quotation
-        ]
-        if not quoting:
+    documents = [document for document in catalogue.documents if document.name in quoting]
+    texts = {document.name: _text(document, searched) for document in documents}
+    pages: dict[str, str | OSError] = {}
+    if read_page is not None:
+        with ThreadPoolExecutor(_FETCHES_AT_ONCE) as pool:
+            jobs = {
+                document.name: pool.submit(_page, document, read_page)
+                for document in documents
+                if not texts[document.name]
+            }
+        pages = {name: job.result() for name, job in jobs.items()}
+    missing: list[Uncompared] = []
+    drifted: list[Requirement] = []
+    moved: list[Requirement] = []
+    agreeing = 0
+    for document in documents:
+        text = texts[document.name] or pages.get(document.name, "")
+        if isinstance(text, OSError):
+            missing.append(Uncompared(document, f"cannot be read: {text}"))
             continue
-        text = _text(document, searched, fetch=fetch)
         if not text:
-            missing.append(document)
+            missing.append(Uncompared(document, "no text to compare with"))
             continue
-        wrong = [row for row in quoting if plain(row.quotation) not in text]
-        drifted += wrong
-        agreeing += len(quoting) - len(wrong)
-    return Comparison(tuple(drifted), agreeing, tuple(missing))
+        rows = quoting[document.name]
+        wrong = [row for row in rows if plain(row.quotation) not in text]
+        (moved if document.name in pages else drifted).extend(wrong)
+        agreeing += len(rows) - len(wrong)
+    return Comparison(tuple(drifted), tuple(moved), agreeing, tuple(missing))
 
 
-def _text(document: Document, folders: tuple[Path, ...], *, fetch: bool) -> str:
+def _text(document: Document, folders: tuple[Path, ...]) -> str:
     names = (document.name, document.name.partition("-")[0])
     for folder in folders:
         for name in names:
@@ -87,21 +122,26 @@ def _text(document: Document, folders: tuple[Path, ...], *, fetch: bool) -> str:
             ]
             if texts:
                 return plain("\n".join(texts))
-    if not fetch:
-        return ""
+    return ""
+
+
+def _page(document: Document, read_page: Callable[[str], str]) -> str | OSError:
     addresses = {document.url}
     if document.url.endswith("/"):
         addresses = {document.url + page.partition("#")[0] for page in document.anchors.values()}
     try:
-        return plain("\n".join(_fetched(address) for address in sorted(addresses)))
+        return plain("\n".join(read_page(address) for address in sorted(addresses)))
     except OSError as problem:
-        sys.stderr.write(f"{document.url}: cannot be read: {problem}\n")
-        return ""
+        return problem
 
 
-def _fetched(address: str) -> str:
-    with urllib.request.urlopen(address, timeout=_FETCH_S) as answer:
-        return str(answer.read().decode(errors="replace"))
+def from_the_web(address: str) -> str:
+    """Return the page at ``address``. Raises ``OSError`` if it cannot be read."""
+    try:
+        with urllib.request.urlopen(address, timeout=_FETCH_S) as answer:
+            return str(answer.read().decode(errors="replace"))
+    except http.client.HTTPException as problem:
+        raise OSError(f"{type(problem).__name__} {problem}") from None
 
 
 def main() -> int:
@@ -109,20 +149,26 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Compare the catalogue's quotations with texts.")
     parser.add_argument("--texts", type=Path, action="append", default=[], metavar="FOLDER")
     parser.add_argument("--fetch", action="store_true", help="read other documents from the web")
+    parser.add_argument("--strict", action="store_true", help="fail if a fetched page drifted")
     options = parser.parse_args()
-    outcome = compare(requirements.load(), [*options.texts, CARRIED], fetch=options.fetch)
+    read_page = from_the_web if options.fetch else None
+    outcome = compare(requirements.load(), [*options.texts, CARRIED], read_page)
     lines = [
         f"{requirement.where}: {requirement.id}: {requirement.source} does not have"
         f" {requirement.quotation!r}; read {requirement.link} and correct the row"
-        for requirement in outcome.drifted
+        for requirement in (*outcome.drifted, *outcome.moved)
     ]
     lines += [
-        f"{document.name}: no text to compare with; it is at {document.url}"
-        for document in outcome.without_text
+        f"{missing.document.name}: {missing.reason}; it is at {missing.document.url}"
+        for missing in outcome.without_text
     ]
-    lines.append(f"{outcome.agreeing} quotations agree, {len(outcome.drifted)} have drifted")
+    lines.append(
+        f"{outcome.agreeing} quotations agree, {len(outcome.drifted)} have drifted,"
+        f" {len(outcome.moved)} are not on the page that was fetched,"
+        f" {len(outcome.without_text)} documents could not be compared"
+    )
     sys.stdout.write("\n".join(lines) + "\n")
-    return 1 if outcome.drifted else 0
+    return 1 if outcome.drifted or (options.strict and outcome.moved) else 0
 
 
 if __name__ == "__main__":

@@ -149,7 +149,7 @@ def test_the_server_beats_as_agreed(target: Bench, version: str, cy: int) -> Non
         AT_LEAST_EVERY[version],
         "longest gap between signs of life",
         max(longest, gaps[-1]),
-        (0, period + target.punctuality(period)),
+        (0, period + target.sending_jitter(period)),
         start,
     )
     # In 1.1 an end of line is LF and nothing else; in 1.2 a CR may stand before it.

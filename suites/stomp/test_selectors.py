@@ -31,6 +31,8 @@ FAILED_SUBSCRIBE = {"1.1": "STOMP11-SUB-03", "1.2": "STOMP12-SUB-03"}
 
 NEEDS = {"selectors"}
 SELECTOR = "ARTEMIS-STOMP-selector-1"
+SYNTAX_OF_JMS = "ARTEMIS-FILTER-syntax-1"
+STRINGS_CONVERTED = "ARTEMIS-FILTER-convert-1"
 BY_VERSION = {"1.0": ("STOMP10-SUBSCRIBE-07", SELECTOR), "1.1": (SELECTOR,), "1.2": (SELECTOR,)}
 LAST = b"the last one"
 
@@ -128,7 +130,7 @@ def test_a_subscriber_gets_what_its_selector_selects(
     )
 
 
-@case(SELECTOR, needs=NEEDS)
+@case(SYNTAX_OF_JMS, needs=NEEDS)
 @over(
     examples=40,
     predicate=model.predicates().filter(
@@ -150,17 +152,16 @@ def test_not_speaks_of_the_whole_comparison_behind_it(
     answer = consumer.watch_for(frame("RECEIPT", {"receipt-id": receipt}))
     if answer is None:
         target.record_finding(
-            SELECTOR,
+            SYNTAX_OF_JMS,
             False,
             f"NOT without parentheses: {expression} was refused; {consumer.instead()}",
         )
         return
-    judge_selected(
-        target, "1.2", str(expression), sent, selected(expression, sent), "NOT without parentheses"
-    )
+    kind, expected = "NOT without parentheses", selected(expression, sent)
+    judge_selected(target, "1.2", str(expression), sent, expected, kind, SYNTAX_OF_JMS)
 
 
-@case(SELECTOR, needs=NEEDS)
+@case(SYNTAX_OF_JMS, needs=NEEDS)
 @pytest.mark.parametrize(
     "condition",
     [
@@ -188,7 +189,8 @@ def test_what_is_compared_with_nothing_is_unknown_on_either_side(
         condition == "3 <> absent"
     ):  # a number and a string that is there: what <> makes of them is not judged
         sent = sent[:1]
-    judge_selected(target, "1.2", condition, sent, there, "compared with nothing")
+    kind = "compared with nothing"
+    judge_selected(target, "1.2", condition, sent, there, kind, SYNTAX_OF_JMS)
 
 
 @case(SELECTOR, needs=NEEDS)
@@ -320,7 +322,7 @@ def test_without_quotation_marks_a_hyphen_is_a_sign(target: Bench) -> None:
     judge_selected(target, "1.2", "foo-bar = '0'", [{"foo-bar": "0"}], [], "hyphen")
 
 
-@case(SELECTOR, needs=NEEDS)
+@case(STRINGS_CONVERTED, needs=NEEDS)
 @over(
     examples=30,
     always=lambda target: [{"age": size, "bound": 18} for size in ("17", "18", "19")],
@@ -339,14 +341,14 @@ def test_a_string_is_no_number_unless_the_selector_says_so(
     )
     for sign, holds in signs:
         condition = f"age {sign} {bound}"
-        judge_selected(target, "1.2", condition, sent, [], "as a string")
-        expected = [b"m0"] if holds else []
+        judge_selected(target, "1.2", condition, sent, [], "as a string", proves=STRINGS_CONVERTED)
+        expected, selector = [b"m0"] if holds else [], f"convert_string_expressions:{condition}"
         judge_selected(
-            target, "1.2", f"convert_string_expressions:{condition}", sent, expected, "converted"
+            target, "1.2", selector, sent, expected, "converted", proves=STRINGS_CONVERTED
         )
 
 
-@case(SELECTOR, needs=NEEDS)
+@case(STRINGS_CONVERTED, needs=NEEDS)
 @pytest.mark.parametrize(
     "condition",
     [
@@ -363,9 +365,8 @@ def test_a_string_is_read_as_the_number_that_fits(target: Bench, condition: str)
     """With convert_string_expressions: a header is read as the fitting number: 1.5 is between 1 and
     2, and 21 and 1 are 22, on either side of the sign."""
     sent = [{"half": "1.5", "age": "21"}]
-    judge_selected(
-        target, "1.2", f"convert_string_expressions:{condition}", sent, [b"m0"], "converted"
-    )
+    selector = f"convert_string_expressions:{condition}"
+    judge_selected(target, "1.2", selector, sent, [b"m0"], "converted", proves=STRINGS_CONVERTED)
 
 
 @case(SELECTOR, needs=NEEDS)

@@ -337,6 +337,19 @@ def announces_more_than_it_waits(patch, reached):
     saying(patch, reached, change)
 
 
+@amqp_connections.mutant("AMQP10-IDLE-05")
+def announces_a_quarter_too_much(patch, reached):
+    """The broker waits a fifth less than twice the idle-time-out of its open."""
+
+    def change(performative: Any) -> Any:
+        if isinstance(performative, Open) and performative.idle_time_out:
+            reached()
+            performative.idle_time_out = performative.idle_time_out * 5 // 4
+        return performative
+
+    saying(patch, reached, change)
+
+
 def _silence(patch, reached, instead):
     @patch.override(AmqpConnection)
     def _on_silence(original, self, now):

@@ -11,6 +11,7 @@ from brokerproof.suites.mutation.mutant import Group
 amqp_numbers = Group("amqp-numbers")
 
 SILENT, CUT = "AMQP10-SESS-03", "AMQP10-CLOSE-01"
+CREDIT, WINDOW = "AMQP10-CREDIT-03", "AMQP10-WIN-07"
 
 
 def signed(number: int, bits: int = 32) -> int:
@@ -18,21 +19,21 @@ def signed(number: int, bits: int = 32) -> int:
     return number - 2**bits if number >= 2 ** (bits - 1) else number
 
 
-@amqp_numbers.override(Session, "_flow", breaks=SILENT)
+@amqp_numbers.override(Session, "_flow", breaks=WINDOW)
 def incoming_window_with_a_sign(original, reached, self, flow):
     """An incoming-window of 2^31 and more is taken for a negative one, and nothing is sent."""
     flow.incoming_window = reached.instead(flow.incoming_window, signed(flow.incoming_window))
     original(self, flow)
 
 
-@amqp_numbers.override(Session, "_flow", breaks=SILENT)
+@amqp_numbers.override(Session, "_flow", breaks=WINDOW)
 def incoming_window_in_16_bits(original, reached, self, flow):
     """Of an incoming-window only 16 bits count: 65536 is 0."""
     flow.incoming_window = reached.instead(flow.incoming_window, flow.incoming_window % 2**16)
     original(self, flow)
 
 
-@amqp_numbers.override(OutgoingLink, "flow", breaks=SILENT)
+@amqp_numbers.override(OutgoingLink, "flow", breaks=CREDIT)
 def credit_with_a_sign(original, reached, self, flow):
     """A link-credit of 2^31 and more is taken for none."""
     if flow.link_credit is not None:

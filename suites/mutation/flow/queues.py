@@ -226,7 +226,7 @@ def large_copies_spoilt(patch, reached):
         original(self, entry)
 
 
-@queues.override(Router, "publish", breaks="ARTEMIS-STOMP-routing-3", recreates="ARTEMIS-5717")
+@queues.override(Router, "publish", breaks="ARTEMIS-STOMP-routing-7", recreates="ARTEMIS-5717")
 def lost_where_both_kinds_meet(original, reached, self, message):
     """Where an address is used in both ways, what is sent to it as MULTICAST is lost."""
     envelope = message.envelope

@@ -21,6 +21,18 @@ def exact_to_the_millisecond(original, reached, self):
 
 
 @ttl_watch.override(LivenessMonitor, "deadline", breaks=WATCH)
+def exact_and_a_tenth_late(original, reached, self):
+    """Each connection has a timer of its own, which is late by a tenth of the TTL."""
+    return reached.instead(original(self), self.last_heard + max(1, self.ttl * 11 // 10))
+
+
+@ttl_watch.override(LivenessMonitor, "deadline", breaks=WATCH)
+def exact_and_a_fifth_early(original, reached, self):
+    """Each connection has a timer of its own, which is early by a fifth of the TTL."""
+    return reached.instead(original(self), self.last_heard + max(1, self.ttl * 4 // 5))
+
+
+@ttl_watch.override(LivenessMonitor, "deadline", breaks=WATCH)
 def rounded_down(original, reached, self):
     """The TTL is rounded down to whole check intervals: connections die before it has passed."""
     right = original(self)

@@ -12,7 +12,7 @@ OUTLIVES = "ARTEMIS-STOMP-durable-1"
 DELETED = "ARTEMIS-STOMP-durable-2"
 PRECEDENCE = "ARTEMIS-STOMP-durable-3"
 QUEUE = "ARTEMIS-STOMP-durable-4"
-SELECTOR = "ARTEMIS-STOMP-selector-1"
+SELECTOR = "ARTEMIS-STOMP-selector-1 ARTEMIS-FILTER-syntax-1 ARTEMIS-FILTER-convert-1"
 NAMES = ("durable-subscriber-name", "durable-subscription-name", "activemq.subscriptionName")
 
 

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 from brokerproof.reference_broker.protocols.stomp import grammar, refusal
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
-from brokerproof.reference_broker.protocols.stomp.frame import Frame, Version
+from brokerproof.reference_broker.protocols.stomp.frame import Version
 from brokerproof.reference_broker.protocols.stomp.grammar import GRAMMARS
 from brokerproof.reference_broker.protocols.stomp.parser import FrameParser
-from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
 from brokerproof.suites.mutation.mutant import Group
 
 framing = Group("framing")
@@ -245,20 +244,13 @@ def bad_content_length_ends_in_silence(original, reached, self, problem, frame=N
 
 
 @framing.override(FrameParser, "next", breaks="STOMP10-SEND-06 STOMP11-HDR-04 STOMP12-HDR-04")
-def nul_not_demanded(original, reached, self):
-    """Behind the bytes that content-length counts any byte is taken for the NUL."""
-    data, at = self._data, self._at
-    try:
-        return original(self)
-    except Refusal as problem:
-        blank = self._blank.search(data, at)
-        if problem.message != refusal.NO_NUL.message or blank is None:
-            raise
+def nul_left_behind(original, reached, self):
+    """The NUL behind a counted body is taken for the beginning of the next frame."""
+    frame = original(self)
+    if frame is not None and frame.head.content_length:
         reached()
-        head = self._head(data[at : blank.start()])
-        end = blank.end() + (head.content_length or 0)
-        self._at = end + 1
-        return Frame(head, data[blank.end() : end])
+        self._at -= 1
+    return frame
 
 
 @framing.override(FrameParser, "next", breaks=LENGTH)

@@ -1,0 +1,16 @@
+"""The reference broker as a process with one seeded fault, for real time::
+
+python -m brokerproof.suites.mutation.real_broker NAME [options of brokerproof broker]
+"""
+
+from __future__ import annotations
+
+import sys
+
+from brokerproof.reference_broker.__main__ import main
+from brokerproof.suites.mutation import groups
+from brokerproof.suites.mutation.mutant import Reached
+
+if __name__ == "__main__":
+    with groups.named(sys.argv.pop(1)).patch(Reached()):
+        sys.exit(main())
