@@ -115,6 +115,19 @@ def _ids(requirements: Requirements) -> tuple[str, ...]:
     return (requirements,) if isinstance(requirements, str) else requirements
 
 
+def error_from(peer: StompPeer) -> Frame | None:
+    """Return the ERROR that answers what was sent last; None if the broker ends the connection
+    without one, goes on to answer a frame behind it, or answers nothing any more."""
+    error = peer.watch_for(ERROR, within=QUIET)
+    if error is not None or peer.ended is not None:
+        return error
+    # A busy broker takes longer, and answers frames in their order.
+    probe = peer.next_receipt()
+    peer.send("BEGIN", {"transaction": f"probe-{probe}", "receipt": probe})
+    answer = peer.watch_for(either(ERROR, frame("RECEIPT", {"receipt-id": probe})))
+    return answer if answer is not None and ERROR.accepts(answer) else None
+
+
 def either(*matches: Match[Frame]) -> Match[Frame]:
     """Match a frame that any of ``matches`` accepts."""
     return Match(

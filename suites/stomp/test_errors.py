@@ -15,9 +15,8 @@ from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.stomp.codec import Frame, HeaderList
-from brokerproof.harness.protocols.stomp.raw_peer import ERROR, StompPeer
-from brokerproof.suites.steps.queues import QUIET
-from brokerproof.suites.steps.refusals import bystander
+from brokerproof.harness.protocols.stomp.raw_peer import CONNECTED, ERROR, StompPeer
+from brokerproof.suites.steps.refusals import bystander, either, error_from
 
 MAY_SEND_ERROR = {"1.0": "STOMP10-ERROR-01", "1.1": "STOMP11-ERR-01", "1.2": "STOMP12-ERR-01"}
 CLOSE_AFTER_ERROR = "STOMP12-ERR-02"
@@ -79,14 +78,14 @@ def answers(target: Bench, version: str, *, receipts: bool) -> Iterator[Answer]:
         receipt = peer.next_receipt() if receipts else None
         asking = () if receipt is None else (("receipt", receipt),)
         peer.send(mistake.command, (*mistake.headers, *asking), mistake.body)
-        error = peer.watch_for(ERROR, within=QUIET * 2)
+        error = error_from(peer)
         target.record_note(f"{mistake.words}: {'no ERROR' if error is None else error.brief()}")
         if error is not None:
             yield Answer(mistake, receipt, error, peer)
     stranger = target.peer(version)
     stranger.send("CONNECT", target.connect_headers(version, {"accept-version": "0.9,9.9"}))
-    error = stranger.watch_for(ERROR, within=QUIET * 2)
-    if error is not None:
+    error = stranger.watch_for(either(ERROR, CONNECTED))
+    if error is not None and ERROR.accepts(error):
         yield Answer(
             Mistake("CONNECT with versions nobody speaks", "CONNECT"), None, error, stranger
         )
