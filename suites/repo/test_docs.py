@@ -33,6 +33,30 @@ def test_a_stale_path_is_seen() -> None:
     assert named("see `harness/words.py` and `fixtures/brokers/*/x.toml`") == ["harness/words.py"]
 
 
+TESTS = re.compile(r"(suites/[\w/]+\.py)::(test_\w+)")
+
+
+def missing_tests(text: str) -> list[str]:
+    """Return the tests that ``text`` names and that do not exist."""
+    return [
+        f"{path}::{name}"
+        for path, name in TESTS.findall(text)
+        if f"\ndef {name}(" not in (ROOT / path).read_text("utf-8")
+    ]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_a_document_names_tests_that_exist(document: str) -> None:
+    missing = missing_tests(texts()[document])
+    assert not missing, f"{document} names {', '.join(missing)}: no such test"
+
+
+def test_a_test_that_was_renamed_is_seen() -> None:
+    names = ("test_a_stale_path_is_seen", "test_of_former_days")
+    text = " ".join(f"suites/repo/test_docs.py::{name}" for name in names)
+    assert missing_tests(text) == ["suites/repo/test_docs.py::test_of_former_days"]
+
+
 FACTS = (
     "docs/explanation/activemq.md",
     "docs/explanation/artemis.md",

@@ -175,6 +175,21 @@ def test_a_broker_that_becomes_unusable_while_it_is_judged(
     assert not [result for result in results if result.verdict is Verdict.FAIL]
 
 
+@pytest.mark.parametrize(
+    ("limit", "sentence"),
+    [
+        ("run_seconds=5", "was not judged within 5 s (limit run_seconds)"),
+        ("run_memory_bytes=1", "bytes of memory (limit run_memory_bytes)"),
+    ],
+)
+def test_a_run_ends_at_its_limit(limit: str, sentence: str, tmp_path: Path) -> None:
+    with broker() as (_, port):
+        code, line, results = judged(url(port), tmp_path / "run", "--limit", limit)
+    assert code == 3, line
+    assert sentence in line
+    assert {result.verdict for result in results} <= {Verdict.PASS, Verdict.SKIP, Verdict.NOTE}
+
+
 @pytest.mark.parametrize("relay", [ClosingAt, FloodingAt])
 def test_a_broker_that_misbehaves_at_one_stimulus_gets_all_its_verdicts(
     relay: type[Relay], tmp_path: Path

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from brokerproof.harness.model.broker_io import BytesReceived, Close, Connected, SendBytes
 from brokerproof.reference_broker.assembly import create_broker
 from brokerproof.reference_broker.config.artemis import users_properties
+from brokerproof.reference_broker.kernel import passwords
 from brokerproof.reference_broker.kernel.passwords import admitted, is_hash
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.parameters import with_parameters
@@ -51,6 +53,22 @@ SETTINGS = Settings(
 )
 def test_name_and_password_belong_together(name: str, password: bytes, good: bool) -> None:
     assert admitted(USERS, name, password) is good
+
+
+@pytest.mark.parametrize("name", ["plain", "hashed", "nobody", ""])
+def test_each_login_is_one_comparison_in_constant_time(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    compared: list[tuple[bytes, bytes]] = []
+
+    def compare(first: bytes, second: bytes) -> bool:
+        compared.append((first, second))
+        return first == second
+
+    monkeypatch.setattr(passwords, "hmac", SimpleNamespace(compare_digest=compare))
+    for password in (b"", b"word", b"secret-word"):
+        admitted(USERS, name, password)
+    assert len(compared) == 3
 
 
 @pytest.mark.parametrize(

@@ -163,6 +163,14 @@ def test_a_bad_request_is_answered_and_the_connection_closed(bad: bytes, status:
     assert len(wire.heard) == 1
 
 
+def test_a_subprotocol_that_is_no_utf8_is_not_chosen() -> None:
+    wire = Wire()
+    offered = (*UPGRADE, ("Sec-WebSocket-Protocol", "v99.stomp, v12.stomp"))
+    wire.octets(request(fields=offered).replace(b"v99", b"\xff\xfe"))
+    assert wire.reply.status == 101
+    assert wire.reply.values("sec-websocket-protocol") == ["v12.stomp"]
+
+
 def test_a_request_that_does_not_come_in_time() -> None:
     wire = Wire()
     wire.octets(request()[:-2])
