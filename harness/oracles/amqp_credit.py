@@ -66,10 +66,12 @@ class _Accounts:
         return self._by_link[link]
 
     def settle_for(self, step: Placed) -> None:
-        """An answer says that what was granted before its question is known."""
+        """An answer says that what was granted in its session before its question is known.
+        Sessions are independent: one may be answered while another has frames to read."""
         if step.answers is not None and step.frame.side is self._side:
-            for account in self._by_link.values():
-                account.granted.known(step.answers)
+            for link, account in self._by_link.items():
+                if link.session is step.session:
+                    account.granted.known(step.answers)
 
     def all(self) -> list[_Account]:
         return list(self._by_link.values())

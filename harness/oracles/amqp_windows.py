@@ -56,9 +56,9 @@ class _All:
         """Enter begins, transfers and the flows of the other side; None for frames of no
         session."""
         if step.answers is not None and step.frame.side is self._side:
-            for counts in self._by_session.values():
-                if counts.limit is not None:
-                    counts.limit.known(step.answers)
+            counts = self._by_session.get(step.session) if step.session else None
+            if counts is not None and counts.limit is not None:
+                counts.limit.known(step.answers)
         if step.session is None:
             return None
         counts, frame = self.of(step.session), step.frame

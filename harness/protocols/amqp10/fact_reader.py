@@ -122,7 +122,7 @@ class Placed:
     """A frame with the session and link that it belongs to, as far as it belongs to any.
 
     ``answers``: it is the answer to a begin, attach, detach, end or open that the other side sent
-    at this position, so everything which that side sent before has been read.
+    at this position, so everything which that side sent before in this session has been read.
     """
 
     position: int

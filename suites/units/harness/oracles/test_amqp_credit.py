@@ -106,8 +106,17 @@ def test_what_crossed_a_withdrawal_is_not_held_against_the_broker() -> None:
     assert not violations(amqp_credit.credit, events)
 
 
-def test_after_a_barrier_the_withdrawal_holds() -> None:
+def test_behind_an_answer_of_its_session_the_withdrawal_holds() -> None:
     barrier = [
+        we("attach", name="m", handle=1, role="receiver"),
+        broker("attach", name="m", handle=1, role="sender", initial_delivery_count=0),
+    ]
+    events = [*receiving(), grant(5), grant(0), *barrier, delivery(0)]
+    assert violations(amqp_credit.credit, events) == {amqp_credit.NOT_WITHOUT}
+
+
+def test_an_answer_of_another_session_says_nothing_of_a_withdrawal() -> None:
+    answer = [
         we("begin", channel=1, next_outgoing_id=0, incoming_window=1, outgoing_window=1),
         broker(
             "begin",
@@ -118,8 +127,8 @@ def test_after_a_barrier_the_withdrawal_holds() -> None:
             outgoing_window=1,
         ),
     ]
-    events = [*receiving(), grant(5), grant(0), *barrier, delivery(0)]
-    assert violations(amqp_credit.credit, events) == {amqp_credit.NOT_WITHOUT}
+    events = [*receiving(), grant(5), grant(0), *answer, delivery(0)]
+    assert not violations(amqp_credit.credit, events)
 
 
 def test_our_own_side_is_judged_by_what_had_arrived() -> None:
