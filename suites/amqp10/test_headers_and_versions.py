@@ -96,7 +96,13 @@ def strange_versions() -> st.SearchStrategy[tuple[int, int, int]]:
 
 
 @case(UNSUPPORTED_VERSION, HIGHEST_VERSION, needs={"amqp"})
-@over(examples=40, id=st.sampled_from([AMQP_ID, SASL_ID]), asked=strange_versions())
+@over(
+    examples=40,
+    # What brokers do with one header says nothing of the other, and a few draws might miss it.
+    always=lambda target: [{"id": id, "asked": (1, 0, 1)} for id in (AMQP_ID, SASL_ID)],
+    id=st.sampled_from([AMQP_ID, SASL_ID]),
+    asked=strange_versions(),
+)
 def test_a_version_that_nobody_has_is_answered_with_one_that_is_supported(
     target: Bench, id: int, asked: tuple[int, int, int]
 ) -> None:

@@ -435,7 +435,12 @@ def test_accepted_is_supported_where_nothing_was_named(target: Bench) -> None:
 
 
 @case(DISPOSITION_SETTLES, TERMINAL_STATE_KEPT, needs={"amqp", "amqp-redelivery"})
-@over(examples=20, state=st.sampled_from(sorted(STATES)), again_state=st.booleans())
+@over(
+    examples=20,
+    always=lambda target: [{"state": state, "again_state": True} for state in sorted(STATES)],
+    state=st.sampled_from(sorted(STATES)),
+    again_state=st.booleans(),
+)
 def test_an_outcome_may_be_told_first_and_settled_later(
     target: Bench, state: str, again_state: bool
 ) -> None:
