@@ -8,6 +8,7 @@ holds no readable run, or an ``--out`` that cannot be written; 5 our own error.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from brokerproof.harness.catalogue.requirements import load
 from brokerproof.harness.catalogue.tables import BadData
 from brokerproof.harness.results.records import UnreadableResults
 from brokerproof.harness.targets.java_runtime import NoJava
+from brokerproof.harness.trace.read import UnreadableTrace
 from brokerproof.reports.pipeline import Report, Step, build
 from brokerproof.reports.requirements import Requirements
 from brokerproof.reports.result_rows import flatten
@@ -196,6 +198,8 @@ def in_one_sentence() -> Iterator[None]:
     except BadData as problem:
         raise OurError(str(problem)) from None
     except (PySparkException, Py4JError) as problem:
+        if unreadable := _UNREADABLE.search(_text(problem)):
+            raise Refusal(unreadable[1]) from None
         raise OurError(f"Spark gave up: {_first_line(problem)}") from None
 
 
@@ -207,10 +211,17 @@ def _silent(_: str) -> None:
     """Nothing."""
 
 
-def _first_line(problem: BaseException) -> str:
+_UNREADABLE = re.compile(rf"^{UnreadableTrace.__module__}.{UnreadableTrace.__name__}: (.+)$", re.M)
+"""The last line of a worker's traceback, if it could not read what it was given."""
+
+
+def _text(problem: BaseException) -> str:
     try:
-        text = str(problem)
+        return str(problem)
     except Exception:  # py4j asks the JVM for the words, and it may be gone
-        text = ""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return ""
+
+
+def _first_line(problem: BaseException) -> str:
+    lines = [line.strip() for line in _text(problem).splitlines() if line.strip()]
     return (lines[0] if lines else type(problem).__name__)[:400]

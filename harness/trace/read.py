@@ -93,7 +93,7 @@ def row_count(segment: Path) -> int:
     return count
 
 
-def damaged(segment: Path, problem: BaseException) -> str:
+def damaged(segment: Path | str, problem: BaseException) -> str:
     """Return the sentence for a segment that Arrow cannot read."""
     reason = (str(problem).splitlines() or [type(problem).__name__])[0].rstrip(".")
     return f"{segment}: is no readable Parquet segment ({reason}); delete it or record again"

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from brokerproof.harness.results import run_folder
-from brokerproof.harness.trace.read import UnreadableTrace, row_count
+from brokerproof.harness.trace.read import DAMAGED, UnreadableTrace, damaged, row_count
 from brokerproof.reports.dataframes import arrow
 from brokerproof.reports.judging.columns import DICTIONARIES
 from brokerproof.reports.sources import Piece, Source
@@ -117,11 +117,16 @@ def read_files(piece: Piece, columns: Sequence[str]) -> Iterator[pa.RecordBatch]
 
 
 def read_file(source: str | bytes, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of one file, given by its path, by a URI, or by its bytes."""
+    """Yield the batches of one file, given by its path or by its bytes. Raises
+    :class:`brokerproof.harness.trace.read.UnreadableTrace` where the file is damaged."""
     dictionaries = [name for name in DICTIONARIES if name.partition(".")[0] in columns]
     where: str | io.BytesIO = io.BytesIO(source) if isinstance(source, bytes) else source
-    with pq.ParquetFile(where, read_dictionary=dictionaries) as file:
-        yield from file.iter_batches(batch_size=BATCH_ROWS, columns=list(columns))
+    try:
+        with pq.ParquetFile(where, read_dictionary=dictionaries) as file:
+            yield from file.iter_batches(batch_size=BATCH_ROWS, columns=list(columns))
+    except DAMAGED as problem:
+        name = "a segment" if isinstance(source, bytes) else source
+        raise UnreadableTrace(damaged(name, problem)) from None
 
 
 def _under(path: Path) -> Iterator[Path]:

@@ -349,7 +349,7 @@ class IncomingLink(Link):
                     state = ACCEPTED
                 case Verdict.UNSTORED:
                     state = self._not_taken(
-                        conditions.INTERNAL_ERROR, shared.admission.disk_problem()
+                        conditions.RESOURCE_LIMIT_EXCEEDED, shared.admission.disk_problem()
                     )
                 case Verdict.REFUSE:
                     state = self._not_taken(
