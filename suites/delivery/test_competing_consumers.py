@@ -29,9 +29,15 @@ ENDS_WITH_CONNECTION = "ARTEMIS-CONCEPTS-topic-2"
 
 def all_of(target: Bench, peers: list[StompPeer], count: int) -> list[list[bytes]]:
     """Return the bodies that each of ``peers`` got since it connected: until ``count`` messages
-    have arrived in total, and QUIET longer."""
+    have arrived in total, and QUIET longer.
+
+    That all of them stay connected is a control: what a lost consumer held goes to another one. A
+    short TTL ends a client that a busy host keeps from speaking.
+    """
     target.wait_until(lambda: sum(peer.messages_seen for peer in peers) >= count, PATIENCE)
     target.advance(QUIET)
+    for peer in peers:
+        target.control(peer.ended is None, f"consumer {peer.conn} was lost: {peer.instead()}")
     return [bodies(peer.take_messages()) for peer in peers]
 
 
