@@ -33,6 +33,7 @@ SESSION_ERROR_ENDS = "AMQP10-SESS-03"
 CLOSE_WRITTEN = "AMQP10-CLOSE-01"
 CREDIT_FORMULA = "AMQP10-CREDIT-03"
 WINDOW_FORMULA = "AMQP10-WIN-07"
+HANDLE_ABOVE_MAX = "AMQP10-CHMAX-05"
 
 SENT = (
     "open",
@@ -54,8 +55,8 @@ FIELDS = {
     for name in SENT
     for field in fields(name, ((part.name, part.type) for part in COMPOSITES[name].fields), RANGES)
 }
-GIVES_LEAVE = {"flow.link-credit": CREDIT_FORMULA, "flow.incoming-window": WINDOW_FORMULA}
-"""Numbers by which the broker may send, with the formulas for how much."""
+GIVES_LEAVE = frozenset({"flow.link-credit", "flow.incoming-window"})
+"""Numbers by which the broker may send: formulas say how much."""
 HANDLE = "attach.handle"
 SENDER_HANDLE, RECEIVER_HANDLE = 3, 5
 CREDIT = 10
@@ -224,19 +225,18 @@ def _is_about(reply: Frame, delivery: int) -> bool:
     return bool((delivery - first) % 2**32 <= (reply.get("last", first) - first) % 2**32)
 
 
-def judge(target: Bench, replaced: Replaced) -> Outcome:
-    """Play the conversation, judge how it went, and return that."""
+def judge(target: Bench, replaced: Replaced, works_or_ends: str = SESSION_ERROR_ENDS) -> Outcome:
+    """Play the conversation, judge how it went, silence by ``works_or_ends``, and return that."""
     with bystander(target):
         outcome, words = converse(target, replaced)
         detail = f"{replaced}: {outcome}, {words}"
-        works_or_ends = GIVES_LEAVE.get(str(replaced.field), SESSION_ERROR_ENDS)
         target.record_finding(works_or_ends, outcome is not Outcome.SILENT, detail)
         target.record_finding(CLOSE_WRITTEN, outcome is not Outcome.CUT, detail)
     return outcome
 
 
 @case(SESSION_ERROR_ENDS, CLOSE_WRITTEN, needs={"amqp"})
-@pytest.mark.parametrize("field", sorted(FIELDS.keys() - {HANDLE} - GIVES_LEAVE.keys()))
+@pytest.mark.parametrize("field", sorted(FIELDS.keys() - {HANDLE} - GIVES_LEAVE))
 @over_boundaries
 def test_a_number_works_or_is_refused(target: Bench, field: str, position: int) -> None:
     """One number of a conversation is replaced by one of its boundary values. The broker ends the
@@ -250,7 +250,7 @@ def test_a_number_works_or_is_refused(target: Bench, field: str, position: int) 
 def test_a_link_credit_works_or_is_refused(target: Bench, position: int) -> None:
     """A receiver gives a boundary value as its link-credit. The broker refuses it with an error, or
     the message arrives unless the credit is 0; another connection still works."""
-    judge(target, FIELDS["flow.link-credit"].replaced(position))
+    judge(target, FIELDS["flow.link-credit"].replaced(position), CREDIT_FORMULA)
 
 
 @case(WINDOW_FORMULA, CLOSE_WRITTEN, needs={"amqp"})
@@ -258,11 +258,12 @@ def test_a_link_credit_works_or_is_refused(target: Bench, position: int) -> None
 def test_an_incoming_window_works_or_is_refused(target: Bench, position: int) -> None:
     """A receiver gives a boundary value as its incoming-window. The broker refuses it with an
     error, or the message arrives unless the window is 0; another connection still works."""
-    judge(target, FIELDS["flow.incoming-window"].replaced(position))
+    judge(target, FIELDS["flow.incoming-window"].replaced(position), WINDOW_FORMULA)
 
 
 @case(
     SESSION_ERROR_ENDS,
+    HANDLE_ABOVE_MAX,
     CLOSE_WRITTEN,
     needs={"amqp"},
     harm="a thread that reads the same frame for ever, and no answer to the connections it serves",
@@ -272,7 +273,11 @@ def test_a_handle_works_or_is_refused(target: Bench) -> None:
     ends the link, the session or the connection with an error, or the message arrives; another
     connection still works. What a handle harmed would answer for those behind it, so the first one
     that does is the last."""
-    field = FIELDS[HANDLE]
+    field, begun = FIELDS[HANDLE], target.amqp().session.answer
+    most = field.high if begun is None else begun.get("handle-max", field.high)
+    if most == field.high:
+        target.record_not_applicable(HANDLE_ABOVE_MAX, "the broker allows every handle")
     for value in sorted(around(field.low, field.high)):
-        if judge(target, Replaced(field, value)) in (Outcome.SILENT, Outcome.CUT):
+        sentence = SESSION_ERROR_ENDS if value <= most else HANDLE_ABOVE_MAX
+        if judge(target, Replaced(field, value), sentence) in (Outcome.SILENT, Outcome.CUT):
             return

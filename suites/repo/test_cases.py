@@ -175,7 +175,6 @@ SHARED_JUDGEMENTS = {
     "suites/amqp10/test_transactions.py": 4,
     "suites/clients/test_proton.py": 3,
     "suites/clients/test_proton_sockets.py": 3,
-    "suites/clients/test_stomppy.py": 1,
     "suites/conversion/test_bodies.py": 7,
     "suites/conversion/test_settlement.py": 2,
     "suites/delivery/test_routing.py": 1,

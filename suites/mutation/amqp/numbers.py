@@ -78,7 +78,7 @@ def long_time_outs_end_the_socket(original, reached, self, opened, channel):
         original(self, opened, channel)
 
 
-@amqp_numbers.override(Session, "_attach", breaks=SILENT)
+@amqp_numbers.override(Session, "_attach", breaks="AMQP10-SESS-03 AMQP10-CHMAX-05")
 def high_handles_ignored(original, reached, self, attach):
     """An attach with a handle of 2^31 and more is not answered."""
     if attach.handle < 2**31:
