@@ -281,14 +281,12 @@ def consume(job: Job, pipe: Connection) -> dict[str, int]:
         _meet(pipe)
     began = time.monotonic_ns()
     try:
-        last, octets = _taken(wire, base, count)
+        last, size = _taken(wire, base, count)
     except _Cut as cut:
         raise Failed(f"{cut} after {cut.messages} of {job.messages} messages") from None
-    if octets < job.messages * job.size:
-        raise Failed(
-            f"{job.messages} messages had {octets} octets, which is less than their bodies"
-        )
-    return {"began": began, "last": last, "octets": octets}
+    if size < job.messages * job.size:
+        raise Failed(f"{job.messages} messages had {size} bytes, which is less than their bodies")
+    return {"began": began, "last": last, "octets": size}
 
 
 def _initial_delivery_count(attach: bytes) -> int:
@@ -313,7 +311,7 @@ def _flow(incoming: int, count: int, credit: int) -> bytes:
 def _taken(wire: _Wire, base: int, count: int) -> tuple[int, int]:
     """The instant of the last message, and the bytes of all."""
     job = wire.job
-    taken = transfers = octets = asked = last = 0
+    taken = transfers = size = asked = last = 0
     oldest: int | None = None
     try:
         while taken < job.messages:
@@ -322,7 +320,7 @@ def _taken(wire: _Wire, base: int, count: int) -> tuple[int, int]:
                 if code != TRANSFER:
                     continue
                 transfers += 1
-                octets += len(body) - codec.HEADER_SIZE
+                size += len(body) - codec.HEADER_SIZE
                 fields, _ = transfer_fields(body, where)
                 if fields[1] >= 0:
                     newest = fields[1]
@@ -341,7 +339,7 @@ def _taken(wire: _Wire, base: int, count: int) -> tuple[int, int]:
     if taken > job.messages:
         raise Failed(f"{taken} messages came where {job.messages} were due")
     wire.finish()
-    return last, octets
+    return last, size
 
 
 def work(pipe: Connection) -> None:

@@ -1,7 +1,7 @@
 """Time and memory that judging a large capture takes: ``brokerproof judge`` on packets
 that are written here.
 
-``python benchmarks/capture_scale.py [--octets 1.2e9] [--body 16000] [--scratch DIR] [--json]``.
+``python benchmarks/capture_scale.py [--size 1.2e9] [--body 16000] [--scratch DIR] [--json]``.
 Producers and consumers in pairs, each on a connection of its own, speak STOMP; every message passes
 twice, once in either direction. One of them is not delivered, which has to be found. The judge is a
 process of its own, whose tree is watched (``judge_scale.py``). The capture is removed again.
@@ -46,22 +46,22 @@ class Line:
         self._packet(False, SYN | ACK, b"", 1)
         self._packet(True, ACK, b"", 0)
 
-    def say(self, client: bool, octets: bytes) -> None:
+    def say(self, client: bool, data: bytes) -> None:
         """A captured peer that writes in one packet (as a network card that puts segments together
         hands them over)."""
-        self._packet(client, ACK | PUSH, octets, len(octets))
+        self._packet(client, ACK | PUSH, data, len(data))
 
-    def _packet(self, client: bool, flags: int, octets: bytes, taken: int) -> None:
+    def _packet(self, client: bool, flags: int, data: bytes, taken: int) -> None:
         ends = ((bytes((10, 0, 0, 2)), self.port), BROKER)
         (source, sport), (target, dport) = ends if client else ends[::-1]
         seq, ack = (self._next[0], self._next[1]) if client else (self._next[1], self._next[0])
         tcp = struct.pack(
             "!HHIIBBHHH", sport, dport, seq % 2**32, ack % 2**32, 5 << 4, flags, 65535, 0, 0
         )
-        ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 40 + len(octets), 0, 0, 64, 6, 0, source, target)
-        at, size = next(self.clock), 54 + len(octets)
+        ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 40 + len(data), 0, 0, 64, 6, 0, source, target)
+        at, size = next(self.clock), 54 + len(data)
         self.file.write(struct.pack("<IIII", at // 10**6, at % 10**6, size, size))
-        self.file.write(b"\x02" * 12 + b"\x08\x00" + ip + tcp + octets)
+        self.file.write(b"\x02" * 12 + b"\x08\x00" + ip + tcp + data)
         self._next[0 if client else 1] += taken
 
 
@@ -71,10 +71,10 @@ def frame(command: str, body: bytes = b"", **headers: str) -> bytes:
     return "\n".join(lines).encode() + b"\n\n" + body + b"\x00"
 
 
-def write(path: Path, octets: int, body: int) -> int:
+def write(path: Path, size: int, body: int) -> int:
     """Write a capture of about so many bytes, with bodies of ``body`` bytes; return how many
     messages were sent."""
-    count = max(PAIRS * 4, octets // (2 * body))
+    count = max(PAIRS * 4, size // (2 * body))
     lost = count // 2
     with path.open("wb") as file:
         file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262_144, 1))
@@ -108,17 +108,15 @@ from brokerproof.reports.judge_command import judge
 
 asked = [sys.argv[1], "--complete", "--json", "--master", "local[2]"]
 said = json.loads(CliRunner().invoke(judge, asked, standalone_mode=False).stdout)
-print(json.dumps({"found": {each["kind"]: each["count"] for each in said["wrong"]}}))
+print(json.dumps({"found": {anomaly["kind"]: anomaly["count"] for anomaly in said["wrong"]}}))
 """
 
 
 def main() -> None:
     """Print a line, or JSON; exits with 1 when the lost message was not found, and only it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--octets", default="1.2e9", help="about how large the capture is")
-    parser.add_argument(
-        "--body", type=int, default=16_000, help="octets of a message, up to 65,000"
-    )
+    parser.add_argument("--size", default="1.2e9", help="about how large the capture is")
+    parser.add_argument("--body", type=int, default=16_000, help="bytes of a message, up to 65,000")
     parser.add_argument(
         "--scratch", type=Path, help="where it is written; a temporary folder by default"
     )
@@ -126,7 +124,7 @@ def main() -> None:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="brokerproof-capture-", dir=asked.scratch) as folder:
         path = Path(folder) / "load.pcap"
-        messages = write(path, int(float(asked.octets)), asked.body)
+        messages = write(path, int(float(asked.size)), asked.body)
         size = path.stat().st_size
         row = watched([sys.executable, "-c", _JUDGED, str(path)]) | {
             "octets": size,

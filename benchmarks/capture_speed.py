@@ -26,15 +26,15 @@ from brokerproof.suites.units.drivers.captured_packets import ETHERNET, Plan, Wi
 SIZES = (64, 1024)
 
 
-def make(path: Path, octets: int, size: int) -> None:
+def make(path: Path, total: int, size: int) -> None:
     """A capture of about so many bytes."""
     unit = session(Plan(count=60, size=size), Wire())
-    packets = [(segment, segment.octets(ETHERNET)) for segment in unit.segments]
+    packets = [(segment, segment.encode(ETHERNET)) for segment in unit.segments]
     length = unit.now - unit.segments[0].at + seconds(1)
     with path.open("wb") as file:
         file.write(pcap([]))
         written, turn = 0, 0
-        while written < octets:
+        while written < total:
             # Another port each time, at its place in the Ethernet, IPv4 and TCP headers; nobody
             # checks sums here.
             some = []
@@ -71,7 +71,7 @@ def main() -> None:
     if arguments.read:
         read(arguments.read)
         return
-    print("| body (octets) | capture (MB) | events | CPU (s) | MB/s | events/s | memory (MiB) |")
+    print("| body (bytes) | capture (MB) | events | CPU (s) | MB/s | events/s | memory (MiB) |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     with tempfile.TemporaryDirectory() as folder:
         for size in SIZES:

@@ -228,7 +228,7 @@ def report(
     """The tables as text."""
     lines = [
         (
-            f"{options.messages:,} messages of {options.size:,} octets, {options.repetitions}"
+            f"{options.messages:,} messages of {options.size:,} bytes, {options.repetitions}"
             f" repetitions, interleaved; {os.cpu_count()} cores, Python"
             f" {platform.python_version()}, load {os.getloadavg()[0]:.1f} at the end"
         ),
@@ -314,7 +314,7 @@ def _options(comparison: Comparison[B]) -> argparse.Namespace:
         "--messages", type=count, default=20_000, help="per run (default: %(default)s)"
     )
     parser.add_argument(
-        "--size", type=count, default=1024, help="octets of a body (default: %(default)s)"
+        "--size", type=count, default=1024, help="bytes of a body (default: %(default)s)"
     )
     parser.add_argument(
         "--window", type=count, default=200, help="messages in flight (default: %(default)s)"

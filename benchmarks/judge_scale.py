@@ -88,13 +88,13 @@ def watched(command: list[str]) -> dict[str, Any]:
     most = 0
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as process:
         while True:
-            octets = 0
+            size = 0
             for pid in tree(process.pid):
                 with contextlib.suppress(OSError, ValueError, IndexError):
                     stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
                     spent[pid] = (int(stat[11]) + int(stat[12])) / TICK
-                    octets += proportional(pid)
-            most = max(most, octets)
+                    size += proportional(pid)
+            most = max(most, size)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(LOOK_EVERY_S)
                 break

@@ -31,11 +31,11 @@ NAME = "large"
 WAIT_S = 120.0
 
 
-def pieces(octets: int) -> Iterator[bytes]:
+def pieces(size: int) -> Iterator[bytes]:
     """A body of printable bytes in which every piece differs."""
     pattern = bytes(range(32, 96)) * (PIECE // 64)
-    for at in range(0, octets, PIECE):
-        yield (b"%016d" % at + pattern)[: min(PIECE, octets - at)]
+    for at in range(0, size, PIECE):
+        yield (b"%016d" % at + pattern)[: min(PIECE, size - at)]
 
 
 class Memory:
@@ -87,25 +87,25 @@ class Stomp:
         """A frame without a body."""
         return self.until(b"\0").lstrip()
 
-    def send(self, octets: int, persistent: bool) -> str:
+    def send(self, size: int, persistent: bool) -> str:
         seen = hashlib.sha256()
         more = "persistent:true\n" if persistent else ""
-        head = f"SEND\ndestination:{NAME}\ndestination-type:ANYCAST\n{more}content-length:{octets}\nreceipt:r\n\n"  # noqa: E501
+        head = f"SEND\ndestination:{NAME}\ndestination-type:ANYCAST\n{more}content-length:{size}\nreceipt:r\n\n"  # noqa: E501
         self.socket.sendall(head.encode())
-        for piece in pieces(octets):
+        for piece in pieces(size):
             seen.update(piece)
             self.socket.sendall(piece)
         self.socket.sendall(b"\0")
         assert self.head().startswith(b"RECEIPT"), "the broker does not confirm"
         return seen.hexdigest()
 
-    def take(self, octets: int) -> str:
+    def take(self, size: int) -> str:
         self.socket.sendall(
             f"SUBSCRIBE\nid:0\ndestination:{NAME}\nsubscription-type:ANYCAST\nack:client\n\n\0".encode()
         )
         lines = dict(line.partition(b":")[::2] for line in self.until(b"\n\n").splitlines())
-        assert int(lines[b"content-length"]) == octets, lines
-        seen, left = hashlib.sha256(), octets
+        assert int(lines[b"content-length"]) == size, lines
+        seen, left = hashlib.sha256(), size
         while left:
             data, self.rest = (self.rest, b"") if self.rest else (self.socket.recv(PIECE), b"")
             assert data, "the broker closed within the body"
@@ -169,7 +169,7 @@ class Amqp:
         self.say("attach", {**fields, other: codec.composite(other, {})})
         self.wait("attach")
 
-    def send(self, octets: int, persistent: bool) -> str:
+    def send(self, length: int, persistent: bool) -> str:
         self.attach(codec.SENDER, "target")
         self.wait("flow")
         header = types.encode(codec.composite("header", {"durable": True})) if persistent else b""
@@ -177,19 +177,19 @@ class Amqp:
             hashlib.sha256(),
             {"delivery-id": 0, "delivery-tag": b"t", "message-format": 0},
         )
-        head = header + _DATA + octets.to_bytes(4)
+        head = header + _DATA + length.to_bytes(4)
         at, size = 0, self.most - 64 - len(head)
-        for piece in pieces(octets):
+        for piece in pieces(length):
             seen.update(piece)
             for begin in range(0, len(piece), size):
                 part = piece[begin : begin + size]
                 at += len(part)
-                self.say("transfer", {"handle": 0, **first, "more": at < octets}, head + part)
+                self.say("transfer", {"handle": 0, **first, "more": at < length}, head + part)
                 first, head = {}, b""
         assert self.wait("disposition").kind("state") == "accepted", "the broker does not accept it"
         return seen.hexdigest()
 
-    def take(self, octets: int) -> str:
+    def take(self, size: int) -> str:
         self.attach(codec.RECEIVER, "source")
         window = {
             "next-incoming-id": 0,
@@ -204,12 +204,12 @@ class Amqp:
             more, payload = frame.get("more", False), frame.payload
             if head is not None:
                 head += payload
-                begin = head.find(_DATA + octets.to_bytes(4))
+                begin = head.find(_DATA + size.to_bytes(4))
                 assert begin >= 0, head[:200]
                 payload, head = head[begin + 8 :], None
             seen.update(payload)
             count += len(payload)
-        assert count == octets, f"{count} of {octets} octets came"
+        assert count == size, f"{count} of {size} bytes came"
         fields = {
             "role": True,
             "first": 0,
@@ -230,7 +230,7 @@ WAYS: dict[str, tuple[Callable[..., Stomp | Amqp], Callable[..., Stomp | Amqp]]]
 }
 
 
-def run(way: str, octets: int, durable: bool) -> dict[str, object]:
+def run(way: str, size: int, durable: bool) -> dict[str, object]:
     producer, consumer = WAYS[way]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="brokerproof-large-")))
@@ -239,17 +239,17 @@ def run(way: str, octets: int, durable: bool) -> dict[str, object]:
         ready = started_reference(stack, folder, "--stomp", "0", "--amqp", "0", *more)
         memory = Memory(ready["pid"])
         began = time.monotonic()
-        sent = producer(ready).send(octets, durable)
+        sent = producer(ready).send(size, durable)
         stored = time.monotonic()
         kept = memory.most
-        came = consumer(ready).take(octets)
+        came = consumer(ready).take(size)
         ended = time.monotonic()
         memory.end()
         assert sent == came, "another body came"
         left = sorted(path.name for path in data.rglob("*.body")) if durable else []
         return {
             "way": way,
-            "mib": octets // 2**20,
+            "mib": size // 2**20,
             "data": durable,
             "in_s": round(stored - began, 2),
             "out_s": round(ended - stored, 2),

@@ -302,15 +302,15 @@ def _headers(headers: list[tuple[str, pa.Array]], rows: int) -> pa.ListArray:
 
 def _bodies(message: Ints) -> pa.Array:
     """The stamps of messages, written digit by digit for all at once."""
-    octets = np.tile(np.frombuffer(stamp(0, 0), np.uint8), (len(message), 1))
+    data = np.tile(np.frombuffer(stamp(0, 0), np.uint8), (len(message), 1))
     for place, numbers, digits in ((4, producer_of(message), 8), (13, message // PRODUCERS, 12)):
         for digit in range(digits):
-            octets[:, place + digits - 1 - digit] = 48 + numbers // 10**digit % 10
-    offsets = np.arange(len(message) + 1, dtype=np.int32) * octets.shape[1]
+            data[:, place + digits - 1 - digit] = 48 + numbers // 10**digit % 10
+    offsets = np.arange(len(message) + 1, dtype=np.int32) * data.shape[1]
     return pa.Array.from_buffers(
         pa.binary(),
         len(message),
-        [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(octets.tobytes())],
+        [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(data.tobytes())],
     )
 
 

@@ -5,7 +5,7 @@ from 10 MiB on, and then one consumer takes all of them and looks at their order
 what the same disk does in the same run when one file is written with an fsync at its end and read
 again. Memory is that of the broker's process, looked at ten times a second.
 
-``--durable`` sends persistent messages to brokers that keep a journal; ``--depths``, ``--octets``
+``--durable`` sends persistent messages to brokers that keep a journal; ``--depths``, ``--size``
 and ``--no-artemis`` make it smaller; ``--json`` prints one JSON object. ``--activemq`` looks at the
 reference broker of the other kind instead, whose queues have 4 MiB of memory: what is not
 persistent is spooled, and with ``--durable`` it is left in the store.
@@ -63,7 +63,7 @@ class Figures:
 
     broker: str
     depth: int
-    octets: int
+    size: int
     in_s: float
     out_s: float
     in_cpu_us: float
@@ -114,29 +114,29 @@ class Peer:
         self.say(b"CONNECT\naccept-version:1.2\nhost:h\n\n\0")
         self.read()
 
-    def say(self, octets: bytes) -> None:
-        self.socket.sendall(octets)
+    def say(self, data: bytes) -> None:
+        self.socket.sendall(data)
 
     def read(self) -> list[bytes]:
         """At least one whole frame."""
         frames: list[bytes] = []
         while not frames:
-            octets = self.socket.recv(MIB)
-            if not octets:
+            data = self.socket.recv(MIB)
+            if not data:
                 raise SystemExit("the broker closed the connection")
-            *frames, self._rest = (self._rest + octets).split(b"\0")
+            *frames, self._rest = (self._rest + data).split(b"\0")
         return frames
 
     def close(self) -> None:
         self.socket.close()
 
 
-def fill(port: int, to: bytes, depth: int, octets: int, durable: bool) -> float:
+def fill(port: int, to: bytes, depth: int, size: int, durable: bool) -> float:
     """Seconds until the receipt of the last message."""
     peer = Peer(port)
     kept = b"persistent:true\n" if durable else b""
-    head = b"SEND\n%b%bcontent-length:%d\n" % (to, kept, octets)
-    rest = b"x" * (octets - 8)
+    head = b"SEND\n%b%bcontent-length:%d\n" % (to, kept, size)
+    rest = b"x" * (size - 8)
     began = time.perf_counter()
     for start in range(0, depth, AT_ONCE):
         numbers = range(start, min(depth, start + AT_ONCE))
@@ -151,7 +151,7 @@ def fill(port: int, to: bytes, depth: int, octets: int, durable: bool) -> float:
     return took
 
 
-def drain(port: int, to: bytes, depth: int, octets: int) -> tuple[float, int]:
+def drain(port: int, to: bytes, depth: int, size: int) -> tuple[float, int]:
     """Seconds until as many messages as went in have arrived, and how many of them did not come
     right behind the one before."""
     peer = Peer(port)
@@ -163,7 +163,7 @@ def drain(port: int, to: bytes, depth: int, octets: int) -> tuple[float, int]:
         for frame in peer.read():
             if not frame.lstrip(b"\n").startswith(b"MESSAGE"):
                 raise SystemExit(f"no message, but {frame[:200]!r}")
-            number = int(frame[-octets:][:8])
+            number = int(frame[-size:][:8])
             misplaced += number != due
             arrived, due = arrived + 1, number + 1
     took = time.perf_counter() - began
@@ -171,13 +171,13 @@ def drain(port: int, to: bytes, depth: int, octets: int) -> tuple[float, int]:
     return took, misplaced
 
 
-def disk(folder: Path, octets: int) -> tuple[float, float]:
+def disk(folder: Path, length: int) -> tuple[float, float]:
     """MiB a second that one file is written with, fsync included, and read with, not from
     memory."""
     path, chunk = folder / "sequential", os.urandom(MIB) * 4
     began = time.perf_counter()
     with path.open("wb", buffering=0) as file:
-        for _ in range(max(1, octets // len(chunk))):
+        for _ in range(max(1, length // len(chunk))):
             file.write(chunk)
         os.fdatasync(file.fileno())
         written = time.perf_counter() - began
@@ -225,15 +225,15 @@ def activemq(folder: Path, durable: bool) -> Iterator[Broker]:
         yield Broker("as ActiveMQ", ready["version"], ready["pid"], ready["stomp"])
 
 
-def one(broker: Broker, to: bytes, folder: Path, depth: int, octets: int, durable: bool) -> Figures:
+def one(broker: Broker, to: bytes, folder: Path, depth: int, size: int, durable: bool) -> Figures:
     """Fill and drain."""
     memory = Memory(broker.pid)
     before, cpu = memory.now(), broker.cpu_s()
-    in_s = fill(broker.port, to, depth, octets, durable)
+    in_s = fill(broker.port, to, depth, size, durable)
     in_cpu, most_in = broker.cpu_s() - cpu, memory.most()
     pages = sum(path.stat().st_size for path in folder.rglob("*.page")) / MIB
     cpu = broker.cpu_s()
-    out_s, misplaced = drain(broker.port, to, depth, octets)
+    out_s, misplaced = drain(broker.port, to, depth, size)
     out_cpu, most_out = broker.cpu_s() - cpu, memory.most()
     memory.end()
     per = 1e6 / depth
@@ -241,7 +241,7 @@ def one(broker: Broker, to: bytes, folder: Path, depth: int, octets: int, durabl
     return Figures(
         name,
         depth,
-        octets,
+        size,
         in_s,
         out_s,
         in_cpu * per,
@@ -255,7 +255,7 @@ def one(broker: Broker, to: bytes, folder: Path, depth: int, octets: int, durabl
 
 
 def _line(run: Figures, write: float, read: float) -> str:
-    volume = run.depth * run.octets / MIB
+    volume = run.depth * run.size / MIB
     into, out = volume / run.in_s, volume / run.out_s
     return (
         f"{run.broker:20} {run.depth:>9,} | in {run.depth / run.in_s:>7,.0f}/s {into:6.1f}"
@@ -270,7 +270,7 @@ def _line(run: Figures, write: float, read: float) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--depths", type=int, nargs="+", default=list(DEPTHS), metavar="N")
-    parser.add_argument("--octets", type=int, default=1024, help="of a body, from 8")
+    parser.add_argument("--size", type=int, default=1024, help="of a body, from 8")
     parser.add_argument("--durable", action="store_true")
     parser.add_argument("--no-artemis", action="store_true")
     parser.add_argument(
@@ -313,7 +313,7 @@ def main() -> None:
                 try:
                     with make(folder, options.durable) as broker:
                         figures.append(
-                            one(broker, to, folder, depth, options.octets, options.durable)
+                            one(broker, to, folder, depth, options.size, options.durable)
                         )
                 except SetUpFailed as problem:
                     print(f"{make.__name__}: {problem}", file=out, flush=True)

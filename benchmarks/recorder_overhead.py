@@ -216,7 +216,7 @@ def main() -> int:
         "--window",
         type=int,
         default=0,
-        help="default: 100000 octets in STOMP, 200 messages elsewhere",
+        help="default: 100000 bytes in STOMP, 200 messages elsewhere",
     )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()

@@ -81,11 +81,11 @@ def measured(folder: Path, cases: int, targets: int) -> dict[str, Any]:
         "report written in s": round(took, 1),
         **{f"- {name}, s": round(seconds, 1) for name, seconds in steps.items()},
         "processor s of it": round(sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2]), 1),
-        **{f"most memory of {name}, MiB": octets >> 20 for name, octets in most.items()},
-        "index octets": (report / "index.html").stat().st_size,
+        **{f"most memory of {name}, MiB": size >> 20 for name, size in most.items()},
+        "index bytes": (report / "index.html").stat().st_size,
         "files of case pages": len(sizes),
-        "octets of case pages": sum(sizes),
-        "octets of the report": sum(
+        "bytes of case pages": sum(sizes),
+        "bytes of the report": sum(
             path.stat().st_size for path in report.rglob("*") if path.is_file()
         ),
         **looked_at(report),
@@ -120,8 +120,8 @@ def written(run: Path, report: Path) -> tuple[float, dict[str, float], dict[str,
         listener.start()
         most: dict[str, int] = {}
         while listener.is_alive():
-            for name, octets in memory(process.pid).items():
-                most[name] = max(octets, most.get(name, 0))
+            for name, size in memory(process.pid).items():
+                most[name] = max(size, most.get(name, 0))
             listener.join(0.3)
     if process.returncode:
         sys.exit(
@@ -151,12 +151,12 @@ def memory(driver: int) -> dict[str, int]:
         if above != driver:
             continue
         with contextlib.suppress(OSError, ValueError):
-            octets = (
+            size = (
                 int(Path(f"/proc/{process}/statm").read_text().split()[1]) * resource.getpagesize()
             )
             java = Path(f"/proc/{process}/comm").read_text().strip() == "java"
             name = "the driver" if process == driver else "its JVM" if java else "a worker"
-            peaks[name] = max(octets, peaks.get(name, 0))
+            peaks[name] = max(size, peaks.get(name, 0))
     return peaks
 
 

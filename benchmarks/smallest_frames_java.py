@@ -76,8 +76,8 @@ def core_bytes(n: int) -> Feed:
 
 @scenario("CORE: parts of large messages")
 def core_large(n: int) -> Feed:
-    octets = (1).to_bytes(4) + b"x" + b"\1" + b"\0" + (-1).to_bytes(8, signed=True)
-    return core().measure(core_codec.frame(SEND_CONTINUATION, core_codec.FIRST, octets) * n)
+    data = (1).to_bytes(4) + b"x" + b"\1" + b"\0" + (-1).to_bytes(8, signed=True)
+    return core().measure(core_codec.frame(SEND_CONTINUATION, core_codec.FIRST, data) * n)
 
 
 @scenario("CORE: requests for credit")

@@ -36,7 +36,7 @@ def reference(stack: ExitStack, folder: Path) -> list[Broker]:
         where="{}",
         send="destination-type:ANYCAST\n",
         subscribe="subscription-type:ANYCAST\n",
-        window="consumer-window-size:{octets}\n",
+        window="consumer-window-size:{bytes}\n",
     )
     return [Broker("reference", ready["version"], ready["pid"], ready["stomp"], speech)]
 

@@ -31,7 +31,7 @@ class Speech:
 
     ``host`` goes into CONNECT. ``where`` makes a destination of a name. ``send`` and ``subscribe``
     are header lines that ask for an anycast queue where the name alone does not. ``window`` is the
-    header line that asks for a window, in which ``{messages}`` or ``{octets}`` stands for its size.
+    header line that asks for a window, in which ``{messages}`` or ``{bytes}`` stands for its size.
     ``mode`` is the acknowledgement that settles one message.
     """
 
@@ -123,11 +123,11 @@ class _Wire:
         self.socket.close()
 
 
-def _subscribe(wire: _Wire, frame_octets: int) -> None:
+def _subscribe(wire: _Wire, frame_size: int) -> None:
     job, speech = wire.job, wire.job.speech
     mode = f"ack:{speech.mode}\n" if job.acks else "ack:auto\n"
     window = (
-        speech.window.format(messages=job.window, octets=job.window * frame_octets)
+        speech.window.format(messages=job.window, bytes=job.window * frame_size)
         if job.window
         else ""
     )
@@ -146,7 +146,7 @@ def _send_frame(job: Job, receipt: str) -> bytes:
     return f"SEND\n{head}\n".encode() + b"x" * job.size + b"\0"
 
 
-def _frame_octets(job: Job) -> int:
+def _frame_size(job: Job) -> int:
     """Measure the length of a MESSAGE to this subscription, for windows in bytes."""
     probe = Job(
         **{**vars(job), "queue": job.queue[:-1] + "~", "window": 1, "messages": 1, "backlog": False}
@@ -212,20 +212,20 @@ def produce(job: Job, pipe: Connection) -> dict[str, int]:
 
 def consume(job: Job, pipe: Connection) -> dict[str, int]:
     """Receives the messages; ``last`` is the instant at which the last one was there whole."""
-    octets = _frame_octets(job) if "octets" in job.speech.window and job.window else 1
+    size = _frame_size(job) if "octets" in job.speech.window and job.window else 1
     wire = _Wire(job)
     if not job.backlog:
-        _subscribe(wire, octets)
+        _subscribe(wire, size)
     _meet(pipe)
     if job.backlog:
-        _subscribe(wire, octets)
+        _subscribe(wire, size)
     began = time.monotonic_ns()
     try:
         last, seen = _acknowledged(wire) if job.acks else _counted(wire)
     except _Cut as cut:
         raise Failed(f"{cut} after {cut.frames} of {job.messages} messages") from None
     if seen < job.messages * job.size:
-        raise Failed(f"{job.messages} frames had {seen} octets, which is less than their bodies")
+        raise Failed(f"{job.messages} frames had {seen} bytes, which is less than their bodies")
     return {"began": began, "last": last, "octets": seen}
 
 
@@ -236,13 +236,13 @@ class _Cut(Exception):
 
 
 def _counted(wire: _Wire) -> tuple[int, int]:
-    frames = octets = 0
+    frames = size = 0
     due = wire.job.messages
     data = b""
     try:
         while frames < due:
             data = wire.read()
-            octets += len(data)
+            size += len(data)
             frames += data.count(b"\0")
     except (Failed, OSError) as problem:
         raise _Cut(problem, frames) from None
@@ -250,18 +250,18 @@ def _counted(wire: _Wire) -> tuple[int, int]:
     if frames > due or b"\nERROR\n" in data or b"\0ERROR\n" in data:
         raise Failed(f"something else than {due} messages came: {data[-200:]!r}")
     wire.finish(data[data.rindex(b"\0") + 1 :])
-    return last, octets
+    return last, size
 
 
 def _acknowledged(wire: _Wire) -> tuple[int, int]:
     job = wire.job
-    frames = octets = 0
+    frames = size = 0
     tail = b""
     last = 0
     try:
         while frames < job.messages:
             data = wire.read()
-            octets += len(data)
+            size += len(data)
             last = time.monotonic_ns()
             if tail:
                 data = tail + data
@@ -277,7 +277,7 @@ def _acknowledged(wire: _Wire) -> tuple[int, int]:
     except (Failed, OSError) as problem:
         raise _Cut(problem, frames) from None
     wire.finish(tail)
-    return last, octets
+    return last, size
 
 
 def work(pipe: Connection) -> None:

@@ -252,6 +252,6 @@ def _chunk(
             named.update(case.requirements)
     words = json.dumps({name: pages.words(name) for name in sorted(named)}, ensure_ascii=False)
     whole = f'{{"words":{words},"cases":[{",".join(sorted(texts))}]}}'
-    octets = gzip.compress(whole.encode("utf-8", "replace"), 9, mtime=0)
-    script = f'brokerproof_cases({chunk},"{base64.b64encode(octets).decode()}");\n'
+    compressed = gzip.compress(whole.encode("utf-8", "replace"), 9, mtime=0)
+    script = f'brokerproof_cases({chunk},"{base64.b64encode(compressed).decode()}");\n'
     return chunk, script, len(texts), data

@@ -10,7 +10,7 @@ from brokerproof.harness.counterexamples import case_file
 from brokerproof.reports.index_model import CaseRow
 from brokerproof.reports.runs import Run
 
-MOST_OCTETS = 256 * 1024
+MOST_BYTES = 256 * 1024
 """A larger file is named, not carried."""
 
 _KINDS = {
@@ -39,7 +39,7 @@ def kept(run: Run, case: CaseRow) -> list[Kept]:
     for suffix, what in _KINDS.items():
         path = main.with_name(stem + suffix)
         if path.is_file():
-            data = path.read_bytes() if path.stat().st_size <= MOST_OCTETS else b""
+            data = path.read_bytes() if path.stat().st_size <= MOST_BYTES else b""
             files.append(Kept(path.name, what, data.decode("utf-8", "replace")))
     return files
 

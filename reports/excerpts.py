@@ -15,7 +15,7 @@ from brokerproof.reports.redaction import blank_header, blank_text
 
 HEAD, TAIL, MARKED = 120, 60, 60
 """Events from the beginning and the end of an example, and judgements and the like from between."""
-BODY_OCTETS = 200
+BODY_BYTES = 200
 HEADERS = 40
 HEADER_LENGTH = 300
 SAFE = 2**53
@@ -151,7 +151,7 @@ def _row(case: RecordedCase, place: int, zero: int) -> dict[str, Any]:
         elif isinstance(value, bytes):
             if name == "data":
                 row["data_size"] = len(value)
-            value = blank_text(value, BODY_OCTETS)
+            value = blank_text(value, BODY_BYTES)
         elif name in _INSTANTS:
             value -= zero
         elif isinstance(value, int):

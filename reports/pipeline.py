@@ -39,7 +39,7 @@ from brokerproof.reports.tables.verdicts import cases, counts
 from brokerproof.reports.target_history import in_order
 from brokerproof.reports.target_summaries import Broker, Measured, brokers
 
-INDEX_OCTETS = 5_000_000
+INDEX_BYTES = 5_000_000
 """The index is never larger: its lists are halved until it fits."""
 
 Step = Callable[[str], None]
@@ -217,7 +217,7 @@ def emptied(folder: Path, ours: re.Pattern[str] | None = None) -> None:
 
 def _write_index(shown: Model, first: Overview, pages: Pages, path: Path) -> None:
     text = pages.index(shown, first)
-    while len(text.encode()) > INDEX_OCTETS and (shown.cases or shown.groups):
+    while len(text.encode()) > INDEX_BYTES and (shown.cases or shown.groups):
         shown = shown.halved()
         text = pages.index(shown, first)
     path.write_text(text, "utf-8")

@@ -27,9 +27,9 @@ def blank_header(name: str, value: str) -> str:
     return BLANK if name.lower() in NAMES else value
 
 
-def blank_text(octets: bytes, most: int) -> str:
+def blank_text(data: bytes, most: int) -> str:
     """Return the first ``most`` bytes as text, blanked as :func:`blanked_bytes` does."""
-    text = octets.decode("latin-1")
+    text = data.decode("latin-1")
     if ":" in text or "PLAIN" in text:
         text = _IN_SASL.sub(rf"\1{BLANK}", _IN_LINES.sub(rf"\1\2{BLANK}", text))
     return text[:most]
@@ -40,13 +40,13 @@ def blanked(name: Column, value: Column) -> Column:
     return F.when(F.lower(name).isin(*NAMES), F.lit(BLANK)).otherwise(value)
 
 
-def blanked_bytes(octets: Column, most: int) -> Column:
+def blanked_bytes(data: Column, most: int) -> Column:
     """Return the first ``most`` bytes as text, one character a byte. Header lines with a secret are
     blanked, and everything behind a PLAIN of SASL.
 
     Bytes that are no well-formed frame may hold a secret too.
     """
-    text = F.decode(octets, "ISO-8859-1")
+    text = F.decode(data, "ISO-8859-1")
     cleaned = F.regexp_replace(F.regexp_replace(text, _LINE, f"$1$2{BLANK}"), _PLAIN, f"$1{BLANK}")
     # Most bodies are short and hold neither a header line nor a mechanism: looking for both costs
     # less than matching.

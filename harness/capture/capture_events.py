@@ -33,7 +33,7 @@ class CaptureEventFactory(event_factory.EventFactory):
         """Bytes passed, not before ``at``, that cannot be seen; ``why`` is one of
         :data:`REASONS`."""
         kind = OctetsSentUnseen if out else OctetsReceivedUnseen
-        detail = f"{size} octets {REASONS[why]}" if size else REASONS[why]
+        detail = f"{size} bytes {REASONS[why]}" if size else REASONS[why]
         return kind(
             at_ns=at,
             conn=self.conn,

@@ -22,7 +22,7 @@ from brokerproof.harness.capture.protocol_detection import (
     Recognised,
     recognised,
 )
-from brokerproof.harness.capture.reassembly import Ended, Missing, Octets, Piece, Stream
+from brokerproof.harness.capture.reassembly import Bytes, Ended, Missing, Piece, Stream
 from brokerproof.harness.capture.tcp_packets import ACK, SYN, Endpoint, Packet, text
 from brokerproof.harness.model.enums import CloseHow, Vantage
 from brokerproof.harness.model.time import Duration, Instant, ms
@@ -81,7 +81,7 @@ class _Connection:
             yield from self._tell(piece)
             return
         self._waiting.append(piece)
-        if isinstance(piece, Octets):
+        if isinstance(piece, Bytes):
             self._beginnings[piece.side] = self._beginnings.get(piece.side, b"") + piece.data
             begun = {side: self._begun(side) for side in (0, 1)}
             protocol = recognised(self._beginnings, begun)
@@ -152,7 +152,7 @@ class _Connection:
 
     def _tell(self, piece: Piece) -> Iterator[Event]:
         match piece:
-            case Octets(at, side, data):
+            case Bytes(at, side, data):
                 if self.speaker is not None:
                     yield from self.speaker.feed(at, side == self.client, data)
             case Missing(at, side, size, why, since):

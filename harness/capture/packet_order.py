@@ -20,7 +20,7 @@ from brokerproof.harness.capture.tcp_packets import Packet, Packets, glanced_at,
 from brokerproof.harness.model.time import Duration, Instant, ms, seconds
 
 WINDOW: Duration = ms(100)
-MOST_OCTETS = 16 << 20
+MOST_BYTES = 16 << 20
 """So much is held at most while it is sorted."""
 SET_BACK: Duration = seconds(1)
 """Time that runs back by more is a clock that was set, not a packet that came late."""
@@ -100,18 +100,18 @@ def first_instant(file: Iterable[Captured]) -> Instant | None:
 
 def _sorted(packets: Iterable[Packet]) -> Iterator[Packet]:
     held: list[tuple[Instant, int, Packet]] = []
-    octets, newest = 0, 0
+    size, newest = 0, 0
     for number, packet in enumerate(packets):
         if held and packet.at < newest - SET_BACK:
             # A clock that was set back: what was held came before, whatever its time says.
             yield from (place for _, _, place in sorted(held))
-            held, octets, newest = [], 0, packet.at
+            held, size, newest = [], 0, packet.at
         newest = max(newest, packet.at)
         heapq.heappush(held, (packet.at, number, packet))
-        octets += len(packet.payload)
-        while held and (held[0][0] < newest - WINDOW or octets > MOST_OCTETS):
+        size += len(packet.payload)
+        while held and (held[0][0] < newest - WINDOW or size > MOST_BYTES):
             _, _, first = heapq.heappop(held)
-            octets -= len(first.payload)
+            size -= len(first.payload)
             yield first
     yield from (place for _, _, place in sorted(held))
 

@@ -47,7 +47,7 @@ class Captured(NamedTuple):
 
     at: Instant
     link: int
-    octets: bytes
+    data: bytes
 
 
 @dataclass
@@ -89,14 +89,14 @@ class CaptureFile:
             second, fraction, kept, _ = record.unpack(head)
             if kept > _LARGEST:
                 self.damage = (
-                    f"{self.path}: a packet says that it has {kept} octets; what follows was not"
+                    f"{self.path}: a packet says that it has {kept} bytes; what follows was not"
                     " read"
                 )
                 return
-            octets = file.read(kept)
-            if len(octets) < kept:
+            data = file.read(kept)
+            if len(data) < kept:
                 break
-            yield Captured(second * NS_PER_S + fraction * unit, link, octets)
+            yield Captured(second * NS_PER_S + fraction * unit, link, data)
         else:
             if not head:
                 return
@@ -115,7 +115,7 @@ class CaptureFile:
             kind, length = struct.unpack(order + "II", magic + head)
             if length < 12 + rest or length > _LARGEST or length % 4:
                 self.damage = (
-                    f"{self.path}: a block says that it has {length} octets; what follows was not"
+                    f"{self.path}: a block says that it has {length} bytes; what follows was not"
                     " read"
                 )
                 return

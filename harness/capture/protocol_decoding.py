@@ -133,8 +133,8 @@ class _Stomp:
                     yield self._factory.frame(at, self._out, STOMP, command, headers, body, size)
                 case stomp_codec.Eol(size):
                     yield self._factory.heartbeat(at, self._out, STOMP, size)
-                case stomp_codec.Unreadable(octets, reason):
-                    yield self._factory.unreadable(at, self._out, octets, reason)
+                case stomp_codec.Unreadable(raw, reason):
+                    yield self._factory.unreadable(at, self._out, raw, reason)
                     yield None
 
     def _unknown(self, at: Instant, body: bytes) -> Iterator[Event]:

@@ -52,22 +52,22 @@ class Recognised:
     first: frozenset[int] = frozenset()
 
 
-def recognised(octets: Mapping[int, bytes], begun: Mapping[int, bool]) -> Recognised | None:
-    """Return the protocol of ``octets`` (by side); None while more is needed. ``begun``: whether a
+def recognised(raw: Mapping[int, bytes], begun: Mapping[int, bool]) -> Recognised | None:
+    """Return the protocol of ``raw`` (by side); None while more is needed. ``begun``: whether a
     side's first bytes are its first.
 
     A side whose bytes begin in the middle begins at the edge of a packet.
     """
-    for side, data in octets.items():
+    for side, data in raw.items():
         detected = _by_start(side, data)
         if detected is not None:
             return detected
-    for side, data in octets.items():
+    for side, data in raw.items():
         if not begun[side] and (detected := _by_middle(side, data)) is not None:
             return detected
-    if any(len(data) > MOST_LOOKED_AT for data in octets.values()):
+    if any(len(data) > MOST_LOOKED_AT for data in raw.values()):
         return Recognised(OTHER)
-    if all(begun.values()) and all(len(data) >= ENOUGH for data in octets.values()):
+    if all(begun.values()) and all(len(data) >= ENOUGH for data in raw.values()):
         return Recognised(OTHER)
     return None
 
@@ -148,9 +148,9 @@ def core_packet(data: bytes | bytearray) -> int | None:
 def _first(
     data: bytes | bytearray, size_of: Callable[[bytes, int], int], starts: re.Pattern[bytes]
 ) -> int | None:
-    octets = bytes(data)
+    raw = bytes(data)
     return next(
-        (at.start() for at in starts.finditer(octets) if follows(octets, at.start(), size_of)), None
+        (at.start() for at in starts.finditer(raw) if follows(raw, at.start(), size_of)), None
     )
 
 

@@ -34,7 +34,7 @@ LOST, CUT = "LOST", "CUT"
 
 
 @dataclass(frozen=True, slots=True)
-class Octets:
+class Bytes:
     """Bytes of direction ``side`` (0 or 1)."""
 
     at: Instant
@@ -63,7 +63,7 @@ class Ended:
     how: CloseHow
 
 
-Piece: TypeAlias = Octets | Missing | Ended
+Piece: TypeAlias = Bytes | Missing | Ended
 
 _Run: TypeAlias = tuple[int, int, Instant, bytes | None]
 """First byte, behind the last one, when it came, and the bytes (None: cut off)."""
@@ -146,7 +146,7 @@ class _Half:
             if data is None:
                 yield Missing(self.at, self.side, end - begin, CUT, since)
             else:
-                yield Octets(self.at, self.side, data)
+                yield Bytes(self.at, self.side, data)
         if (
             self.end is not None
             and self.next is not None
@@ -195,7 +195,7 @@ class Stream:
     """True while neither direction waits for bytes or has ended."""
     _asked_at: Instant | None = None
     _held: list[Piece] = field(default_factory=list)
-    _held_octets: int = 0
+    _held_size: int = 0
 
     @property
     def over(self) -> bool:
@@ -245,7 +245,7 @@ class Stream:
             return ()
         mine.next += size - skipped
         mine.at = max(mine.at, packet.at)
-        return (Octets(mine.at, mine.side, packet.payload[skipped:]),)
+        return (Bytes(mine.at, mine.side, packet.payload[skipped:]),)
 
     def _any(self, side: int, packet: Packet) -> Iterator[Piece]:
         at, flags = packet.at, packet.flags
@@ -306,8 +306,8 @@ class Stream:
 
     def _in_order(self, pieces: list[Piece], now: Instant) -> Iterator[Piece]:
         self._held += pieces
-        self._held_octets += sum(len(item.data) for item in pieces if isinstance(item, Octets))
-        full = self._held_octets + sum(half.waiting for half in self.halves) > MOST_WAITING
+        self._held_size += sum(len(item.data) for item in pieces if isinstance(item, Bytes))
+        full = self._held_size + sum(half.waiting for half in self.halves) > MOST_WAITING
         for half in self.halves:
             while half.holed and (full or self._hopeless(half, now)):
                 self._held += half.give_up(now)
@@ -325,7 +325,7 @@ class Stream:
         return bool(half.hole_at) and now - half.hole_at > PATIENCE
 
     def _release(self) -> Iterator[Piece]:
-        held, self._held, self._held_octets = self._held, [], 0
+        held, self._held, self._held_size = self._held, [], 0
         sides = [
             deque(segment for segment in enumerate(held) if segment[1].side == side)
             for side in (0, 1)

@@ -70,40 +70,38 @@ class Packets:
 
     def read(self, captured: Captured) -> Packet | None:
         """The segment in a packet, or None."""
-        at, link, octets = captured
-        start = _begin(link, octets)
-        packet = _unusual(at, link, octets) if start is None else self._internet(at, octets, start)
+        at, link, data = captured
+        start = _begin(link, data)
+        packet = _unusual(at, link, data) if start is None else self._internet(at, data, start)
         self.passed_over += packet is None
         return packet
 
-    def _internet(self, at: Instant, octets: bytes, start: int) -> Packet | None:
-        if len(octets) < start + 20:
+    def _internet(self, at: Instant, data: bytes, start: int) -> Packet | None:
+        if len(data) < start + 20:
             return None
-        version = octets[start] >> 4
+        version = data[start] >> 4
         if version == 4:
             head, _, length, number, part, _, protocol, _, source, target = _IP4.unpack_from(
-                octets, start
+                data, start
             )
             if protocol != _TCP:
                 return None
             behind = start + (head & 15) * 4
             # A length of 0 is a segment that the network card was to cut; it ends where the packet
             # does.
-            end = start + length if length else len(octets)
+            end = start + length if length else len(data)
             if part & 0x3FFF:
-                whole = self._whole(
-                    (source, target, number), part, octets[behind:end], end - behind
-                )
+                whole = self._whole((source, target, number), part, data[behind:end], end - behind)
                 return None if whole is None else _segment(at, source, target, whole, 0, len(whole))
-            return _segment(at, source, target, octets, behind, end)
-        if version != 6 or len(octets) < start + 40:
+            return _segment(at, source, target, data, behind, end)
+        if version != 6 or len(data) < start + 40:
             return None
-        _, length, following, _, source, target = _IP6.unpack_from(octets, start)
+        _, length, following, _, source, target = _IP6.unpack_from(data, start)
         behind = start + 40
-        end = behind + length if length else len(octets)
+        end = behind + length if length else len(data)
         if following != _TCP:
-            return _unusual(at, _IPV6, octets[start:])
-        return _segment(at, source, target, octets, behind, end)
+            return _unusual(at, _IPV6, data[start:])
+        return _segment(at, source, target, data, behind, end)
 
     def _whole(
         self, key: tuple[bytes, bytes, int], part: int, data: bytes, size: int
@@ -117,24 +115,24 @@ class Packets:
         if len(self._fragments) > _MOST_FRAGMENTS:
             self._fragments.popitem(last=False)
         whole = b""
-        for offset, (octets, more) in sorted(parts.items()):
+        for offset, (piece, more) in sorted(parts.items()):
             if offset > len(whole):
                 return None
-            whole = whole[:offset] + octets
+            whole = whole[:offset] + piece
             if not more:
                 del self._fragments[key]
                 return whole
         return None
 
 
-def _begin(link: int, octets: bytes) -> int | None:
+def _begin(link: int, data: bytes) -> int | None:
     """Return the offset of the IP header; None where another header precedes it."""
     if link == _ETHERNET:
-        kind, start = octets[12:14], 14
+        kind, start = data[12:14], 14
     elif link == _SLL:
-        kind, start = octets[14:16], 16
+        kind, start = data[14:16], 16
     elif link == _SLL2:
-        kind, start = octets[0:2], 20
+        kind, start = data[0:2], 20
     elif link in (_NULL, _LOOP):
         return 4
     elif link in (*_RAW, _IPV4, _IPV6):
@@ -147,11 +145,11 @@ def _begin(link: int, octets: bytes) -> int | None:
 _LAYERS = {_ETHERNET: dpkt.ethernet.Ethernet, _SLL: dpkt.sll.SLL, _SLL2: dpkt.sll2.SLL2}
 
 
-def _unusual(at: Instant, link: int, octets: bytes) -> Packet | None:
+def _unusual(at: Instant, link: int, data: bytes) -> Packet | None:
     """Return the packet that dpkt finds behind tags, labels, tunnels and extension headers.
     ``link`` is IPv6's for a packet without frame."""
     try:
-        layer = dpkt.ip6.IP6(octets) if link == _IPV6 else _LAYERS[link](octets)
+        layer = dpkt.ip6.IP6(data) if link == _IPV6 else _LAYERS[link](data)
         while isinstance(layer, dpkt.Packet) and not isinstance(layer, (dpkt.ip.IP, dpkt.ip6.IP6)):
             layer = layer.data
     except (dpkt.Error, struct.error, IndexError, ValueError, KeyError):
@@ -178,15 +176,15 @@ def _unusual(at: Instant, link: int, octets: bytes) -> Packet | None:
 
 
 def _segment(
-    at: Instant, source: bytes, target: bytes, octets: bytes, start: int, end: int
+    at: Instant, source: bytes, target: bytes, data: bytes, start: int, end: int
 ) -> Packet | None:
-    if len(octets) < start + 14:
+    if len(data) < start + 14:
         return None
-    here, there, seq, ack, offset, flags = _SEGMENT.unpack_from(octets, start)
+    here, there, seq, ack, offset, flags = _SEGMENT.unpack_from(data, start)
     begin = start + (offset >> 4) * 4
     if begin > end:
         return None
-    payload = octets[begin:end]
+    payload = data[begin:end]
     return Packet(
         at, (source, here), (target, there), seq, ack, flags, payload, end - begin - len(payload)
     )
@@ -201,13 +199,13 @@ def part_of(packet: Packet, parts: int) -> int:
 
 def glanced_at(captured: Captured, parts: int) -> int | None:
     """:func:`part_of` of a usual packet, at a glance; None where one has to look closer."""
-    octets = captured.octets
-    at = _begin(captured.link, octets)
-    if at is None or octets[at : at + 1] != b"\x45" or octets[at + 6 : at + 8] not in _UNBROKEN:
+    data = captured.data
+    at = _begin(captured.link, data)
+    if at is None or data[at : at + 1] != b"\x45" or data[at + 6 : at + 8] not in _UNBROKEN:
         return None
     one, other = (
-        octets[at + 12 : at + 16] + octets[at + 20 : at + 22],
-        octets[at + 16 : at + 20] + octets[at + 22 : at + 24],
+        data[at + 12 : at + 16] + data[at + 20 : at + 22],
+        data[at + 16 : at + 20] + data[at + 22 : at + 24],
     )
     return zlib.crc32(min(one, other) + max(one, other)) % parts
 

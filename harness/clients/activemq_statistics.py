@@ -34,7 +34,7 @@ class Usage:
         return self.percent >= 100
 
     def __str__(self) -> str:
-        return f"{self.used} of {self.limit} octets"
+        return f"{self.used} of {self.limit} bytes"
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ class AddressState:
 
     def __str__(self) -> str:
         on = "paging" if self.paging else "not paging"
-        return f"{self.size} octets, {self.messages} messages, {self.pages} pages, {on}"
+        return f"{self.size} bytes, {self.messages} messages, {self.pages} pages, {on}"
 
 
 class Admin:

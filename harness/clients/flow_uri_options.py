@@ -44,9 +44,9 @@ class FlowOptions:
 
 
 _PARAMETERS = {
-    "consumer_window_size": ("consumerWindowSize", 0, "octets"),
+    "consumer_window_size": ("consumerWindowSize", 0, "bytes"),
     "consumer_max_rate": ("consumerMaxRate", 1, "messages a second"),
-    "producer_window_size": ("producerWindowSize", 1, "octets"),
+    "producer_window_size": ("producerWindowSize", 1, "bytes"),
     "producer_max_rate": ("producerMaxRate", 1, "messages a second"),
 }
 

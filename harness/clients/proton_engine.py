@@ -99,7 +99,7 @@ class Arrived:
 
     delivery: Any
     message: Any
-    octets: bytes
+    data: bytes
     settled: bool
     """True if the broker had settled it already."""
 
@@ -153,7 +153,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
                     Noted(
                         at_ns=at,
                         conn=self.conn,
-                        detail=f"Proton reads no more ({len(data)} octets)",
+                        detail=f"Proton reads no more ({len(data)} bytes)",
                     )
                 )
                 break
@@ -188,7 +188,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
             carried = frame.subject.message.body
             # A view's bytes may be gone by now, and where they were says nothing.
             body = (
-                f" {carried.nbytes} octets"
+                f" {carried.nbytes} bytes"
                 if isinstance(carried, memoryview)
                 else f" {carried!r}"[:100]
             )
@@ -270,12 +270,12 @@ class ProtonPeer(Conversation[ProtonEvent]):
             delivery.settle()
             self._tell(now, "aborted", delivery, None)
         elif delivery.readable and not delivery.partial:
-            octets = delivery.link.recv(delivery.pending) or b""
+            data = delivery.link.recv(delivery.pending) or b""
             delivery.link.advance()
             message = proton.Message()
-            message.decode(octets)
+            message.decode(data)
             self.inbox.append(
-                ProtonEvent("message", now, Arrived(delivery, message, octets, delivery.settled))
+                ProtonEvent("message", now, Arrived(delivery, message, data, delivery.settled))
             )
 
     # connecting
@@ -318,12 +318,12 @@ class ProtonPeer(Conversation[ProtonEvent]):
 
     # sessions and links
 
-    def session(self, *, incoming_octets: int | None = None, answered: bool = True) -> Any:
-        """A new session. ``incoming_octets`` bounds what it takes in: Proton makes its window in
+    def session(self, *, incoming_bytes: int | None = None, answered: bool = True) -> Any:
+        """A new session. ``incoming_bytes`` bounds what it takes in: Proton makes its window in
         frames of that."""
         made = self.connection.session()
-        if incoming_octets is not None:
-            made.incoming_capacity = incoming_octets
+        if incoming_bytes is not None:
+            made.incoming_capacity = incoming_bytes
         made.open()
         self.work()
         if answered:
@@ -520,16 +520,16 @@ class ProtonPeer(Conversation[ProtonEvent]):
 # --- its codec alone ------------------------------------------------------------------------------
 
 
-def decode(octets: bytes) -> Any:
+def decode(raw: bytes) -> Any:
     """Decode the bytes of one value by Proton into its own Python objects. Raises ``ValueError``
     for bytes that are no value."""
     data = proton.Data()
     try:
-        used = data.decode(octets)
+        used = data.decode(raw)
     except proton.DataException as problem:
         raise ValueError(str(problem)) from None
-    if used != len(octets):
-        raise ValueError(f"Proton read {used} of {len(octets)} octets")
+    if used != len(raw):
+        raise ValueError(f"Proton read {used} of {len(raw)} bytes")
     data.rewind()
     data.next()
     return _kept(data.get_object())
@@ -551,11 +551,11 @@ def _kept(value: Any) -> Any:
     return value
 
 
-def recode(octets: bytes) -> bytes:
-    """The value in ``octets`` as Proton writes it again."""
+def recode(raw: bytes) -> bytes:
+    """The value in ``raw`` as Proton writes it again."""
     data = proton.Data()
     try:
-        data.decode(octets)
+        data.decode(raw)
     except proton.DataException as problem:
         raise ValueError(str(problem)) from None
     return bytes(data.encode())

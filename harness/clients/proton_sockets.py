@@ -46,7 +46,7 @@ _MECHANISMS = {True: "PLAIN", False: "ANONYMOUS"}
 
 
 class _ObservedIO(IOHandler):
-    """Proton's input and output; what passes is reported: ``octets`` that arrived, ``sent`` bytes,
+    """Proton's input and output; what passes is reported: ``bytes`` that arrived, ``sent`` bytes,
     ``closed`` how."""
 
     def __init__(self, tell: Tell) -> None:
@@ -74,7 +74,7 @@ class _ObservedIO(IOHandler):
                 self._tell("closed", ending.finish(problem))
                 raise
             if data:
-                self._tell("octets", data)
+                self._tell("bytes", data)
             else:
                 self._tell("closed", ending.finish())
             return data
@@ -140,7 +140,7 @@ def _secured(
         options = {"allowed_mechs": "EXTERNAL"}
 
     def on_callback(what: str, content: Any) -> None:
-        if what not in ("octets", "sent"):
+        if what not in ("bytes", "sent"):
             tell(what, content)
 
     return "amqps", {**options, "ssl_domain": domain}, on_callback
@@ -173,7 +173,7 @@ class BlockingPeer:
     def _on_callback(self, what: str, content: Any) -> None:
         at = self.judge.world.now()
         match what:
-            case "octets":
+            case "bytes":
                 self._recorder.on_bytes_received(at, content)
             case "sent":
                 self._recorder.on_bytes_sent(at, content)
@@ -563,7 +563,7 @@ class ContainerPeer(Conversation[ProtonEvent]):
 
     def _hear(self, what: str, at: Instant, content: Any) -> None:
         match what:
-            case "octets":
+            case "bytes":
                 self.heard_at = at
                 self._recorder.on_bytes_received(at, content)
             case "sent":

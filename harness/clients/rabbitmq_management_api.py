@@ -26,7 +26,7 @@ from brokerproof.harness.protocols.conversation import (
     Match,
 )
 from brokerproof.harness.trace.events import (
-    RECORDED_OCTETS,
+    RECORDED_BYTES,
     FrameReceived,
     FrameSent,
     OctetsRefused,
@@ -96,7 +96,7 @@ class ManagementPeer(Conversation[Answer]):
                 OctetsRefused(
                     at_ns=at,
                     conn=self.conn,
-                    data=data[:RECORDED_OCTETS],
+                    data=data[:RECORDED_BYTES],
                     detail=f"is no HTTP: {problem}",
                 )
             )
@@ -124,7 +124,7 @@ class ManagementPeer(Conversation[Answer]):
                         protocol=self.protocol,
                         command=str(answer.status),
                         headers=tuple(headers.items()),
-                        body=answer.body[:RECORDED_OCTETS],
+                        body=answer.body[:RECORDED_BYTES],
                         body_size=len(answer.body),
                     )
                 )
@@ -163,7 +163,7 @@ class ManagementPeer(Conversation[Answer]):
             known["authorization"] = f"Basic {self.credentials}"
         listed = tuple((known | dict(headers)).items())
         request = self._http.send(h11.Request(method=method, target=target, headers=list(listed)))
-        octets = (request or b"") + (self._http.send(h11.EndOfMessage()) or b"")
+        data = (request or b"") + (self._http.send(h11.EndOfMessage()) or b"")
         shown = tuple((name, "…" if name == "authorization" else value) for name, value in listed)
         self.judge.record(
             FrameSent(
@@ -172,10 +172,10 @@ class ManagementPeer(Conversation[Answer]):
                 protocol=self.protocol,
                 command=f"{method} {target}",
                 headers=shown,
-                size=len(octets),
+                size=len(data),
             )
         )
-        self.write(octets, as_event=False)
+        self.write(data, as_event=False)
 
     def get(self, path: str) -> Any:
         """Return the body of ``/api/PATH``. Raises :class:`ControlFailed` for every status but

@@ -64,13 +64,13 @@ class ConsumerFlow(Generic[Item]):
         self.window = window
         self.bucket = TokenBucket(rate, burst)
         self.waiting: deque[tuple[Item, int]] = deque()
-        self.octets = 0
+        self.size = 0
         """Size of all waiting messages."""
 
     def arrived(self, item: Item, size: int) -> None:
         """One more waits."""
         self.waiting.append((item, size))
-        self.octets += size
+        self.size += size
 
     def next_at(self, now: Instant) -> Instant | None:
         """Return the instant at which the oldest may be consumed; None while there is none."""
@@ -79,7 +79,7 @@ class ConsumerFlow(Generic[Item]):
     def consume(self, now: Instant) -> Item:
         """The oldest, at an instant that :meth:`next_at` named or later."""
         item, size = self.waiting.popleft()
-        self.octets -= size
+        self.size -= size
         self.bucket.spend(now)
         return item
 
@@ -101,7 +101,7 @@ class ConsumerFlow(Generic[Item]):
         """
         if not largest:
             return max(0, 1 - granted - len(self.waiting))
-        room = (self.window - self.octets) // largest - granted
+        room = (self.window - self.size) // largest - granted
         return max(room, 0 if self.waiting or granted else 1)
 
 

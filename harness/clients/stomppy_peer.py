@@ -30,7 +30,7 @@ from brokerproof.harness.protocols.stomp.raw_peer import (
     frame,
 )
 from brokerproof.harness.trace.events import (
-    RECORDED_OCTETS,
+    RECORDED_BYTES,
     ConnectionAbandoned,
     ConnectionOpened,
     FrameSent,
@@ -41,7 +41,7 @@ from brokerproof.harness.trace.events import (
 from brokerproof.harness.worlds.world import Unreachable
 
 Tell: TypeAlias = Callable[[str, Any], None]
-"""``opened``, ``sent`` bytes, ``octets`` that arrived, a ``frame`` handed out, ``closed`` or
+"""``opened``, ``sent`` bytes, ``bytes`` that arrived, a ``frame`` handed out, ``closed`` or
 ``left`` how, ``note``."""
 
 
@@ -128,8 +128,8 @@ class StompPyPeer(StompInbox):
                 )
             case "sent":
                 self._sent(at, content)
-            case "octets":
-                self.octets_arrived(at, content)
+            case "bytes":
+                self.bytes_arrived(at, content)
             case "frame":
                 self._heard(
                     at, Frame(content.cmd, header_list(content.headers), content.body or b"")
@@ -168,7 +168,7 @@ class StompPyPeer(StompInbox):
                             protocol=self.protocol,
                             command=command,
                             headers=headers,
-                            body=body[:RECORDED_OCTETS],
+                            body=body[:RECORDED_BYTES],
                             body_size=len(body),
                             size=size,
                         )
@@ -177,13 +177,13 @@ class StompPyPeer(StompInbox):
                     self.judge.record(
                         HeartBeatSent(at_ns=at, conn=self.conn, protocol=self.protocol, size=size)
                     )
-                case codec.Unreadable(octets):
+                case codec.Unreadable(raw):
                     self.judge.record(
                         OctetsSent(
                             at_ns=at,
                             conn=self.conn,
-                            data=octets[:RECORDED_OCTETS],
-                            size=len(octets),
+                            data=raw[:RECORDED_BYTES],
+                            size=len(raw),
                         )
                     )
 

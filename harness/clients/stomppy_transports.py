@@ -291,7 +291,7 @@ class _SocketTransport(stomp.transport.Transport):  # type: ignore[misc]
             self._end("closed", self._ending.finish(problem))
             raise
         if data:
-            self._tell("octets", data)
+            self._tell("bytes", data)
         elif data is not None:
             self._end("closed", self._ending.finish())
         return data

@@ -23,7 +23,7 @@ from brokerproof.harness.commands.load_options import lasting, load_options, soc
 from brokerproof.harness.load import summary
 from brokerproof.harness.load.conductor import Drivers, LoadFailed, LoadOutcome, Progress
 from brokerproof.harness.load.local_drivers import LocalDrivers
-from brokerproof.harness.load.plan import BadPlan, octets
+from brokerproof.harness.load.plan import BadPlan, byte_count
 from brokerproof.harness.load.recovery import NotRecovered, recover, wire_logs
 from brokerproof.harness.load.session import BACKLOG, Session
 from brokerproof.harness.model.time import NS_PER_S, Instant
@@ -60,7 +60,7 @@ def recover_(run: Path, as_json: bool) -> int:
     for recovered in recovered_logs:
         click.echo(
             f"driver {recovered.tag}: {recovered.events:,} events of"
-            f" {recovered.octets / 2**20:,.1f} MiB of wire log, in {recovered.segments} segments"
+            f" {recovered.size / 2**20:,.1f} MiB of wire log, in {recovered.segments} segments"
         )
     return 0
 
@@ -121,7 +121,7 @@ def load(lasts: str | None, record: bool, backlog: str, as_json: bool, **options
     folder = options["out"] or run_folder.default_folder()
     console = Console(stderr=True, emoji=False)
     session = Session(
-        target, wished, crew(options["master"]), folder, record=record, backlog=_octets(backlog)
+        target, wished, crew(options["master"]), folder, record=record, backlog=_byte_count(backlog)
     )
     begin(folder, wished.seed)
     line = _Lines(console)
@@ -137,10 +137,10 @@ def load(lasts: str | None, record: bool, backlog: str, as_json: bool, **options
     return code
 
 
-def _octets(text: str) -> int:
+def _byte_count(text: str) -> int:
     """Parse a size such as ``64k``. Raises :class:`errors.Usage`."""
     try:
-        return octets(text)
+        return byte_count(text)
     except BadPlan as problem:
         raise errors.Usage(f"--backlog: {problem}") from None
 

@@ -33,10 +33,14 @@ EXIT = {FIXED: 0, FAILED: 1, ERROR: 5}
     help="The broker to try it on.",
 )
 @click.option(
-    "--octets", is_flag=True, help="Play the recorded bytes even if the case itself can be run."
+    "--bytes",
+    "--octets",
+    "as_bytes",
+    is_flag=True,
+    help="Play the recorded bytes even if the case itself can be run.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
-def replay(case: Path, name: str, octets: bool, as_json: bool) -> int:
+def replay(case: Path, name: str, as_bytes: bool, as_json: bool) -> int:
     """Run a counterexample again: FIXED (exit 0), FAILED (1) or ERROR (5), and every step on the
     way.
 
@@ -63,7 +67,7 @@ def replay(case: Path, name: str, octets: bool, as_json: bool) -> int:
             run = Run(
                 target, facts, catalogue, (), recorder, effort="normal", seed=file.header["seed"]
             )
-            answer = _answer(run, file, octets, say)
+            answer = _answer(run, file, as_bytes, say)
         except SetUpFailed as problem:
             raise errors.SetUp(str(problem)) from None
         finally:
@@ -72,15 +76,17 @@ def replay(case: Path, name: str, octets: bool, as_json: bool) -> int:
     return EXIT[answer.answer]
 
 
-def _answer(run: Run, file: case_file.CaseFile, octets: bool, say: Callable[[str], None]) -> Answer:
+def _answer(
+    run: Run, file: case_file.CaseFile, as_bytes: bool, say: Callable[[str], None]
+) -> Answer:
     try:
         counterexamples_replay.import_home(str(file.header.get("name")))
-        if octets:
-            raise counterexamples_replay.Changed("asked for with --octets")
+        if as_bytes:
+            raise counterexamples_replay.Changed("asked for with --bytes")
         call, plan = counterexamples_replay.restored(file)
     except counterexamples_replay.Changed as problem:
         say(f"The recorded bytes are played, not the case: {problem}.")
-        return counterexamples_replay.run_octets(run, file, str(problem), say)
+        return counterexamples_replay.run_bytes(run, file, str(problem), say)
     return counterexamples_replay.run_case(run, file, call, plan, say)
 
 

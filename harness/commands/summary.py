@@ -72,7 +72,9 @@ def show(
                 _print(console, [Text(f"KNOWN deviation passes: {sentence}")])
     for target, areas in area_summary.summarise(latest).items():
         counts = Counter(result.verdict for result in latest if result.target == target)
-        listed = ", ".join(f"{counts[each]} {each}" for each in WORST_FIRST if counts[each])
+        listed = ", ".join(
+            f"{counts[verdict]} {verdict}" for verdict in WORST_FIRST if counts[verdict]
+        )
         lines = [area_line(area, console.width) for area in areas]
         _print(console, [Text(f"{target}: {listed}", style="bold"), *lines])
     for line in next_steps(folder, latest, targets):

@@ -101,12 +101,12 @@ def _lines(talk: Composed) -> Iterator[dict[str, Any]]:
             entry["frame"] = [
                 _text(frame.command),
                 [[_text(n), _text(v)] for n, v in frame.headers],
-                _octets(frame.body),
+                _encoded(frame.body),
             ]
         yield entry
     expected = dict(talk.expected)
     if isinstance(expected.get("body"), bytes):
-        expected["body"] = _octets(expected["body"])
+        expected["body"] = _encoded(expected["body"])
     yield {"step": "expectation", **expected}
 
 
@@ -246,7 +246,7 @@ def _conversation(values: list[dict[str, Any]]) -> Composed | None:
         if "frame" in step:
             command, headers, body = step["frame"]
             pairs = [(str(n), str(v)) for n, v in headers]
-            line.frame = Came(line.at / 1e9, str(command), pairs, _octets_of(body))
+            line.frame = Came(line.at / 1e9, str(command), pairs, _bytes_of(body))
             came.setdefault(int(step["conn"]), []).append(line.frame)
         if line.verb == "open":
             came.setdefault(int(step["conn"]), [])
@@ -256,20 +256,20 @@ def _conversation(values: list[dict[str, Any]]) -> Composed | None:
         lines.append(line)
     expected = {k: v for k, v in expectation.items() if k != "step"}
     if isinstance(expected.get("body"), dict):
-        expected["body"] = _octets_of(expected["body"])
+        expected["body"] = _bytes_of(expected["body"])
     _check_expectation(expected)
     acceptors = [str(acceptor) for acceptor in header["acceptors"]]
     return Composed(lines, expected, came, ended, _text_of(header, "mark").encode(), acceptors)
 
 
-def _octets(data: bytes) -> dict[str, str]:
+def _encoded(data: bytes) -> dict[str, str]:
     try:
         return {"text": data.decode()}
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(data).decode()}
 
 
-def _octets_of(stored: Mapping[str, str]) -> bytes:
+def _bytes_of(stored: Mapping[str, str]) -> bytes:
     return (
         stored["text"].encode()
         if "text" in stored
@@ -282,7 +282,7 @@ def _part(part: Part) -> dict[str, Any]:
         return {"secret": list(part)}
     if isinstance(part, Ref):
         return {"of_message": list(part)}
-    return _octets(part)
+    return _encoded(part)
 
 
 def _part_of(stored: Mapping[str, Any]) -> Part:
@@ -294,7 +294,7 @@ def _part_of(stored: Mapping[str, Any]) -> Part:
     if "of_message" in stored:
         conn, nth, header = stored["of_message"]
         return Ref(int(conn), int(nth), str(header))
-    return _octets_of(stored)
+    return _bytes_of(stored)
 
 
 def _text(text: str) -> str:

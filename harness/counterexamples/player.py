@@ -73,7 +73,7 @@ class Came(NamedTuple):
         """The frame in one line."""
         headers = " ".join(f"{name}:{value}" for name, value in self.headers)
         body = f" {self.body[:80]!r}" + (
-            f"… ({len(self.body)} octets)" if len(self.body) > 80 else ""
+            f"… ({len(self.body)} bytes)" if len(self.body) > 80 else ""
         )
         return f"{self.command} {headers}{body if self.body else ''}".encode(
             "utf-8", "replace"
@@ -145,7 +145,7 @@ class Player:
 
     def send(self, conn: int, *parts: Part, mark: str = "") -> None:
         """Write these bytes in one go. ``mark`` gives the moment a name."""
-        data = b"".join(self._octets(part) for part in parts)
+        data = b"".join(self._bytes_of(part) for part in parts)
         if mark:
             self.marks[mark] = self.now()
         self._tell(
@@ -201,7 +201,7 @@ class Player:
         self.ended[conn] = (self.now(), how)
         self._tell(conn, f"✕ ended by the broker ({how})")
 
-    def _octets(self, part: Part) -> bytes:
+    def _bytes_of(self, part: Part) -> bytes:
         if isinstance(part, Secret):
             return self._secrets[part.name][part.start : part.end]
         if isinstance(part, Ref):

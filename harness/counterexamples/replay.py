@@ -43,7 +43,7 @@ ATTEMPTS = 3
 
 @dataclass
 class Answer:
-    """``how`` is "case" or "octets"; ``why`` says why it was not the case."""
+    """``how`` is "case" or "bytes"; ``why`` says why it was not the case."""
 
     answer: str
     detail: str
@@ -143,11 +143,11 @@ def run_case(
     )
 
 
-def run_octets(run: Run, file: CaseFile, why: str, say: Callable[[str], None]) -> Answer:
+def run_bytes(run: Run, file: CaseFile, why: str, say: Callable[[str], None]) -> Answer:
     """Play the recorded bytes and judge by the recorded expectation."""
     if file.conversation is None:
         return Answer(
-            ERROR, f"and its octets were not kept: {file.header.get('octets')}", "octets", why
+            ERROR, f"and its bytes were not kept: {file.header.get('bytes')}", "octets", why
         )
     try:
         held, detail = target_playback.play(run.target, file.conversation, say)
@@ -188,7 +188,7 @@ def _step(event: Event) -> str | None:
             body = f" {event.body[:60]!r}" if event.body else ""
             return f"{arrow} {event.command} {headers}{body}"[:300]
         case OctetsSent():
-            return f"→ {event.size} octets as they are"
+            return f"→ {event.size} bytes as they are"
         case OctetsRefused():
             return f"← what is no frame: {event.detail}"
         case ConnectionClosed():

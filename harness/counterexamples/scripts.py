@@ -298,7 +298,7 @@ def _stompy_verdict(expected: Mapping[str, Any]) -> Iterator[str]:
     else:
         command, headers, body = expected["command"], list(expected["headers"]), expected["body"]
         yield (
-            f"count = sum(fits(each, {command!r}, {headers!r}, {body!r}) for each in"
+            f"count = sum(fits(frame, {command!r}, {headers!r}, {body!r}) for frame in"
             f" got{conn}.frames)"
         )
         if expected["kind"] == "frame":
@@ -367,7 +367,7 @@ def wait(ready, seconds=10.0):
 
 
 def message(listener, nth, header):
-    found = [each for each in listener.frames if each.cmd == "MESSAGE"]
+    found = [frame for frame in listener.frames if frame.cmd == "MESSAGE"]
     return found[nth - 1].headers.get(header, "no-such-message") if nth <= len(found) else "no-such-message"
 
 

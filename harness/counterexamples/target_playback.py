@@ -19,7 +19,7 @@ class _Ear:
     def __init__(self, player: Player, conn: int) -> None:
         self._player, self._conn = player, conn
 
-    def octets_arrived(self, at: Instant, data: bytes) -> None:
+    def bytes_arrived(self, at: Instant, data: bytes) -> None:
         self._player.arrived(self._conn, data)
 
     def channel_closed(self, at: Instant, how: CloseHow) -> None:

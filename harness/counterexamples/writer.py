@@ -37,7 +37,7 @@ def keep(
         try:
             if talk is None:
                 raise scripts.Inexpressible(
-                    f"no octets were kept: {example.wire.unkept or 'nothing was connected'}"
+                    f"no bytes were kept: {example.wire.unkept or 'nothing was connected'}"
                 )
             text = (
                 scripts.raw(header, talk)

@@ -168,7 +168,7 @@ class AddressProbes:
         low, high = count * SMALLEST, count * WHOLE
         if self.full(_shared(low, count), policy):
             return None
-        return _first(lambda octets: self.full(_shared(octets, count), policy), low, high)
+        return _first(lambda size: self.full(_shared(size, count), policy), low, high)
 
     def room(self, body: int, count: int) -> int | None:
         """Under BLOCK: how many of ``count`` messages are left when a waiting producer gets credit;
@@ -199,10 +199,10 @@ def _counts(sent: int, state: AddressState) -> bool:
     return state.messages >= sent
 
 
-def _shared(octets: int, count: int) -> list[int]:
-    """Bodies of ``octets`` in all, as even as they can be."""
-    share = octets // count
-    return [share] * (count - 1) + [octets - share * (count - 1)]
+def _shared(size: int, count: int) -> list[int]:
+    """Bodies of ``size`` in all, as even as they can be."""
+    share = size // count
+    return [share] * (count - 1) + [size - share * (count - 1)]
 
 
 def of_prefix(parameter: str, prefix: str) -> str:
@@ -224,7 +224,7 @@ def _estimates(probes: AddressProbes) -> list[Estimate]:
     large = probes.look([16_384] * 64)
     policy = large.policy
     if policy is None:
-        words = f"{large.accepted} messages of 16384 octets were accepted, and all came"
+        words = f"{large.accepted} messages of 16384 bytes were accepted, and all came"
         return [Estimate("address_full_policy", None, "", words)]
     estimates = [
         Estimate(
@@ -233,7 +233,7 @@ def _estimates(probes: AddressProbes) -> list[Estimate]:
     ]
     count = _by_messages(probes, policy)
     if count is not None:
-        words = "full with as many messages of 256 octets as of 16384"
+        words = "full with as many messages of 256 bytes as of 16384"
         return [
             *estimates,
             Estimate("max_size_messages", Range.of(count, count), "messages", words),
@@ -242,20 +242,20 @@ def _estimates(probes: AddressProbes) -> list[Estimate]:
     while not probes.full([WHOLE] * few, policy):
         few *= 2
         if few * WHOLE > 2 * LARGEST:
-            raise ControlFailed(f"{few // 2} messages of {WHOLE} octets do not fill the address")
+            raise ControlFailed(f"{few // 2} messages of {WHOLE} bytes do not fill the address")
     many = SEVERAL * few
     sums = [probes.smallest(few, policy), probes.smallest(many, policy)]
     if sums[0] is None or sums[1] is None:
-        words = f"{few if sums[0] is None else many} messages of {SMALLEST} octets fill it already"
-        return [*estimates, Estimate("max_size_bytes", Range.of(0, LARGEST), "octets", words)]
+        words = f"{few if sums[0] is None else many} messages of {SMALLEST} bytes fill it already"
+        return [*estimates, Estimate("max_size_bytes", Range.of(0, LARGEST), "bytes", words)]
     # sum + count * overhead >= limit > sum - 1 + count * overhead, for either count.
     apart = Range.of(many - few, many - few)
     overhead = Range.of(sums[0] - 1 - sums[1], sums[0] + 1 - sums[1]).over(apart)
     limit = Range.of((overhead.low or 0) * few + sums[0] - 1, (overhead.high or 0) * few + sums[0])
-    words = f"filled by {few} messages of {sums[0]} octets in all, or by {many} of {sums[1]}"
+    words = f"filled by {few} messages of {sums[0]} bytes in all, or by {many} of {sums[1]}"
     estimates += [
-        Estimate("max_size_bytes", limit, "octets", words),
-        Estimate("octets charged beyond the body", overhead, "octets", words),
+        Estimate("max_size_bytes", limit, "bytes", words),
+        Estimate("bytes charged beyond the body", overhead, "bytes", words),
     ]
     if policy == "BLOCK":
         estimates.append(_room(probes, limit, overhead))
@@ -281,7 +281,7 @@ def _room(probes: AddressProbes, limit: Range, overhead: Range) -> Estimate:
     left = probes.room(body, int(limit.high / weight.low) + 4)
     if left is None:
         return Estimate(name, None, "of the limit", "a waiting producer got no credit back")
-    words = f"credit came back with {left} messages of {body} octets left"
+    words = f"credit came back with {left} messages of {body} bytes left"
     held = Range.of(left, left + 1).times(weight)
     return Estimate(name, held.over(limit), "of the limit", words)
 

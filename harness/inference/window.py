@@ -113,15 +113,13 @@ def infer_windows(
             unit.append(_unlimited(probes, mode, name))
             continue
         if plain < 0:
-            unit.append(Estimate(name, Range.of(0, 1), "octets", f"{mode}: one message at a time"))
+            unit.append(Estimate(name, Range.of(0, 1), "bytes", f"{mode}: one message at a time"))
             continue
         # A window of W is open behind a cost of W - 1 and shut behind W: the last that left room
         # cost W - 1.
         cost = probes.delivered([plain, 1], mode, {})[0]
         unit.append(
-            Estimate(
-                name, Range.of(cost + 1, cost + 1 + _drift(probes, plain, mode)), "octets", how
-            )
+            Estimate(name, Range.of(cost + 1, cost + 1 + _drift(probes, plain, mode)), "bytes", how)
         )
         if mode == "client":
             padded = probes.largest_that_leaves_room(mode, {}, padding)
@@ -131,7 +129,7 @@ def infer_windows(
                     "charge of a delivery",
                     None,
                     "",
-                    f"400 octets of headers more moved it by {plain - padded}",
+                    f"400 bytes of headers more moved it by {plain - padded}",
                     charge,
                 )
             )
@@ -170,7 +168,7 @@ def _unit(probes: WindowProbes) -> list[Estimate]:
     words = f"a window of 900 let out {counts[0]} small and {counts[1]} large of 8 messages"
     return [
         Estimate(
-            "unit of a window", None, "", words, "octets" if counts[0] > counts[1] else "messages"
+            "unit of a window", None, "", words, "bytes" if counts[0] > counts[1] else "messages"
         )
     ]
 
@@ -189,8 +187,8 @@ def _unlimited(probes: WindowProbes, mode: str, name: str) -> Estimate:
     return Estimate(
         name,
         Range.of(-1, -1),
-        "octets",
-        f"{mode}: {count} messages and {probes.largest} octets were not held back",
+        "bytes",
+        f"{mode}: {count} messages and {probes.largest} bytes were not held back",
     )
 
 

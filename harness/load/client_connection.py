@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from brokerproof.harness.load.latencies import Latencies
-from brokerproof.harness.load.plan import STAMP_OCTETS, Consumer, Plan, Producer
+from brokerproof.harness.load.plan import STAMP_BYTES, Consumer, Plan, Producer
 from brokerproof.harness.load.protocols import NUMBERS
 from brokerproof.harness.load.wire_log import WireLog
 from brokerproof.harness.model.enums import CloseHow
@@ -93,7 +93,7 @@ class DriverContext:
         return b"%b%019d;%b" % (
             stamp(producer, number),
             at + self.offset,
-            self.filler[: size - STAMP_OCTETS],
+            self.filler[: size - STAMP_BYTES],
         )
 
 
@@ -179,7 +179,7 @@ class ClientConnection:
         self.spoken = now
         self.channel.write(data)
 
-    def octets_arrived(self, at: Instant, data: bytes) -> None:
+    def bytes_arrived(self, at: Instant, data: bytes) -> None:
         """See :class:`brokerproof.harness.worlds.world.Receiver`."""
         self.on_bytes_received(at, data)
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from brokerproof.harness.load.wire_log import RECORDED_OCTETS, SENT, LogSlice
+from brokerproof.harness.load.wire_log import RECORDED_BYTES, SENT, LogSlice
 from brokerproof.harness.trace.columns import SCHEMA
 
 Ints = npt.NDArray[np.int64]
@@ -43,7 +43,7 @@ class Rows:
     sizes: Ints
     lengths: Ints
     data: bytes
-    octets: pa.Array
+    frames: pa.Array
 
     @classmethod
     def of(cls, stretch: LogSlice) -> Rows:
@@ -51,7 +51,7 @@ class Rows:
         heads = np.concatenate([block.heads for block in stretch.blocks])
         at, conn, direction, count = (heads[:, column] for column in range(heads.shape[1]))
         lengths = np.concatenate([block.lengths for block in stretch.blocks])
-        data = b"".join([block.octets for block in stretch.blocks])
+        data = b"".join([block.data for block in stretch.blocks])
         offsets = np.zeros(len(lengths) + 1, np.int32)
         np.cumsum(lengths, out=offsets[1:])
         buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(data)]
@@ -132,7 +132,7 @@ def listed(frames: Sequence[tuple[str, Sequence[tuple[str, str]], bytes, int, in
     return Frames(
         pa.array([frame[0] for frame in frames], pa.string()),
         pa.array(headers, HEADERS),
-        pa.array([frame[2][:RECORDED_OCTETS] for frame in frames], pa.binary()),
+        pa.array([frame[2][:RECORDED_BYTES] for frame in frames], pa.binary()),
         np.array([frame[3] for frame in frames], np.int64),
         np.array([frame[4] for frame in frames], np.int64),
     )

@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration
 from brokerproof.harness.trace import stamp
 
-STAMP_OCTETS = stamp.LENGTH + 20
+STAMP_BYTES = stamp.LENGTH + 20
 """Every body begins with its stamp and the instant at which it was sent: 19 digits and a
 semicolon."""
-MOST_OCTETS = 64 * 1024 * 1024
+MOST_BYTES = 64 * 1024 * 1024
 """The longest body there is."""
 
 _SIZE = re.compile(r"([0-9]+)([kKmMgG]?)")
@@ -49,11 +49,11 @@ class Sizes:
     def read(cls, text: str) -> Sizes:
         """``512``, ``1k``, ``100..10k``. Raises :class:`BadPlan`."""
         low, dots, high = text.partition("..")
-        sizes = cls(octets(low, text), octets(high if dots else low, text))
-        if not STAMP_OCTETS <= sizes.low <= sizes.high <= MOST_OCTETS:
+        sizes = cls(byte_count(low, text), byte_count(high if dots else low, text))
+        if not STAMP_BYTES <= sizes.low <= sizes.high <= MOST_BYTES:
             raise BadPlan(
-                f"a size of {text} cannot be had; write one from {STAMP_OCTETS} (the stamp that"
-                f" every body begins with) to {MOST_OCTETS} octets, or LOW..HIGH"
+                f"a size of {text} cannot be had; write one from {STAMP_BYTES} (the stamp that"
+                f" every body begins with) to {MOST_BYTES} bytes, or LOW..HIGH"
             )
         return sizes
 
@@ -65,7 +65,7 @@ class Sizes:
 KIB = Sizes(1024, 1024)
 
 
-def octets(text: str, whole: str = "") -> int:
+def byte_count(text: str, whole: str = "") -> int:
     """``512``, ``1k``, ``8m``, ``2g``; ``whole`` is what people wrote. Raises :class:`BadPlan`."""
     match = _SIZE.fullmatch(text)
     if match is None:

@@ -34,7 +34,7 @@ class Recovered:
     """The result of one driver's wire log."""
 
     tag: str
-    octets: int
+    size: int
     events: int
     segments: int
 
@@ -55,7 +55,7 @@ def recover(run: Path, tape: Path) -> Recovered:
         )  # a run folder may have been moved
         with header.held(alone=True):
             files = _left(header, tape)
-            octets = sum(file.stat().st_size for file in files)
+            size = sum(file.stat().st_size for file in files)
             scribe = TraceWriter(header)
             for file in files:
                 scribe.file(file)
@@ -67,7 +67,7 @@ def recover(run: Path, tape: Path) -> Recovered:
         ) from None
     except (OSError, ValueError) as problem:
         raise NotRecovered(f"{tape}: {problem}") from None
-    return Recovered(header.tag, octets, scribe.rows, scribe.segments)
+    return Recovered(header.tag, size, scribe.rows, scribe.segments)
 
 
 def _left(header: LogHeader, tape: Path) -> list[Path]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from brokerproof.harness.load.trace_writer import LogHeader
-from brokerproof.harness.load.wire_log import MOST_OCTETS, WireLog
+from brokerproof.harness.load.wire_log import MOST_BYTES, WireLog
 
 AFTERWARDS, ALONG, BESIDE = 0, 5, 19
 """By how much a scribe lets others go first: when the load is over, where somebody reads along, and
@@ -36,7 +36,7 @@ class SegmentBacklog:
         self._held = ExitStack()
         self._held.enter_context(header.held())
         self._waiting: deque[tuple[Path, int]] = deque()
-        self._octets = 0
+        self._size = 0
         self._announced = 0
         """Number of waiting pieces that the trace writer knows."""
         self._scribe: subprocess.Popen[bytes] | None = None
@@ -48,26 +48,26 @@ class SegmentBacklog:
         """Note a piece. Called by the wire log's thread."""
         size = path.stat().st_size
         self._waiting.append((path, size))
-        self._octets += size
-        if self._scribe is None and self._octets > self._most:
+        self._size += size
+        if self._scribe is None and self._size > self._most:
             self._call(BESIDE)
         if self._scribe is not None:
             self._tell()
 
     def _make_room(self) -> None:
         """Wait while more waits for the scribe than may."""
-        while self._octets > max(MOST_OCTETS, 2 * self._most):
+        while self._size > max(MOST_BYTES, 2 * self._most):
             self._forget()
             assert self._scribe is not None
             try:
                 self._scribe.wait(LOOK_EVERY_S)
             except subprocess.TimeoutExpired:
                 continue
-            raise OSError(f"the scribe ended while {self._octets} octets waited for it")
+            raise OSError(f"the scribe ended while {self._size} bytes waited for it")
 
     def _forget(self) -> None:
         while self._waiting and not self._waiting[0][0].exists():
-            self._octets -= self._waiting.popleft()[1]
+            self._size -= self._waiting.popleft()[1]
             self._announced -= 1
 
     def finish(self) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class SegmentBacklog:
         processor time of the thread that wrote them. Raises ``OSError`` when there is no scribe to
         be had or it failed; the tape stays."""
         self._forget()
-        left = self._octets
+        left = self._size
         if self._scribe is None:
             self._call(AFTERWARDS)
         self._tell()
@@ -90,7 +90,7 @@ class SegmentBacklog:
             )
         return {
             **json.loads(output),
-            "tape_octets": self.tape.octets,
+            "tape_octets": self.tape.size,
             "left_octets": left,
             "tape_cpu_s": self.tape.cpu_s,
         }

@@ -132,12 +132,12 @@ def sentence(summary: dict[str, Any]) -> str:
 def table(name: str, summary: dict[str, Any]) -> Table:
     """For people."""
     listing = Table("", "", title=f"Load of {name}", title_justify="left", show_header=False)
-    octets = summary["sent_octets"] / max(1, summary["sent"])
+    size = summary["sent_octets"] / max(1, summary["sent"])
     rows = [
         ("time", f"{summary['seconds']:.1f} s"),
         (
             "sent",
-            f"{summary['sent']:,} ({summary['sent_per_s']:,.0f}/s, {octets:,.0f} octets each)",
+            f"{summary['sent']:,} ({summary['sent_per_s']:,.0f}/s, {size:,.0f} bytes each)",
         ),
         (
             "confirmed",

@@ -188,7 +188,7 @@ class TraceWriter:
 
 
 def _event(block: Block, offset: int) -> Event:
-    event: Event = pickle.loads(block.octets)
+    event: Event = pickle.loads(block.data)
     if offset:
         object.__setattr__(event, "at_ns", event.at_ns + offset)  # nobody else has this copy of it
     return event

@@ -38,7 +38,7 @@ SENT, RECEIVED = 0, 1
 EVENT = 255
 EOL = 1 << 31
 """Added to the size of a STOMP frame: an end of line came directly behind its NUL."""
-RECORDED_OCTETS = 96
+RECORDED_BYTES = 96
 """Bodies of a load are recorded up to this length: it holds their stamp, in AMQP behind some
 sections. The rest is filler."""
 PACKED = 512
@@ -48,8 +48,8 @@ AT_ONCE = 256 * 1024
 """Bytes that are handed over together."""
 MOST_WAITING = 64 * 1024 * 1024
 """Bytes that may wait for the disk before the driver does."""
-FILE_OCTETS = 8 * 1024 * 1024
-MOST_OCTETS = 4 * 1024**3
+FILE_BYTES = 8 * 1024 * 1024
+MOST_BYTES = 4 * 1024**3
 """Bytes in files that may wait for a scribe which works meanwhile, before the driver does."""
 
 Ints = npt.NDArray[np.int64]
@@ -89,7 +89,7 @@ class WireLog:
         self._waiting = 0
         self._room = threading.Condition()
         self._broken: OSError | None = None
-        self.octets = 0
+        self.size = 0
         """Number of bytes in files."""
         self.cpu_s = 0.0
         """Processor time of the thread that writes them, once it has ended."""
@@ -140,19 +140,17 @@ class WireLog:
         frames = self._frames
         if not frames:
             return
-        octets = b"".join(frames)
-        head = BLOCK.pack(
-            MARK, self._protocol, len(self._heads) // STRETCH, len(frames), len(octets)
-        )
+        data = b"".join(frames)
+        head = BLOCK.pack(MARK, self._protocol, len(self._heads) // STRETCH, len(frames), len(data))
         lengths = array("I", map(len, frames)).tobytes()
         self._parts += (
             head,
             array("q", self._heads).tobytes(),
             array("I", self._sizes).tobytes(),
             lengths,
-            octets,
+            data,
         )
-        self._size += len(octets) + 2 * len(lengths)
+        self._size += len(data) + 2 * len(lengths)
         self._frames, self._sizes, self._heads = [], [], []
         if give and self._size >= AT_ONCE:
             self._give(whole=False)
@@ -177,8 +175,8 @@ class WireLog:
                     with path.open("ab", buffering=0) as file:
                         file.write(data)
                 written += len(data)
-                self.octets += len(data)
-                if written >= FILE_OCTETS or (whole and written):
+                self.size += len(data)
+                if written >= FILE_BYTES or (whole and written):
                     self._full(path)
                     number, written = number + 1, 0
                     self._room_on_disk()
@@ -201,7 +199,7 @@ class Block(NamedTuple):
     heads: Ints
     sizes: Sizes
     lengths: Sizes
-    octets: memoryview
+    data: memoryview
 
 
 def blocks(tape: memoryview) -> Iterator[Block]:
@@ -212,8 +210,8 @@ def blocks(tape: memoryview) -> Iterator[Block]:
         mark, protocol, stretches, frames, size = BLOCK.unpack_from(tape, begin)
         heads = begin + BLOCK.size
         sizes = heads + 8 * STRETCH * stretches
-        octets = sizes + 8 * frames
-        begin = octets + size
+        length = sizes + 8 * frames
+        begin = length + size
         if mark != MARK or begin > end:
             return
         yield Block(
@@ -221,7 +219,7 @@ def blocks(tape: memoryview) -> Iterator[Block]:
             np.frombuffer(tape, np.int64, STRETCH * stretches, heads).reshape(-1, STRETCH),
             np.frombuffer(tape, np.uint32, frames, sizes),
             np.frombuffer(tape, np.uint32, frames, sizes + 4 * frames),
-            tape[octets:begin],
+            tape[length:begin],
         )
 
 

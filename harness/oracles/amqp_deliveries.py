@@ -127,9 +127,9 @@ def _first(step: Placed, book: _Book, delivery: _Delivery) -> Iterator[Finding]:
             yield Finding(IN_ORDER, seen, f"delivery-id {number} follows {last}")
         book.last[frame.side] = number
     if tag is not None:
-        octets = (len(tag) - 2) // 2
-        seen = Seen.HELD if octets <= _LONGEST_TAG else Seen.VIOLATED
-        yield Finding(TAG_LENGTH, seen, f"{what} has a delivery-tag of {octets} octets")
+        size = (len(tag) - 2) // 2
+        seen = Seen.HELD if size <= _LONGEST_TAG else Seen.VIOLATED
+        yield Finding(TAG_LENGTH, seen, f"{what} has a delivery-tag of {size} bytes")
         other = book.tags.get((delivery.link, tag))
         other = None if other is None or len(other.settled) == 2 else other
         book.tags[(delivery.link, tag)] = delivery

@@ -143,9 +143,7 @@ def limits(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
         if frame.side is not side or frame.name in _OUTSIDE:
             continue
         findings.append(
-            _bounded(
-                FRAME_SIZE, f"{frame.name} of {frame.size} octets", frame.size, max(512, sizes)
-            )
+            _bounded(FRAME_SIZE, f"{frame.name} of {frame.size} bytes", frame.size, max(512, sizes))
         )
         if frame.name != EMPTY:
             findings.append(

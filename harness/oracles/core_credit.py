@@ -63,12 +63,12 @@ class Consumer:
             self.credit = min(self.credit, since)
             self._since = None
 
-    def took(self, octets: int) -> bool:
-        """A message came in a packet of ``octets``; whether there was credit for it."""
+    def took(self, size: int) -> bool:
+        """A message came in a packet of ``size``; whether there was credit for it."""
         allowed = self.credit is None or self.credit > 0
-        self.delivered += octets
+        self.delivered += size
         if self.credit is not None:
-            self.credit -= octets
+            self.credit -= size
         return allowed
 
 
@@ -93,7 +93,7 @@ def consumers(events: Sequence[Event], conn: int) -> list[Finding]:
             before = book.delivered
             allowed = book.took(event.size)
             detail = (
-                f"consumer {headers['consumer']} had {before} octets delivered, {book.given} given,"
+                f"consumer {headers['consumer']} had {before} bytes delivered, {book.given} given,"
                 " and one more message"
             )
             findings.append(Finding(BOUND, Seen.HELD if allowed else Seen.VIOLATED, detail))
@@ -116,7 +116,7 @@ def producers(events: Sequence[Event], conn: int) -> list[Finding]:
         if isinstance(event, FrameReceived):
             kept = book.granted <= book.asked
             detail = (
-                f"{book.granted} octets were granted for {address}, and {book.asked} were asked for"
+                f"{book.granted} bytes were granted for {address}, and {book.asked} were asked for"
             )
             findings.append(Finding(ASKED, Seen.HELD if kept else Seen.VIOLATED, detail))
     return findings or [Finding(ASKED, Seen.NEVER_REACHED, "nothing was granted")]

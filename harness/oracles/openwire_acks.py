@@ -65,12 +65,12 @@ def _took(producer: Producer | None, name: str, size: int) -> Iterator[str]:
     if producer is None:
         yield f"a ProducerAck names {name}, which is no producer of this connection"
     elif producer.window <= 0:
-        yield f"producer {name} has no window and was told of {size} octets"
+        yield f"producer {name} has no window and was told of {size} bytes"
     else:
         producer.taken += size
         if producer.taken > producer.sent:
             yield (
-                f"producer {name} was told of {producer.taken} octets and had sent {producer.sent}"
+                f"producer {name} was told of {producer.taken} bytes and had sent {producer.sent}"
             )
 
 
@@ -87,7 +87,7 @@ def acks(events: Sequence[Event], conn: int) -> list[Finding]:
     for name, producer in accounts.items():
         if producer.window > 0 and producer.sent:
             held = producer.taken == producer.sent
-            detail = f"producer {name} sent {producer.sent} octets and was told of {producer.taken}"
+            detail = f"producer {name} sent {producer.sent} bytes and was told of {producer.taken}"
             findings.append(Finding(TAKEN, Seen.HELD if held else Seen.VIOLATED, detail))
     if all(finding.requirement != TAKEN for finding in findings):
         findings.append(

@@ -149,7 +149,7 @@ def beyond(steps: Iterable[Step], window: int) -> str | None:
     now = 0
     for step in steps:
         if not step.ended and now and now + step.size > window:
-            return f"{step.size} octets were sent while {now} of {window} were under way"
+            return f"{step.size} bytes were sent while {now} of {window} were under way"
         now += -step.size if step.ended else step.size
     return None
 
@@ -162,6 +162,6 @@ def overrun(steps: Iterable[Step], window: int) -> str | None:
     now = 0
     for step in steps:
         if not step.ended and now >= max(window, 1):
-            return f"{step.size} octets came while {now} were held, at a window of {window}"
+            return f"{step.size} bytes came while {now} were held, at a window of {window}"
         now += -step.size if step.ended else step.size
     return None

@@ -15,7 +15,7 @@ from brokerproof.harness.model.time import Duration, Instant
 from brokerproof.harness.worlds.tls import Certificate
 from brokerproof.harness.worlds.world import Channel, ForwardingChannel, Receiver, World
 
-MOST_OCTETS = 4 * 1024 * 1024
+MOST_BYTES = 4 * 1024 * 1024
 """An example that moves more than this is not kept."""
 
 
@@ -101,13 +101,13 @@ class ByteLog:
     versions: dict[int, str] = field(default_factory=dict)
     mark: str = ""
     unkept: str | None = None
-    _octets: int = 0
+    _size: int = 0
 
     def add(self, step: Step) -> None:
         """Keep a step."""
-        self._octets += len(step.data) if isinstance(step, Sent | Received) else 0
-        if self._octets > MOST_OCTETS:
-            self.unkept = f"more than {MOST_OCTETS} octets crossed the wire"
+        self._size += len(step.data) if isinstance(step, Sent | Received) else 0
+        if self._size > MOST_BYTES:
+            self.unkept = f"more than {MOST_BYTES} bytes crossed the wire"
             self.steps.clear()
         if self.unkept is None:
             self.steps.append(step)
@@ -135,9 +135,9 @@ class LoggedChannel(ForwardingChannel):
 
     # what the link tells the peer
 
-    def octets_arrived(self, at: Instant, data: bytes) -> None:
+    def bytes_arrived(self, at: Instant, data: bytes) -> None:
         self._log.add(Received(at, self._conn, bytes(data)))
-        self._receiver.octets_arrived(at, data)
+        self._receiver.bytes_arrived(at, data)
 
     def channel_closed(self, at: Instant, how: CloseHow) -> None:
         self._log.add(ClosedByBroker(at, self._conn, how))

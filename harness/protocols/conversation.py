@@ -23,7 +23,7 @@ from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant, seconds
 from brokerproof.harness.protocols.byte_log import Expectation, Shape
 from brokerproof.harness.trace.events import (
-    RECORDED_OCTETS,
+    RECORDED_BYTES,
     ConnectionAbandoned,
     ConnectionClosed,
     Event,
@@ -166,7 +166,7 @@ class Conversation(Generic[F]):
         """Begin to use ``channel``."""
         self._channel = channel
 
-    def octets_arrived(self, at: Instant, data: bytes) -> None:
+    def bytes_arrived(self, at: Instant, data: bytes) -> None:
         self.heard_at = at
         self.decode(at, data)
 
@@ -190,21 +190,21 @@ class Conversation(Generic[F]):
         now = self.world.now()
         if as_event:
             self.judge.record(
-                OctetsSent(at_ns=now, conn=self.conn, data=data[:RECORDED_OCTETS], size=len(data))
+                OctetsSent(at_ns=now, conn=self.conn, data=data[:RECORDED_BYTES], size=len(data))
             )
         if self.spoke_at is not None:
             self.longest_pause = max(self.longest_pause, now - self.spoke_at)
         self.spoke_at = now
         self.channel.write(data)
 
-    def beat(self, octets: bytes = b"\n") -> None:
+    def beat(self, data: bytes = b"\n") -> None:
         """Send a sign of life."""
         self.judge.record(
             HeartBeatSent(
-                at_ns=self.world.now(), conn=self.conn, protocol=self.protocol, size=len(octets)
+                at_ns=self.world.now(), conn=self.conn, protocol=self.protocol, size=len(data)
             )
         )
-        self.write(octets, as_event=False)
+        self.write(data, as_event=False)
 
     def overdue(self, promised: Duration) -> str | None:
         """Why a close for silence is no evidence against the broker: we paused for longer than we

@@ -59,7 +59,7 @@ class Cursor:
     def take(self, count: int) -> bytes:
         """Return the next ``count`` bytes."""
         if not 0 <= count <= self.left:
-            raise Malformed(f"{count} octets are due, {self.left} are left")
+            raise Malformed(f"{count} bytes are due, {self.left} are left")
         self.at += count
         return self.data[self.at - count : self.at]
 
@@ -79,5 +79,5 @@ class Cursor:
     def utf16(self, count: int, order: str) -> str:
         """Return the text of the next ``count`` bytes; ``order`` is their codec."""
         if count < 0 or count % 2:
-            raise Malformed(f"{count} octets of text in UTF-16")
+            raise Malformed(f"{count} bytes of text in UTF-16")
         return self.take(count).decode(order, "surrogatepass")

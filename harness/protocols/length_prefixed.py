@@ -38,7 +38,7 @@ class LengthPrefixedReader(Generic[F]):
     def feed(self, data: bytes) -> Iterator[F | Unreadable]:
         """Return the frames that ``data`` completes; none behind bytes that were no frame."""
         if self._broken:
-            yield Unreadable(data, f"follows octets that were no {self.unit}", lost=True)
+            yield Unreadable(data, f"follows bytes that were no {self.unit}", lost=True)
             return
         self._pending += data
         while (frame := self._next()) is not None:

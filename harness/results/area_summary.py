@@ -95,5 +95,5 @@ def summarise(results: Iterable[Result]) -> Mapping[str, list[AreaState]]:
 
 def _worse(former: Verdict | None, verdict: Verdict) -> Verdict:
     """The worse of two verdicts, where SKIP says less than any other."""
-    known = [each for each in (former, verdict) if each not in (None, Verdict.SKIP)]
+    known = [candidate for candidate in (former, verdict) if candidate not in (None, Verdict.SKIP)]
     return min(known, key=WORST_FIRST.index, default=Verdict.SKIP)

@@ -55,7 +55,7 @@ def group(results: Iterable[Result], verdict: Verdict) -> list[Cause]:
             continue
         finding = None
         if verdict is not Verdict.ERROR:  # no requirement's fault: the case broke off
-            finding = next((each for each in result.findings if each.verdict is verdict), None)
+            finding = next((seen for seen in result.findings if seen.verdict is verdict), None)
         keys = _keys(result, finding)
         cause = next((by_key[key] for key in keys if key in by_key), None)
         if cause is None:

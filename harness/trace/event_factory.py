@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from brokerproof.harness.model.enums import Vantage
 from brokerproof.harness.model.time import Instant
 from brokerproof.harness.trace.events import (
-    RECORDED_OCTETS,
+    RECORDED_BYTES,
     Event,
     FrameReceived,
     FrameSent,
@@ -45,7 +45,7 @@ class EventFactory:
             protocol=protocol,
             command=command,
             headers=headers,
-            body=body[:RECORDED_OCTETS],
+            body=body[:RECORDED_BYTES],
             body_size=len(body),
             size=size,
         )
@@ -57,7 +57,7 @@ class EventFactory:
 
     def unreadable(self, at: Instant, out: bool, data: bytes, reason: str) -> Event:
         """Bytes passed that are no frame."""
-        kept = data[:RECORDED_OCTETS]
+        kept = data[:RECORDED_BYTES]
         if out:
             return OctetsSent(
                 at_ns=at, conn=self.conn, vantage=self.vantage, data=kept, size=len(data)

@@ -23,7 +23,7 @@ from brokerproof.harness.model.enums import CloseHow, Vantage
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 
-RECORDED_OCTETS = 4096
+RECORDED_BYTES = 4096
 """Bodies and raw bytes are recorded up to this length; their full size always is."""
 
 

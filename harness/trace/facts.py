@@ -126,7 +126,7 @@ class Unsubscribed:
 class Overrun:
     """A delivery of ``size`` bytes that began while the window was closed.
 
-    The consumer held ``count`` deliveries of together ``octets`` bytes.
+    The consumer held ``count`` deliveries of together ``held_bytes`` bytes.
     """
 
     queue: str
@@ -136,13 +136,13 @@ class Overrun:
     window: int
     unit: str
     count: int
-    octets: int
+    held_bytes: int
     size: int
 
     def __str__(self) -> str:
         return (
-            f"a MESSAGE of {self.size} octets came under a window of {self.window} {self.unit}"
-            f" while {self.count} deliveries of {self.octets} octets were held"
+            f"a MESSAGE of {self.size} bytes came under a window of {self.window} {self.unit}"
+            f" while {self.count} deliveries of {self.held_bytes} bytes were held"
         )
 
 

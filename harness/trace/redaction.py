@@ -22,7 +22,7 @@ from typing import Any
 from urllib.parse import quote
 
 from brokerproof.harness.trace.events import (
-    RECORDED_OCTETS,
+    RECORDED_BYTES,
     Event,
     FrameReceived,
     FrameSent,
@@ -93,7 +93,7 @@ class Redaction:
         """Return ``data`` with asterisks for credentials, of the same length. With ``structure``
         also header lines and SASL responses that hold one."""
         spans = [match.span() for match in self._values.finditer(data)] if self._beginning else []
-        if self._beginning and len(data) >= RECORDED_OCTETS:
+        if self._beginning and len(data) >= RECORDED_BYTES:
             spans += self._cut_off(data)
         if structure and (b":" in data or b"PLAIN" in data):
             for pattern in (_LINE, _PLAIN):

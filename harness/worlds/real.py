@@ -144,7 +144,7 @@ class _Socket:
         self._received += len(data)
         self._world.bounds.on_bytes_received(self._world.now(), len(data), self._received)
         if self._tls is None:
-            self._receiver.octets_arrived(self._world.now(), data)
+            self._receiver.bytes_arrived(self._world.now(), data)
         else:
             self._deciphered(self._tls, data)
 
@@ -153,7 +153,7 @@ class _Socket:
         self._unsent += tls.outgoing()
         self._flush()
         if clear:
-            self._receiver.octets_arrived(self._world.now(), clear)
+            self._receiver.bytes_arrived(self._world.now(), clear)
         if self._open and (tls.ended or tls.failed):
             self._gone(CloseHow.EOF if tls.ended else CloseHow.RESET)
 

@@ -88,8 +88,8 @@ class AmqpUnit:
         payload."""
         fields: dict[str, Item | Any] = {**self.frame.fields, **change}
         body = encode(codec.composite(name or self.frame.name, fields))
-        octets = self.frame.payload if payload is None else payload
-        return codec.encode_frame(body + octets, channel=self.frame.channel, type=self.frame.type)
+        data = self.frame.payload if payload is None else payload
+        return codec.encode_frame(body + data, channel=self.frame.channel, type=self.frame.type)
 
 
 Unit: TypeAlias = UnreadBytes | Heartbeat | StompUnit | AmqpUnit

@@ -25,7 +25,7 @@ from brokerproof.harness.worlds.world import Channel, ForwardingChannel, Receive
 class Late:
     """Bytes that are passed on only after some time; what comes behind them waits."""
 
-    octets: bytes
+    data: bytes
     by: Duration
 
 
@@ -88,18 +88,18 @@ class _Lane:
     def send(self, outs: Iterable[Out]) -> None:
         """Pass these on, behind what waits."""
         for out in outs:
-            octets, late = (out.octets, out.by) if isinstance(out, Late) else (out, 0)
+            data, late = (out.data, out.by) if isinstance(out, Late) else (out, 0)
             due = max(self.free, self._world.now() + late)
-            self._waiting.append((due, octets))
+            self._waiting.append((due, data))
             if due > self._world.now():
                 self._world.at(due, self._pump)
         self._pump()
 
     def _pump(self) -> None:
         while self._waiting and self._waiting[0][0] <= self._world.now():
-            _, octets = self._waiting.popleft()
-            if octets:
-                self._pass_on(octets)
+            _, data = self._waiting.popleft()
+            if data:
+                self._pass_on(data)
 
 
 class _Between(ForwardingChannel):
@@ -119,7 +119,7 @@ class _Between(ForwardingChannel):
 
     # from the broker
 
-    def octets_arrived(self, at: Instant, data: bytes) -> None:
+    def bytes_arrived(self, at: Instant, data: bytes) -> None:
         if self._arriving is None:
             self._in.send([data])
             return
@@ -135,9 +135,9 @@ class _Between(ForwardingChannel):
         else:
             self._world.at(end, lambda: self._end(how))
 
-    def _hear(self, octets: bytes) -> None:
+    def _hear(self, data: bytes) -> None:
         if not self._left:
-            self._receiver.octets_arrived(self._world.now(), octets)
+            self._receiver.bytes_arrived(self._world.now(), data)
 
     def _end(self, how: CloseHow) -> None:
         if not self._left:
@@ -152,8 +152,8 @@ class _Between(ForwardingChannel):
         for unit in self._leaving.feed(data):
             self._out.send(self._rule.to_broker(unit))
 
-    def _say(self, octets: bytes) -> None:
-        self._channel.write(octets)
+    def _say(self, data: bytes) -> None:
+        self._channel.write(data)
 
     def _flush(self) -> None:
         if self._leaving is not None:

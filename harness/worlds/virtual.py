@@ -192,7 +192,7 @@ class _Link:
             self._unread_bytes += len(what) if isinstance(what, bytes) else 0
             self._press_back()
         elif isinstance(what, bytes):
-            self._receiver.octets_arrived(self._world.now(), what)
+            self._receiver.bytes_arrived(self._world.now(), what)
         else:
             self._receiver_open = False
             self._receiver.channel_closed(self._world.now(), what)

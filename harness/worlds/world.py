@@ -18,7 +18,7 @@ class Unreachable(Exception):
 class Receiver(Protocol):
     """Receiver of a channel's arrivals, in order."""
 
-    def octets_arrived(self, at: Instant, data: bytes) -> None:
+    def bytes_arrived(self, at: Instant, data: bytes) -> None:
         """``data`` (never empty) was readable at ``at``."""
 
     def channel_closed(self, at: Instant, how: CloseHow) -> None:

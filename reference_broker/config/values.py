@@ -117,7 +117,7 @@ def decimal(*, above: float) -> Callable[[str, Where], float]:
     return read
 
 
-def octets(
+def byte_size(
     lowest: int, highest: int = LONG_MAX, *, or_else: int | None = None
 ) -> Callable[[str, Where], int]:
     """A reader of sizes in bytes: a whole number with one of the units K, M, G (1024 each; ``Ki``,

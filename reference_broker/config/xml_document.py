@@ -28,11 +28,11 @@ def document(file: Path, what: str) -> etree._Element:
         remove_pis=True,
     )
     try:
-        octets = input_file.read_bytes(file, MOST_BYTES)
+        data = input_file.read_bytes(file, MOST_BYTES)
     except BadInput as problem:
         raise BadSetting(f"{file}: {problem}; name {what}") from None
     try:
-        root = etree.fromstring(octets, parser)
+        root = etree.fromstring(data, parser)
     except etree.XMLSyntaxError as problem:
         reason = (problem.msg or "it is empty").split(", line ")[0]
         raise BadSetting(

@@ -102,33 +102,33 @@ class Charge:
     """The memory charged for one message at its address until all ``holders`` (places in queues,
     or a transaction) have released it."""
 
-    __slots__ = ("_account", "_holders", "_octets", "_reference")
+    __slots__ = ("_account", "_holders", "_reference", "_size")
 
-    def __init__(self, account: MemoryAccount, octets: int, holders: int, reference: int) -> None:
+    def __init__(self, account: MemoryAccount, size: int, holders: int, reference: int) -> None:
         self._account = account
-        self._octets = octets
+        self._size = size
         self._holders = holders
         self._reference = reference
-        octets += holders * reference
-        account.size += octets
+        size += holders * reference
+        account.size += size
         account.messages += 1
         everything = account.accounting
-        everything.size += octets
+        everything.size += size
         everything.messages += 1
 
     def release(self) -> None:
         """Give one holder's part back. Called once by each."""
-        account, octets = self._account, self._reference
+        account, size = self._account, self._reference
         everything = account.accounting
         self._holders -= 1
         if not self._holders:
-            octets += self._octets
+            size += self._size
             account.messages -= 1
             everything.messages -= 1
             if not account.wanted:
                 everything.forget(account)
-        account.size -= octets
-        everything.size -= octets
+        account.size -= size
+        everything.size -= size
 
     def failed(self, failures: int) -> None:
         """A delivery that failed changes nothing about memory."""

@@ -77,19 +77,19 @@ class ByteWindow:
         """True if one more frame, of whatever length, may be sent."""
         return self.credit > 0 or self.size == UNLIMITED
 
-    def cost(self, octets: int) -> int:
-        """Return the charge for a frame of ``octets`` bytes."""
-        return octets
+    def cost(self, size: int) -> int:
+        """Return the charge for a frame of ``size`` bytes."""
+        return size
 
-    def charge(self, octets: int) -> None:
-        """A frame of ``octets`` was sent."""
+    def charge(self, size: int) -> None:
+        """A frame of ``size`` was sent."""
         if self.size != UNLIMITED:
-            self.credit -= octets
+            self.credit -= size
 
-    def give_back(self, octets: int) -> None:
-        """Deliveries that were charged ``octets`` together have been settled."""
+    def give_back(self, size: int) -> None:
+        """Deliveries that were charged ``size`` together have been settled."""
         if self.size != UNLIMITED:
-            self.credit += octets
+            self.credit += size
 
 
 class MessageWindow(ByteWindow):
@@ -102,7 +102,7 @@ class MessageWindow(ByteWindow):
         super().__init__(size)
         self.credit = size
 
-    def cost(self, octets: int) -> int:
+    def cost(self, size: int) -> int:
         return 1
 
 

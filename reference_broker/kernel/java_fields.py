@@ -17,29 +17,29 @@ class FieldReader:
     """Reads fields one after the other. Each method raises :class:`Malformed` where there is no
     such value."""
 
-    __slots__ = ("at", "octets")
+    __slots__ = ("at", "buffer")
 
-    def __init__(self, octets: bytes, at: int = 0) -> None:
-        self.octets = octets
+    def __init__(self, data: bytes, at: int = 0) -> None:
+        self.buffer = data
         self.at = at
 
     @property
     def left(self) -> int:
         """Bytes that have not been read."""
-        return len(self.octets) - self.at
+        return len(self.buffer) - self.at
 
     def take(self, count: int) -> bytes:
         """Read ``count`` bytes."""
         begin, end = self.at, self.at + count
-        if count < 0 or end > len(self.octets):
+        if count < 0 or end > len(self.buffer):
             raise Malformed(f"a field of {count} bytes, and {self.left} are there")
         self.at = end
-        return self.octets[begin:end]
+        return self.buffer[begin:end]
 
     def byte(self) -> int:
         """One byte, signed."""
-        octet = self.take(1)[0]
-        return octet - 256 if octet > 127 else octet
+        byte = self.take(1)[0]
+        return byte - 256 if byte > 127 else byte
 
     def flag(self) -> bool:
         """A truth value."""

@@ -35,7 +35,7 @@ class Files(Protocol):
 
 
 class LargeBody:
-    """``octets`` is its length, of which ``written`` are in its file, which may be there once it
+    """``length`` is its length, of which ``written`` are in its file, which may be there once it
     has ``begun``; ``is_text`` says that it is UTF-8 as a whole, where that was asked for. A body
     that was found ``damaged`` cannot be delivered to anybody any more."""
 
@@ -46,15 +46,15 @@ class LargeBody:
         "holders",
         "id",
         "is_text",
-        "octets",
+        "length",
         "synced",
         "written",
     )
 
-    def __init__(self, files: Files, id: int, octets: int = 0) -> None:
+    def __init__(self, files: Files, id: int, size: int = 0) -> None:
         self.files = files
         self.id = id
-        self.octets = octets
+        self.length = size
         self.written = 0
         self.holders = 0
         self.begun = self.damaged = self.is_text = self.synced = False
@@ -83,7 +83,7 @@ class LargeBodySlice:
 
     def __init__(self, whole: LargeBody, ranges: Ranges | None = None) -> None:
         self.whole = whole
-        self.ranges = ((0, whole.octets),) if ranges is None else ranges
+        self.ranges = ((0, whole.length),) if ranges is None else ranges
 
     def __len__(self) -> int:
         return sum(end - begin for begin, end in self.ranges)
@@ -117,10 +117,10 @@ class SliceReader:
         self.waits = True
         self._body.files.read(self._body, begin, count, self._came)
 
-    def _came(self, octets: bytes | None) -> None:
+    def _came(self, data: bytes | None) -> None:
         then, self._then, self.waits = self._then, None, False
         if then is not None and not self.closed:
-            then(octets)
+            then(data)
 
     def close(self) -> None:
         """Nothing more is wanted. May be called again."""
@@ -139,7 +139,7 @@ class ArrivingBody(Protocol):
     """A large body that is arriving."""
 
     @property
-    def octets(self) -> int:
+    def length(self) -> int:
         """The number of bytes that have arrived."""
 
     def write(self, data: bytes) -> None:

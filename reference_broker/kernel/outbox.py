@@ -49,7 +49,7 @@ class Outbox:
         self.streams = Streams(self._put_now, self._close_now, self._layers_of)
         self._lines = self.streams.lines
         self._observed: list[Effect] = []
-        self._octets: dict[int, list[bytes]] = {}
+        self._chunks: dict[int, list[bytes]] = {}
         self._closed: list[int] = []
         self._layers: dict[int, Layer] = {}
         self._unread: dict[int, set[PauseReason]] = {}
@@ -130,9 +130,9 @@ class Outbox:
 
     def _put_now(self, conn: int, data: bytes) -> bool:
         """Returns whether it waits for something to be stored."""
-        chunks = self._octets.get(conn)
+        chunks = self._chunks.get(conn)
         if chunks is None:
-            self._octets[conn] = [data]
+            self._chunks[conn] = [data]
         else:
             chunks.append(data)
         return conn in self._held
@@ -191,13 +191,13 @@ class Outbox:
         connections of this input wait until it is stored."""
         waits_for = self._waits_for
         if batch:
-            waits_for.update(dict.fromkeys((*self._octets, *self._concerned), batch))
+            waits_for.update(dict.fromkeys((*self._chunks, *self._concerned), batch))
         self._concerned.clear()
         effects = self._observed
         if self._free:
             effects += self._free
             self._free = []
-        for conn, chunks in self._octets.items():
+        for conn, chunks in self._chunks.items():
             data = b"".join(chunks) if len(chunks) > 1 else chunks[0]
             if conn in waits_for or conn in self._held:
                 self._held.setdefault(conn, deque()).append((waits_for.get(conn, 0), data))
@@ -213,7 +213,7 @@ class Outbox:
             else:
                 effects.append(Close(conn))
         self._observed = []
-        self._octets = {}
+        self._chunks = {}
         self._closed = []
         self._reading.clear()
         return effects
@@ -224,23 +224,23 @@ class Outbox:
         self._stored = batch
         self._waits_for = {conn: last for conn, last in self._waits_for.items() if last > batch}
         for conn, held in list(self._held.items()):
-            octets: list[bytes] = []
+            chunks: list[bytes] = []
             while held and held[0][0] <= batch:
                 data = held.popleft()[1]
                 if data is not None:
-                    octets.append(data)
+                    chunks.append(data)
                     continue
-                self._let_go(conn, octets)
-                octets = []
+                self._let_go(conn, chunks)
+                chunks = []
                 self._free.append(Close(conn))
-            self._let_go(conn, octets)
+            self._let_go(conn, chunks)
             if not held:
                 del self._held[conn]
                 self.streams.go_on(conn)
 
-    def _let_go(self, conn: int, octets: list[bytes]) -> None:
-        if octets:
-            self._free.append(SendBytes(conn, b"".join(octets)))
+    def _let_go(self, conn: int, chunks: list[bytes]) -> None:
+        if chunks:
+            self._free.append(SendBytes(conn, b"".join(chunks)))
 
     def give_up(self) -> list[int]:
         """Drop all effects that waited for a batch, which cannot be stored. Returns the connections
@@ -251,6 +251,6 @@ class Outbox:
         """
         held, self._held = self._held, {}
         waited, self._waits_for = self._waits_for, {}
-        self._free += [Close(conn) for conn, octets in held.items() if octets[-1][1] is None]
+        self._free += [Close(conn) for conn, data in held.items() if data[-1][1] is None]
         self.streams.broken += [conn for conn in held if conn in self.streams]
         return list(held | waited)

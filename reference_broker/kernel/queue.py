@@ -196,7 +196,7 @@ class Queue:
         return len(self._ready) + (0 if self.behind is None else self.behind.left)
 
     @property
-    def octets_waiting(self) -> int:
+    def size_waiting(self) -> int:
         """Bytes of the bodies in memory that wait for a consumer; looks at each of them."""
         return sum(len(entry.message.body) for entry in self._ready)
 

@@ -120,26 +120,26 @@ class Streams:
         stream = line.waiting[0]
         assert isinstance(stream, _Stream)
         if not stream.reading.waits:
-            stream.reading.ask(lambda octets: self._came(conn, stream, octets))
+            stream.reading.ask(lambda data: self._came(conn, stream, data))
 
-    def _came(self, conn: int, stream: _Stream, octets: bytes | None) -> None:
+    def _came(self, conn: int, stream: _Stream, raw: bytes | None) -> None:
         line = self.lines[conn]
         line.moved = True
-        if octets is None:
+        if raw is None:
             self.broken.append(conn)
             return
         last = stream.reading.is_over
         if stream.made_of is not None:
-            stream.gathered.append(octets)
+            stream.gathered.append(raw)
             if not last:
                 self.go_on(conn)
                 return
-            octets = stream.made_of(b"".join(stream.gathered))
+            raw = stream.made_of(b"".join(stream.gathered))
             stream.gathered.clear()
-        data = octets
+        data = raw
         if stream.first or last:
             data = b"".join(
-                (stream.head if stream.first else b"", octets, stream.tail if last else b"")
+                (stream.head if stream.first else b"", raw, stream.tail if last else b"")
             )
         if stream.layer is not None:
             data = stream.layer.outgoing_part(data, first=stream.first, last=last)

@@ -44,7 +44,7 @@ _MOST_ENVELOPES = 4096
 _TEXT = ("utf-8", "surrogatepass")
 
 
-class BadOctets(Exception):
+class BadBytes(Exception):
     """Bytes that are no message although their checksum is right; one sentence."""
 
 
@@ -66,7 +66,7 @@ class RecordCodec(Protocol):
 
     def encode(self, message: Any) -> bytes: ...
 
-    def decode(self, head: RecordHead, octets: bytes) -> Message: ...
+    def decode(self, head: RecordHead, data: bytes) -> Message: ...
 
 
 class NotesCodec(Protocol):
@@ -74,7 +74,7 @@ class NotesCodec(Protocol):
 
     def encode(self, notes: Any) -> bytes: ...
 
-    def decode(self, octets: bytes) -> Any: ...
+    def decode(self, data: bytes) -> Any: ...
 
 
 class PlainRecords:
@@ -83,10 +83,10 @@ class PlainRecords:
     def encode(self, message: Message) -> bytes:
         return b"" if message.large is not None else bytes(message.body)
 
-    def decode(self, head: RecordHead, octets: bytes) -> Message:
+    def decode(self, head: RecordHead, data: bytes) -> Message:
         if head.large is not None:
             return LargeMessage(head.number, head.route, LargeBodySlice(head.large), head.arrived)
-        return Message(head.number, head.route, octets, head.arrived)
+        return Message(head.number, head.route, data, head.arrived)
 
 
 class RecordCodecs:
@@ -133,22 +133,22 @@ def encode(message: Message) -> bytes:
 
 def _elsewhere(body: LargeBody, sections: tuple[Section, ...]) -> bytes:
     parts = b"".join(_PART.pack(*section) for section in sections)
-    return _LARGE.pack(body.id, body.octets, body.is_text, len(sections)) + parts
+    return _LARGE.pack(body.id, body.length, body.is_text, len(sections)) + parts
 
 
-def number(octets: bytes, at: int) -> int:
+def number(data: bytes, at: int) -> int:
     """Return the number of the message that begins ``at``. Raises ``struct.error``."""
-    value: int = _HEAD.unpack_from(octets, at)[1]
+    value: int = _HEAD.unpack_from(data, at)[1]
     return value
 
 
-def large(octets: bytes, at: int) -> tuple[int, int] | None:
+def large(data: bytes, at: int) -> tuple[int, int] | None:
     """Return number and size of the large body of the message that begins ``at``, None if it has
     none. Raises ``struct.error``."""
-    kind, _, _, length = _HEAD.unpack_from(octets, at)
+    kind, _, _, length = _HEAD.unpack_from(data, at)
     if not kind & _IS_LARGE:
         return None
-    id, size, _, _ = _LARGE.unpack_from(octets, at + _HEAD.size + length)
+    id, size, _, _ = _LARGE.unpack_from(data, at + _HEAD.size + length)
     return id, size
 
 
@@ -160,31 +160,31 @@ class Decoder:
         self._body = body
         self._envelopes: dict[bytes, Envelope] = {}
 
-    def decode(self, octets: bytes, at: int) -> Message:
-        """Return the message that begins ``at``, up to the end. Raises :class:`BadOctets`."""
+    def decode(self, data: bytes, at: int) -> Message:
+        """Return the message that begins ``at``, up to the end. Raises :class:`BadBytes`."""
         try:
-            kind, number, arrived, length = _HEAD.unpack_from(octets, at)
+            kind, number, arrived, length = _HEAD.unpack_from(data, at)
             begin = at + _HEAD.size
             rest = begin + length
-            head = octets[begin:rest]
+            head = data[begin:rest]
             envelope = self._envelopes.get(head)
             if envelope is None:
                 envelope = self._remember(head)
             large: LargeBody | None = None
             sections: tuple[Section, ...] = ()
             if kind & _IS_LARGE:
-                id, size, is_text, count = _LARGE.unpack_from(octets, rest)
+                id, size, is_text, count = _LARGE.unpack_from(data, rest)
                 large = self._body(id, size)
                 large.is_text = is_text
                 rest += _LARGE.size
                 sections = tuple(
-                    _PART.unpack_from(octets, rest + _PART.size * index) for index in range(count)
+                    _PART.unpack_from(data, rest + _PART.size * index) for index in range(count)
                 )
                 rest += _PART.size * count
             record = RecordHead(number, envelope, arrived, large, sections)
-            return RECORDS.of(kind).decode(record, octets[rest:])
+            return RECORDS.of(kind).decode(record, data[rest:])
         except (struct.error, ValueError, IndexError, Malformed) as problem:
-            raise BadOctets(f"what is stored there is no message: {problem}") from None
+            raise BadBytes(f"what is stored there is no message: {problem}") from None
 
     def _remember(self, head: bytes) -> Envelope:
         envelope = _read_envelope(head)
@@ -202,22 +202,22 @@ def _envelope(envelope: Envelope) -> bytes:
         envelope.destination,
         *(text for pair in envelope.headers for text in pair),
     ):
-        octets = text.encode(*_TEXT)
-        parts += (_LENGTH.pack(len(octets)), octets)
+        data = text.encode(*_TEXT)
+        parts += (_LENGTH.pack(len(data)), data)
     return b"".join(parts)
 
 
-def _read_envelope(octets: bytes) -> Envelope:
+def _read_envelope(data: bytes) -> Envelope:
     texts: list[str] = []
     at = 2
-    while at < len(octets):
-        (length,) = _LENGTH.unpack_from(octets, at)
+    while at < len(data):
+        (length,) = _LENGTH.unpack_from(data, at)
         at += _LENGTH.size
-        texts.append(octets[at : at + length].decode(*_TEXT))
+        texts.append(data[at : at + length].decode(*_TEXT))
         at += length
     address, destination, *headers = texts
     pairs = tuple(zip(headers[::2], headers[1::2], strict=True))
-    return Envelope(address, destination, _ROUTINGS[octets[0]], pairs, octets[1] == 1)
+    return Envelope(address, destination, _ROUTINGS[data[0]], pairs, data[1] == 1)
 
 
 # --- notes ----------------------------------------------------------------------------------------
@@ -228,13 +228,13 @@ def encode_notes(notes: Any) -> bytes:
     return b"" if notes is None or RECORDS.notes is None else RECORDS.notes.encode(notes)
 
 
-def decode_notes(octets: bytes) -> Any:
-    """Return notes that :func:`encode_notes` wrote. Raises :class:`BadOctets`."""
-    if not octets:
+def decode_notes(data: bytes) -> Any:
+    """Return notes that :func:`encode_notes` wrote. Raises :class:`BadBytes`."""
+    if not data:
         return None
     if RECORDS.notes is None:
-        raise BadOctets("no protocol here knows notes")
+        raise BadBytes("no protocol here knows notes")
     try:
-        return RECORDS.notes.decode(octets)
+        return RECORDS.notes.decode(data)
     except (struct.error, ValueError, IndexError, Malformed) as problem:
-        raise BadOctets(f"what is stored there are no notes: {problem}") from None
+        raise BadBytes(f"what is stored there are no notes: {problem}") from None

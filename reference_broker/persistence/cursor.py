@@ -16,7 +16,7 @@ from typing import Protocol, cast
 from brokerproof.reference_broker.kernel.message import Entry, Message
 from brokerproof.reference_broker.kernel.queue import Browser, Queue
 from brokerproof.reference_broker.persistence import page as layout
-from brokerproof.reference_broker.persistence.codec import BadOctets, Decoder
+from brokerproof.reference_broker.persistence.codec import BadBytes, Decoder
 from brokerproof.reference_broker.persistence.page import DURABLE, Loaded, Page
 
 READ_AT_ONCE = 1024 * 1024
@@ -30,7 +30,7 @@ class Limits(Protocol):
     """Limits of what a queue may have read and not be done with."""
 
     @property
-    def read_octets(self) -> int: ...
+    def read_bytes(self) -> int: ...
 
     @property
     def read_messages(self) -> int: ...
@@ -84,24 +84,24 @@ class Pages(Protocol):
 
 
 class PageRef:
-    """Where an entry of a queue lies on a page, in so many ``octets``: what it is charged to.
+    """Where an entry of a queue lies on a page, of ``size`` bytes: what it is charged to.
     ``several`` says that other queues have it too."""
 
-    __slots__ = ("_cursor", "_durable", "_index", "_several", "octets", "page")
+    __slots__ = ("_cursor", "_durable", "_index", "_several", "page", "size")
 
     def __init__(
-        self, cursor: PageCursor, page: Page, index: int, octets: int, durable: bool, several: bool
+        self, cursor: PageCursor, page: Page, index: int, size: int, durable: bool, several: bool
     ) -> None:
         self._cursor = cursor
         self.page = page
         self._index = index
-        self.octets = octets
+        self.size = size
         self._durable = durable
         self._several = several
 
     def release(self) -> None:
         """The entry has left its queue for good."""
-        self._cursor.remove(self.page, self._index, self.octets, self._durable)
+        self._cursor.remove(self.page, self._index, self.size, self._durable)
         if self._several:
             self._cursor.unshare(self.page, self._index)
 
@@ -130,7 +130,7 @@ class PageCursor:
         self.left = 0
         self._id = queue.id
         self._number, self._index = 0, 1
-        self._octets = self._messages = 0
+        self._size = self._messages = 0
         self._glances: dict[Browser, _Glance] = {}
         self._closed = False
 
@@ -159,10 +159,7 @@ class PageCursor:
             while self._index < len(content) and count < most:
                 if store.read_now >= READ_AT_ONCE:
                     return True
-                if (
-                    self._octets >= limits.read_octets
-                    or 0 <= limits.read_messages <= self._messages
-                ):
+                if self._size >= limits.read_bytes or 0 <= limits.read_messages <= self._messages:
                     return count > 0
                 payload, index = content[self._index], self._index
                 self._index += 1
@@ -194,17 +191,17 @@ class PageCursor:
         if decoded is None:
             return False
         message, source_entry, durable, several = decoded
-        octets = len(payload)
-        self.pages.store.read_now += octets
+        size = len(payload)
+        self.pages.store.read_now += size
         entry = self.queue.append_paged(
-            message, source_entry, PageRef(self, page, index, octets, durable, several)
+            message, source_entry, PageRef(self, page, index, size, durable, several)
         )
         if page.recovered:
             entry.failures, entry.deliveries = self.pages.store.history(self.queue, page, index)
         if self.queue.unstored is not None and not page.is_written:
             entry.batch = page.batch
             self.queue.unstored.append(entry)
-        self._octets += octets
+        self._size += size
         self._messages += 1
         page.left[self._id] -= 1
         self.left -= 1
@@ -230,7 +227,7 @@ class PageCursor:
                 message, source_entry = layout.unpack(payload, flags, at, self.pages.store.decoder)
                 if several:
                     self.pages.shared[key] = [(message, source_entry), 1]
-        except (struct.error, BadOctets) as problem:
+        except (struct.error, BadBytes) as problem:
             self.pages.store.report(f"{page.file}, record {index}: {problem}; it is not delivered")
             return None
         return message, source_entry, durable, several
@@ -262,11 +259,11 @@ class PageCursor:
 
     # --- what was read ----------------------------------------------------------------------------
 
-    def remove(self, page: Page, index: int, octets: int, durable: bool) -> None:
+    def remove(self, page: Page, index: int, size: int, durable: bool) -> None:
         """An entry that was read has left the queue for good."""
         if self._closed:
             return
-        self._octets -= octets
+        self._size -= size
         self._messages -= 1
         page.refs[self._id] -= 1
         page.pending -= 1

@@ -56,7 +56,7 @@ class Live:
     """A message that is in the journal: the queues that are not done with it, and where it was
     added last."""
 
-    __slots__ = ("failures", "ids", "message", "octets", "segment", "source_entry")
+    __slots__ = ("failures", "ids", "message", "segment", "size", "source_entry")
 
     def __init__(self, message: Message, ids: tuple[int, ...], source_entry: Entry | None) -> None:
         self.message = message
@@ -64,19 +64,19 @@ class Live:
         self.source_entry = source_entry
         self.failures: dict[int, int] | None = None
         self.segment: Segment | None = None
-        self.octets = 0
+        self.size = 0
 
 
 class Segment:
     """One file, of which ``good`` bytes are known to be synced. ``live`` counts the messages that
-    were added here last, ``live_octets`` their bytes."""
+    were added here last, ``live_size`` their bytes."""
 
-    __slots__ = ("good", "live", "live_octets", "number", "octets", "places", "records", "seed")
+    __slots__ = ("good", "live", "live_size", "number", "places", "records", "seed", "size")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.seed = records.seed(self.file)
-        self.octets = self.good = self.records = self.live = self.live_octets = 0
+        self.size = self.good = self.records = self.live = self.live_size = 0
         self.places: list[int] = []
 
     @property
@@ -137,7 +137,7 @@ class Journal:
                 codec.encode_notes(before.notes),
             )
         added = Added(place, live.ids, earlier, notes, codec.encode(live.message)).encode()
-        live.octets = len(added)
+        live.size = len(added)
         self._operations.append(added)
         self._places.append(place)
         self.touched = True
@@ -157,7 +157,7 @@ class Journal:
         del self.live[place]
         if live.segment is not None:
             live.segment.live -= 1
-            live.segment.live_octets -= live.octets
+            live.segment.live_size -= live.size
 
     def failed(self, queue: int, place: int, failures: int) -> None:
         """The message at ``place`` came back to ``queue`` for the time ``failures``."""
@@ -231,30 +231,30 @@ class Journal:
         accounts, self._accounts = self._accounts, []
         self._syncs, self._must_sync = bool(self._under_way) or self._must_sync, False
         segment = self._current
-        if segment is None or segment.octets >= self._size:
+        if segment is None or segment.size >= self._size:
             segment = self._current = self.segments[self.next_segment] = Segment(self.next_segment)
             self.next_segment += 1
             self._syncs = True
             snapshot = b"".join(operation.encode() for operation in self._snapshot())
             parts = [b"".join((snapshot, *accounts, *(part for part, _ in self._under_way)))]
-            octets = records.head(segment.file)
+            data = records.head(segment.file)
             segment.records = 1
         else:
             parts = [part for part, _ in self._under_way]
             if accounts:
                 parts.append(b"".join(accounts))
-            octets = b""
+            data = b""
         first = segment.records
-        octets += b"".join(
+        data += b"".join(
             records.frame(number, part, segment.seed) for number, part in enumerate(parts, first)
         )
         segment.records += len(parts)
-        offset, segment.octets = segment.octets, segment.octets + len(octets)
+        offset, segment.size = segment.size, segment.size + len(data)
         for _, places in self._under_way:
             for place in places:
                 self._settle_in(segment, place)
-        extent = self._note(segment, segment.octets if self._syncs else segment.good)
-        return Write(segment.file, offset, octets, self._syncs), extent.write()
+        extent = self._note(segment, segment.size if self._syncs else segment.good)
+        return Write(segment.file, offset, data, self._syncs), extent.write()
 
     def _settle_in(self, segment: Segment, place: int) -> None:
         live = self.live.get(place)
@@ -262,10 +262,10 @@ class Journal:
             return
         if live.segment is not None:
             live.segment.live -= 1
-            live.segment.live_octets -= live.octets
+            live.segment.live_size -= live.size
         live.segment = segment
         segment.live += 1
-        segment.live_octets += live.octets
+        segment.live_size += live.size
         segment.places.append(place)
 
     def stored(self) -> list[str]:
@@ -274,7 +274,7 @@ class Journal:
         self.waiting -= sum(len(data) for data, _ in self._under_way)
         self._under_way = []
         if self._current is not None and self._syncs:
-            self._current.good = self._current.octets
+            self._current.good = self._current.size
         useless = []
         while len(self.segments) > 1:
             oldest = next(iter(self.segments.values()))
@@ -288,8 +288,8 @@ class Journal:
     def _shrink(self) -> None:
         if len(self.segments) <= _ROOM_FOR_DEAD or self.waits:
             return
-        needed = sum(segment.live_octets for segment in self.segments.values())
-        if sum(segment.octets for segment in self.segments.values()) < _ROOM_FOR_DEAD * (
+        needed = sum(segment.live_size for segment in self.segments.values())
+        if sum(segment.size for segment in self.segments.values()) < _ROOM_FOR_DEAD * (
             needed + self._size
         ):
             return
@@ -305,7 +305,7 @@ class Journal:
         self._sealed = self._under_way + self._sealed
         self._under_way = []
         if self._current is not None:
-            self._current.octets = self._current.good
+            self._current.size = self._current.good
         self._current = self.extent = None
         self._accounts, self._must_sync = [], False
 

@@ -147,9 +147,9 @@ class Spool:
         self._is_open = True
 
     @property
-    def octets(self) -> int:
+    def length(self) -> int:
         """How many came."""
-        return self.body.octets
+        return self.body.length
 
     def write(self, data: bytes) -> None:
         """The next bytes."""
@@ -210,14 +210,14 @@ class LargeFiles:
 
     def add(self, body: LargeBody, data: bytes) -> None:
         """The next bytes of ``body``."""
-        body.octets += len(data)
+        body.length += len(data)
         self._write(body, self._arriving[body].take(data))
 
     def _write(self, body: LargeBody, data: bytes) -> None:
         arriving = self._arriving[body]
         if data:
             write = Write(body.file, arriving.at, data, sync=False)
-            self._writes.append(_BodyWrite(body, write, body.octets - len(arriving.rest)))
+            self._writes.append(_BodyWrite(body, write, body.length - len(arriving.rest)))
             arriving.at += len(data)
             self.waiting += len(data)
 
@@ -230,11 +230,11 @@ class LargeFiles:
         if not body.holders:
             self._idle[body] = None
 
-    def find(self, id: int, octets: int) -> LargeBody:
+    def find(self, id: int, size: int) -> LargeBody:
         """The body that something stored speaks of."""
         body = self._bodies.get(id)
         if body is None:
-            body = self._bodies[id] = LargeBody(self, id, octets)
+            body = self._bodies[id] = LargeBody(self, id, size)
         return body
 
     def sync(self, body: LargeBody) -> None:
@@ -309,7 +309,7 @@ class LargeFiles:
             self._later.append((body, begin, count, then))
             return
         ticket = self._store.next_ticket()
-        part = Part(body.file, body.octets, begin, begin + count)
+        part = Part(body.file, body.length, begin, begin + count)
         self._reads[ticket] = body, part, then
         self._store.say(LoadFile(ticket, body.file, part.length, part.offset))
 
@@ -339,7 +339,7 @@ class LargeFiles:
     def adopt(self, bodies: Mapping[int, LargeBody], last: int) -> None:
         """These bodies were found, and numbers up to ``last`` are used."""
         for body in bodies.values():
-            body.files, body.written = self, body.octets
+            body.files, body.written = self, body.length
             body.begun = body.synced = True
             self._idle[body] = None
         self._bodies.update(bodies)

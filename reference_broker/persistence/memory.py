@@ -47,10 +47,10 @@ SLOW = DiskFaults(write=5 * NS_PER_MS, read=5 * NS_PER_MS)
 
 
 class _File:
-    __slots__ = ("octets", "synced")
+    __slots__ = ("content", "synced")
 
     def __init__(self) -> None:
-        self.octets = bytearray()
+        self.content = bytearray()
         self.synced = b""
 
 
@@ -75,7 +75,7 @@ class MemoryDisk:
                 at,
                 effect,
                 {
-                    name: (bytes(content.octets), content.synced)
+                    name: (bytes(content.content), content.synced)
                     for name, content in self._files.items()
                 },
             )
@@ -87,15 +87,15 @@ class MemoryDisk:
                 effect.ticket, b"", f"{effect.file}: cannot be read (Input/output error)"
             )
         return at, FileLoaded(
-            effect.ticket, bytes(file.octets[effect.offset : effect.offset + effect.length])
+            effect.ticket, bytes(file.content[effect.offset : effect.offset + effect.length])
         )
 
     def _store(self, effect: StoreFiles) -> FilesStored:
         for name in effect.aside:
             if name in self._files:
                 file = self._files.setdefault(f"damaged/{name}.0", _File())
-                file.octets = bytearray(self._files[name].octets)
-                file.synced = bytes(file.octets)
+                file.content = bytearray(self._files[name].content)
+                file.synced = bytes(file.content)
         for name in effect.before:
             self._files.pop(name, None)
         for write in effect.writes:
@@ -115,7 +115,7 @@ class MemoryDisk:
                     return FilesStored(
                         effect.ticket, f"{write.file}: fsync failed (Input/output error)"
                     )
-                file.synced = bytes(file.octets)
+                file.synced = bytes(file.content)
                 self.syncs += 1
         for name in effect.removes:
             self._files.pop(name, None)
@@ -126,19 +126,19 @@ class MemoryDisk:
         if self._dice.random() < self.faults.failing_writes:
             data, problem = data[: self._dice.randint(0, len(data))], "Input/output error"
         if self.faults.space is not None:
-            room = self.faults.space - self.used + max(0, len(file.octets) - write.offset)
+            room = self.faults.space - self.used + max(0, len(file.content) - write.offset)
             if room < len(data):
                 data, problem = data[: max(0, room)], "No space left on device"
-        if write.offset > len(file.octets):
-            file.octets.extend(bytes(write.offset - len(file.octets)))
-        file.octets[write.offset : write.offset + len(data)] = data
+        if write.offset > len(file.content):
+            file.content.extend(bytes(write.offset - len(file.content)))
+        file.content[write.offset : write.offset + len(data)] = data
         self.written += len(data)
         return problem
 
     @property
     def used(self) -> int:
         """Bytes of all files."""
-        return sum(len(file.octets) for file in self._files.values())
+        return sum(len(file.content) for file in self._files.values())
 
     # --- what happens to it -----------------------------------------------------------------------
 
@@ -151,7 +151,7 @@ class MemoryDisk:
                 del self._files[name]
                 continue
             self._tear(file)
-            file.synced = bytes(file.octets)
+            file.synced = bytes(file.content)
 
     def killed(self, now: Instant) -> None:
         """The process ended: what it wrote is there, be it synced or not."""
@@ -160,9 +160,9 @@ class MemoryDisk:
         _, effect, image = self._under_way
         self._under_way = None
         self._files.clear()
-        for name, (octets, synced) in image.items():
+        for name, (data, synced) in image.items():
             file = self._files[name] = _File()
-            file.octets, file.synced = bytearray(octets), synced
+            file.content, file.synced = bytearray(data), synced
         done = self._dice.randint(0, len(effect.writes) + len(effect.removes) + 1)
         writes = list(effect.writes[:done])
         if done < len(effect.writes):
@@ -181,7 +181,7 @@ class MemoryDisk:
         )
 
     def _tear(self, file: _File) -> None:
-        written, synced = bytes(file.octets), file.synced
+        written, synced = bytes(file.content), file.synced
         if written == synced:
             return
         same = min(len(written), len(synced))
@@ -195,7 +195,7 @@ class MemoryDisk:
         if end > same and self._dice.random() < 0.5:
             begin = max(same, (end - 1) // BLOCK * BLOCK)
             kept[begin:end] = self._dice.randbytes(end - begin)
-        file.octets = kept
+        file.content = kept
 
     def synced(self) -> dict[str, bytes]:
         """The bytes that a loss of power leaves at least, by file."""
@@ -207,21 +207,21 @@ class MemoryDisk:
         disk = cls()
         for name, data in files.items():
             file = disk._files[name] = _File()
-            file.octets, file.synced = bytearray(data), data
+            file.content, file.synced = bytearray(data), data
         return disk
 
     def spoil(self, name: str, at: int) -> None:
         """Change one byte of a file."""
         file = self._files[name]
-        file.octets[at] ^= 0xFF
-        file.synced = bytes(file.octets)
+        file.content[at] ^= 0xFF
+        file.synced = bytes(file.content)
 
     def put(self, name: str, data: bytes | None) -> None:
         """Replace the bytes of a file, which are synced; None removes it."""
         self._files.pop(name, None)
         if data is not None:
             file = self._files[name] = _File()
-            file.octets, file.synced = bytearray(data), data
+            file.content, file.synced = bytearray(data), data
 
     # --- what recovery asks for -------------------------------------------------------------------
 
@@ -231,12 +231,12 @@ class MemoryDisk:
 
     def read(self, name: str) -> bytes:
         """The bytes of a file."""
-        return bytes(self._files[name].octets)
+        return bytes(self._files[name].content)
 
     def read_part(self, name: str, offset: int, length: int) -> bytes:
         """Return as many of these bytes of a file as there are."""
-        return bytes(self._files[name].octets[offset : offset + length])
+        return bytes(self._files[name].content[offset : offset + length])
 
     def size(self, name: str) -> int:
         """How many bytes a file has."""
-        return len(self._files[name].octets)
+        return len(self._files[name].content)

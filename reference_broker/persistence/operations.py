@@ -184,10 +184,10 @@ class UnitDone:
 @dataclass(frozen=True, slots=True)
 class Length:
     segment: int
-    octets: int
+    length: int
 
     def encode(self) -> bytes:
-        return _LENGTH_OF.pack(b"L", self.segment, self.octets)
+        return _LENGTH_OF.pack(b"L", self.segment, self.length)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,15 +40,15 @@ def pack(
     message: Message, ids: Sequence[int], durable: bool, unit: int, source_entry: Entry | None
 ) -> bytes:
     """The record of ``message`` for the queues ``ids``."""
-    octets = codec.encode(message)
+    data = codec.encode(message)
     flags = DURABLE if durable else 0
     to = _ID.pack(ids[0]) if len(ids) == 1 else b"".join(map(_ID.pack, ids))
     if source_entry is None:
-        return b"".join((_FIXED.pack(flags, len(ids), unit), to, octets))
+        return b"".join((_FIXED.pack(flags, len(ids), unit), to, data))
     notes = codec.encode_notes(source_entry.notes)
     failures = min(_MOST_FAILURES, source_entry.earlier + source_entry.failures)
     source = _SOURCE.pack(failures, len(notes)) + notes
-    return b"".join((_FIXED.pack(flags | SOURCE, len(ids), unit), to, source, octets))
+    return b"".join((_FIXED.pack(flags | SOURCE, len(ids), unit), to, source, data))
 
 
 def peek(payload: bytes) -> tuple[int, int, tuple[int, ...], int]:
@@ -64,7 +64,7 @@ def unpack(
     payload: bytes, flags: int, at: int, decoder: codec.Decoder
 ) -> tuple[Message, Entry | None]:
     """The message, and what is known of its place in the queue that gave it up. Raises
-    ``BadOctets``, ``struct.error``."""
+    ``BadBytes``, ``struct.error``."""
     source_entry = None
     if flags & SOURCE:
         earlier, length = _SOURCE.unpack_from(payload, at)
@@ -96,14 +96,14 @@ class Loaded:
     """The records of a page that was read: the bytes of the file, and where each record is in
     them."""
 
-    __slots__ = ("_begins", "_ends", "_octets", "damaged")
+    __slots__ = ("_begins", "_data", "_ends", "damaged")
 
-    def __init__(self, octets: bytes, count: int, path: str) -> None:
+    def __init__(self, data: bytes, count: int, path: str) -> None:
         try:
-            scan = records.scan(octets, path)
+            scan = records.scan(data, path)
         except records.OtherFormat:  # what is there now is not what was written
             scan = records.Scan(b"")
-        self._octets = octets
+        self._data = data
         self._begins, self._ends = array("q", [-1]) * count, array("q", [-1]) * count
         for number, begin, end in scan.records:
             if number < count:
@@ -116,7 +116,7 @@ class Loaded:
 
     def __getitem__(self, number: int) -> bytes | None:
         begin = self._begins[number]
-        return None if begin < 0 else self._octets[begin : self._ends[number]]
+        return None if begin < 0 else self._data[begin : self._ends[number]]
 
 
 class Page:
@@ -124,7 +124,7 @@ class Page:
 
     ``refs`` counts by queue what is not yet done with, ``left`` what its cursor has not yet read,
     and ``pending`` all of the refs. ``acked`` marks by queue the records that are done with, where
-    that has to be known after a restart. ``written`` bytes are on disk of ``octets``;
+    that has to be known after a restart. ``written`` bytes are on disk of ``size``;
     ``accounted`` records the journal knows of, 0 if nothing here has to survive; ``missing``
     records were damaged already when an earlier broker's files were read;
     ``generation`` counts the files this page was begun anew in. ``large`` has by record the body
@@ -147,7 +147,7 @@ class Page:
             "loading",
             "missing",
             "number",
-            "octets",
+            "size",
             "pending",
         ),
         *("recovered", "records", "refs", "seed", "sync", "tail", "written"),
@@ -162,7 +162,7 @@ class Page:
         self.seed = records.seed(self.file)
         self.tail = [self._head()]
         self.records = 1
-        self.octets = len(self.tail[0])
+        self.size = len(self.tail[0])
         self.written = self.pending = self.accounted = self.missing = self.batch = 0
         self.refs: dict[int, int] = {}
         self.left: dict[int, int] = {}
@@ -178,12 +178,12 @@ class Page:
     @property
     def is_written(self) -> bool:
         """True if all of it is on disk."""
-        return self.written == self.octets
+        return self.written == self.size
 
     @property
     def average(self) -> int:
         """Bytes of one of its messages, on average."""
-        return self.octets // max(1, self.records - 1)
+        return self.size // max(1, self.records - 1)
 
     def _head(self) -> bytes:
         return records.head(self.file, self.address.encode("utf-8", "surrogatepass"))
@@ -195,7 +195,7 @@ class Page:
         self.content.append(payload)
         self.tail.append(framed)
         self.records += 1
-        self.octets += len(framed)
+        self.size += len(framed)
         refs, left = self.refs, self.left
         for id in ids:
             refs[id] = refs.get(id, 0) + 1
@@ -203,7 +203,7 @@ class Page:
         self.pending += len(ids)
 
     def take_tail(self) -> bytes:
-        """The bytes that are to be written next, from byte ``octets`` minus their length."""
+        """The bytes that are to be written next, from byte ``size`` minus their length."""
         tail, self.tail = self.tail, []
         return tail[0] if len(tail) == 1 else b"".join(tail)
 
@@ -220,7 +220,7 @@ class Page:
             records.frame(number, payload, self.seed)
             for number, payload in enumerate(self.content[1:], 1)
         ]
-        self.octets = sum(map(len, self.tail))
+        self.size = sum(map(len, self.tail))
         return old
 
     def keep(self, index: int, body: LargeBody, queues: int) -> None:

@@ -31,14 +31,14 @@ class PageLimits:
     """Bytes and counts; -1 is no limit. ``cache`` are pages in memory besides the last, ``fails``
     is page-full-policy FAIL.
 
-    ``read_octets`` and ``read_messages`` are what one queue may have read and not done with.
+    ``read_bytes`` and ``read_messages`` are what one queue may have read and not done with.
     """
 
     page_size: int = 10 * 1024 * 1024
     cache: int = 5
-    read_octets: int = 20 * 1024 * 1024
+    read_bytes: int = 20 * 1024 * 1024
     read_messages: int = -1
-    limit_octets: int = -1
+    limit_bytes: int = -1
     limit_messages: int = -1
     fails: bool = True
 
@@ -50,7 +50,7 @@ class Store(CursorStore, Protocol):
     unit: int
     large: LargeFiles
 
-    def page_grew(self, store: PagingStore, page: Page, octets: int, durable: bool) -> None:
+    def page_grew(self, store: PagingStore, page: Page, size: int, durable: bool) -> None:
         """Note that a page has to be written."""
 
     def load(self, store: PagingStore, page: Page) -> None:
@@ -75,7 +75,7 @@ class PagingStore:
         self.limits = limits
         self.pages: OrderedDict[int, Page] = OrderedDict()
         self.last: Page | None = None
-        self.octets = self.messages = 0
+        self.size = self.messages = 0
         """Bytes and messages on its pages, with those that are done with and not removed yet."""
         self.next_number = 1
         self.shared: dict[tuple[int, int], list[object]] = {}
@@ -99,7 +99,7 @@ class PagingStore:
     def is_full(self) -> bool:
         """True if page-limit-bytes or page-limit-messages has been reached."""
         limits = self.limits
-        return (0 <= limits.limit_octets <= self.octets) or (
+        return (0 <= limits.limit_bytes <= self.size) or (
             0 <= limits.limit_messages <= self.messages
         )
 
@@ -134,28 +134,28 @@ class PagingStore:
         last = self.last
         if last is None or (
             last.records > 1
-            and last.octets + records.HEAD.size + len(payload) > self.limits.page_size
+            and last.size + records.HEAD.size + len(payload) > self.limits.page_size
         ):
             last = self._roll()
-        before = last.octets
+        before = last.size
         last.add(payload, ids)
         if message.large is not None:
             last.keep(last.records - 1, message.large, len(ids))
             if durable:
                 store.large.sync(message.large)
-        self.octets += last.octets - before
+        self.size += last.size - before
         self.messages += 1
         for queue in queues:
             self.cursor(queue).left += 1
-        octets = last.octets - before
-        store.page_grew(self, last, octets, durable)
-        return octets
+        size = last.size - before
+        store.page_grew(self, last, size, durable)
+        return size
 
     def _roll(self) -> Page:
         rolled = self.last
         number, self.next_number = self.next_number, self.next_number + 1
         last = self.last = self.pages[number] = Page(self._folder, number, self.name)
-        self.octets += last.octets
+        self.size += last.size
         if rolled is not None and rolled.is_written:
             self.written(rolled)
         return last
@@ -199,12 +199,12 @@ class PagingStore:
             page.loading = True
             self.store.load(self, page)
 
-    def loaded(self, page: Page, octets: bytes) -> None:
+    def loaded(self, page: Page, data: bytes) -> None:
         """The file of ``page`` was read."""
         page.loading = False
         if page.number not in self.pages or page.content is not None:
             return
-        page.content = content = Loaded(octets, page.records, page.file)
+        page.content = content = Loaded(data, page.records, page.file)
         lost = content.damaged - page.missing
         if lost > 0:
             self.store.set_aside(
@@ -228,7 +228,7 @@ class PagingStore:
                 return
             del self.pages[number]
             self._cache.pop(number, None)
-            self.octets -= page.octets
+            self.size -= page.size
             self.messages -= page.records - 1
             self.store.page_over(page)
             page.let_go()
@@ -253,6 +253,6 @@ class PagingStore:
         """These pages were found, in order."""
         for page in pages:
             self.pages[page.number] = page
-            self.octets += page.octets
+            self.size += page.size
             self.messages += page.records - 1
             self.next_number = max(self.next_number, page.number + 1)

@@ -28,7 +28,7 @@ from brokerproof.reference_broker.kernel.large_body import LargeBody
 from brokerproof.reference_broker.kernel.message import Entry, Message
 from brokerproof.reference_broker.persistence import codec, journal_extent, records
 from brokerproof.reference_broker.persistence import page as layout
-from brokerproof.reference_broker.persistence.codec import BadOctets, Decoder
+from brokerproof.reference_broker.persistence.codec import BadBytes, Decoder
 from brokerproof.reference_broker.persistence.journal_extent import Extent
 from brokerproof.reference_broker.persistence.large_bodies import BLOCK, Part
 from brokerproof.reference_broker.persistence.operations import (
@@ -97,7 +97,7 @@ class Kept:
     message: Message
     ids: tuple[int, ...]
     source_entry: Entry | None
-    octets: int
+    size: int
     segment: int
     failures: dict[int, int] = field(default_factory=dict)
 
@@ -240,7 +240,7 @@ class _Recovery:
             try:
                 for operation in decode(scanned.data[begin:end]):
                     self._apply(operation, number)
-            except (BadOperation, BadOctets) as problem:
+            except (BadOperation, BadBytes) as problem:
                 self._journal_is_damaged = True
                 self._damaged(name, f"record {record}: {problem}; {_JOURNAL_LOSS}")
 
@@ -266,7 +266,7 @@ class _Recovery:
                 continue
             latest = number
             stated = {
-                operation.segment: operation.octets
+                operation.segment: operation.length
                 for operation in operations
                 if isinstance(operation, Length)
             }
@@ -297,7 +297,7 @@ class _Recovery:
     def _apply(self, operation: Operation, segment: int) -> None:
         recovered = self._recovered
         match operation:
-            case Added(place, ids, earlier, notes, octets):
+            case Added(place, ids, earlier, notes, data):
                 recovered.place = max(recovered.place, place)
                 # A queue that damage has lost must not give its number, and messages, to another.
                 recovered.queue_id = max(recovered.queue_id, *ids)
@@ -305,13 +305,13 @@ class _Recovery:
                 if known is not None:
                     known.segment = segment
                     return
-                message = self._decoder.decode(octets, 0)
+                message = self._decoder.decode(data, 0)
                 source_entry = None
                 if earlier or notes:
                     source_entry = Entry(message, 0)
                     source_entry.earlier, source_entry.notes = earlier, codec.decode_notes(notes)
                 recovered.message = max(recovered.message, message.number)
-                recovered.kept[place] = Kept(message, ids, source_entry, len(octets), segment)
+                recovered.kept[place] = Kept(message, ids, source_entry, len(data), segment)
             case Gone(id, runs):
                 for first, count in runs:
                     for place in range(first, first + count):
@@ -461,7 +461,7 @@ class _Recovery:
         page = Page(folder, number, address, int(match[3] or 0))
         page.content, page.tail = None, []
         page.recovered = True
-        page.octets = page.written = scanned.end
+        page.size = page.written = scanned.end
         page.records = scanned.next
         page.missing = page.records - 1 - len(scanned.records)
         strange = 0
@@ -516,10 +516,10 @@ class _Recovery:
 
     # --- large bodies -----------------------------------------------------------------------------
 
-    def _body(self, id: int, octets: int) -> LargeBody:
+    def _body(self, id: int, size: int) -> LargeBody:
         body = self._recovered.bodies.get(id)
         if body is None:
-            body = self._recovered.bodies[id] = LargeBody(_NOBODY, id, octets)
+            body = self._recovered.bodies[id] = LargeBody(_NOBODY, id, size)
         return body
 
     def _large(self, files: dict[int, str]) -> None:
@@ -572,19 +572,19 @@ class _Recovery:
     def _body_damage(self, body: LargeBody, name: str | None) -> str | None:
         """Return the damage of the file of a body, None if there is none."""
         if name is None:
-            return f"has 0 of {body.octets} bytes"
+            return f"has 0 of {body.length} bytes"
         head = records.scan(self._folder.read_part(name, 0, len(records.head(name))), name)
         if head.other is not None:
             return f"is the file {head.other}"
-        end = Part(name, body.octets, 0, body.octets)
+        end = Part(name, body.length, 0, body.length)
         size = self._folder.size(name)
         if size < end.offset + end.length:
             return f"has {size} of {end.offset + end.length} bytes"
-        for begin in range(0, body.octets, _AT_ONCE):
-            part = Part(name, body.octets, begin, min(begin + _AT_ONCE, body.octets))
+        for begin in range(0, body.length, _AT_ONCE):
+            part = Part(name, body.length, begin, min(begin + _AT_ONCE, body.length))
             if part.read(self._folder.read_part(name, part.offset, part.length)) is None:
                 return f"of bytes {part.begin} to {part.end} of the body some are damaged"
-        if head.detail is None and body.octets:
+        if head.detail is None and body.length:
             self._damaged(name, "its head is damaged; nothing is lost")
         return None
 

@@ -294,10 +294,10 @@ class Store:
 
     # --- pages ------------------------------------------------------------------------------------
 
-    def page_grew(self, store: PagingStore, page: Page, octets: int, durable: bool) -> None:
-        """``octets`` more are to be written to ``page``; with fsync if they are ``durable``."""
+    def page_grew(self, store: PagingStore, page: Page, size: int, durable: bool) -> None:
+        """``size`` more are to be written to ``page``; with fsync if they are ``durable``."""
         self._dirty[page] = store
-        self.waiting += octets
+        self.waiting += size
         if self.journaled:
             self.unstored.append(page)
         if durable:
@@ -324,7 +324,7 @@ class Store:
         """``page`` is wanted in memory."""
         ticket = self.next_ticket()
         self._loads[ticket] = store, page
-        self.say(LoadFile(ticket, page.file, page.octets))
+        self.say(LoadFile(ticket, page.file, page.size))
 
     def _marks(self) -> Iterator[Operation]:
         """The pages that must be there, and what queues are done with on them."""
@@ -483,10 +483,10 @@ class Store:
                 page.tail.insert(0, written.data)
             else:
                 self.waiting -= len(written.data) + sum(map(len, page.tail))
-                before = page.octets
+                before = page.size
                 self._useless.append(page.begin_anew())
-                written.store.octets += page.octets - before
-                self.waiting += page.octets
+                written.store.size += page.size - before
+                self.waiting += page.size
         self.problem = str(event.problem)
         if (
             event.full
@@ -518,7 +518,7 @@ class Store:
             self.problem = event.problem
             self.report(
                 f"{event.problem}; no message is taken until there is space for"
-                f" {self.options.ballast} octets"
+                f" {self.options.ballast} bytes"
             )
         # As much of it as fitted has taken the last of the space: that goes before anything else is
         # written.
@@ -567,9 +567,9 @@ class Store:
 
     def _adopt(self, recovered: Recovered) -> None:
         journal = self.journal
-        for number, octets in recovered.segments:
+        for number, size in recovered.segments:
             segment = journal.segments[number] = Segment(number)
-            segment.octets = segment.good = octets
+            segment.size = segment.good = size
         journal.next_segment = recovered.next_segment
         journal.queues, journal.consumed = dict(recovered.queues), set(recovered.consumed)
         journal.unit, journal.place, journal.queue_id = (
@@ -584,10 +584,10 @@ class Store:
         for place, kept in recovered.kept.items():
             live = journal.live[place] = Live(kept.message, kept.ids, kept.source_entry)
             live.failures = dict(kept.failures) or None
-            live.octets = kept.octets
+            live.size = kept.size
             live.segment = segment = journal.segments[kept.segment]
             segment.live += 1
-            segment.live_octets += kept.octets
+            segment.live_size += kept.size
             segment.places.append(place)
         for address, pages in recovered.pages.values():
             self.pages(address).adopt(pages)

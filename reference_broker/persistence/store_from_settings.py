@@ -33,9 +33,9 @@ def limits(rule: Rule) -> PageLimits:
     return PageLimits(
         page_size=rule.page_size_bytes,
         cache=rule.page_max_cache_size,
-        read_octets=NO_LIMIT if read < 0 else read,
+        read_bytes=NO_LIMIT if read < 0 else read,
         read_messages=rule.max_read_page_messages,
-        limit_octets=rule.page_limit_bytes,
+        limit_bytes=rule.page_limit_bytes,
         limit_messages=rule.page_limit_messages,
         fails=rule.page_full_policy is FullPolicy.FAIL,
     )

@@ -6,9 +6,9 @@ Inputs go in with ``time.monotonic_ns()``; effects come out and are carried out 
 serves ``next_deadline()``. What a broker sends within one turn of the loop to one connection leaves
 in one write.
 
-A slow reader: what a connection has not taken waits here. Above :data:`WRITE_HIGH` octets the
+A slow reader: what a connection has not taken waits here. Above :data:`WRITE_HIGH` bytes the
 broker is told, so that messages stay in their queues, until it is below :data:`WRITE_LOW`. Its
-octets are still read, since its heart-beats and acknowledgements are among them. Only a peer that
+bytes are still read, since its heart-beats and acknowledgements are among them. Only a peer that
 asks for more and more answers and reads none comes to :data:`WRITE_STOP`; from there on it is not
 read either. A connection with more than :data:`WRITE_MOST` waiting is cut.
 """
@@ -63,12 +63,12 @@ TURN_NS = 5 * NS_PER_MS
 """A connection whose share of a turn took longer gets half of it from then on; one that took less
 than a quarter of this, twice as much."""
 WRITE_LOW, WRITE_HIGH = 256 * 1024, 1024 * 1024
-"""Octets waiting for a slow reader: above the second it gets no messages, below the first it does
+"""Bytes waiting for a slow reader: above the second it gets no messages, below the first it does
 again."""
 WRITE_STOP = 16 * 1024 * 1024
-"""A connection with more octets waiting than this is not read until it is below ``WRITE_LOW``."""
+"""A connection with more bytes waiting than this is not read until it is below ``WRITE_LOW``."""
 WRITE_MOST = 1024 * 1024 * 1024
-"""A connection that lets more octets than this wait is cut. Well above the largest message."""
+"""A connection that lets more bytes than this wait is cut. Well above the largest message."""
 LINGER_S = 2.0
 """After the broker closed and everything was written, for how long what the peer still sends is
 taken and dropped."""
@@ -228,7 +228,7 @@ class _Connection(asyncio.Protocol):
             waiting = self.transport.get_write_buffer_size()
             if waiting > WRITE_MOST:
                 complain(
-                    f"connection {self.conn} from {self.remote} lets {WRITE_MOST} octets wait; cut"
+                    f"connection {self.conn} from {self.remote} lets {WRITE_MOST} bytes wait; cut"
                 )
                 self.transport.abort()
             elif waiting > WRITE_STOP and not self.choked:
@@ -250,7 +250,7 @@ class _Connection(asyncio.Protocol):
     def close(self) -> None:
         """Write what is left, say that nothing follows, and give the peer time to read it.
 
-        Closing at once while the peer still sends would answer its octets with a reset, and a reset
+        Closing at once while the peer still sends would answer its bytes with a reset, and a reset
         makes the peer's host throw away what it has not read yet: the ERROR frame that says why.
         """
         if self.closing or self.transport.is_closing():

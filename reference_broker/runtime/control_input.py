@@ -1,7 +1,7 @@
 """Orders to a running broker of RabbitMQ's kind on its standard input (``--control``).
 
 A JSON object a line, with any of ``memory``, ``disk`` and ``paging``: the limits of
-:class:`brokerproof.harness.model.LimitsSet`, a fraction with a decimal point or a number of octets
+:class:`brokerproof.harness.model.LimitsSet`, a fraction with a decimal point or a number of bytes
 without. That stands for what rabbitmqctl does to a node. A line that is none of this is complained
 of and changes nothing.
 """
@@ -25,7 +25,7 @@ class Control:
         self._begun = b""
 
     def read(self, data: bytes) -> None:
-        """The next octets."""
+        """The next bytes."""
         *lines, self._begun = (self._begun + data).split(b"\n")
         for line in lines:
             limits = _limits(line)

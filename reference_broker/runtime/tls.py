@@ -1,12 +1,12 @@
-"""TLS between the octets of a socket and a connection: OpenSSL on memory, so that it is the adapter
+"""TLS between the bytes of a socket and a connection: OpenSSL on memory, so that it is the adapter
 which sends and waits.
 
 A connection on an acceptor with TLS is known to the broker once the handshake is done, with the
 subject of the client's certificate if it has shown one. asyncio's own TLS transport is not used: it
-has no half-close, and it cannot begin behind octets that were read already, which AMQP wants. There
+has no half-close, and it cannot begin behind bytes that were read already, which AMQP wants. There
 are two ways into AMQP over TLS, and both lead in at any acceptor that has TLS and speaks AMQP:
 
-* TLS from the first octet (AMQP10-TLS-02).
+* TLS from the first byte (AMQP10-TLS-02).
 * The protocol header of TLS in the clear; it is answered with the same, and TLS begins behind it
   (AMQP10-TLS-01). A header that asks for something else is answered with the one for TLS, and the
   connection is closed (AMQP10-VER-12).
@@ -146,7 +146,7 @@ def _sources(path: Path) -> tuple[Path, Path]:
 
 
 class TlsLayer:
-    """One connection's TLS, on the server's side. Octets go in by :meth:`receive` and
+    """One connection's TLS, on the server's side. Bytes go in by :meth:`receive` and
     :meth:`write`; whatever the peer should get is in :meth:`outgoing` afterwards."""
 
     def __init__(self, shared: ssl.SSLContext, acceptor: Acceptor) -> None:
@@ -179,7 +179,7 @@ class TlsLayer:
             return b""
 
     def _open(self, data: bytes) -> bytes:
-        """The part of the first octets that belongs to TLS."""
+        """The part of the first bytes that belongs to TLS."""
         first = (self._first or b"") + data
         header = headers.TLS
         if len(first) < len(header) and header.startswith(first):

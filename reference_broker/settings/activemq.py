@@ -127,9 +127,9 @@ def _closer(left: DestinationPolicy, right: DestinationPolicy) -> int:
     return -1 if left.pattern < right.pattern else 1
 
 
-def limit_of(octets: int, percent: int, of: int | None) -> int:
-    """A limit in bytes: ``percent`` of ``of`` where both are known, else ``octets``, and never
+def limit_of(size: int, percent: int, of: int | None) -> int:
+    """A limit in bytes: ``percent`` of ``of`` where both are known, else ``size``, and never
     more than ``of``."""
     if of is None:
-        return octets
-    return min(of * percent // 100 if percent else octets, of) if octets or percent else 0
+        return size
+    return min(of * percent // 100 if percent else size, of) if size or percent else 0

@@ -218,12 +218,12 @@ class _Held:
             asked = next(
                 (name for name in _WINDOWS if fields.get(name, "").lstrip("-").isdigit()), None
             )
-            octets = asked is None or asked == _WINDOWS[0]
+            in_bytes = asked is None or asked == _WINDOWS[0]
             window = int(fields[asked]) if asked is not None else 0
             self._sizes[key] = {}
             self.curves[key] = Curve(
                 f"held by subscription {key[1] or '(no id)'} of connection {conn}",
-                "octets" if octets else "messages",
+                "octets" if in_bytes else "messages",
                 [(at, 0)],
                 [(window, asked or "")] if window > 0 else [],
             )

@@ -47,8 +47,8 @@ def _unseen_of(rows: Iterator[Row]) -> Iterable[Row]:
     for row in rows:
         summary: ConnectionSummary = pickle.loads(row["summary"])  # written by our own workers
         connection = {name: row[name] for name in (*SCOPE, "conn")}
-        for why, (since, octets) in sorted(summary.unseen.items()):
-            yield {**connection, "why": why, "since_ns": since, "octets": octets}
+        for why, (since, size) in sorted(summary.unseen.items()):
+            yield {**connection, "why": why, "since_ns": since, "octets": size}
 
 
 _REASONS = {
@@ -72,12 +72,12 @@ class Missing:
 
     why: str
     connections: int
-    octets: int
+    size: int
     """Number of missing bytes, at least."""
     since_ns: int
 
     def __str__(self) -> str:
-        size = f" ({self.octets} bytes)" if self.octets else ""
+        size = f" ({self.size} bytes)" if self.size else ""
         return f"{self.connections} connections {_REASONS.get(self.why, self.why)}{size}"
 
     def as_data(self) -> dict[str, Any]:

@@ -198,9 +198,12 @@ class ConnectionSummaries:
             add_signs(self._silences[name], connection, at, _IS[name][what])
         self._work(connection, at, what)
         cells = self._cells
-        opened, octets = (what == OPENED) | (what == FOREIGN), (what == OCTETS) | (what == UNSEEN)
+        opened, undecoded = (
+            (what == OPENED) | (what == FOREIGN),
+            (what == OCTETS) | (what == UNSEEN),
+        )
         cells["opened"][connection[opened]] = at[opened]
-        cells["opaque"][connection[octets]] = True
+        cells["opaque"][connection[undecoded]] = True
         ended = np.flatnonzero((what == CLOSED) | (what == ABANDONED))[::-1]
         fresh = ended[
             cells["closed"][connection[ended]] == NEVER

@@ -301,7 +301,7 @@ def resumed_reader(conn: int, ground: Expectations, known: WindowClosed) -> Stom
             token: Delivery(Key(-1, 0), (0, 0), marked=False, size=size)
             for token, size in known.held.get(name, {}).items()
         }
-        octets = sum(delivery.size for delivery in held.values())
+        length = sum(delivery.size for delivery in held.values())
         reader.subscriptions[name] = Subscription(
             name,
             request.queue,
@@ -309,7 +309,7 @@ def resumed_reader(conn: int, ground: Expectations, known: WindowClosed) -> Stom
             request.window,
             request.unit,
             held=held,
-            octets=octets,
+            held_bytes=length,
         )
     return reader
 

@@ -103,8 +103,8 @@ def local(names: Iterable[str], parallel: int = 1, *, whole: bool = False) -> So
 
 def divided(paths: Iterable[str], parallel: int) -> int:
     """Return the number of parts of captures for ``parallel`` tasks at once."""
-    octets = sum(Path(path).stat().st_size for path in paths)
-    return 1 if octets < UNDIVIDED else parallel * TASKS_EACH
+    size = sum(Path(path).stat().st_size for path in paths)
+    return 1 if size < UNDIVIDED else parallel * TASKS_EACH
 
 
 def files(names: Iterable[str]) -> list[Path]:

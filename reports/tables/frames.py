@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from brokerproof.reports.redaction import blanked, blanked_bytes
 
-BODY_OCTETS = 256
+BODY_BYTES = 256
 """The limit on the part of a body that is kept, as text, with everything that is not printable
 ASCII replaced by a dot."""
 
@@ -47,13 +47,13 @@ def frames(trace: DataFrame) -> DataFrame:
             ),
             "\n",
         ).alias("headers"),
-        printable(F.coalesce("body", "data"), BODY_OCTETS).alias("body"),
+        printable(F.coalesce("body", "data"), BODY_BYTES).alias("body"),
         F.coalesce("body_size", F.octet_length("data")).cast("long").alias("body_size"),
         "size",
     )
 
 
-def printable(octets: Column, most: int) -> Column:
+def printable(data: Column, most: int) -> Column:
     """Return the first ``most`` bytes as text; what is not printable ASCII becomes a dot, and
     secrets are blanked."""
-    return F.regexp_replace(blanked_bytes(octets, most), "[^\\x20-\\x7e]", ".")
+    return F.regexp_replace(blanked_bytes(data, most), "[^\\x20-\\x7e]", ".")

@@ -95,7 +95,7 @@ def test_a_frame_above_frame_max_is_an_error(target: Bench, frame_max: int, beyo
     whole = b"x" * (frame_max - codec.OVERHEAD)
     peer.publish(whole, queue)
     target.control(
-        bodies(drained(peer, queue)) == [whole], f"a frame of {frame_max} octets should go through"
+        bodies(drained(peer, queue)) == [whole], f"a frame of {frame_max} bytes should go through"
     )
     peer.send("basic.publish", {"routing-key": queue}, channel=1)
     size = frame_max - codec.OVERHEAD + beyond
@@ -135,13 +135,13 @@ def test_contents_are_cut_as_agreed(
     target.record_finding(
         BODY_UNCHANGED,
         delivery.body == body,
-        f"of {size} octets {len(delivery.body)} came, or others",
+        f"of {size} bytes {len(delivery.body)} came, or others",
     )
     largest = max(delivery.frames)
     target.record_finding(
         FRAME_MAX_KEPT,
         largest <= frame_max,
-        f"the largest frame has {largest} octets, and frame-max is {frame_max}",
+        f"the largest frame has {largest} bytes, and frame-max is {frame_max}",
     )
 
 
@@ -263,20 +263,20 @@ def test_a_heart_beat_on_another_channel_is_an_error(target: Bench) -> None:
 @case(UNREADABLE_ARGUMENTS, needs={"amqp091"})
 @over(
     examples=30,
-    octets=st.binary(min_size=1, max_size=60),
+    data=st.binary(min_size=1, max_size=60),
     type=st.sampled_from([METHOD, HEADER, BODY]),
 )
-def test_any_octets_are_survived(target: Bench, octets: bytes, type: int) -> None:
+def test_any_octets_are_survived(target: Bench, data: bytes, type: int) -> None:
     """Arbitrary bytes in a frame close the connection or are ignored; other connections still
     work."""
     peer = target.amqp091()
-    peer.send_frame(type, 1, octets)
+    peer.send_frame(type, 1, data)
     peer.send("channel.flow", {"active": True}, channel=1)
     target.wait_until(lambda: bool(peer.inbox) or peer.ended is not None, PATIENCE)
     target.record_finding(
         UNREADABLE_ARGUMENTS,
         bool(peer.inbox) or peer.ended is not None,
-        f"to {octets!r} in a frame of type {type}: {peer.instead()}",
+        f"to {data!r} in a frame of type {type}: {peer.instead()}",
     )
     target.wait_until(lambda: peer.ended is not None, QUIET if target.virtual else 0)
     others_work(target)

@@ -87,7 +87,7 @@ def test_a_silent_client_is_given_up(target: Bench, virtual_s: int, speaks: int)
     gone = peer.ended.at - since
     target.judge_duration(
         SILENT_CLIENT_DISCONNECTED,
-        "from the last octet to the end",
+        "from the last byte to the end",
         gone,
         (2 * interval, None),
         since,

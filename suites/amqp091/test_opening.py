@@ -61,8 +61,8 @@ def test_the_header_is_answered_with_start(target: Bench) -> None:
 @case(UNSUPPORTED_VERSION, NOT_A_PROTOCOL_HEADER, needs={"amqp091"})
 @over(
     examples=12,
-    always=lambda target: [{"octets": b"AMQP\0\0\x09\x02"}, {"octets": b"HTTP/1.1"}],
-    octets=st.sampled_from(
+    always=lambda target: [{"data": b"AMQP\0\0\x09\x02"}, {"data": b"HTTP/1.1"}],
+    data=st.sampled_from(
         [
             *(
                 b"AMQP\0\0\x0b\0",
@@ -81,19 +81,19 @@ def test_the_header_is_answered_with_start(target: Bench) -> None:
         ]
     ),
 )
-def test_another_header_is_answered_with_one_that_is_spoken(target: Bench, octets: bytes) -> None:
+def test_another_header_is_answered_with_one_that_is_spoken(target: Bench, data: bytes) -> None:
     """A header of an unsupported version, or bytes that are no header, are answered with the header
     of a supported version, and the connection is closed."""
-    proves = UNSUPPORTED_VERSION if octets.startswith(b"AMQP") else NOT_A_PROTOCOL_HEADER
+    proves = UNSUPPORTED_VERSION if data.startswith(b"AMQP") else NOT_A_PROTOCOL_HEADER
     peer = target.amqp091_peer()
-    peer.write(octets)
+    peer.write(data)
     header = peer.expect(method(HEADER), proves=proves)
     answered_version = (header["id"], header["major"], header["minor"], header["revision"])
     spoken = ((0, 0, 9, 1), (0, 1, 0, 0), (3, 1, 0, 0), (2, 1, 0, 0), (1, 1, 0, 9), (1, 1, 9, 1))
     target.record_finding(
         proves,
         answered_version in spoken,
-        f"to {octets!r} the server answered with AMQP {answered_version}",
+        f"to {data!r} the server answered with AMQP {answered_version}",
     )
     peer.expect_end(proves=proves)
     target.record_finding(proves, not peer.inbox, f"behind the header came {peer.instead()}")

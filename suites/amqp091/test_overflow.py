@@ -25,7 +25,7 @@ SIZES = st.lists(st.sampled_from([0, 1, 10, 50, 99, 100, 101, 200]), min_size=1,
 
 
 def expected(
-    sizes: list[int], length: int | None, octets: int | None, rejects: bool
+    sizes: list[int], length: int | None, max_bytes: int | None, rejects: bool
 ) -> tuple[list[int], list[bool]]:
     """Return which messages are kept, by their index, and for each message whether it is
     accepted."""
@@ -35,7 +35,7 @@ def expected(
     def above(places: list[int]) -> bool:
         most = sum(sizes[at] for at in places)
         return (length is not None and len(places) > length) or (
-            octets is not None and most > octets
+            max_bytes is not None and most > max_bytes
         )
 
     for place in range(len(sizes)):
@@ -54,23 +54,23 @@ def expected(
 @over(
     examples=40,
     always=lambda target: [
-        {"sizes": [100] * 4, "length": None, "octets": 300, "overflow": overflow}
+        {"sizes": [100] * 4, "length": None, "max_bytes": 300, "overflow": overflow}
         for overflow in (None, "reject-publish")
     ],
     sizes=SIZES,
     length=st.sampled_from([None, 0, 1, 3]),
-    octets=st.sampled_from([None, 0, 100, 101, 300]),
+    max_bytes=st.sampled_from([None, 0, 100, 101, 300]),
     overflow=st.sampled_from([None, "drop-head", "reject-publish"]),
 )
 def test_a_queue_keeps_what_its_limits_say(
-    target: Bench, sizes: list[int], length: int | None, octets: int | None, overflow: str | None
+    target: Bench, sizes: list[int], length: int | None, max_bytes: int | None, overflow: str | None
 ) -> None:
     """Messages of different sizes are published with confirms to a queue with x-max-length or
     x-max-length-bytes; nobody consumes. With drop-head all are acknowledged and the newest kept;
     with reject-publish those above the limit get basic.nack and the others are kept."""
     given: dict[str, Any] = {
         "x-max-length": length,
-        "x-max-length-bytes": octets,
+        "x-max-length-bytes": max_bytes,
         "x-overflow": overflow,
     }
     arguments = {name: value for name, value in given.items() if value is not None}
@@ -85,7 +85,7 @@ def test_a_queue_keeps_what_its_limits_say(
             properties={"priority": place},
         )
     answer_by_number, _ = answers(peer, len(sizes))
-    kept, taken = expected(sizes, length, octets, rejects)
+    kept, taken = expected(sizes, length, max_bytes, rejects)
     confirms = [answer_by_number.get(at + 1) for at in range(len(sizes))]
     expected_confirms = ["basic.ack" if accepted else "basic.nack" for accepted in taken]
     target.record_finding(

@@ -114,7 +114,7 @@ def test_a_mandatory_message_that_nobody_gets_is_returned(
         target.record_finding(
             MANDATORY_RETURNED,
             returned.body == body,
-            f"{len(returned.body)} octets came back of {size}",
+            f"{len(returned.body)} bytes came back of {size}",
         )
     peer.settle()
     target.record_finding(

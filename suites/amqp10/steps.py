@@ -28,7 +28,7 @@ QUIET: Duration = ms(300)
 LARGEST = 2**32 - 1
 """The max-frame-size of a peer that names none."""
 
-UNREAD = Match[Frame]("octets that are no frame", lambda reply: reply.name == UNREADABLE)
+UNREAD = Match[Frame]("bytes that are no frame", lambda reply: reply.name == UNREADABLE)
 
 
 def bystander(target: Bench) -> AbstractContextManager[AmqpPeer]:

@@ -149,9 +149,9 @@ def test_a_body_that_is_no_performative_is_refused(target: Bench, body: Item) ->
 
 
 @case(PERFORMATIVE, CLOSE_WRITTEN, needs={"amqp"})
-@over(examples=40, position=st.integers(0, 30), octet=st.integers(0, 255), cut=st.booleans())
+@over(examples=40, position=st.integers(0, 30), byte=st.integers(0, 255), cut=st.booleans())
 def test_a_body_that_cannot_be_decoded_is_refused_or_harmless(
-    target: Bench, position: int, octet: int, cut: bool
+    target: Bench, position: int, byte: int, cut: bool
 ) -> None:
     """One byte of a begin is changed, or its body is cut. The broker answers the begin, or ends the
     session or the connection with an error; another connection still works."""
@@ -161,7 +161,7 @@ def test_a_body_that_cannot_be_decoded_is_refused_or_harmless(
         if cut:
             del body[position % len(body) :]
         else:
-            body[position % len(body)] = octet
+            body[position % len(body)] = byte
         peer.write(codec.encode_frame(bytes(body), channel=1))
         peer.send("begin", _begin(), channel=2)
         target.wait_until(
@@ -246,7 +246,7 @@ def test_a_frame_above_the_announced_maximum_is_refused(
             target,
             peer,
             (FRAME_ABOVE_MAX,),
-            f"a frame of {most + over_by} octets, {most} allowed,",
+            f"a frame of {most + over_by} bytes, {most} allowed,",
             [FRAMING],
         )
 
@@ -278,15 +278,15 @@ def test_a_frame_of_512_octets_is_always_taken(target: Bench, size: int) -> None
     padding = "p" * (size - plain - 1 - 2)
     while True:
         open_ = codec.composite("open", {"container-id": types.string("c" + padding)})
-        octets = codec.encode_frame(types.encode(open_))
-        if len(octets) <= size:
+        data = codec.encode_frame(types.encode(open_))
+        if len(data) <= size:
             break
-        padding = padding[: size - len(octets)]
+        padding = padding[: size - len(data)]
     peer.header()
-    peer.write(octets)
+    peer.write(data)
     peer.expect(frame("open"), proves=(MIN_MAX_FRAME_SIZE, LIMITS_BEFORE_OPEN))
     peer.begin(proves=(MIN_MAX_FRAME_SIZE, LIMITS_BEFORE_OPEN))
-    target.record_note(f"the open had {len(octets)} octets")
+    target.record_note(f"the open had {len(data)} bytes")
 
 
 @case(
@@ -323,7 +323,7 @@ def test_large_messages_come_in_frames_that_fit(
     target.record_finding(
         (MULTI_FRAME_MESSAGE, MULTI_FRAME_IDS),
         bodies(got) == sent,
-        f"messages of {sizes} octets came as {[len(body) for body in bodies(got)]}",
+        f"messages of {sizes} bytes came as {[len(body) for body in bodies(got)]}",
     )
     ids = [delivery.id for delivery in got]
     consecutive = all(later == (earlier + 1) % 2**32 for earlier, later in pairwise(ids))
@@ -353,5 +353,5 @@ def test_without_a_maximum_a_message_may_come_in_one_frame(target: Bench) -> Non
     target.record_finding(
         NO_MAX_FRAME_SIZE,
         delivery.message.body == bytes(100_000),
-        f"{len(delivery.payload)} octets in {len(delivery.frames)} frames",
+        f"{len(delivery.payload)} bytes in {len(delivery.frames)} frames",
     )

@@ -78,9 +78,9 @@ def test_a_header_may_come_in_pieces(target: Bench, cut: list[int]) -> None:
     """The eight bytes of a header arrive in several pieces, with time between them. It is answered
     as in one piece."""
     peer = target.amqp_peer()
-    octets = codec.protocol_header(SASL_ID)
-    for start, end in zip([0, *cut], [*cut, len(octets)], strict=True):
-        peer.write(octets[start:end])
+    data = codec.protocol_header(SASL_ID)
+    for start, end in zip([0, *cut], [*cut, len(data)], strict=True):
+        peer.write(data[start:end])
         target.advance(ms(20))
     peer.expect(frame(HEADER, id=SASL_ID, major=1, minor=0, revision=0), proves=SUPPORTED_VERSION)
 
@@ -163,14 +163,14 @@ def no_headers() -> st.SearchStrategy[bytes]:
 
 
 @case(NOT_A_PROTOCOL_HEADER, needs={"amqp"})
-@over(examples=30, octets=no_headers())
-def test_octets_that_are_no_header_are_answered_with_one(target: Bench, octets: bytes) -> None:
+@over(examples=30, data=no_headers())
+def test_octets_that_are_no_header_are_answered_with_one(target: Bench, data: bytes) -> None:
     """A connection begins with bytes that are no protocol header. The broker answers with the
     header of a supported version and ends the connection; another connection still works."""
     with bystander(target):
         peer = target.amqp_peer()
-        peer.write(octets)
-        answered_and_ended(target, peer, NOT_A_PROTOCOL_HEADER, None, f"the octets {octets[:20]!r}")
+        peer.write(data)
+        answered_and_ended(target, peer, NOT_A_PROTOCOL_HEADER, None, f"the bytes {data[:20]!r}")
 
 
 @case(PROTOCOL_ID_REFUSED, needs={"amqp"})

@@ -182,12 +182,12 @@ BOMBS: Mapping[str, bytes] = {
 
 def bomb(name: str) -> Raw:
     """The bytes of one of :data:`BOMBS`."""
-    octets = BOMBS[name]
-    if not octets:
-        octets = b"\x40"
+    data = BOMBS[name]
+    if not data:
+        data = b"\x40"
         for _ in range(300):
-            octets = b"\xd0" + (len(octets) + 4).to_bytes(4) + b"\0\0\0\1" + octets
-    return Raw(octets)
+            data = b"\xd0" + (len(data) + 4).to_bytes(4) + b"\0\0\0\1" + data
+    return Raw(data)
 
 
 @case(BAD_FIELDS, needs={"amqp", "amqp-robust"})

@@ -157,7 +157,7 @@ def test_a_link_that_broke_takes_nothing_but_detach(target: Bench, behind: str) 
         target.require(
             LINK_ERROR_DETACHES,
             fine,
-            f"a delivery-tag of {len(LONG_TAG)} octets was answered with {observed}",
+            f"a delivery-tag of {len(LONG_TAG)} bytes was answered with {observed}",
         )
         target.advance(QUIET)
         match behind:
@@ -305,7 +305,7 @@ def test_a_message_above_the_announced_size_ends_the_link(
         for at, piece in enumerate(pieces):
             last = at == len(pieces) - 1
             peer.transfer(link, piece, settled=settled, more=not last or None)
-        detail = f"a message of {len(payload)} octets, {most} are allowed"
+        detail = f"a message of {len(payload)} bytes, {most} are allowed"
         if beyond > 0:
             answer = trouble(peer, link)
             observed = peer.instead() if answer is None else answer.brief()
@@ -353,7 +353,7 @@ def test_a_receiver_without_a_limit_gets_messages_of_any_size(
     target.record_finding(
         MAX_MESSAGE_SIZE,
         sizes_received == sizes,
-        f"max-message-size {limit}: of {sizes} octets came {sizes_received}",
+        f"max-message-size {limit}: of {sizes} bytes came {sizes_received}",
     )
 
 
@@ -425,5 +425,5 @@ def test_a_message_above_the_receivers_size_is_no_delivery(
     target.record_finding(
         RELEASED_AVAILABLE,
         bodies(back) == [bytes(size)],
-        f"another link got {[len(body) for body in bodies(back)]} octets",
+        f"another link got {[len(body) for body in bodies(back)]} bytes",
     )

@@ -228,8 +228,7 @@ def test_bodies_of_any_size_go_on_as_they_came(target: Bench, size: int, section
     target.record_finding(
         BARE_MESSAGE,
         same,
-        f"{len(bare)} octets went in, {len(received_bare)} came,"
-        f" {'the same' if same else 'others'}",
+        f"{len(bare)} bytes went in, {len(received_bare)} came, {'the same' if same else 'others'}",
     )
 
 
@@ -250,7 +249,7 @@ def test_a_body_far_larger_than_any_frame_goes_on_as_it_came(target: Bench, sect
     same = received_bare == bare
     words = "the same" if same else "others"
     target.record_finding(
-        BARE_MESSAGE, same, f"{len(bare)} octets went in, {len(received_bare)} came, {words}"
+        BARE_MESSAGE, same, f"{len(bare)} bytes went in, {len(received_bare)} came, {words}"
     )
 
 
@@ -425,7 +424,7 @@ def test_the_message_format_is_told(target: Bench, size: int) -> None:
     target.record_finding(
         BARE_MESSAGE,
         delivery.message.bare == payload,
-        f"{len(payload)} octets went in, {len(delivery.message.bare)} came",
+        f"{len(payload)} bytes went in, {len(delivery.message.bare)} came",
     )
 
 

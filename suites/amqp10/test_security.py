@@ -75,7 +75,7 @@ def refused(
     peer.expect_end(within=SOON, proves=ends)
 
 
-UNREAD = Match[Frame]("octets that are no frame", lambda reply: reply.name == UNREADABLE)
+UNREAD = Match[Frame]("bytes that are no frame", lambda reply: reply.name == UNREADABLE)
 
 
 @case(
@@ -110,12 +110,12 @@ def test_sasl_frames_are_as_they_should_be(target: Bench) -> None:
         target.record_finding(
             SASL_FRAME_SIZE,
             sasl_frame.size <= SMALLEST,
-            f"{sasl_frame.name} has {sasl_frame.size} octets",
+            f"{sasl_frame.name} has {sasl_frame.size} bytes",
         )
         target.record_finding(
             SASL_BODY,
             not sasl_frame.payload,
-            f"{sasl_frame.name} is followed by {len(sasl_frame.payload)} octets",
+            f"{sasl_frame.name} is followed by {len(sasl_frame.payload)} bytes",
         )
 
 

@@ -244,7 +244,7 @@ def test_every_kind_of_event_has_a_line(viewer: Viewer) -> None:
         ev.HeartBeatSent(at_ns=1, conn=1, protocol="STOMP", size=1),
         ev.LinkFaulted(at_ns=1, detail="cut"),
         ev.OctetsSentUnseen(
-            at_ns=1, conn=1, protocol="STOMP", command="LOST", size=3, detail="3 octets"
+            at_ns=1, conn=1, protocol="STOMP", command="LOST", size=3, detail="3 bytes"
         ),
         ev.OctetsReceivedUnseen(
             at_ns=1, conn=1, protocol="STOMP", command="TLS", size=0, detail="encrypted"

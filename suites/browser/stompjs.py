@@ -61,9 +61,9 @@ def test_a_page_sends_and_receives(target: Bench) -> None:
     plain.subscribe(there)
     publish(page, there, "text", body="größer ☕")
     plain.message(body="größer ☕".encode(), proves=WEBSOCKET_ACCEPTED)
-    octets = bytes([0, 1, 254, 255, 10, 0])
-    publish(page, there, "octets", octets=list(octets))
-    plain.message(body=octets, proves=WEBSOCKET_ACCEPTED)
+    data = bytes([0, 1, 254, 255, 10, 0])
+    publish(page, there, "octets", octets=list(data))
+    plain.message(body=data, proves=WEBSOCKET_ACCEPTED)
     large = "x" * 100_000
     publish(page, there, "large", body=large)
     plain.message(body=large.encode(), proves=WEBSOCKET_ACCEPTED)

@@ -152,13 +152,13 @@ def test_what_proton_settles_is_settled(target: Bench, outcome: str, failed: boo
 
 
 @case(REMOTE_INCOMING_WINDOW, MESSAGES_NOT_MIXED, DISPOSITION_ROLE, needs={"amqp"})
-@over(examples=10, size=st.sampled_from([500, 1500, 2500]), octets=st.sampled_from([4096, 8192]))
-def test_messages_come_through_a_small_window(target: Bench, size: int, octets: int) -> None:
+@over(examples=10, size=st.sampled_from([500, 1500, 2500]), window=st.sampled_from([4096, 8192]))
+def test_messages_come_through_a_small_window(target: Bench, size: int, window: int) -> None:
     """Proton's session window has room for a few frames, and the messages have several frames each.
     They arrive whole as it opens the window, and the broker never exceeds it."""
     node = target.node()
     peer = target.proton(max_frame_size=512)
-    session = peer.session(incoming_octets=octets)
+    session = peer.session(incoming_bytes=window)
     sender = peer.sender(session, node.address, capabilities=node.capabilities)
     sent = [bytes([number]) * size for number in range(8)]
     for body in sent:
@@ -169,7 +169,7 @@ def test_messages_come_through_a_small_window(target: Bench, size: int, octets: 
         target.record_finding(
             MESSAGES_NOT_MIXED,
             bytes(got.message.body) == body,
-            f"{len(bytes(got.message.body))} octets came of {size}",
+            f"{len(bytes(got.message.body))} bytes came of {size}",
         )
         peer.settle(got)
     judge_trace(target, peer, amqp_windows.windows, amqp_deliveries.settlement)  # type: ignore[arg-type]

@@ -33,7 +33,7 @@ def heard(*names: str) -> Match[ProtonEvent]:
     return Match(" or ".join(names), lambda event: event.name in names)
 
 
-def octets(message: Any) -> bytes:
+def encoded(message: Any) -> bytes:
     """Return the bytes of a Proton message with one data section: its body is a view of memory that
     is freed with the message."""
     return bytes(message.body)
@@ -76,9 +76,9 @@ def test_a_blocking_connection_sends_and_receives(target: Bench, sizes: list[int
         peer.publish(sender, body, proves=DISPOSITION_ROLE)
     receiver = other.receiver(node.address, credit=len(sent), capabilities=node.capabilities)
     for body in sent:
-        payload = octets(other.receive(receiver, proves=BARE_MESSAGE))
+        payload = encoded(other.receive(receiver, proves=BARE_MESSAGE))
         target.record_finding(
-            BARE_MESSAGE, payload == body, f"{len(body)} octets were sent, {len(payload)} came"
+            BARE_MESSAGE, payload == body, f"{len(body)} bytes were sent, {len(payload)} came"
         )
         receiver.accept()
     for client in (peer, other):
@@ -93,9 +93,9 @@ def test_what_a_blocking_connection_releases_comes_again(target: Bench) -> None:
     fill(target, node, [b"released", b"accepted"])
     peer = target.proton_blocking()
     receiver = peer.receiver(node.address, credit=2, capabilities=node.capabilities)
-    target.control(octets(peer.receive(receiver)) == b"released", "the first message came first")
+    target.control(encoded(peer.receive(receiver)) == b"released", "the first message came first")
     receiver.release(delivered=False)
-    target.control(octets(peer.receive(receiver)) == b"accepted", "the second message came")
+    target.control(encoded(peer.receive(receiver)) == b"accepted", "the second message came")
     receiver.accept()
     peer.close()
     bodies_left = left(target, node, 1)
@@ -123,7 +123,7 @@ def test_a_container_sends_as_credit_allows_and_receives(target: Bench) -> None:
         other.settle(arrival)
     target.record_finding(
         BARE_MESSAGE,
-        [octets(arrival.message) for arrival in arrivals] == sent[:-1],
+        [encoded(arrival.message) for arrival in arrivals] == sent[:-1],
         f"of {len(sent)} messages {len(arrivals)} came in order",
     )
     target.advance(QUIET)

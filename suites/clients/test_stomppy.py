@@ -98,7 +98,7 @@ BEATS_ARRIVE = {
 
 NEIGHBOURS = ("n", "c", "r", "t", "\\n", "\\c", "\\\\", " ", "é", "€", "𝄞", "a", "0", "/", "=")
 """Texts that look like an escape, and characters of one to four bytes."""
-OCTETS = (b"\x00", b"\n", b"\r\n", b"\x00\n", b"\n\n", b"\xff", b"SEND\n\n\x00", "é𝄞".encode())
+PIECES = (b"\x00", b"\n", b"\r\n", b"\x00\n", b"\n\n", b"\xff", b"SEND\n\n\x00", "é𝄞".encode())
 
 
 # --- connecting -----------------------------------------------------------------------------------
@@ -287,7 +287,7 @@ def test_a_colon_belongs_to_a_1_0_value(target: Bench, version: str, pieces: lis
 @case(BODY)
 @over(
     examples=40,
-    pieces=st.lists(st.sampled_from(OCTETS) | st.binary(max_size=40), max_size=10),
+    pieces=st.lists(st.sampled_from(PIECES) | st.binary(max_size=40), max_size=10),
     large=st.sampled_from([0, 0, 0, 65_537]),
 )
 def test_bodies_of_any_octets_survive(
@@ -310,7 +310,7 @@ def test_bodies_of_any_octets_survive(
     target.record_finding(
         BODY[version],
         arrived == expected,
-        f"a body of {len(body)} octets and a text were sent; {short!r} came",
+        f"a body of {len(body)} bytes and a text were sent; {short!r} came",
     )
 
 

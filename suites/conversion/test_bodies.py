@@ -98,16 +98,16 @@ def test_content_length_tells_stomp_1_0_what_it_was(target: Bench, body: str | b
     """A string or data is sent by AMQP. By STOMP 1.0 it arrives with the same bytes, and with a
     content-length if it was data."""
     frame = to_stomp(target, message(body), "1.0")
-    octets = body if isinstance(body, bytes) else body.encode()
+    data = body if isinstance(body, bytes) else body.encode()
     target.record_finding(
-        BODY_CONVERSION, frame.body == octets, f"{body!r} came as {frame.body[:80]!r}"
+        BODY_CONVERSION, frame.body == data, f"{body!r} came as {frame.body[:80]!r}"
     )
     has = frame.get("content-length")
-    fine = (has == str(len(octets))) if isinstance(body, bytes) else has is None
+    fine = (has == str(len(data))) if isinstance(body, bytes) else has is None
     target.record_finding(
         CONTENT_LENGTH_MEANS_BYTES,
         fine,
-        f"{type(body).__name__} of {len(octets)} octets came with content-length {has}",
+        f"{type(body).__name__} of {len(data)} bytes came with content-length {has}",
     )
 
 
@@ -124,7 +124,7 @@ def test_bodies_of_amqp_come_whole(
 ) -> None:
     """A string, or bytes in one data section or several, is sent by AMQP. By STOMP the same bytes
     arrive."""
-    octets = body if isinstance(body, bytes) else body.encode()
+    data = body if isinstance(body, bytes) else body.encode()
     if isinstance(body, bytes) and parts > 1:
         size = -(-len(body) // parts) or 1
         payload = b"".join(
@@ -133,11 +133,11 @@ def test_bodies_of_amqp_come_whole(
     else:
         payload = message(body)
     frame = to_stomp(target, payload, spoken)
-    what = f"{len(octets)} octets ({type(body).__name__}, in {parts} parts)"
+    what = f"{len(data)} bytes ({type(body).__name__}, in {parts} parts)"
     target.record_finding(
         SEVERAL_SECTIONS if isinstance(body, bytes) and parts > 1 else BODY_CONVERSION,
-        frame.body == octets,
-        f"{what} came as {len(frame.body)} octets: {frame.body[:60]!r}",
+        frame.body == data,
+        f"{what} came as {len(frame.body)} bytes: {frame.body[:60]!r}",
     )
 
 
@@ -206,12 +206,12 @@ def test_bodies_that_the_conventions_do_not_know_are_octets(target: Bench, kind:
 def test_a_body_that_crosses_twice_is_as_it_was(target: Bench, body: str | bytes) -> None:
     """A body goes in by STOMP and out by AMQP, then in by AMQP and out by STOMP. It is
     unchanged."""
-    octets = body if isinstance(body, bytes) else body.encode()
-    first = to_amqp(target, octets, counted=isinstance(body, bytes))
+    data = body if isinstance(body, bytes) else body.encode()
+    first = to_amqp(target, data, counted=isinstance(body, bytes))
     frame = to_stomp(target, first.message.bare)
     target.record_finding(
         (BODY_CONVERSION, CONTENT_LENGTH_MEANS_BYTES),
-        frame.body == octets,
+        frame.body == data,
         f"{body!r} became {kind(first)} and then {frame.body[:80]!r}",
     )
 
@@ -263,7 +263,7 @@ def test_large_bodies_cross_whole(target: Bench, counted: bool) -> None:
     body = b"".join(b"%07d," % number for number in range(60_000))
     expected: object = body if counted else body.decode()
     delivery = to_amqp(target, body, counted=counted)
-    what = f"{len(body)} octets {'with' if counted else 'without'} content-length"
+    what = f"{len(body)} bytes {'with' if counted else 'without'} content-length"
     right = (
         kind(delivery) == ("data" if counted else "amqp-value")
         and delivery.message.body == expected
@@ -271,11 +271,11 @@ def test_large_bodies_cross_whole(target: Bench, counted: bool) -> None:
     target.record_finding(
         (BODY_CONVERSION, LARGE_STOMP_MESSAGE),
         right,
-        f"{what} came as {kind(delivery)} of {len(delivery.payload)} octets",
+        f"{what} came as {kind(delivery)} of {len(delivery.payload)} bytes",
     )
     back = to_stomp(target, message(expected))
     target.record_finding(
         (BODY_CONVERSION, LARGE_STOMP_MESSAGE),
         back.body == body,
-        f"{len(body)} octets as {type(expected).__name__}: {len(back.body)} came",
+        f"{len(body)} bytes as {type(expected).__name__}: {len(back.body)} came",
     )

@@ -197,7 +197,7 @@ def test_large_copies_are_alike(target: Bench, size: int) -> None:
     target.record_finding(
         COPY_FOR_EACH,
         not wrong,
-        f"{size} octets to four subscriptions; missing or spoilt at {wrong or 'none'}",
+        f"{size} bytes to four subscriptions; missing or spoilt at {wrong or 'none'}",
     )
 
 

@@ -106,11 +106,11 @@ def test_page_mode_begins_at_the_limit(target: Bench, gap: int) -> None:
     )
     target.control(
         state.size == limit_of(target) + gap,
-        f"the address should hold {limit_of(target) + gap} octets: {state}",
+        f"the address should hold {limit_of(target) + gap} bytes: {state}",
     )
     if gap < 0:
         target.record_finding(
-            ENTERS, not state.paging and state.pages == 0, f"an octet below the limit: {state}"
+            ENTERS, not state.paging and state.pages == 0, f"a byte below the limit: {state}"
         )
     else:  # what is sent now goes to disk; whether the address says so before depends on the broker
         small_addresses.send(target, peer, link, small_addresses.body(9, SMALLEST))
@@ -388,7 +388,7 @@ def test_a_deep_queue_takes_little_memory(target: Bench, size: int) -> None:
     held = sum(len(message.body) for message in taker.waiting())
     bounds = (1, limit_of(target) + read_ahead_of(target) + 2 * size)
     target.judge_count(
-        WINDOW, "octets of bodies that wait for acknowledgement", held, bounds, "octets"
+        WINDOW, "bytes of bodies that wait for acknowledgement", held, bounds, "bytes"
     )
     while len(taker.found) < count:
         before = len(taker.found)
@@ -403,5 +403,5 @@ def test_a_deep_queue_takes_little_memory(target: Bench, size: int) -> None:
         f"{count} messages were paged, {brief(received)} came",
     )
     target.judge_count(
-        KEEPS, "octets charged to an address that pages", max(readings), (0, most), "octets"
+        KEEPS, "bytes charged to an address that pages", max(readings), (0, most), "bytes"
     )

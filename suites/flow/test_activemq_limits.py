@@ -63,29 +63,29 @@ def test_a_message_waits_from_the_very_octet(
     room."""
     statistics, producer, to = target.statistics(), PRODUCERS[protocol](target), place(target, "vm")
     limit, scale = to.policy.memory_limit, Scale(target, producer, statistics)
-    octets = scale.bodies(limit + gap, sizes)
-    for size in octets:
+    data = scale.bodies(limit + gap, sizes)
+    for size in data:
         producer.send(to, size, proves=(ANSWERED, ONE_AT_A_TIME))
     held = statistics.destination(to.name)
     target.control(
         held.memory.used == limit + gap,
-        f"the queue should hold {limit + gap} octets, it holds {held.memory}",
+        f"the queue should hold {limit + gap} bytes, it holds {held.memory}",
     )
     if gap < 0:
-        octets.append(body(len(octets), 20))
-        producer.send(to, octets[-1], proves=WAITS)
-    waiting = producer.offer(to, body(len(octets), 20))
+        data.append(body(len(data), 20))
+        producer.send(to, data[-1], proves=WAITS)
+    waiting = producer.offer(to, body(len(data), 20))
     producer.waits(
         waiting,
         (WAITS, ANSWERED, ONE_AT_A_TIME),
         f"the queue holds {statistics.destination(to.name).memory}",
     )
-    received = CONSUMERS[protocol](target, to).rest(len(octets) + 1)
+    received = CONSUMERS[protocol](target, to).rest(len(data) + 1)
     producer.expect(waiting, "taken", "with room again a message", (WAITS, ANSWERED))
     target.record_finding(
         WAITS,
-        received == list(range(len(octets) + 1)),
-        f"{len(octets) + 1} messages were sent, {received} came",
+        received == list(range(len(data) + 1)),
+        f"{len(data) + 1} messages were sent, {received} came",
     )
 
 
@@ -216,7 +216,7 @@ def test_a_burst_does_not_get_past_the_limit(target: Bench, producers: int, size
     target.advance(QUIET)
     used = statistics.destination(to.name).memory.used
     target.judge_count(
-        WAITS, "octets at a full queue", used, (limit, limit - 1 + producers * weight), "octets"
+        WAITS, "bytes at a full queue", used, (limit, limit - 1 + producers * weight), "bytes"
     )
     received = StompConsumer(target, to).rest(per_producer * producers)
     by_producer = [
@@ -297,7 +297,7 @@ def test_a_cursor_in_files_never_reaches_the_limit(target: Bench, protocol: str)
         producer.send(files, body(number, size), proves=FILES)
         most = max(most, statistics.destination(files.name).memory.used)
     target.judge_count(
-        FILES, "octets in memory where messages wait in files", most, (0, limit - 1), "octets"
+        FILES, "bytes in memory where messages wait in files", most, (0, limit - 1), "bytes"
     )
     held = statistics.destination(files.name).messages
     target.record_finding(

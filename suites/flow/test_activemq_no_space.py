@@ -81,22 +81,22 @@ def test_a_send_without_room_fails_at_once(
     accepted; from the limit on it is refused at once with the reason, and the connection goes
     on."""
     statistics, producer, to = target.statistics(), PRODUCERS[protocol](target), place(target, "vm")
-    octets = Scale(target, producer, statistics).bodies(to.policy.memory_limit + gap, sizes)
-    for size in octets:
+    data = Scale(target, producer, statistics).bodies(to.policy.memory_limit + gap, sizes)
+    for size in data:
         producer.send(to, size, proves=AT_ONCE)
     if gap < 0:
-        octets.append(body(len(octets), max(20, -gap)))
-        producer.send(to, octets[-1], proves=AT_ONCE)
-    again = body(len(octets), 20)
+        data.append(body(len(data), max(20, -gap)))
+        producer.send(to, data[-1], proves=AT_ONCE)
+    again = body(len(data), 20)
     for _ in range(2):
         since = target.now()
         refused(target, producer, producer.offer(to, again), AT_ONCE, (0, PROMPTLY), since)
     producer.send(place(target, "vm"), body(0, 20), proves=AT_ONCE)
-    received = CONSUMERS[protocol](target, to).rest(len(octets))
+    received = CONSUMERS[protocol](target, to).rest(len(data))
     target.record_finding(
         AT_ONCE,
-        received == list(range(len(octets))),
-        f"{len(octets)} messages were taken, {received} came",
+        received == list(range(len(data))),
+        f"{len(data)} messages were taken, {received} came",
     )
     producer.send(to, again, proves=AT_ONCE)
 

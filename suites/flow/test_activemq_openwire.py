@@ -127,11 +127,11 @@ def test_a_window_bounds_what_is_outstanding(target: Bench, window: int, size: i
         f"messages cost {books.costs[:fits]}, acknowledged is {books.acks}",
     )
     target.judge_count(
-        WINDOW, "octets outstanding", most, (1, window - 1 + max(books.costs)), "octets"
+        WINDOW, "bytes outstanding", most, (1, window - 1 + max(books.costs)), "bytes"
     )
     producer.send(other, body(0, 20), proves=ONE_BY_ONE)
     used = statistics.destination(to.name).memory.used
-    target.judge_count(WAITS, "octets at a full queue", used, (limit, limit - 1 + weight), "octets")
+    target.judge_count(WAITS, "bytes at a full queue", used, (limit, limit - 1 + weight), "bytes")
     received = StompConsumer(target, to).rest(sent)
     target.record_finding(
         (WINDOW, WAITS),

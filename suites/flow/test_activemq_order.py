@@ -79,7 +79,7 @@ def test_who_waits_is_not_overtaken_by_who_comes_later(
     """A producer sends many times what fits into a queue without waiting for answers, while a
     consumer acknowledges. The messages arrive in order, as at a queue without flow control."""
     count = 150
-    detail = f"of {count} messages of {size} octets"
+    detail = f"of {count} messages of {size} bytes"
     for kind in ("off", "vm", "off"):
         result = streamed(target, protocol, place(target, kind), count, size)
         if kind == "vm":

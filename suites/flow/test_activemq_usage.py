@@ -56,7 +56,7 @@ def empty(target: Bench, statistics: Statistics, kind: str) -> int:
     while (before := used(statistics, kind)) > limit // 2 and target.now() < deadline:
         target.advance(QUIET)
     target.control(
-        before <= limit // 2, f"{before} octets of {kind} are in use before anything was sent"
+        before <= limit // 2, f"{before} bytes of {kind} are in use before anything was sent"
     )
     return before
 
@@ -87,7 +87,7 @@ def on_disk(
         target.require(
             proves,
             count * SIZE <= limit + SIZE,
-            f"{count} messages of {SIZE} octets were taken into {limit} octets",
+            f"{count} messages of {SIZE} bytes were taken into {limit} bytes",
         )
     target.judge_count(
         proves, f"messages on disk ({kind})", count, (least, limit // SIZE + 1), "messages"
@@ -117,7 +117,7 @@ def test_all_of_the_memory_can_be_used_up(target: Bench) -> None:
     waiting = [producer.offer(queues[which], body(sent[which], SIZE)) for which in range(2)]
     for key in waiting:
         producer.waits(
-            key, (LIMITS, WAITS), f"{used(statistics, 'memory')} octets of {limit} are in use"
+            key, (LIMITS, WAITS), f"{used(statistics, 'memory')} bytes of {limit} are in use"
         )
     producer.peer.subscribe(queues[0].to, ack="client-individual", proves=ONE_BY_ONE)
     for number in range(sent[0]):
@@ -215,7 +215,7 @@ def test_without_flow_control_messages_are_taken_until_the_disk_is_full(target: 
     target.record_finding(
         SWITCHED_OFF,
         more >= 10,
-        f"{count} messages of {SIZE} octets were taken, {more} times its memoryLimit",
+        f"{count} messages of {SIZE} bytes were taken, {more} times its memoryLimit",
     )
     received = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "with room on disk again a message")
@@ -243,7 +243,7 @@ def test_a_small_disk_is_used_up(target: Bench, where: Where, kind: str) -> None
     target.record_finding(
         TO_THE_DISK,
         more >= 10,
-        f"{count} messages of {SIZE} octets were taken, {more} times its memoryLimit",
+        f"{count} messages of {SIZE} bytes were taken, {more} times its memoryLimit",
     )
     received = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "with room on disk again a message", LIMITS)

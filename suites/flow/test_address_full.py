@@ -66,7 +66,7 @@ def test_fail_refuses_from_the_very_octet(target: Bench, gap: int, sizes: list[i
         target.record_finding(
             POLICIES,
             states == expected,
-            f"with {gap:+d} octets to the limit, two more were {states}",
+            f"with {gap:+d} bytes to the limit, two more were {states}",
         )
     kept = count + (gap < 0)
     received = small_addresses.drain_queue(target, place, kept)
@@ -102,7 +102,7 @@ def test_drop_loses_from_the_very_octet(target: Bench, gap: int, sizes: list[int
     target.record_finding(
         POLICIES,
         received == list(range(kept)),
-        f"with {gap:+d} octets to the limit {kept} are kept, the queue has {received}",
+        f"with {gap:+d} bytes to the limit {kept} are kept, the queue has {received}",
     )
     small_addresses.room_again(target, place.address)
     small_addresses.send(target, peer, link, small_addresses.body(kept, SMALLEST))
@@ -151,12 +151,12 @@ def test_credit_stops_at_the_very_octet(target: Bench, gap: int, sizes: list[int
     if gap < 0:
         target.wait_until(lambda: link.credit > 0 or late.ended is not None, PATIENCE)
         detail = (
-            f"an octet below the limit a new producer got {link.credit} credits; {late.instead()}"
+            f"a byte below the limit a new producer got {link.credit} credits; {late.instead()}"
         )
         target.record_finding(NO_CREDIT, link.credit > 0, detail)
     else:
         late.expect_nothing(
-            for_=QUIET, of=frame("flow", link=link), proves=NO_CREDIT, why=f"full by {gap} octets"
+            for_=QUIET, of=frame("flow", link=link), proves=NO_CREDIT, why=f"full by {gap} bytes"
         )
         state = small_addresses.send(
             target, peer, peer.session.links[0], small_addresses.body(count, SMALLEST)
@@ -220,7 +220,7 @@ def test_the_threshold_rejects_above_its_very_octet(
     target.record_finding(
         REFUSED,
         state == expected,
-        f"{gap:+d} octets to the threshold, a message was {state}, should be {expected}",
+        f"{gap:+d} bytes to the threshold, a message was {state}, should be {expected}",
     )
     kept = count + (gap < 0)
     state = small_addresses.send(target, peer, link, small_addresses.body(kept, SMALLEST))

@@ -60,7 +60,7 @@ def filled(
         count += 1
     held = admin.size(to.name)
     target.record_note(
-        f"the address holds {held} octets, {held - limit_of(target):+d} to its limit;"
+        f"the address holds {held} bytes, {held - limit_of(target):+d} to its limit;"
         f" {held - total:+d} to what was aimed at"
     )
     return peer, count, held
@@ -105,7 +105,7 @@ def test_fail_refuses_from_the_very_octet(
     target.record_finding(
         POLICIES,
         received == list(range(kept)),
-        f"{held} octets were there before; the queue has {received}",
+        f"{held} bytes were there before; the queue has {received}",
     )
     small_addresses.room_again(target, to.name)
     target.stomp().publish(to, small_addresses.body(0, 2), proves=POLICIES)
@@ -136,7 +136,7 @@ def test_drop_loses_from_the_very_octet(
     target.record_finding(
         POLICIES,
         received == list(range(kept)),
-        f"{held} octets were there before; the queue has {received}",
+        f"{held} bytes were there before; the queue has {received}",
     )
 
 
@@ -227,7 +227,7 @@ def test_nothing_is_lost_under_block_over_stomp(
     for number in range(per_producer):
         for who, peer in enumerate(peers):
             receipt = {"receipt": peer.next_receipt()} if receipts else {}
-            octets = small_addresses.body(who * 1000 + number, 2000)
+            data = small_addresses.body(who * 1000 + number, 2000)
             peer.send(
                 "SEND",
                 [
@@ -236,14 +236,14 @@ def test_nothing_is_lost_under_block_over_stomp(
                     ("content-length", "2000"),
                     *receipt.items(),
                 ],
-                octets,
+                data,
             )
     target.advance(QUIET)
     consumer = target.stomp()
     consumer.subscribe(to)
     received = [
-        small_addresses.number_of(octets)
-        for octets in bodies(collect(target, consumer, per_producer * producers))
+        small_addresses.number_of(data)
+        for data in bodies(collect(target, consumer, per_producer * producers))
     ]
     expected = [list(range(who * 1000, who * 1000 + per_producer)) for who in range(producers)]
     by_producer = [

@@ -240,7 +240,7 @@ def test_messages_are_rejected_above_the_threshold(target: Bench) -> None:
     target.record_finding(
         REFUSED,
         states[-1] == "rejected" and taken >= 5,
-        f"the states of messages of 5000 octets: {states}",
+        f"the states of messages of 5000 bytes: {states}",
     )
 
 

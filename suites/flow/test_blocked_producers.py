@@ -293,7 +293,7 @@ def test_no_producer_waits_under_another_policy(target: Bench, kind: str) -> Non
     for count in range(4 * limit_of(target) // BODY + 10):
         target.wait_until(lambda: link.credit > 0 or peer.ended is not None, PATIENCE)
         detail = (
-            f"after {count} messages of {BODY} octets {link.credit} credits are there;"
+            f"after {count} messages of {BODY} bytes {link.credit} credits are there;"
             f" {peer.instead()}"
         )
         target.require(ONLY_BLOCK, link.credit > 0, detail)

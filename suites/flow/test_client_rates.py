@@ -143,7 +143,7 @@ def test_a_receiver_with_a_rate_gets_everything_at_that_rate(
 
 
 def buffer_fills(
-    target: Bench, consumer: StompConsumer | AmqpConsumer, window: int, *, to_the_octet: bool
+    target: Bench, consumer: StompConsumer | AmqpConsumer, window: int, *, to_the_byte: bool
 ) -> None:
     """A moment later as much waits as the window lets in, and as little was consumed as the rate
     does."""
@@ -152,14 +152,14 @@ def buffer_fills(
         # What one message occupies is known when the first is here.
         return (
             window
-            if to_the_octet
+            if to_the_byte
             else window - max((size for _, size in consumer.flow.waiting), default=0)
         )
 
     drive(
         target.world,
         [consumer],
-        lambda: bool(consumer.consumed) and consumer.flow.octets >= least(),
+        lambda: bool(consumer.consumed) and consumer.flow.size >= least(),
         PATIENCE,
     )
     drive(target.world, [consumer], lambda: False, ms(100))
@@ -173,8 +173,7 @@ def buffer_fills(
     )
     held, taken = rates.peak(course), len(consumer.consumed)
     detail = (
-        f"at one message a second, {taken} taken, up to {held} octets waited at a window of"
-        f" {window}"
+        f"at one message a second, {taken} taken, up to {held} bytes waited at a window of {window}"
     )
     target.record_finding(
         BUFFERS,
@@ -192,7 +191,7 @@ def test_at_a_low_rate_the_buffer_fills_to_the_window(
     filled at once and not overrun."""
     queue = stomp_queue(target, sized(window // size + SPARE, size))
     options = FlowOptions(consumer_window_size=window, consumer_max_rate=1)
-    buffer_fills(target, StompConsumer(target.stomp(), queue, options), window, to_the_octet=True)
+    buffer_fills(target, StompConsumer(target.stomp(), queue, options), window, to_the_byte=True)
 
 
 @case(BUFFERS, needs=AMQP)
@@ -204,7 +203,7 @@ def test_at_a_low_rate_a_receiver_buffers_what_it_gave_credit_for(
     that credit arrive at once."""
     node = amqp_queue(target, sized(window // size + SPARE, size))
     options = FlowOptions(consumer_window_size=window, consumer_max_rate=1)
-    buffer_fills(target, AmqpConsumer(target.amqp(), node, options), window, to_the_octet=False)
+    buffer_fills(target, AmqpConsumer(target.amqp(), node, options), window, to_the_byte=False)
 
 
 def everything_arrives(
@@ -229,7 +228,7 @@ def everything_arrives(
     wrong = rates.beyond(course, window) if window > 0 else None
     target.control(wrong is None, f"our own producer, with a window of {window}: {wrong}")
     detail = (
-        f"{producer.confirmed} of {len(sent)} messages sent at {rate} a second, {window} octets"
+        f"{producer.confirmed} of {len(sent)} messages sent at {rate} a second, {window} bytes"
         " under way, were taken"
     )
     target.record_finding(PRODUCES, done, f"{detail}; {producer.peer.instead()}")
@@ -296,14 +295,14 @@ def nothing_is_stranded(
     keeps_its_rate(target, slow.peer.conn, 1)
     drive(target.world, [slow, fast], lambda: False, ms(100))
     got = {who: len(consumer.consumed) for who, consumer in (("slow", slow), ("fast", fast))}
-    waits = slow.flow.octets
+    waits = slow.flow.size
     received = [
         of_stomp(consumer) if isinstance(consumer, StompConsumer) else of_amqp(consumer)
         for consumer in (slow, fast)
     ]
     detail = (
         f"of {len(sent)} messages the slow consumer took {got['slow']}, the fast one {got['fast']},"
-        f" {waits} octets wait"
+        f" {waits} bytes wait"
     )
     whole = sorted([*received[0], *received[1]]) == sorted(sent) and received[1] == [
         body for body in sent if body in received[1]

@@ -80,8 +80,8 @@ class Used:
         peer = self.target.stomp()
         peer.request("BEGIN", {"transaction": "t"})
         for number in range(SOME):
-            octets = small_addresses.body(number, SIZE)
-            peer.publish(self.to, octets, {"transaction": "t"}, receipt=False)
+            data = small_addresses.body(number, SIZE)
+            peer.publish(self.to, data, {"transaction": "t"}, receipt=False)
         peer.settle()
         if end:
             peer.request(end, {"transaction": "t"})

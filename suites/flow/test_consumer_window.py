@@ -55,7 +55,7 @@ class Holder:
                 self.target.require(
                     self.requirement,
                     False,
-                    f"window {self.account.window}: holding {sum(self.account.held)} octets in"
+                    f"window {self.account.window}: holding {sum(self.account.held)} bytes in"
                     f" {len(self.held)} messages, {self.total - self.received} more are waiting,"
                     f" and none comes ({self.peer.instead()})",
                 )
@@ -85,7 +85,7 @@ class Holder:
             self.target.require(
                 self.requirement,
                 False,
-                f"window {self.account.window}: {count} messages of {before} octets were held, and"
+                f"window {self.account.window}: {count} messages of {before} bytes were held, and"
                 " another one came",
             )
 

@@ -120,7 +120,7 @@ def test_what_is_asked_for_is_granted(target: Bench, asked: list[int]) -> None:
     for amount in asked:
         peer.request_credits(name, amount)
     got = grants(target, peer, len(asked))
-    target.record_finding(COST, got == asked, f"{asked} octets were asked for, {got} granted")
+    target.record_finding(COST, got == asked, f"{asked} bytes were asked for, {got} granted")
     judge_trace(target, peer, core_credit.producers)
 
 
@@ -147,7 +147,7 @@ def test_a_producer_that_keeps_to_its_window_gets_everything_through(
         target.record_finding(
             COST,
             went,
-            f"with a window of {window} there were {producer.balance} octets for message {number}",
+            f"with a window of {window} there were {producer.balance} bytes for message {number}",
         )
         if not went:
             return
@@ -181,12 +181,12 @@ def test_no_producer_is_given_more_than_the_room(target: Bench) -> None:
     target.record_finding(
         WITHIN_ROOM,
         got == [limit_of(target) // 2],
-        f"{limit_of(target) // 2} octets were asked for of {limit_of(target)}, {got} granted",
+        f"{limit_of(target) // 2} bytes were asked for of {limit_of(target)}, {got} granted",
     )
     peer.request_credits(greedy, 3 * limit_of(target))
     got = grants(target, peer, 1)
     target.judge_count(
-        WITHIN_ROOM, "octets granted to one producer", sum(got), (1, limit_of(target)), "octets"
+        WITHIN_ROOM, "bytes granted to one producer", sum(got), (1, limit_of(target)), "bytes"
     )
 
 
@@ -212,7 +212,7 @@ def test_a_full_address_grants_nothing_until_it_has_room(target: Bench, gap: int
     name = queue(target, peer, target.full_address("block"))
     weights = [weight(target, admin, peer, name, cost) for cost in (1000, 1001)]
     target.control(
-        weights[1] == weights[0] + 1, f"messages that cost 1000 and 1001 octets weigh {weights}"
+        weights[1] == weights[0] + 1, f"messages that cost 1000 and 1001 bytes weigh {weights}"
     )
     extra = weights[0] - 1000
     costs = [1000] * ((limit_of(target) + gap) // weights[0] - 1)
@@ -220,16 +220,16 @@ def test_a_full_address_grants_nothing_until_it_has_room(target: Bench, gap: int
     for number, cost in enumerate(costs):
         peer.publish(sized(name, number, cost))
     state, there = admin.until(name, lambda state: state.size == limit_of(target) + gap)
-    target.control(there, f"the address should have {limit_of(target) + gap} octets: {state}")
+    target.control(there, f"the address should have {limit_of(target) + gap} bytes: {state}")
     peer.request_credits(name, 1)
     got = grants(target, peer, int(gap < 0))
     target.record_finding(
-        BLOCKS, got == [1] * (gap < 0), f"with {gap:+d} octets to the limit {got} were granted of 1"
+        BLOCKS, got == [1] * (gap < 0), f"with {gap:+d} bytes to the limit {got} were granted of 1"
     )
     if gap >= 0:
         drain(target, name, 1)
         got = grants(target, peer, 1)
-        target.record_finding(BLOCKS, got == [1], f"with room again {got} octets were granted of 1")
+        target.record_finding(BLOCKS, got == [1], f"with room again {got} bytes were granted of 1")
     judge_trace(target, peer, core_credit.producers)
 
 
@@ -297,14 +297,14 @@ def test_producers_wait_for_room_and_go_on_by_themselves(
                 target.record_finding(
                     BLOCKS,
                     granted,
-                    f"the address has {size} octets of {limit_of(target)}, and nobody is granted"
+                    f"the address has {size} bytes of {limit_of(target)}, and nobody is granted"
                     " any",
                 )
                 if granted:
                     continue
                 break
             waits += 1
-            target.judge_count(OVERSHOOT, "octets in the address", size, (0, most), "octets")
+            target.judge_count(OVERSHOOT, "bytes in the address", size, (0, most), "bytes")
         if sent == len(received):
             break
         consumer.credit(1 + 3 * (1000 + 25), 9)
@@ -392,7 +392,7 @@ def test_who_sends_without_credit_is_taken_and_harms_nobody(target: Bench) -> No
             peer.publish(sized(name, number, 1000), proves=OVERDRAWN)
         over_by = core_credit.overdrawn(target.events, peer.conn)
         target.control(
-            over_by >= 1000 * count, f"the producer sent {over_by} octets beyond its credit"
+            over_by >= 1000 * count, f"the producer sent {over_by} bytes beyond its credit"
         )
         plain = queue(target, other)
         other.request_credits(plain, 500)

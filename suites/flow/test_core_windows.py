@@ -97,8 +97,8 @@ def test_what_is_delivered_is_what_there_is_credit_for(target: Bench, plan: Plan
     for messages, over_by in plan.steps:
         # As much as it takes for the last of so many to end just there; at least 1, since 0 means
         # something else.
-        octets = sum(cost + HEAD for cost in costs[received : received + messages])
-        credit = max(1, octets - balance + over_by)
+        size = sum(cost + HEAD for cost in costs[received : received + messages])
+        credit = max(1, size - balance + over_by)
         balance += credit
         expected = 0
         while received + expected < len(costs) and balance > 0:
@@ -109,10 +109,10 @@ def test_what_is_delivered_is_what_there_is_credit_for(target: Bench, plan: Plan
         sizes = [delivery.size for delivery in got]
         target.control(
             sizes == [cost + HEAD for cost in costs[received : received + len(got)]],
-            f"packets of {sizes} octets carry messages that cost"
+            f"packets of {sizes} bytes carry messages that cost"
             f" {costs[received : received + len(got)]}",
         )
-        detail = f"credit {credit:+d} leads to {balance} octets"
+        detail = f"credit {credit:+d} leads to {balance} bytes"
         target.judge_count(
             BOUND, f"messages delivered: {detail}", len(got), (expected, expected), "messages"
         )
@@ -197,7 +197,7 @@ def test_a_window_is_never_overrun_and_never_dries_up(
             break
         buffered = sum(delivery.size for delivery in held)
         most = window + held[-1].size - 1
-        target.judge_count(BOUND, "octets in the buffer", buffered, (0, most), "octets")
+        target.judge_count(BOUND, "bytes in the buffer", buffered, (0, most), "bytes")
         received.append(held.pop(0))
         watched.consumed(received[-1])
     target.record_finding(
@@ -310,17 +310,17 @@ def test_an_address_setting_names_another_window(target: Bench) -> None:
     target.record_finding(
         BOUND,
         reported[0] == DEFAULT,
-        f"the default window is {DEFAULT} octets, {reported[0]} were told",
+        f"the default window is {DEFAULT} bytes, {reported[0]} were told",
     )
     target.record_finding(
         OVERRIDDEN,
         reported[1] == SMALL,
-        f"the address-setting says {SMALL} octets, {reported[1]} were told",
+        f"the address-setting says {SMALL} bytes, {reported[1]} were told",
     )
     publish(peer, small, [600 - HEAD] * 20)
     peer.credit(reported[1] if reported[1] is not None else SMALL, 1)
     got = take(target, peer, -(-SMALL // 600), 1)
     sizes = {delivery.size for delivery in got}
-    target.control(sizes == {600}, f"packets of 600 octets were made, {sizes} came")
+    target.control(sizes == {600}, f"packets of 600 bytes were made, {sizes} came")
     target.judge_count(OVERRIDDEN, "messages within the window", len(got), (4, 4), "messages")
     judge_trace(target, peer, core_credit.consumers)

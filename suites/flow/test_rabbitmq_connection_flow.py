@@ -63,14 +63,14 @@ class Flood:
         self._target, self.peer, self.queue = target, peer, queue
         self.size = 1500 if target.virtual else 10_000
         self.sent = self.confirmed = 0
-        self._octets = batch(peer, queue, self.size)
+        self._batch = batch(peer, queue, self.size)
         peer.call("confirm.select")
 
     def go_on(self) -> None:
         """Another batch, if there is room for it; what has been confirmed is counted."""
         self.count()
         while self.sent - self.confirmed < 2 * self.size:
-            self.peer.write(self._octets, as_event=False)
+            self.peer.write(self._batch, as_event=False)
             self.sent += self.size
 
     def count(self) -> None:

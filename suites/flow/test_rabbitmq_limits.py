@@ -57,7 +57,7 @@ def test_the_watermark_throttles_and_caps_nothing(target: Bench) -> None:
         target.record_finding(
             NO_CAP,
             above,
-            f"the mark is {limit}, {used} octets are used, alarm {alarm}: should be above",
+            f"the mark is {limit}, {used} bytes are used, alarm {alarm}: should be above",
         )
         fresh = target.amqp091(channels=5)
         others = [queue_of(fresh, channel=number) for number in range(1, 6)]

@@ -128,7 +128,7 @@ def test_nothing_is_paged_while_the_disk_is_short(target: Bench) -> None:
     then everything is."""
     peer = target.amqp091()
     queue = queue_of(peer)
-    fill(peer, queue, [b"some octets"] * 20)
+    fill(peer, queue, [b"some bytes"] * 20)
     target.set_limits(memory=0.4, disk=1000, paging=0.5)
     target.readings(ResourcesRead(TOTAL * 3 // 10, TOTAL, disk_free=999))
     target.advance(4 * LOOKS)
@@ -283,7 +283,7 @@ def test_the_order_of_events_as_memory_is_needed(target: Bench) -> None:
         """Sets the watermark to a part of what is used, and the ratio; returns both in words."""
         used = in_use(target)
         target.set_limits(memory=used * parts // of, paging=ratio)
-        return f"{used} octets used, mark {used * parts // of}, ratio {ratio}"
+        return f"{used} bytes used, mark {used * parts // of}, ratio {ratio}"
 
     def stays(level: str, proves: str) -> None:
         wait, left = in_memory(target, queue)

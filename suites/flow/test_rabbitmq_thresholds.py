@@ -100,7 +100,7 @@ def test_memory_is_short_above_the_mark(
         target.set_limits(memory=watermark)
         target.readings(machine(used))
     label = (
-        f"mark {watermark}, {total} octets of memory, address space {space}: {used} are used, the"
+        f"mark {watermark}, {total} bytes of memory, address space {space}: {used} are used, the"
         f" limit is {limit}"
     )
     held = held_back(peer, queue)
@@ -137,7 +137,7 @@ def test_a_gibibyte_is_assumed(target: Bench, watermark: float, above: int) -> N
     target.record_finding(
         MEMORY_ASSUMED,
         held is (above > 0),
-        f"mark {watermark} of unknown memory, {above} octets above: held back is {held}",
+        f"mark {watermark} of unknown memory, {above} bytes above: held back is {held}",
     )
 
 
@@ -163,7 +163,7 @@ def test_disk_space_is_short_below_the_limit(
     target.record_finding(
         DISK_LIMIT if isinstance(limit, float) else BLOCKED_ON_DISK,
         held is (free < expected),
-        f"limit {limit} with {total} octets of memory: {free} are free of {expected} wanted; held"
+        f"limit {limit} with {total} bytes of memory: {free} are free of {expected} wanted; held"
         f" back is {held}",
     )
 
@@ -191,7 +191,7 @@ def test_the_disk_is_looked_at_more_often_near_the_limit(target: Bench, spare: i
     target.readings(ResourcesRead(1, GIB, disk_free=limit - 1))
     target.wait_until(lambda: False, since + interval - ms(52) - target.now())
     label = (
-        f"{spare} octets above the limit: the next look should come after {interval // MOMENT} ms"
+        f"{spare} bytes above the limit: the next look should come after {interval // MOMENT} ms"
     )
     target.record_finding(DISK_CHECK_INTERVAL, not held_back(*early), f"{label}, and came before")
     target.wait_until(lambda: False, since + interval - target.now())

@@ -191,12 +191,11 @@ class Run:
             judged, owed, f"after {after} {body[:12]!r} came {'as it should' if owed else what}"
         )
         self.waiting.remove(body)
-        octets = sum(self.account.held)
+        size = sum(self.account.held)
         allowed = self.account.delivered(message.size)
         self.held.append(message)
         detail = (
-            f"after {after} {octets} octets were held of {self.account.window} when {body[:12]!r}"
-            " came"
+            f"after {after} {size} bytes were held of {self.account.window} when {body[:12]!r} came"
         )
         self.target.require(WINDOW, allowed, detail)
 

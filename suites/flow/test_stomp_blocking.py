@@ -22,10 +22,10 @@ UNBLOCKS = "ARTEMIS-PAGING-12"
 NEEDS = {"stomp-1.2", "address-full", "admin", "stomp-blocking"}
 
 
-def offer(peer: StompPeer, to: Destination, octets: bytes) -> str:
+def offer(peer: StompPeer, to: Destination, data: bytes) -> str:
     """A SEND whose receipt is not waited for; returns the receipt's id."""
     receipt = peer.next_receipt()
-    peer.publish(to, octets, {"receipt": receipt}, receipt=False)
+    peer.publish(to, data, {"receipt": receipt}, receipt=False)
     return receipt
 
 
@@ -50,7 +50,7 @@ def test_a_producer_waits_from_the_very_octet(target: Bench, gap: int, sizes: li
     peer.expect_nothing(
         for_=QUIET,
         proves=BLOCKS,
-        why=f"the address holds {held} octets of {limit_of(target)}",
+        why=f"the address holds {held} bytes of {limit_of(target)}",
     )
     received = [
         small_addresses.number_of(body)
@@ -80,20 +80,20 @@ def test_a_burst_does_not_get_past_the_limit(
     per_producer = 3 * limit_of(target) // weight + 2
     for number in range(per_producer):
         for who, peer in enumerate(peers):
-            octets = small_addresses.body(1000 * who + number, size)
+            data = small_addresses.body(1000 * who + number, size)
             peer.publish(
-                to, octets, {"receipt": peer.next_receipt()} if receipts else {}, receipt=False
+                to, data, {"receipt": peer.next_receipt()} if receipts else {}, receipt=False
             )
     state, _ = admin.until(to.name, lambda outcomes: outcomes.size >= limit_of(target))
     target.advance(QUIET)
     state = admin.address(to.name)
     most = limit_of(target) - 1 + weight
     target.judge_count(
-        BLOCKS, "octets at a full address", state.size, (limit_of(target), most), "octets"
+        BLOCKS, "bytes at a full address", state.size, (limit_of(target), most), "bytes"
     )
     blocked = [
-        small_addresses.number_of(octets)
-        for octets in bodies(collect(target, consumer(target, to), per_producer * producers))
+        small_addresses.number_of(data)
+        for data in bodies(collect(target, consumer(target, to), per_producer * producers))
     ]
     by_producer = [
         [number for number in blocked if number // 1000 == who] for who in range(producers)

@@ -240,7 +240,7 @@ class Finding:
         for event in self.events:
             line = {"event": type(event).__name__, **dataclasses.asdict(event)}
             if isinstance(event, Data):
-                line["octets"] = event.octets.hex()
+                line["octets"] = event.data.hex()
             lines.append(line)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))

@@ -87,7 +87,7 @@ class Data:
     """Bytes of a peer."""
 
     conn: int
-    octets: bytes
+    data: bytes
 
 
 @dataclass(frozen=True)
@@ -221,8 +221,8 @@ class Scene:
         """Let ``event`` happen. Raises :class:`Broken`, :class:`Hangs` and what the broker
         raises."""
         match event:
-            case Data(conn, octets):
-                self.feed(BytesReceived(conn, octets))
+            case Data(conn, data):
+                self.feed(BytesReceived(conn, data))
             case Open(conn, acceptor):
                 self._closed.discard(conn)
                 self.feed(Connected(conn, acceptor, "peer"))

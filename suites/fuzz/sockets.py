@@ -213,18 +213,18 @@ class SocketScene:
                 except OSError as problem:
                     self._process.check(soon=True)
                     raise Broken(f"accept: {problem}") from None
-            case Data(conn, octets) if conn in self._peers:
-                self._send(conn, octets)
+            case Data(conn, data) if conn in self._peers:
+                self._send(conn, data)
                 self._read(conn)
             case Gone(conn) if conn in self._peers:
                 self._leave(conn, reset=conn % 2 == 0)
             case Pause(conn, paused):
                 (self._paused.add if paused else self._paused.discard)(conn)
 
-    def _send(self, conn: int, octets: bytes) -> None:
+    def _send(self, conn: int, data: bytes) -> None:
         """Send what the broker takes at once. Where it does not read, the rest is left out."""
         with contextlib.suppress(OSError):
-            self._peers[conn].send(octets)
+            self._peers[conn].send(data)
 
     def _read(self, conn: int) -> None:
         if conn in self._paused:

@@ -64,15 +64,15 @@ def frame(random: Random) -> bytes:
         channel = 0 if method.startswith("connection") else channel
     else:
         method = random.choice(_OFTEN if random.random() < 0.7 else _METHODS)
-    octets = method_frame(random, method, channel)
+    data = method_frame(random, method, channel)
     if method == "basic.publish" and random.random() < 0.95:
         properties = {
             field: _value(random, kind, field)
             for field, kind in amqp091_tables.PROPERTIES
             if random.random() < 0.1
         }
-        octets += amqp091.encode_content(channel, body(random), properties)
-    return octets
+        data += amqp091.encode_content(channel, body(random), properties)
+    return data
 
 
 def method_frame(random: Random, method: str, channel: int) -> bytes:
@@ -129,12 +129,12 @@ def sensible(random: Random, memory: Memory) -> bytes:
         case "basic.publish":
             exchange = random.choice(("", "", "amq.direct", "amq.fanout", "amq.topic"))
             fields = {"exchange": exchange, "routing-key": "q", "mandatory": random.random() < 0.2}
-    octets = amqp091.encode_frame(amqp091.METHOD, channel, amqp091.encode_method(called, fields))
+    data = amqp091.encode_frame(amqp091.METHOD, channel, amqp091.encode_method(called, fields))
     if called == "basic.publish":
         properties = {"delivery-mode": random.choice((1, 2)), "expiration": "50"}
         content = body(random)
-        octets += amqp091.encode_content(channel, content, properties, frame_max=4096)
-    return octets
+        data += amqp091.encode_content(channel, content, properties, frame_max=4096)
+    return data
 
 
 _AMQP091_SENSIBLE = (

@@ -104,10 +104,10 @@ def frame(random: Random) -> bytes:
         performative = amqp10_types.encode(composite_of(random, kind))
         return amqp10.encode_frame(performative, channel=channel, type=code)
     kind = random.choice(_LIKELY)
-    octets = amqp10_types.encode(composite_of(random, kind))
+    data = amqp10_types.encode(composite_of(random, kind))
     if kind == "transfer":
-        octets += _payload(random)
-    return amqp10.encode_frame(octets, channel=channel)
+        data += _payload(random)
+    return amqp10.encode_frame(data, channel=channel)
 
 
 def sensible(random: Random, memory: Memory) -> bytes:

@@ -65,7 +65,7 @@ def receiver(peer: RheaPeer, node: Node, *, credit: int = 0) -> str:
     return name
 
 
-def octets(body: bytes) -> dict[str, str]:
+def encoded(body: bytes) -> dict[str, str]:
     """Return bytes as they are sent to rhea."""
     return {"octets": body.hex()}
 
@@ -83,7 +83,7 @@ def test_rhea_connects_and_closes(target: Bench) -> None:
     examples=6,
     sent=st.lists(
         st.one_of(
-            st.binary(max_size=600).map(octets),
+            st.binary(max_size=600).map(encoded),
             st.text("abc é☕", max_size=200),
             st.integers(-5, 2**40),
         ),
@@ -133,14 +133,14 @@ def test_messages_cross_between_rhea_and_a_raw_peer(target: Bench, size: int, fr
     peer = target.rhea(max_frame_size=frame)
     body = bytes(range(256)) * (size // 256)
     to = sender(peer, there)
-    peer.do("send", link=to, message={"body": octets(body)})
+    peer.do("send", link=to, message={"body": encoded(body)})
     peer.expect(event_named("accepted", link=to))
     raw = target.amqp()
     got = collect(target, raw, raw.receiver(there, credit=1), 1, quiet=0)
     target.record_finding(
         (BARE_MESSAGE, MESSAGES_NOT_MIXED),
         bodies(got) == [body],
-        f"rhea sent {len(body)} octets, {len(got)} messages came",
+        f"rhea sent {len(body)} bytes, {len(got)} messages came",
     )
     link = raw.sender(back)
     granted(target, raw, link)
@@ -150,7 +150,7 @@ def test_messages_cross_between_rhea_and_a_raw_peer(target: Bench, size: int, fr
     target.record_finding(
         (BARE_MESSAGE, MESSAGES_NOT_MIXED),
         same,
-        f"{len(body)} octets went to rhea, {'the same' if same else 'others'} came",
+        f"{len(body)} bytes went to rhea, {'the same' if same else 'others'} came",
     )
 
 

@@ -357,7 +357,9 @@ class Connection(asyncio.Protocol):
         subscriptions = list(self.subscriptions.values())
         if self.version == "1.1":
             name = frame.need("subscription")
-            subscriptions = [each for each in subscriptions if each.id == name]
+            subscriptions = [
+                subscription for subscription in subscriptions if subscription.id == name
+            ]
         for subscription in subscriptions:
             if number in subscription.held:
                 if subscription.ack == "client-individual":
@@ -421,7 +423,7 @@ class Broker:
 
     def queues_of(self, connection: Connection) -> list[Queue]:
         """The queues that a connection is subscribed to."""
-        return [self.queue(each) for each in connection.subscriptions.values()]
+        return [self.queue(destination) for destination in connection.subscriptions.values()]
 
     def publish(self, frame: Frame) -> None:
         """Put a SEND into its queue, or into that of each subscription of its topic."""

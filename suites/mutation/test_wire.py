@@ -120,7 +120,7 @@ STREAMS = st.lists(
 
 @settings(deadline=None)
 @given(STREAMS, st.lists(st.integers(1, 40), max_size=20))
-def test_cutting_loses_no_octet_of_stomp(stream: bytes, sizes: list[int]) -> None:
+def test_cutting_loses_no_byte_of_stomp(stream: bytes, sizes: list[int]) -> None:
     cutter, out, start = StreamSplitter(), b"", 0
     for size in [*sizes, len(stream)]:
         out += b"".join(unit.raw for unit in cutter.feed(stream[start : start + size]))
@@ -185,7 +185,7 @@ class Sink:
         self.got: list[tuple[int, bytes]] = []
         self.closed: list[int] = []
 
-    def octets_arrived(self, at: int, data: bytes) -> None:
+    def bytes_arrived(self, at: int, data: bytes) -> None:
         self.got.append((at, data))
 
     def channel_closed(self, at: int, how: CloseHow) -> None:

@@ -19,9 +19,9 @@ KNOWN_TYPES = frozenset({40, 50, 52, 53, 54, 55, 60, 61, 65, *range(70, 80), 90,
 UNKNOWN_TYPES = [code for code in range(1, 256) if code not in KNOWN_TYPES]
 
 
-def ends(target: Bench, peer: OpenWirePeer, octets: bytes, proves: str) -> None:
+def ends(target: Bench, peer: OpenWirePeer, data: bytes, proves: str) -> None:
     """These bytes close the connection of ``peer`` without an answer."""
-    peer.write(octets)
+    peer.write(data)
     peer.expect_end(proves=proves)
     answers = [reply.brief() for reply in peer.inbox if reply.name.endswith("Response")]
     target.record_finding(proves, not answers, f"before the end came {answers}")
@@ -76,12 +76,12 @@ def test_a_command_is_waited_for(target: Bench, left: int) -> None:
     peer, place = target.openwire(), fresh_queue(target)
     producer = peer.open_producer(place)
     message = peer.message(producer, place, b"x" * 300)
-    octets = encode_command(
+    data = encode_command(
         message.name, {**message.fields, "commandId": 99, "responseRequired": True}
     )
-    peer.write(octets[:-left])
+    peer.write(data[:-left])
     peer.expect_nothing(for_=QUIET, proves=COMMAND_SIZE, why="the command is not whole")
-    peer.write(octets[-left:])
+    peer.write(data[-left:])
     peer.answered(99, proves=COMMAND_SIZE)
 
 
@@ -101,16 +101,16 @@ def test_a_command_may_be_as_large_as_both_allow(target: Bench, limit: int, abov
         empty = peer.message(producer, place, b"")
         head = {"commandId": 99, "responseRequired": True}
         least = len(encode_command(empty.name, {**empty.fields, **head})) - 4
-        octets = encode_command(
+        data = encode_command(
             empty.name, {**empty.fields, **head, "content": bytes(limit + above - least)}
         )
         target.control(
-            int.from_bytes(octets[:4]) == limit + above, f"the message has {len(octets) - 4} octets"
+            int.from_bytes(data[:4]) == limit + above, f"the message has {len(data) - 4} bytes"
         )
         if above > 0:
-            ends(target, peer, octets, MAX_FRAME_SIZE)
+            ends(target, peer, data, MAX_FRAME_SIZE)
         else:
-            peer.write(octets)
+            peer.write(data)
             peer.answered(99, proves=MAX_FRAME_SIZE)
 
 

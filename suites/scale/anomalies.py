@@ -57,7 +57,7 @@ def test_each_anomaly_is_found_once_and_named_with_its_witness(
     delivered = (put_in.doubled + MESSAGE_AFTER) * step
     assert at("shared") == [delivered, delivered + 1]
     assert by_kind["disordered"]["what"].startswith(named(put_in.late))
-    assert "of 16384 octets were held" in by_kind["overrun"]["what"]
+    assert "of 16384 bytes were held" in by_kind["overrun"]["what"]
     assert by_kind["overrun"]["conn"] == 1 + PRODUCERS + int(
         consumer_of(np.array([put_in.filling]))[0]
     )

@@ -89,7 +89,7 @@ def test_proton(target: Bench) -> None:
             message = consumer.receive(receiver)
             came = bytes(message.body)  # looks into memory that goes with the message
             target.record_finding(
-                whole, came == stamped(number), f"message {number} came with {len(came)} octets"
+                whole, came == stamped(number), f"message {number} came with {len(came)} bytes"
             )
             receiver.accept()
         for peer in (sender, consumer):

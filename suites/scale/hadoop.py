@@ -98,13 +98,13 @@ def served(trace: Path) -> Iterator[str]:
             # of content is said.
             self._send(status, json.dumps(answer).encode())
 
-        def _send(self, status: int, octets: bytes, **headers: str) -> None:
+        def _send(self, status: int, data: bytes, **headers: str) -> None:
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", str(len(octets)))
+            self.send_header("Content-Length", str(len(data)))
             self.end_headers()
-            self.wfile.write(octets)
+            self.wfile.write(data)
 
         def log_message(self, *_: object) -> None:
             """Nothing is printed."""

@@ -66,16 +66,16 @@ class Peer:
         self.say(f"CONNECT\naccept-version:1.2\nhost:h\n{name}\n\0".encode())
         self.wait("CONNECTED")
 
-    def say(self, octets: bytes) -> None:
-        self.socket.sendall(octets)
+    def say(self, data: bytes) -> None:
+        self.socket.sendall(data)
 
     def read(self) -> None:
         """Takes what is there, or waits until something is. Raises ``ConnectionError`` at the end
         of the stream."""
-        octets = self.socket.recv(262144)
-        if not octets:
+        data = self.socket.recv(262144)
+        if not data:
             raise ConnectionError("the broker closed the connection")
-        *whole, self._rest = (self._rest + octets).split(b"\0")
+        *whole, self._rest = (self._rest + data).split(b"\0")
         for frame in whole:
             head, _, body = frame.lstrip(b"\n").partition(b"\n\n")
             command, *lines = head.decode().split("\n")

@@ -116,7 +116,7 @@ class Producer:
         self.target = target
 
     @abstractmethod
-    def offer(self, to: Place, octets: bytes, *, persistent: bool = False) -> Any:
+    def offer(self, to: Place, data: bytes, *, persistent: bool = False) -> Any:
         """Sends a message whose answer is wanted, and waits for nothing. Returns what
         :meth:`answer` is asked with."""
 
@@ -159,14 +159,14 @@ class Producer:
     def send(
         self,
         to: Place,
-        octets: bytes,
+        data: bytes,
         *,
         persistent: bool = False,
         proves: Requirements | None = None,
     ) -> None:
         """Sends a message that has to be taken."""
         self.expect(
-            self.offer(to, octets, persistent=persistent),
+            self.offer(to, data, persistent=persistent),
             "taken",
             f"a message to {to.name}",
             proves,
@@ -222,15 +222,15 @@ class StompProducer(Producer):
         self.peer: StompPeer = target.stomp()
         self._answers: dict[str, Answer] = {}
 
-    def offer(self, to: Place, octets: bytes, *, persistent: bool = False) -> str:
+    def offer(self, to: Place, data: bytes, *, persistent: bool = False) -> str:
         receipt = self.peer.next_receipt()
         headers = {"receipt": receipt, "persistent": str(persistent).lower()}
-        self.peer.publish(to.to, octets, headers, receipt=False)
+        self.peer.publish(to.to, data, headers, receipt=False)
         return receipt
 
-    def push(self, to: Place, octets: bytes) -> None:
+    def push(self, to: Place, data: bytes) -> None:
         """A SEND for which nothing is asked."""
-        self.peer.publish(to.to, octets, receipt=False)
+        self.peer.publish(to.to, data, receipt=False)
 
     def answer(self, offered: str) -> Answer | None:
         if self.peer.take(frame("RECEIPT", {"receipt-id": offered})) is not None:
@@ -258,11 +258,11 @@ class AmqpProducer(Producer):
             self._links[to.name] = self.peer.sender(to.node)
         return self._links[to.name]
 
-    def offer(self, to: Place, octets: bytes, *, persistent: bool = False) -> tuple[Link, int]:
+    def offer(self, to: Place, data: bytes, *, persistent: bool = False) -> tuple[Link, int]:
         link = self.link(to)
         self.target.wait_until(lambda: link.credit > 0 or self.ended(), PATIENCE)
         self.target.control(link.credit > 0, f"no credit for {to.name}; {self.peer.instead()}")
-        return link, self.peer.post(link, octets, sections={"header": {"durable": persistent}})
+        return link, self.peer.post(link, data, sections={"header": {"durable": persistent}})
 
     def answer(self, offered: tuple[Link, int]) -> Answer | None:
         link, delivery = offered
@@ -298,18 +298,18 @@ class OpenWireProducer(Producer):
             )
         return self._producers[to.name]
 
-    def message(self, to: Place, octets: bytes, *, persistent: bool = False) -> Structure:
+    def message(self, to: Place, data: bytes, *, persistent: bool = False) -> Structure:
         """The next message of its producer for ``to``, not yet sent."""
         return self.peer.message(
-            self.producer(to), openwire_queue(to.name), octets, persistent=persistent
+            self.producer(to), openwire_queue(to.name), data, persistent=persistent
         )
 
-    def offer(self, to: Place, octets: bytes, *, persistent: bool = False) -> int:
-        return self.peer.publish(self.message(to, octets, persistent=persistent), response=True)
+    def offer(self, to: Place, data: bytes, *, persistent: bool = False) -> int:
+        return self.peer.publish(self.message(to, data, persistent=persistent), response=True)
 
-    def push(self, to: Place, octets: bytes) -> None:
+    def push(self, to: Place, data: bytes) -> None:
         """A message for which no Response is asked."""
-        self.peer.publish(self.message(to, octets))
+        self.peer.publish(self.message(to, data))
 
     def answer(self, offered: int) -> Answer | None:
         if (
@@ -412,8 +412,8 @@ CONSUMERS: dict[str, type[StompConsumer | AmqpConsumer]] = {
 """By the name of their protocol: what came by one is only read by the same here."""
 
 
-def _uses_at_least(octets: int) -> Callable[[DestinationUsage], bool]:
-    return lambda queue: queue.memory.used >= octets
+def _uses_at_least(size: int) -> Callable[[DestinationUsage], bool]:
+    return lambda queue: queue.memory.used >= size
 
 
 class Scale:
@@ -430,17 +430,17 @@ class Scale:
             producer.send(scratch, body(0, size))
             held, fine = statistics.until(scratch.name, _uses_at_least(before + size))
             target.control(
-                fine, f"a message of {size} octets is charged {held.memory.used - before} octets"
+                fine, f"a message of {size} bytes is charged {held.memory.used - before} bytes"
             )
             result.add(held.memory.used - before - size)
             before = held.memory.used
         target.control(
             len(result) == 1,
-            f"messages of {self.SIZES} octets are charged {sorted(result)} octets more",
+            f"messages of {self.SIZES} bytes are charged {sorted(result)} bytes more",
         )
         self.extra = result.pop()
         target.record_note(
-            f"a message over {producer.protocol} is charged the octets of its body and {self.extra}"
+            f"a message over {producer.protocol} is charged the bytes of its body and {self.extra}"
             " more"
         )
 
@@ -453,7 +453,7 @@ class Scale:
         ``total`` bytes."""
         last = total - self.extra - sum(map(self.weight, sizes))
         if last < SMALLEST:
-            raise ValueError(f"{list(sizes)} leave no room for a last body within {total} octets")
+            raise ValueError(f"{list(sizes)} leave no room for a last body within {total} bytes")
         return [body(number, size) for number, size in enumerate([*sizes, last])]
 
 
@@ -462,7 +462,7 @@ def filled(target: Bench, producer: Producer, statistics: Statistics, to: Place,
     the place is full. Returns how many there were; that it gets full is a control."""
     count, most = 0, 2 + to.policy.memory_limit // size
     while count == 0 or not statistics.destination(to.name, to.routing).memory.full:
-        target.control(count < most, f"{count} messages of {size} octets did not fill {to.name}")
+        target.control(count < most, f"{count} messages of {size} bytes did not fill {to.name}")
         producer.send(to, body(count, size))
         count += 1
     return count

@@ -92,9 +92,9 @@ def body(number: int, size: int) -> bytes:
     return (b"%d." % number).ljust(size, b".")[: max(size, len(b"%d." % number))]
 
 
-def number_of(octets: bytes) -> int:
+def number_of(data: bytes) -> int:
     """The number that a body tells."""
-    return int(bytes(octets).partition(b".")[0])
+    return int(bytes(data).partition(b".")[0])
 
 
 def producer(target: Bench, to: Node, acceptor: str | None = None) -> tuple[AmqpPeer, Link]:
@@ -103,18 +103,18 @@ def producer(target: Bench, to: Node, acceptor: str | None = None) -> tuple[Amqp
     return peer, peer.sender(to)
 
 
-def send(target: Bench, peer: AmqpPeer, link: Link, octets: bytes) -> str | None:
+def send(target: Bench, peer: AmqpPeer, link: Link, data: bytes) -> str | None:
     """Sends one message and waits for its outcome: the name of the state, None when it was settled
     without one."""
     granted(target, peer, link)
-    return peer.confirmed(link.session, peer.post(link, octets), None).kind("state")
+    return peer.confirmed(link.session, peer.post(link, data), None).kind("state")
 
 
 def overhead(target: Bench) -> int:
     """Measure the charge of an AMQP message above the bytes of its body, which are at least
     :data:`SMALLEST`."""
     result = _asked(target) if ADMIN in target.capabilities else _searched(target)
-    target.record_note(f"an AMQP message is charged the octets of its body and {result} more")
+    target.record_note(f"an AMQP message is charged the bytes of its body and {result} more")
     return result
 
 
@@ -152,7 +152,7 @@ def filling(total: int, extra: int, sizes: Sequence[int]) -> list[bytes]:
     each besides."""
     last = total - extra - sum(size + extra for size in sizes)
     if last < SMALLEST:
-        raise ValueError(f"{list(sizes)} leave no room for a last body within {total} octets")
+        raise ValueError(f"{list(sizes)} leave no room for a last body within {total} bytes")
     return [body(at, size) for at, size in enumerate([*sizes, last])]
 
 

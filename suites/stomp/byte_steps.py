@@ -84,7 +84,7 @@ class Cut:
         places = (
             range(len(data))
             if self.near is None
-            else [i for i, octet in enumerate(data) if octet == self.near]
+            else [i for i, byte in enumerate(data) if byte == self.near]
         )
         if not places:
             return 0
@@ -111,8 +111,8 @@ def write_in_pieces(target: Bench, peer: StompPeer, data: bytes, where: Iterable
         target.advance(ms(1))
 
 
-def write_octet_by_octet(target: Bench, peer: StompPeer, data: bytes) -> None:
+def write_byte_by_byte(target: Bench, peer: StompPeer, data: bytes) -> None:
     """Write ``data`` in as many pieces as it has bytes."""
-    for octet in data:
-        peer.write(bytes([octet]))
+    for byte in data:
+        peer.write(bytes([byte]))
         target.advance(ms(1))

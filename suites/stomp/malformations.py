@@ -17,10 +17,10 @@ ESCAPING = VERSIONS - {"1.0"}
 
 @dataclass(frozen=True)
 class Malformation:
-    """One kind. ``octets`` has, for a destination and a version, what is written."""
+    """One kind. ``data`` has, for a destination and a version, what is written."""
 
     name: str
-    octets: Callable[[Destination, str], bytes]
+    data: Callable[[Destination, str], bytes]
     versions: frozenset[str] = VERSIONS
     """Where it is malformed, or at least strange."""
 
@@ -30,19 +30,19 @@ def send(
 ) -> Callable[[Destination, str], bytes]:
     """A SEND to a proper destination with these lines besides."""
 
-    def octets(to: Destination, version: str) -> bytes:
+    def encoded(to: Destination, version: str) -> bytes:
         named = [
             raw_line("destination", to.name, version),
             *(raw_line(*header, version) for header in to.send_headers),
         ]
         return raw_frame("SEND", [*named, *lines], body, eol=eol)
 
-    return octets
+    return encoded
 
 
-def literally(octets: bytes) -> Callable[[Destination, str], bytes]:
+def literally(data: bytes) -> Callable[[Destination, str], bytes]:
     """These bytes, whatever the destination."""
-    return lambda to, version: octets
+    return lambda to, version: data
 
 
 def command(text: str) -> Callable[[Destination, str], bytes]:
@@ -62,7 +62,7 @@ KINDS = (
     Malformation("no command, only headers", literally(b"destination:x\n\nbody\x00")),
     Malformation("a NUL alone", literally(b"\x00")),
     Malformation("NULs in a row", literally(b"\x00" * 20)),
-    Malformation("octets of no meaning", literally(bytes(range(255, 0, -1)) + b"\x00\n\x00")),
+    Malformation("bytes of no meaning", literally(bytes(range(255, 0, -1)) + b"\x00\n\x00")),
     Malformation("an HTTP request", literally(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")),
     Malformation(
         "a frame of the server",

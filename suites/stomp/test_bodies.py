@@ -60,7 +60,7 @@ def subscribed(target: Bench, version: str) -> tuple[StompPeer, Destination]:
     return consumer, to
 
 
-def octets(
+def encoded(
     to: Destination, version: str, headers: tuple[tuple[str, str | int], ...], body: bytes
 ) -> bytes:
     """A SEND with exactly these headers besides those that name the destination."""
@@ -85,7 +85,7 @@ def test_content_length_counts_octets_whatever_they_are(
     body = b"\x00" + b"".join(pieces) + b"\x00\xfe" * (large // 2)
     consumer, to = subscribed(target, version)
     producer = target.stomp(version)
-    data = octets(to, version, (("content-length", len(body)),), body) + octets(
+    data = encoded(to, version, (("content-length", len(body)),), body) + encoded(
         to, version, (), b"next"
     )
     write_in_pieces(target, producer, data, where)
@@ -97,13 +97,13 @@ def test_content_length_counts_octets_whatever_they_are(
     target.record_finding(
         LENGTH_OF_BODY[version],
         length == str(len(body)),
-        f"content-length of {len(body)} octets: {length}",
+        f"content-length of {len(body)} bytes: {length}",
     )
     consumer.message(body=b"next", proves=target.cited)
 
 
 def _brief(body: bytes) -> str:
-    return f"{body[:40]!r} ({len(body)} octets)"
+    return f"{body[:40]!r} ({len(body)} bytes)"
 
 
 @case(NUL_ENDS_BODY)
@@ -123,7 +123,7 @@ def test_without_content_length_the_first_nul_ends_the_body(
     consumer, to = subscribed(target, version)
     producer = target.stomp(version)
     bodies = [f"{number} {text}".encode() for number, text in enumerate(texts)]
-    producer.write(b"".join(octets(to, version, (), body) for body in bodies))
+    producer.write(b"".join(encoded(to, version, (), body) for body in bodies))
     for body in bodies:
         consumer.message(body=body, proves=NUL_ENDS_BODY[version])
 
@@ -144,7 +144,7 @@ def test_a_body_without_content_length_need_not_be_text(
     producer = target.stomp(version)
     producer.publish(to, b"\xff control")
     consumer.message(body=b"\xff control")
-    producer.write(octets(to, version, (), body))
+    producer.write(encoded(to, version, (), body))
     message = consumer.message(proves=BODY_IS_BYTES[version])
     target.record_finding(
         BODY_IS_BYTES[version], message.body == body, f"{body!r} came back as {message.body!r}"
@@ -164,7 +164,7 @@ def test_a_body_longer_than_content_length_is_no_frame(
     producer = target.stomp(version)
     producer.publish(to, body)
     consumer.message(body=body)
-    data = octets(
+    data = encoded(
         to, version, (("content-length", len(body) - missing), ("receipt", "wrong")), body
     )
     write_in_pieces(target, producer, data, where)
@@ -176,7 +176,7 @@ def test_a_body_longer_than_content_length_is_no_frame(
     target.record_finding(
         NO_NUL_AFTER_BODY[version],
         (seen.refused or not seen.answered) and body[:-missing] not in delivered,
-        f"content-length {len(body) - missing} for {len(body)} octets: delivered {delivered}, and"
+        f"content-length {len(body) - missing} for {len(body)} bytes: delivered {delivered}, and"
         f" {seen}",
     )
 
@@ -198,13 +198,13 @@ def test_a_send_whose_content_length_is_no_number_is_refused(
 
     def accepted() -> None:
         peer = target.stomp(version)
-        peer.write(octets(to, version, (("content-length", 4),), b"good"))
+        peer.write(encoded(to, version, (("content-length", 4),), b"good"))
         consumer.message(body=b"good")
 
     accepted()
     offender = target.stomp(version)
     write_in_pieces(
-        target, offender, octets(to, version, (("content-length", length),), b"evil"), where
+        target, offender, encoded(to, version, (("content-length", length),), b"evil"), where
     )
     seen = fate(target, offender)
     accepted()
@@ -337,11 +337,11 @@ def test_a_message_with_a_body_has_its_content_length(
     """A SEND with a body and no content-length arrives as MESSAGE whose content-length counts the
     bytes of the body."""
     consumer, to = subscribed(target, version)
-    target.stomp(version).write(octets(to, version, (), body))
+    target.stomp(version).write(encoded(to, version, (), body))
     message = consumer.message(body=body, proves=CONTENT_LENGTH[version])
     received = message.get("content-length")
     target.record_finding(
         CONTENT_LENGTH[version],
         received == str(len(body)),
-        f"content-length of a body of {len(body)} octets: {received}",
+        f"content-length of a body of {len(body)} bytes: {received}",
     )

@@ -166,7 +166,7 @@ def test_an_error_with_a_body_has_a_content_length(target: Bench, version: str) 
     for answer in answers(target, version, receipts=True):
         value, size = answer.error.get("content-length"), len(answer.error.body)
         words = (
-            f"the ERROR for {answer.mistake.words} has {size} octets of body and content-length"
+            f"the ERROR for {answer.mistake.words} has {size} bytes of body and content-length"
             f" {value!r}"
         )
         target.record_finding(BODY_OPTIONAL[version], True, words)

@@ -24,8 +24,8 @@ from brokerproof.suites.stomp.byte_steps import (
     raw_frames,
     raw_line,
     tap,
+    write_byte_by_byte,
     write_in_pieces,
-    write_octet_by_octet,
 )
 from brokerproof.suites.stomp.error_recovery_steps import MOMENT, fate
 
@@ -47,34 +47,34 @@ def conversation(version: str, to: Destination) -> bytes:
     """Everything a client may say in one breath once it is connected; :func:`judge_answers` knows
     what must come back."""
 
-    def octets(command: str, headers: HeadersLike, body: bytes = b"") -> bytes:
+    def encoded(command: str, headers: HeadersLike, body: bytes = b"") -> bytes:
         return codec.encode(command, headers, body, version=version)
 
     name = ("destination", to.name)
     text = {"1.0": "plain", "1.1": "é a:b\\c\nd", "1.2": "é a:b\\c\nd\re"}[version]
     frames = [
-        octets(
+        encoded(
             "SUBSCRIBE",
             (("id", "0"), name, ("ack", "auto"), *to.subscribe_headers, ("receipt", "subscribed")),
         ),
-        octets(
+        encoded(
             "SEND",
             (name, *to.send_headers, ("x-text", text), ("receipt", "sent")),
             b"until the NUL",
         ),
-        octets("BEGIN", {"transaction": "t", "receipt": "begun"}),
-        octets(
+        encoded("BEGIN", {"transaction": "t", "receipt": "begun"}),
+        encoded(
             "SEND",
             (name, *to.send_headers, ("transaction", "t"), ("receipt", "in transaction")),
             b"committed",
         ),
-        octets("COMMIT", {"transaction": "t", "receipt": "committed"}),
-        octets(
+        encoded("COMMIT", {"transaction": "t", "receipt": "committed"}),
+        encoded(
             "SEND",
             (name, *to.send_headers, ("content-length", len(BINARY)), ("receipt", "binary")),
             BINARY,
         ),
-        octets("UNSUBSCRIBE", {"id": "0", "receipt": "unsubscribed"}),
+        encoded("UNSUBSCRIBE", {"id": "0", "receipt": "unsubscribed"}),
     ]
     ends = LINE_ENDS[version]
     # Nothing follows the sixth frame, so that its last byte has to be enough.
@@ -106,7 +106,7 @@ def speak(target: Bench, version: str, where: tuple[Cut, ...] | None) -> StompPe
 
     def write(data: bytes) -> None:
         if where is None:
-            write_octet_by_octet(target, peer, data)
+            write_byte_by_byte(target, peer, data)
         else:
             write_in_pieces(target, peer, data, where)
 

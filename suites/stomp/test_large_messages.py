@@ -51,37 +51,37 @@ def _around(limit: int) -> st.SearchStrategy[int]:
 def largest(target: Target) -> list[dict[str, Any]]:
     """Always: the very limits, and bodies of a mebibyte."""
     return [
-        {"place": (name, size), "spoken": "1.2", "octets": octets, "waits": octets}
+        {"place": (name, size), "spoken": "1.2", "as_bytes": as_bytes, "waits": as_bytes}
         for limit, name in limits(target).items()
         for size in (limit - 1, limit, limit + 1, MEBIBYTE)
-        for octets in (True, False)
+        for as_bytes in (True, False)
     ]
 
 
-def body_of(size: int, *, octets: bool) -> bytes:
+def body_of(size: int, *, as_bytes: bool) -> bytes:
     """A body of that size in which every part differs from its neighbours; bytes have NUL and what
     is no UTF-8."""
-    pattern = bytes(range(256)) if octets else b"The quick brown fox jumps over the lazy dog. "
+    pattern = bytes(range(256)) if as_bytes else b"The quick brown fox jumps over the lazy dog. "
     counted = b"".join(b"%d:" % number + pattern for number in range(size // len(pattern) + 1))
     return counted[:size]
 
 
-def send(peer: StompPeer, to: Destination, body: bytes, *, octets: bool) -> None:
+def send(peer: StompPeer, to: Destination, body: bytes, *, as_bytes: bool) -> None:
     """SEND, with content-length if the body is bytes."""
-    length = (("content-length", str(len(body))),) if octets else ()
+    length = (("content-length", str(len(body))),) if as_bytes else ()
     peer.request("SEND", (("destination", to.name), *to.send_headers, *length), body)
 
 
 def difference(sent: bytes, came: bytes) -> str:
     """Where two bodies differ, in words."""
     if sent == came:  # looked at byte by byte only where it is worth the time
-        return f"all {len(came)} octets came"
+        return f"all {len(came)} bytes came"
     at = next(
         (at for at, (one, other) in enumerate(zip(sent, came, strict=False)) if one != other), None
     )
     if at is None:
-        return f"{len(came)} of {len(sent)} octets came"
-    return f"{len(came)} octets came for {len(sent)}, the first that differs is octet {at}"
+        return f"{len(came)} of {len(sent)} bytes came"
+    return f"{len(came)} bytes came for {len(sent)}, the first that differs is byte {at}"
 
 
 @case(LARGE, needs=NEEDS)
@@ -90,26 +90,26 @@ def difference(sent: bytes, came: bytes) -> str:
     always=largest,
     place=sizes,
     spoken=st.sampled_from(["1.0", "1.1", "1.2"]),
-    octets=st.booleans(),
+    as_bytes=st.booleans(),
     waits=st.booleans(),
 )
 def test_a_large_body_comes_whole(
-    target: Bench, place: tuple[str, int], spoken: str, octets: bool, waits: bool
+    target: Bench, place: tuple[str, int], spoken: str, as_bytes: bool, waits: bool
 ) -> None:
     """A body around stompMinLargeMessageSize, or of a mebibyte, is sent as bytes or as text before
     or after the subscriber arrives. It arrives whole, and so does a small message behind it."""
     acceptor, size = place
     queue = target.destination()
     producer, consumer = target.stomp(spoken, acceptor=acceptor), target.stomp(spoken)
-    body = body_of(size, octets=octets)
+    body = body_of(size, as_bytes=as_bytes)
     if not waits:
         consumer.subscribe(queue)
-    send(producer, queue, body, octets=octets)
+    send(producer, queue, body, as_bytes=as_bytes)
     producer.publish(queue, b"small")
     if waits:
         consumer.subscribe(queue)
     received = bodies(receive(target, consumer, 2))
-    what = f"{size} octets sent by {acceptor} as {'octets' if octets else 'text'}"
+    what = f"{size} bytes sent by {acceptor} as {'bytes' if as_bytes else 'text'}"
     target.record_finding(
         LARGE,
         received[:1] == [body],
@@ -134,7 +134,7 @@ def test_every_subscriber_gets_a_large_body_whole(
     consumers = [target.stomp("1.2") for _ in range(listeners)]
     for consumer in consumers:
         consumer.subscribe(topic)
-    body = body_of(size, octets=True)
+    body = body_of(size, as_bytes=True)
     target.stomp("1.2", acceptor=acceptor).publish(topic, body, {"color": "red"})
     for number, consumer in enumerate(consumers):
         messages = receive(target, consumer, 1)
@@ -147,7 +147,7 @@ def test_every_subscriber_gets_a_large_body_whole(
         target.record_finding(
             LARGE,
             received == [(body, "red")],
-            f"subscriber {number} of {size} octets by {acceptor}: {words}",
+            f"subscriber {number} of {size} bytes by {acceptor}: {words}",
         )
 
 
@@ -162,7 +162,7 @@ def test_a_large_body_that_comes_again_is_still_whole(
     gets it whole, and once it is acknowledged it is gone."""
     acceptor, size = place
     queue = target.destination()
-    body = body_of(size, octets=True)
+    body = body_of(size, as_bytes=True)
     target.stomp(spoken, acceptor=acceptor).publish(queue, body)
     for turn in range(times + 1):
         consumer = target.stomp(spoken)
@@ -172,7 +172,7 @@ def test_a_large_body_that_comes_again_is_still_whole(
         target.require(
             LARGE,
             bodies(messages) == [body],
-            f"{size} octets by {acceptor}, time {turn + 1}: {words}",
+            f"{size} bytes by {acceptor}, time {turn + 1}: {words}",
         )
         if turn == times:
             consumer.ack(messages[0], receipt=True)
@@ -197,7 +197,7 @@ def test_a_body_larger_than_the_window_comes_all_the_same(
     acceptor, size = place
     queue = target.destination()
     producer, consumer = target.stomp("1.2", acceptor=acceptor), target.stomp("1.2")
-    sent = [b"%d" % number + body_of(size, octets=True) for number in range(3)]
+    sent = [b"%d" % number + body_of(size, as_bytes=True) for number in range(3)]
     for body in sent:
         producer.publish(queue, body)
     consumer.subscribe(
@@ -209,7 +209,7 @@ def test_a_body_larger_than_the_window_comes_all_the_same(
         target.require(
             LARGE,
             bodies(messages)[:1] == [body],
-            f"body {number} of {size} octets, window {window}: {words}",
+            f"body {number} of {size} bytes, window {window}: {words}",
         )
         for message in messages:
             consumer.ack(message, receipt=True)
@@ -220,29 +220,29 @@ def test_a_body_larger_than_the_window_comes_all_the_same(
 @case(LARGE, needs=NEEDS)
 @over(
     examples=0,
-    always=lambda target: [{"octets": True, "waits": False}, {"octets": False, "waits": True}],
-    octets=st.booleans(),
+    always=lambda target: [{"as_bytes": True, "waits": False}, {"as_bytes": False, "waits": True}],
+    as_bytes=st.booleans(),
     waits=st.booleans(),
 )
 def test_a_body_far_larger_than_any_buffer_comes_whole(
-    target: Bench, octets: bool, waits: bool
+    target: Bench, as_bytes: bool, waits: bool
 ) -> None:
     """A body of a mebibyte (five over real sockets) is sent before or after the subscriber arrives.
     It arrives whole, in its place between two small ones, and is gone once acknowledged."""
     queue = target.destination()
     producer, consumer = target.stomp(), target.stomp()
-    body = body_of(MEBIBYTE if target.virtual else 5 * MEBIBYTE, octets=octets)
+    body = body_of(MEBIBYTE if target.virtual else 5 * MEBIBYTE, as_bytes=as_bytes)
     unlimited = {"consumer-window-size": "-1"}
     if not waits:
         consumer.subscribe(queue, ack="client", headers=unlimited)
     producer.publish(queue, b"before")
-    send(producer, queue, body, octets=octets)
+    send(producer, queue, body, as_bytes=as_bytes)
     producer.publish(queue, b"behind")
     if waits:
         consumer.subscribe(queue, ack="client", headers=unlimited)
     messages = receive(target, consumer, 3, within=2 * PATIENCE)
     received = bodies(messages)
-    what = f"{len(body)} octets sent as {'octets' if octets else 'text'}"
+    what = f"{len(body)} bytes sent as {'bytes' if as_bytes else 'text'}"
     words = (
         difference(body, received[1])
         if len(received) > 1

@@ -99,7 +99,7 @@ def test_too_long_a_header_line_is_refused_with_error(target: Bench, version: st
     look_for(
         target,
         version,
-        "octets in a header line",
+        "bytes in a header line",
         LINE,
         lambda to, size: _send(to, version, [("x", "v" * size)], b"body"),
     )

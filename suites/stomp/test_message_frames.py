@@ -169,7 +169,7 @@ def test_a_message_has_a_content_length(target: Bench, version: str) -> None:
     target.record_finding(
         LENGTH[version],
         length == "6",
-        f"6 octets were sent with content-length:6, MESSAGE says {length!r}",
+        f"6 bytes were sent with content-length:6, MESSAGE says {length!r}",
     )
 
 
@@ -189,7 +189,7 @@ def test_a_message_has_a_content_length_although_its_send_had_none(
     target.record_finding(
         LENGTH[version],
         length == "6",
-        f"6 octets were sent without content-length, MESSAGE says {length!r}",
+        f"6 bytes were sent without content-length, MESSAGE says {length!r}",
     )
 
 

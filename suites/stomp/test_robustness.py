@@ -41,7 +41,7 @@ def misbehave(
     present = [malformation for malformation in wrong if version in malformation.versions]
     offenders = [target.stomp(version) for _ in present]
     for offender, kind in zip(offenders, present, strict=True):
-        write_in_pieces(target, offender, kind.octets(target.destination(), version), where)
+        write_in_pieces(target, offender, kind.data(target.destination(), version), where)
     # Only 1.2 says that ERROR ends the connection; elsewhere that is not waited for.
     seen = fates(
         target, offenders, within=seconds(2), end_within=PATIENCE if version == "1.2" else ms(50)
@@ -143,9 +143,9 @@ def test_others_do_not_notice_connections_that_begin_wrongly(
     """Connections begin with other frames, other protocols or random bytes, and some are reset. An
     older connection and a new one are served."""
     bystander = Bystander(target, version)
-    for octets in first:
+    for data in first:
         peer = target.peer(version)
-        write_in_pieces(target, peer, octets, where)
+        write_in_pieces(target, peer, data, where)
         target.advance(ms(20))
         if cut:
             peer.close_socket(CloseHow.RESET)

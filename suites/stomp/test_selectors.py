@@ -276,7 +276,7 @@ def test_the_size_of_a_message_is_known(target: Bench, size: int) -> None:
     target.record_finding(
         SELECTOR,
         received == ["fits"],
-        f"a body of {size} octets was selected by {received!r}, should be by 'fits'",
+        f"a body of {size} bytes was selected by {received!r}, should be by 'fits'",
     )
 
 

@@ -47,7 +47,7 @@ def longest_name(target: Target) -> str:
     ]
 
 
-octets = st.one_of(
+any_bodies = st.one_of(
     st.sampled_from(
         [
             b"",
@@ -139,7 +139,7 @@ def test_headers_of_the_application_come_out_in_the_message(
 @over(
     examples=60,
     always=lambda target: [{"body": body} for body in (b"\n", b"\n\n\x00\n", b"\x00")],
-    body=octets,
+    body=any_bodies,
 )
 def test_the_body_comes_out_octet_for_octet(target: Bench, version: str, body: bytes) -> None:
     """SEND with content-length and a body of any bytes arrives as MESSAGE with the same body."""
@@ -150,7 +150,7 @@ def test_the_body_comes_out_octet_for_octet(target: Bench, version: str, body: b
     target.record_finding(
         COUNTED_BODY[version],
         message.body == body,
-        f"{len(body)} octets were sent, {len(message.body)} came, "
+        f"{len(body)} bytes were sent, {len(message.body)} came, "
         f"{'the same' if message.body == body else f'and they differ: {message.body[:40]!r} for {body[:40]!r}'}",  # noqa: E501
     )
 
@@ -166,7 +166,7 @@ def test_a_message_with_nul_octets_has_a_content_length(target: Bench, version: 
     target.record_finding(
         LENGTH_OF_NULS[version],
         length == "12",
-        f"the body has 12 octets, content-length is {length!r}",
+        f"the body has 12 bytes, content-length is {length!r}",
     )
 
 

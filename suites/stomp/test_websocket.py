@@ -120,8 +120,8 @@ def test_a_stomp_frame_may_stretch_over_several_messages(target: Bench) -> None:
     to = target.destination()
     _, peer = session(target)
     peer.subscribe(to)
-    for octet in send_frame(to, b"in small pieces", "pieces"):
-        peer.write(bytes([octet]), as_event=False)
+    for byte in send_frame(to, b"in small pieces", "pieces"):
+        peer.write(bytes([byte]), as_event=False)
     peer.expect(frame("RECEIPT", {"receipt-id": "pieces"}), proves=requirements)
     peer.message(body=b"in small pieces", proves=requirements)
 
@@ -148,7 +148,7 @@ def test_frames_up_to_the_limit_are_taken_and_no_larger_ones(
     victim.socket.write(codec.encode(op, b"", mask=unmasked, announce=len(whole)))
     if not target.wait_until(lambda: victim.socket.ended is not None, MOMENT):
         victim.socket.write(whole)
-    what = f"a frame of {limit + over_by} octets where {limit} are the limit"
+    what = f"a frame of {limit + over_by} bytes where {limit} are the limit"
     victim.judge_failed((LIMIT, PROTECTED), 1009, what)
     bystander.check()
 
@@ -177,12 +177,12 @@ def test_an_acceptor_may_send_text(target: Bench) -> None:
 def test_text_messages_are_utf8_whatever_the_body(target: Bench, body: bytes | str) -> None:
     """On acceptor ws-text a message with a body of any bytes is delivered. Every text message is
     UTF-8 as a whole."""
-    octets = body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass")
+    data = body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass")
     to = target.destination()
     socket, peer = session(target, "ws-text")
     peer.subscribe(to)
     producer = target.stomp()
-    producer.publish(to, octets)
+    producer.publish(to, data)
     producer.publish(to, "schön".encode())
     peer.watch_for(MESSAGE)
     peer.watch_for(MESSAGE)

@@ -65,11 +65,11 @@ class Connection:
         return command, headers, body
 
     def _more(self) -> None:
-        octets = self.socket.recv(65_536)
-        if not octets:
+        data = self.socket.recv(65_536)
+        if not data:
             print("the broker ended a connection")
             raise SystemExit(2)
-        self.data += octets
+        self.data += data
 
 
 def came(address: str, login: list[str], queue: str) -> list[int]:

@@ -88,11 +88,11 @@ class Connection:
         return found
 
     def _more(self) -> None:
-        octets = self.socket.recv(65_536)
-        if not octets:
+        data = self.socket.recv(65_536)
+        if not data:
             print("the broker ended the connection")
             raise SystemExit(2)
-        self.data += octets
+        self.data += data
 
 
 def main(address: str, *login: str) -> int:

@@ -86,16 +86,16 @@ _EMPTY: dict[str, Any] = {"shortstr": "", "longstr": b"", "table": {}}
 
 
 def _fields(table: Fields, given: Mapping[str, Any]) -> bytes:
-    octets, bits, count = b"", 0, 0
+    data, bits, count = b"", 0, 0
     for name, kind in table:
         if kind == "bit":
             bits |= bool(given.get(name)) << count
             count += 1
             continue
         if count:
-            octets, bits, count = octets + bytes((bits,)), 0, 0
-        octets += values.encode(given.get(name, _EMPTY.get(kind, 0)), kind)
-    return octets + bytes((bits,)) if count else octets
+            data, bits, count = data + bytes((bits,)), 0, 0
+        data += values.encode(given.get(name, _EMPTY.get(kind, 0)), kind)
+    return data + bytes((bits,)) if count else data
 
 
 def encode_content_header(
@@ -111,17 +111,13 @@ def encode_content_header(
     unknown = given.keys() - {name for name, _ in PROPERTIES}
     if unknown:
         raise ValueError(f"class basic has no property {', '.join(sorted(unknown))}")
-    flags, octets = 0, b""
+    flags, data = 0, b""
     for bit, (name, kind) in enumerate(PROPERTIES):
         if given.get(name) is not None:
             flags |= 1 << (15 - bit)
-            octets += values.encode(given[name], kind)
+            data += values.encode(given[name], kind)
     return (
-        class_id.to_bytes(2)
-        + weight.to_bytes(2)
-        + body_size.to_bytes(8)
-        + flags.to_bytes(2)
-        + octets
+        class_id.to_bytes(2) + weight.to_bytes(2) + body_size.to_bytes(8) + flags.to_bytes(2) + data
     )
 
 
@@ -186,7 +182,7 @@ class Reader(LengthPrefixedReader[Frame]):
         if size > self.most:
             return Unreadable(
                 bytes(self._pending),
-                f"a frame says it has {size} octets, above {self.most}",
+                f"a frame says it has {size} bytes, above {self.most}",
                 lost=True,
             )
         if len(self._pending) < size + OVERHEAD:
@@ -216,7 +212,7 @@ def read_payload(type: int, channel: int, data: bytes) -> Read:
 
 def _method(payload: bytes) -> tuple[str, dict[str, Any]]:
     if len(payload) < 4:
-        raise Malformed(f"a method of {len(payload)} octets has no numbers")
+        raise Malformed(f"a method of {len(payload)} bytes has no numbers")
     numbers = int.from_bytes(payload[:2]), int.from_bytes(payload[2:4])
     table = BY_NUMBERS.get(numbers)
     if table is None:
@@ -230,8 +226,8 @@ def _read_fields(table: MethodTable, data: bytes, at: int) -> dict[str, Any]:
     for name, kind in table.fields:
         if kind == "bit":
             if bits % 8 == 0:
-                octet, at = values.decode(data, at, "octet")
-            fields[name] = bool(octet >> bits % 8 & 1)
+                flags, at = values.decode(data, at, "octet")
+            fields[name] = bool(flags >> bits % 8 & 1)
             bits += 1
             continue
         bits = 0
@@ -240,13 +236,13 @@ def _read_fields(table: MethodTable, data: bytes, at: int) -> dict[str, Any]:
         except Malformed as problem:
             raise Malformed(f"{table.name}, {name}: {problem}") from None
     if at != len(data):
-        raise Malformed(f"{table.name}: {len(data) - at} octets too many")
+        raise Malformed(f"{table.name}: {len(data) - at} bytes too many")
     return fields
 
 
 def _content_header(payload: bytes) -> tuple[str, dict[str, Any]]:
     if len(payload) < 14:
-        raise Malformed(f"a content header of {len(payload)} octets is too short")
+        raise Malformed(f"a content header of {len(payload)} bytes is too short")
     fields: dict[str, Any] = {
         "class-id": int.from_bytes(payload[:2]),
         "weight": int.from_bytes(payload[2:4]),
@@ -314,7 +310,7 @@ class Method:
             for name, value in self.listed()[1:]
             if value not in ("", "false", "{}")
         )
-        body = f" {len(self.body)} octets {self.body[:40]!r}" if self.body else ""
+        body = f" {len(self.body)} bytes {self.body[:40]!r}" if self.body else ""
         return f"{self.name}({self.channel}) [{inside}]{body}"[:2000]
 
 

@@ -17,7 +17,7 @@ from brokerproof.harness.load.client_connection import (
     ProducerState,
 )
 from brokerproof.harness.load.plan import Consumer
-from brokerproof.harness.load.wire_log import EOL, RECEIVED, RECORDED_OCTETS, SENT
+from brokerproof.harness.load.wire_log import EOL, RECEIVED, RECORDED_BYTES, SENT
 from brokerproof.harness.model.time import NS_PER_S, Instant
 from brokerproof.harness.protocols.amqp091 import codec
 from brokerproof.harness.protocols.amqp091.tables import BY_NAME
@@ -55,7 +55,7 @@ class _Content:
     head: bytes = b""
     body: bytes = b""
     due: int = -1
-    octets: int = 0
+    body_size: int = 0
     size: int = 0
 
 
@@ -192,7 +192,7 @@ class Amqp091LoadConnection(ClientConnection):
         parts: list[bytes] = []
         kept: list[bytes] = []
         sizes: list[int] = []
-        octets = 0
+        length = 0
         for number in range(sender.next, sender.next + count):
             body = host.body(sender.about.number, number, now)
             size = len(body)
@@ -208,9 +208,9 @@ class Amqp091LoadConnection(ClientConnection):
                     *(codec.encode_frame(codec.BODY, channel, piece) for piece in pieces),
                 )
                 frames = len(pieces)
-            octets += size
+            length += size
             if taped:
-                kept.append(publish + head + body[:RECORDED_OCTETS])
+                kept.append(publish + head + body[:RECORDED_BYTES])
                 sizes.append(len(publish) + len(head) + size + frames * codec.OVERHEAD)
         tally = host.tally
         if host.plan.confirmed:
@@ -219,7 +219,7 @@ class Amqp091LoadConnection(ClientConnection):
             sender.waiting += count
         sender.next += count
         tally.sent += count
-        tally.sent_octets += octets
+        tally.sent_octets += length
         tally.sent_until = now + host.offset
         if host.tape is not None:
             host.tape.frames(self._number, SENT, now, self.conn, kept, sizes)
@@ -234,8 +234,8 @@ class Amqp091LoadConnection(ClientConnection):
         place, size = 0, len(data)
         took = _Took([], [], [], {})
         while size - place >= codec.OVERHEAD and not self.over:
-            kind, channel, octets = _HEAD.unpack_from(data, place)
-            end = place + codec.OVERHEAD + octets
+            kind, channel, length = _HEAD.unpack_from(data, place)
+            end = place + codec.OVERHEAD + length
             if data.startswith(codec.PREFIX, place):  # what it would speak, before it hangs up
                 end = place + codec.OVERHEAD
                 kind = channel = 0
@@ -278,13 +278,13 @@ class Amqp091LoadConnection(ClientConnection):
         content = self._contents.get(channel) if self._contents else None
         if content is not None:
             if kind == codec.BODY and content.due > 0:
-                octets = len(frame) - codec.OVERHEAD
-                if not content.octets:
-                    content.body = frame[7 : min(7 + RECORDED_OCTETS, len(frame) - 1)]
-                elif content.octets < RECORDED_OCTETS:
-                    content.body = (content.body + frame[7:-1])[:RECORDED_OCTETS]
-                content.octets += octets
-                content.due -= octets
+                size = len(frame) - codec.OVERHEAD
+                if not content.body_size:
+                    content.body = frame[7 : min(7 + RECORDED_BYTES, len(frame) - 1)]
+                elif content.body_size < RECORDED_BYTES:
+                    content.body = (content.body + frame[7:-1])[:RECORDED_BYTES]
+                content.body_size += size
+                content.due -= size
             elif kind == codec.HEADER and content.due < 0:
                 content.head, content.due = frame, int.from_bytes(frame[11:19])
             else:
@@ -317,7 +317,7 @@ class Amqp091LoadConnection(ClientConnection):
             return
         tag = 12 + frame[11]
         tally.received += 1
-        tally.received_octets += content.octets
+        tally.received_octets += content.body_size
         tally.redelivered += frame[tag + 8] & 1
         body = content.body
         if body.startswith(MARK):
@@ -343,10 +343,10 @@ class Amqp091LoadConnection(ClientConnection):
         else:
             tally.refused += len(taken)
 
-    def _rare(self, octets: bytes, now: Instant) -> None:
-        frame = next(iter(codec.Reader().feed(octets)), None)
+    def _rare(self, data: bytes, now: Instant) -> None:
+        frame = next(iter(codec.Reader().feed(data)), None)
         if not isinstance(frame, codec.Frame):
-            self.host.tally.errors[f"no frame that we know: {octets[:40].hex()}"] += 1
+            self.host.tally.errors[f"no frame that we know: {data[:40].hex()}"] += 1
             return
         match frame.name:
             case "connection.start":

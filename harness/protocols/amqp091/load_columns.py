@@ -36,7 +36,7 @@ _CONTENT_HEADER = 22
 """Bytes of a content header's frame without properties."""
 _CHUNK = {"short": 2, "longlong": 8}
 
-Octets = npt.NDArray[np.uint8]
+Bytes = npt.NDArray[np.uint8]
 
 
 def columns(stretch: LogSlice) -> dict[str, pa.Array]:
@@ -63,16 +63,16 @@ def columns(stretch: LogSlice) -> dict[str, pa.Array]:
             parts.append((mine[fits], frames))
     if left.any():
         mine = np.flatnonzero(left)
-        octets = rows.octets.take(pa.array(mine)).to_pylist()
-        entries = zip(octets, sizes[mine].tolist(), broken[mine].tolist(), strict=True)
+        raw = rows.frames.take(pa.array(mine)).to_pylist()
+        entries = zip(raw, sizes[mine].tolist(), broken[mine].tolist(), strict=True)
         parts.append((mine, listed([_slow(*row) for row in entries])))
     beats = data[begins] == codec.HEARTBEAT
-    plain = Rows(rows.at, rows.conn, rows.sent, sizes, lengths, rows.data, rows.octets)
+    plain = Rows(rows.at, rows.conn, rows.sent, sizes, lengths, rows.data, rows.frames)
     return plain.batch(PROTOCOL, concatenate_rows(parts, len(lengths)), beats)
 
 
 def _together(
-    name: str, rows: Rows, data: Octets, begins: Ints, lengths: Ints, sizes: Ints
+    name: str, rows: Rows, data: Bytes, begins: Ints, lengths: Ints, sizes: Ints
 ) -> tuple[Bools, Frames | None]:
     """Those frames of one method that are as usual: which they are, and they."""
     table = BY_NAME[name]
@@ -127,11 +127,11 @@ def _together(
     return fits, frames
 
 
-def _number(data: Octets, at: Ints, width: int) -> Ints:
+def _number(data: Bytes, at: Ints, width: int) -> Ints:
     """Unsigned numbers of so many bytes."""
     numbers = np.zeros(len(at), np.int64)
-    for octet in range(width):
-        numbers = (numbers << 8) | data[at + octet]
+    for place in range(width):
+        numbers = (numbers << 8) | data[at + place]
     return numbers
 
 
@@ -144,10 +144,10 @@ def _strings(data: bytes, begins: Ints, ends: Ints) -> list[str]:
     known: dict[bytes, str] = {}
     strings = []
     for at, to in zip(begins.tolist(), ends.tolist(), strict=True):
-        octets = data[at:to]
-        text = known.get(octets)
+        raw = data[at:to]
+        text = known.get(raw)
         if text is None:
-            text = known[octets] = octets.decode("utf-8", "backslashreplace")
+            text = known[raw] = raw.decode("utf-8", "backslashreplace")
         strings.append(text)
     return strings
 
@@ -163,15 +163,15 @@ def _headers(names: Sequence[str], values: Sequence[pa.Array]) -> pa.ListArray:
     )
 
 
-def _slow(octets: bytes, size: int, broken: bool) -> tuple[str, codec.FieldList, bytes, int, int]:
+def _slow(data: bytes, size: int, broken: bool) -> tuple[str, codec.FieldList, bytes, int, int]:
     """One method by the harness's own codec. What is kept of a body has no frames of its own."""
-    end = _frames_end(octets)
+    end = _frames_end(data)
     frames: list[codec.Frame] = []
-    for item in codec.Reader().feed(octets[:end]):
+    for item in codec.Reader().feed(data[:end]):
         if not isinstance(item, codec.Frame):
-            return UNREADABLE, (("reason", item.reason),), octets, len(octets), size
+            return UNREADABLE, (("reason", item.reason),), data, len(data), size
         frames.append(item)
-    first, body = frames[0], octets[end:]
+    first, body = frames[0], data[end:]
     if first.name == codec.HEART_BEAT:
         return first.name, (), b"", 0, size
     contents, promised = codec.Contents(), 0
@@ -195,12 +195,12 @@ def _slow(octets: bytes, size: int, broken: bool) -> tuple[str, codec.FieldList,
     return method.name, method.listed(), method.body, whole, size
 
 
-def _frames_end(octets: bytes) -> int:
+def _frames_end(data: bytes) -> int:
     """Return the offset at which the method's frame ends, or that of the content header behind
     it."""
-    if octets.startswith(codec.PREFIX):
+    if data.startswith(codec.PREFIX):
         return codec.OVERHEAD
-    end = codec.OVERHEAD + int.from_bytes(octets[3:7])
-    if octets[0] == codec.METHOD and octets[end : end + 1] == bytes((codec.HEADER,)):
-        end += codec.OVERHEAD + int.from_bytes(octets[end + 3 : end + 7])
+    end = codec.OVERHEAD + int.from_bytes(data[3:7])
+    if data[0] == codec.METHOD and data[end : end + 1] == bytes((codec.HEADER,)):
+        end += codec.OVERHEAD + int.from_bytes(data[end + 3 : end + 7])
     return end

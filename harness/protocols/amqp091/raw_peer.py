@@ -103,9 +103,9 @@ class Amqp091Peer(Conversation[Method]):
             self._recorder.on_bytes_sent(self.world.now(), data)
         super().write(data, as_event=False)
 
-    def beat(self, octets: bytes = codec.encode_frame(codec.HEARTBEAT, 0)) -> None:
+    def beat(self, data: bytes = codec.encode_frame(codec.HEARTBEAT, 0)) -> None:
         """A heartbeat frame."""
-        self.write(octets)
+        self.write(data)
 
     def header(self, id: int = 0, major: int = 0, minor: int = 9, revision: int = 1) -> None:
         """The protocol header."""
@@ -124,8 +124,8 @@ class Amqp091Peer(Conversation[Method]):
         also: Callable[[bytes], bytes] | None = None,
     ) -> None:
         """One method frame with exactly these fields; ``also`` has the last word on its bytes."""
-        octets = codec.encode_frame(codec.METHOD, channel, codec.encode_method(name, fields))
-        self.write(octets if also is None else also(octets))
+        data = codec.encode_frame(codec.METHOD, channel, codec.encode_method(name, fields))
+        self.write(data if also is None else also(data))
 
     def call(
         self,

@@ -51,14 +51,14 @@ class Typed:
 class Raw:
     """Bytes that are written in place of a field, whatever its type is."""
 
-    octets: bytes
+    data: bytes
 
 
 def encode(value: Any, kind: str) -> bytes:
     """``value`` as a field of type ``kind`` (no bit: those are packed). Raises ``ValueError`` for
     what does not fit."""
     if isinstance(value, Raw):
-        return value.octets
+        return value.data
     if kind in _NUMBERS:
         try:
             return struct.pack(_NUMBERS[kind], value)
@@ -66,20 +66,20 @@ def encode(value: Any, kind: str) -> bytes:
             raise ValueError(f"{value!r} is no {kind}") from None
     if kind == "table":
         return _sized(b"".join(_name(name) + _field(item) for name, item in value.items()))
-    octets = value.encode() if isinstance(value, str) else bytes(value)
+    data = value.encode() if isinstance(value, str) else bytes(value)
     if kind == "longstr":
-        return _sized(octets)
-    if len(octets) > 255:
-        raise ValueError(f"a shortstr has at most 255 octets, not {len(octets)}")
-    return bytes((len(octets),)) + octets
+        return _sized(data)
+    if len(data) > 255:
+        raise ValueError(f"a shortstr has at most 255 bytes, not {len(data)}")
+    return bytes((len(data),)) + data
 
 
 def _name(name: str) -> bytes:
     return encode(name, "shortstr")
 
 
-def _sized(octets: bytes) -> bytes:
-    return len(octets).to_bytes(4) + octets
+def _sized(data: bytes) -> bytes:
+    return len(data).to_bytes(4) + data
 
 
 def _field(value: Any) -> bytes:
@@ -99,7 +99,7 @@ def _field(value: Any) -> bytes:
             return head + struct.pack(">BI", *inside)
         case "V":
             return head
-    return head + (inside.octets if isinstance(inside, Raw) else bytes(inside))
+    return head + (inside.data if isinstance(inside, Raw) else bytes(inside))
 
 
 def typed(value: Any) -> Typed:
@@ -130,16 +130,16 @@ def decode(data: bytes, at: int, kind: str) -> tuple[Any, int]:
         return _number(data, at, _NUMBERS[kind], kind)
     if kind == "shortstr":
         size, at = _number(data, at, ">B", kind)
-        return text(_octets(data, at, size, kind)), at + size
+        return text(_taken(data, at, size, kind)), at + size
     if kind == "longstr":
         size, at = _number(data, at, ">I", kind)
-        return _octets(data, at, size, kind), at + size
+        return _taken(data, at, size, kind), at + size
     return _table(data, at, 0)
 
 
-def text(octets: bytes) -> str:
+def text(data: bytes) -> str:
     """UTF-8, or as near as it gets."""
-    return octets.decode("utf-8", "backslashreplace")
+    return data.decode("utf-8", "backslashreplace")
 
 
 def plain(value: Any) -> Any:
@@ -164,18 +164,18 @@ def _number(data: bytes, at: int, form: str, kind: str) -> tuple[Any, int]:
     try:
         return struct.unpack_from(form, data, at)[0], at + struct.calcsize(form)
     except struct.error:
-        raise Malformed(f"{kind}: the octets end in its midst") from None
+        raise Malformed(f"{kind}: the bytes end in its midst") from None
 
 
-def _octets(data: bytes, at: int, size: int, kind: str) -> bytes:
+def _taken(data: bytes, at: int, size: int, kind: str) -> bytes:
     if at + size > len(data):
-        raise Malformed(f"{kind}: says it has {size} octets, and {len(data) - at} are left")
+        raise Malformed(f"{kind}: says it has {size} bytes, and {len(data) - at} are left")
     return data[at : at + size]
 
 
 def _table(data: bytes, at: int, depth: int) -> tuple[dict[str, Typed], int]:
     size, at = _number(data, at, ">I", "table")
-    end = at + len(_octets(data, at, size, "table"))
+    end = at + len(_taken(data, at, size, "table"))
     entries: dict[str, Typed] = {}
     while at < end:
         name, at = decode(data[:end], at, "shortstr")
@@ -204,7 +204,7 @@ def _value(data: bytes, at: int, depth: int) -> tuple[Typed, int]:
             value = scale, digits
         case "A":
             size, at = _number(data, at, ">I", "array")
-            end = at + len(_octets(data, at, size, "array"))
+            end = at + len(_taken(data, at, size, "array"))
             value = []
             while at < end:
                 item, at = _value(data[:end], at, depth + 1)

@@ -200,7 +200,7 @@ class Frame:
         inside = " ".join(
             f"{name}={value}" for name, value in field_list(self.fields, self.channel)[1:]
         )
-        payload = f" {len(self.payload)} octets {self.payload[:40]!r}" if self.payload else ""
+        payload = f" {len(self.payload)} bytes {self.payload[:40]!r}" if self.payload else ""
         return f"{self.name}({self.channel}) [{inside}]{payload}"[:2000]
 
 
@@ -343,7 +343,7 @@ class Reader(LengthPrefixedReader[Frame | Empty]):
         if size < HEADER_SIZE or size > self.most:
             why = "shorter than its own header" if size < HEADER_SIZE else f"more than {self.most}"
             return Unreadable(
-                bytes(self._pending), f"a frame says it has {size} octets, {why}", lost=True
+                bytes(self._pending), f"a frame says it has {size} bytes, {why}", lost=True
             )
         if len(self._pending) < size:
             return None
@@ -351,7 +351,7 @@ class Reader(LengthPrefixedReader[Frame | Empty]):
         del self._pending[:size]
         start = doff * 4
         if start < HEADER_SIZE or start > size:
-            return Unreadable(data, f"a frame of {size} octets has the data offset {doff}")
+            return Unreadable(data, f"a frame of {size} bytes has the data offset {doff}")
         if type not in (AMQP_FRAME, SASL_FRAME):
             return Unreadable(data, f"a frame has the type {type}, neither AMQP (0) nor SASL (1)")
         if start == size:

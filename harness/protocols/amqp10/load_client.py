@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from brokerproof.harness.load.client_connection import ClientConnection, ProducerState
 from brokerproof.harness.load.plan import Place
-from brokerproof.harness.load.wire_log import RECEIVED, RECORDED_OCTETS, SENT
+from brokerproof.harness.load.wire_log import RECEIVED, RECORDED_BYTES, SENT
 from brokerproof.harness.model.time import NS_PER_MS, Instant
 from brokerproof.harness.protocols.amqp10 import codec, hot_path, types
 from brokerproof.harness.protocols.amqp10.endpoint_state import WRAP, Endpoint, Link, Session
@@ -152,7 +152,7 @@ class AmqpLoadConnection(ClientConnection):
         host.tally.sent += posted
         host.tally.sent_until = now + host.offset
         sender.waiting += 0 if settled else posted
-        self._say(frames, now, hot_path.ROOM + RECORDED_OCTETS)
+        self._say(frames, now, hot_path.ROOM + RECORDED_BYTES)
         return posted
 
     # receiving
@@ -189,7 +189,7 @@ class AmqpLoadConnection(ClientConnection):
             if code == hot_path.TRANSFER:
                 end = self._transfer(frame, fields_at, at, settling, waits)
                 if taped:
-                    kept[-1] = frame[: end + RECORDED_OCTETS]
+                    kept[-1] = frame[: end + RECORDED_BYTES]
             elif code == hot_path.DISPOSITION:
                 self._disposition(frame, fields_at, at)
             elif code == hot_path.FLOW:
@@ -288,10 +288,10 @@ class AmqpLoadConnection(ClientConnection):
         fields = self._endpoint.flow(self._session, link, {"link-credit": credit})
         return performative("flow", fields)
 
-    def _rare(self, octets: bytes, now: Instant) -> None:
-        frame = next(iter(codec.Reader().feed(octets)), None)
+    def _rare(self, data: bytes, now: Instant) -> None:
+        frame = next(iter(codec.Reader().feed(data)), None)
         if not isinstance(frame, codec.Frame):
-            self.host.tally.errors[f"no frame that we know: {octets[:40].hex()}"] += 1
+            self.host.tally.errors[f"no frame that we know: {data[:40].hex()}"] += 1
             return
         if frame.name in ("open", "begin", "attach", "detach", "end"):
             self._endpoint.on_frame(frame)

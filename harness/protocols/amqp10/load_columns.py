@@ -19,7 +19,7 @@ from brokerproof.harness.load.columns import (
     listed,
     lists,
 )
-from brokerproof.harness.load.wire_log import RECORDED_OCTETS, LogSlice
+from brokerproof.harness.load.wire_log import RECORDED_BYTES, LogSlice
 from brokerproof.harness.protocols.amqp10 import codec, types
 from brokerproof.harness.protocols.amqp10.tables import BY_CODE
 
@@ -33,7 +33,7 @@ TOGETHER = {code: BY_CODE[code].name for code in (0x13, 0x14, 0x15)}
 _PADDING = bytes(64)
 """Behind the last frame, so that nobody reads past the end."""
 
-_NULL, _NUMBER, _FALSE, _TRUE, _OCTETS, _REST = range(6)
+_NULL, _NUMBER, _FALSE, _TRUE, _BINARY, _REST = range(6)
 _KIND = np.full(256, _REST, np.int8)
 _WIDTH = np.zeros(256, np.int64)
 """Bytes behind the constructor; of bytes and of the rest something else."""
@@ -51,11 +51,11 @@ for _code, _kind, _width in (
         (0x53, _NUMBER, 1),
         (0x60, _NUMBER, 2),
         (0x70, _NUMBER, 4),
-        (0xA0, _OCTETS, 0),
+        (0xA0, _BINARY, 0),
     ),
 ):
     _KIND[_code], _WIDTH[_code] = _kind, _width
-Octets = npt.NDArray[np.uint8]
+Bytes = npt.NDArray[np.uint8]
 
 
 def columns(stretch: LogSlice) -> dict[str, pa.Array]:
@@ -97,12 +97,12 @@ def columns(stretch: LogSlice) -> dict[str, pa.Array]:
             parts.append((numbers[regular.fits], Frames(command, headers, body, *sizes)))
     if left.any():
         numbers = np.flatnonzero(left)
-        octets = rows.octets.take(pa.array(numbers)).to_pylist()
+        raw = rows.frames.take(pa.array(numbers)).to_pylist()
         parts.append(
             (
                 numbers,
                 listed(
-                    [_slow(*row) for row in zip(octets, rows.sizes[numbers].tolist(), strict=True)]
+                    [_slow(*row) for row in zip(raw, rows.sizes[numbers].tolist(), strict=True)]
                 ),
             )
         )
@@ -116,9 +116,7 @@ class _Found(NamedTuple):
     """Which rows could be taken apart this way."""
 
 
-def _together(
-    code: int, data: Octets, begins: Ints, at: Ints, lengths: Ints, sizes: Ints
-) -> _Found:
+def _together(code: int, data: Bytes, begins: Ints, at: Ints, lengths: Ints, sizes: Ints) -> _Found:
     """Frames of one performative whose lists begin at ``at``."""
     rows = len(at)
     composite_type = BY_CODE[code]
@@ -165,15 +163,15 @@ class _Field(NamedTuple):
     fits: Bools
 
 
-def _field(name: str, data: Octets, at: Ints, end: Ints) -> _Field:
+def _field(name: str, data: Bytes, at: Ints, end: Ints) -> _Field:
     """One field of many frames."""
     code = data[at]
     kind, width = _KIND[code], _WIDTH[code]
     texts = np.empty(len(at), object)
     after = at + 1 + width
     fits = np.ones(len(at), np.bool_)
-    if (kind == _OCTETS).any():
-        some = np.flatnonzero(kind == _OCTETS)
+    if (kind == _BINARY).any():
+        some = np.flatnonzero(kind == _BINARY)
         size = data[at[some] + 1].astype(np.int64)
         after[some] = at[some] + 2 + size
         texts[some] = _tags(data, at[some] + 2, size)
@@ -181,10 +179,10 @@ def _field(name: str, data: Octets, at: Ints, end: Ints) -> _Field:
         some = np.flatnonzero(kind == _REST)
         cache: dict[bytes, tuple[str, int] | None] = {}
         for row in some.tolist():
-            octets = data[at[row] : end[row]].tobytes()
-            if octets not in cache:
-                cache[octets] = _value(name, octets)
-            value = cache[octets]
+            raw = data[at[row] : end[row]].tobytes()
+            if raw not in cache:
+                cache[raw] = _value(name, raw)
+            value = cache[raw]
             fits[row] = value is not None
             texts[row], long = value or ("", 0)
             after[row] = at[row] + long
@@ -203,12 +201,12 @@ def _field(name: str, data: Octets, at: Ints, end: Ints) -> _Field:
     return _Field(given, pa.array(texts[given], pa.string()), after, fits)
 
 
-def _number(data: Octets, at: Ints, width: Ints) -> Ints:
+def _number(data: Bytes, at: Ints, width: Ints) -> Ints:
     """Unsigned numbers of up to four bytes."""
     numbers = np.zeros(len(at), np.int64)
-    for octet in range(4):
-        more = width > octet
-        numbers[more] = (numbers[more] << 8) | data[at[more] + octet]
+    for place in range(4):
+        more = width > place
+        numbers[more] = (numbers[more] << 8) | data[at[more] + place]
     return numbers
 
 
@@ -216,7 +214,7 @@ def _texts(numbers: Ints) -> pa.Array:
     return pa.array(numbers).cast(pa.string())
 
 
-def _tags(data: Octets, at: Ints, size: Ints) -> npt.NDArray[np.object_]:
+def _tags(data: Bytes, at: Ints, size: Ints) -> npt.NDArray[np.object_]:
     """Bytes as hexadecimal digits."""
     tags = np.empty(len(at), object)
     tags[:] = [
@@ -226,11 +224,11 @@ def _tags(data: Octets, at: Ints, size: Ints) -> npt.NDArray[np.object_]:
     return tags
 
 
-def _value(name: str, octets: bytes) -> tuple[str, int] | None:
+def _value(name: str, data: bytes) -> tuple[str, int] | None:
     """A value that is neither number nor bytes, as a trace holds it, and how long it is; None when
     it is none."""
     try:
-        what, size = types.decode(octets, 0)
+        what, size = types.decode(data, 0)
     except types.Malformed:
         return None
     return codec.field_list({name: what}, 0)[1][1], size
@@ -248,9 +246,9 @@ def _headers(rows: int, kept: list[tuple[str, Ints, pa.Array]]) -> pa.ListArray:
     return lists(offsets, names, values)
 
 
-def _slices(data: Octets, begin: Ints, end: Ints) -> pa.Array:
+def _slices(data: Bytes, begin: Ints, end: Ints) -> pa.Array:
     """Return the recorded part of the payloads."""
-    size = np.clip(end - begin, 0, RECORDED_OCTETS)
+    size = np.clip(end - begin, 0, RECORDED_BYTES)
     offsets = np.zeros(len(size) + 1, np.int32)
     np.cumsum(size, out=offsets[1:])
     at = np.repeat(begin - offsets[:-1], size) + np.arange(int(offsets[-1]))
@@ -261,20 +259,20 @@ def _slices(data: Octets, begin: Ints, end: Ints) -> pa.Array:
     )
 
 
-def _slow(octets: bytes, size: int) -> tuple[str, tuple[tuple[str, str], ...], bytes, int, int]:
+def _slow(data: bytes, size: int) -> tuple[str, tuple[tuple[str, str], ...], bytes, int, int]:
     """One frame by the harness's own codec. What was cut on the tape is payload, whose size is
     told."""
-    whole = octets if octets[:4] == codec.PREFIX else len(octets).to_bytes(4) + octets[4:]
+    whole = data if data[:4] == codec.PREFIX else len(data).to_bytes(4) + data[4:]
     frame = next(iter(codec.Reader().feed(whole)), None)
     if isinstance(frame, codec.Frame):
         return (
             frame.name,
             frame.listed(),
             frame.payload,
-            len(frame.payload) + size - len(octets),
+            len(frame.payload) + size - len(data),
             size,
         )
     if isinstance(frame, codec.Empty):
         return EMPTY, (("channel", str(frame.channel)),), b"", 0, size
     why = frame.reason if isinstance(frame, codec.Unreadable) else "a frame was cut off"
-    return UNREADABLE, (("reason", why),), octets, size, size
+    return UNREADABLE, (("reason", why),), data, size, size

@@ -93,12 +93,12 @@ def read(payload: bytes) -> Message:
         what, end = types.decode(payload, at)
         if not isinstance(what, Described) or not isinstance(what.descriptor, Value):
             raise Malformed(
-                f"a message has {types.text(what)[:100]} at octet {at}, which is no section"
+                f"a message has {types.text(what)[:100]} at byte {at}, which is no section"
             )
         name = _section_name(what.descriptor)
         if name is None:
             raise Malformed(
-                f"a message has a section {types.text(what.descriptor)} at octet {at}, which is not"
+                f"a message has a section {types.text(what.descriptor)} at byte {at}, which is not"
                 " known"
             )
         if name not in ("header", "delivery-annotations", "message-annotations", "footer"):

@@ -184,7 +184,7 @@ class AmqpPeer(Conversation[Frame]):
             if type is None
             else type
         )
-        octets = codec.encode_frame(
+        data = codec.encode_frame(
             types.encode(body) + payload,
             channel=channel,
             type=kind,
@@ -192,20 +192,20 @@ class AmqpPeer(Conversation[Frame]):
             size=size,
             extended=extended,
         )
-        changed = octets if also is None else also(octets)
-        honest = doff is None and size is None and type is None and changed == octets
+        changed = data if also is None else also(data)
+        honest = doff is None and size is None and type is None and changed == data
         if honest:
             listed = codec.field_list(codec.fields_of(body), channel)
             self._recorder.record_frame_sent(
-                self.world.now(), performative, listed, payload, len(octets)
+                self.world.now(), performative, listed, payload, len(data)
             )
         else:
             self._recorder.record_bytes_sent(self.world.now(), changed)
         self.write(changed, as_event=False)
 
-    def beat(self, octets: bytes = codec.encode_frame(b"")) -> None:
+    def beat(self, data: bytes = codec.encode_frame(b"")) -> None:
         """An empty frame."""
-        super().beat(octets)
+        super().beat(data)
 
     # connections
 

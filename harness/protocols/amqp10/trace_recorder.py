@@ -44,9 +44,9 @@ class AmqpTraceRecorder:
             match item:
                 case Frame():
                     frames.append(item)
-                case codec.Unreadable(octets, reason):
+                case codec.Unreadable(raw, reason):
                     fields = {"reason": types.string(reason)}
-                    frames.append(Frame(UNREADABLE, fields, octets, size=len(octets)))
+                    frames.append(Frame(UNREADABLE, fields, raw, size=len(raw)))
         return frames
 
     def on_bytes_sent(self, at: Instant, data: bytes) -> None:

@@ -138,7 +138,7 @@ class Array:
 class Raw:
     """Bytes to be written where a value belongs, whatever they are. Never read."""
 
-    octets: bytes
+    data: bytes
 
 
 Item: TypeAlias = Value | Described | Array | Raw
@@ -228,8 +228,8 @@ def plain(what: Item) -> Any:
             return plain(inner)
         case Array(items=items):
             return [plain(item) for item in items]
-        case Raw(octets):
-            return octets
+        case Raw(data):
+            return data
     raise TypeError(f"{what!r} is no value")  # pragma: no cover - the union is closed
 
 
@@ -249,16 +249,16 @@ def text(what: Item) -> str:
             return f"[{', '.join(map(text, items))}]"
         case Value("map", pairs):
             return "{" + ", ".join(f"{text(key)}: {text(item)}" for key, item in pairs) + "}"
-        case Value(_, bytes() as octets):
-            return f"0x{octets.hex()}"
+        case Value(_, bytes() as data):
+            return f"0x{data.hex()}"
         case Value(_, value):
             return str(value)
         case Described(descriptor, inner):
             return f"{text(descriptor)}({text(inner)})"
         case Array(items=items):
             return f"[{', '.join(map(text, items))}]"
-        case Raw(octets):
-            return f"octets 0x{octets.hex()}"
+        case Raw(data):
+            return f"bytes 0x{data.hex()}"
     raise TypeError(f"{what!r} is no value")  # pragma: no cover - the union is closed
 
 
@@ -269,8 +269,8 @@ def encode(what: Item) -> bytes:
     """The bytes of a value. Raises ``ValueError`` for one that its forced constructor cannot hold:
     use :class:`Raw`."""
     match what:
-        case Raw(octets):
-            return octets
+        case Raw(data):
+            return data
         case Described(descriptor, inner):
             return b"\x00" + encode(descriptor) + encode(inner)
     body = _body_of(what) if what.code is None else None
@@ -305,7 +305,7 @@ def _code(what: Value | Array, body: bytes | None) -> int:
         case "int" | "long":
             return _SIGNED_SMALL[what.type] if -128 <= value < 128 else _WHOLE[what.type]
         case "binary" | "string" | "symbol":
-            return _SMALL[what.type] if len(_octets(what)) < 256 else _LARGE[what.type]
+            return _SMALL[what.type] if len(_bytes_of(what)) < 256 else _LARGE[what.type]
         case "list" if not value:
             return 0x45
         case "list" | "map":
@@ -327,8 +327,8 @@ def _layout(code: int, what: Item, body: bytes | None = None) -> bytes:
         elif shape.kind == "compound":
             body, count = _compound_body(what) if body is None else body, _count(what)
         elif shape.kind == "variable":
-            octets = _octets(what)
-            return len(octets).to_bytes(shape.width) + octets
+            data = _bytes_of(what)
+            return len(data).to_bytes(shape.width) + data
         elif shape.form:
             return struct.pack(shape.form, what.value)
         else:
@@ -354,7 +354,7 @@ def _fixed(shape: Constructor, what: Value) -> bytes:
     return b""
 
 
-def _octets(what: Value) -> bytes:
+def _bytes_of(what: Value) -> bytes:
     match what.type:
         case "string":
             return bytes(what.value.encode())
@@ -400,7 +400,7 @@ def decode_all(data: bytes) -> list[Item]:
 
 def _decode(data: bytes, at: int, end: int, depth: int) -> tuple[Item, int]:
     if depth > MOST_NESTED:
-        raise Malformed(f"values are nested deeper than {MOST_NESTED} at octet {at}")
+        raise Malformed(f"values are nested deeper than {MOST_NESTED} at byte {at}")
     code = _take(data, at, end, 1, "a constructor")[0]
     if code == DESCRIBED:
         descriptor, at = _decode(data, at + 1, end, depth + 1)
@@ -413,15 +413,15 @@ def _body(code: int, data: bytes, at: int, end: int, depth: int) -> tuple[Item, 
     """Read the bytes behind the constructor ``code``."""
     shape = CONSTRUCTORS.get(code)
     if shape is None:
-        raise Malformed(f"no constructor has the code 0x{code:02x}, which stands before octet {at}")
+        raise Malformed(f"no constructor has the code 0x{code:02x}, which stands before byte {at}")
     if shape.kind == "fixed":
-        octets = _take(data, at, end, shape.width, f"a {shape.type}")
-        return Value(shape.type, _fixed_value(shape, octets, at), code), at + shape.width
+        raw = _take(data, at, end, shape.width, f"a {shape.type}")
+        return Value(shape.type, _fixed_value(shape, raw, at), code), at + shape.width
     size = int.from_bytes(_take(data, at, end, shape.width, f"the size of a {shape.type}"))
     at += shape.width
-    octets = _take(data, at, end, size, f"a {shape.type}")
+    raw = _take(data, at, end, size, f"a {shape.type}")
     if shape.kind == "variable":
-        return Value(shape.type, _variable_value(shape, octets, at), code), at + size
+        return Value(shape.type, _variable_value(shape, raw, at), code), at + size
     inside = at + size
     count = int.from_bytes(_take(data, at, inside, shape.width, f"the count of a {shape.type}"))
     at += shape.width
@@ -433,13 +433,13 @@ def _body(code: int, data: bytes, at: int, end: int, depth: int) -> tuple[Item, 
         items.append(value)
     if at != inside or len(items) != count:
         raise Malformed(
-            f"a {shape.type} of {count} items and {size} octets holds {len(items)} and"
-            f" {inside - at} more octets"
+            f"a {shape.type} of {count} items and {size} bytes holds {len(items)} and"
+            f" {inside - at} more bytes"
         )
     if shape.type == "list":
         return Value("list", tuple(items), code), inside
     if count % 2:
-        raise Malformed(f"a map before octet {at} has a key without a value: {count} items")
+        raise Malformed(f"a map before byte {at} has a key without a value: {count} items")
     return Value("map", tuple(zip(items[::2], items[1::2], strict=True)), code), inside
 
 
@@ -448,67 +448,65 @@ def _array(code: int, count: int, data: bytes, at: int, end: int, depth: int) ->
     while (element := _take(data, at, end, 1, "the constructor of an array")[0]) == DESCRIBED:
         if len(descriptors) > MOST_NESTED:
             raise Malformed(
-                f"an array's elements have more than {MOST_NESTED} descriptors at octet {at}"
+                f"an array's elements have more than {MOST_NESTED} descriptors at byte {at}"
             )
         descriptor, at = _decode(data, at + 1, end, depth + 1)
         descriptors.append(descriptor)
     at += 1
     if depth >= MOST_NESTED:
-        raise Malformed(f"values are nested deeper than {MOST_NESTED} at octet {at}")
+        raise Malformed(f"values are nested deeper than {MOST_NESTED} at byte {at}")
     shape = CONSTRUCTORS.get(element)
     if shape is None:
         raise Malformed(
-            f"no constructor has the code 0x{element:02x}, that of an array before octet {at}"
+            f"no constructor has the code 0x{element:02x}, that of an array before byte {at}"
         )
     if count > (MOST_EMPTY if shape.kind == "fixed" and shape.width == 0 else end - at):
         raise Malformed(
-            f"an array before octet {at} announces {count} elements, more than its octets can hold"
+            f"an array before byte {at} announces {count} elements, more than its bytes can hold"
         )
     items: list[Item] = []
     for _ in range(count):
         value, at = _body(element, data, at, end, depth + 1)
         items.append(value)
     if at != end:
-        raise Malformed(f"an array of {count} elements has {end - at} octets more at octet {at}")
+        raise Malformed(f"an array of {count} elements has {end - at} bytes more at byte {at}")
     return Array(element, tuple(items), tuple(descriptors), code)
 
 
-def _fixed_value(shape: Constructor, octets: bytes, at: int) -> Any:
+def _fixed_value(shape: Constructor, data: bytes, at: int) -> Any:
     if shape.form:
-        value = struct.unpack(shape.form, octets)[0]
+        value = struct.unpack(shape.form, data)[0]
         if shape.type == "char" and (value > 0x10FFFF or 0xD800 <= value < 0xE000):
-            raise Malformed(f"a char at octet {at} is no Unicode scalar: 0x{value:x}")
+            raise Malformed(f"a char at byte {at} is no Unicode scalar: 0x{value:x}")
         return value
     match shape.name:
         case "boolean":
-            if octets[0] > 1:
-                raise Malformed(
-                    f"a boolean at octet {at} is 0x{octets[0]:02x}, neither 0x00 nor 0x01"
-                )
-            return octets[0] == 1
+            if data[0] > 1:
+                raise Malformed(f"a boolean at byte {at} is 0x{data[0]:02x}, neither 0x00 nor 0x01")
+            return data[0] == 1
         case "uuid":
-            return UUID(bytes=bytes(octets))
+            return UUID(bytes=bytes(data))
         case "ieee-754":
-            return bytes(octets)
+            return bytes(data)
     return {"null": None, "true": True, "false": False, "uint0": 0, "ulong0": 0, "list0": ()}[
         shape.name
     ]
 
 
-def _variable_value(shape: Constructor, octets: bytes, at: int) -> Any:
+def _variable_value(shape: Constructor, data: bytes, at: int) -> Any:
     if shape.type == "binary":
-        return bytes(octets)
+        return bytes(data)
     try:
-        return octets.decode("ascii" if shape.type == "symbol" else "utf-8")
+        return data.decode("ascii" if shape.type == "symbol" else "utf-8")
     except UnicodeDecodeError as problem:
         raise Malformed(
-            f"a {shape.type} at octet {at} is not {problem.encoding}: {problem.reason}"
+            f"a {shape.type} at byte {at} is not {problem.encoding}: {problem.reason}"
         ) from None
 
 
 def _take(data: bytes, at: int, end: int, size: int, what: str) -> bytes:
     if end - at < size:
         raise Malformed(
-            f"{what} at octet {at} should have {size} octets, there are {max(0, end - at)}"
+            f"{what} at byte {at} should have {size} bytes, there are {max(0, end - at)}"
         )
     return data[at : at + size]

@@ -50,20 +50,18 @@ def encode_packet(
     unknown = given.keys() - {field for field, _, _ in table.fields}
     if unknown:
         raise ValueError(f"{name} has no field {', '.join(sorted(unknown))}")
-    octets = b"".join(
+    data = b"".join(
         _written(kind, given.get(field, DEFAULTS.get(kind, None if kind.endswith("?") else 0)))
         for field, kind, since in table.fields
         if since <= version
     )
-    return frame(table.code, channel, octets, size=size)
+    return frame(table.code, channel, data, size=size)
 
 
-def frame(code: int, channel: int, octets: bytes = b"", *, size: int | None = None) -> bytes:
+def frame(code: int, channel: int, data: bytes = b"", *, size: int | None = None) -> bytes:
     """A packet of any type and content."""
-    total = PACKET_HEADER - 4 + len(octets) if size is None else size
-    return (
-        total.to_bytes(4, signed=True) + bytes((code,)) + channel.to_bytes(8, signed=True) + octets
-    )
+    total = PACKET_HEADER - 4 + len(data) if size is None else size
+    return total.to_bytes(4, signed=True) + bytes((code,)) + channel.to_bytes(8, signed=True) + data
 
 
 def _written(kind: str, value: Any) -> bytes:
@@ -116,8 +114,8 @@ class Packet:
             f"{name}={value}" for name, value in self.listed()[1:] if value not in ("", "false")
         )
         body = self.fields.get("message")
-        octets = f" {len(body.body)} octets {body.body[:40]!r}" if isinstance(body, Message) else ""
-        return f"{self.name}({self.channel}) [{inside}]{octets}"[:2000]
+        content = f" {len(body.body)} bytes {body.body[:40]!r}" if isinstance(body, Message) else ""
+        return f"{self.name}({self.channel}) [{inside}]{content}"[:2000]
 
 
 def _words(value: Any) -> str:
@@ -167,26 +165,26 @@ class Reader(LengthPrefixedReader[Packet]):
             return None
         size = int.from_bytes(pending[:4], signed=True)
         if not PACKET_HEADER - 4 <= size <= MOST_READ:
-            return Unreadable(bytes(pending), f"a packet says that {size} octets follow", lost=True)
+            return Unreadable(bytes(pending), f"a packet says that {size} bytes follow", lost=True)
         if len(pending) < size + 4:
             return None
-        octets = bytes(pending[: size + 4])
+        data = bytes(pending[: size + 4])
         del pending[: size + 4]
-        return read_packet(octets)
+        return read_packet(data)
 
 
-def read_packet(octets: bytes) -> Read:
-    """The whole packet ``octets``. Fields of later versions are there if they are."""
-    code, channel = octets[4], int.from_bytes(octets[5:PACKET_HEADER], signed=True)
+def read_packet(data: bytes) -> Read:
+    """The whole packet ``data``. Fields of later versions are there if they are."""
+    code, channel = data[4], int.from_bytes(data[5:PACKET_HEADER], signed=True)
     table = BY_CODE.get(code)
     if table is None:
-        return Packet(f"packet-{code}", {"rest": octets[PACKET_HEADER:]}, channel, len(octets))
+        return Packet(f"packet-{code}", {"rest": data[PACKET_HEADER:]}, channel, len(data))
     try:
         return Packet(
-            table.name, _read_fields(table, Cursor(octets, PACKET_HEADER)), channel, len(octets)
+            table.name, _read_fields(table, Cursor(data, PACKET_HEADER)), channel, len(data)
         )
     except Malformed as problem:
-        return Unreadable(octets, f"{table.name}: {problem}")
+        return Unreadable(data, f"{table.name}: {problem}")
 
 
 def _read_fields(table: PacketTable, cursor: Cursor) -> dict[str, Any]:
@@ -199,5 +197,5 @@ def _read_fields(table: PacketTable, cursor: Cursor) -> dict[str, Any]:
         else:
             fields[name] = cursor.take(cursor.left) if kind == "rest" else cursor.value(kind)
     if cursor.left:
-        raise Malformed(f"{cursor.left} octets too many")
+        raise Malformed(f"{cursor.left} bytes too many")
     return fields

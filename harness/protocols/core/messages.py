@@ -60,9 +60,9 @@ class Message:
 
     def encode(self) -> bytes:
         """Its bytes. Raises ``ValueError`` for values that cannot be written."""
-        octets = (PACKET_HEADER + len(self.body)).to_bytes(4) + self.body
-        octets += b"".join(encode(kind, getattr(self, name)) for name, kind in _HEADERS)
-        return octets + encode_properties(dict(self.properties))
+        data = (PACKET_HEADER + len(self.body)).to_bytes(4) + self.body
+        data += b"".join(encode(kind, getattr(self, name)) for name, kind in _HEADERS)
+        return data + encode_properties(dict(self.properties))
 
     @property
     def cost(self) -> int:
@@ -85,7 +85,7 @@ class Message:
         end = cursor.value("int")
         if end < PACKET_HEADER:
             raise Malformed(
-                f"the body of a message ends at octet {end}, within the head of its packet"
+                f"the body of a message ends at byte {end}, within the head of its packet"
             )
         body = cursor.take(end - PACKET_HEADER)
         headers = {name: cursor.value(kind) for name, kind in _HEADERS}

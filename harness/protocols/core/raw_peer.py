@@ -106,7 +106,7 @@ class CorePeer(Conversation[Packet]):
         """One packet with exactly these fields."""
         self.write(codec.encode_packet(name, fields, channel=channel, version=self.version))
 
-    def beat(self, octets: bytes = b"") -> None:
+    def beat(self, data: bytes = b"") -> None:
         """A ping, which asks for the usual TTL; the broker sends it back."""
         self.ping()
 

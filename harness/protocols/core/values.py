@@ -25,8 +25,8 @@ SHORT, LONG = 9, 0xFFF
 
 def simple(text: str) -> bytes:
     """A simple string."""
-    octets = text.encode("utf-16-le", "surrogatepass")
-    return len(octets).to_bytes(4) + octets
+    data = text.encode("utf-16-le", "surrogatepass")
+    return len(data).to_bytes(4) + data
 
 
 def string(text: str) -> bytes:
@@ -36,8 +36,8 @@ def string(text: str) -> bytes:
     if count < SHORT:
         return count.to_bytes(4) + units
     if count < LONG:
-        octets = modified_utf8(text)
-        return count.to_bytes(4) + len(octets).to_bytes(2) + octets
+        data = modified_utf8(text)
+        return count.to_bytes(4) + len(data).to_bytes(2) + data
     return count.to_bytes(4) + simple(text)
 
 
@@ -131,13 +131,13 @@ def encode_properties(properties: dict[str, Any]) -> bytes:
     """Encode names and typed values; one byte where there are none."""
     if not properties:
         return b"\0"
-    octets = b"\1" + len(properties).to_bytes(4)
+    data = b"\1" + len(properties).to_bytes(4)
     for name, value in properties.items():
         encoded = property_of(value)
-        octets += simple(name) + bytes((_NUMBERED[encoded.kind],))
+        data += simple(name) + bytes((_NUMBERED[encoded.kind],))
         if encoded.kind != "null":
-            octets += encode(encoded.kind, encoded.value)
-    return octets
+            data += encode(encoded.kind, encoded.value)
+    return data
 
 
 def read_properties(cursor: Cursor) -> dict[str, Property]:
@@ -147,7 +147,7 @@ def read_properties(cursor: Cursor) -> dict[str, Property]:
         return properties
     count = cursor.value("int")
     if not 0 <= count <= cursor.left:
-        raise Malformed(f"{count} properties in {cursor.left} octets")
+        raise Malformed(f"{count} properties in {cursor.left} bytes")
     for _ in range(count):
         name, number = cursor.value("simple"), cursor.value("byte")
         kind = KINDS.get(number)

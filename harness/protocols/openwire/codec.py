@@ -80,8 +80,8 @@ class Structure:
 
     def properties(self) -> dict[str, Any]:
         """Properties without their types. Raises :class:`Malformed`."""
-        octets = self.get("marshalledProperties")
-        return {name: item.value for name, item in read_map(octets).items()} if octets else {}
+        data = self.get("marshalledProperties")
+        return {name: item.value for name, item in read_map(data).items()} if data else {}
 
     def text(self) -> str | None:
         """The content of a text message. Raises :class:`Malformed`."""
@@ -134,8 +134,8 @@ class Structure:
         inside = " ".join(f"{name}={value}" for name, value in self.listed() if value not in dull)
         message = self.message
         content = None if message is None else message.get("content")
-        octets = "" if content is None else f" {len(content)} octets {content[:40]!r}"
-        return f"{self.name} [{inside}]{octets}"[:2000]
+        shown = "" if content is None else f" {len(content)} bytes {content[:40]!r}"
+        return f"{self.name} [{inside}]{shown}"[:2000]
 
 
 def _words(value: Any) -> str:
@@ -178,10 +178,10 @@ def encode_command(
     return frame(table.code, _encode_fields(table, fields or {}, version), size=size)
 
 
-def frame(code: int, octets: bytes = b"", *, size: int | None = None) -> bytes:
+def frame(code: int, data: bytes = b"", *, size: int | None = None) -> bytes:
     """A command of any type and content."""
-    total = 1 + len(octets) if size is None else size
-    return total.to_bytes(4, signed=True) + bytes((code,)) + octets
+    total = 1 + len(data) if size is None else size
+    return total.to_bytes(4, signed=True) + bytes((code,)) + data
 
 
 def _encode_fields(table: Table, given: Mapping[str, Any], version: int) -> bytes:
@@ -233,30 +233,28 @@ class Reader(LengthPrefixedReader[Structure]):
             return None
         size = int.from_bytes(pending[:4], signed=True)
         if not 1 <= size <= MOST_READ:
-            return Unreadable(
-                bytes(pending), f"a command says that {size} octets follow", lost=True
-            )
+            return Unreadable(bytes(pending), f"a command says that {size} bytes follow", lost=True)
         if len(pending) < size + 4:
             return None
-        octets = bytes(pending[: size + 4])
+        data = bytes(pending[: size + 4])
         del pending[: size + 4]
-        return read_command(octets, self.version)
+        return read_command(data, self.version)
 
 
-def read_command(octets: bytes, version: int = NEWEST) -> Read:
-    """The whole command ``octets``."""
-    code = octets[4]
+def read_command(data: bytes, version: int = NEWEST) -> Read:
+    """The whole command ``data``."""
+    code = data[4]
     table = BY_CODE.get(code)
     if table is None or not table.command:
-        return Structure(f"type-{code}", {}, len(octets))
-    cursor = Cursor(octets, 5)
+        return Structure(f"type-{code}", {}, len(data))
+    cursor = Cursor(data, 5)
     try:
         fields = _read_fields(table, cursor, version, 0)
         if cursor.left:
-            raise Malformed(f"{cursor.left} octets too many")
+            raise Malformed(f"{cursor.left} bytes too many")
     except Malformed as problem:
-        return Unreadable(octets, f"{table.name}: {problem}")
-    return Structure(table.name, fields, len(octets))
+        return Unreadable(data, f"{table.name}: {problem}")
+    return Structure(table.name, fields, len(data))
 
 
 def _read_fields(table: Table, cursor: Cursor, version: int, depth: int) -> dict[str, Any]:

@@ -179,7 +179,7 @@ class OpenWirePeer(Conversation[Structure]):
             command("ExceptionResponse", correlationId=number), within=within, proves=proves
         )
 
-    def beat(self, octets: bytes = b"") -> None:
+    def beat(self, data: bytes = b"") -> None:
         """A KeepAliveInfo that asks for no answer."""
         self.keep_alive()
 

@@ -27,10 +27,10 @@ def java_utf8(text: str) -> bytes:
     return modified_utf8(text).replace(b"\0", b"\xc0\x80")
 
 
-def text_of(octets: bytes) -> str:
+def text_of(data: bytes) -> str:
     """Decode the bytes of :func:`java_utf8`. Raises :class:`Malformed`."""
     try:
-        text = octets.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
+        text = data.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
     except UnicodeDecodeError as problem:
         raise Malformed(f"text that is no UTF-8 ({problem.reason})") from None
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
@@ -38,16 +38,16 @@ def text_of(octets: bytes) -> str:
 
 def utf(text: str) -> bytes:
     """Text behind its length in two bytes. Raises ``ValueError`` for more than 65,535 bytes."""
-    octets = java_utf8(text)
-    if len(octets) > 0xFFFF:
-        raise ValueError(f"text of {len(octets)} octets; 65535 are the most")
-    return len(octets).to_bytes(2) + octets
+    data = java_utf8(text)
+    if len(data) > 0xFFFF:
+        raise ValueError(f"text of {len(data)} bytes; 65535 are the most")
+    return len(data).to_bytes(2) + data
 
 
 def long_utf(text: str) -> bytes:
     """Text behind its length in four bytes: the content of a text message."""
-    octets = java_utf8(text)
-    return len(octets).to_bytes(4) + octets
+    data = java_utf8(text)
+    return len(data).to_bytes(4) + data
 
 
 def encode(kind: str, value: Any) -> bytes:
@@ -154,20 +154,20 @@ def encode_map(values: Mapping[str, Any]) -> bytes:
 def _encode_typed(value: Any) -> bytes:
     typed_value = typed(value)
     write = _WRITERS.get(typed_value.kind)
-    octets = (
+    data = (
         java_values.encode(typed_value.kind, typed_value.value)
         if write is None
         else write(typed_value.value)
     )
-    return bytes((_NUMBERED[typed_value.kind],)) + octets
+    return bytes((_NUMBERED[typed_value.kind],)) + data
 
 
-def read_map(octets: bytes) -> dict[str, Typed]:
+def read_map(data: bytes) -> dict[str, Typed]:
     """Decode the bytes of :func:`encode_map`. Raises :class:`Malformed`."""
-    cursor = Cursor(octets)
+    cursor = Cursor(data)
     entries = _map(cursor, 0)
     if cursor.left:
-        raise Malformed(f"{cursor.left} octets behind a map")
+        raise Malformed(f"{cursor.left} bytes behind a map")
     return entries
 
 
@@ -178,7 +178,7 @@ def _map(cursor: Cursor, depth: int) -> dict[str, Typed]:
 def _count(cursor: Cursor, depth: int) -> int:
     count = int(cursor.value("int"))
     if not -1 <= count <= cursor.left or depth > DEEPEST:
-        raise Malformed(f"{count} entries in {cursor.left} octets, {depth} deep")
+        raise Malformed(f"{count} entries in {cursor.left} bytes, {depth} deep")
     return max(0, count)
 
 

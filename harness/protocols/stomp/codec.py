@@ -143,7 +143,7 @@ class Reader:
         """The items completed by ``data``. The version is looked at per frame, so the caller may
         change it between."""
         if self._broken:
-            yield Unreadable(data, "follows octets that were no frame")
+            yield Unreadable(data, "follows bytes that were no frame")
             return
         self._pending += data
         while self._pending:
@@ -186,7 +186,7 @@ class Reader:
         except UnicodeDecodeError as problem:
             return Unreadable(
                 bytes(self._pending),
-                f"header is not UTF-8 ({problem.reason} at octet {problem.start})",
+                f"header is not UTF-8 ({problem.reason} at byte {problem.start})",
             )
         command, *rest = (line.removesuffix("\r") for line in lines)
         headers = []
@@ -229,7 +229,7 @@ class Reader:
             if self._pending[end] != 0:
                 return Unreadable(
                     bytes(self._pending),
-                    f"no NUL behind the {length} octets that content-length announced",
+                    f"no NUL behind the {length} bytes that content-length announced",
                 )
         size = end + 1
         if self._pending[size : size + 1] == b"\n":

@@ -55,7 +55,7 @@ class Subscription:
     unit: str = "octets"
     anycast: bool | None = None
     held: dict[str, Delivery] = field(default_factory=dict)
-    octets: int = 0
+    held_bytes: int = 0
     """Of what is held."""
 
 
@@ -207,7 +207,7 @@ class StompFactReader:
                 subscription.window,
                 subscription.unit,
                 len(subscription.held),
-                subscription.octets,
+                subscription.held_bytes,
                 row.size,
             )
         token = row.headers.get("ack", row.headers.get("message-id", ""))
@@ -215,10 +215,10 @@ class StompFactReader:
         if (
             before is not None and before.key == delivery.key
         ):  # the same once more; an answer would be to the later one
-            subscription.octets -= before.size
+            subscription.held_bytes -= before.size
             yield self._got(subscription, before, End.HELD, None)
         subscription.held[token] = delivery
-        subscription.octets += row.size
+        subscription.held_bytes += row.size
 
     def _got(
         self, subscription: Subscription, delivery: Delivery, end: End, ended: When | None
@@ -248,7 +248,7 @@ class StompFactReader:
             settled = []
             for ack_id in covered:
                 delivery = subscription.held.pop(ack_id)
-                subscription.octets -= delivery.size
+                subscription.held_bytes -= delivery.size
                 settled.append(self._got(subscription, delivery, end, row.when))
             yield from self._await(row.headers.get("receipt"), settled)
             return
@@ -294,7 +294,7 @@ def _open(subscription: Subscription) -> bool:
     if subscription.window == 0:
         return not subscription.held
     return (
-        subscription.octets if subscription.unit == "octets" else len(subscription.held)
+        subscription.held_bytes if subscription.unit == "octets" else len(subscription.held)
     ) < subscription.window
 
 

@@ -11,7 +11,7 @@ from brokerproof.harness.load.client_connection import (
     ProducerState,
 )
 from brokerproof.harness.load.plan import Consumer
-from brokerproof.harness.load.wire_log import EOL, RECEIVED, RECORDED_OCTETS, SENT
+from brokerproof.harness.load.wire_log import EOL, RECEIVED, RECORDED_BYTES, SENT
 from brokerproof.harness.model.time import NS_PER_MS, Instant
 from brokerproof.harness.protocols.stomp import codec
 from brokerproof.harness.trace.stamp import LENGTH, MARK
@@ -121,7 +121,7 @@ class StompLoadConnection(ClientConnection):
         confirmed, awaited, taped = host.plan.confirmed, self._awaited, host.tape is not None
         frames: list[bytes] = []
         kept: list[bytes] = []
-        octets = 0
+        length = 0
         for index in range(sender.next, sender.next + count):
             body = host.body(number, index, now)
             size = len(body)
@@ -132,10 +132,10 @@ class StompLoadConnection(ClientConnection):
             else:
                 frame = b"%bcontent-length:%d\n\n%b" % (head, size, body)
             frames.append(frame)
-            octets += size
+            length += size
             if taped:
-                kept.append(frame[: len(frame) - size + RECORDED_OCTETS])
-        host.tally.sent_octets += octets
+                kept.append(frame[: len(frame) - size + RECORDED_BYTES])
+        host.tally.sent_octets += length
         sender.next += count
         host.tally.sent += count
         host.tally.sent_until = now + host.offset
@@ -201,7 +201,7 @@ class StompLoadConnection(ClientConnection):
             if kind == b"MESS":
                 end = frame.find(b"\n\n") + 2
                 if taped:
-                    kept.append(frame[: end + RECORDED_OCTETS])
+                    kept.append(frame[: end + RECORDED_BYTES])
                 tally.received += 1
                 tally.received_octets += len(frame) - end
                 if frame.startswith(MARK, end):

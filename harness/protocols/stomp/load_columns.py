@@ -17,7 +17,7 @@ from brokerproof.harness.load.columns import (
     listed,
     lists,
 )
-from brokerproof.harness.load.wire_log import EOL, RECORDED_OCTETS, LogSlice
+from brokerproof.harness.load.wire_log import EOL, RECORDED_BYTES, LogSlice
 from brokerproof.harness.protocols.stomp import codec
 
 PROTOCOL = "STOMP"
@@ -34,11 +34,11 @@ def columns(stretch: LogSlice) -> dict[str, pa.Array]:
     bare = rows.sizes - eol * EOL
     beats = rows.lengths == 0
     size = bare + ~beats + eol
-    plain = _plain(rows.octets, carriage=b"\r" in rows.data)
+    plain = _plain(rows.frames, carriage=b"\r" in rows.data)
     parts = []
     if plain.any():
         numbers = np.flatnonzero(plain)
-        chosen = rows.octets if plain.all() else rows.octets.take(pa.array(numbers))
+        chosen = rows.frames if plain.all() else rows.frames.take(pa.array(numbers))
         quick = _quick(chosen, bare[numbers], size[numbers])
         if quick is None:
             plain[:] = False
@@ -46,7 +46,7 @@ def columns(stretch: LogSlice) -> dict[str, pa.Array]:
             parts.append((numbers, quick))
     if not plain.all():
         numbers = np.flatnonzero(~plain)
-        one_by_one = rows.octets.take(pa.array(numbers)).to_pylist()
+        one_by_one = rows.frames.take(pa.array(numbers)).to_pylist()
         parts.append(
             (
                 numbers,
@@ -63,19 +63,19 @@ def columns(stretch: LogSlice) -> dict[str, pa.Array]:
     return rows.batch(PROTOCOL, concatenate_rows(parts, count), beats)
 
 
-def _plain(octets: pa.Array, *, carriage: bool) -> Bools:
+def _plain(data: pa.Array, *, carriage: bool) -> Bools:
     """Which frames have lines that end in a bare LF, and an end of their headers. ``carriage``:
     some have a CR."""
-    plain: Bools = pc.find_substring(octets, "\n\n").to_numpy(zero_copy_only=False) >= 0
+    plain: Bools = pc.find_substring(data, "\n\n").to_numpy(zero_copy_only=False) >= 0
     if carriage:
-        plain &= ~pc.match_substring(octets, "\r").to_numpy(zero_copy_only=False)
+        plain &= ~pc.match_substring(data, "\r").to_numpy(zero_copy_only=False)
     return plain
 
 
-def _quick(octets: pa.Array, bare: Ints, size: Ints) -> Frames | None:
+def _quick(data: pa.Array, bare: Ints, size: Ints) -> Frames | None:
     """None when a line is no header, or is not UTF-8."""
-    count = len(octets)
-    halves = pc.split_pattern(octets, pattern="\n\n", max_splits=1).values
+    count = len(data)
+    halves = pc.split_pattern(data, pattern="\n\n", max_splits=1).values
     heads, body = (
         halves.take(pa.array(np.arange(0, 2 * count, 2))),
         halves.take(pa.array(np.arange(1, 2 * count, 2))),
@@ -102,7 +102,7 @@ def _quick(octets: pa.Array, bare: Ints, size: Ints) -> Frames | None:
     return Frames(
         command,
         lists(offsets, names, values),
-        pc.binary_slice(body, 0, RECORDED_OCTETS),
+        pc.binary_slice(body, 0, RECORDED_BYTES),
         bare - lengths(heads) - 2,
         size,
     )
@@ -120,21 +120,21 @@ def _unescaped(texts: pa.Array) -> pa.Array | None:
 
 
 def _slow(
-    octets: bytes, bare: int, size: int
+    data: bytes, bare: int, size: int
 ) -> tuple[str, tuple[tuple[str, str], ...], bytes, int, int]:
     """One frame by the harness's own codec. A body that was cut on the tape is no longer than what
     is kept of it."""
     head_end = min(
-        (at for at in (octets.find(b"\n\n"), octets.find(b"\n\r\n")) if at >= 0),
-        default=len(octets),
+        (at for at in (data.find(b"\n\n"), data.find(b"\n\r\n")) if at >= 0),
+        default=len(data),
     )
-    head = octets[:head_end]
+    head = data[:head_end]
     frame = next(iter(codec.Reader("1.2").feed(_without_length(head) + b"\n\n\0")), None)
-    blank = 3 if octets[head_end : head_end + 3] == b"\n\r\n" else 2
-    body = octets[head_end + blank :]
+    blank = 3 if data[head_end : head_end + 3] == b"\n\r\n" else 2
+    body = data[head_end + blank :]
     if not isinstance(frame, codec.Frame):
         why = frame.reason if isinstance(frame, codec.Unreadable) else "no frame"
-        return UNREADABLE, (("reason", why),), octets, bare, size
+        return UNREADABLE, (("reason", why),), data, bare, size
     length = [part for part in head.split(b"\n") if part.startswith(b"content-length:")]
     headers = frame.headers
     if length:

@@ -16,7 +16,7 @@ from brokerproof.harness.protocols.conversation import (
 from brokerproof.harness.protocols.stomp import codec
 from brokerproof.harness.protocols.stomp.codec import Frame, HeadersLike
 from brokerproof.harness.protocols.stomp.trace_recorder import StompConversation
-from brokerproof.harness.trace.events import RECORDED_OCTETS, FrameSent
+from brokerproof.harness.trace.events import RECORDED_BYTES, FrameSent
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class StompPeer(StompInbox):
         self, command: str, headers: HeadersLike = (), body: bytes = b"", *, eol: bytes = b"\n"
     ) -> None:
         """Send one frame with exactly these headers, escaped as this peer's version has it."""
-        octets = codec.encode(command, headers, body, version=self.version, eol=eol)
+        data = codec.encode(command, headers, body, version=self.version, eol=eol)
         self.judge.record(
             FrameSent(
                 at_ns=self.world.now(),
@@ -115,12 +115,12 @@ class StompPeer(StompInbox):
                 protocol=self.protocol,
                 command=command,
                 headers=codec.header_list(headers),
-                body=body[:RECORDED_OCTETS],
+                body=body[:RECORDED_BYTES],
                 body_size=len(body),
-                size=len(octets),
+                size=len(data),
             )
         )
-        self.write(octets, as_event=False)
+        self.write(data, as_event=False)
 
     def request(
         self,

@@ -47,9 +47,9 @@ class StompTraceRecorder:
                     yield item
                 case codec.Eol(size):
                     self._judge.record(self._factory.heartbeat(at, False, PROTOCOL, size))
-                case codec.Unreadable(octets, reason):
-                    self._judge.record(self._factory.unreadable(at, False, octets, reason))
-                    yield Frame(UNREADABLE, (("reason", reason),), octets, len(octets))
+                case codec.Unreadable(raw, reason):
+                    self._judge.record(self._factory.unreadable(at, False, raw, reason))
+                    yield Frame(UNREADABLE, (("reason", reason),), raw, len(raw))
 
 
 class StompConversation(Conversation[Frame]):

@@ -87,8 +87,8 @@ class WebSocketPeer(Conversation[Item]):
                     )
                     self.judge.record(frame)
                     self.inbox.append(item)
-                case Unreadable(octets, reason):
-                    self.judge.record(self._factory.unreadable(at, False, octets, reason))
+                case Unreadable(raw, reason):
+                    self.judge.record(self._factory.unreadable(at, False, raw, reason))
                     self.inbox.append(item)
 
     def _arrived(self, at: Instant, item: WsFrame) -> None:
@@ -104,7 +104,7 @@ class WebSocketPeer(Conversation[Item]):
         elif self.polite and item.op == Op.CLOSE and not self.close_sent:
             self.send(Op.CLOSE, item.payload[:2])
         elif self._above is not None and not item.is_control and item.payload:
-            self._above.octets_arrived(at, item.payload)
+            self._above.bytes_arrived(at, item.payload)
 
     def channel_closed(self, at: Instant, how: CloseHow) -> None:
         if self._above is None:
@@ -164,17 +164,15 @@ class WebSocketPeer(Conversation[Item]):
     ) -> None:
         """Send one frame; ``oddities`` are those of
         :func:`brokerproof.harness.protocols.websocket.codec.encode`."""
-        octets = codec.encode(
-            op, payload, mask=self._mask() if masked else None, fin=fin, **oddities
-        )
+        data = codec.encode(op, payload, mask=self._mask() if masked else None, fin=fin, **oddities)
         marks = {"fin": fin, "masked": masked, **oddities}
         headers = tuple((name, str(value)) for name, value in marks.items() if value is not True)
         frame = self._factory.frame(
-            self.world.now(), True, self.protocol, WsFrame(op).name, headers, payload, len(octets)
+            self.world.now(), True, self.protocol, WsFrame(op).name, headers, payload, len(data)
         )
         self.judge.record(frame)
         self.close_sent |= op == Op.CLOSE
-        self.write(octets, as_event=False)
+        self.write(data, as_event=False)
 
     def message(self, payload: bytes, *, op: Op = Op.BINARY, sizes: Iterable[int] = ()) -> None:
         """Send one message, in fragments of these sizes and the rest in a last one."""

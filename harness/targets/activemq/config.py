@@ -165,7 +165,7 @@ def _size(config: Path, element: etree._Element, text: str) -> int:
     if match is None:
         line = element.sourceline
         raise SetUpFailed(
-            f"{config}, line {line}: {text!r} should be a size in octets, such as 20480, 20 kb or"
+            f"{config}, line {line}: {text!r} should be a size in bytes, such as 20480, 20 kb or"
             " 1 mb"
         )
     return int(match[1]) * int(1024 ** " kmg".index(match[2].lower() or " "))

@@ -105,17 +105,17 @@ class Container:
             )  # the library hands these on to Docker's, which takes addresses too
             ports.update(dict.fromkeys(ports, ("127.0.0.1", None)))
         container.with_envs(**recipe.environment)
-        for path, octets in recipe.files.items():
-            container.with_copy_into_container(octets, path.lstrip("/"))
+        for path, data in recipe.files.items():
+            container.with_copy_into_container(data, path.lstrip("/"))
         return container.waiting_for(
             LogMessageWaitStrategy(recipe.ready).with_startup_timeout(START_S)
         )
 
     def _keep(self) -> None:
-        for path, octets in self._recipe.files.items():
+        for path, data in self._recipe.files.items():
             kept = self._folder / path.lstrip("/")
             kept.parent.mkdir(parents=True, exist_ok=True)
-            kept.write_bytes(octets)
+            kept.write_bytes(data)
 
     def control(self, *command: str) -> None:
         """Run a command in the container. Raises :class:`SetUpFailed` when it does not end well."""

@@ -28,8 +28,8 @@ from brokerproof.reference_broker.config.values import (
     INT_MAX,
     Where,
     boolean,
+    byte_size,
     filled_in,
-    octets,
     whole,
     words,
 )
@@ -53,12 +53,12 @@ PAGE = 256 * 1024
 three of them in memory while it is written and read."""
 _PERCENT = whole(1, 100)
 _POLICY: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
-    "memoryLimit": ("memory_limit", octets(0)),
+    "memoryLimit": ("memory_limit", byte_size(0)),
     "producerFlowControl": ("producer_flow_control", boolean),
     "cursorMemoryHighWaterMark": ("cursor_memory_high_water_mark", _PERCENT),
     "storeUsageHighWaterMark": ("store_usage_high_water_mark", _PERCENT),
     "maxPageSize": ("max_page_size", whole(1, INT_MAX)),
-    "minimumMessageSize": ("minimum_message_size", octets(0, INT_MAX)),
+    "minimumMessageSize": ("minimum_message_size", byte_size(0, INT_MAX)),
     "queuePrefetch": ("queue_prefetch", whole(0, INT_MAX)),
     "queueBrowserPrefetch": ("queue_browser_prefetch", whole(0, INT_MAX)),
     "topicPrefetch": ("topic_prefetch", whole(0, INT_MAX)),
@@ -71,18 +71,18 @@ read."""
 _CURSORS = {"storeCursor": Cursor.STORE, "fileQueueCursor": Cursor.FILE, "vmQueueCursor": Cursor.VM}
 _USAGES: dict[str, dict[str, tuple[str, Callable[[str, Where], Any]]]] = {
     "memoryUsage": {
-        "limit": ("memory", octets(0)),
+        "limit": ("memory", byte_size(0)),
         "percentOfJvmHeap": ("memory_percent", _PERCENT),
     },
     "storeUsage": {
-        "limit": ("store", octets(0)),
+        "limit": ("store", byte_size(0)),
         "percentLimit": ("store_percent", _PERCENT),
-        "total": ("store_total", octets(0)),
+        "total": ("store_total", byte_size(0)),
     },
     "tempUsage": {
-        "limit": ("temp", octets(0)),
+        "limit": ("temp", byte_size(0)),
         "percentLimit": ("temp_percent", _PERCENT),
-        "total": ("temp_total", octets(0)),
+        "total": ("temp_total", byte_size(0)),
     },
 }
 

@@ -18,9 +18,9 @@ from brokerproof.reference_broker.config.values import (
     INT_MAX,
     LONG_MIN,
     boolean,
+    byte_size,
     decimal,
     maybe_words,
-    octets,
     whole,
 )
 
@@ -217,10 +217,10 @@ OPTION: dict[str, Entry] = {
     "transport.defaultHeartBeat": Only(maybe_words, ("0,0",)),
     **_named(
         "transport.maxFrameSize transport.wireFormat.maxFrameSize",
-        NoEffect(octets(1), "limits of frames are those of the protocols"),
+        NoEffect(byte_size(1), "limits of frames are those of the protocols"),
     ),
     "transport.wireFormat.maxDataLength": NoEffect(
-        octets(1), "limits of frames are those of the protocols"
+        byte_size(1), "limits of frames are those of the protocols"
     ),
     "transport.maxInactivityDuration": NoEffect(
         whole(0), "OpenWire connections are not given up for silence here"

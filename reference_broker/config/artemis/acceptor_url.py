@@ -14,8 +14,8 @@ from brokerproof.reference_broker.config.values import (
     INT_MAX,
     Where,
     boolean,
+    byte_size,
     decimal,
-    octets,
     one_of,
     whole,
 )
@@ -67,7 +67,7 @@ def _mechanisms(text: str, where: Where) -> tuple[str, ...]:
 
 
 _window = whole(0, INT_MAX, or_else=-1)
-_large = octets(0, INT_MAX, or_else=-1)
+_large = byte_size(0, INT_MAX, or_else=-1)
 _payload = whole(125, INT_MAX)
 """Every limit lets control frames pass, which have up to 125 bytes."""
 

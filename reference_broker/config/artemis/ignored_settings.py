@@ -26,9 +26,9 @@ from brokerproof.reference_broker.config.values import (
     LONG_MIN,
     Where,
     boolean,
+    byte_size,
     decimal,
     maybe_words,
-    octets,
     one_of,
     whole,
     words,
@@ -100,7 +100,7 @@ CORE: dict[str, Entry] = {
         NoEffect(boolean, _STORE),
     ),
     "journal-type": NoEffect(one_of("ASYNCIO", "MAPPED", "NIO"), _STORE),
-    **_named("journal-buffer-size", NoEffect(octets(1, INT_MAX), _STORE)),
+    **_named("journal-buffer-size", NoEffect(byte_size(1, INT_MAX), _STORE)),
     **_named(
         "page-max-concurrent-io journal-device-block-size journal-min-files journal-pool-files"
         " journal-compact-min-files journal-compact-percentage journal-max-io"
@@ -110,7 +110,7 @@ CORE: dict[str, Entry] = {
         " disk-scan-period",
         NoEffect(_number, _STORE),
     ),
-    "min-disk-free": NoEffect(octets(0, or_else=-1), _STORE),
+    "min-disk-free": NoEffect(byte_size(0, or_else=-1), _STORE),
     "global-max-size-percent-of-jvm-max-memory": NoEffect(whole(1, 100), _JVM),
     "critical-analyzer": NoEffect(boolean, _JVM),
     **_named("critical-analyzer-timeout critical-analyzer-check-period", NoEffect(whole(0), _JVM)),
@@ -229,7 +229,7 @@ ADDRESS_SETTING: dict[str, Entry] = {
     ),
     "enable-metrics": NoEffect(boolean, _MANAGEMENT),
     "prefetch-page-messages": NoEffect(_number, _PAGING),
-    "prefetch-page-bytes": NoEffect(octets(1, INT_MAX, or_else=-1), _PAGING),
+    "prefetch-page-bytes": NoEffect(byte_size(1, INT_MAX, or_else=-1), _PAGING),
     "disk-full-policy": NoEffect(one_of("DROP", "BLOCK", "FAIL"), _STORE),
     "redistribution-delay": NoEffect(_number, _CLUSTER),
     "initial-queue-buffer-size": NoEffect(_positive, "about memory inside the Java process"),

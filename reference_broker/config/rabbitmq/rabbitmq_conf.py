@@ -157,7 +157,7 @@ _UNITS |= {f"{letter}ib": _UNITS[letter] for letter in "kmgt"}
 _AMOUNT = re.compile(r"(?P<count>[0-9]{1,18})\s*(?P<unit>[A-Za-z]{0,3})")
 
 
-def _octets(text: str, where: Where) -> int:
+def _byte_size(text: str, where: Where) -> int:
     """Bytes, as RabbitMQ writes them: kB is 1000, KiB and k are 1024."""
     match = _AMOUNT.fullmatch(text)
     if match is None or match["unit"].lower() not in _UNITS:
@@ -174,9 +174,9 @@ def _fraction(text: str, where: Where) -> float:
 
 _LIMITS: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
     "vm_memory_high_watermark.relative": ("memory_high_watermark", _fraction),
-    "vm_memory_high_watermark.absolute": ("memory_high_watermark", _octets),
+    "vm_memory_high_watermark.absolute": ("memory_high_watermark", _byte_size),
     "disk_free_limit.relative": ("disk_free_limit", _fraction),
-    "disk_free_limit.absolute": ("disk_free_limit", _octets),
+    "disk_free_limit.absolute": ("disk_free_limit", _byte_size),
 }
 
 

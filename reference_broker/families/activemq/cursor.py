@@ -209,33 +209,33 @@ class Cursor:
 
     # --- on disk ----------------------------------------------------------------------------------
 
-    def put_aside(self, persistent: bool, cost: int, octets: int) -> None:
-        """A message that is added lies on disk, in so many ``octets``."""
+    def put_aside(self, persistent: bool, cost: int, size: int) -> None:
+        """A message that is added lies on disk, in so many ``size``."""
         self._store(persistent, cost)
         self._lies(
-            1, cost if persistent and self._stored else 0, octets if self.spools(persistent) else 0
+            1, cost if persistent and self._stored else 0, size if self.spools(persistent) else 0
         )
 
-    def clear_away(self, claim: ChargedEntry, octets: int) -> None:
-        """``claim``, which waited, lies on disk from now on, in so many ``octets``."""
+    def clear_away(self, claim: ChargedEntry, size: int) -> None:
+        """``claim``, which waited, lies on disk from now on, in so many ``size``."""
         self.leaves(claim)
         self.memory.add(-claim.cost)
         store = claim.cost if claim.persistent and self._stored else 0
-        self._lies(1, store, octets if self.spools(claim.persistent) else 0)
+        self._lies(1, store, size if self.spools(claim.persistent) else 0)
 
-    def found(self, messages: int, octets: int) -> None:
-        """So many persistent messages of an earlier broker lie on disk, in so many ``octets``."""
-        self._store(True, octets)
-        self._lies(messages, octets, octets if self.spools(persistent=True) else 0)
+    def found(self, messages: int, size: int) -> None:
+        """So many persistent messages of an earlier broker lie on disk, in so many ``size``."""
+        self._store(True, size)
+        self._lies(messages, size, size if self.spools(persistent=True) else 0)
 
-    def bring_back(self, claim: ChargedEntry, octets: int, stored: int) -> None:
-        """Record that a message has been read back into memory as ``claim``: it took ``octets``
+    def bring_back(self, claim: ChargedEntry, size: int, stored: int) -> None:
+        """Record that a message has been read back into memory as ``claim``: it took ``size``
         on disk, and ``stored`` bytes of the store were charged for it."""
         if claim.persistent and self._stored:
             self.usage.store.add(claim.cost - stored)
         else:
             stored = 0
-        self._lies(-1, -stored, -octets if self.spools(claim.persistent) else 0)
+        self._lies(-1, -stored, -size if self.spools(claim.persistent) else 0)
         self.keep(claim)
         self.memory.add(claim.cost)
 
@@ -252,9 +252,9 @@ class Cursor:
         self.on_disk.add(messages, store, temp)
         self.usage.temp.add(temp)
 
-    def _store(self, persistent: bool, octets: int) -> None:
+    def _store(self, persistent: bool, size: int) -> None:
         if persistent and self._stored:
-            self.usage.store.add(octets)
+            self.usage.store.add(size)
 
 
 class FileCursor(Cursor):

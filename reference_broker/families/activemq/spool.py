@@ -75,9 +75,9 @@ class Spool:
             return False
         if aside and not lies:
             queue.clear()
-        octets = self._pages.append(message, queues[:1], source_entry)
+        size = self._pages.append(message, queues[:1], source_entry)
         self._account.added()
-        self.cursor.put_aside(persistent, self._account.cost(message), octets)
+        self.cursor.put_aside(persistent, self._account.cost(message), size)
         if not aside:
             queue.bring_back()
         queue.dispatch()
@@ -86,8 +86,8 @@ class Spool:
     def lay(self, queue: Queue, entry: Entry, claim: ChargedEntry) -> None:
         """``entry``, which waited in memory, lies here from now on."""
         known = entry.earlier or entry.notes is not None
-        octets = self._pages.append(entry.message, [queue], entry if known else None)
-        self.cursor.clear_away(claim, octets)
+        size = self._pages.append(entry.message, [queue], entry if known else None)
+        self.cursor.clear_away(claim, size)
 
     def begin_atomic_unit(self) -> None:
         """Store all further writes and removals of this input as a whole or not at all."""
@@ -103,8 +103,8 @@ class Spool:
             self._account.forget_message,
             lies=place,
         )
-        octets = place.page.average if place.page.recovered else place.octets + records.HEAD.size
-        self.cursor.bring_back(claim, octets, octets if place.page.recovered else claim.cost)
+        size = place.page.average if place.page.recovered else place.size + records.HEAD.size
+        self.cursor.bring_back(claim, size, size if place.page.recovered else claim.cost)
         return claim
 
     def restored(self, queue: Queue) -> None:

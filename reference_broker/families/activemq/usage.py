@@ -34,11 +34,11 @@ class Usage:
         """True if ``mark`` percent are reached, here or at the parent."""
         return self.percent >= mark or (self.parent is not None and self.parent.full(mark))
 
-    def add(self, octets: int) -> None:
-        """``octets`` more are used; a negative number is that much less."""
-        self.used += octets
+    def add(self, size: int) -> None:
+        """``size`` more are used; a negative number is that much less."""
+        self.used += size
         if self.parent is not None:
-            self.parent.add(octets)
+            self.parent.add(size)
 
 
 class BrokerUsage:

@@ -52,7 +52,7 @@ STANDARD = frozenset(
 """Headers of STOMP that are fields of a message and no properties."""
 
 
-def octets(message: Message) -> int:
+def size_of(message: Message) -> int:
     """Return the size of ``message``: content and properties."""
     content = message.content()
     if content is not None:
@@ -133,7 +133,7 @@ class UsageAccount(MemoryAccount):
 
     def cost(self, message: Message) -> int:
         """Return the charge for ``message``."""
-        return self.entry.minimum_message_size + octets(message)
+        return self.entry.minimum_message_size + size_of(message)
 
     def charge(self, message: Message, queues: int) -> ResourceClaim:
         cost = self.cost(message)

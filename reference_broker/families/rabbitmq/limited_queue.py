@@ -33,10 +33,10 @@ MAXLEN, EXPIRED, REJECTED = "maxlen", "expired", "rejected"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """``length`` in messages, ``octets`` of bodies, ``ttl`` in ns; None is none."""
+    """``length`` in messages, ``size`` of bodies in bytes, ``ttl`` in ns; None is none."""
 
     length: int | None = None
-    octets: int | None = None
+    size: int | None = None
     overflow: str = DROP_HEAD
     ttl: Duration | None = None
 
@@ -44,15 +44,15 @@ class Limits:
 class _Measured(deque[Entry]):
     """The entries that wait, and the bytes of their bodies."""
 
-    octets = 0
+    size = 0
 
     def append(self, entry: Entry) -> None:
-        self.octets += len(entry.message.body)
+        self.size += len(entry.message.body)
         super().append(entry)
 
     def popleft(self) -> Entry:
         entry = super().popleft()
-        self.octets -= len(entry.message.body)
+        self.size -= len(entry.message.body)
         return entry
 
     def extend(self, entries: Iterable[Entry]) -> None:
@@ -61,19 +61,19 @@ class _Measured(deque[Entry]):
 
     def extendleft(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
-            self.octets += len(entry.message.body)
+            self.size += len(entry.message.body)
             super().appendleft(entry)
 
     def insert(self, place: int, entry: Entry) -> None:
-        self.octets += len(entry.message.body)
+        self.size += len(entry.message.body)
         super().insert(place, entry)
 
     def clear(self) -> None:
-        self.octets = 0
+        self.size = 0
         super().clear()
 
     def __delitem__(self, place: Any) -> None:
-        self.octets -= len(self[place].message.body)
+        self.size -= len(self[place].message.body)
         super().__delitem__(place)
 
 
@@ -94,9 +94,9 @@ class LimitedQueue(Queue):
         self._woken: Instant | None = None
 
     @property
-    def octets(self) -> int:
+    def size(self) -> int:
         """Bytes of the bodies that wait."""
-        return self._measured.octets
+        return self._measured.size
 
     def in_memory(self) -> list[Entry]:
         """Return the waiting entries that have not been paged out, oldest first."""
@@ -112,10 +112,10 @@ class LimitedQueue(Queue):
             self.dead(self, message, MAXLEN)
         return True
 
-    def _above(self, messages: int, octets: int) -> bool:
-        length, most = self.limits.length, self.limits.octets
+    def _above(self, messages: int, size: int) -> bool:
+        length, most = self.limits.length, self.limits.size
         return (length is not None and len(self._ready) + messages > length) or (
-            most is not None and self._measured.octets + octets > most
+            most is not None and self._measured.size + size > most
         )
 
     def enqueue(

@@ -22,7 +22,7 @@ from brokerproof.reference_broker.protocols.amqp091.errors import (
     shown,
 )
 
-EXPIRES, TTL, LENGTH, OCTETS, OVERFLOW = (
+EXPIRES, TTL, LENGTH, SIZE, OVERFLOW = (
     "x-expires",
     "x-message-ttl",
     "x-max-length",
@@ -57,7 +57,7 @@ _CHECKS: dict[str, Callable[[Any], str | None]] = {
     EXPIRES: _whole(1, LONGEST_MS),
     TTL: _whole(0, LONGEST_MS),
     LENGTH: _whole(0, 2**63 - 1),
-    OCTETS: _whole(0, 2**63 - 1),
+    SIZE: _whole(0, 2**63 - 1),
     OVERFLOW: _one_of(*OVERFLOWS),
     DLX: _text,
     DLX_KEY: _text,
@@ -87,7 +87,7 @@ def limits(arguments: Mapping[str, Any]) -> Limits:
     ttl = arguments.get(TTL)
     return Limits(
         length=arguments.get(LENGTH),
-        octets=arguments.get(OCTETS),
+        size=arguments.get(SIZE),
         overflow=arguments.get(OVERFLOW, DROP_HEAD),
         ttl=None if ttl is None else ms(ttl),
     )

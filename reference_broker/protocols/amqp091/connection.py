@@ -225,11 +225,11 @@ class Amqp091Connection:
 
     # --- what goes out ----------------------------------------------------------------------------
 
-    def send(self, octets: bytes) -> None:
+    def send(self, data: bytes) -> None:
         """Send bytes behind all others."""
         if self._beats is not None:
             self._beats.sent()
-        self.shared.outbox.send(self.conn, octets)
+        self.shared.outbox.send(self.conn, data)
 
     def tell(self, method: base.Frame, channel: int = 0) -> None:
         """Send a method."""
@@ -386,9 +386,9 @@ class Amqp091Connection:
         capabilities = self._properties.get("capabilities")
         self.capabilities = capabilities if isinstance(capabilities, dict) else {}
         response: Any = method.response
-        octets = response.encode() if isinstance(response, str) else bytes(response)
+        data = response.encode() if isinstance(response, str) else bytes(response)
         try:
-            self.user = login.user(self.shared, self.conn, str(method.mechanism), octets)
+            self.user = login.user(self.shared, self.conn, str(method.mechanism), data)
         except Refusal as problem:
             understands = self.capabilities.get("authentication_failure_close") is True
             problem.silent = problem.silent or problem.code != ACCESS_REFUSED or not understands

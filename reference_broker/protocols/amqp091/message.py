@@ -159,12 +159,10 @@ def _of_headers(envelope: Envelope, now: Instant) -> dict[str, Any]:
 
 def encoded(properties: dict[str, Any]) -> bytes:
     """Return properties, named as in pamqp, as bytes from their flags on."""
-    flags, octets = 0, b""
+    flags, data = 0, b""
     for bit, (name, kind) in enumerate(methods.PROPERTIES):
         if properties.get(name) is not None:
             flags |= 1 << (15 - bit)
             value = properties[name]
-            octets += (
-                struct.pack(">Q", value) if kind == "timestamp" else encode.by_type(value, kind)
-            )
-    return flags.to_bytes(2) + octets
+            data += struct.pack(">Q", value) if kind == "timestamp" else encode.by_type(value, kind)
+    return flags.to_bytes(2) + data

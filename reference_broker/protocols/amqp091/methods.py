@@ -122,7 +122,7 @@ def make(kind: type[_Method], *fields: Any) -> _Method:
 def write(channel: int, method: base.Frame) -> bytes:
     """Return a method frame. pamqp's own checks of names and reserved fields are left out here as
     they are in :func:`read`."""
-    octets = [method.index.to_bytes(4)]
+    data = [method.index.to_bytes(4)]
     bits, count = 0, 0
     for name, kind in zip(method.__slots__, _FIELDS[method.index], strict=True):
         value = getattr(method, name)
@@ -131,21 +131,21 @@ def write(channel: int, method: base.Frame) -> bytes:
             count += 1
             continue
         if count:
-            octets.append(bytes((bits,)))
+            data.append(bytes((bits,)))
             bits, count = 0, 0
-        octets.append(_short(value) if kind == "shortstr" else encode.by_type(value, kind))
+        data.append(_short(value) if kind == "shortstr" else encode.by_type(value, kind))
     if count:
-        octets.append(bytes((bits,)))
-    return frame(METHOD, channel, b"".join(octets))
+        data.append(bytes((bits,)))
+    return frame(METHOD, channel, b"".join(data))
 
 
 def _short(text: str) -> bytes:
     """Return a name of at most 255 bytes. Other protocols allow longer ones: they are cut, as in
     :attr:`Refusal.text`."""
-    octets = text.encode("utf-8", "replace")
-    if len(octets) > 255:
-        octets = octets[:255].decode("utf-8", "ignore").encode()
-    return bytes((len(octets),)) + octets
+    data = text.encode("utf-8", "replace")
+    if len(data) > 255:
+        data = data[:255].decode("utf-8", "ignore").encode()
+    return bytes((len(data),)) + data
 
 
 def content_header(payload: bytes, class_id: int) -> tuple[int, bytes]:
@@ -163,10 +163,10 @@ def content_header(payload: bytes, class_id: int) -> tuple[int, bytes]:
     return size, payload[12:]
 
 
-def properties(octets: bytes) -> dict[str, Any]:
+def properties(data: bytes) -> dict[str, Any]:
     """Return the properties of a content by name, from their flags on. Raises :class:`Refusal` if
     they cannot be read."""
-    flags, at = int.from_bytes(octets[:2]), 2
+    flags, at = int.from_bytes(data[:2]), 2
     values: dict[str, Any] = {}
     if flags & 3:
         raise Refusal(
@@ -178,10 +178,10 @@ def properties(octets: bytes) -> dict[str, Any]:
                 if (
                     kind == "timestamp"
                 ):  # as a number: not every one is an instant that datetime knows
-                    taken, value = 8, struct.unpack_from(">Q", octets, at)[0]
+                    taken, value = 8, struct.unpack_from(">Q", data, at)[0]
                 else:
-                    taken, value = decode.by_type(octets[at:], kind)
-                if at + taken > len(octets):
+                    taken, value = decode.by_type(data[at:], kind)
+                if at + taken > len(data):
                     raise ValueError(f"{name} ends behind the header")
                 values[name], at = value, at + taken
     except (
@@ -194,11 +194,11 @@ def properties(octets: bytes) -> dict[str, Any]:
         OSError,
     ) as problem:
         raise Refusal(SYNTAX_ERROR, f"the properties cannot be read: {problem}") from None
-    if at != len(octets):
+    if at != len(data):
         raise Refusal(SYNTAX_ERROR, "the properties end before their frame does")
     return values
 
 
-def header_payload(size: int, octets: bytes) -> bytes:
+def header_payload(size: int, data: bytes) -> bytes:
     """Return a content header with encoded properties."""
-    return _CONTENT.pack(BASIC, 0, size, 0)[:12] + octets
+    return _CONTENT.pack(BASIC, 0, size, 0)[:12] + data

@@ -36,7 +36,7 @@ class Connection(Protocol):
     frame_max: int
     capabilities: dict[str, Any]
 
-    def send(self, octets: bytes) -> None:
+    def send(self, data: bytes) -> None:
         """Send bytes behind all others."""
 
     @property

@@ -28,15 +28,15 @@ from brokerproof.reference_broker.protocols.amqp091.transaction import Transacti
 TOPIC = "amq.topic"
 
 
-def publish(channel: Channel, method: Any, octets: bytes, body: bytes) -> None:
-    """Publish a complete message; ``octets`` are its properties. Raises :class:`Refusal`."""
+def publish(channel: Channel, method: Any, data: bytes, body: bytes) -> None:
+    """Publish a complete message; ``data`` are its properties. Raises :class:`Refusal`."""
     shared = channel.connection.shared
     if method.immediate:
         raise Refusal(NOT_IMPLEMENTED, "immediate=true")
     exchange = exchange_of(channel, method.exchange)
     if exchange.internal:
         raise Refusal(ACCESS_REFUSED, f"cannot publish to internal exchange {shown(exchange.name)}")
-    properties = methods.properties(octets)
+    properties = methods.properties(data)
     _check_user(channel, properties)
     arrived = shared.now + shared.epoch
     lifetime = _lifetime(properties)
@@ -45,7 +45,7 @@ def publish(channel: Channel, method: Any, octets: bytes, body: bytes) -> None:
         arrived,
         method.exchange,
         method.routing_key,
-        octets,
+        data,
         body,
         lifetime,
     )

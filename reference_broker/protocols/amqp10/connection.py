@@ -292,10 +292,10 @@ class AmqpConnection:
 
     # --- what goes out ----------------------------------------------------------------------------
 
-    def send(self, octets: bytes) -> None:
+    def send(self, data: bytes) -> None:
         """Send bytes behind all others."""
         self._sent_at = self.shared.now
-        self.shared.outbox.send(self.conn, octets)
+        self.shared.outbox.send(self.conn, data)
 
     def observe(self, requirement: str, detail: str) -> None:
         """Record that a branch was taken because of ``requirement``."""

@@ -183,16 +183,16 @@ def retire(
         link.forget(deliveries)
 
 
-def _asked(octets: bytes) -> Declare | Discharge:
+def _asked(data: bytes) -> Declare | Discharge:
     """Return the declare or discharge in a message. Raises :class:`BadMessage`."""
-    values = [inside for code, _, inside, _ in sections(octets) if code == AMQP_VALUE]
+    values = [inside for code, _, inside, _ in sections(data) if code == AMQP_VALUE]
     kinds: dict[int | None, type[Composite]] = {Declare.CODE: Declare, Discharge.CODE: Discharge}
     try:
-        if values and octets[values[0]] == 0:
-            code, at = descriptor(octets, values[0] + 1)
+        if values and data[values[0]] == 0:
+            code, at = descriptor(data, values[0] + 1)
             kind = kinds.get(code)
             if kind is not None:
-                return kind.read(octets, at, DEPTH)[0]  # type: ignore[return-value]
+                return kind.read(data, at, DEPTH)[0]  # type: ignore[return-value]
     except (IndexError, struct.error, DecodeError, InvalidField) as problem:
         raise BadMessage(f"neither declare nor discharge: {problem}") from None
     raise BadMessage("the message is neither declare nor discharge")

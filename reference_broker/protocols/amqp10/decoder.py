@@ -97,7 +97,7 @@ def _small(data: bytes, at: int, depth: int) -> tuple[Any, int]:
     return data[at], at + 1
 
 
-def _octets(size: int, wrap: Callable[[bytes], Any]) -> Reader:
+def _binary(size: int, wrap: Callable[[bytes], Any]) -> Reader:
     def read(data: bytes, at: int, depth: int) -> tuple[Any, int]:
         return wrap(_cut(data, at, size)), at + size
 
@@ -148,16 +148,16 @@ def _char(number: int) -> Char:
     return Char(chr(number))
 
 
-def _text(octets: bytes) -> str:
+def _text(data: bytes) -> str:
     try:
-        return octets.decode()
+        return data.decode()
     except UnicodeDecodeError:
         raise DecodeError("a string is not UTF-8") from None
 
 
-def _symbol(octets: bytes) -> Symbol:
+def _symbol(data: bytes) -> Symbol:
     try:
-        return Symbol(octets.decode("ascii"))
+        return Symbol(data.decode("ascii"))
     except UnicodeDecodeError:
         raise DecodeError("a symbol is not ASCII") from None
 
@@ -277,12 +277,12 @@ _TYPES: dict[str, tuple[type, dict[int, Reader]]] = {
     "long": (int, {0x81: _fixed("q"), 0x55: _fixed("b")}),
     "float": (Float, {0x72: _fixed("f", Float)}),
     "double": (float, {0x82: _fixed("d")}),
-    "decimal32": (Decimal32, {0x74: _octets(4, Decimal32)}),
-    "decimal64": (Decimal64, {0x84: _octets(8, Decimal64)}),
-    "decimal128": (Decimal128, {0x94: _octets(16, Decimal128)}),
+    "decimal32": (Decimal32, {0x74: _binary(4, Decimal32)}),
+    "decimal64": (Decimal64, {0x84: _binary(8, Decimal64)}),
+    "decimal128": (Decimal128, {0x94: _binary(16, Decimal128)}),
     "char": (Char, {0x73: _fixed("I", _char)}),
     "timestamp": (Timestamp, {0x83: _fixed("q", Timestamp)}),
-    "uuid": (Uuid, {0x98: _octets(16, Uuid)}),
+    "uuid": (Uuid, {0x98: _binary(16, Uuid)}),
     "binary": (bytes, {0xA0: _variable(1), 0xB0: _variable(4)}),
     "string": (str, {0xA1: _variable(1, _text), 0xB1: _variable(4, _text)}),
     "symbol": (Symbol, {0xA3: _variable(1, _symbol), 0xB3: _variable(4, _symbol)}),

@@ -137,15 +137,15 @@ class Arrival:
     def spool_from(self, body_at: int, spool: ArrivingBody, scan: Scan) -> None:
         """Write the body, which begins at byte ``body_at`` of :meth:`payload`, and all further
         payload to ``spool``. Raises ``BadMessage`` for bytes that are no body."""
-        octets = self.payload()
-        self._parts = [octets[:body_at]]
+        data = self.payload()
+        self._parts = [data[:body_at]]
         self._spool, self._scan = spool, scan
-        self._pour(spool, scan, octets[body_at:])
+        self._pour(spool, scan, data[body_at:])
 
     @staticmethod
-    def _pour(spool: ArrivingBody, scan: Scan, octets: bytes) -> None:
-        scan.feed(octets)
-        spool.write(octets)
+    def _pour(spool: ArrivingBody, scan: Scan, data: bytes) -> None:
+        scan.feed(data)
+        spool.write(data)
 
     def finish(self) -> tuple[LargeBody, tuple[Section, ...], bytes] | None:
         """Return a large message's body, its sections, and its footer; None for others. Raises

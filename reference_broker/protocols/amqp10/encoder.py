@@ -86,13 +86,11 @@ def timestamp(value: Any) -> bytes:
     return _LONG(0x83, value)
 
 
-def variable(short: int, octets: bytes) -> bytes:
+def variable(short: int, data: bytes) -> bytes:
     """Return a value with constructor ``short`` (that of one length byte) and its data. The long
     constructor is 16 more."""
-    size = len(octets)
-    return (
-        bytes((short, size)) + octets if size < 256 else bytes((short + 16,)) + _SIZE(size) + octets
-    )
+    size = len(data)
+    return bytes((short, size)) + data if size < 256 else bytes((short + 16,)) + _SIZE(size) + data
 
 
 def binary(value: Any) -> bytes:
@@ -134,7 +132,7 @@ def _fixed(code: int, form: str) -> Callable[[Any], bytes]:
     return lambda value: pack(code, value)
 
 
-def _octets(code: int, size: int) -> Callable[[Any], bytes]:
+def _binary(code: int, size: int) -> Callable[[Any], bytes]:
     def write(value: Any) -> bytes:
         if len(value) != size:
             raise ValueError(f"{type(value).__name__} has {size} bytes, not {len(value)}")
@@ -151,9 +149,9 @@ def array(value: Any) -> bytes:
         raise TypeError(f"{value.kind.__name__} stands for no AMQP type") from None
     start = b"\0" + encode(value.descriptor) if value.described else b""
     if code in (0xA0, 0xA1, 0xA3):
-        octets = [item if code == 0xA0 else item.encode() for item in value]
-        short = all(len(item) < 256 for item in octets)
-        parts = [(bytes((len(item),)) if short else _SIZE(len(item))) + item for item in octets]
+        data = [item if code == 0xA0 else item.encode() for item in value]
+        short = all(len(item) < 256 for item in data)
+        parts = [(bytes((len(item),)) if short else _SIZE(len(item))) + item for item in data]
         code += 0 if short else 16
     else:
         parts = [write(item) for item in value]
@@ -177,8 +175,8 @@ def _long_compound(pairs: bool) -> Callable[[Any], bytes]:
 
 
 def _long_array(value: Any) -> bytes:
-    octets = array(value)
-    return octets[1:] if octets[0] == 0xF0 else _TWO_SIZES(octets[1] + 3, octets[2]) + octets[3:]
+    data = array(value)
+    return data[1:] if data[0] == 0xF0 else _TWO_SIZES(data[1] + 3, data[2]) + data[3:]
 
 
 def _packed(form: str) -> Callable[[Any], bytes]:
@@ -226,12 +224,12 @@ ENCODERS: Mapping[type, Callable[[Any], bytes]] = {
     int: _long,
     Float: _fixed(0x72, "f"),
     float: _fixed(0x82, "d"),
-    Decimal32: _octets(0x74, 4),
-    Decimal64: _octets(0x84, 8),
-    Decimal128: _octets(0x94, 16),
+    Decimal32: _binary(0x74, 4),
+    Decimal64: _binary(0x84, 8),
+    Decimal128: _binary(0x94, 16),
     Char: lambda value: _UINT(0x73, ord(value)),
     Timestamp: timestamp,
-    Uuid: _octets(0x98, 16),
+    Uuid: _binary(0x98, 16),
     bytes: binary,
     str: string,
     Symbol: symbol,

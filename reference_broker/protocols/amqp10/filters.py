@@ -88,7 +88,7 @@ def names(message: Source) -> dict[str, Value]:
         "AMQTimestamp": arrived if properties.creation_time is None else properties.creation_time,
         "AMQUserID": _text(properties.message_id),
         "AMQGroupID": properties.group_id,
-        "AMQSize": message.octets,
+        "AMQSize": message.bare_size,
         "JMSType": properties.subject,
         "JMSCorrelationID": _text(properties.correlation_id),
     }

@@ -86,23 +86,23 @@ class LargeAmqpMessage(AmqpMessage):
         return text, LargeBodySlice(self.large, tuple(ranges)), kind
 
     @property
-    def octets(self) -> int:
-        return len(self.bare) + self.large.octets
+    def bare_size(self) -> int:
+        return len(self.bare) + self.large.length
 
 
 # --- in -------------------------------------------------------------------------------------------
 
 
-def body_at(octets: bytes) -> int | None:
-    """Return where the body of the message in ``octets`` begins; None if it is not among them or
+def body_at(data: bytes) -> int | None:
+    """Return where the body of the message in ``data`` begins; None if it is not among them or
     cannot be kept in a file."""
     at = 0
     try:
-        while at < len(octets):
-            code, after = section_code(octets, at)
+        while at < len(data):
+            code, after = section_code(data, at)
             if code >= DATA:
-                return at if octets[after] in _ALLOWED.get(code, ()) else None
-            at = skip(octets, after)
+                return at if data[after] in _ALLOWED.get(code, ()) else None
+            at = skip(data, after)
     except (IndexError, struct.error, DecodeError, BadMessage):
         return None  # whatever is wrong with it shows when all of it is read
     return None
@@ -171,8 +171,8 @@ class BodyScan:
         if not self._skip:
             self._ended()
 
-    def _note(self, octets: bytes) -> None:
-        self.footer += octets
+    def _note(self, data: bytes) -> None:
+        self.footer += data
         if len(self.footer) > LONGEST_FOOTER:
             raise BadMessage(f"the footer has more than {LONGEST_FOOTER} bytes")
 
@@ -244,11 +244,11 @@ class LargeTransfers:
             return opening_transfer(*first, piece, more=more)
         return more_transfer(self._channel, self._handle, piece, more=more)
 
-    def _came(self, octets: bytes | None) -> None:
-        if octets is None:
+    def _came(self, data: bytes | None) -> None:
+        if data is None:
             self._broken()
             return
-        self._buffer += octets
+        self._buffer += data
         self._go_on()
 
     def close(self) -> None:

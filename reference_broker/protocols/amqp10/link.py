@@ -110,7 +110,7 @@ class Connection(Protocol):
     def receive(self, now: Instant, data: bytes) -> None:
         """Read ``data``, and what waited while the connection was stalled."""
 
-    def send(self, octets: bytes) -> None:
+    def send(self, data: bytes) -> None:
         """Send bytes behind all others."""
 
     def observe(self, requirement: str, detail: str) -> None:
@@ -175,7 +175,7 @@ class Session(Protocol):
     def settled_by_us(self, deliveries: list[Delivery], state: Any) -> None:
         """Report that we settle ``deliveries``."""
 
-    def transmit(self, octets: bytes) -> None:
+    def transmit(self, data: bytes) -> None:
         """Send one transfer."""
 
     def transmit_all(self, link: Link, frames: Frames) -> None:

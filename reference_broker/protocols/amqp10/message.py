@@ -124,7 +124,7 @@ class AmqpMessage(Message):
         return stomp_conversion.body(self.bare)
 
     @property
-    def octets(self) -> int:
+    def bare_size(self) -> int:
         """Length of the bare message."""
         return len(self.bare)
 
@@ -144,29 +144,29 @@ def _before_data(constructor: int) -> int:
 # --- in -------------------------------------------------------------------------------------------
 
 
-def read(octets: bytes, number: int, route: Envelope, now: Instant) -> AmqpMessage:
+def read(data: bytes, number: int, route: Envelope, now: Instant) -> AmqpMessage:
     """Return the message that arrived ``now``. Raises :class:`BadMessage`, and :class:`Refusal` for
     annotations (AMQP10-MSG-11).
 
     ``number`` is its number in the broker, ``route`` where the link or its properties send it;
     ``now`` is in ns since 1970.
     """
-    prefix, ttl, annotations, bare = NO_PREFIX, None, b"", len(octets)
-    for code, start, inside, end in sections(octets):
+    prefix, ttl, annotations, bare = NO_PREFIX, None, b"", len(data)
+    for code, start, inside, end in sections(data):
         if code == HEADER:
-            header = _header(octets, inside)
+            header = _header(data, inside)
             prefix = _prefix(header.durable, header.priority)
             ttl = header.ttl
         elif code in (DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, FOOTER):
-            check_annotations(_map(octets, inside))
+            check_annotations(_map(data, inside))
             if code == MESSAGE_ANNOTATIONS:
-                annotations = octets[start:end]
+                annotations = data[start:end]
             elif code == FOOTER:
                 break
         else:
             bare = min(bare, start)
-    bare_octets = octets[bare:] if bare else octets
-    return AmqpMessage(number, route, now, prefix, ttl, annotations, bare_octets)
+    bare_data = data[bare:] if bare else data
+    return AmqpMessage(number, route, now, prefix, ttl, annotations, bare_data)
 
 
 def _prefix(durable: bool | None, priority: int | None) -> bytes:
@@ -174,16 +174,16 @@ def _prefix(durable: bool | None, priority: int | None) -> bytes:
     return first + (b"\x40" if priority is None else encoder.ubyte(priority))
 
 
-def _header(octets: bytes, at: int) -> Header:
+def _header(data: bytes, at: int) -> Header:
     try:
-        return Header.read(octets, at, DEPTH)[0]
+        return Header.read(data, at, DEPTH)[0]
     except (IndexError, struct.error, DecodeError, InvalidField) as problem:
         raise BadMessage(f"the header cannot be read: {problem}") from None
 
 
-def _map(octets: bytes, at: int) -> dict[Any, Any]:
+def _map(data: bytes, at: int) -> dict[Any, Any]:
     try:
-        annotations = decode(octets, at)[0]
+        annotations = decode(data, at)[0]
     except DecodeError as problem:
         raise BadMessage(f"annotations cannot be read: {problem}") from None
     if isinstance(annotations, Pairs) and all(
@@ -213,13 +213,13 @@ def check_annotations(annotations: dict[Any, Any]) -> None:
             raise Refusal(refusal.UNKNOWN_ANNOTATION, detail)
 
 
-def properties_of(octets: bytes) -> Properties | None:
+def properties_of(data: bytes) -> Properties | None:
     """Return the properties section of a message or of a bare message. Raises
     :class:`BadMessage`."""
-    for code, _, inside, _ in sections(octets):
+    for code, _, inside, _ in sections(data):
         if code == PROPERTIES:
             try:
-                return Properties.read(octets, inside, DEPTH)[0]
+                return Properties.read(data, inside, DEPTH)[0]
             except (IndexError, struct.error, DecodeError, InvalidField) as problem:
                 raise BadMessage(f"the properties cannot be read: {problem}") from None
     return None

@@ -61,7 +61,7 @@ from brokerproof.reference_broker.protocols.amqp10.messaging import (
     Source,
     TransactionalState,
 )
-from brokerproof.reference_broker.protocols.amqp10.outgoing_message import octets
+from brokerproof.reference_broker.protocols.amqp10.outgoing_message import encoded
 from brokerproof.reference_broker.protocols.amqp10.performatives import (
     SETTLED,
     UINT_MAX,
@@ -197,10 +197,10 @@ class OutgoingLink(Link):
         session = self.session
         entry.deliveries += 1
         payload, large = (
-            octets(entry, session.shared.now + session.shared.epoch),
+            encoded(entry, session.shared.now + session.shared.epoch),
             entry.message.large,
         )
-        size = len(payload) + (0 if large is None else large.octets)
+        size = len(payload) + (0 if large is None else large.length)
         if 0 < self._largest < size:
             self._too_large(entry, size)
             return

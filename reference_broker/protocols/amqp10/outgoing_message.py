@@ -15,7 +15,7 @@ from brokerproof.reference_broker.protocols.amqp10.messaging import (
 from brokerproof.reference_broker.protocols.amqp10.types import Described, Symbol, Ulong
 
 
-def octets(entry: Entry, now: Instant) -> bytes:
+def encoded(entry: Entry, now: Instant) -> bytes:
     """Return the message of ``entry`` as it is sent ``now``, in ns since 1970. Of a large message
     this is everything in front of its file."""
     message = entry.message

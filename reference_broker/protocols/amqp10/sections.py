@@ -45,24 +45,24 @@ class BadMessage(Exception):
     """Bytes that are no AMQP message; one sentence."""
 
 
-def sections(octets: bytes) -> list[tuple[int, int, int, int]]:
+def sections(data: bytes) -> list[tuple[int, int, int, int]]:
     """Return code, begin, begin of the value, and end of each section. Raises :class:`BadMessage`.
 
     The order is that of the specification. A body of one kind must be there: data sections,
     sequence sections, or one value.
     """
     sections_found: list[tuple[int, int, int, int]] = []
-    at, size, last = 0, len(octets), 0
+    at, size, last = 0, len(data), 0
     body = False
     try:
         while at < size:
             start = at
-            if octets[at] != 0:
-                raise BadMessage(f"a section begins with a descriptor, not with 0x{octets[at]:02x}")
-            if octets[at + 1] == 0x53:
-                code, at = octets[at + 2], at + 3
+            if data[at] != 0:
+                raise BadMessage(f"a section begins with a descriptor, not with 0x{data[at]:02x}")
+            if data[at + 1] == 0x53:
+                code, at = data[at + 2], at + 3
             else:
-                code, at = _descriptor(octets, at + 1)
+                code, at = _descriptor(data, at + 1)
             if not HEADER <= code <= FOOTER:
                 raise BadMessage(f"descriptor 0x{code:02x} is none of a section")
             if (
@@ -71,13 +71,13 @@ def sections(octets: bytes) -> list[tuple[int, int, int, int]]:
                 or (last >= DATA and last != code < FOOTER)
             ):
                 raise BadMessage(f"section 0x{code:02x} comes after section 0x{last:02x}")
-            if octets[at] not in _CONSTRUCTORS.get(code, READERS):
+            if data[at] not in _CONSTRUCTORS.get(code, READERS):
                 raise BadMessage(
-                    f"section 0x{code:02x} has a value of another type, 0x{octets[at]:02x}"
+                    f"section 0x{code:02x} has a value of another type, 0x{data[at]:02x}"
                 )
             body = body or DATA <= code <= AMQP_VALUE
             last, inside = code, at
-            at = skip(octets, at)
+            at = skip(data, at)
             sections_found.append((code, start, inside, at))
     except (IndexError, struct.error):
         raise BadMessage("the message ends within a section") from None
@@ -90,10 +90,10 @@ def sections(octets: bytes) -> list[tuple[int, int, int, int]]:
     return sections_found
 
 
-def _descriptor(octets: bytes, at: int) -> tuple[int, int]:
-    code, after = descriptor(octets, at)
+def _descriptor(data: bytes, at: int) -> tuple[int, int]:
+    code, after = descriptor(data, at)
     if code is None:
-        name, after = value(octets, at, 4)
+        name, after = value(data, at, 4)
         code = _SYMBOLIC.get(name, 0) if isinstance(name, Symbol) else 0
     return code, after
 
@@ -101,28 +101,28 @@ def _descriptor(octets: bytes, at: int) -> tuple[int, int]:
 _WIDTHS = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
 
 
-def section_code(octets: bytes, at: int) -> tuple[int, int]:
+def section_code(data: bytes, at: int) -> tuple[int, int]:
     """Return the code of the section that begins ``at``, and where its value begins. Raises
     :class:`BadMessage`, ``IndexError``."""
-    if octets[at] != 0:
-        raise BadMessage(f"a section begins with a descriptor, not with 0x{octets[at]:02x}")
-    code, at = _descriptor(octets, at + 1)
+    if data[at] != 0:
+        raise BadMessage(f"a section begins with a descriptor, not with 0x{data[at]:02x}")
+    code, at = _descriptor(data, at + 1)
     if not HEADER <= code <= FOOTER:
         raise BadMessage(f"descriptor 0x{code:02x} is none of a section")
     return code, at
 
 
-def skip(octets: bytes, at: int) -> int:
+def skip(data: bytes, at: int) -> int:
     """Return the end of the value whose constructor is at ``at``. The upper half of a constructor
     gives the length of its data."""
-    code = octets[at]
+    code = data[at]
     if code not in READERS:
         raise DecodeError(f"no type has the constructor 0x{code:02x}")
     if code == 0:
-        return decode(octets, at)[1]
+        return decode(data, at)[1]
     group = code >> 4
     if group in _WIDTHS:
         return at + 1 + _WIDTHS[group]
     if group in (0xA, 0xC, 0xE):
-        return at + 2 + octets[at + 1]
-    return at + 5 + int.from_bytes(octets[at + 1 : at + 5])
+        return at + 2 + data[at + 1]
+    return at + 5 + int.from_bytes(data[at + 1 : at + 5])

@@ -181,11 +181,11 @@ class Session:
         """Return True if a transfer may be sent now."""
         return self.remote_incoming_window > 0 and not self._pending and not self.connection.held
 
-    def transmit(self, octets: bytes) -> None:
+    def transmit(self, data: bytes) -> None:
         """Send one transfer frame. ``can_send()`` must have been true just before."""
         self.next_outgoing_id = (self.next_outgoing_id + 1) & serial_numbers.MASK
         self.remote_incoming_window -= 1
-        self.connection.send(octets)
+        self.connection.send(data)
 
     def transmit_all(self, link: Link, frames: Frames) -> None:
         """Send the transfer frames of one delivery as the window allows. An empty frame is not
@@ -195,11 +195,11 @@ class Session:
 
     def _transmit_pending(self) -> None:
         while self._pending and self.remote_incoming_window > 0 and not self.connection.held:
-            octets = next(self._pending[0][1], None)
-            if octets is None:
+            data = next(self._pending[0][1], None)
+            if data is None:
                 self._pending.popleft()
-            elif octets:
-                self.transmit(octets)
+            elif data:
+                self.transmit(data)
             else:
                 return
 

@@ -92,7 +92,7 @@ class Source(Protocol):
         """Return the sections that tell more than the body."""
 
     @property
-    def octets(self) -> int:
+    def bare_size(self) -> int:
         """Return the size of the bare message."""
 
     def stomp_body(self) -> tuple[bool, bytes | LargeBodySlice, str]:
@@ -132,7 +132,7 @@ def to_amqp(message: Message) -> bytes:
         head = envelope.wire[_HEAD] = _head(envelope)
     if message.large is not None:
         code = b"\x77\xb1" if envelope.text and message.large.is_text else b"\x75\xb0"
-        return b"".join((head, b"\0\x53", code, message.large.octets.to_bytes(4)))
+        return b"".join((head, b"\0\x53", code, message.large.length.to_bytes(4)))
     if envelope.text:
         try:
             message.body.decode()
@@ -171,7 +171,7 @@ def _property(properties: Properties, name: str, text: str) -> bool:
     elif name == "content-type" and text.isascii():
         properties.content_type = text
     elif name == "amqp-user-id":
-        properties.user_id = _octets(text)
+        properties.user_id = _binary(text)
     elif name == "amqp-group-sequence":
         properties.group_sequence = _number(text, 2**32 - 1)
         return properties.group_sequence is not None
@@ -190,7 +190,7 @@ def _number(text: str, most: int) -> int | None:
     return None
 
 
-def _octets(text: str) -> bytes:
+def _binary(text: str) -> bytes:
     if text.startswith("0x"):
         try:
             return bytes.fromhex(text[2:])
@@ -300,10 +300,10 @@ def identity(value: Any) -> str:
     return str(value)
 
 
-def _simple(octets: bytes, at: int) -> Any:
+def _simple(data: bytes, at: int) -> Any:
     """Return the value there; if it cannot be read a list, which counts as not simple."""
     try:
-        return decode(octets, at)[0]
+        return decode(data, at)[0]
     except DecodeError:
         return []
 

@@ -35,18 +35,18 @@ class AmqpRecords:
         fields = _FIELDS.pack(len(prefix), ttl is not None, ttl or 0, len(annotations))
         return b"".join((fields, prefix, annotations, message.bare))
 
-    def decode(self, head: RecordHead, octets: bytes) -> AmqpMessage:
-        prefix_length, has_ttl, ttl, annotations_length = _FIELDS.unpack_from(octets)
+    def decode(self, head: RecordHead, data: bytes) -> AmqpMessage:
+        prefix_length, has_ttl, ttl, annotations_length = _FIELDS.unpack_from(data)
         annotations = _FIELDS.size + prefix_length
         bare = annotations + annotations_length
         message = AmqpMessage(
             head.number,
             head.route,
             head.arrived,
-            octets[_FIELDS.size : annotations],
+            data[_FIELDS.size : annotations],
             ttl if has_ttl else None,
-            octets[annotations:bare],
-            octets[bare:],
+            data[annotations:bare],
+            data[bare:],
         )
         if head.large is None:
             return message
@@ -62,13 +62,13 @@ class AmqpNotes:
         rejected = b"" if notes.rejected is None else encoder.encode(notes.rejected)
         return _LENGTH.pack(len(rejected)) + rejected + encoder.encode(notes.annotations)
 
-    def decode(self, octets: bytes) -> Notes:
+    def decode(self, data: bytes) -> Notes:
         notes = Notes()
-        (length,) = _LENGTH.unpack_from(octets)
+        (length,) = _LENGTH.unpack_from(data)
         try:
-            notes.annotations = dict(decode(octets, _LENGTH.size + length)[0])
+            notes.annotations = dict(decode(data, _LENGTH.size + length)[0])
             if length:
-                rejected = octets[_LENGTH.size : _LENGTH.size + length]
+                rejected = data[_LENGTH.size : _LENGTH.size + length]
                 _, start = descriptor(rejected, 1)
                 notes.rejected = Error.read(rejected, start, DEPTH)[0]
         except (DecodeError, InvalidField, TypeError) as problem:

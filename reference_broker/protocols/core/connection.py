@@ -110,7 +110,7 @@ class CoreConnection:
             if session is not None and not session.handle(received.type, fields):
                 del self._sessions[received.channel]
 
-    def _on_liveness_packet(self, now: Instant, type: int, fields: Fields, octets: bytes) -> None:
+    def _on_liveness_packet(self, now: Instant, type: int, fields: Fields, data: bytes) -> None:
         if type == codes.PING:
             ttl_ms = fields.int64()
             if not self._ttl_is_ours:
@@ -120,7 +120,7 @@ class CoreConnection:
                     self._silence_check.cancel()
                 else:
                     self._silence_check.move(self._liveness.deadline())
-            self.send(packet(codes.PING, codes.LIVENESS, octets))
+            self.send(packet(codes.PING, codes.LIVENESS, data))
         elif type in (codes.TOPOLOGY_WANTED, codes.TOPOLOGY_WANTED_2):
             fields.flag()
             version = fields.int32() if type == codes.TOPOLOGY_WANTED_2 else codes.OLDEST
@@ -215,9 +215,9 @@ class CoreConnection:
 
     # --- what goes out ----------------------------------------------------------------------------
 
-    def send(self, octets: bytes) -> None:
+    def send(self, data: bytes) -> None:
         """Send bytes behind all others."""
-        self.shared.outbox.send(self.conn, octets)
+        self.shared.outbox.send(self.conn, data)
 
     def observe(self, requirement: str, detail: str) -> None:
         """Record that a branch was taken because of ``requirement``."""

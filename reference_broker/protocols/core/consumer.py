@@ -40,7 +40,7 @@ class Session(Protocol):
     def wait_for(self, batch: int) -> None:
         """Send nothing more before ``batch`` is stored."""
 
-    def send(self, octets: bytes) -> None:
+    def send(self, data: bytes) -> None:
         """Send a packet."""
 
 
@@ -63,10 +63,10 @@ class ConsumerCredit:
         elif self.credit is not None:
             self.credit = 0 if credits == 0 else self.credit + credits
 
-    def charge(self, octets: int) -> None:
-        """Charge a packet of ``octets`` bytes."""
+    def charge(self, size: int) -> None:
+        """Charge a packet of ``size`` bytes."""
         if self.credit is not None:
-            self.credit -= octets
+            self.credit -= size
 
 
 class CoreConsumer:
@@ -133,15 +133,15 @@ class CoreConsumer:
 
     def _send(self, entry: Entry) -> None:
         attempt = 1 + entry.failures + entry.earlier
-        octets = packet(
+        data = packet(
             codes.RECEIVE,
             self._session.channel,
             encoded(entry.message),
             int64(self.id),
             int32(attempt),
         )
-        self.credit.charge(len(octets))
-        self._session.send(octets)
+        self.credit.charge(len(data))
+        self._session.send(data)
 
     def given(self, credits: int) -> None:
         """Apply credit from the client, and deliver."""

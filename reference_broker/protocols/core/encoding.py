@@ -85,10 +85,10 @@ class Fields(FieldReader):
 
     def text(self) -> str:
         """Return text in UTF-16, low byte first."""
-        octets = self.take(self.int32())
-        if len(octets) % 2:
-            raise Malformed(f"text of {len(octets)} bytes in UTF-16")
-        return octets.decode("utf-16-le", "surrogatepass")
+        data = self.take(self.int32())
+        if len(data) % 2:
+            raise Malformed(f"text of {len(data)} bytes in UTF-16")
+        return data.decode("utf-16-le", "surrogatepass")
 
     def words(self) -> str:
         """Return a Java string."""
@@ -97,9 +97,9 @@ class Fields(FieldReader):
             return self.take(2 * count).decode("utf-16-be", "surrogatepass")
         if count >= _MANY:
             return self.text()
-        octets = self.take(int.from_bytes(self.take(2)))
+        data = self.take(int.from_bytes(self.take(2)))
         try:
-            pairs = octets.decode("utf-8", "surrogatepass").encode("utf-16-le", "surrogatepass")
+            pairs = data.decode("utf-8", "surrogatepass").encode("utf-16-le", "surrogatepass")
         except UnicodeDecodeError:
             raise Malformed("a string is not in UTF-8") from None
         return pairs.decode("utf-16-le", "surrogatepass")
@@ -120,8 +120,8 @@ YES, NO = b"\xff", b"\0"
 
 def packet(type: int, channel: int, *fields: bytes) -> bytes:
     """Return a whole packet."""
-    octets = b"".join(fields)
-    return HEAD.pack(HEAD.size - 4 + len(octets), type & 0xFF, channel) + octets
+    data = b"".join(fields)
+    return HEAD.pack(HEAD.size - 4 + len(data), type & 0xFF, channel) + data
 
 
 def flag(value: object) -> bytes:
@@ -131,8 +131,8 @@ def flag(value: object) -> bytes:
 
 def text(value: str) -> bytes:
     """Return text in UTF-16, low byte first."""
-    octets = value.encode("utf-16-le", "surrogatepass")
-    return int32(len(octets)) + octets
+    data = value.encode("utf-16-le", "surrogatepass")
+    return int32(len(data)) + data
 
 
 def words(value: str) -> bytes:
@@ -144,8 +144,8 @@ def words(value: str) -> bytes:
     if count >= _MANY:
         return int32(count) + text(value)
     units = struct.unpack(f">{count}H", pairs)
-    octets = b"".join(chr(unit).encode("utf-8", "surrogatepass") for unit in units)
-    return int32(count) + len(octets).to_bytes(2) + octets
+    data = b"".join(chr(unit).encode("utf-8", "surrogatepass") for unit in units)
+    return int32(count) + len(data).to_bytes(2) + data
 
 
 def optional(write: Callable[[T], bytes], value: T | None) -> bytes:

@@ -33,7 +33,7 @@ from brokerproof.reference_broker.persistence.codec import RecordHead
 from brokerproof.reference_broker.protocols.core.encoding import Fields, flag, optional, text
 from brokerproof.reference_broker.selector.values import Value
 
-TEXT, OCTETS = 3, 4
+TEXT, BYTES = 3, 4
 OFFSET = 13
 """Added to a body's length in front of it: the bytes before the body in a packet."""
 ROUTING = "_AMQ_ROUTING_TYPE"
@@ -44,10 +44,10 @@ _TAIL = "core tail"
 
 
 class CoreMessage(Message):
-    """One message as it arrived. ``octets`` is its body, ``tail`` everything from the address
+    """One message as it arrived. ``data`` is its body, ``tail`` everything from the address
     on."""
 
-    __slots__ = ("_fields", "octets", "tail")
+    __slots__ = ("_fields", "data", "tail")
 
     record_kind = 4
 
@@ -56,7 +56,7 @@ class CoreMessage(Message):
         number: int,
         route: Envelope,
         arrived: Instant,
-        octets: bytes,
+        data: bytes,
         tail: bytes,
         fields: MessageFields,
     ) -> None:
@@ -65,7 +65,7 @@ class CoreMessage(Message):
         self.number = number
         self.route = route
         self.arrived = arrived
-        self.octets = octets
+        self.data = data
         self.tail = tail
         self._fields = fields
 
@@ -73,7 +73,7 @@ class CoreMessage(Message):
         """Make envelope and body when another protocol asks for them."""
         if name not in ("envelope", "body"):
             raise AttributeError(name)
-        self.envelope, self.body = _to_stomp(self.route, self._fields, self.octets)
+        self.envelope, self.body = _to_stomp(self.route, self._fields, self.data)
         return self.envelope if name == "envelope" else self.body
 
     @property
@@ -81,7 +81,7 @@ class CoreMessage(Message):
         return self._fields.durable
 
     def size(self) -> int:
-        return 12 + len(self.octets) + len(self.tail)
+        return 12 + len(self.data) + len(self.tail)
 
     def content(self) -> int:
         return self.size()
@@ -167,12 +167,12 @@ class CoreRecords:
     """Messages in files: the body behind its length, then everything from the address on."""
 
     def encode(self, message: CoreMessage) -> bytes:
-        return int32(len(message.octets)) + message.octets + message.tail
+        return int32(len(message.data)) + message.data + message.tail
 
-    def decode(self, head: RecordHead, octets: bytes) -> CoreMessage:
-        fields = Fields(octets)
+    def decode(self, head: RecordHead, data: bytes) -> CoreMessage:
+        fields = Fields(data)
         body = fields.take(fields.int32())
-        tail = octets[fields.at :]
+        tail = data[fields.at :]
         return CoreMessage(head.number, head.route, head.arrived, body, tail, MessageFields(fields))
 
 
@@ -182,18 +182,18 @@ class CoreRecords:
 class Arrival:
     """A message in a packet, without a number. ``cost`` is the credit that its producer needed."""
 
-    __slots__ = ("cost", "fields", "octets", "tail")
+    __slots__ = ("cost", "data", "fields", "tail")
 
     def __init__(self, fields: Fields) -> None:
         begin = fields.at
         end = fields.int32()
         if end < OFFSET:
             raise Malformed(f"a body ends at byte {end}, and cannot end before byte {OFFSET}")
-        self.octets = fields.take(end - OFFSET)
+        self.data = fields.take(end - OFFSET)
         fields.int64()
         tail = fields.at
         self.fields = MessageFields(fields)
-        self.tail = fields.octets[tail : fields.at]
+        self.tail = fields.buffer[tail : fields.at]
         self.cost = fields.at - begin
 
 
@@ -203,10 +203,10 @@ class Arrival:
 def encoded(message: Message) -> bytes:
     """Return ``message``, of any protocol, for a CORE consumer."""
     if isinstance(message, CoreMessage):
-        octets, tail = message.octets, message.tail
+        data, tail = message.data, message.tail
     else:
-        octets, tail = _from_stomp(message)
-    return b"".join((int32(OFFSET + len(octets)), octets, int64(message.number), tail))
+        data, tail = _from_stomp(message)
+    return b"".join((int32(OFFSET + len(data)), data, int64(message.number), tail))
 
 
 def marker(number: int, address: str, name: str, value: int) -> bytes:
@@ -245,17 +245,17 @@ def _tail(
 def _from_stomp(message: Message) -> tuple[bytes, bytes]:
     envelope, body = message.envelope, bytes(message.body)
     is_text = envelope.text
-    octets = body
+    data = body
     if is_text:
         try:
-            octets = optional(text, body.decode())
+            data = optional(text, body.decode())
         except UnicodeDecodeError:
             is_text = False
     key = f"{_TAIL} {is_text}"
     tail = envelope.wire.get(key)
     if tail is None:
-        tail = envelope.wire[key] = _tail_of(envelope, TEXT if is_text else OCTETS)
-    return octets, tail
+        tail = envelope.wire[key] = _tail_of(envelope, TEXT if is_text else BYTES)
+    return data, tail
 
 
 def _tail_of(envelope: Envelope, type: int) -> bytes:
@@ -286,7 +286,7 @@ def _tail_of(envelope: Envelope, type: int) -> bytes:
     )
 
 
-def _to_stomp(route: Envelope, fields: MessageFields, octets: bytes) -> tuple[Envelope, bytes]:
+def _to_stomp(route: Envelope, fields: MessageFields, data: bytes) -> tuple[Envelope, bytes]:
     headers: list[tuple[str, str]] = []
     if fields.durable:
         headers.append(("persistent", "true"))
@@ -300,11 +300,11 @@ def _to_stomp(route: Envelope, fields: MessageFields, octets: bytes) -> tuple[En
     for name, value in fields.properties.items():
         if name and not name.startswith(_INTERNAL) and value is not None:
             headers.append((name, _written(value)))
-    body, is_text = octets, False
+    body, is_text = data, False
     if fields.type == TEXT:
         with contextlib.suppress(Malformed):  # it says that it is text, and may not be
             body, is_text = (
-                (Fields(octets).optional_text() or "").encode("utf-8", "surrogatepass"),
+                (Fields(data).optional_text() or "").encode("utf-8", "surrogatepass"),
                 True,
             )
     return Envelope(route.address, route.destination, route.routing, tuple(headers), is_text), body

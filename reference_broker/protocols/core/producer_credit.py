@@ -65,9 +65,9 @@ class Grants:
         if len(self._due) == 1:
             self.offer()
 
-    def spent(self, octets: int) -> None:
+    def spent(self, size: int) -> None:
         """Take the cost of a message off the outstanding credit."""
-        self.outstanding = max(0, self.outstanding - octets)
+        self.outstanding = max(0, self.outstanding - size)
 
     def offer(self) -> None:
         """Grant the requested credit as far as possible now."""

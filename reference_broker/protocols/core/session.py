@@ -55,7 +55,7 @@ class Connection(Protocol):
     def consumers(self) -> int:
         """Number of consumers of all sessions."""
 
-    def send(self, octets: bytes) -> None:
+    def send(self, data: bytes) -> None:
         """Send bytes behind all others."""
 
     def observe(self, requirement: str, detail: str) -> None:
@@ -94,9 +94,9 @@ class Session:
         """True if messages may be delivered now."""
         return self.started and not self.connection.held
 
-    def send(self, octets: bytes) -> None:
+    def send(self, data: bytes) -> None:
         """Send a packet."""
-        self.connection.send(octets)
+        self.connection.send(data)
 
     def wait_for(self, batch: int) -> None:
         """Send nothing more before ``batch`` is stored."""
@@ -361,8 +361,8 @@ class Session:
     def _forced(self, consumer: CoreConsumer, sequence: int) -> None:
         if self.consumers.get(consumer.id) is consumer:
             consumer.offer()
-            octets = marker(self.shared.router.next_number(), consumer.queue.name, FORCED, sequence)
-            self.send(packet(codes.RECEIVE, self.channel, octets, int64(consumer.id), int32(0)))
+            data = marker(self.shared.router.next_number(), consumer.queue.name, FORCED, sequence)
+            self.send(packet(codes.RECEIVE, self.channel, data, int64(consumer.id), int32(0)))
 
     def acknowledge(self, fields: Fields, response: ResponseRequest) -> None:
         self._acknowledge(fields, response, one=False)
@@ -457,7 +457,7 @@ class Session:
         route = self._route(address, arrival.fields.routing)
         now = shared.now + shared.epoch
         message = CoreMessage(
-            shared.router.next_number(), route, now, arrival.octets, arrival.tail, arrival.fields
+            shared.router.next_number(), route, now, arrival.data, arrival.tail, arrival.fields
         )
         try:
             if self._sends_at_once:

@@ -161,21 +161,21 @@ class ManagementConnection:
         allow: bool = False,
         extra: tuple[tuple[str, str], ...] = (),
     ) -> None:
-        octets = b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
-        headers = [("content-length", str(len(octets))), *((_JSON,) if octets else ()), *extra]
+        data = b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
+        headers = [("content-length", str(len(data))), *((_JSON,) if data else ()), *extra]
         if allow:
             headers.append(("allow", ALLOWED))
         if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             self._say(
                 h11.Response(status_code=status, headers=headers, reason=_REASONS.get(status, ""))
             )
-            if octets and (self._asked is None or self._asked.method != b"HEAD"):
-                self._say(h11.Data(data=octets))
+            if data and (self._asked is None or self._asked.method != b"HEAD"):
+                self._say(h11.Data(data=data))
             self._say(h11.EndOfMessage())
 
     def _say(self, event: h11.Event) -> None:
-        if octets := self._http.send(event):
-            self._shared.outbox.send(self._conn, octets)
+        if data := self._http.send(event):
+            self._shared.outbox.send(self._conn, data)
 
 
 _REASONS = {

@@ -38,7 +38,7 @@ def totals(shared: BrokerContext) -> dict[str, int]:
     }
 
 
-def _entry(shared: BrokerContext, declared: Declared, octets_out: int) -> dict[str, Any]:
+def _entry(shared: BrokerContext, declared: Declared, size_out: int) -> dict[str, Any]:
     queue = declared.queue
     return {
         "name": declared.name,
@@ -51,18 +51,18 @@ def _entry(shared: BrokerContext, declared: Declared, octets_out: int) -> dict[s
         "exclusive": declared.owner is not None,
         "arguments": dict(declared.arguments),
         "consumers": queue.consumers,
-        **_contents(queue, octets_out),
+        **_contents(queue, size_out),
     }
 
 
-def _contents(queue: Queue, octets_out: int) -> dict[str, int]:
-    ready, out, octets_ready = len(queue), queue.unsettled, queue.octets_waiting
+def _contents(queue: Queue, size_out: int) -> dict[str, int]:
+    ready, out, size_ready = len(queue), queue.unsettled, queue.size_waiting
     return {
         "messages": ready + out,
         "messages_ready": ready,
         "messages_unacknowledged": out,
-        "message_bytes": octets_ready + octets_out,
-        "message_bytes_ready": octets_ready,
-        "message_bytes_unacknowledged": octets_out,
+        "message_bytes": size_ready + size_out,
+        "message_bytes_ready": size_ready,
+        "message_bytes_unacknowledged": size_out,
         "messages_ready_ram": len(queue.in_memory()) if isinstance(queue, LimitedQueue) else ready,
     }

@@ -96,7 +96,7 @@ class Connection(Protocol):
     def refuse(self, request: ResponseRequest, problem: Refusal) -> None:
         """Send an exception as the response."""
 
-    def send(self, octets: bytes) -> None:
+    def send(self, data: bytes) -> None:
         """Send bytes behind all others."""
 
     def observe(self, requirement: str, detail: str) -> None:
@@ -153,9 +153,9 @@ class Client:
         """True if messages may be sent now."""
         return not self.connection.held
 
-    def send(self, octets: bytes) -> None:
+    def send(self, data: bytes) -> None:
         """Send bytes behind all others."""
-        self.connection.send(octets)
+        self.connection.send(data)
 
     def wait_for(self, batch: int) -> None:
         """Send nothing more before ``batch`` is stored."""
@@ -447,7 +447,7 @@ class Client:
         )
         message = OpenWireMessage(shared.router.next_number(), self._route(place), now, received)
         flow = ActiveMqFamily.of(shared).flow
-        octets = flow.cost(message)
+        size = flow.cost(message)
         connection = self.connection
 
         def publish() -> None:
@@ -461,7 +461,7 @@ class Client:
             if not connection.is_open:
                 return
             if problem is None:
-                producer.taken(octets, answered=request.response)
+                producer.taken(size, answered=request.response)
                 connection.answer(request)
             else:
                 connection.refuse(request, Refusal(NO_RESOURCE, str(problem)))
@@ -484,7 +484,7 @@ class Client:
         except NoRoute as problem:
             raise Refusal(BAD_DESTINATION, str(problem)) from None
         if fate is SendOutcome.TAKEN:
-            producer.taken(octets, answered=request.response)
+            producer.taken(size, answered=request.response)
             return
         connection.observe(
             "ACTIVEMQ-PFC-2",

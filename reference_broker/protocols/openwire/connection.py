@@ -294,12 +294,12 @@ class OpenWireConnection:
 
     # --- what goes out ----------------------------------------------------------------------------
 
-    def send(self, octets: bytes) -> None:
+    def send(self, data: bytes) -> None:
         """Send bytes behind all others."""
         if self._state is not State.CLOSED:
             if self._signs is not None:
                 self._signs.spoke()
-            self.shared.outbox.send(self.conn, octets)
+            self.shared.outbox.send(self.conn, data)
 
     def observe(self, requirement: str, detail: str) -> None:
         """Record that a branch was taken because of ``requirement``."""

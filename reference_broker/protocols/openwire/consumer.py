@@ -46,7 +46,7 @@ class Client(Protocol):
     def wait_for(self, batch: int) -> None:
         """Send nothing more before ``batch`` is stored."""
 
-    def send(self, octets: bytes) -> None:
+    def send(self, data: bytes) -> None:
         """Send a command."""
 
 
@@ -140,8 +140,8 @@ class OpenWireConsumer:
         self.prefetch.dispatched()
         redeliveries = entry.failures + entry.earlier + fields.redeliveries
         version = self._client.version
-        octets = fields.octets(version, entry.message.number, redeliveries)
-        self._dispatch(YES, octets, int32(redeliveries))
+        data = fields.encode(version, entry.message.number, redeliveries)
+        self._dispatch(YES, data, int32(redeliveries))
 
     def _keep(self, key: object, entry: Entry) -> None:
         self._place = serial_numbers.add(self._place, 1)

@@ -78,11 +78,11 @@ class Fields(FieldReader):
         return (self.text(), self.text()) if self.flag() else None
 
 
-def decoded(octets: bytes) -> str:
+def decoded(data: bytes) -> str:
     """Return text that Java wrote: its UTF-16 units in UTF-8 one by one. Raises
     :class:`Malformed`."""
     try:
-        units = octets.replace(_ENCODED_NUL, b"\0").decode("utf-8", "surrogatepass")
+        units = data.replace(_ENCODED_NUL, b"\0").decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
         raise Malformed("a text is not in UTF-8") from None
     return units.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
@@ -95,8 +95,8 @@ YES, NO = b"\1", b"\0"
 
 def command(type: int, *fields: bytes) -> bytes:
     """Return a whole command."""
-    octets = b"".join(fields)
-    return int32(1 + len(octets)) + bytes((type,)) + octets
+    data = b"".join(fields)
+    return int32(1 + len(data)) + bytes((type,)) + data
 
 
 def flag(value: object) -> bytes:
@@ -117,10 +117,10 @@ def encoded(value: str) -> bytes:
 
 def name(value: str) -> bytes:
     """Return text that is never missing, cut to 65,535 bytes."""
-    octets = encoded(value)
-    if len(octets) > 0xFFFF:
-        octets = octets[:0xFFFF].decode("utf-8", "ignore").encode()
-    return len(octets).to_bytes(2) + octets
+    data = encoded(value)
+    if len(data) > 0xFFFF:
+        data = data[:0xFFFF].decode("utf-8", "ignore").encode()
+    return len(data).to_bytes(2) + data
 
 
 def text(value: str | None) -> bytes:

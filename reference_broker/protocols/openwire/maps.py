@@ -15,9 +15,9 @@ _LONGEST = 8192
 """Length in characters from which on a text has a length of four bytes."""
 
 
-def read(octets: bytes | None) -> dict[str, Any]:
-    """Return the map in ``octets``; an empty one for nothing. Raises :class:`Malformed`."""
-    return _map(Fields(octets), 0) if octets else {}
+def read(data: bytes | None) -> dict[str, Any]:
+    """Return the map in ``data``; an empty one for nothing. Raises :class:`Malformed`."""
+    return _map(Fields(data), 0) if data else {}
 
 
 def _map(fields: Fields, depth: int) -> dict[str, Any]:
@@ -69,5 +69,5 @@ def _written(value: str | bool | int) -> bytes:
         return b"\6" + int64(value)
     if len(value) < _LONGEST:
         return b"\x09" + name(value)
-    octets = encoded(value)
-    return b"\x0d" + int32(len(octets)) + octets
+    data = encoded(value)
+    return b"\x0d" + int32(len(data)) + data

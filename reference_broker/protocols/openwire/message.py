@@ -170,7 +170,7 @@ class MessageFields:
             message.first_of_group = fields.flag()
         return message
 
-    def octets(self, version: int, number: int, redeliveries: int) -> bytes:
+    def encode(self, version: int, number: int, redeliveries: int) -> bytes:
         """Return the message as bytes, from its type on. ``number`` is the broker's own,
         ``redeliveries`` the failed deliveries."""
         id = None if self.id is None else self.id._replace(sequence=number)
@@ -294,10 +294,10 @@ class OpenWireRecords:
 
     def encode(self, message: OpenWireMessage) -> bytes:
         fields = message.fields
-        return fields.octets(codes.NEWEST, message.number, fields.redeliveries)
+        return fields.encode(codes.NEWEST, message.number, fields.redeliveries)
 
-    def decode(self, head: RecordHead, octets: bytes) -> OpenWireMessage:
-        fields = MessageFields.read(octets[0], Fields(octets, 1 + 4 + 1), codes.NEWEST)
+    def decode(self, head: RecordHead, data: bytes) -> OpenWireMessage:
+        fields = MessageFields.read(data[0], Fields(data, 1 + 4 + 1), codes.NEWEST)
         return OpenWireMessage(head.number, head.route, head.arrived, fields)
 
 
@@ -309,15 +309,15 @@ def fields_of(message: Message) -> MessageFields:
     if isinstance(message, OpenWireMessage):
         return message.fields
     envelope, body = message.envelope, bytes(message.body)
-    fields = MessageFields(codes.OCTETS_MESSAGE)
+    fields = MessageFields(codes.BYTES_MESSAGE)
     fields.content = body
     if envelope.text:
         try:
-            octets = encoded(body.decode())
+            data = encoded(body.decode())
         except UnicodeDecodeError:
             pass
         else:
-            fields.type, fields.content = codes.TEXT_MESSAGE, int32(len(octets)) + octets
+            fields.type, fields.content = codes.TEXT_MESSAGE, int32(len(data)) + data
     address = envelope.address
     fields.destination = Destination(
         codes.TOPIC if is_topic(address) else codes.QUEUE, plain(address)

@@ -40,13 +40,13 @@ class Producer:
         """True if the client gets ProducerAck."""
         return self.window > 0
 
-    def taken(self, octets: int, *, answered: bool) -> None:
-        """Acknowledge a message of ``octets`` bytes unless it is ``answered`` by a response."""
+    def taken(self, size: int, *, answered: bool) -> None:
+        """Acknowledge a message of ``size`` bytes unless it is ``answered`` by a response."""
         if self.windowed and not answered:
-            self.acknowledge(octets)
+            self.acknowledge(size)
 
-    def acknowledge(self, octets: int) -> None:
+    def acknowledge(self, size: int) -> None:
         """Send ProducerAck."""
         self._send(
-            command(codes.PRODUCER_ACK, int32(0), NO, nested(self.id, codes.NEWEST), int32(octets))
+            command(codes.PRODUCER_ACK, int32(0), NO, nested(self.id, codes.NEWEST), int32(size))
         )

@@ -42,14 +42,14 @@ class Destination(NamedTuple):
         """The broker's address."""
         return qualified(self.name, self.routing)
 
-    def octets(self, version: int) -> bytes:
+    def encode(self, version: int) -> bytes:
         return bytes((self.type,)) + text(self.name)
 
 
 class ConnectionId(NamedTuple):
     value: str
 
-    def octets(self, version: int) -> bytes:
+    def encode(self, version: int) -> bytes:
         return bytes((codes.CONNECTION_ID,)) + text(self.value)
 
 
@@ -57,7 +57,7 @@ class SessionId(NamedTuple):
     connection: str
     value: int
 
-    def octets(self, version: int) -> bytes:
+    def encode(self, version: int) -> bytes:
         return bytes((codes.SESSION_ID,)) + text(self.connection) + int64(self.value)
 
     def __str__(self) -> str:
@@ -73,7 +73,7 @@ class ConsumerId(NamedTuple):
     def parent(self) -> SessionId:
         return SessionId(self.connection, self.session)
 
-    def octets(self, version: int) -> bytes:
+    def encode(self, version: int) -> bytes:
         return (
             bytes((codes.CONSUMER_ID,))
             + text(self.connection)
@@ -94,7 +94,7 @@ class ProducerId(NamedTuple):
     def parent(self) -> SessionId:
         return SessionId(self.connection, self.session)
 
-    def octets(self, version: int) -> bytes:
+    def encode(self, version: int) -> bytes:
         return (
             bytes((codes.PRODUCER_ID,))
             + text(self.connection)
@@ -120,7 +120,7 @@ class MessageId(NamedTuple):
         """The part that all ids of one message share."""
         return self.view or (self.producer, self.number)
 
-    def octets(self, version: int) -> bytes:
+    def encode(self, version: int) -> bytes:
         view = text(self.view) if version >= TEXT_VIEWS else b""
         return b"".join(
             (
@@ -140,7 +140,7 @@ class LocalTransaction(NamedTuple):
     value: int
     connection: ConnectionId | None
 
-    def octets(self, version: int) -> bytes:
+    def encode(self, version: int) -> bytes:
         return (
             bytes((codes.LOCAL_TRANSACTION,)) + int64(self.value) + nested(self.connection, version)
         )
@@ -151,7 +151,7 @@ class XaTransaction(NamedTuple):
     whole: bytes | None
     branch: bytes | None
 
-    def octets(self, version: int) -> bytes:
+    def encode(self, version: int) -> bytes:
         return (
             bytes((codes.XA_TRANSACTION,))
             + int32(self.format)
@@ -163,7 +163,7 @@ class XaTransaction(NamedTuple):
 class BrokerId(NamedTuple):
     value: str
 
-    def octets(self, version: int) -> bytes:
+    def encode(self, version: int) -> bytes:
         return bytes((codes.BROKER_ID,)) + text(self.value)
 
 
@@ -182,7 +182,7 @@ Structure: TypeAlias = (
 
 def nested(structure: Structure | None, version: int) -> bytes:
     """Return a structure as a field."""
-    return NO if structure is None else YES + structure.octets(version)
+    return NO if structure is None else YES + structure.encode(version)
 
 
 def listed(structures: list[Structure | None] | None, version: int) -> bytes:

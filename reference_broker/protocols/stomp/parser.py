@@ -51,7 +51,7 @@ class Sink(Protocol):
     (:class:`brokerproof.reference_broker.persistence.large_bodies.Spool`)."""
 
     @property
-    def octets(self) -> int: ...
+    def length(self) -> int: ...
 
     def write(self, data: bytes) -> None: ...
 
@@ -254,7 +254,7 @@ class FrameParser:
         if body:
             sink.write(body)
         if left is None:
-            self._check_body(head, sink.octets)
+            self._check_body(head, sink.length)
             if end < 0:
                 return b""
         else:
@@ -262,7 +262,7 @@ class FrameParser:
             if end == len(data):
                 return b""
             if data[end]:
-                raise self._no_nul(head, sink.octets, data[end : end + 1])
+                raise self._no_nul(head, sink.length, data[end : end + 1])
         self._spooled = Frame(head, LargeBodySlice(sink.finish()))
         self._sink = None
         return data[end + 1 :]
@@ -399,13 +399,13 @@ class FrameParser:
             )
         return int(digits)
 
-    def _check_body(self, head: Head, octets: int) -> None:
-        """Check a body of which at least ``octets`` bytes were announced or have arrived."""
-        if octets and head.command not in self._grammar.with_body:
+    def _check_body(self, head: Head, size: int) -> None:
+        """Check a body of which at least ``size`` bytes were announced or have arrived."""
+        if size and head.command not in self._grammar.with_body:
             raise self._refuse(
                 refusal.BODY_NOT_ALLOWED, f"a {head.command} frame has no body", head
             )
-        if octets > self._limits.body:
+        if size > self._limits.body:
             raise self._too_large(f"the body has more than {self._limits.body} bytes", head)
 
     def _too_large(self, detail: str, head: Head | None = None) -> Refusal:

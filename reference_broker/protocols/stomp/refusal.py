@@ -157,7 +157,7 @@ class Refusal(Exception):
         self.headers = headers
 
 
-def shown(octets: bytes | str) -> str:
+def shown(data: bytes | str) -> str:
     """Return at most 40 bytes or characters of a peer's input, printable, for a detail."""
-    text = octets.decode("utf-8", "backslashreplace") if isinstance(octets, bytes) else octets
+    text = data.decode("utf-8", "backslashreplace") if isinstance(data, bytes) else data
     return ascii(text if len(text) <= 40 else text[:40] + "…")

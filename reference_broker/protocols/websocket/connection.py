@@ -167,7 +167,7 @@ class WebSocketConnection:
     # --- the rest ---------------------------------------------------------------------------------
 
     def _answer(self, answer: Answer) -> None:
-        self._put(answer.octets)
+        self._put(answer.data)
         self._shared.deadlines.divert(self._conn, None)
         if answer.accepted:
             self._state = State.OPEN
@@ -175,8 +175,8 @@ class WebSocketConnection:
             self._shared.outbox.observe(self._conn, answer.requirement, answer.reason)
             self._end()
 
-    def _put(self, octets: bytes) -> None:
-        self._shared.outbox.put(self._conn, octets)
+    def _put(self, data: bytes) -> None:
+        self._shared.outbox.put(self._conn, data)
 
     def _end(self) -> None:
         """Close the transport behind everything that was sent."""

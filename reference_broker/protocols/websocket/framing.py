@@ -103,21 +103,21 @@ class Frames:
         opcode = Opcode.TEXT if text and _is_utf8(payload) else Opcode.BINARY
         if len(payload) <= self._most:
             return encode(opcode, payload)
-        octets = []
+        data = []
         for start in range(0, len(payload), self._most):
             piece = payload[start : start + self._most]
-            octets.append(encode(opcode, piece, fin=start + self._most >= len(payload)))
+            data.append(encode(opcode, piece, fin=start + self._most >= len(payload)))
             opcode = Opcode.CONTINUATION
-        return b"".join(octets)
+        return b"".join(data)
 
     def part(self, payload: bytes, *, first: bool, last: bool) -> bytes:
         """Return a part of a binary message."""
-        octets = []
+        data = []
         for start in range(0, max(1, len(payload)), self._most):
             opcode = Opcode.BINARY if first and not start else Opcode.CONTINUATION
             fin = last and start + self._most >= len(payload)
-            octets.append(encode(opcode, payload[start : start + self._most], fin=fin))
-        return b"".join(octets)
+            data.append(encode(opcode, payload[start : start + self._most], fin=fin))
+        return b"".join(data)
 
 
 def pong(payload: bytes) -> bytes:

@@ -28,7 +28,7 @@ METHODS = (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"OPTIONS ", b"PATC
 """First words of HTTP requests. No STOMP frame begins with one. CONNECT is left out: that word is
 STOMP's."""
 
-_KEY_OCTETS = 16
+_KEY_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Answer:
     """The answer to a request. If ``accepted``, WebSocket frames follow, of which ``rest`` has
     arrived."""
 
-    octets: bytes
+    data: bytes
     accepted: bool
     rest: bytes = b""
     requirement: str = ""
@@ -119,13 +119,13 @@ class Upgrade:
         known = (name for name in offers if name in SUB_PROTOCOLS)
         if (chosen := next(known, None)) is not None:
             fields.append(("Sec-WebSocket-Protocol", chosen.decode()))
-        octets = self._http.send(
+        data = self._http.send(
             h11.InformationalResponse(
                 status_code=101, headers=fields, reason=b"Switching Protocols"
             )
         )
-        assert octets is not None
-        return Answer(octets, True, self._http.trailing_data[0])
+        assert data is not None
+        return Answer(data, True, self._http.trailing_data[0])
 
     def _refuse(self, problem: _Refused) -> Answer:
         reason = str(problem)
@@ -142,8 +142,8 @@ class Upgrade:
             f"HTTP/1.1 {problem.status} {problem.status.phrase}",
             *(f"{name}: {value}" for name, value in fields),
         ]
-        octets = "\r\n".join([*head, "", ""]).encode() + body
-        return Answer(octets, False, requirement=problem.requirement, reason=reason)
+        data = "\r\n".join([*head, "", ""]).encode() + body
+        return Answer(data, False, requirement=problem.requirement, reason=reason)
 
 
 def _bad(
@@ -173,6 +173,6 @@ class _Headers:
 
 def _is_key(key: bytes) -> bool:
     try:
-        return len(base64.b64decode(key, validate=True)) == _KEY_OCTETS
+        return len(base64.b64decode(key, validate=True)) == _KEY_BYTES
     except binascii.Error:
         return False

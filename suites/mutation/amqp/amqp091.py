@@ -80,11 +80,11 @@ def never_redelivered(original, reached, self, consumer, tag, redelivered, what)
 
 
 @amqp091.override(Topology, "declare", breaks="RABBITMQ-AMQP091-LEN-01 RABBITMQ-AMQP091-LEN-02")
-def a_limit_of_octets_is_exclusive(original, reached, self, name, limits, **arguments):
+def a_limit_of_bytes_is_exclusive(original, reached, self, name, limits, **arguments):
     """A queue that has exactly as many bytes as it may counts as one that has too many."""
-    if limits.octets:
+    if limits.size:
         reached()
-        limits = replace(limits, octets=limits.octets - 1)
+        limits = replace(limits, size=limits.size - 1)
     return original(self, name, limits, **arguments)
 
 

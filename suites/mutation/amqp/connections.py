@@ -50,9 +50,9 @@ def small_offset_taken(original, reached, self):
     """A data offset below two is taken for two."""
     if self.has(8) and self._data[self._at + 4] < 2:
         reached()
-        octets = bytearray(self._data)
-        octets[self._at + 4] = 2
-        self._data = bytes(octets)
+        data = bytearray(self._data)
+        data[self._at + 4] = 2
+        self._data = bytes(data)
     return original(self)
 
 
@@ -61,9 +61,9 @@ def extended_header_read(original, reached, self):
     """The body of a frame is looked for behind its first eight bytes, whatever its data offset."""
     if self.has(8) and self._data[self._at + 4] > 2:
         reached()
-        octets = bytearray(self._data)
-        octets[self._at + 4] = 2
-        self._data = bytes(octets)
+        data = bytearray(self._data)
+        data[self._at + 4] = 2
+        self._data = bytes(data)
     return original(self)
 
 
@@ -99,7 +99,7 @@ def first_frames_below_512(patch, reached):
             and int.from_bytes(self._data[self._at : self._at + 4]) > 500
         ):
             reached()
-            raise Refusal(refusal.FRAME_TOO_LARGE, "a first frame of more than 500 octets")
+            raise Refusal(refusal.FRAME_TOO_LARGE, "a first frame of more than 500 bytes")
         return original(self)
 
 
@@ -136,12 +136,12 @@ def empty_frames_need_a_session(original, reached, self, type, channel, body):
 
 
 @amqp_connections.override(AmqpConnection, "send", breaks="AMQP10-OPEN-04 AMQP10-CLOSE-06")
-def open_on_channel_one(original, reached, self, octets):
+def open_on_channel_one(original, reached, self, data):
     """The broker's open goes out on channel 1."""
-    if len(octets) > HEADER.size + 3 and octets[:4] != b"AMQP" and octets[8:11] == b"\0\x53\x10":
+    if len(data) > HEADER.size + 3 and data[:4] != b"AMQP" and data[8:11] == b"\0\x53\x10":
         reached()
-        octets = frame(1, octets[HEADER.size :])
-    original(self, octets)
+        data = frame(1, data[HEADER.size :])
+    original(self, data)
 
 
 @amqp_connections.mutant("AMQP10-CLOSE-01 AMQP10-MFS-03")

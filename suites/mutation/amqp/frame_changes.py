@@ -25,13 +25,13 @@ def saying(patch, reached, change):
     """Every frame with a performative is sent as ``change`` makes it; None drops it."""
 
     @patch.override(AmqpConnection)
-    def send(original, self, octets):
-        if len(octets) <= HEADER.size or octets[:4] == b"AMQP" or octets[5] != AMQP:
-            original(self, octets)
+    def send(original, self, data):
+        if len(data) <= HEADER.size or data[:4] == b"AMQP" or data[5] != AMQP:
+            original(self, data)
             return
-        channel, start = HEADER.unpack_from(octets)[3], octets[4] * 4
-        code, at = descriptor(octets, start + 1)
-        right, end = KINDS[code or 0].read(octets, at, DEPTH)
+        channel, start = HEADER.unpack_from(data)[3], data[4] * 4
+        code, at = descriptor(data, start + 1)
+        right, end = KINDS[code or 0].read(data, at, DEPTH)
         before = right.encode()
         wrong = change(right)
         if wrong is None:
@@ -40,8 +40,8 @@ def saying(patch, reached, change):
         changed = wrong.encode()
         if changed != before:
             reached()
-            octets = frame(channel, changed + octets[end:])
-        original(self, octets)
+            data = frame(channel, changed + data[end:])
+        original(self, data)
 
 
 def with_fields(patch, reached, kind, **fields):

@@ -304,7 +304,7 @@ def annotations_lost(patch, reached):
 
 
 @amqp_transfers.override(OutgoingLink, "_send", breaks="AMQP10-MSG-02 AMQP10-MFS-05")
-def last_octet_changed(original, reached, self, id, payload, large):
+def last_byte_changed(original, reached, self, id, payload, large):
     """The last byte of a message of more than 1000 bytes is another one."""
     if len(payload) > 1000:
         reached()

@@ -52,7 +52,7 @@ def the_disk_is_looked_at_at_leisure(original, reached, self, free, short):
 
 
 @alarms.override(Resources, "disk_limit", breaks="RABBITMQ-FLOW-disk-3")
-def a_multiple_of_the_memory_is_a_number_of_octets(original, reached, self):
+def a_multiple_of_the_memory_is_a_number_of_bytes(original, reached, self):
     """A disk limit that is relative to the memory is taken for bytes."""
     return reached.instead(original(self), int(self._disk))
 

@@ -34,30 +34,30 @@ def delivers_at_zero(original, reached, self):
 
 
 @core_credit.override(ConsumerCredit, "has_room", breaks=BOUND)
-def needs_two_octets(original, reached, self):
+def needs_two_bytes(original, reached, self):
     """The last byte of credit is no credit."""
     return bool(reached.instead(original(self), self.credit is None or self.credit > 1))
 
 
 @core_credit.override(ConsumerCredit, "charge", breaks=BOUND)
-def messages_charged_without_their_packet(original, reached, self, octets):
+def messages_charged_without_their_packet(original, reached, self, size):
     """A delivery costs what its message cost the producer: the bytes of the packet around it are
     forgotten."""
     reached()
-    original(self, octets - 25)
+    original(self, size - 25)
 
 
 @core_credit.override(ConsumerCredit, "charge", breaks=BOUND)
-def an_octet_too_many_charged(original, reached, self, octets):
+def a_byte_too_many_charged(original, reached, self, size):
     """Each delivery costs one byte more than it has."""
     reached()
-    original(self, octets + 1)
+    original(self, size + 1)
 
 
 @core_credit.override(ConsumerCredit, "charge", breaks=BOUND)
-def overdraft_forgiven(original, reached, self, octets):
+def overdraft_forgiven(original, reached, self, size):
     """Credit that the last message overdrew is not owed."""
-    original(self, octets)
+    original(self, size)
     if self.credit is not None:
         self.credit = reached.instead(self.credit, max(0, self.credit))
 
@@ -124,7 +124,7 @@ def window_of_the_setting_forgotten(original, reached, self, name):
 
 
 @core_credit.override(Grants, "request", breaks=COST)
-def an_octet_more_than_asked_for(original, reached, self, credits):
+def a_byte_more_than_asked_for(original, reached, self, credits):
     """Whoever asks is granted one byte more."""
     reached()
     original(self, min(2**31 - 1, credits + 1))
@@ -143,7 +143,7 @@ def room_not_looked_at(original, reached, self):
 
 
 @core_credit.override(Grants, "most", breaks=WITHIN_ROOM)
-def one_octet_beyond_the_room(original, reached, self):
+def one_byte_beyond_the_room(original, reached, self):
     """The room is reckoned one byte too large."""
     most = original(self)
     return int(reached.instead(most, most + (most < 2**31 - 1)))
@@ -193,7 +193,7 @@ def paging_addresses_wait(original, reached, self, credits):
 @core_credit.override(Session, "publish", breaks=OVERDRAWN)
 def without_credit_refused(original, reached, self, fields, request):
     """A message that its producer had no credit for is refused."""
-    ahead = Fields(fields.octets, fields.at)
+    ahead = Fields(fields.buffer, fields.at)
     ahead.take(ahead.int32() - 13)
     ahead.int64()
     address = ahead.optional_text() or ""

@@ -20,10 +20,10 @@ def silence_goes_on_for_ever(original, reached, self, now):
 
 
 @core_liveness.override(CoreConnection, "_on_liveness_packet", breaks=OVER)
-def the_ttl_of_the_client_is_not_taken(original, reached, self, now, type, fields, octets):
+def the_ttl_of_the_client_is_not_taken(original, reached, self, now, type, fields, data):
     """Whatever a client asks for, it may be silent for a minute."""
     before = self._liveness.ttl
-    original(self, now, type, fields, octets)
+    original(self, now, type, fields, data)
     if type == codes.PING and self._ttl_ms > 0:
         self._liveness.ttl = reached.instead(self._liveness.ttl, before)
         self._silence_check.move(self._liveness.deadline())
@@ -34,12 +34,12 @@ def pings_are_no_sign_of_life(patch, reached):
     """A client that does nothing but ping is given up for being silent."""
 
     @patch.override(CoreConnection)
-    def _on_liveness_packet(original, self, now, type, fields, octets):
+    def _on_liveness_packet(original, self, now, type, fields, raw):
         if type == codes.PING and self._pinged:
             reached()
             self._liveness.last_heard = self._before
         self._pinged = self._pinged or type == codes.PING
-        original(self, now, type, fields, octets)
+        original(self, now, type, fields, raw)
 
     patch.set(CoreConnection, "_pinged", False)
 
@@ -52,9 +52,9 @@ def pings_are_no_sign_of_life(patch, reached):
 
 
 @core_liveness.override(CoreConnection, "_on_liveness_packet", breaks=NEVER)
-def minus_one_is_the_default(original, reached, self, now, type, fields, octets):
+def minus_one_is_the_default(original, reached, self, now, type, fields, data):
     """A client that asks for a TTL of -1 gets the usual minute."""
-    original(self, now, type, fields, octets)
+    original(self, now, type, fields, data)
     if type == codes.PING and self._ttl_ms < 0:
         reached()
         self._liveness.ttl = TTL_MS * 1_000_000

@@ -44,7 +44,7 @@ def full_above_the_limit(original, reached, self):
 
 
 @full_addresses.override(AddressAccount, "full", breaks="ARTEMIS-PAGING-8 ARTEMIS-FLOW-amqp-2")
-def full_an_octet_early(original, reached, self):
+def full_a_byte_early(original, reached, self):
     """An address is full when one byte is missing to its limit."""
     if self.size != self._max_size - 1:
         return original(self)

@@ -36,11 +36,11 @@ SIZES, TYPES, LIMIT = "OPENWIRE-CMD-1", "OPENWIRE-CMD-2", "OPENWIRE-SIZE-1"
 
 
 @openwire.override(OpenWireConnection, "send", breaks=BEGINS)
-def it_begins_with_other_letters(original, reached, self, octets):
+def it_begins_with_other_letters(original, reached, self, data):
     """The broker's WireFormatInfo has other letters than ActiveMQ."""
-    if octets[4] == codes.WIRE_FORMAT:
+    if data[4] == codes.WIRE_FORMAT:
         reached()
-    original(self, octets.replace(b"ActiveMQ", b"ActivemQ", 1))
+    original(self, data.replace(b"ActiveMQ", b"ActivemQ", 1))
 
 
 @openwire.override(OpenWireConsumer, "_send", breaks=SPOKEN)
@@ -75,12 +75,12 @@ def groups_begin_anew(original, reached, self, entry):
 
 
 @openwire.override(OpenWireConnection, "send", breaks="OPENWIRE-ENC-2 OPENWIRE-RESP-2")
-def exceptions_have_their_stack(original, reached, self, octets):
+def exceptions_have_their_stack(original, reached, self, data):
     """An exception is followed by a stack trace, if an empty one, that nobody asked for."""
-    if octets[4] == codes.EXCEPTION_RESPONSE:
+    if data[4] == codes.EXCEPTION_RESPONSE:
         reached()
-        octets = int32(len(octets) - 4 + 3) + octets[4:] + bytes(3)
-    original(self, octets)
+        data = int32(len(data) - 4 + 3) + data[4:] + bytes(3)
+    original(self, data)
 
 
 # --- responses ------------------------------------------------------------------------------------
@@ -148,24 +148,24 @@ def everybody_has_a_window(original, reached, self):
 
 
 @openwire.override(Producer, "acknowledge", breaks=TAKEN)
-def messages_without_their_head(original, reached, self, octets):
+def messages_without_their_head(original, reached, self, size):
     """A ProducerAck counts the content and the properties alone."""
     reached()
-    original(self, octets - 1024)
+    original(self, size - 1024)
 
 
 @openwire.override(Producer, "acknowledge", breaks="OPENWIRE-ACK-1 OPENWIRE-ACK-2")
-def told_twice(original, reached, self, octets):
+def told_twice(original, reached, self, size):
     """Each message is told of twice."""
     reached()
-    original(self, octets)
-    original(self, octets)
+    original(self, size)
+    original(self, size)
 
 
 @openwire.override(Producer, "taken", breaks=ONLY)
-def told_of_what_was_answered(original, reached, self, octets, *, answered):
+def told_of_what_was_answered(original, reached, self, size, *, answered):
     """A message that has a response is in a ProducerAck too."""
-    original(self, octets, answered=bool(reached.instead(answered, False)))
+    original(self, size, answered=bool(reached.instead(answered, False)))
 
 
 @openwire.mutant(TAKEN)
@@ -174,8 +174,8 @@ def only_what_fills_the_window_is_told(patch, reached):
     patch.set(Producer, "kept", 0)
 
     @patch.override(Producer)
-    def acknowledge(original, self, octets):
-        self.kept += octets
+    def acknowledge(original, self, size):
+        self.kept += size
         if self.kept >= self.window:
             original(self, self.kept)
             self.kept = 0
@@ -281,12 +281,12 @@ def signs_of_life_do_not_count(original, reached, self, now, data):
 
 
 @openwire.override(OpenWireConnection, "send", breaks=KEPT)
-def signs_of_life_are_not_answered(original, reached, self, octets):
+def signs_of_life_are_not_answered(original, reached, self, data):
     """KeepAliveInfo that asks for an answer gets none."""
-    if octets[4] == codes.KEEP_ALIVE:
+    if data[4] == codes.KEEP_ALIVE:
         reached()
     else:
-        original(self, octets)
+        original(self, data)
 
 
 @openwire.override(Signs, "is_due", breaks=SIGNS)

@@ -124,9 +124,9 @@ def one_full_address_takes_all_to_disk(patch, reached):
 @paging.override(Charge, "release", breaks="ARTEMIS-FLOW-block-2")
 def the_first_queue_makes_room(original, reached, self):
     """A message counts for its address until the first of its queues is done with it."""
-    if self._octets and self._holders > 1:
+    if self._size and self._holders > 1:
         reached()
-        self._account.size -= self._octets
-        self._account.accounting.size -= self._octets
-        self._octets = 0
+        self._account.size -= self._size
+        self._account.accounting.size -= self._size
+        self._size = 0
     original(self)

@@ -54,7 +54,7 @@ def full_above_the_limit(original, reached, self, account):
 
 
 @full_places.override(ProducerFlow, "memory_is_short", breaks=WAITS)
-def full_an_octet_early(original, reached, self, account):
+def full_a_byte_early(original, reached, self, account):
     """A queue is full when one byte of its memory is left."""
     right, limit = original(self, account), account.memory.limit
     wrong = right or (account.entry.producer_flow_control and account.memory.used == limit - 1)
@@ -214,9 +214,9 @@ def memory_is_not_used(patch, reached):
     patch.set(CURSORS, Kind.VM, FileCursor)
 
     @patch.override(FileCursor)
-    def clear_away(original, self, claim, octets):
+    def clear_away(original, self, claim, size):
         reached()
-        original(self, claim, octets)
+        original(self, claim, size)
 
 
 @full_places.override(FileCursor, "drops", breaks=FILES)

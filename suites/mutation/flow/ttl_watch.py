@@ -70,7 +70,7 @@ def counted_from_connect(original, reached, self, now, data):
 
 @ttl_watch.override(LivenessMonitor, "on_bytes_received", breaks=ANY_DATA)
 def parts_of_frames_are_silence(original, reached, self, now, data):
-    """Octets of a frame that is not complete are no sign of life."""
+    """Bytes of a frame that is not complete are no sign of life."""
     if b"\0" in data or not data.strip(b"\r\n"):
         original(self, now, data)
     else:

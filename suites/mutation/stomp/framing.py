@@ -288,8 +288,8 @@ def body_of_subscribe_refused(patch, reached):
     regrammar(patch, Version.V1_0, with_body=frozenset({"SEND"}))
 
     @patch.override(FrameParser)
-    def _check_body(original, self, head, octets):
+    def _check_body(original, self, head, size):
         without_body = head.command not in self._grammar.with_body
-        if octets and without_body and self._grammar.version is Version.V1_0:
+        if size and without_body and self._grammar.version is Version.V1_0:
             reached()
-        original(self, head, octets)
+        original(self, head, size)

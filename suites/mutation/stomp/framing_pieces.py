@@ -12,7 +12,7 @@ framing_pieces = Group("framing")
 
 
 @framing_pieces.override(FrameParser, "feed", breaks=FRAME)
-def waits_for_one_octet_more(original, reached, self, data):
+def waits_for_one_byte_more(original, reached, self, data):
     """A frame that came in pieces is read only when a byte of the next one is there."""
     if self._pending and data.endswith(b"\0"):
         reached()

@@ -50,12 +50,12 @@ def stop_after_two(patch, reached):
 
     @patch.override(Beats)
     def beat(original, self, now):
-        octets = original(self, now)
+        data = original(self, now)
         self.sent += 1
         if self.sent == 2:
             reached()
             self.deadline = NEVER
-        return octets
+        return data
 
 
 @beats.mutant(IN_TIME)
@@ -65,12 +65,12 @@ def stop_after_ten(patch, reached):
 
     @patch.override(Beats)
     def beat(original, self, now):
-        octets = original(self, now)
+        data = original(self, now)
         self.sent += 1
         if self.sent == 10:
             reached()
             self.deadline = NEVER
-        return octets
+        return data
 
 
 @beats.override(StompConnection, "receive", breaks=IN_TIME)

@@ -33,7 +33,7 @@ def _answering(patch, reached, change):
     @patch.override(WebSocketConnection)
     def _answer(original, self, answer):
         if answer.accepted:
-            answer = replace(answer, octets=reached.instead(answer.octets, change(answer.octets)))
+            answer = replace(answer, data=reached.instead(answer.data, change(answer.data)))
         original(self, answer)
 
 
@@ -42,21 +42,19 @@ def accepts_another_key(patch, reached):
     """Sec-WebSocket-Accept is of no key that anybody sent."""
     pattern = re.compile(rb"(?i)(sec-websocket-accept: )[^\r]*")
 
-    _answering(
-        patch, reached, lambda octets: pattern.sub(rb"\1s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", octets)
-    )
+    _answering(patch, reached, lambda data: pattern.sub(rb"\1s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", data))
 
 
 @websockets.mutant("RFC6455-HS-04")
 def connection_does_not_name_upgrade(patch, reached):
     """The answer has no header Connection."""
-    _answering(patch, reached, lambda octets: re.sub(rb"(?i)\r\nconnection: upgrade", b"", octets))
+    _answering(patch, reached, lambda data: re.sub(rb"(?i)\r\nconnection: upgrade", b"", data))
 
 
 @websockets.mutant("RFC6455-HS-03")
 def opened_with_another_status(patch, reached):
     """The answer has status 200."""
-    _answering(patch, reached, lambda octets: octets.replace(b" 101 ", b" 200 ", 1))
+    _answering(patch, reached, lambda data: data.replace(b" 101 ", b" 200 ", 1))
 
 
 @websockets.mutant("RFC6455-HS-06 RFC6455-HS-07")
@@ -64,8 +62,8 @@ def agrees_to_what_nobody_offered(patch, reached):
     """The answer always has the sub-protocol v11.stomp."""
     pattern = re.compile(rb"(?i)\r\nsec-websocket-protocol: [^\r]*")
 
-    def change(octets: bytes) -> bytes:
-        head = pattern.sub(b"", octets)
+    def change(data: bytes) -> bytes:
+        head = pattern.sub(b"", data)
         return head.replace(b"\r\n\r\n", b"\r\nSec-WebSocket-Protocol: v11.stomp\r\n\r\n", 1)
 
     _answering(patch, reached, change)
@@ -76,7 +74,7 @@ def an_extension_nobody_asked_for(patch, reached):
     """The answer has an extension that the client did not list."""
     extra = b"\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
 
-    _answering(patch, reached, lambda octets: octets.replace(b"\r\n\r\n", extra, 1))
+    _answering(patch, reached, lambda data: data.replace(b"\r\n\r\n", extra, 1))
 
 
 def _lenient(patch, reached, requirement):
@@ -121,10 +119,10 @@ def _sending(patch, reached, change):
 def masks_its_frames(patch, reached):
     """Short frames of the server are masked, with a mask of zeros."""
 
-    def change(octets: bytes) -> bytes:
-        if octets[1] >= 126:
-            return octets
-        return octets[:1] + bytes([octets[1] | 0x80]) + bytes(4) + octets[2:]
+    def change(data: bytes) -> bytes:
+        if data[1] >= 126:
+            return data
+        return data[:1] + bytes([data[1] | 0x80]) + bytes(4) + data[2:]
 
     _sending(patch, reached, change)
 
@@ -133,8 +131,8 @@ def masks_its_frames(patch, reached):
 def lengths_in_long_form(patch, reached):
     """Short lengths are written with two bytes more."""
 
-    def change(octets: bytes) -> bytes:
-        return octets if octets[1] >= 126 else octets[:1] + b"\x7e\0" + octets[1:]
+    def change(data: bytes) -> bytes:
+        return data if data[1] >= 126 else data[:1] + b"\x7e\0" + data[1:]
 
     _sending(patch, reached, change)
 
@@ -142,7 +140,7 @@ def lengths_in_long_form(patch, reached):
 @websockets.mutant("RFC6455-FRAME-06")
 def a_reserved_bit_set(patch, reached):
     """Frames of the server have a reserved bit set."""
-    _sending(patch, reached, lambda octets: bytes([octets[0] | 0x40]) + octets[1:])
+    _sending(patch, reached, lambda data: bytes([data[0] | 0x40]) + data[1:])
 
 
 @websockets.override(WebSocketConnection, "outgoing", breaks="ARTEMIS-STOMP-ws-3")
@@ -267,12 +265,12 @@ def pongs_are_empty(patch, reached):
 
 
 @websockets.override(WebSocketConnection, "_put", breaks="RFC6455-CLOSE-01")
-def close_not_answered(original, reached, self, octets):
+def close_not_answered(original, reached, self, data):
     """A Close is answered by the end of the connection alone."""
-    if octets and octets[0] == 0x88 and self._state is State.OPEN:
+    if data and data[0] == 0x88 and self._state is State.OPEN:
         reached()
     else:
-        original(self, octets)
+        original(self, data)
 
 
 @websockets.mutant("RFC6455-CLOSE-04")
@@ -295,26 +293,26 @@ def left_open_behind_close(patch, reached):
 
 
 @websockets.override(WebSocketConnection, "_put", breaks="RFC6455-CLOSE-05")
-def failed_without_close(original, reached, self, octets):
+def failed_without_close(original, reached, self, data):
     """A connection whose peer broke the protocol ends without a Close."""
-    if octets[:1] == b"\x88" and len(octets) > 4:
+    if data[:1] == b"\x88" and len(data) > 4:
         reached()
     else:
-        original(self, octets)
+        original(self, data)
 
 
 @websockets.override(WebSocketConnection, "_put", breaks="RFC6455-CLOSE-06")
-def close_with_one_octet(original, reached, self, octets):
+def close_with_one_byte(original, reached, self, data):
     """The Close of the server has a payload of one byte."""
-    if octets[:1] == b"\x88":
-        octets = reached.instead(octets, b"\x88\x01\x03")
-    original(self, octets)
+    if data[:1] == b"\x88":
+        data = reached.instead(data, b"\x88\x01\x03")
+    original(self, data)
 
 
 @websockets.override(WebSocketConnection, "_put", breaks="RFC6455-CLOSE-03")
-def data_behind_close(original, reached, self, octets):
+def data_behind_close(original, reached, self, data):
     """Behind its Close the server sends one more end of line."""
-    original(self, octets)
-    if octets[:1] == b"\x88":
+    original(self, data)
+    if data[:1] == b"\x88":
         reached()
         original(self, framing.encode(Opcode.BINARY, b"\n"))

@@ -79,8 +79,8 @@ def prefetch_size_in_messages(patch, reached):
         return reached.instead(right, unsettled[self] < max(1, limits[self]))
 
     @patch.override(ByteWindow)
-    def charge(original, self, octets):
-        original(self, octets)
+    def charge(original, self, size):
+        original(self, size)
         unsettled[self] += 1
 
     @patch.override(Subscription)
@@ -183,10 +183,10 @@ def shut_window_drops(original, reached, self, message, *rest):
 
 
 @window_sizes.override(ByteWindow, "give_back", breaks=POSITIVE)
-def an_octet_leaks_with_every_ack(original, reached, self, octets):
+def a_byte_leaks_with_every_ack(original, reached, self, size):
     """Every settlement gives back one byte less than it should: after many of them the window is
     shut for good."""
-    original(self, octets - 1 if self.size > 0 else octets)
+    original(self, size - 1 if self.size > 0 else size)
     if self.size > 0:
         reached()
 

@@ -39,28 +39,28 @@ def nothing_charged(patch, reached):
     """Deliveries cost nothing: a window never shuts."""
 
     @patch.override(ByteWindow)
-    def charge(original, self, octets):
+    def charge(original, self, size):
         if self.size != UNLIMITED:
             reached()
 
     @patch.override(ByteWindow)
-    def give_back(original, self, octets):
+    def give_back(original, self, size):
         """Nothing was taken."""
 
 
 @windows.mutant(POSITIVE)
-def a_few_octets_forgotten(patch, reached):
+def a_few_bytes_forgotten(patch, reached):
     """The NUL that ends a frame is not charged: every delivery costs one byte too little."""
 
     @patch.override(ByteWindow)
-    def charge(original, self, octets):
-        original(self, octets - 1)
+    def charge(original, self, size):
+        original(self, size - 1)
         if self.size != UNLIMITED:
             reached()
 
     @patch.override(ByteWindow)
-    def give_back(original, self, octets):
-        original(self, octets - 1)
+    def give_back(original, self, size):
+        original(self, size - 1)
 
 
 @windows.mutant(POSITIVE)
@@ -77,9 +77,9 @@ def must_fit(patch, reached):
         )
 
     @patch.override(ByteWindow)
-    def charge(original, self, octets):
-        original(self, octets)
-        last[self] = octets
+    def charge(original, self, size):
+        original(self, size)
+        last[self] = size
 
 
 @windows.override(ByteWindow, "has_room", breaks=POSITIVE)
@@ -99,15 +99,15 @@ def counted_from_half(original, reached, self, size):
 
 
 @windows.override(ByteWindow, "give_back", breaks=POSITIVE)
-def given_back_twice(original, reached, self, octets):
+def given_back_twice(original, reached, self, size):
     """A settlement gives back twice what its messages cost."""
-    original(self, 2 * octets)
+    original(self, 2 * size)
     if self.size != UNLIMITED:
         reached()
 
 
 @windows.override(ByteWindow, "give_back", breaks="ARTEMIS-STOMP-window-3 ARTEMIS-STOMP-window-2")
-def nothing_given_back(original, reached, self, octets):
+def nothing_given_back(original, reached, self, size):
     """Settlements give nothing back: a window that was used up stays shut."""
     if self.size != UNLIMITED:
         reached()
@@ -119,9 +119,9 @@ def nothing_given_back_by_nack(patch, reached):
     refusing = [False]
 
     @patch.override(ByteWindow)
-    def give_back(original, self, octets):
+    def give_back(original, self, size):
         if not refusing[0]:
-            original(self, octets)
+            original(self, size)
         elif self.size != UNLIMITED:
             reached()
 
@@ -146,9 +146,9 @@ def cumulative_ack_pays_for_one(original, reached, self, delivery):
 
 
 @windows.override(ByteWindow, "give_back", breaks=POSITIVE)
-def opened_whole_by_any_ack(original, reached, self, octets):
+def opened_whole_by_any_ack(original, reached, self, size):
     """Any settlement opens the window to its full size, whatever is still held."""
-    original(self, octets)
+    original(self, size)
     if self.size > 0:
         self.credit = reached.instead(self.credit, self.size)
 
@@ -159,13 +159,13 @@ def paid_by_the_last(patch, reached):
     last = {}
 
     @patch.override(ByteWindow)
-    def charge(original, self, octets):
-        original(self, octets)
-        last[self] = octets
+    def charge(original, self, size):
+        original(self, size)
+        last[self] = size
 
     @patch.override(ByteWindow)
-    def give_back(original, self, octets):
-        original(self, reached.instead(octets, last.get(self, 0)) if self.size > 0 else octets)
+    def give_back(original, self, size):
+        original(self, reached.instead(size, last.get(self, 0)) if self.size > 0 else size)
 
 
 # --- special sizes --------------------------------------------------------------------------------
@@ -188,13 +188,13 @@ def zero_gives_two(patch, reached):
         return reached.instead(right, right or (self.size == 0 and unsettled[self] < 2))
 
     @patch.override(ByteWindow)
-    def charge(original, self, octets):
-        original(self, octets)
+    def charge(original, self, size):
+        original(self, size)
         unsettled[self] += 1
 
     @patch.override(ByteWindow)
-    def give_back(original, self, octets):
-        original(self, octets)
+    def give_back(original, self, size):
+        original(self, size)
         unsettled[self] -= 1
 
 

@@ -157,9 +157,9 @@ class PayloadChanged(Tampering):
         transfer = amqp(unit, "transfer")
         if transfer is None or not transfer.frame.payload or transfer.frame.get("more"):
             return (unit.raw,)
-        octets = transfer.frame.payload
+        data = transfer.frame.payload
         return self.instead(
-            unit, transfer.rewritten({}, payload=octets[:-1] + bytes((octets[-1] ^ 1,)))
+            unit, transfer.rewritten({}, payload=data[:-1] + bytes((data[-1] ^ 1,)))
         )
 
 

@@ -39,8 +39,8 @@ class Amqp091Client(Client):
         self.write(amqp091.protocol_header())
 
     def _method(self, name: str, fields: dict[str, Any] | None = None, channel: int = 1) -> None:
-        octets = amqp091.encode_method(name, fields or {})
-        self.write(amqp091.encode_frame(amqp091.METHOD, channel, octets))
+        data = amqp091.encode_method(name, fields or {})
+        self.write(amqp091.encode_frame(amqp091.METHOD, channel, data))
 
     def on_bytes(self, data: bytes) -> Iterator[Event]:
         for frame in self._reader.feed(data):

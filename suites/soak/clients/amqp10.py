@@ -112,25 +112,25 @@ class Amqp10Client(Client):
     def _produce(self, address: str, bodies: Sequence[bytes], reference: str, unit: bool) -> None:
         handle = self._sender(address)
         durable = {"durable": True}
-        octets = [amqp_messages.message(body, header=durable) for body in bodies]
+        data = [amqp_messages.message(body, header=durable) for body in bodies]
         if unit:
-            self._unit(partial(self._post_all, handle, octets), reference)
+            self._unit(partial(self._post_all, handle, data), reference)
             return
-        self._counting.expect(reference, len(octets))
+        self._counting.expect(reference, len(data))
         if self._units:
-            self._units.append((partial(self._post_plain, handle, octets, reference), ""))
+            self._units.append((partial(self._post_plain, handle, data, reference), ""))
         else:
-            self._post_plain(handle, octets, reference)
+            self._post_plain(handle, data, reference)
 
     def _post_plain(
-        self, handle: int, octets: list[bytes], reference: str, id: bytes = b""
+        self, handle: int, chunks: list[bytes], reference: str, id: bytes = b""
     ) -> None:
-        for payload in octets:
+        for payload in chunks:
             self._post(handle, payload, partial(self._accepted, reference), None)
 
-    def _post_all(self, handle: int, octets: list[bytes], id: bytes) -> None:
+    def _post_all(self, handle: int, chunks: list[bytes], id: bytes) -> None:
         state = amqp.composite("transactional-state", {"txn-id": id})
-        for payload in octets:
+        for payload in chunks:
             self._post(handle, payload, self._provisional, state)
 
     def _accepted(self, reference: str, frame: amqp.Frame) -> Iterator[Event]:

@@ -53,14 +53,14 @@ class StompClient(Client):
         """Frames, given by all but their end, and their bodies."""
         self._counting.expect(reference, 1 if unit else len(frames))
         header = "transaction:t\n" if unit else f"receipt:{reference}\n"
-        octets = [
+        data = [
             b"%b%bcontent-length:%d\n\n%b\0" % (head.encode(), header.encode(), len(body), body)
             for head, body in frames
         ]
         if unit:
             end = f"COMMIT\ntransaction:t\nreceipt:{reference}\n\n\0".encode()
-            octets = [b"BEGIN\ntransaction:t\n\n\0", *octets, end]
-        self.write(b"".join(octets))
+            data = [b"BEGIN\ntransaction:t\n\n\0", *data, end]
+        self.write(b"".join(data))
 
     def _produce(self, address: str, bodies: Sequence[bytes], reference: str, unit: bool) -> None:
         place = self.naming.place(address, address.endswith("topic"), "destination-type")

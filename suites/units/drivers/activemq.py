@@ -26,7 +26,7 @@ from brokerproof.suites.units.drivers.broker import Driver, Received, frames
 COST = 1024 + 4 + 1
 """Of a text message of one byte."""
 SPOOLED = 78
-"""Octets of such a message to Q in the temporary store."""
+"""Bytes of such a message to Q in the temporary store."""
 RECEIPT = "receipt:{}\n"
 
 

@@ -133,8 +133,8 @@ class Peer:
         self.parser = FrameParser(2**32 - 1)
         self.headers: list[bytes] = []
 
-    def raw(self, octets: bytes) -> list[Frame]:
-        self.desk.feed(self.conn, octets)
+    def raw(self, data: bytes) -> list[Frame]:
+        self.desk.feed(self.conn, data)
         return self.read()
 
     def read(self) -> list[Frame]:
@@ -224,11 +224,11 @@ class Peer:
 
 def message(text: str) -> bytes:
     """A message whose body is an amqp-value."""
-    octets = text.encode()
+    data = text.encode()
     return (
         b"\0\x53\x77"
-        + (bytes((0xA1, len(octets))) if len(octets) < 256 else b"\xb1" + len(octets).to_bytes(4))
-        + octets
+        + (bytes((0xA1, len(data))) if len(data) < 256 else b"\xb1" + len(data).to_bytes(4))
+        + data
     )
 
 
@@ -341,14 +341,14 @@ class Proton:
                 if self.conn not in desk.closed:
                     desk.feed(self.conn, bytes(data))
                 moved = True
-            octets = desk.take(self.conn)
-            while octets:
+            raw = desk.take(self.conn)
+            while raw:
                 room = transport.capacity()
                 if room <= 0:
-                    octets = b""
+                    raw = b""
                     break
-                transport.push(octets[:room])
-                octets = octets[room:]
+                transport.push(raw[:room])
+                raw = raw[room:]
                 moved = True
             if self.conn in desk.closed and transport.capacity() >= 0:
                 transport.close_tail()

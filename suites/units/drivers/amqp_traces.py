@@ -100,8 +100,8 @@ def violations(
     oracle: Oracle, events: Sequence[Event], side: Side = Side.BROKER, **more: Any
 ) -> set[str]:
     return {
-        each
-        for each, seen in outcome(oracle, events, side, **more).items()
+        requirement
+        for requirement, seen in outcome(oracle, events, side, **more).items()
         if seen is Seen.VIOLATED
     }
 

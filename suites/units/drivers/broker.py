@@ -68,8 +68,8 @@ class Driver:
         ]
 
     def feed(self, conn: int, data: bytes | str) -> list[Effect]:
-        octets = data.encode() if isinstance(data, str) else data
-        return self.note(self.broker.handle(self.now, BytesReceived(conn, octets)))
+        raw = data.encode() if isinstance(data, str) else data
+        return self.note(self.broker.handle(self.now, BytesReceived(conn, raw)))
 
     def connect(self, conn: int, version: str = "1.2", headers: str = "") -> list[Effect]:
         """Opens a connection and a session."""
@@ -95,10 +95,10 @@ class Driver:
 
 def frames(effects: list[Effect], conn: int) -> list[Received]:
     """The frames that the effects carry to ``conn``."""
-    octets = b"".join(
+    data = b"".join(
         effect.data for effect in effects if isinstance(effect, SendBytes) and effect.conn == conn
     )
-    return [Received(part.lstrip(b"\n")) for part in octets.split(b"\0")[:-1]]
+    return [Received(part.lstrip(b"\n")) for part in data.split(b"\0")[:-1]]
 
 
 def only(effects: list[Effect], conn: int) -> Received:

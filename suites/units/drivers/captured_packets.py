@@ -46,7 +46,7 @@ class Segment:
     flags: int
     data: bytes = b""
 
-    def octets(self, link: int = ETHERNET, tag: bool = False) -> bytes:
+    def encode(self, link: int = ETHERNET, tag: bool = False) -> bytes:
         """As it is captured."""
         tcp = dpkt.tcp.TCP(
             sport=self.source[1],
@@ -172,7 +172,7 @@ def written(
     path: Path, segments: Sequence[Segment], *, link: int = ETHERNET, snap: int = 65535
 ) -> Path:
     """A pcap file of these packets in this order."""
-    path.write_bytes(pcap([(segment.at, segment.octets(link)) for segment in segments], link, snap))
+    path.write_bytes(pcap([(segment.at, segment.encode(link)) for segment in segments], link, snap))
     return path
 
 

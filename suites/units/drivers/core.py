@@ -58,10 +58,10 @@ class CoreClient:
                     assert isinstance(read, Packet), read
                     self.inbox.append(read)
 
-    def feed(self, octets: bytes) -> list[Packet]:
-        """Octets for the broker; returns what came since somebody last took anything. Others see
+    def feed(self, data: bytes) -> list[Packet]:
+        """Bytes for the broker; returns what came since somebody last took anything. Others see
         what is for them."""
-        effects = self.driver.feed(self.conn, octets)
+        effects = self.driver.feed(self.conn, data)
         for client in self._all:
             client.saw(effects)
         return self.taken()
@@ -79,10 +79,10 @@ class CoreClient:
         """Makes a session, behind the magic if this is the first."""
         said = {"name": "s", "session_channel": channel, "version": self.version, "window_size": -1}
         said |= {"auto_commit_sends": True, "auto_commit_acks": True}
-        octets = encode_packet(
+        data = encode_packet(
             "create-session", said | fields, channel=SESSIONS, version=self.version
         )
-        came = self.feed((MAGIC if channel == FIRST else b"") + octets)
+        came = self.feed((MAGIC if channel == FIRST else b"") + data)
         if start:
             self.say("session-start", channel)
         return came

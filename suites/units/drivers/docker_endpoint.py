@@ -59,8 +59,8 @@ class Docker:
     def inspected(self) -> dict[str, Any]:
         """The container, as ``docker inspect`` has it."""
         bound = {
-            port: [{"HostIp": "127.0.0.1", "HostPort": str(each.getsockname()[1])}]
-            for port, each in self.listening.items()
+            port: [{"HostIp": "127.0.0.1", "HostPort": str(listener.getsockname()[1])}]
+            for port, listener in self.listening.items()
         }
         state = {
             "Status": "running" if self.runs else "exited",
@@ -124,13 +124,13 @@ class _Handler(BaseHTTPRequestHandler):
         return self.rfile.read(int(self.headers.get("content-length", 0)))
 
     def _say(self, status: int, body: Any = b"", kind: str = "application/json") -> None:
-        octets = body if isinstance(body, bytes) else json.dumps(body).encode()
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(status)
         self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(octets)))
+        self.send_header("content-length", str(len(data)))
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(octets)
+            self.wfile.write(data)
 
     def _any(self) -> None:
         path, _, query = re.sub(r"^/v\d+\.\d+", "", self.path).partition("?")

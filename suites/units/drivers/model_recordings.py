@@ -56,8 +56,8 @@ class Consumer:
     @property
     def room(self) -> bool:
         """True if its window lets one more delivery begin."""
-        octets = sum(size for _, _, size in self.held)
-        return self.window < 0 or (not self.held if self.window == 0 else octets < self.window)
+        length = sum(size for _, _, size in self.held)
+        return self.window < 0 or (not self.held if self.window == 0 else length < self.window)
 
 
 @dataclass

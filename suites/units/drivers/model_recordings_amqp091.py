@@ -229,7 +229,7 @@ class Player(ModelBroker):
         digits = 12 if self.stamped else 1
         first = waiting[0].body[:digits] if waiting else b""
         return next(
-            (at for at, each in enumerate(waiting) if at and each.body[:digits] == first), 0
+            (at for at, frame in enumerate(waiting) if at and frame.body[:digits] == first), 0
         )
 
     def wrong(self, fault: str) -> bool:

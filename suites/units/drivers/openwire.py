@@ -83,9 +83,9 @@ class OpenWireClient:
                     assert isinstance(read, Structure), read
                     self.inbox.append(read)
 
-    def feed(self, octets: bytes) -> None:
-        """Octets for the broker. Others see what is for them."""
-        self.told(self.driver.feed(self.conn, octets))
+    def feed(self, data: bytes) -> None:
+        """Bytes for the broker. Others see what is for them."""
+        self.told(self.driver.feed(self.conn, data))
 
     def told(self, effects: list[Effect]) -> None:
         """Whoever of this driver's clients it is for."""

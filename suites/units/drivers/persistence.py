@@ -181,8 +181,8 @@ class StoringDriver:
 
     def take(self, conn: int) -> list[Received]:
         """The frames that came since this was asked last."""
-        octets = self._got.pop(conn, b"")
-        return [Received(part.lstrip(b"\n")) for part in octets.split(b"\0")[:-1]]
+        data = self._got.pop(conn, b"")
+        return [Received(part.lstrip(b"\n")) for part in data.split(b"\0")[:-1]]
 
     def send(
         self, conn: int, *bodies: str, to: str = "q", persistent: bool = True, headers: str = ""

@@ -96,9 +96,9 @@ def test_damage_that_only_spark_meets_is_named_and_anything_else_is_ours(
     folder = full_run(tmp_path / "r")
     assert refused(5, folder) == "brokerproof report: Spark gave up: first line"
     segment = next(folder.glob("trace/target=artemis/part-*.parquet"))
-    octets = bytearray(segment.read_bytes())
-    octets[4:2000] = bytes(1996)
-    segment.write_bytes(octets)
+    data = bytearray(segment.read_bytes())
+    data[4:2000] = bytes(1996)
+    segment.write_bytes(data)
     assert "target=artemis/part-0-00000.parquet: is no readable Parquet segment" in refused(
         4, folder
     )

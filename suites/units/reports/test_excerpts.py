@@ -22,7 +22,7 @@ from brokerproof.reports import recorded_cases
 from brokerproof.reports.case_data import plan
 from brokerproof.reports.dataframes import ordered, trace
 from brokerproof.reports.excerpts import (
-    BODY_OCTETS,
+    BODY_BYTES,
     HEAD,
     MARKED,
     TAIL,
@@ -189,7 +189,7 @@ def test_of_a_long_case_a_page_shows_both_ends_and_what_was_judged() -> None:
         *range(1000 - TAIL + 1, 1001),
     ]
     assert (only["events"], only["part"]) == (1000, 0)
-    assert max(len(row.get("body", "")) for row in only["rows"]) == BODY_OCTETS
+    assert max(len(row.get("body", "")) for row in only["rows"]) == BODY_BYTES
 
 
 def test_no_case_can_make_its_page_grow() -> None:
@@ -230,12 +230,12 @@ def test_a_page_never_gets_a_secret() -> None:
             )
         )
     (only,) = shown(events)
-    connect, octets, *sasl = only["rows"]
+    connect, data, *sasl = only["rows"]
     assert [row["headers"][1][1] for row in sasl[:2]] == ["(blanked)", "(blanked)"]
     assert [row["data"].rpartition("\0")[2] for row in sasl[2:]] == ["(blanked)"] * 3
     assert connect["headers"] == [["login", "me"], ["passcode", "(blanked)"]]
-    assert octets["data"] == "CONNECT\nAuthorization :(blanked)\r\nx:y\n\n\x00"
-    assert octets["data_size"] == 36
+    assert data["data"] == "CONNECT\nAuthorization :(blanked)\r\nx:y\n\n\x00"
+    assert data["data_size"] == 36
 
 
 def test_the_segments_of_a_load_are_read_at_both_ends(

@@ -547,7 +547,7 @@ def test_the_last_run_of_each_target_makes_the_headline(
 def test_the_index_stays_small_and_says_what_it_leaves_out(
     spark: SparkSession, requirements: Requirements, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "INDEX_OCTETS", 100_000)
+    monkeypatch.setattr(pipeline, "INDEX_BYTES", 100_000)
     monkeypatch.setattr(case_data, "UNRECORDED_IN_TASK", 100)  # so there are four tasks
     write_header(tmp_path / "run", header("run"))
     noise = random.Random(1)

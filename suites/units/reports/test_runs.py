@@ -108,9 +108,9 @@ def test_damage_between_whole_ends_is_found_by_reading(tmp_path: Path) -> None:
     run = open_run(full_run(tmp_path / "r"))
     check_data([run])
     segment = run.segments()[1]
-    octets = bytearray(segment.read_bytes())
-    octets[4:2000] = bytes(1996)
-    segment.write_bytes(octets)
+    data = bytearray(segment.read_bytes())
+    data[4:2000] = bytes(1996)
+    segment.write_bytes(data)
     opened = open_run(run.folder)  # its footer is whole
     with pytest.raises(
         UnreadableRun, match=r"part-0-00000\.parquet: is no readable Parquet segment"

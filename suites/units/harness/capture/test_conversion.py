@@ -168,8 +168,8 @@ def test_a_silence_that_may_be_the_networks_is_uncertain() -> None:
 
 def test_what_came_before_a_loss_is_judged_and_what_came_after_is_uncertain() -> None:
     segments = session(Plan(count=6, double=1)).segments
-    late = [at for at, each in enumerate(segments) if b"message-id:5-0" in each.data]
-    early = [at for at, each in enumerate(segments) if b"message-id:0-0" in each.data]
+    late = [at for at, segment in enumerate(segments) if b"message-id:5-0" in segment.data]
+    early = [at for at, segment in enumerate(segments) if b"message-id:0-0" in segment.data]
     assert {kind for kind, _ in surely(read(without(segments, set(late))))} == {"revived"}
     found = read(without(segments, set(early)))
     assert not surely(found)
@@ -220,7 +220,7 @@ def test_what_was_not_captured_of_amqp_accuses_nobody(
 
 def test_amqp_is_read_on_behind_a_loss() -> None:
     segments = amqp_session().segments
-    transfers = [at for at, each in enumerate(segments) if b"\x00\x53\x14" in each.data]
+    transfers = [at for at, segment in enumerate(segments) if b"\x00\x53\x14" in segment.data]
     events = read(without(segments, {transfers[1]}))
     names = [event.command for event in events if isinstance(event, ev.FrameReceived)]
     assert names.count("transfer") == 2

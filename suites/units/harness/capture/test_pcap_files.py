@@ -25,13 +25,13 @@ def test_tags_compression_and_pcapng_tell_the_same(tmp_path: Path) -> None:
     segments = session(Plan()).segments
     usual = events_of(written(tmp_path / "usual.pcap", segments))
     (tmp_path / "tagged.pcap").write_bytes(
-        pcap([(segment.at, segment.octets(tag=True)) for segment in segments])
+        pcap([(segment.at, segment.encode(tag=True)) for segment in segments])
     )
     (tmp_path / "small.pcap.gz").write_bytes(gzip.compress((tmp_path / "usual.pcap").read_bytes()))
     assert events_of(tmp_path / "tagged.pcap") == events_of(tmp_path / "small.pcap.gz") == usual
     # Microseconds as a floating point number are what dpkt writes.
     (tmp_path / "new.pcapng").write_bytes(
-        pcapng([(segment.at, segment.octets()) for segment in segments])
+        pcapng([(segment.at, segment.encode()) for segment in segments])
     )
     again = events_of(tmp_path / "new.pcapng")
     assert frames(again) == frames(usual)
@@ -61,8 +61,8 @@ def test_what_is_no_capture_is_refused_in_a_sentence(tmp_path: Path) -> None:
 
 def test_a_file_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     segments = session(Plan()).segments
-    octets = written(tmp_path / "x.pcap", segments).read_bytes()
-    (tmp_path / "x.pcap").write_bytes(octets[:-10])
+    data = written(tmp_path / "x.pcap", segments).read_bytes()
+    (tmp_path / "x.pcap").write_bytes(data[:-10])
     assert frames(events_of(tmp_path / "x.pcap")) == frames(read(segments))
-    (tmp_path / "x.pcap").write_bytes(octets[:30])
+    (tmp_path / "x.pcap").write_bytes(data[:30])
     assert events_of(tmp_path / "x.pcap") == []

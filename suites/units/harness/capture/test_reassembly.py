@@ -57,7 +57,7 @@ def test_order_in_the_file_and_packets_that_come_twice_change_nothing(
         if random.random() < 0.3:  # type: ignore[attr-defined]
             mixed.append(replace(segment, at=segment.at + ms(random.randint(1, 500))))  # type: ignore[attr-defined]
     # The file's order is within what a capture of several processors does.
-    mixed.sort(key=lambda each: each.at + ms(random.randint(0, 40)))  # type: ignore[attr-defined]
+    mixed.sort(key=lambda segment: segment.at + ms(random.randint(0, 40)))  # type: ignore[attr-defined]
     assert read(mixed) == read(segments)
 
 
@@ -86,7 +86,7 @@ def test_sequence_numbers_wrap(first: int) -> None:
 
 def test_a_loss_is_told_with_its_size_and_what_follows_is_read() -> None:
     segments = session(Plan(count=6)).segments
-    (at,) = [at for at, each in enumerate(segments) if b"message-id:3-0" in each.data]
+    (at,) = [at for at, segment in enumerate(segments) if b"message-id:3-0" in segment.data]
     events = read(without(segments, {at}))
     (lost,) = [event for event in events if isinstance(event, ev.OctetsReceivedUnseen)]
     assert (lost.size, lost.command, lost.conn) == (len(segments[at].data), "LOST", 2)
@@ -168,8 +168,8 @@ def test_a_port_that_is_used_again_is_another_connection() -> None:
 def test_a_clock_that_was_set_back_leaves_no_interval_sure() -> None:
     segments = session(Plan(silent=True)).segments
     set_back = [
-        each if at < 30 else replace(each, at=each.at - 3600 * 10**9)
-        for at, each in enumerate(segments)
+        segment if at < 30 else replace(segment, at=segment.at - 3600 * 10**9)
+        for at, segment in enumerate(segments)
     ]
     events = read(set_back)
     assert not surely(events)

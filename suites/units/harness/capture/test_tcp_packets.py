@@ -31,25 +31,25 @@ def test_every_link_layer_tells_the_same(tmp_path: Path, link: int) -> None:
 
 
 def test_over_ipv6_and_with_extension_headers(tmp_path: Path) -> None:
-    def moved(each: Segment) -> Segment:
+    def moved(segment: Segment) -> Segment:
         return replace(
-            each,
-            source=(b"\xfd" + bytes(11) + each.source[0], each.source[1]),
-            target=(b"\xfd" + bytes(11) + each.target[0], each.target[1]),
+            segment,
+            source=(b"\xfd" + bytes(11) + segment.source[0], segment.source[1]),
+            target=(b"\xfd" + bytes(11) + segment.target[0], segment.target[1]),
         )
 
     segments = [moved(segment) for segment in session(Plan()).segments]
     six = events_of(written(tmp_path / "six.pcap", segments))
     assert frames(six) == frames(read(session(Plan()).segments))
     extended = []
-    for each in segments:
-        octets = each.octets()
+    for segment in segments:
+        data = segment.encode()
         # A hop-by-hop header of eight bytes that pads.
-        head, rest = octets[:54], octets[54:]
+        head, rest = data[:54], data[54:]
         size = int.from_bytes(head[18:20]) + 8
         extended.append(
             (
-                each.at,
+                segment.at,
                 head[:18]
                 + size.to_bytes(2)
                 + b"\x00"
@@ -66,18 +66,18 @@ def test_over_ipv6_and_with_extension_headers(tmp_path: Path) -> None:
 def test_fragments_are_put_together(tmp_path: Path) -> None:
     segments = session(Plan()).segments
     packets = []
-    for number, each in enumerate(segments):
-        octets = each.octets()
-        link, head, rest = octets[:14], octets[14:34], octets[34:]
+    for number, segment in enumerate(segments):
+        data = segment.encode()
+        link, head, rest = data[:14], data[14:34], data[34:]
         if len(rest) <= 64:
-            packets.append((each.at, octets))
+            packets.append((segment.at, data))
             continue
         for offset in range(0, len(rest), 64):
             part = rest[offset : offset + 64]
             flag = 0x2000 if offset + 64 < len(rest) else 0
             packets.append(
                 (
-                    each.at,
+                    segment.at,
                     link + head[:2] + (20 + len(part)).to_bytes(2) + number.to_bytes(2)
                     + (flag | offset // 8).to_bytes(2) + head[8:] + part,
                 )

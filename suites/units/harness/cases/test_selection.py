@@ -40,12 +40,12 @@ ALL = [RECEIPT, RECEIPT_AT_ONCE, BEATS]
     ],
 )
 def test_a_selection_has_these_cases(selection: Selection, chosen: list[IndexedCase]) -> None:
-    assert [each for each in ALL if selection.chooses(each)] == chosen
+    assert [case for case in ALL if selection.chooses(case)] == chosen
 
 
 def test_a_name_selects_that_case_and_not_those_that_begin_with_it() -> None:
     by_name = Selection(cases=(RECEIPT.name,))
-    assert [each for each in ALL if by_name.chooses(each)] == [RECEIPT]
+    assert [case for case in ALL if by_name.chooses(case)] == [RECEIPT]
 
 
 def test_words_that_are_no_expression_are_refused() -> None:

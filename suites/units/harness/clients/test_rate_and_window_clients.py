@@ -178,7 +178,7 @@ def test_a_producer_has_no_more_under_way_than_its_window(
     takes=st.lists(st.booleans(), min_size=1, max_size=10),
 )
 @settings(max_examples=60)
-def test_credit_in_messages_keeps_a_window_of_octets(
+def test_credit_in_messages_keeps_a_window_of_bytes(
     window: int, sizes: list[int], takes: list[bool]
 ) -> None:
     """A sender uses all credit at once; sizes never grow but in the first message, so nothing is
@@ -230,9 +230,9 @@ def test_rate_and_window_are_apart() -> None:
 @pytest.mark.parametrize(
     ("course", "window", "words"),
     [
-        ([(40, False), (40, False), (40, False)], 80, "40 octets came while 80 were held"),
-        ([(40, False), (40, False)], 0, "40 octets came while 40 were held"),
-        ([(90, False), (40, True), (40, False)], 40, "40 octets came while 50 were held"),
+        ([(40, False), (40, False), (40, False)], 80, "40 bytes came while 80 were held"),
+        ([(40, False), (40, False)], 0, "40 bytes came while 40 were held"),
+        ([(90, False), (40, True), (40, False)], 40, "40 bytes came while 50 were held"),
     ],
 )
 def test_the_oracle_sees_an_overrun(
@@ -245,7 +245,7 @@ def test_the_oracle_sees_an_overrun(
 
 def test_the_oracle_sees_a_producer_that_does_not_wait() -> None:
     found = rates.beyond([Step(0, 40, False), Step(1, 40, False), Step(2, 40, False)], 100)
-    assert found == "40 octets were sent while 80 of 100 were under way"
+    assert found == "40 bytes were sent while 80 of 100 were under way"
 
 
 # --- the URI --------------------------------------------------------------------------------------
@@ -269,8 +269,8 @@ def test_parameters_have_the_names_of_the_chapter() -> None:
         ),
         ("consumerMaxRate=-2", "consumerMaxRate is -2"),
         ("producerMaxRate=1.5", "producerMaxRate is '1.5'; write a whole number"),
-        ("consumerWindowSize=-2", "octets from 0"),
-        ("producerWindowSize=0", "octets from 1"),
+        ("consumerWindowSize=-2", "bytes from 0"),
+        ("producerWindowSize=0", "bytes from 1"),
         ("consumerWindowSize=2147483648", "consumerWindowSize is 2147483648"),
         ("consumermaxrate=1", "unknown option 'consumermaxrate'"),
     ],

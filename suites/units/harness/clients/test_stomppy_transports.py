@@ -354,11 +354,11 @@ def test_it_can_be_cut_off(how: CloseHow) -> None:
 # --- whose fault ----------------------------------------------------------------------------------
 
 
-def saying(octets: bytes) -> Answer:
-    """A broker that says ``octets`` instead of the first receipt."""
+def saying(data: bytes) -> Answer:
+    """A broker that says ``data`` instead of the first receipt."""
 
     def answer(said: codec.Frame) -> bytes | None:
-        return octets if said.command == "SEND" else answering()(said)
+        return data if said.command == "SEND" else answering()(said)
 
     return answer
 

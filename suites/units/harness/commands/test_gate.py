@@ -23,9 +23,9 @@ def result(case: str, target: str, verdict: Verdict) -> Result:
 def run(folder: Path, *results: Result) -> Path:
     """A finished run with these results."""
     run_folder.create(folder, command=[], seed=1, effort="smoke")
-    run_folder.add_cases(folder, {each.case: {} for each in results})
-    for each in results:
-        records.append(folder, each)
+    run_folder.add_cases(folder, {result.case: {} for result in results})
+    for result in results:
+        records.append(folder, result)
     run_folder.finish(folder, results, 0, [])
     return folder
 

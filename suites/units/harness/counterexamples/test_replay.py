@@ -166,13 +166,13 @@ def test_the_case_again_fails_on_the_faulty_and_is_fixed_on_the_reference(kept: 
     }
 
 
-def test_the_octets_alone_say_the_same(kept: Path) -> None:
+def test_the_bytes_alone_say_the_same(kept: Path) -> None:
     file = case_file.read(kept)
     for target, answer in (
         (faulty(), counterexamples_replay.FAILED),
         (target_file.load("reference"), counterexamples_replay.FIXED),
     ):
-        found = counterexamples_replay.run_octets(
+        found = counterexamples_replay.run_bytes(
             run_on(target, None), file, "asked", lambda text: None
         )
         assert (found.answer, found.how, found.why) == (answer, "octets", "asked")
@@ -369,11 +369,11 @@ def test_an_uncertain_violation_is_no_example(registered: Callable[..., Call]) -
 # the player's own reader
 
 
-def test_frames_are_cut_wherever_the_octets_are(kept: Path) -> None:
-    octets_of_it = b"\nMESSAGE\r\nack:1\r\n\r\nbody\0\n\nERROR\ncontent-length:3\n\n\0\0\0\0RECEIPT\nreceipt-id:a\\cb\n\n\0"  # noqa: E501
-    for cut in range(len(octets_of_it)):
+def test_frames_are_cut_wherever_the_bytes_are(kept: Path) -> None:
+    message_bytes = b"\nMESSAGE\r\nack:1\r\n\r\nbody\0\n\nERROR\ncontent-length:3\n\n\0\0\0\0RECEIPT\nreceipt-id:a\\cb\n\n\0"  # noqa: E501
+    for cut in range(len(message_bytes)):
         reader = Frames()
-        found = reader.feed(0, octets_of_it[:cut]) + reader.feed(1, octets_of_it[cut:])
+        found = reader.feed(0, message_bytes[:cut]) + reader.feed(1, message_bytes[cut:])
         assert [frame.command for frame in found] == ["MESSAGE", "ERROR", "RECEIPT"]
         assert [frame.body for frame in found] == [b"body", b"\0\0\0", b""]
         assert found[2].get("receipt-id") == "a\\cb"
@@ -406,7 +406,7 @@ def test_silence_and_ends_are_decided(registered: Callable[..., Call], tmp_path:
 # the command and the report
 
 
-def test_the_command_answers_with_its_exit_code_and_says_when_it_plays_octets(kept: Path) -> None:
+def test_the_command_answers_with_its_exit_code_and_says_when_it_plays_bytes(kept: Path) -> None:
     done = CliRunner().invoke(replay, [str(kept), "--target", "reference"], standalone_mode=False)
     assert done.return_value == 0
     assert (

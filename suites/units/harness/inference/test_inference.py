@@ -89,7 +89,7 @@ def test_hidden_parameters_are_recovered_within_the_stated_bounds(
         60_000 if override == -1 else override
     )
     truth["stomp_consumer_window_size_individual"] = acceptor["stomp_consumer_window_size"]
-    truth["unit of a window"] = "octets"
+    truth["unit of a window"] = "bytes"
     by_name = {estimate.parameter: estimate for estimate in found}
     wrong = {name: f"{by_name[name].value}, is {value}" for name, value in truth.items() if name in by_name  # noqa: E501
              and by_name[name].agrees(value) is False}  # fmt: skip
@@ -129,7 +129,7 @@ def test_the_hidden_limit_of_an_address_is_recovered(reference: Target, seed: in
         assert limited.range is not None
         assert limited.range.width is not None
         assert limited.range.width < 4
-        charged = found["octets charged beyond the body"]
+        charged = found["bytes charged beyond the body"]
         assert charged.agrees(352 + 72 + 8), (
             charged.value
         )  # message, reference, and what AMQP writes before the body
@@ -207,7 +207,7 @@ def test_the_grid_is_seen_in_instants(check: int) -> None:
     found = grid(closed, ms(137), 0)
     assert found is not None
     assert found.check == Range.of(ms(check), ms(check))
-    assert all(3 * check in found.ttl_ms(each) for each in closed)
+    assert all(3 * check in found.ttl_ms(moment) for moment in closed)
 
 
 def test_a_broker_that_keeps_timers_has_no_grid() -> None:
@@ -226,7 +226,7 @@ def test_a_grid_is_seen_through_jitter() -> None:
     found = grid(closed, ms(410), ms(60))
     assert found is not None
     assert ms(2000) in found.check
-    assert all(2000 in found.ttl_ms(each) for each in closed)
+    assert all(2000 in found.ttl_ms(moment) for moment in closed)
 
 
 def test_ranges() -> None:
@@ -236,7 +236,7 @@ def test_ranges() -> None:
     assert Range.of(2, 3).times(Range.of(10, None)) == Range(Fraction(20), None)
     assert Range.of(10, 20).over(Range.of(2, 5)) == Range.of(2, 10)
     assert ANY.over(Range.of(0, 0)) == Range()
-    assert [str(each) for each in (Range.of(1, 1), Range.of(0.5, 2), ANY, Range.of(None, 3), Range.of(7, None))] == [  # noqa: E501
+    assert [str(span) for span in (Range.of(1, 1), Range.of(0.5, 2), ANY, Range.of(None, 3), Range.of(7, None))] == [  # noqa: E501
         "1", "0.5 … 2", "any", "at most 3", "7 or more",
     ]  # fmt: skip
 

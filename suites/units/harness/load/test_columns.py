@@ -30,8 +30,8 @@ def stretch(
     found = LogSlice()
     written: list[Path] = []
     tape = WireLog(folder, written.append)
-    for place, (at, conn, direction, octets) in enumerate(frames):
-        tape.frames(0, direction, at, conn, [octets], None if sizes is None else [sizes[place]])
+    for place, (at, conn, direction, data) in enumerate(frames):
+        tape.frames(0, direction, at, conn, [data], None if sizes is None else [sizes[place]])
     tape.close()
     for path in written:
         for block in blocks(memoryview(path.read_bytes())):
@@ -66,13 +66,13 @@ STOMP = [
 
 def test_stomp_as_its_codec_reads_it(tmp_path: Path) -> None:
     dice = random.Random(3)
-    octets = [dice.choice(STOMP) for _ in range(200)]
+    data = [dice.choice(STOMP) for _ in range(200)]
     found = rows(
         stomp_load_columns.columns(
-            stretch(tmp_path, [(at, at % 3, at % 2, each[:-1]) for at, each in enumerate(octets)])
+            stretch(tmp_path, [(at, at % 3, at % 2, each[:-1]) for at, each in enumerate(data)])
         )
     )
-    for at, (row, each) in enumerate(zip(found, octets, strict=True)):
+    for at, (row, each) in enumerate(zip(found, data, strict=True)):
         (frame,) = stomp_codec.Reader("1.2").feed(each)
         assert isinstance(frame, stomp_codec.Frame)
         assert row["kind"] == ("FrameSent" if at % 2 == SENT else "FrameReceived")
@@ -177,13 +177,13 @@ def amqp_frames() -> list[bytes]:
 
 def test_amqp_as_its_codec_reads_it(tmp_path: Path) -> None:
     dice = random.Random(5)
-    octets = [dice.choice(amqp_frames()) for _ in range(300)]
+    data = [dice.choice(amqp_frames()) for _ in range(300)]
     found = rows(
         amqp10_load_columns.columns(
-            stretch(tmp_path, [(at, 1, at % 2, each) for at, each in enumerate(octets)])
+            stretch(tmp_path, [(at, 1, at % 2, each) for at, each in enumerate(data)])
         )
     )
-    for row, each in zip(found, octets, strict=True):
+    for row, each in zip(found, data, strict=True):
         (frame,) = amqp10_codec.Reader().feed(each)
         assert isinstance(frame, amqp10_codec.Frame)
         assert row["command"] == frame.name
@@ -273,14 +273,14 @@ def test_amqp_0_9_1_as_the_tap_tells_it(tmp_path: Path) -> None:
         for row in chosen
     ]
     kept = [b"".join([*row[:2], *(body[:96] for body in row[2:])]) for row in chosen]
-    frames = [(at, 1, at % 2, octets) for at, octets in enumerate(kept)]
+    frames = [(at, 1, at % 2, data) for at, data in enumerate(kept)]
     found = rows(amqp091_load_columns.columns(stretch(tmp_path, frames, list(map(len, wire)))))
     factory = EventFactory(1)
-    for at, (row, octets) in enumerate(zip(found, wire, strict=True)):
-        (method,) = Stream().feed(octets)
+    for at, (row, data) in enumerate(zip(found, wire, strict=True)):
+        (method,) = Stream().feed(data)
         event = event_of(factory, at, at % 2 == SENT, method)
         assert row["kind"] == type(event).__name__
-        assert row["size"] == len(octets)
+        assert row["size"] == len(data)
         if isinstance(event, FrameSent | FrameReceived):
             assert (row["command"], row["protocol"]) == (event.command, event.protocol)
             assert (

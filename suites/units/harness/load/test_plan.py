@@ -15,8 +15,8 @@ from brokerproof.harness.load.plan import (
     Place,
     Plan,
     Sizes,
+    byte_count,
     duration,
-    octets,
     roles,
 )
 from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S
@@ -64,10 +64,10 @@ def test_sizes(text: str, low: int, high: int) -> None:
     assert low <= min(drawn) <= max(drawn) <= high
 
 
-def test_octets() -> None:
-    assert [octets(text) for text in ("0", "100", "3k", "2G")] == [0, 100, 3072, 2**31]
+def test_bytes() -> None:
+    assert [byte_count(text) for text in ("0", "100", "3k", "2G")] == [0, 100, 3072, 2**31]
     with pytest.raises(BadPlan, match="8m or 2g"):
-        octets("2t")
+        byte_count("2t")
 
 
 def test_faults() -> None:

@@ -124,11 +124,11 @@ def test_a_scribe_that_was_killed_loses_nothing_and_doubles_nothing(
     are."""
     of = about(tmp_path)
     files = taped(tmp_path, of, files=3, each=20)
-    octets = files[0].read_bytes()
+    data = files[0].read_bytes()
     scribe = TraceWriter(of)
     scribe.file(files[0])
     scribe.close()
-    files[0].write_bytes(octets)
+    files[0].write_bytes(data)
     (written,) = read.segments(tmp_path, "t")
     closing = {"segment": written.name, "files": [files[0].name]}
     assert json.loads((of.tape / CLOSING).read_text()) == closing

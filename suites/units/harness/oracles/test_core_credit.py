@@ -59,7 +59,7 @@ def worst(found: list[Finding]) -> Seen:
 
 
 SOUND = {
-    "one octet is enough for one message": [credit(1), message(500)],
+    "one byte is enough for one message": [credit(1), message(500)],
     "what was overdrawn is paid back": [credit(1), message(500), credit(500), message(500)],
     "two begin": [credit(501), message(500), message(500)],
     "without limit": [credit(-1), *(message(10_000) for _ in range(5))],

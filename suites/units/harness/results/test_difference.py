@@ -154,7 +154,7 @@ def test_a_change_that_took_several_attempts_is_unsteady() -> None:
 
 
 def test_of_a_case_judged_again_the_last_verdict_counts_and_the_others_are_kept() -> None:
-    lines = [Result("c", "t", (), each, "") for each in (V.FAIL, V.PASS)] + [
+    lines = [Result("c", "t", (), verdict, "") for verdict in (V.FAIL, V.PASS)] + [
         Result("d", "t", (), V.PASS, "")
     ]
     first, second = last_of_each([lines[0], lines[2], lines[1]])

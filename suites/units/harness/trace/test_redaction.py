@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brokerproof.harness.trace.events import (
-    RECORDED_OCTETS,
+    RECORDED_BYTES,
     FrameReceived,
     FrameSent,
     Headers,
@@ -97,7 +97,7 @@ def test_pieces_are_redacted_together() -> None:
 
 
 def test_a_record_that_was_cut_inside_a_passcode_is_redacted() -> None:
-    data = (b"x" * RECORDED_OCTETS + PASSCODE.encode()[:9])[-RECORDED_OCTETS:]
+    data = (b"x" * RECORDED_BYTES + PASSCODE.encode()[:9])[-RECORDED_BYTES:]
     assert REDACTION.data(data).endswith(b"x" + b"*" * 9)
 
 

@@ -92,7 +92,7 @@ class Peer:
         self.came = b""
         self.ended: CloseHow | None = None
 
-    def octets_arrived(self, at: Instant, data: bytes) -> None:
+    def bytes_arrived(self, at: Instant, data: bytes) -> None:
         self.came += data
 
     def channel_closed(self, at: Instant, how: CloseHow) -> None:
@@ -180,7 +180,7 @@ def test_stomp_py_reads_on_and_tells_the_reset(broker: Broker, way: str) -> None
         with pytest.raises(ConnectionResetError):
             transport.send(b"y")
     assert [transport.receive(), transport.receive()] == [LAST, b""]
-    assert told[-2:] == [("octets", LAST), ("closed", WAYS[way])]
+    assert told[-2:] == [("bytes", LAST), ("closed", WAYS[way])]
     transport.socket.close()
 
 
@@ -213,7 +213,7 @@ def test_proton_reads_on_and_tells_the_reset(broker: Broker, way: str) -> None:
             with pytest.raises(ConnectionResetError):
                 selectable.send(b"y")
         assert [selectable.recv(100), selectable.recv(100)] == [LAST, b""]
-    assert told[1:] == [("octets", LAST), ("closed", WAYS[way])]
+    assert told[1:] == [("bytes", LAST), ("closed", WAYS[way])]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -260,12 +260,12 @@ class Delaying(SocketTarget):
 def judged(
     broker: Broker,
     kind: Callable[[Identity], SocketTarget],
-    octets: int,
+    size: int,
     *,
     held: bool,
     way: str = "linger",
 ) -> tuple[Seen, str | None]:
-    """Return the bench's finding about a broker that sent ``octets`` and no ERROR; while reading
+    """Return the bench's finding about a broker that sent ``size`` and no ERROR; while reading
     was ``held`` they waited."""
     target = kind(target_file.load("stomp://127.0.0.1:1").identity)
     target.endpoints = {"stomp": broker.address}
@@ -274,7 +274,7 @@ def judged(
         peer = bench.peer(acceptor="stomp")
         peer.channel.hold_reading(held)
         peer.channel.write(b"x")
-        assert octets == 0 or broker.say(b"\n" * octets)
+        assert size == 0 or broker.say(b"\n" * size)
         broker.close(way)
         peer.channel.hold_reading(False)
         assert bench.wait_until(lambda: peer.ended is not None, seconds(10))
@@ -288,11 +288,11 @@ def elsewhere(identity: Identity) -> SocketTarget:
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("octets", [0, 100])
+@pytest.mark.parametrize("size", [0, 100])
 def test_a_broker_of_this_machine_that_just_ends_the_connection_is_accused(
-    broker: Broker, octets: int, way: str
+    broker: Broker, size: int, way: str
 ) -> None:
-    assert judged(broker, Ours, octets, held=False, way=way) == (Seen.VIOLATED, None)
+    assert judged(broker, Ours, size, held=False, way=way) == (Seen.VIOLATED, None)
 
 
 @pytest.mark.parametrize("way", ["linger", "unread"])
@@ -333,9 +333,9 @@ def test_elsewhere_an_orderly_end_is_proof(broker: Broker) -> None:
     assert judged(broker, elsewhere, 100, held=False, way="in order") == (Seen.VIOLATED, None)
 
 
-@pytest.mark.parametrize("octets", [OPEN + 1, 100_000_000])
+@pytest.mark.parametrize("size", [OPEN + 1, 100_000_000])
 def test_what_found_our_window_shut_may_be_lost_on_this_machine_too(
-    broker: Broker, octets: int
+    broker: Broker, size: int
 ) -> None:
-    _, uncertain = judged(broker, Ours, octets, held=True)
+    _, uncertain = judged(broker, Ours, size, held=True)
     assert "may be lost" in (uncertain or "")

@@ -70,7 +70,7 @@ class Ear:
         self.arrivals: list[tuple[Instant, bytes]] = []
         self.closed: tuple[Instant, CloseHow] | None = None
 
-    def octets_arrived(self, at: Instant, data: bytes) -> None:
+    def bytes_arrived(self, at: Instant, data: bytes) -> None:
         self.arrivals.append((at, data))
 
     def channel_closed(self, at: Instant, how: CloseHow) -> None:

@@ -1,4 +1,4 @@
-"""Consumer windows in octets: sizes around one and two frames, what is charged and what comes
+"""Consumer windows in bytes: sizes around one and two frames, what is charged and what comes
 back."""
 
 from __future__ import annotations

@@ -52,10 +52,10 @@ class Driven:
         )
 
 
-def bodies(octets: bytes) -> list[bytes]:
+def bodies(data: bytes) -> list[bytes]:
     return [
         frame.split(b"\n\n", 1)[1]
-        for frame in octets.split(b"\0")
+        for frame in data.split(b"\0")
         if frame.lstrip().startswith(b"MESSAGE\n")
     ]
 

@@ -86,8 +86,8 @@ def test_two_ends_of_a_link_never_send_beyond_what_was_granted(
                     sent += 1
                     to_receiver.append(None)
             case "arrive":
-                for each in to_receiver[:number]:
-                    assert receiver.spend() if each is None else receiver.flow(each)
+                for flow in to_receiver[:number]:
+                    assert receiver.spend() if flow is None else receiver.flow(flow)
                 del to_receiver[:number]
         assert sender.credit >= 0
         assert sent <= granted

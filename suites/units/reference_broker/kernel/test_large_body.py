@@ -51,15 +51,15 @@ class Driver(StoringDriver):
     def files(self) -> list[str]:
         return [name for name in self.disk.names() if name.startswith("large/")]
 
-    def octets(self, conn: int) -> bytes:
+    def received(self, conn: int) -> bytes:
         """Return what arrived since the last call."""
         return self._got.pop(conn, b"")
 
     def frames(self, conn: int) -> list[Received]:
         """The frames in that; bodies may have NULs where there is a length."""
-        octets, found = self.octets(conn), []
-        while octets := octets.lstrip(b"\n"):
-            head, _, rest = octets.partition(b"\n\n")
+        data, found = self.received(conn), []
+        while data := data.lstrip(b"\n"):
+            head, _, rest = data.partition(b"\n\n")
             length = next(
                 (
                     int(part[15:])
@@ -69,9 +69,9 @@ class Driver(StoringDriver):
                 None,
             )
             end = rest.index(b"\0") if length is None else length
-            assert rest[end : end + 1] == b"\0", octets[:200]
+            assert rest[end : end + 1] == b"\0", data[:200]
             found.append(Received(head + b"\n\n" + rest[:end]))
-            octets = rest[end + 1 :]
+            data = rest[end + 1 :]
         return found
 
     def large(
@@ -115,10 +115,10 @@ def test_a_body_comes_out_as_it_went_in_however_it_was_cut(
     producer = driver.connect()
     length = "" if text else f"content-length:{len(body)}\n"
     head = f"SEND\ndestination:q\ncolor:red\nreceipt:r\n{length}\n".encode()
-    octets = head + body + b"\0" + b"\n\nSEND\ndestination:q\n\nsmall\0"
+    data = head + body + b"\0" + b"\n\nSEND\ndestination:q\n\nsmall\0"
     at = turn = 0
-    while at < len(octets):
-        driver.feed(BytesReceived(producer, octets[at : at + cuts[turn % len(cuts)]]))
+    while at < len(data):
+        driver.feed(BytesReceived(producer, data[at : at + cuts[turn % len(cuts)]]))
         at += cuts[turn % len(cuts)]
         turn += 1
         driver.step()
@@ -129,7 +129,7 @@ def test_a_body_comes_out_as_it_went_in_however_it_was_cut(
     consumer = driver.conn
     driver.feed(Connected(consumer, "stomp", "test"))
     driver.say(consumer, f"CONNECT\naccept-version:{version}\nhost:h\n\n\0")
-    driver.octets(consumer)
+    driver.received(consumer)
     driver.say(
         consumer, "SUBSCRIBE\nid:0\ndestination:q\nack:client\nconsumer-window-size:-1\n\n\0"
     )
@@ -492,9 +492,9 @@ def test_wherever_it_ends_what_was_confirmed_is_whole_and_no_file_is_left_over(
         elif what == "ack":
             driver.settle()
             waiting += [frame for frame in driver.frames(consumer) if frame.command == "MESSAGE"]
-            for each in waiting[:1]:
-                driver.say(consumer, f"ACK\nid:{each['ack']}\nreceipt:x\n\n\0")
-                acknowledged.add(each.body)
+            for frame in waiting[:1]:
+                driver.say(consumer, f"ACK\nid:{frame['ack']}\nreceipt:x\n\n\0")
+                acknowledged.add(frame.body)
             waiting = waiting[1:]
         else:
             driver.step()
@@ -527,7 +527,7 @@ def test_a_body_that_was_damaged_costs_one_connection_and_its_message() -> None:
     driver, producer = stored()
     driver.send(producer, "after")
     (file,) = driver.files()
-    driver.disk._files[file].octets[-1] ^= 1
+    driver.disk._files[file].content[-1] ^= 1
     first, second = (driver.connect() for _ in range(2))
     driver.say(first, "SUBSCRIBE\nid:0\ndestination:q\nack:client\n\n\0")
     driver.settle()
@@ -580,7 +580,7 @@ def test_over_websocket_it_leaves_in_fragments_of_the_allowed_size() -> None:
         " dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
     )
     driver.say(conn, upgrade)
-    driver.octets(conn)
+    driver.received(conn)
     for frame in (
         b"CONNECT\naccept-version:1.2\nhost:h\n\n\0",
         b"SUBSCRIBE\nid:0\ndestination:q\nack:client\nreceipt:s\n\n\0",
@@ -589,16 +589,16 @@ def test_over_websocket_it_leaves_in_fragments_of_the_allowed_size() -> None:
         size = bytes([0x80 | len(frame)]) if len(frame) < 126 else b"\xfe" + len(frame).to_bytes(2)
         driver.feed(BytesReceived(conn, b"\x82" + size + mask + frame))
     driver.settle()
-    octets, messages, sizes = driver.octets(conn), [b""], []
-    while octets:
-        size, at = octets[1] & 0x7F, 2
+    data, messages, sizes = driver.received(conn), [b""], []
+    while data:
+        size, at = data[1] & 0x7F, 2
         if size == 126:
-            size, at = int.from_bytes(octets[2:4]), 4
+            size, at = int.from_bytes(data[2:4]), 4
         sizes.append(size)
-        messages[-1] += octets[at : at + size]
-        if octets[0] & 0x80:
+        messages[-1] += data[at : at + size]
+        if data[0] & 0x80:
             messages.append(b"")
-        octets = octets[at + size :]
+        data = data[at + size :]
     assert max(sizes) <= 200
     assert [message.partition(b"\n")[0] for message in messages] == [
         b"CONNECTED",

@@ -93,7 +93,7 @@ class Plain:
                     break
 
     def back(self, messages: list[Message]) -> None:
-        self.waiting = sorted([*self.waiting, *messages], key=lambda each: each.number)
+        self.waiting = sorted([*self.waiting, *messages], key=lambda message: message.number)
 
 
 class ChoosyMachine(RuleBasedStateMachine):

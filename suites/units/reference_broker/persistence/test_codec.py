@@ -23,7 +23,7 @@ from brokerproof.suites.units.drivers.broker import patient
 texts = st.text(max_size=12)
 
 
-octets = st.binary(max_size=60)
+binaries = st.binary(max_size=60)
 
 
 numbers = st.integers(0, 2**63)
@@ -45,8 +45,8 @@ envelopes = st.builds(
 class LargeBodies:
     """Large bodies without files."""
 
-    def find(self, id: int, octets: int) -> LargeBody:
-        return LargeBody(self, id, octets)
+    def find(self, id: int, size: int) -> LargeBody:
+        return LargeBody(self, id, size)
 
     def read(self, body: LargeBody, begin: int, count: int, then: object) -> None:
         raise AssertionError("nothing is read here")
@@ -65,7 +65,7 @@ def _same(one: Envelope, other: Envelope) -> bool:
     return all(getattr(one, field) == getattr(other, field) for field in _FIELDS)
 
 
-@given(envelopes, numbers, octets, numbers)
+@given(envelopes, numbers, binaries, numbers)
 @patient
 def test_a_message_comes_back_with_everything(
     envelope: Envelope, number: int, body: bytes, arrived: int
@@ -78,7 +78,7 @@ def test_a_message_comes_back_with_everything(
     assert first.envelope is second.envelope, "equal envelopes are one again"
 
 
-@given(envelopes, numbers, octets, st.none() | st.integers(0, 2**32 - 1), octets, octets)
+@given(envelopes, numbers, binaries, st.none() | st.integers(0, 2**32 - 1), binaries, binaries)
 @patient
 def test_an_amqp_message_comes_back_with_its_sections(
     route: Envelope, number: int, prefix: bytes, ttl: int | None, annotations: bytes, bare: bytes
@@ -91,7 +91,7 @@ def test_an_amqp_message_comes_back_with_its_sections(
     assert _same(found.route, route)
 
 
-@given(envelopes, numbers, numbers, st.integers(0, 2**62), st.booleans(), octets)
+@given(envelopes, numbers, numbers, st.integers(0, 2**62), st.booleans(), binaries)
 @patient
 def test_a_large_message_comes_back_with_where_its_body_is(
     envelope: Envelope, number: int, id: int, size: int, is_text: bool, bare: bytes
@@ -106,7 +106,7 @@ def test_a_large_message_comes_back_with_where_its_body_is(
         found = codec.Decoder(LargeBodies().find).decode(b"ab" + written, 2)
         assert type(found) is type(message)
         assert found.large is not None
-        assert (found.large.id, found.large.octets, found.large.is_text) == (id, size, is_text)
+        assert (found.large.id, found.large.length, found.large.is_text) == (id, size, is_text)
         assert codec.large(written, 0) == (id, size)
         if isinstance(found, LargeAmqpMessage):
             assert (found.sections, found.bare) == (sections, bare)
@@ -117,9 +117,9 @@ def test_a_large_message_comes_back_with_where_its_body_is(
 
 @given(st.binary(max_size=80))
 @patient
-def test_octets_that_are_no_message_are_refused(junk: bytes) -> None:
+def test_bytes_that_are_no_message_are_refused(junk: bytes) -> None:
     decoder = codec.Decoder(BODIES.find)
-    with contextlib.suppress(codec.BadOctets):
+    with contextlib.suppress(codec.BadBytes):
         decoder.decode(junk, 0)
 
 

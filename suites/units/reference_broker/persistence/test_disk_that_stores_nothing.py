@@ -70,8 +70,8 @@ class Producing(StoringDriver):
         client.produce(place, [b"1.1.0." + b"x" * 2000], "r", False)
         received = b""
         events: list[Event] = []
-        while octets := client.take():
-            self.feed(BytesReceived(conn, octets))
+        while raw := client.take():
+            self.feed(BytesReceived(conn, raw))
             self.settle()
             data = self._got.pop(conn, b"")
             received += data

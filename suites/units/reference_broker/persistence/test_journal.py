@@ -130,8 +130,8 @@ def test_a_durable_subscription_and_what_it_missed_are_there_again() -> None:
     driver.subscribe(conn, to="t", headers=kind)
     driver.say(conn, "DISCONNECT\n\n\0")
     producer = driver.connect()
-    for each in numbered(4):
-        driver.send(producer, each, to="t", headers=f"destination-type:MULTICAST\nn:{each}\n")
+    for body in numbered(4):
+        driver.send(producer, body, to="t", headers=f"destination-type:MULTICAST\nn:{body}\n")
     driver.settle()
     driver.power_loss()
     again = driver.connect("client-id:me\n")
@@ -205,8 +205,8 @@ def test_a_torn_tail_is_cut_and_what_is_before_it_is_there(lost: int) -> None:
         driver.settle()
     name = _journals(driver)[-1]
     file = driver.disk._files[name]
-    file.octets = file.octets[:-lost]
-    driver.disk._files["journal/extent"].octets[:] = extent  # the last batch was never confirmed
+    file.content = file.content[:-lost]
+    driver.disk._files["journal/extent"].content[:] = extent  # the last batch was never confirmed
     driver.kill()
     assert driver.reports == []
     assert driver.drain() == _bodies(4)

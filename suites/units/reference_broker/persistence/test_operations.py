@@ -16,7 +16,7 @@ from brokerproof.suites.units.drivers.broker import patient
 texts = st.text(max_size=12)
 
 
-octets = st.binary(max_size=60)
+binaries = st.binary(max_size=60)
 
 
 numbers = st.integers(0, 2**63)
@@ -45,7 +45,7 @@ _operations = st.one_of(
     st.builds(operations.QueueGone, _ids),
     st.builds(operations.Consumed, _ids, st.booleans()),
     st.builds(
-        operations.Added, numbers, st.lists(_ids, max_size=3).map(tuple), _small, octets, octets
+        operations.Added, numbers, st.lists(_ids, max_size=3).map(tuple), _small, binaries, binaries
     ),
     st.builds(operations.Gone, _ids, st.lists(st.tuples(numbers, _ids), max_size=3).map(tuple)),
     st.builds(operations.Failed, _ids, numbers, _small),
@@ -74,8 +74,8 @@ def test_operations_come_back(some: list[operations.Operation]) -> None:
 @patient
 def test_runs_say_what_is_marked(marked: set[int]) -> None:
     kept = page.Page("f", 1, "a")
-    for each in marked:
-        kept.mark(3, each)
+    for number in marked:
+        kept.mark(3, number)
     said = {
         number
         for first, end in page.runs(bytes(kept.acked.get(3, b"")))

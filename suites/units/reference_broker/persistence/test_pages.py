@@ -122,21 +122,21 @@ def test_a_selector_reads_through_pages_up_to_what_may_be_read() -> None:
     """ARTEMIS-PAGING-5, ARTEMIS-PAGING-6."""
     driver = StoringDriver(paging(max_read_page_bytes=20_000))
     producer, red = driver.connect(), driver.connect()
-    for each in numbered(30):
+    for body in numbered(30):
         driver.send(
-            producer, each, headers=f"color:{'red' if each == '20' else 'blue'}\nfill:{BODY}\n"
+            producer, body, headers=f"color:{'red' if body == '20' else 'blue'}\nfill:{BODY}\n"
         )
     driver.settle()
     assert [frame.body for frame in driver.subscribe(red, headers="selector:color='red'\n")] == [
         b"20"
     ]
     far = driver.connect()
-    for each in numbered(60):
+    for body in numbered(60):
         driver.send(
             producer,
-            f"b{each}",
+            f"b{body}",
             to="far",
-            headers=f"color:{'red' if each == '59' else 'blue'}\nfill:{BODY}\n",
+            headers=f"color:{'red' if body == '59' else 'blue'}\nfill:{BODY}\n",
         )
     driver.settle()
     assert driver.subscribe(far, to="far", headers="selector:color='red'\n") == []

@@ -10,7 +10,7 @@ from brokerproof.reference_broker.persistence import (
 )
 from brokerproof.suites.units.drivers.broker import patient
 
-octets = st.binary(max_size=60)
+binaries = st.binary(max_size=60)
 
 
 # --- records --------------------------------------------------------------------------------------
@@ -31,7 +31,7 @@ def _file(payloads: list[bytes]) -> bytes:
     )
 
 
-@given(st.lists(octets, max_size=8), octets)
+@given(st.lists(binaries, max_size=8), binaries)
 @patient
 def test_what_was_written_is_read_and_a_tail_is_seen(payloads: list[bytes], tail: bytes) -> None:
     whole = _file(payloads)
@@ -40,7 +40,7 @@ def test_what_was_written_is_read_and_a_tail_is_seen(payloads: list[bytes], tail
     assert (found.end, found.gaps, found.next) == (len(whole), [], len(payloads) + 1)
 
 
-@given(st.lists(octets, min_size=1, max_size=8), st.data())
+@given(st.lists(binaries, min_size=1, max_size=8), st.data())
 @patient
 def test_a_cut_leaves_what_is_before_it(payloads: list[bytes], data: st.DataObject) -> None:
     whole = _file(payloads)
@@ -59,9 +59,9 @@ def test_a_cut_leaves_what_is_before_it(payloads: list[bytes], data: st.DataObje
         )
 
 
-@given(st.lists(octets, min_size=2, max_size=8), st.data())
+@given(st.lists(binaries, min_size=2, max_size=8), st.data())
 @patient
-def test_a_changed_octet_costs_the_record_it_is_in_and_no_other(
+def test_a_changed_byte_costs_the_record_it_is_in_and_no_other(
     payloads: list[bytes], data: st.DataObject
 ) -> None:
     whole = bytearray(_file(payloads))

@@ -84,7 +84,7 @@ def play(driver: History, seed: int, window: str = History.wide, rounds: int = 2
     for _ in range(rounds):
         if dice.random() < 0.5:
             group += 1
-            keys = [Key(1, number + each, group) for each in range(3)]
+            keys = [Key(1, number + offset, group) for offset in range(3)]
             number += 3
             frames = "BEGIN\ntransaction:t\n\n\0"
             for key in keys:

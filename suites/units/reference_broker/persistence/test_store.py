@@ -75,9 +75,9 @@ class Storing(RuleBasedStateMachine):
         kind = RoutingType.MULTICAST if len(PLACES[address]) > 1 else RoutingType.ANYCAST
         return f"destination:{address}\n{type_header}:{kind}\n"
 
-    def window(self, octets: int) -> str:
+    def window(self, size: int) -> str:
         """A header about how much a consumer may have."""
-        return f"consumer-window-size:{octets}\n"
+        return f"consumer-window-size:{size}\n"
 
     @initialize(
         seed=st.integers(0, 2**16),

@@ -201,8 +201,8 @@ class Confirming(RuleBasedStateMachine):
             later.conn += 1
             later.feed(Connected(later.conn, "stomp", "test"))
             there: list[tuple[Key, bool]] = []
-            while octets := client.take():
-                later.feed(BytesReceived(later.conn, octets))
+            while data := client.take():
+                later.feed(BytesReceived(later.conn, data))
                 later.wait(seconds(1))
                 for event in client.on_bytes(later._got.pop(later.conn, b"")):
                     if isinstance(event, Delivered):
@@ -216,10 +216,10 @@ class Confirming(RuleBasedStateMachine):
             pass
 
     def say(self, peer: Peer) -> bool:
-        octets = peer.client.take()
-        if octets:
-            self.driver.feed(BytesReceived(peer.conn, octets))
-        return bool(octets)
+        data = peer.client.take()
+        if data:
+            self.driver.feed(BytesReceived(peer.conn, data))
+        return bool(data)
 
     # --- what clients do --------------------------------------------------------------------------
 

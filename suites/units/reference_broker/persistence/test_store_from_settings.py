@@ -22,7 +22,7 @@ def test_the_limits_are_those_of_the_address_settings(tmp_path: Path) -> None:
         Settings(address_settings=(setting,)), Disk({"journal": tmp_path}, tmp_path)
     )
     limits = store.pages("a").limits
-    assert (limits.page_size, limits.read_octets, limits.limit_octets, limits.fails) == (
+    assert (limits.page_size, limits.read_bytes, limits.limit_bytes, limits.fails) == (
         100,
         200,
         7,

@@ -67,8 +67,8 @@ def _opened() -> Sequence[bytes]:
 
 
 def _framed(performative: Any, payload: bytes = b"", channel: int = 0) -> bytes:
-    octets = amqp10_types.encode(performative) + payload
-    return amqp10.encode_frame(octets, channel=channel)
+    data = amqp10_types.encode(performative) + payload
+    return amqp10.encode_frame(data, channel=channel)
 
 
 def _attach(handle: int, role: bool, address: str = "q", *, controls: bool = False) -> bytes:
@@ -261,10 +261,10 @@ class Talk:
         login = b"CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\n\n\0"
         assert b"CONNECTED" in self.say(login, 2)
 
-    def say(self, octets: bytes, conn: int = 1) -> bytes:
+    def say(self, raw: bytes, conn: int = 1) -> bytes:
         """Return the answer."""
         answer = b""
-        for effect in self.broker.handle(0, BytesReceived(conn, octets)):
+        for effect in self.broker.handle(0, BytesReceived(conn, raw)):
             match effect:
                 case SendBytes(to, data) if to == conn:
                     answer += data

@@ -133,7 +133,7 @@ def exactly(peer: socket.socket, size: int) -> bytes:
     got = bytearray()
     while len(got) < size:
         piece = peer.recv(min(size - len(got), 1 << 20))
-        assert piece, f"ended after {len(got)} of {size} octets"
+        assert piece, f"ended after {len(got)} of {size} bytes"
         got += piece
     return bytes(got)
 
@@ -370,7 +370,7 @@ def test_a_connection_with_too_much_waiting_is_cut_and_said_so(
     with serving(broker) as ports, client(ports["stomp"]) as slow:
         slow.sendall(b"x")
         broker.wait_for(PeerGone)
-    assert "lets 10000000 octets wait; cut" in capfd.readouterr().err
+    assert "lets 10000000 bytes wait; cut" in capfd.readouterr().err
 
 
 def test_a_mistake_of_the_broker_costs_one_connection_and_one_line(

@@ -121,8 +121,8 @@ def test_acks_in_transactions_can_be_ignored(option: str, settled: bool) -> None
         socket.create_connection(("127.0.0.1", line["stomp"]), 5) as peer,
     ):
 
-        def ask(octets: str, end: bytes) -> bytes:
-            peer.sendall(octets.encode())
+        def ask(data: str, end: bytes) -> bytes:
+            peer.sendall(data.encode())
             got = b""
             while end not in got:
                 got += peer.recv(4096)

@@ -40,9 +40,9 @@ class Peer:
 
     def frame(self) -> str:
         while b"\0" not in self._rest:
-            octets = self._socket.recv(65536)
-            assert octets, "the broker closed the connection"
-            self._rest += octets
+            data = self._socket.recv(65536)
+            assert data, "the broker closed the connection"
+            self._rest += data
         frame, _, self._rest = self._rest.partition(b"\0")
         return frame.decode().lstrip("\n")
 
@@ -212,9 +212,9 @@ def test_damage_is_told_to_the_person_who_runs_it(tmp_path: Path) -> None:
         process.kill()
         process.wait()
     path = sorted((tmp_path / "data" / "my" / "pages" / "q").glob("*.page"))[1]
-    octets = bytearray(path.read_bytes())
-    octets[octets.index(b"x" * 50)] ^= 1
-    path.write_bytes(octets)
+    data = bytearray(path.read_bytes())
+    data[data.index(b"x" * 50)] ^= 1
+    path.write_bytes(data)
     with running(*options) as (process, ready):
         assert len(set(_all(ready["stomp"], 49))) == 49
         process.terminate()
@@ -223,7 +223,7 @@ def test_damage_is_told_to_the_person_who_runs_it(tmp_path: Path) -> None:
     assert "paging/q/000000002.page: record 1 (bytes " in report
     assert "is damaged or missing; up to 1 message of address q is lost" in report
     kept = tmp_path / "data" / "damaged" / "paging" / "q" / "000000002.page.0"
-    assert kept.read_bytes() == octets
+    assert kept.read_bytes() == data
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ def spoken(port: int, context: ssl.SSLContext) -> Iterator[ssl.SSLSocket]:
         yield secured
 
 
-def test_octets_come_back_and_nobody_else_could_read_them(folder: Path, acceptor: Acceptor) -> None:
+def test_bytes_come_back_and_nobody_else_could_read_them(folder: Path, acceptor: Acceptor) -> None:
     broker = Echo()
     body = bytes(range(256)) * 4096  # many records, more than one read
     with serving(broker, acceptor) as ports, spoken(ports["tls"], trusted(folder)) as peer:
@@ -128,7 +128,7 @@ def test_whom_the_trust_store_does_not_vouch_for_is_not_connected(
     assert broker.inputs == []
 
 
-def test_the_brokers_end_is_said_in_tls_behind_all_octets(folder: Path, acceptor: Acceptor) -> None:
+def test_the_brokers_end_is_said_in_tls_behind_all_bytes(folder: Path, acceptor: Acceptor) -> None:
     def behave(now: int, event: Input) -> list[Effect] | None:
         return (
             [SendBytes(event.conn, b"ERROR" * 50_000), Close(event.conn)]
@@ -169,14 +169,12 @@ def test_what_came_before_the_peers_end_counts(folder: Path, acceptor: Acceptor,
 
 
 @pytest.mark.parametrize(
-    "octets", [b"CONNECT\naccept-version:1.2\n\n\0", b"GET / HTTP/1.1\r\n\r\n", bytes(100)]
+    "data", [b"CONNECT\naccept-version:1.2\n\n\0", b"GET / HTTP/1.1\r\n\r\n", bytes(100)]
 )
-def test_what_is_no_tls_is_closed_and_nobody_learns_of_it(
-    acceptor: Acceptor, octets: bytes
-) -> None:
+def test_what_is_no_tls_is_closed_and_nobody_learns_of_it(acceptor: Acceptor, data: bytes) -> None:
     broker = Echo()
     with serving(broker, acceptor) as ports, client(ports["tls"]) as plain:
-        plain.sendall(octets)
+        plain.sendall(data)
         while plain.recv(65536):  # an alert, perhaps, and the end
             pass
     assert broker.inputs == []
@@ -243,18 +241,18 @@ def test_tls_begins_behind_its_header(folder: Path, acceptor: Acceptor, cut: int
 
 
 @pytest.mark.parametrize(
-    "octets", [headers.AMQP, headers.SASL, b"AMQP\x02\x01\x00\x01", b"AMQP\x03", b"AMQPxyz"]
+    "data", [headers.AMQP, headers.SASL, b"AMQP\x02\x01\x00\x01", b"AMQP\x03", b"AMQPxyz"]
 )
-def test_another_header_is_answered_with_that_of_tls(acceptor: Acceptor, octets: bytes) -> None:
+def test_another_header_is_answered_with_that_of_tls(acceptor: Acceptor, data: bytes) -> None:
     broker, both = Echo(), replace(acceptor, protocols=("AMQP", "STOMP"))
     with serving(broker, both) as ports, client(ports["tls"]) as plain:
-        plain.sendall(octets)
+        plain.sendall(data)
         assert exactly(plain, 8) == headers.TLS
         assert plain.recv(1) == b""
     assert broker.inputs == []
 
 
-def test_tls_from_the_first_octet_where_amqp_is_spoken(folder: Path, acceptor: Acceptor) -> None:
+def test_tls_from_the_first_byte_where_amqp_is_spoken(folder: Path, acceptor: Acceptor) -> None:
     with (
         serving(Echo(), replace(acceptor, protocols=("AMQP",))) as ports,
         spoken(ports["tls"], trusted(folder)) as peer,

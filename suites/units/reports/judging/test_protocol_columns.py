@@ -185,7 +185,7 @@ def old(
         "AMQP091",
         out,
         name,
-        {each.replace("_", "-"): value for each, value in fields.items()},
+        {field.replace("_", "-"): value for field, value in fields.items()},
         body,
     )
 
@@ -380,8 +380,8 @@ def test_core_says_when_a_message_is_confirmed_and_what_is_taken_with_another() 
         out: bool, name: str, body: bytes = b"", **fields: str
     ) -> tuple[str, bool, str, dict[str, str], bytes]:
         named = {
-            each if each.startswith("_") else each.replace("_", "-"): value
-            for each, value in fields.items()
+            field if field.startswith("_") else field.replace("_", "-"): value
+            for field, value in fields.items()
         }
         return "CORE", out, name, named, body
 
@@ -415,7 +415,7 @@ def test_core_says_when_a_message_is_confirmed_and_what_is_taken_with_another() 
         core(False, "null-response"),
     )
     facts = list(recorded_anomalies.facts(events))
-    sends = sorted((fact for fact in facts if isinstance(fact, Sent)), key=lambda each: each.when)
+    sends = sorted((fact for fact in facts if isinstance(fact, Sent)), key=lambda fact: fact.when)
     assert [(send.confirmed, send.anycast) for send in sends] == [(True, True), (False, True)]
     gots = [fact for fact in facts if isinstance(fact, Delivered)]
     assert [(got.marked, got.end, got.anycast) for got in gots] == [

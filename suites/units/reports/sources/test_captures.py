@@ -66,7 +66,7 @@ def test_every_part_has_whole_connections_in_order(tmp_path: Path, parts: int) -
 
 def test_spark_judges_a_capture_as_the_oracles_do(spark: SparkSession, tmp_path: Path) -> None:
     segments = session(Plan(count=6, lose=1, double=3)).segments
-    (lost,) = [at for at, each in enumerate(segments) if b"ACK\nid:4-0" in each.data]
+    (lost,) = [at for at, segment in enumerate(segments) if b"ACK\nid:4-0" in segment.data]
     path = written(tmp_path / "x.pcap", without(renumbered(segments, 2**32 - 3000), {lost}))
     judgement = find_anomalies(spark, source_of(spark, [str(tmp_path)]), GROUND)
     found = Counter((row.kind, row.uncertain) for row in judgement.anomalies.collect())

@@ -123,7 +123,7 @@ def test_coverage_counts_citations_and_what_was_really_judged(spark: SparkSessio
     assertDataFrameEqual(coverage(catalogue, given), expected)
 
 
-def test_errors_are_broken_cases_and_unreadable_octets() -> None:
+def test_errors_are_broken_cases_and_unreadable_bytes() -> None:
     rows = [
         CaseRow("r", "t", case, verdict, detail, (), 1, 0.0, "{}")
         for case, verdict, detail in (("c1", "ERROR", "control failed"), ("c2", "FAIL", "too late"))

@@ -31,11 +31,11 @@ def test_a_frame_that_has_not_ended_is_not_there_yet(cut_off: bytes) -> None:
     assert list(raw_frames(b"RECEIPT\n\n\x00" + cut_off)) == [RawFrame(b"RECEIPT", (), b"")]
 
 
-def test_a_cut_falls_beside_the_octet_it_names() -> None:
+def test_a_cut_falls_beside_the_byte_it_names() -> None:
     data = b"A\nBC\nD"
     assert [Cut(0x0A, 1, offset).of(data) for offset in (-1, 0, 1)] == [3, 4, 5]
     assert Cut(0x0A, 2, 0).of(data) == 1, "the third of two is the first again"
-    assert Cut(0x00, 5, 1).of(data) == 0, "no such octet: no cut"
+    assert Cut(0x00, 5, 1).of(data) == 0, "no such byte: no cut"
     assert Cut(None, 5, 2).of(data) == len(data)
 
 

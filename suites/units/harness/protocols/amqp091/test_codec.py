@@ -28,7 +28,7 @@ def test_the_table_of_methods_is_that_of_pamqp() -> None:
         for index, kind in commands.INDEX_MAPPING.items()
     }
     assert {
-        numbers: [kind for _, kind in each.fields] for numbers, each in BY_NUMBERS.items()
+        numbers: [kind for _, kind in method.fields] for numbers, method in BY_NUMBERS.items()
     } == known
 
 
@@ -61,7 +61,7 @@ VALUES = {
 METHODS = st.sampled_from(sorted(BY_NAME)).flatmap(
     lambda name: st.tuples(
         st.just(name),
-        st.fixed_dictionaries({each: VALUES[kind] for each, kind in BY_NAME[name].fields}),
+        st.fixed_dictionaries({field: VALUES[kind] for field, kind in BY_NAME[name].fields}),
     )
 )
 
@@ -69,10 +69,10 @@ METHODS = st.sampled_from(sorted(BY_NAME)).flatmap(
 @given(METHODS, st.integers(0, 65535))
 def test_what_is_written_is_read(what: tuple[str, dict[str, object]], channel: int) -> None:
     name, fields = what
-    octets = codec.encode_frame(codec.METHOD, channel, codec.encode_method(name, fields))
-    (read,) = Reader().feed(octets)
+    data = codec.encode_frame(codec.METHOD, channel, codec.encode_method(name, fields))
+    (read,) = Reader().feed(data)
     assert isinstance(read, Frame)
-    assert (read.name, read.channel, read.size) == (name, channel, len(octets))
+    assert (read.name, read.channel, read.size) == (name, channel, len(data))
     assert {key: plain(value) for key, value in read.fields.items()} == fields
 
 
@@ -80,14 +80,14 @@ def test_what_is_written_is_read(what: tuple[str, dict[str, object]], channel: i
 @given(METHODS)
 def test_pamqp_reads_the_same(what: tuple[str, dict[str, object]]) -> None:
     name, fields = what
-    octets = codec.encode_frame(codec.METHOD, 7, codec.encode_method(name, fields))
+    data = codec.encode_frame(codec.METHOD, 7, codec.encode_method(name, fields))
     try:
-        size, channel, method = theirs.unmarshal(octets)
+        size, channel, method = theirs.unmarshal(data)
     except (
         exceptions.UnmarshalingException
     ):  # it checks some fields itself, such as names of queues
         return
-    assert (size, channel) == (len(octets), 7)
+    assert (size, channel) == (len(data), 7)
     for (each, kind), slot in zip(BY_NAME[name].fields, method.__slots__, strict=True):
         value = fields[each]
         if kind != "table":
@@ -101,13 +101,13 @@ def test_a_content_in_pieces_is_one_method() -> None:
         "delivery-mode": 2,
         "cluster-id": "c",
     }
-    octets = codec.encode_frame(
+    data = codec.encode_frame(
         codec.METHOD,
         3,
         codec.encode_method("basic.publish", {"routing-key": "here", "mandatory": True}),
     ) + codec.encode_content(3, b"x" * 20, properties, frame_max=16)
     stream = Stream()
-    found = [each for at in range(len(octets)) for each in stream.feed(octets[at : at + 1])]
+    found = [item for at in range(len(data)) for item in stream.feed(data[at : at + 1])]
     (method,) = found
     assert (method.name, method.channel, method.body, method.complete) == (
         "basic.publish",
@@ -115,17 +115,17 @@ def test_a_content_in_pieces_is_one_method() -> None:
         b"x" * 20,
         True,
     )
-    assert method.size == len(octets) == sum(method.frames)
+    assert method.size == len(data) == sum(method.frames)
     assert method.frames[2:] == (16, 16, 12)
     assert {name: method[name] for name in properties} == properties
     assert method["mandatory"] is True
 
 
 def test_pamqp_reads_the_same_content_header() -> None:
-    octets = codec.encode_content(
+    data = codec.encode_content(
         1, b"", {"content-type": "a/b", "priority": 3, "headers": {"k": "v"}}
     )
-    _, _, read = theirs.unmarshal(octets)
+    _, _, read = theirs.unmarshal(data)
     assert isinstance(read, header.ContentHeader)
     assert (read.body_size, read.properties.content_type, read.properties.priority) == (0, "a/b", 3)
     assert read.properties.headers == {"k": "v"}
@@ -135,22 +135,22 @@ def test_an_interrupted_content_says_so() -> None:
     publish = codec.encode_frame(codec.METHOD, 1, codec.encode_method("basic.publish"))
     header = codec.encode_frame(codec.HEADER, 1, codec.encode_content_header(10))
     other = codec.encode_frame(codec.METHOD, 1, codec.encode_method("tx.select"))
-    assert [(each.name, each.complete) for each in Stream().feed(publish + header + other)] == [
+    assert [(item.name, item.complete) for item in Stream().feed(publish + header + other)] == [
         ("basic.publish", False),
         ("tx.select", True),
     ]
-    assert next((each.name, each.complete) for each in Stream().feed(publish + other)) == (
+    assert next((item.name, item.complete) for item in Stream().feed(publish + other)) == (
         "basic.publish",
         False,
     )
     elsewhere = codec.encode_frame(codec.METHOD, 2, codec.encode_method("tx.select"))
     assert [
-        each.name for each in Stream().feed(publish + elsewhere + codec.encode_content(1, b""))
+        item.name for item in Stream().feed(publish + elsewhere + codec.encode_content(1, b""))
     ] == ["tx.select", "basic.publish"]
 
 
 @pytest.mark.parametrize(
-    ("octets", "reason", "lost"),
+    ("data", "reason", "lost"),
     [
         (codec.encode_frame(9, 0), "unknown type 9", True),
         (codec.encode_frame(1, 0, b"\0\x0a\0\x0b", end=0), "ends with 0x00", True),
@@ -163,19 +163,19 @@ def test_an_interrupted_content_says_so() -> None:
         ),
         (
             codec.encode_frame(1, 1, codec.encode_method("tx.select") + b"!"),
-            "1 octets too many",
+            "1 bytes too many",
             False,
         ),
         (codec.encode_frame(2, 1, b"\0\x3c"), "too short", False),
         (codec.encode_frame(1, 1, b"", size=2**31), "above", True),
     ],
 )
-def test_octets_that_are_no_frame_are_named(octets: bytes, reason: str, lost: bool) -> None:
-    (read,) = Reader().feed(octets)
+def test_bytes_that_are_no_frame_are_named(data: bytes, reason: str, lost: bool) -> None:
+    (read,) = Reader().feed(data)
     assert isinstance(read, Unreadable)
     assert reason in read.reason
     assert read.lost is lost
-    (method,) = Stream().feed(octets)
+    (method,) = Stream().feed(data)
     assert method.name == UNREADABLE
 
 
@@ -201,14 +201,14 @@ def test_every_letter_of_a_table_goes_both_ways(letter: str) -> None:
         "f": 0.5,
         "d": 0.25,
     }.get(letter, 1)
-    octets = encode({"k": Typed(letter, value)}, "table")
-    assert decode(octets, 0, "table") == ({"k": Typed(letter, value)}, len(octets))
+    data = encode({"k": Typed(letter, value)}, "table")
+    assert decode(data, 0, "table") == ({"k": Typed(letter, value)}, len(data))
 
 
 def test_tables_that_lie_are_malformed() -> None:
     deep = Typed("F", {})
     for _ in range(80):
         deep = Typed("F", {"k": deep})
-    for octets in (encode({"k": deep}, "table"), b"\0\0\0\x09\x01a", b"\0\0\0\x03\x01aZ", b"\0\0"):
+    for data in (encode({"k": deep}, "table"), b"\0\0\0\x09\x01a", b"\0\0\0\x03\x01aZ", b"\0\0"):
         with pytest.raises(Malformed):
-            decode(octets, 0, "table")
+            decode(data, 0, "table")

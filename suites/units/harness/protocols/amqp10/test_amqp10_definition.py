@@ -78,7 +78,7 @@ def mandatory(definition: dict[str, Any], type_name: str) -> set[str]:
 
 
 def choices(definition: dict[str, Any], type_name: str) -> dict[str, Any]:
-    return {each["name"]: each["value"] for each in definition["types"][type_name]["choices"]}
+    return {choice["name"]: choice["value"] for choice in definition["types"][type_name]["choices"]}
 
 
 def test_a_composite_is_extracted_whole(folder: Path) -> None:
@@ -167,7 +167,9 @@ def test_sections_about_a_type_are_of_types_there_are(definition: dict[str, Any]
 
 
 def test_symbols_in_the_catalogue_are_those_of_the_definition(definition: dict[str, Any]) -> None:
-    known = {each["value"] for type_ in definition["types"].values() for each in type_["choices"]}
+    known = {
+        choice["value"] for type_ in definition["types"].values() for choice in type_["choices"]
+    }
     known |= {
         type_["descriptor"]["name"] for type_ in definition["types"].values() if type_["descriptor"]
     }

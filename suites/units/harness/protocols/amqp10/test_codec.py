@@ -21,7 +21,7 @@ DEFINITION = json.loads(
 BEGIN = {"next-outgoing-id": 1, "incoming-window": 2, "outgoing-window": 3}
 
 
-def octets(
+def encoded(
     name: str, fields: dict[str, Any] | None = None, payload: bytes = b"", **frame: Any
 ) -> bytes:
     return codec.encode_frame(types.encode(codec.composite(name, fields)) + payload, **frame)
@@ -138,7 +138,7 @@ def test_plain_values_get_the_type_of_their_field(
 
 
 def test_a_frame_is_read_as_it_was_written() -> None:
-    data = octets(
+    data = encoded(
         "transfer", {"handle": 7, "delivery-tag": b"\x01", "more": True}, b"payload", channel=3
     )
     (found,) = read(data)
@@ -162,7 +162,7 @@ def test_a_frame_is_read_as_it_was_written() -> None:
 
 def test_composites_inside_are_named() -> None:
     (found,) = read(
-        octets(
+        encoded(
             "disposition",
             {"role": True, "first": 1, "state": codec.composite("rejected", {"error": "a:b"})},
         )
@@ -178,7 +178,7 @@ def test_composites_inside_are_named() -> None:
 
 
 def test_an_error_is_found() -> None:
-    (found,) = read(octets("end", {"error": ("amqp:internal-error", "why")}))
+    (found,) = read(encoded("end", {"error": ("amqp:internal-error", "why")}))
     assert isinstance(found, Frame)
     assert (found.condition, found.part("error")["description"]) == ("amqp:internal-error", "why")
 
@@ -186,8 +186,8 @@ def test_an_error_is_found() -> None:
 def test_headers_frames_and_signs_of_life_follow_one_another() -> None:
     items = read(
         codec.protocol_header(3),
-        octets("sasl-outcome", {"code": 0}, type=1),
-        codec.protocol_header() + codec.encode_frame(b"", channel=2) + octets("begin", BEGIN),
+        encoded("sasl-outcome", {"code": 0}, type=1),
+        codec.protocol_header() + codec.encode_frame(b"", channel=2) + encoded("begin", BEGIN),
     )
     assert [item.name if isinstance(item, Frame) else item for item in items] == [
         "protocol-header",
@@ -201,7 +201,10 @@ def test_headers_frames_and_signs_of_life_follow_one_another() -> None:
 @given(st.lists(st.integers(1, 60), max_size=8))
 def test_it_does_not_matter_how_the_stream_is_cut(sizes: list[int]) -> None:
     data = (
-        codec.protocol_header() + octets("begin", BEGIN) + codec.encode_frame(b"") + octets("close")
+        codec.protocol_header()
+        + encoded("begin", BEGIN)
+        + codec.encode_frame(b"")
+        + encoded("close")
     )
     pieces, at = [], 0
     for size in sizes:
@@ -211,7 +214,7 @@ def test_it_does_not_matter_how_the_stream_is_cut(sizes: list[int]) -> None:
 
 
 def test_an_extended_header_is_kept_apart() -> None:
-    (found,) = read(octets("begin", BEGIN, extended=b"\xff" * 5))
+    (found,) = read(encoded("begin", BEGIN, extended=b"\xff" * 5))
     assert isinstance(found, Frame)
     assert (found.name, found.extended) == ("begin", b"\xff" * 5 + bytes(3))
 
@@ -219,21 +222,21 @@ def test_an_extended_header_is_kept_apart() -> None:
 @pytest.mark.parametrize(
     ("data", "reason", "lost"),
     [
-        (codec.encode_frame(b"", size=7), "7 octets, shorter than its own header", True),
-        (codec.encode_frame(b"", size=2**31), "2147483648 octets, more than", True),
+        (codec.encode_frame(b"", size=7), "7 bytes, shorter than its own header", True),
+        (codec.encode_frame(b"", size=2**31), "2147483648 bytes, more than", True),
         (codec.encode_frame(b"", doff=1), "data offset 1", False),
         (codec.encode_frame(b"", doff=3), "data offset 3", False),
         (codec.encode_frame(b"", type=2), "type 2, neither", False),
         (codec.encode_frame(b"\x40"), "carries null, which is no performative", False),
-        (octets("accepted"), "which is no performative", False),
-        (octets("sasl-outcome", {"code": 0}), "of type 0 carries", False),
-        (octets("begin", BEGIN, type=1), "of type 1 carries", False),
+        (encoded("accepted"), "which is no performative", False),
+        (encoded("sasl-outcome", {"code": 0}), "of type 0 carries", False),
+        (encoded("begin", BEGIN, type=1), "of type 1 carries", False),
         (codec.encode_frame(b"\x00\x53\x11\x40"), "begin is described, but no list", False),
-        (codec.encode_frame(b"\x00\x53\x11\xc0\x09\x01"), "should have 9 octets", False),
+        (codec.encode_frame(b"\x00\x53\x11\xc0\x09\x01"), "should have 9 bytes", False),
     ],
 )
 def test_what_cannot_be_read_is_named(data: bytes, reason: str, lost: bool) -> None:
-    items = read(data, octets("close"))
+    items = read(data, encoded("close"))
     first = items[0]
     assert isinstance(first, Unreadable)
     assert reason in first.reason
@@ -254,7 +257,7 @@ def test_a_frame_that_never_ends_is_waited_for_without_cost() -> None:
 
 
 def flaws(name: str, fields: dict[str, Any]) -> list[str]:
-    (found,) = read(octets(name, fields))
+    (found,) = read(encoded(name, fields))
     assert isinstance(found, Frame)
     return codec.flaws(found)
 
@@ -302,7 +305,7 @@ def test_a_frame_as_the_table_has_it_has_no_flaws() -> None:
     ],
 )
 def test_flaws_are_named(name: str, fields: dict[str, Any], flaw: str) -> None:
-    assert any(flaw in each for each in flaws(name, fields)), flaws(name, fields)
+    assert any(flaw in named for named in flaws(name, fields)), flaws(name, fields)
 
 
 def test_a_field_too_many_is_a_flaw() -> None:
@@ -357,8 +360,8 @@ def test_bodies(sections: list[Described], body: Any) -> None:
 
 
 def test_a_descriptor_may_be_a_symbol() -> None:
-    octets_ = types.encode(Described(types.symbol("amqp:data:binary"), types.binary(b"a")))
-    assert messages.read(octets_).body == b"a"
+    data = types.encode(Described(types.symbol("amqp:data:binary"), types.binary(b"a")))
+    assert messages.read(data).body == b"a"
 
 
 @pytest.mark.parametrize(

@@ -232,7 +232,7 @@ def test_every_field_can_be_given_or_left_out(bench: Bench) -> None:
     ]
 
 
-def test_what_lies_is_recorded_as_octets(bench: Bench) -> None:
+def test_what_lies_is_recorded_as_bytes(bench: Bench) -> None:
     peer = bench.amqp()
     before = len(sent(bench, "begin"))
     peer.send("begin", {"next-outgoing-id": 0}, doff=1)
@@ -340,8 +340,8 @@ def test_proton_keeps_without_credit_what_it_is_to_send(bench: Bench) -> None:
     node = bench.node()
     sender = peer.sender(peer.session(), node.address, capabilities=node.capabilities)
     waiting = [peer.send(sender, b"m") for _ in range(25)]
-    for each in waiting:
-        assert peer.confirmed(each).state == "accepted"
+    for delivery in waiting:
+        assert peer.confirmed(delivery).state == "accepted"
 
 
 def test_protons_timers_run_on_the_worlds_time(bench: Bench) -> None:

@@ -53,9 +53,9 @@ def the(side: str, name: str) -> Packet:
     return next(packet for packet in found if isinstance(packet, Packet) and packet.name == name)
 
 
-@pytest.mark.parametrize("octets", ALL, ids=lambda octets: f"{octets[4]}-{len(octets)}")
-def test_packets_of_a_real_session_are_read_and_written_alike(octets: bytes) -> None:
-    packet = read_packet(octets)
+@pytest.mark.parametrize("data", ALL, ids=lambda data: f"{data[4]}-{len(data)}")
+def test_packets_of_a_real_session_are_read_and_written_alike(data: bytes) -> None:
+    packet = read_packet(data)
     assert isinstance(packet, Packet)
     # An exception that answers no send has no correlation id, whatever the version.
     version = (
@@ -64,12 +64,12 @@ def test_packets_of_a_real_session_are_read_and_written_alike(octets: bytes) -> 
         else 129
     )
     written = encode_packet(packet.name, packet.fields, channel=packet.channel, version=version)
-    assert packet.size == len(octets) == len(written)
+    assert packet.size == len(data) == len(written)
     assert read_packet(written) == packet
     # Artemis writes true as 1 or as 255, wherever it comes from.
     assert all(
         ours == theirs or (ours, theirs) == (1, 255)
-        for ours, theirs in zip(written, octets, strict=True)
+        for ours, theirs in zip(written, data, strict=True)
     )
 
 
@@ -87,8 +87,8 @@ def test_the_message_that_artemis_delivers_is_the_one_it_was_sent() -> None:
 
 
 def test_everything_that_artemis_own_client_writes_is_read() -> None:
-    octets = b"".join(map(bytes.fromhex, VECTORS["java-producer"]))
-    packets = list(Reader(magic=True).feed(octets))
+    data = b"".join(map(bytes.fromhex, VECTORS["java-producer"]))
+    packets = list(Reader(magic=True).feed(data))
     assert all(isinstance(packet, Packet) for packet in packets)
     sent = [
         packet.message for packet in packets if isinstance(packet, Packet) and packet.name == "send"
@@ -192,44 +192,40 @@ def test_what_is_written_is_read(
     what: tuple[str, dict[str, object]], channel: int, version: int
 ) -> None:
     name, fields = what
-    octets = encode_packet(name, fields, channel=channel, version=version)
-    (read,) = Reader().feed(octets)
+    data = encode_packet(name, fields, channel=channel, version=version)
+    (read,) = Reader().feed(data)
     assert isinstance(read, Packet)
-    assert (read.name, read.channel, read.size) == (name, channel, len(octets))
+    assert (read.name, read.channel, read.size) == (name, channel, len(data))
     there = {field for field, _, since in BY_NAME[name].fields if since <= version}
     assert read.fields == {field: value for field, value in fields.items() if field in there}
 
 
 @unhurried
 @given(st.lists(PACKETS, max_size=3), st.data())
-def test_however_octets_are_cut_the_same_packets_come_out(
+def test_however_bytes_are_cut_the_same_packets_come_out(
     packets: list[tuple[str, dict[str, object]]], data: st.DataObject
 ) -> None:
-    octets = MAGIC + b"".join(encode_packet(*packet) for packet in packets)
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(octets)), max_size=5)))
-    pieces = [
-        octets[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(octets)], strict=True)
-    ]
+    raw = MAGIC + b"".join(encode_packet(*packet) for packet in packets)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(raw)), max_size=5)))
+    pieces = [raw[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(raw)], strict=True)]
     reader = Reader(magic=True)
     assert [packet for piece in pieces for packet in reader.feed(piece)] == list(
-        Reader(magic=True).feed(octets)
+        Reader(magic=True).feed(raw)
     )
 
 
 @unhurried
 @given(st.binary(max_size=200))
-def test_no_octets_make_the_reader_raise(octets: bytes) -> None:
-    list(Reader().feed(octets))
-    list(Reader(magic=True).feed(octets))
-    list(Reader().feed(codec.frame(octets[0] if octets else 0, 10, octets)))
+def test_no_bytes_make_the_reader_raise(data: bytes) -> None:
+    list(Reader().feed(data))
+    list(Reader(magic=True).feed(data))
+    list(Reader().feed(codec.frame(data[0] if data else 0, 10, data)))
 
 
 @unhurried
 @given(st.sampled_from(ALL), st.data())
-def test_no_change_to_a_good_packet_makes_the_reader_raise(
-    octets: bytes, data: st.DataObject
-) -> None:
-    broken = bytearray(octets)
+def test_no_change_to_a_good_packet_makes_the_reader_raise(raw: bytes, data: st.DataObject) -> None:
+    broken = bytearray(raw)
     for _ in range(data.draw(st.integers(1, 4))):
         broken[data.draw(st.integers(4, len(broken) - 1))] = data.draw(st.integers(0, 255))
     (read,) = Reader().feed(bytes(broken))
@@ -241,7 +237,7 @@ def test_a_size_that_cannot_be_is_the_end() -> None:
     (found,) = reader.feed((8).to_bytes(4) + bytes(20))
     assert isinstance(found, Unreadable)
     assert found.lost
-    assert "8 octets follow" in found.reason
+    assert "8 bytes follow" in found.reason
     assert all(isinstance(packet, Unreadable) for packet in reader.feed(ALL[0]))
 
 
@@ -260,7 +256,7 @@ def test_a_packet_whose_fields_are_cut_is_unreadable_and_the_next_is_read() -> N
     assert found[1]["connection-ttl"] == 5
 
 
-def test_a_type_that_is_in_no_table_is_kept_as_octets() -> None:
+def test_a_type_that_is_in_no_table_is_kept_as_bytes() -> None:
     unknown = next(code for code in range(256) if code not in BY_CODE)
     (found,) = Reader().feed(codec.frame(unknown, 3, b"abc"))
     assert isinstance(found, Packet)
@@ -285,14 +281,14 @@ def test_what_cannot_be_written_is_refused() -> None:
         Message("q", properties={"a": object()}).encode()
 
 
-def test_text_outside_the_basic_plane_is_two_units_of_three_octets_each() -> None:
+def test_text_outside_the_basic_plane_is_two_units_of_three_bytes_each() -> None:
     """Java's modified UTF-8: surrogates are written one by one."""
     assert modified_utf8("\U0001f600") == b"\xed\xa0\xbd\xed\xb8\x80"
     text = "eight units and \U0001f600"
     assert Cursor(encode("string", text)).value("string") == text
 
 
-@pytest.mark.parametrize("octets", [b"\xff\xff\xff\xff", b"\0\0\0\x03abc", b"\0\0\0\x20ab"])
-def test_a_simple_string_whose_length_lies_is_malformed(octets: bytes) -> None:
+@pytest.mark.parametrize("data", [b"\xff\xff\xff\xff", b"\0\0\0\x03abc", b"\0\0\0\x20ab"])
+def test_a_simple_string_whose_length_lies_is_malformed(data: bytes) -> None:
     with pytest.raises(Malformed):
-        Cursor(octets).value("simple")
+        Cursor(data).value("simple")

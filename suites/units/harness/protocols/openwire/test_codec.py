@@ -41,7 +41,7 @@ def _said(value: Any) -> Any:
         case bytes():
             return value.hex()
         case list():
-            return [_said(each) for each in value]
+            return [_said(item) for item in value]
         case Failure():
             return f"{value.kind}: {value.words}"
         case Structure() if value.name.startswith("ActiveMQ"):
@@ -53,10 +53,10 @@ def _said(value: Any) -> Any:
 
 @pytest.mark.parametrize("vector", WHOLE, ids=lambda each: each["name"])
 def test_what_the_library_writes_is_read_field_by_field(vector: dict[str, Any]) -> None:
-    octets = bytes.fromhex(vector["octets"])
-    found = read_command(octets, vector["version"])
+    data = bytes.fromhex(vector["octets"])
+    found = read_command(data, vector["version"])
     assert isinstance(found, Structure), found
-    assert (found.name, found.size) == (vector["name"], len(octets))
+    assert (found.name, found.size) == (vector["name"], len(data))
     told = vector["fields"]
     compared = {
         name
@@ -75,27 +75,27 @@ def test_what_the_library_writes_is_read_field_by_field(vector: dict[str, Any]) 
         "peerBrokerInfos",
         "additionalPredicate",
     }
-    assert encode_command(found.name, found.fields, version=vector["version"]) == octets
+    assert encode_command(found.name, found.fields, version=vector["version"]) == data
 
 
 @pytest.mark.parametrize(
     "vector", VECTORS["commands"], ids=lambda each: f"{each['name']}-{each['version']}"
 )
-def test_in_every_version_the_octets_are_those_of_the_library(vector: dict[str, Any]) -> None:
-    octets, version = bytes.fromhex(vector["octets"]), vector["version"]
-    found = read_command(octets, version)
+def test_in_every_version_the_bytes_are_those_of_the_library(vector: dict[str, Any]) -> None:
+    data, version = bytes.fromhex(vector["octets"]), vector["version"]
+    found = read_command(data, version)
     assert isinstance(found, Structure), found
-    newest = next(each for each in WHOLE if each["name"] == vector["name"])
+    newest = next(candidate for candidate in WHOLE if candidate["name"] == vector["name"])
     full = read_command(bytes.fromhex(newest["octets"]), newest["version"])
     assert isinstance(full, Structure)
     # What the older version lacks is left out, the rest is the same.
-    assert encode_command(full.name, full.fields, version=version) == octets
-    assert encode_command(found.name, found.fields, version=version) == octets
+    assert encode_command(full.name, full.fields, version=version) == data
+    assert encode_command(found.name, found.fields, version=version) == data
 
 
 def test_every_command_of_the_tables_has_a_vector() -> None:
     told = {vector["name"] for vector in WHOLE}
-    assert {name for name, each in BY_NAME.items() if each.command} - told == {
+    assert {name for name, table in BY_NAME.items() if table.command} - told == {
         "RemoveSubscriptionInfo"
     }
     oldest = {
@@ -106,10 +106,10 @@ def test_every_command_of_the_tables_has_a_vector() -> None:
 
 
 def test_a_map_of_the_library_is_read_and_written_alike() -> None:
-    octets = bytes.fromhex(VECTORS["map"])
-    found = read_map(octets)
-    assert encode_map(found) == octets
-    plain = {name: each.value for name, each in found.items()}
+    data = bytes.fromhex(VECTORS["map"])
+    found = read_map(data)
+    assert encode_map(found) == data
+    plain = {name: value.value for name, value in found.items()}
     assert plain.pop("text") == "x" * 9000
     assert plain == {
         "boolean": True,
@@ -162,14 +162,14 @@ def test_text_comes_back(text: str) -> None:
     st.data(),
 )
 @unhurried
-def test_the_reader_does_not_mind_how_octets_are_cut(
+def test_the_reader_does_not_mind_how_bytes_are_cut(
     commands: list[bytes], data: st.DataObject
 ) -> None:
-    octets, reader = b"".join(commands), Reader()
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(octets)), max_size=6)))
+    raw, reader = b"".join(commands), Reader()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(raw)), max_size=6)))
     found = []
-    for start, end in zip([0, *cuts], [*cuts, len(octets)], strict=True):
-        found += list(reader.feed(octets[start:end]))
+    for start, end in zip([0, *cuts], [*cuts, len(raw)], strict=True):
+        found += list(reader.feed(raw[start:end]))
     assert found == [read_command(command) for command in commands]
     assert reader.pending == 0
 
@@ -178,10 +178,10 @@ def test_the_reader_does_not_mind_how_octets_are_cut(
     st.sampled_from([bytes.fromhex(vector["octets"]) for vector in VECTORS["commands"]]), st.data()
 )
 @unhurried
-def test_octets_that_lie_are_unreadable_or_read_and_never_raise(
-    octets: bytes, data: st.DataObject
+def test_bytes_that_lie_are_unreadable_or_read_and_never_raise(
+    raw: bytes, data: st.DataObject
 ) -> None:
-    changed = bytearray(octets)
+    changed = bytearray(raw)
     for _ in range(data.draw(st.integers(1, 4))):
         changed[data.draw(st.integers(5, len(changed) - 1))] = data.draw(st.integers(0, 255))
     cut = changed[: data.draw(st.integers(5, len(changed)))]
@@ -217,8 +217,8 @@ def test_what_a_command_does_not_have_cannot_be_written() -> None:
 
 
 def test_structures_that_nest_for_ever_are_malformed() -> None:
-    octets = codec.frame(21, bytes(5) + b"\1\x6e\0" * 200)
-    assert isinstance(read_command(octets), Unreadable)
+    data = codec.frame(21, bytes(5) + b"\1\x6e\0" * 200)
+    assert isinstance(read_command(data), Unreadable)
     deep = b"\0\0\0\1\0\1n\x0b" * 200
     with pytest.raises(Malformed):
         read_map(deep)

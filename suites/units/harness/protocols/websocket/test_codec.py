@@ -36,9 +36,9 @@ def read(data: bytes, step: int | None = None) -> list[Item]:
 def test_a_frame_comes_back_however_it_is_cut(
     op: int, payload: bytes, mask: bytes | None, fin: bool, reserved: int, step: int
 ) -> None:
-    octets = codec.encode(op, payload, mask=mask, fin=fin, reserved=reserved)
-    expected = WsFrame(op, payload, fin, reserved, mask is not None, True, len(octets))
-    assert read(REPLY + octets + octets, step if len(payload) < 200 else 4096)[1:] == [
+    data = codec.encode(op, payload, mask=mask, fin=fin, reserved=reserved)
+    expected = WsFrame(op, payload, fin, reserved, mask is not None, True, len(data))
+    assert read(REPLY + data + data, step if len(payload) < 200 else 4096)[1:] == [
         expected,
         expected,
     ]
@@ -46,8 +46,8 @@ def test_a_frame_comes_back_however_it_is_cut(
 
 @pytest.mark.parametrize(("form", "shortest"), [(7, True), (16, False), (64, False)])
 def test_a_length_may_stand_in_any_form(form: int, shortest: bool) -> None:
-    octets = codec.encode(Op.TEXT, b"abc", mask=None, form=form)
-    (frame,) = read(REPLY + octets)[1:]
+    data = codec.encode(Op.TEXT, b"abc", mask=None, form=form)
+    (frame,) = read(REPLY + data)[1:]
     assert isinstance(frame, WsFrame)
     assert (frame.payload, frame.shortest) == (b"abc", shortest)
 
@@ -106,9 +106,9 @@ def test_nothing_is_read_behind_a_refusal() -> None:
 
 
 @pytest.mark.parametrize(
-    "octets", [b"ERROR\nmessage:no\n\n\0", b"HTTP/2 101\r\n\r\n", b"HTTP/1.1 ok\r\n\r\n", b"S"]
+    "data", [b"ERROR\nmessage:no\n\n\0", b"HTTP/2 101\r\n\r\n", b"HTTP/1.1 ok\r\n\r\n", b"S"]
 )
-def test_what_is_no_http_is_named(octets: bytes) -> None:
-    (item,) = read(octets)
+def test_what_is_no_http_is_named(data: bytes) -> None:
+    (item,) = read(data)
     assert isinstance(item, Unreadable)
-    assert item.data.startswith(octets[:5])
+    assert item.data.startswith(data[:5])

@@ -144,7 +144,7 @@ def test_what_holds_for_all_of_the_broker_and_for_a_connector(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("inside", "sentence"),
     [
-        ('<memoryUsage limit="much"/>', "line 1: 'much' should be a size in octets"),
+        ('<memoryUsage limit="much"/>', "line 1: 'much' should be a size in bytes"),
         (
             '<systemUsage sendFailIfNoSpaceAfterTimeout="soon"/>',
             "line 1: 'soon' should be a number",
@@ -161,7 +161,7 @@ def test_a_wrong_value_is_one_sentence(tmp_path: Path, inside: str, sentence: st
         config.acceptors(file, {})
     entry = configured(tmp_path, '<policyEntry queue="&gt;" memoryLimit="1 tb"/>')
     with pytest.raises(
-        SetUpFailed, match="'1 tb' should be a size in octets, such as 20480, 20 kb or 1 mb"
+        SetUpFailed, match="'1 tb' should be a size in bytes, such as 20480, 20 kb or 1 mb"
     ):
         config.policy(entry, RoutingType.ANYCAST, "x")
 

@@ -39,7 +39,7 @@ BROKER = """
 import re, select, socket, sys
 from pathlib import Path
 
-instance = Path(next(each for each in sys.argv if each.startswith("-Dartemis.instance=")).split("=", 1)[1])
+instance = Path(next(argument for argument in sys.argv if argument.startswith("-Dartemis.instance=")).split("=", 1)[1])
 text = (instance / "etc" / "broker.xml").read_text()
 log = (instance / "log" / "artemis.log").open("a", buffering=1)
 if "fail" in text:
@@ -50,8 +50,8 @@ for port in re.findall(r"127.0.0.1:(\\d+)", text):
     held.append(socket.create_server(("127.0.0.1", int(port))))
 log.write("INFO AMQ221007: Server is now active\\n")
 while True:
-    for each in select.select(held, [], [])[0]:
-        each.accept()[0].close()
+    for ready in select.select(held, [], [])[0]:
+        ready.accept()[0].close()
 """  # noqa: E501
 
 
@@ -241,7 +241,7 @@ def test_the_reason_is_found_in_the_logs(tmp_path: Path, log: str, console: str,
 
 def listed() -> list[standing_brokers.Listed]:
     """Return the listed Artemis brokers; the machine may have other brokers of its own."""
-    return [each for each in standing_brokers.listing() if each.name == "artemis"]
+    return [listing for listing in standing_brokers.listing() if listing.name == "artemis"]
 
 
 def test_a_broker_stays_until_it_is_stopped(installed: Path) -> None:

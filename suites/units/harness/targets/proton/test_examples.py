@@ -68,7 +68,7 @@ def examples(offered: Path, release: str = "0.37.0-2", script: str = SERVER) -> 
 
 
 def listed() -> list[standing_brokers.Listed]:
-    return [each for each in standing_brokers.listing() if each.name == "proton-python"]
+    return [listing for listing in standing_brokers.listing() if listing.name == "proton-python"]
 
 
 def test_a_release_is_fetched_once_and_found_again(apt: Path, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from brokerproof.harness.targets.rabbitmq.release import Release
 from brokerproof.suites.units.drivers.executables import script
 
 PYTHON = f"{sys.executable} -I"
-LISTEN = "import socket; held = [socket.create_server(('127.0.0.1', int(each))) for each in ports]"
+LISTEN = "import socket; held = [socket.create_server(('127.0.0.1', int(port))) for port in ports]"
 
 
 EPMD = f"""

@@ -414,7 +414,7 @@ def test_a_bad_address_setting_is_refused(tmp_path: Path, setting: str, sentence
 
 
 @pytest.mark.parametrize(
-    ("text", "octets"),
+    ("text", "size"),
     [
         ("0", 0),
         ("1024", 1024),
@@ -425,12 +425,12 @@ def test_a_bad_address_setting_is_refused(tmp_path: Path, setting: str, sentence
         ("-1", -1),
     ],
 )
-def test_sizes_have_units_of_1024(tmp_path: Path, text: str, octets: int) -> None:
+def test_sizes_have_units_of_1024(tmp_path: Path, text: str, size: int) -> None:
     setting = (
         f"<address-setting match='#'><max-size-bytes> {text}\n</max-size-bytes></address-setting>"
     )
     path = written(tmp_path, f"<address-settings>{setting}</address-settings>")
-    assert broker_xml.read(path, {}).address_settings[0].max_size_bytes == octets
+    assert broker_xml.read(path, {}).address_settings[0].max_size_bytes == size
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def test_what_is_wrong_is_told(tmp_path: Path, text: str, told: str) -> None:
 
 def test_the_harness_reads_it_for_itself(tmp_path: Path) -> None:
     path = tmp_path / "rabbitmq.conf"
-    path.write_text("heartbeat = 7\nframe_max = 5000 # octets\n")
+    path.write_text("heartbeat = 7\nframe_max = 5000 # bytes\n")
     found = parameters.from_file(path, {"amqp091_heartbeat_s": 60, "amqp091_channel_max": 2047})
     assert found["amqp"] == {
         **{"protocols": "AMQP", "amqp091_heartbeat_s": 7},

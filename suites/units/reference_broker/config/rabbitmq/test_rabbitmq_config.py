@@ -235,8 +235,8 @@ _leaves = st.one_of(
     st.floats(0.001, 1e6)
     .filter(lambda each: "e" not in repr(each))
     .map(lambda each: (repr(each), each)),
-    _texts.map(lambda each: ('"' + each.replace("\\", "\\\\").replace('"', '\\"') + '"', each)),
-    _texts.map(lambda each: ('<<"' + each.replace("\\", "\\\\").replace('"', '\\"') + '">>', each)),
+    _texts.map(lambda text: ('"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"', text)),
+    _texts.map(lambda text: ('<<"' + text.replace("\\", "\\\\").replace('"', '\\"') + '">>', text)),
 )
 _terms = st.recursive(
     _leaves,

@@ -20,9 +20,9 @@ from brokerproof.suites.units.drivers.broker import Received
 from brokerproof.suites.units.drivers.persistence import SMALL, StoringDriver, numbered
 
 LIMIT = 20_000
-"""Octets of memory of the queue q."""
+"""Bytes of memory of the queue q."""
 LENGTH = 1000
-"""Octets of a body."""
+"""Bytes of a body."""
 COST = 1024 + 4 + LENGTH
 PAGE_IN, PREFETCH = 5, 50
 WIDE = "activemq.prefetchSize:10000\n"
@@ -124,13 +124,13 @@ def test_memory_has_a_bound_and_the_queue_has_none(
     usage = account(driver, "queue://q")
     assert usage.memory.used <= LIMIT
     assert len(driver.queue) == len(sent)
-    octets = sum(
-        len(each.octets) for name, each in driver.disk._files.items() if name.startswith("paging/")
+    size = sum(
+        len(file.content) for name, file in driver.disk._files.items() if name.startswith("paging/")
     )
     if persistent:
         assert (usage.usage.temp.used, usage.usage.store.used) == (0, len(sent) * COST)
     else:
-        assert octets - 1000 <= usage.usage.temp.used <= octets, "by the octets on disk"
+        assert size - 1000 <= usage.usage.temp.used <= size, "by the bytes on disk"
     assert driver.consume(consumer, len(sent)) == sent
     driver.nothing_is_used()
     assert not [name for name in driver.disk._files if name.endswith(".page")], (
@@ -268,9 +268,9 @@ def test_a_durable_subscription_survives_with_what_waits_for_it() -> None:
     subscriber = driver.connect("client-id:c\n")
     driver.say(subscriber, head + "UNSUBSCRIBE\nid:0\n\n\0")
     producer = driver.connect()
-    for each, kept in (("a", "true"), ("lost", "false"), ("b", "true")):
+    for body, kept in (("a", "true"), ("lost", "false"), ("b", "true")):
         driver.say(
-            producer, f"SEND\ndestination:/topic/t\npersistent:{kept}\nreceipt:{each}\n\n{each}\0"
+            producer, f"SEND\ndestination:/topic/t\npersistent:{kept}\nreceipt:{body}\n\n{body}\0"
         )
     driver.settle()
     driver.kill()

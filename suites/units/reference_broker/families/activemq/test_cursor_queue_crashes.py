@@ -20,7 +20,7 @@ from brokerproof.suites.units.reference_broker.persistence.test_store import (
 )
 
 MESSAGE = 1024 + 4
-"""Octets that one costs, at least."""
+"""Bytes that one costs, at least."""
 
 
 def of(cursor: Cursor, limit: int, page: int, cache: int = 2, max_page_size: int = 3) -> Settings:
@@ -55,8 +55,8 @@ class StoringActiveMq(Storing):
     def place(self, address: str, type_header: str) -> str:
         return f"destination:/{'topic' if len(PLACES[address]) > 1 else 'queue'}/{address}\n"
 
-    def window(self, octets: int) -> str:
-        return f"activemq.prefetchSize:{octets // 300 + 1 if octets >= 0 else 10_000}\n"
+    def window(self, size: int) -> str:
+        return f"activemq.prefetchSize:{size // 300 + 1 if size >= 0 else 10_000}\n"
 
 
 TestStoringActiveMq = StoringActiveMq.TestCase

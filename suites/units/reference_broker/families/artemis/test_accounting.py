@@ -29,7 +29,7 @@ IN = "transaction:t\n"
 
 
 def memory(driver: Driver | Desk, address: str = "q") -> tuple[int, int]:
-    """Octets and messages of an address; all that there is in the broker if that is no name."""
+    """Bytes and messages of an address; all that there is in the broker if that is no name."""
     accounting = driver.broker._shared.accounting
     found = accounting.find(address) if address else accounting
     return found.size, found.messages
@@ -44,8 +44,8 @@ def an_account(settings: Settings, **limits: object) -> AddressAccount:
     return AddressAccount("a", Rule(**limits), Accounting(settings, rules))  # type: ignore[arg-type]
 
 
-def sized(octets: int) -> Message:
-    return Message(1, Envelope("a", "a", RoutingType.ANYCAST, (), text=False), bytes(octets))
+def sized(size: int) -> Message:
+    return Message(1, Envelope("a", "a", RoutingType.ANYCAST, (), text=False), bytes(size))
 
 
 # --- until when -----------------------------------------------------------------------------------

@@ -127,14 +127,14 @@ def test_a_send_waits_with_all_behind_it_until_there_is_room() -> None:
 
 
 @pytest.mark.parametrize("cut", range(1, 12))
-def test_octets_that_were_on_their_way_are_not_lost(cut: int) -> None:
+def test_bytes_that_were_on_their_way_are_not_lost(cut: int) -> None:
     """Half frames before and behind the one that waits, and chunks that come although reading was
     stopped."""
     driver = of(BLOCK, 1)
     driver.connect(2)
-    octets = numbered(0, 1, 2, 3).encode()
-    size = len(octets) // 12 * cut
-    effects = driver.feed(1, octets[:size]) + driver.feed(1, octets[size:])
+    data = numbered(0, 1, 2, 3).encode()
+    size = len(data) // 12 * cut
+    effects = driver.feed(1, data[:size]) + driver.feed(1, data[size:])
     effects += driver.feed(2, subscribe())
     assert receipts(effects) == ["0", "1", "2", "3"]
     assert bodies(effects, 2) == ["0", "1", "2", "3"]

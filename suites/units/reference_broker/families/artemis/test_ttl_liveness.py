@@ -75,7 +75,7 @@ def test_silence_ends_inside_its_interval(
     assert closed >= heard + ms(ttl)
 
 
-def test_any_octet_keeps_a_connection_alive_and_one_nanosecond_too_late_does_not() -> None:
+def test_any_byte_keeps_a_connection_alive_and_one_nanosecond_too_late_does_not() -> None:
     driver = Driver(settings(2000))
     driver.connect(1, "1.0")
     for k in range(1, 6):

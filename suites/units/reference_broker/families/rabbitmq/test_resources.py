@@ -22,7 +22,7 @@ GIB = 1024**3
 
 
 @pytest.mark.parametrize(
-    ("limit", "total", "space", "octets"),
+    ("limit", "total", "space", "size"),
     [
         (0.4, 4 * GIB, None, int(0.4 * 4 * GIB)),
         (0.4, 4 * GIB, 2 * GIB, int(0.4 * 2 * GIB)),  # the smaller of RAM and address space
@@ -34,13 +34,13 @@ GIB = 1024**3
         (2 * GIB, GIB, None, GIB),
     ],
 )
-def test_the_watermark(limit: float, total: int | None, space: int | None, octets: int) -> None:
+def test_the_watermark(limit: float, total: int | None, space: int | None, size: int) -> None:
     alarms = Alarms()
     resources = Resources(alarms, Deadlines(), limit, 0)
-    resources.read(0, ResourcesRead(octets, total, space))
-    assert resources.memory_limit == octets
+    resources.read(0, ResourcesRead(size, total, space))
+    assert resources.memory_limit == size
     assert alarms.raised == ()  # at the limit it is not short
-    resources.read(0, ResourcesRead(octets + 1, total, space))
+    resources.read(0, ResourcesRead(size + 1, total, space))
     assert alarms.raised == ()  # nobody has looked
     resources.check_memory(0)
     assert alarms.raised == ("memory",)

@@ -44,10 +44,10 @@ from brokerproof.suites.units.drivers.amqp091 import Driver
 def test_topics(key: str, fitting: list[str], others: list[str]) -> None:
     tree = KeyTree()
     tree.add(key)
-    assert [each for each in fitting + others if tree.fitting(each)] == fitting
+    assert [pattern for pattern in fitting + others if tree.fitting(pattern)] == fitting
     tree.remove(key)
     assert not tree.children
-    assert not any(tree.fitting(each) for each in fitting)
+    assert not any(tree.fitting(pattern) for pattern in fitting)
 
 
 def test_messages_expire_at_the_head_of_their_queue() -> None:

@@ -75,10 +75,10 @@ def transfers(body: bytes, number: int) -> bytes:
     return frame(0, first.encode() + body)
 
 
-def stomp(desk: Desk, octets: str) -> int:
-    """A session of STOMP that sends ``octets``."""
+def stomp(desk: Desk, data: str) -> int:
+    """A session of STOMP that sends ``data``."""
     conn = desk.connect("stomp")
-    desk.feed(conn, b"CONNECT\naccept-version:1.2\nhost:h\n\n\0" + octets.encode())
+    desk.feed(conn, b"CONNECT\naccept-version:1.2\nhost:h\n\n\0" + data.encode())
     return conn
 
 

@@ -33,14 +33,14 @@ def typed(value: Any) -> Any:
                 value.kind.__name__,
                 value.described,
                 typed(value.descriptor),
-                [typed(each) for each in value],
+                [typed(item) for item in value],
             )
         case t.Pairs():
-            return ("map", [(typed(key), typed(each)) for key, each in value])
+            return ("map", [(typed(key), typed(item)) for key, item in value])
         case dict():
-            return ("map", [(typed(key), typed(each)) for key, each in value.items()])
+            return ("map", [(typed(key), typed(item)) for key, item in value.items()])
         case list():
-            return ("list", [typed(each) for each in value])
+            return ("list", [typed(item) for item in value])
         case float():
             return (
                 type(value).__name__,
@@ -60,7 +60,7 @@ def numbers(kind: type, low: int, high: int) -> st.SearchStrategy[Any]:
 
 
 SIZES = st.sampled_from([0, 1, 254, 255, 256, 257]) | st.integers(0, 20)
-OCTETS = SIZES.flatmap(lambda size: st.binary(min_size=size, max_size=size))
+BINARY = SIZES.flatmap(lambda size: st.binary(min_size=size, max_size=size))
 TEXTS = st.text(max_size=20) | SIZES.map(lambda size: "x" * size) | st.just("ü" * 128)
 SYMBOLS = (
     st.text(st.characters(max_codepoint=126, min_codepoint=32), max_size=20)
@@ -87,7 +87,7 @@ SCALARS: dict[type, st.SearchStrategy[Any]] = {
     t.Char: CHARS,
     t.Timestamp: numbers(t.Timestamp, -(2**63), 2**63 - 1),
     t.Uuid: st.binary(min_size=16, max_size=16).map(t.Uuid),
-    bytes: OCTETS,
+    bytes: BINARY,
     str: TEXTS,
     t.Symbol: SYMBOLS,
 }
@@ -146,17 +146,17 @@ VALUES = st.recursive(
 @example(t.Array(str, ["x" * 300, ""]))
 @example(t.Pairs([(t.Uint(1), "uint"), (1, "long"), (True, "boolean")]))
 def test_what_is_written_is_read_again_with_its_types(value: Any) -> None:
-    octets = encode(value)
-    read, end = decode(octets)
-    assert end == len(octets)
+    data = encode(value)
+    read, end = decode(data)
+    assert end == len(data)
     assert typed(read) == typed(value)
 
 
 @given(VALUES, st.integers(0, 3))
-def test_octets_around_a_value_do_not_matter(value: Any, before: int) -> None:
-    octets = encode(value)
-    read, end = decode(b"\xff" * before + octets + b"\xff\xff", before)
-    assert end == before + len(octets)
+def test_bytes_around_a_value_do_not_matter(value: Any, before: int) -> None:
+    data = encode(value)
+    read, end = decode(b"\xff" * before + data + b"\xff\xff", before)
+    assert end == before + len(data)
     assert typed(read) == typed(value)
 
 
@@ -178,7 +178,7 @@ def to_proton(value: Any) -> Any:
         case dict():
             return {to_proton(key): to_proton(each) for key, each in value.items()}
         case list():
-            return [to_proton(each) for each in value]
+            return [to_proton(item) for item in value]
         case t.Uuid():
             return uuid.UUID(bytes=bytes(value))
         case t.Decimal32():
@@ -251,7 +251,7 @@ def comparable(value: Any) -> Any:
         case dict():
             return ("map", [(comparable(key), comparable(each)) for key, each in value.items()])
         case list():
-            return ("list", [comparable(each) for each in value])
+            return ("list", [comparable(item) for item in value])
         case float():
             return (type(value).__name__, "nan" if math.isnan(value) else value)
     return (type(value).__name__, value)
@@ -293,8 +293,8 @@ def test_proton_and_we_agree_on_values(value: Any) -> None:
 
 def _both_ways(value: Any) -> None:
     theirs = proton.Data()
-    octets = encode(value)
-    assert theirs.decode(octets) == len(octets)
+    data = encode(value)
+    assert theirs.decode(data) == len(data)
     theirs.rewind()
     theirs.next()
     assert comparable(theirs.get_object()) == comparable(to_proton(value)), (
@@ -311,7 +311,7 @@ def _both_ways(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("octets", "reason"),
+    ("raw", "reason"),
     [
         ("", "end within"),
         ("4f", "no type has the constructor 0x4f"),
@@ -345,8 +345,8 @@ def _both_ways(value: Any) -> None:
         ("c0 02 01" * 64, "nested more than"),
     ],
 )
-def test_octets_that_are_no_value(octets: str, reason: str) -> None:
-    data = bytes.fromhex(octets)
+def test_bytes_that_are_no_value(raw: str, reason: str) -> None:
+    data = bytes.fromhex(raw)
     with pytest.raises(DecodeError) as caught:
         decode(data)
     assert reason in str(caught.value)
@@ -370,24 +370,24 @@ def test_nesting_up_to_the_limit() -> None:
 
 @settings(max_examples=300)
 @given(st.binary(max_size=60))
-def test_any_octets_are_a_value_or_refused(octets: bytes) -> None:
+def test_any_bytes_are_a_value_or_refused(data: bytes) -> None:
     try:
-        _, end = decode(octets)
+        _, end = decode(data)
     except DecodeError:
         return
-    assert end <= len(octets)
+    assert end <= len(data)
 
 
 @settings(max_examples=150)
 @given(VALUES, st.data())
-def test_a_value_with_one_wrong_octet_is_another_value_or_refused(
+def test_a_value_with_one_wrong_byte_is_another_value_or_refused(
     value: Any, data: st.DataObject
 ) -> None:
-    octets = bytearray(encode(value))
-    place = data.draw(st.integers(0, len(octets) - 1))
-    octets[place] = data.draw(st.integers(0, 255))
+    raw = bytearray(encode(value))
+    place = data.draw(st.integers(0, len(raw) - 1))
+    raw[place] = data.draw(st.integers(0, 255))
     try:
-        decode(bytes(octets))
+        decode(bytes(raw))
     except DecodeError:
         return
 
@@ -395,10 +395,10 @@ def test_a_value_with_one_wrong_octet_is_another_value_or_refused(
 @given(VALUES)
 @settings(max_examples=100)
 def test_a_value_that_is_cut_is_refused(value: Any) -> None:
-    octets = encode(value)
-    for end in range(max(0, len(octets) - 3), len(octets)):
+    data = encode(value)
+    for end in range(max(0, len(data) - 3), len(data)):
         with pytest.raises(DecodeError):
-            decode(octets[:end])
+            decode(data[:end])
 
 
 def test_a_python_type_that_stands_for_nothing() -> None:

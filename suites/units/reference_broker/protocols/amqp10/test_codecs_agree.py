@@ -72,10 +72,10 @@ def harness_neutral(what: Item) -> Neutral:
     raise TypeError(what)
 
 
-def harness_reads(octets: bytes) -> Neutral:
-    what, end = harness.decode(octets)
-    if end != len(octets):
-        raise ValueError("octets are left")
+def harness_reads(data: bytes) -> Neutral:
+    what, end = harness.decode(data)
+    if end != len(data):
+        raise ValueError("bytes are left")
     return harness_neutral(what)
 
 
@@ -116,7 +116,7 @@ def broker_neutral(value: Any) -> Neutral:
         case "described":
             return (kind, broker_neutral(value.descriptor), broker_neutral(value.value))
         case "array":
-            items = [(broker_neutral(each)) for each in value]
+            items = [(broker_neutral(item)) for item in value]
             return (kind, BROKER_TYPES[value.kind], tuple(items))
         case "list":
             return (kind, tuple(map(broker_neutral, value)))
@@ -136,10 +136,10 @@ def broker_neutral(value: Any) -> Neutral:
     )
 
 
-def broker_reads(octets: bytes) -> Neutral:
-    value, end = decoder.decode(octets)
-    if end != len(octets):
-        raise ValueError("octets are left")
+def broker_reads(data: bytes) -> Neutral:
+    value, end = decoder.decode(data)
+    if end != len(data):
+        raise ValueError("bytes are left")
     return broker_neutral(value)
 
 
@@ -207,8 +207,8 @@ def proton_neutral(value: Any) -> Neutral:
     return (kind, int(value) if isinstance(value, int) else str(value))
 
 
-def proton_reads(octets: bytes) -> Neutral:
-    return proton_neutral(proton_engine.decode(octets))
+def proton_reads(data: bytes) -> Neutral:
+    return proton_neutral(proton_engine.decode(data))
 
 
 READERS: dict[str, Callable[[bytes], Neutral]] = {
@@ -218,9 +218,9 @@ READERS: dict[str, Callable[[bytes], Neutral]] = {
 }
 
 
-def again(octets: bytes) -> Item:
-    """The value in ``octets``, with no constructor forced."""
-    return unforced(harness.decode(octets)[0])
+def again(data: bytes) -> Item:
+    """The value in ``data``, with no constructor forced."""
+    return unforced(harness.decode(data)[0])
 
 
 def unforced(what: Item) -> Item:
@@ -239,8 +239,8 @@ def unforced(what: Item) -> Item:
 
 
 WRITERS: dict[str, Callable[[bytes], bytes]] = {
-    "harness": lambda octets: harness.encode(again(octets)),
-    "broker": lambda octets: encoder.encode(decoder.decode(octets)[0]),
+    "harness": lambda data: harness.encode(again(data)),
+    "broker": lambda data: encoder.encode(decoder.decode(data)[0]),
     "proton": proton_engine.recode,
 }
 
@@ -278,9 +278,9 @@ def reads_as_written(name: str, vector: dict[str, Any]) -> bool:
         return False
 
 
-def refuses(name: str, octets: bytes) -> bool:
+def refuses(name: str, data: bytes) -> bool:
     try:
-        READERS[name](octets)
+        READERS[name](data)
     except (harness.Malformed, decoder.DecodeError, ValueError):
         return True
     return False
@@ -297,12 +297,12 @@ def test_a_value_is_read_as_written_down(vector: dict[str, Any], name: str) -> N
 @pytest.mark.parametrize("vector", REFUSED, ids=lambda each: each["id"])
 def test_what_is_no_value_is_refused(vector: dict[str, Any], name: str) -> None:
     differs = vector.get("differs", {}).get(name, "")
-    octets = bytes.fromhex(vector["octets"])
+    data = bytes.fromhex(vector["octets"])
     if differs.startswith("its Python layer fails"):
         with pytest.raises((OverflowError, UnicodeDecodeError, ValueError)):
-            READERS[name](octets)
+            READERS[name](data)
     else:
-        assert refuses(name, octets) is not bool(differs)
+        assert refuses(name, data) is not bool(differs)
 
 
 @pytest.mark.parametrize("name", WRITERS)
@@ -310,15 +310,15 @@ def test_what_is_no_value_is_refused(vector: dict[str, Any], name: str) -> None:
     "vector", [vector for vector in VALUES if vector.get("shortest")], ids=lambda each: each["id"]
 )
 def test_the_shortest_constructor_is_written(vector: dict[str, Any], name: str) -> None:
-    octets = bytes.fromhex(vector["octets"])
+    data = bytes.fromhex(vector["octets"])
     differs = vector.get("differs", {}).get(name, "")
-    assert (WRITERS[name](octets) == octets) is not ("writes" in differs)
+    assert (WRITERS[name](data) == data) is not ("writes" in differs)
 
 
 @pytest.mark.parametrize("vector", VALUES, ids=lambda each: each["id"])
 def test_the_harness_writes_what_it_read_constructor_by_constructor(vector: dict[str, Any]) -> None:
-    octets = bytes.fromhex(vector["octets"])
-    assert harness.encode(harness.decode(octets)[0]) == octets
+    data = bytes.fromhex(vector["octets"])
+    assert harness.encode(harness.decode(data)[0]) == data
 
 
 def test_every_constructor_has_a_vector() -> None:
@@ -335,14 +335,14 @@ def test_every_constructor_has_a_vector() -> None:
                     walk(item)
             case Value(kind, value, code):
                 used.add(code or 0)
-                for each in (
+                for item in (
                     value
                     if kind == "list"
-                    else [each for pair in value for each in pair]
+                    else [item for pair in value for item in pair]
                     if kind == "map"
                     else ()
                 ):
-                    walk(each)
+                    walk(item)
 
     for vector in VALUES:
         walk(harness.decode(bytes.fromhex(vector["octets"]))[0])
@@ -420,20 +420,20 @@ ITEMS = st.recursive(SIMPLE, compound, max_leaves=12)
 @settings(max_examples=300, deadline=None)
 @given(ITEMS)
 def test_all_read_what_the_harness_writes(what: Item) -> None:
-    octets = harness.encode(what)
+    data = harness.encode(what)
     expected = harness_neutral(what)
     for name, read in READERS.items():
         if name != "proton" or not proton_miscounts(what):
-            assert read(octets) == expected, name
+            assert read(data) == expected, name
 
 
 @settings(max_examples=300, deadline=None)
 @given(ITEMS)
 def test_the_harness_reads_what_all_write(what: Item) -> None:
-    octets = harness.encode(what)
+    data = harness.encode(what)
     for name, write in WRITERS.items():
         if name != "proton" or not proton_miscounts(what):
-            assert harness_reads(write(octets)) == harness_neutral(what), name
+            assert harness_reads(write(data)) == harness_neutral(what), name
 
 
 def proton_miscounts(what: Item) -> bool:
@@ -449,7 +449,7 @@ def proton_miscounts(what: Item) -> bool:
         case Value("list", items):
             return any(map(proton_miscounts, items))
         case Value("map", pairs):
-            return any(proton_miscounts(each) for pair in pairs for each in pair)
+            return any(proton_miscounts(item) for pair in pairs for item in pair)
     return False
 
 
@@ -466,25 +466,25 @@ def test_proton_still_miscounts() -> None:
 @settings(max_examples=300, deadline=None)
 @given(ITEMS, st.data())
 def test_the_broker_refuses_what_the_harness_refuses(what: Item, data: st.DataObject) -> None:
-    """Octets changed or cut anywhere: both codecs call the same ones a value, and then the same
+    """Bytes changed or cut anywhere: both codecs call the same ones a value, and then the same
     value."""
-    octets = bytearray(harness.encode(what))
-    at = data.draw(st.integers(0, len(octets) - 1))
+    raw = bytearray(harness.encode(what))
+    at = data.draw(st.integers(0, len(raw) - 1))
     if data.draw(st.booleans()):
-        octets[at] = data.draw(st.integers(0, 255))
+        raw[at] = data.draw(st.integers(0, 255))
     else:
-        del octets[at:]
-    ours, theirs = refuses("harness", bytes(octets)), refuses("broker", bytes(octets))
+        del raw[at:]
+    ours, theirs = refuses("harness", bytes(raw)), refuses("broker", bytes(raw))
     assert ours == theirs
     if not ours:
-        assert harness_reads(bytes(octets)) == broker_reads(bytes(octets))
+        assert harness_reads(bytes(raw)) == broker_reads(bytes(raw))
 
 
 # --- the harness's own ways to write what it likes ------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("what", "octets"),
+    ("what", "data"),
     [
         (harness.uint(0, 0x43), "43"),
         (harness.uint(0, 0x52), "5200"),
@@ -495,8 +495,8 @@ def test_the_broker_refuses_what_the_harness_refuses(what: Item, data: st.DataOb
         (Value("list", (Raw(b"\x5f"),)), "c002015f"),
     ],
 )
-def test_a_constructor_can_be_forced(what: Item, octets: str) -> None:
-    assert harness.encode(what).hex() == octets
+def test_a_constructor_can_be_forced(what: Item, data: str) -> None:
+    assert harness.encode(what).hex() == data
 
 
 @pytest.mark.parametrize(
@@ -526,10 +526,10 @@ def test_a_number_needs_a_type() -> None:
 
 @pytest.mark.parametrize(("depth", "fine"), [(60, True), (61, False), (5000, False)])
 def test_nesting_has_an_end(depth: int, fine: bool) -> None:
-    octets = b"\x00\x44" * depth + b"\x40"
-    assert refuses("harness", octets) is not fine
+    data = b"\x00\x44" * depth + b"\x40"
+    assert refuses("harness", data) is not fine
 
 
-def test_a_count_without_octets_costs_nothing() -> None:
+def test_a_count_without_bytes_costs_nothing() -> None:
     with pytest.raises(harness.Malformed, match="announces 4294967295 elements"):
         harness.decode(bytes.fromhex("f000000005ffffffff40"))

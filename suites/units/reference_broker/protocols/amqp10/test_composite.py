@@ -126,23 +126,23 @@ def test_every_type_that_a_field_has_can_be_read() -> None:
 
 def test_choices() -> None:
     defined = {
-        name: frozenset(each["value"] for each in about["choices"])
+        name: frozenset(choice["value"] for choice in about["choices"])
         for name, about in TYPES.items()
         if about.get("choices") and name not in UNTYPED_CHOICES
     }
     assert dict(CHOICES) == defined
-    roles = {each["name"]: each["value"] for each in TYPES["role"]["choices"]}
+    roles = {choice["name"]: choice["value"] for choice in TYPES["role"]["choices"]}
     assert roles == {"sender": performatives.SENDER, "receiver": performatives.RECEIVER}
-    modes = {each["name"]: each["value"] for each in TYPES["std-dist-mode"]["choices"]}
+    modes = {choice["name"]: choice["value"] for choice in TYPES["std-dist-mode"]["choices"]}
     assert modes == {"move": messaging.MOVE, "copy": messaging.COPY}
 
 
 def test_conditions() -> None:
     defined = {
-        each["value"]
+        choice["value"]
         for name, about in TYPES.items()
         if "error-condition" in about["provides"]
-        for each in about["choices"]
+        for choice in about["choices"]
     }
     ours = {value for name, value in vars(conditions).items() if name.isupper()}
     assert ours == defined

@@ -72,7 +72,7 @@ def test_one_acceptor_for_both_protocols() -> None:
 
 
 def sasl(peer: Peer, *frames: Any) -> list[Any]:
-    return peer.raw(b"".join(frame(0, each.encode(), SASL) for each in frames))
+    return peer.raw(b"".join(frame(0, body.encode(), SASL) for body in frames))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_everything_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "octets",
+    "data",
     [
         frame(0, SaslResponse(response=b"x").encode(), SASL),
         frame(0, SaslOutcome(code=0).encode(), SASL),
@@ -137,10 +137,10 @@ def test_everything_at_once() -> None:
         b"\0\0\2\1",
     ],
 )
-def test_what_is_no_part_of_the_conversation_ends_it(octets: bytes) -> None:
+def test_what_is_no_part_of_the_conversation_ends_it(data: bytes) -> None:
     peer = Peer(Desk(SECURE))
     peer.raw(headers.SASL)
-    frames = peer.raw(octets)
+    frames = peer.raw(data)
     assert only(frames) == SaslOutcome(code=1)
     assert peer.desk.closed == [peer.conn]
 
@@ -174,7 +174,7 @@ def test_the_idle_time_out_that_we_announce(changed: Settings, expected: int | N
 
 
 @pytest.mark.parametrize(
-    ("octets", "expected"),
+    ("data", "expected"),
     [
         (
             frame(0, Begin(next_outgoing_id=0, incoming_window=1, outgoing_window=1).encode()),
@@ -202,7 +202,7 @@ def test_the_idle_time_out_that_we_announce(changed: Settings, expected: int | N
 )
 @pytest.mark.parametrize("opened", [False, True])
 def test_a_connection_that_makes_a_mistake_is_opened_and_closed(
-    octets: bytes, expected: str, opened: bool
+    data: bytes, expected: str, opened: bool
 ) -> None:
     desk = Desk()
     other = Peer(desk).ready()
@@ -210,11 +210,11 @@ def test_a_connection_that_makes_a_mistake_is_opened_and_closed(
     peer.raw(headers.AMQP)
     if opened:
         peer.send(Open(container_id="peer"))
-        if b"\0\x53\x10" in octets and len(octets) > 12:
+        if b"\0\x53\x10" in data and len(data) > 12:
             expected = "amqp:illegal-state"  # a second open, whatever it says
-        elif b"\0\x53\x11" in octets or b"\0\x53\x18" in octets:
+        elif b"\0\x53\x11" in data or b"\0\x53\x18" in data:
             return  # begin and close are in their place now
-    frames = peer.raw(octets)
+    frames = peer.raw(data)
     kinds = [type(frame.value) for frame in frames]
     assert kinds == ([Close] if opened else [Open, Close])
     assert condition(frames) == expected
@@ -351,7 +351,7 @@ def test_begin_where_a_session_is_and_frames_where_none_is() -> None:
 
 @effort(max_examples=150, deadline=None)
 @given(st.lists(st.binary(min_size=1, max_size=60), max_size=6), st.integers(0, 3))
-def test_any_octets_are_answered_and_never_raise(chunks: list[bytes], stage: int) -> None:
+def test_any_bytes_are_answered_and_never_raise(chunks: list[bytes], stage: int) -> None:
     desk = Desk(settings(amqp_max_frame_size=512))
     other = Peer(desk).ready()
     peer = Peer(desk)

@@ -57,22 +57,22 @@ def read_all(parser: FrameParser) -> list[Any]:
 def test_frames_are_the_same_however_they_are_cut(
     sent: list[tuple[int, bytes]], data: st.DataObject
 ) -> None:
-    octets = b"".join(frame(channel, body) for channel, body in sent)
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(octets)), max_size=12)))
+    raw = b"".join(frame(channel, body) for channel, body in sent)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(raw)), max_size=12)))
     parser = FrameParser(1000)
     got = []
-    for start, stop in zip([0, *cuts], [*cuts, len(octets)], strict=True):
+    for start, stop in zip([0, *cuts], [*cuts, len(raw)], strict=True):
         if stop > start:
-            parser.feed(octets[start:stop])
+            parser.feed(raw[start:stop])
         got += [(frame.channel, frame.body) for frame in read_all(parser)]
     assert got == sent
 
 
-def test_octet_by_octet() -> None:
+def test_byte_by_byte() -> None:
     parser = FrameParser(1000)
     got = []
-    for octet in frame(7, b"body") + EMPTY + frame(1, b"x", type=1):
-        parser.feed(bytes((octet,)))
+    for byte in frame(7, b"body") + EMPTY + frame(1, b"x", type=1):
+        parser.feed(bytes((byte,)))
         got += read_all(parser)
     assert got == [(0, 7, b"body"), (0, 0, b""), (1, 1, b"x")]
 
@@ -84,7 +84,7 @@ def test_the_extended_header_is_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("octets", "fault"),
+    ("data", "fault"),
     [
         ("00000000 02000000", refusal.FRAME_TOO_SMALL),
         ("00000007 02000000", refusal.FRAME_TOO_SMALL),
@@ -97,11 +97,11 @@ def test_the_extended_header_is_ignored() -> None:
         ("0000000b 03000000", refusal.BAD_DOFF),
     ],
 )
-def test_what_is_no_frame_is_refused_before_its_octets_are_there(
-    octets: str, fault: refusal.Fault
+def test_what_is_no_frame_is_refused_before_its_bytes_are_there(
+    data: str, fault: refusal.Fault
 ) -> None:
     parser = FrameParser(1000)
-    parser.feed(bytes.fromhex(octets))
+    parser.feed(bytes.fromhex(data))
     with pytest.raises(Refusal) as caught:
         parser.next()
     assert caught.value.fault is fault
@@ -126,12 +126,12 @@ def test_peek_and_take() -> None:
 
 
 def test_fields_at_the_end_may_be_left_out_and_null_means_the_default() -> None:
-    for octets in (
+    for data in (
         "0053 10 c0 04 01 a10163",
         "0053 10 c0 06 03 a10163 40 40",
         "0053 10 d0 00000007 00000001 a10163",
     ):
-        opened, _ = _decoded(bytes.fromhex(octets), _FRAMES)
+        opened, _ = _decoded(bytes.fromhex(data), _FRAMES)
         assert opened == Open(container_id="c")
         assert (opened.max_frame_size, opened.channel_max, opened.idle_time_out) == (
             2**32 - 1,
@@ -220,11 +220,11 @@ def test_a_table_reads_what_it_writes_field_by_field(kind: int) -> None:
     for field in [None, *declared.FIELDS]:
         fields = dict(least) if field is None else {**least, field.attribute: _sample(field)}
         value = declared(**fields)
-        octets = value.encode()
-        assert declared.read(octets, 3, DEPTH) == (value, len(octets))
-        for end in range(3, len(octets)):
+        data = value.encode()
+        assert declared.read(data, 3, DEPTH) == (value, len(data))
+        for end in range(3, len(data)):
             with pytest.raises((DecodeError, InvalidField, IndexError, struct.error)):
-                declared.read(octets[:end], 3, DEPTH)
+                declared.read(data[:end], 3, DEPTH)
 
 
 def _sample(field: composite.Field) -> Any:
@@ -246,19 +246,19 @@ def _sample(field: composite.Field) -> Any:
 
 @settings(max_examples=300)
 @given(st.sampled_from(sorted(_FRAMES)), st.binary(max_size=40))
-def test_any_octets_behind_a_descriptor_are_a_performative_or_refused(
-    code: int, octets: bytes
+def test_any_bytes_behind_a_descriptor_are_a_performative_or_refused(
+    code: int, data: bytes
 ) -> None:
     refused = None
     try:
-        performative, at = _decoded(b"\0\x53" + bytes((code,)) + octets, _FRAMES)
+        performative, at = _decoded(b"\0\x53" + bytes((code,)) + data, _FRAMES)
     except Refusal as problem:
         refused = problem.fault
     if refused is not None:
         assert refused in (refusal.BAD_PERFORMATIVE, refusal.BAD_FIELD)
     else:
         assert isinstance(performative, Composite)
-        assert at <= len(octets) + 3
+        assert at <= len(data) + 3
 
 
 def test_a_list_field_that_may_not_be_empty_is_written_as_an_array() -> None:
@@ -271,9 +271,9 @@ def test_a_list_field_that_may_not_be_empty_is_written_as_an_array() -> None:
 # --- transfers out --------------------------------------------------------------------------------
 
 
-def parts(octets: list[bytes]) -> list[tuple[Transfer, bytes]]:
+def parts(chunks: list[bytes]) -> list[tuple[Transfer, bytes]]:
     parser = FrameParser(2**32 - 1)
-    parser.feed(b"".join(octets))
+    parser.feed(b"".join(chunks))
     found = []
     for whole in read_all(parser):
         performative, at = _decoded(whole.body, _FRAMES)
@@ -340,5 +340,5 @@ def test_the_smallest_flow_and_begin() -> None:
         Begin(next_outgoing_id=2**32 - 1, incoming_window=1, outgoing_window=256),
         Attach(name="", handle=0, role=False),
     ):
-        octets = value.encode()
-        assert _decoded(octets, _FRAMES) == (value, len(octets))
+        data = value.encode()
+        assert _decoded(data, _FRAMES) == (value, len(data))

@@ -146,7 +146,7 @@ def test_a_resumed_delivery_that_nobody_knows_is_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("octets", "reason"),
+    ("data", "reason"),
     [
         (b"", "the message has no body"),
         (b"junk", "begins with a descriptor"),
@@ -170,10 +170,10 @@ def test_a_resumed_delivery_that_nobody_knows_is_ignored() -> None:
         (b"\0", "ends within"),
     ],
 )
-def test_octets_that_are_no_message_are_rejected(octets: bytes, reason: str) -> None:
+def test_bytes_that_are_no_message_are_rejected(data: bytes, reason: str) -> None:
     peer = Peer(Desk()).ready()
     peer.attach_sender()
-    (answer,) = peer.transfer(0, octets)
+    (answer,) = peer.transfer(0, data)
     error = answer.value.state.error
     assert (error.condition, answer.value.settled) == ("amqp:decode-error", True)
     assert reason in error.description

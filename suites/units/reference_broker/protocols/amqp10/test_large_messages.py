@@ -33,16 +33,16 @@ LONG = b"".join(b"%05d," % number for number in range(200))
 """1200 bytes."""
 
 
-def data(octets: bytes) -> bytes:
-    return b"\0\x53\x75\xb0" + len(octets).to_bytes(4) + octets
+def data(data: bytes) -> bytes:
+    return b"\0\x53\x75\xb0" + len(data).to_bytes(4) + data
 
 
-def string(octets: bytes) -> bytes:
-    return b"\0\x53\x77\xb1" + len(octets).to_bytes(4) + octets
+def string(data: bytes) -> bytes:
+    return b"\0\x53\x77\xb1" + len(data).to_bytes(4) + data
 
 
-def listed(octets: bytes, code: bytes) -> bytes:
-    inside = (1).to_bytes(4) + b"\xb0" + len(octets).to_bytes(4) + octets
+def listed(data: bytes, code: bytes) -> bytes:
+    inside = (1).to_bytes(4) + b"\xb0" + len(data).to_bytes(4) + data
     return b"\0\x53" + code + b"\xd0" + len(inside).to_bytes(4) + inside
 
 
@@ -70,8 +70,8 @@ class LargeDesk(StoringDesk):
         self.say(conn, b"CONNECT\naccept-version:1.2\nhost:h\n\n\0")
         return conn
 
-    def say(self, conn: int, octets: bytes) -> bytes:
-        self.feed(conn, octets)
+    def say(self, conn: int, data: bytes) -> bytes:
+        self.feed(conn, data)
         self.answer()
         return self.take(conn)
 
@@ -82,13 +82,13 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> LargeDesk:
     return LargeDesk()
 
 
-def sent(desk: LargeDesk, octets: bytes, *, cut: int = 300) -> list[Frame]:
+def sent(desk: LargeDesk, data: bytes, *, cut: int = 300) -> list[Frame]:
     """One message to ``q``, in transfers of ``cut`` bytes; what came back."""
     producer = Peer(desk).ready(container_id="producer")
     producer.attach_sender()
     desk.answer()
     producer.read()
-    parts = [octets[at : at + cut] for at in range(0, len(octets), cut)]
+    parts = [data[at : at + cut] for at in range(0, len(data), cut)]
     answers = []
     for number, part in enumerate(parts):
         answers += producer.transfer(0, part, more=number < len(parts) - 1)
@@ -151,8 +151,8 @@ def test_stomp_sees_what_is_inside(
 ) -> None:
     sent(desk, DURABLE + APPLICATION + body)
     frame = desk.say(desk.stomp(), b"SUBSCRIBE\nid:0\ndestination:q\nack:auto\n\n\0")
-    head, _, octets = frame.partition(b"\n\n")
-    assert octets == came + b"\0"
+    head, _, data = frame.partition(b"\n\n")
+    assert data == came + b"\0"
     lines = head.split(b"\n")
     assert {
         b"color:red",
@@ -167,28 +167,28 @@ def test_stomp_sees_what_is_inside(
 
 
 @pytest.mark.parametrize(("text", "valid"), [(True, True), (True, False), (False, True)])
-def test_what_came_from_stomp_is_text_or_octets(desk: LargeDesk, text: bool, valid: bool) -> None:
-    octets = "äöü€".encode() * 100 if valid else b"\xff" * 1000
+def test_what_came_from_stomp_is_text_or_bytes(desk: LargeDesk, text: bool, valid: bool) -> None:
+    raw = "äöü€".encode() * 100 if valid else b"\xff" * 1000
     conn = desk.stomp()
-    length = b"" if text else b"content-length:%d\n" % len(octets)
+    length = b"" if text else b"content-length:%d\n" % len(raw)
     desk.say(conn, b"SEND\ndestination:q\ncolor:red\n%b\n" % length)
-    for at in range(0, len(octets), 7):
-        desk.say(conn, octets[at : at + 7])
+    for at in range(0, len(raw), 7):
+        desk.say(conn, raw[at : at + 7])
     desk.say(conn, b"\0")
     assert len(desk.files()) == 1
     _, frames = taken(desk)
-    wanted = string(octets) if text and valid else data(octets)
+    wanted = string(raw) if text and valid else data(raw)
     assert whole(frames).endswith(wanted)
     assert b"\xa1\x05color\xa1\x03red" in whole(frames)
 
 
 def test_it_survives_a_restart_with_all_of_its_sections(desk: LargeDesk) -> None:
-    octets = DURABLE + APPLICATION + data(LONG[:500]) + data(LONG[500:]) + FOOTER
-    sent(desk, octets)
+    raw = DURABLE + APPLICATION + data(LONG[:500]) + data(LONG[500:]) + FOOTER
+    sent(desk, raw)
     desk.disk.power_loss(desk.now)
     desk.begin()
     _, frames = taken(desk)
-    assert whole(frames).endswith(octets[len(DURABLE) :])
+    assert whole(frames).endswith(raw[len(DURABLE) :])
 
 
 def test_an_aborted_delivery_and_a_link_that_goes_leave_no_file(desk: LargeDesk) -> None:
@@ -210,7 +210,7 @@ def test_an_aborted_delivery_and_a_link_that_goes_leave_no_file(desk: LargeDesk)
 
 
 @pytest.mark.parametrize(
-    "octets",
+    "data",
     [
         data(LONG) + b"\0\x53\x74\xc1\x01\0" + data(LONG),
         data(LONG) + string(LONG),
@@ -220,8 +220,8 @@ def test_an_aborted_delivery_and_a_link_that_goes_leave_no_file(desk: LargeDesk)
         data(LONG) + FOOTER + FOOTER,
     ],
 )
-def test_what_is_no_message_is_rejected_and_leaves_no_file(desk: LargeDesk, octets: bytes) -> None:
-    answers = sent(desk, octets)
+def test_what_is_no_message_is_rejected_and_leaves_no_file(desk: LargeDesk, data: bytes) -> None:
+    answers = sent(desk, data)
     assert "Rejected" in str(answers[-1].value.state)
     assert desk.files() == []
 
@@ -255,15 +255,15 @@ bodies = st.one_of(
 def test_a_scan_finds_what_a_look_at_the_whole_finds(
     front: bytes, body: bytes, footer: bytes, cut: st.DataObject
 ) -> None:
-    octets = front + body + footer
-    at = body_at(octets)
+    data = front + body + footer
+    at = body_at(data)
     assert at == len(front)
-    scan, rest = BodyScan(), octets[at:]
+    scan, rest = BodyScan(), data[at:]
     while rest:
         size = cut.draw(st.integers(1, len(rest)))
         scan.feed(rest[:size])
         rest = rest[size:]
-    found = [(code, inside, end) for code, _, inside, end in sections(octets) if code >= 0x75]
+    found = [(code, inside, end) for code, _, inside, end in sections(data) if code >= 0x75]
     assert [(code, at + begin, at + end) for code, _, begin, end in scan.finish()] == found
     assert bytes(scan.footer) == footer
 

@@ -190,7 +190,7 @@ def everything(desk: Desk) -> list[str]:
     return found
 
 
-def octets(performative: Any, channel: int, payload: bytes) -> bytes:
+def encoded(performative: Any, channel: int, payload: bytes) -> bytes:
     return frame(
         channel, performative.encode() + (payload if isinstance(performative, Transfer) else b"")
     )
@@ -205,7 +205,7 @@ def test_any_frames_in_any_order(steps: list[tuple[int, Any, bytes]], at_once: b
     for number in range(3):
         other.transfer(number)
     peer = Peer(desk).ready(container_id="random")
-    sent = [octets(performative, channel, payload) for channel, performative, payload in steps]
+    sent = [encoded(performative, channel, payload) for channel, performative, payload in steps]
     for chunk in [b"".join(sent)] if at_once and sent else sent:
         peer.raw(chunk)
     desk.run(desk.now + ms(5))

@@ -40,19 +40,19 @@ class Stomp:
         self.feed("CONNECT\naccept-version:1.2\nhost:h\n\n\0")
         self.frames()
 
-    def feed(self, octets: str | bytes) -> None:
-        self.desk.feed(self.conn, octets.encode() if isinstance(octets, str) else octets)
+    def feed(self, data: str | bytes) -> None:
+        self.desk.feed(self.conn, data.encode() if isinstance(data, str) else data)
 
     def frames(self) -> list[Received]:
-        found, octets = [], self.desk.take(self.conn)
-        while octets := octets.lstrip(b"\n"):
-            head, _, rest = octets.partition(b"\n\n")
+        found, data = [], self.desk.take(self.conn)
+        while data := data.lstrip(b"\n"):
+            head, _, rest = data.partition(b"\n\n")
             sizes = [
                 int(line[15:]) for line in head.split(b"\n") if line.startswith(b"content-length:")
             ]
             size = sizes[0] if sizes else rest.index(b"\0")
             found.append(Received(head + b"\n\n" + rest[:size]))
-            octets = rest[size + 1 :]
+            data = rest[size + 1 :]
         return found
 
     def send(
@@ -97,10 +97,10 @@ def by_stomp(desk: Desk, headers: str = "") -> list[Received]:
     return found
 
 
-def post(desk: Desk, octets: bytes | Message) -> None:
+def post(desk: Desk, data: bytes | Message) -> None:
     peer = Peer(desk).ready(container_id="poster")
     peer.attach_sender()
-    peer.transfer(0, octets.encode() if isinstance(octets, Message) else octets, settled=True)
+    peer.transfer(0, data.encode() if isinstance(data, Message) else data, settled=True)
 
 
 # --- bodies ---------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def post(desk: Desk, octets: bytes | Message) -> None:
         (b"a\0b", True, b"a\0b"),
     ],
 )
-def test_text_is_a_string_and_octets_are_data(
+def test_text_is_a_string_and_bytes_are_data(
     body: bytes, length: bool, expected: str | bytes
 ) -> None:
     desk = Desk()
@@ -130,7 +130,7 @@ def test_text_is_a_string_and_octets_are_data(
 
 
 @pytest.mark.parametrize(
-    ("octets", "body", "counted", "kind"),
+    ("data", "body", "counted", "kind"),
     [
         (message("hello"), b"hello", True, None),
         (b"\0\x53\x75\xa0\x03a\0b", b"a\0b", True, None),
@@ -146,9 +146,9 @@ def test_text_is_a_string_and_octets_are_data(
         (b"\0\x53\x76\x45\0\x53\x76\xc0\x02\x01\x41", b"\x45\xc0\x02\x01\x41", True, "sequence"),
     ],
 )
-def test_bodies_for_stomp(octets: bytes, body: bytes, counted: bool, kind: str | None) -> None:
+def test_bodies_for_stomp(data: bytes, body: bytes, counted: bool, kind: str | None) -> None:
     desk = Desk()
-    post(desk, octets)
+    post(desk, data)
     (got,) = by_stomp(desk)
     assert got.body == body
     assert ("content-length" in got.headers) == counted
@@ -241,7 +241,7 @@ def test_properties_become_headers() -> None:
 @effort(max_examples=80, deadline=None)
 @given(st.binary(max_size=40), st.sampled_from([0x73, 0x74, 0x75, 0x76, 0x77]))
 def test_whatever_a_section_holds_stomp_gets_a_message_or_the_producer_a_no(
-    octets: bytes, code: int
+    data: bytes, code: int
 ) -> None:
     desk = Desk()
     subscriber = Stomp(desk)
@@ -249,7 +249,7 @@ def test_whatever_a_section_holds_stomp_gets_a_message_or_the_producer_a_no(
     peer = Peer(desk).ready()
     peer.attach_sender()
     body = b"" if code >= 0x75 else b"\0\x53\x77\x40"
-    frames = peer.transfer(0, b"\0\x53" + bytes((code,)) + octets + body)
+    frames = peer.transfer(0, b"\0\x53" + bytes((code,)) + data + body)
     if frames and isinstance(frames[0].value, Disposition):
         taken = isinstance(frames[0].value.state, Accepted)
         assert len(subscriber.frames()) == (1 if taken else 0)

@@ -131,10 +131,10 @@ def test_a_post_in_several_transfers() -> None:
     desk = Desk()
     peer = Controller(desk)
     id = peer.declare()
-    octets = message("long")
+    data = message("long")
     state = TransactionalState(txn_id=id)
-    peer.transfer(peer.next, octets[:3], more=True, state=state)
-    frames = peer.transfer(peer.next, octets[3:])
+    peer.transfer(peer.next, data[:3], more=True, state=state)
+    frames = peer.transfer(peer.next, data[3:])
     peer.next += 1
     assert states(frames) == [TransactionalState(txn_id=id, outcome=Accepted())]
     assert peer.discharge(id) == Accepted()
@@ -350,7 +350,7 @@ def test_what_is_neither_declare_nor_discharge(what: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "octets",
+    "data",
     [
         b"junk",
         b"\0\x53\x75\xa0\0",
@@ -358,14 +358,14 @@ def test_what_is_neither_declare_nor_discharge(what: Any) -> None:
         b"\0\x53\x77\0\x53\x32\xc0\x03\x01\xa1\0",
     ],
 )
-def test_octets_for_the_coordinator_that_mean_nothing(octets: bytes) -> None:
+def test_bytes_for_the_coordinator_that_mean_nothing(data: bytes) -> None:
     peer = Controller(Desk())
     (state,) = states(
         peer.raw(
             frame(
                 0,
                 Transfer(handle=9, delivery_id=0, delivery_tag=b"", message_format=0).encode()
-                + octets,
+                + data,
             )
         )
     )

@@ -96,7 +96,7 @@ def test_two_sessions_of_one_connection_have_consumers_of_their_own() -> None:
 @pytest.mark.parametrize(
     "protocols", [("CORE", "AMQP", "STOMP"), ("CORE", "STOMP"), ("CORE", "AMQP"), ("CORE",)]
 )
-def test_an_acceptor_knows_core_by_its_first_octets(protocols: tuple[str, ...]) -> None:
+def test_an_acceptor_knows_core_by_its_first_bytes(protocols: tuple[str, ...]) -> None:
     one = CoreClient(Driver(Settings(acceptors=(Acceptor("core", protocols=protocols),))))
     assert one.feed(MAGIC[:3]) == []
     assert one.feed(MAGIC[3:]) == []
@@ -272,22 +272,22 @@ def test_both_codecs_read_the_same_of_a_message_from_artemis(side: str) -> None:
     """The harness's codec and the broker's share nothing; a real Artemis wrote one, and understood
     the other."""
     code = BY_NAME["send" if side == "client" else "receive"].code
-    octets = next(
+    data = next(
         packet
         for packet in map(bytes.fromhex, VECTORS[side])
         if len(packet) > 4 and packet[4] == code
     )
-    fields = Fields(octets, 13)
+    fields = Fields(data, 13)
     arrival = Arrival(fields)
-    theirs = read_packet(octets)
+    theirs = read_packet(data)
     assert isinstance(theirs, Packet)
     ours = arrival.fields
     assert arrival.cost == theirs.message.cost
-    assert arrival.octets == theirs.message.body
-    assert ours.properties == {name: each.value for name, each in theirs.message.properties.items()}
+    assert arrival.data == theirs.message.body
+    assert ours.properties == {name: item.value for name, item in theirs.message.properties.items()}
     assert (ours.address, ours.priority, ours.durable) == (theirs.message.address, 9, True)
-    message = CoreMessage(theirs.message.id, None, 0, arrival.octets, arrival.tail, ours)  # type: ignore[arg-type]
-    assert octets[13:].startswith(encoded(message))
+    message = CoreMessage(theirs.message.id, None, 0, arrival.data, arrival.tail, ours)  # type: ignore[arg-type]
+    assert data[13:].startswith(encoded(message))
 
 
 # --- settling -------------------------------------------------------------------------------------
@@ -443,9 +443,9 @@ def test_large_messages_are_refused_and_the_session_goes_on() -> None:
 
 @few
 @given(st.lists(st.binary(max_size=60), max_size=4))
-def test_no_octets_make_the_broker_raise(octets: list[bytes]) -> None:
+def test_no_bytes_make_the_broker_raise(chunks: list[bytes]) -> None:
     one = client()
-    for piece in octets:
+    for piece in chunks:
         one.driver.feed(1, piece)
 
 
@@ -459,8 +459,8 @@ def test_no_change_to_good_packets_makes_the_broker_raise(
 ) -> None:
     one = client()
     one.queue("full.fail.vectors")
-    for octets in packets:
-        broken = bytearray(octets)
+    for raw in packets:
+        broken = bytearray(raw)
         for _ in range(data.draw(st.integers(0, 3))):
             broken[data.draw(st.integers(4, len(broken) - 1))] = data.draw(st.integers(0, 255))
         one.driver.feed(1, bytes(broken))
@@ -471,30 +471,30 @@ def test_no_change_to_good_packets_makes_the_broker_raise(
     st.sampled_from(sorted(BY_NAME)), st.binary(max_size=40), st.sampled_from([0, 1, 10, 11, -1])
 )
 def test_no_fields_of_any_packet_make_the_broker_raise(
-    name: str, octets: bytes, channel: int
+    name: str, data: bytes, channel: int
 ) -> None:
     one = client()
-    one.driver.feed(1, frame(BY_NAME[name].code, channel, octets))
+    one.driver.feed(1, frame(BY_NAME[name].code, channel, data))
 
 
 def test_the_rest_of_a_refused_packet_is_not_taken_for_another() -> None:
     one = client()
-    octets = encode_packet("create-consumer", {"queue": "none", "requires_response": True})
-    assert names(one.feed(octets + octets)) == ["exception", "exception"]
+    data = encode_packet("create-consumer", {"queue": "none", "requires_response": True})
+    assert names(one.feed(data + data)) == ["exception", "exception"]
 
 
 # --- files ----------------------------------------------------------------------------------------
 
 
 def test_a_message_comes_back_from_a_file_as_it_went() -> None:
-    octets = next(
+    data = next(
         packet
         for packet in map(bytes.fromhex, VECTORS["client"])
         if len(packet) > 4 and packet[4] == 71
     )
-    arrival = Arrival(Fields(octets, 13))
+    arrival = Arrival(Fields(data, 13))
     route = Envelope("q", "q", RoutingType.ANYCAST, (), text=False)
-    message = CoreMessage(77, route, 5, arrival.octets, arrival.tail, arrival.fields)
+    message = CoreMessage(77, route, 5, arrival.data, arrival.tail, arrival.fields)
     assert message.durable
     stored = codec.encode(message)
     back = codec.Decoder(_no_body).decode(b"before" + stored, 6)
@@ -507,11 +507,11 @@ def test_a_message_comes_back_from_a_file_as_it_went() -> None:
     )
     assert back.property("long") == 2**40
     for cut in range(len(stored) - len(arrival.tail), len(stored)):
-        with pytest.raises(codec.BadOctets):
+        with pytest.raises(codec.BadBytes):
             codec.Decoder(_no_body).decode(stored[:cut], 0)
 
 
-def _no_body(id: int, octets: int) -> LargeBody:
+def _no_body(id: int, size: int) -> LargeBody:
     raise AssertionError("there is no large body here")
 
 

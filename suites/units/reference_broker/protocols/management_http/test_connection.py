@@ -196,12 +196,12 @@ def test_a_queue_tells_what_waits_and_what_is_out(bench: Bench, api: ManagementP
         2,
         1,
     )
-    octets = (
+    sizes = (
         found["message_bytes"],
         found["message_bytes_ready"],
         found["message_bytes_unacknowledged"],
     )
-    assert octets == (15, 12, 3)
+    assert sizes == (15, 12, 3)
     assert (found["durable"], found["arguments"], found["exclusive"]) == (
         True,
         {"x-max-length": 9},
@@ -286,20 +286,20 @@ class Raw:
         self.data, self.ended = b"", False
         self.bench, self.channel = bench, bench.world.open("management", self)
 
-    def octets_arrived(self, at: int, data: bytes) -> None:
+    def bytes_arrived(self, at: int, data: bytes) -> None:
         self.data += data
 
     def channel_closed(self, at: int, how: object) -> None:
         self.ended = True
 
-    def say(self, octets: bytes) -> bytes:
-        self.channel.write(octets)
+    def say(self, data: bytes) -> bytes:
+        self.channel.write(data)
         self.bench.advance(seconds(1))
         return self.data
 
 
 @pytest.mark.parametrize(
-    ("octets", "status"),
+    ("data", "status"),
     [
         (b"\x16\x03\x01junk\r\n\r\n", b"HTTP/1.1 400"),
         (b"GET /api/overview HTTP/1.1\r\n\r\n", b"HTTP/1.1 400"),
@@ -311,9 +311,9 @@ class Raw:
         ),
     ],
 )
-def test_what_is_no_request_is_refused_and_ends(bench: Bench, octets: bytes, status: bytes) -> None:
+def test_what_is_no_request_is_refused_and_ends(bench: Bench, data: bytes, status: bytes) -> None:
     raw = Raw(bench)
-    assert raw.say(octets).startswith(status)
+    assert raw.say(data).startswith(status)
     assert raw.ended
 
 

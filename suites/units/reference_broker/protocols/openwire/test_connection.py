@@ -70,12 +70,12 @@ def told(found: list[Structure]) -> list[tuple[str, Any]]:
 def test_messages_of_the_library_are_read_and_written_by_the_broker(vector: dict[str, Any]) -> None:
     """As the harness's codec reads them; what the broker writes anew (number, head, bridges) set
     aside."""
-    octets, version = bytes.fromhex(vector["octets"]), vector["version"]
-    said = MessageFields.read(octets[4], Fields(octets, 10), version)
-    again = said.octets(version, 77, said.redeliveries)
+    data, version = bytes.fromhex(vector["octets"]), vector["version"]
+    said = MessageFields.read(data[4], Fields(data, 10), version)
+    again = said.encode(version, 77, said.redeliveries)
     ours, theirs = (
         read_command(openwire_codec.frame(again[0], again[1:]), version),
-        read_command(octets, version),
+        read_command(data, version),
     )
     assert isinstance(ours, Structure)
     assert isinstance(theirs, Structure)
@@ -91,33 +91,33 @@ def test_messages_of_the_library_are_read_and_written_by_the_broker(vector: dict
 
 
 def test_both_codecs_read_the_same_map() -> None:
-    octets = bytes.fromhex(VECTORS["map"])
+    data = bytes.fromhex(VECTORS["map"])
 
     def plain(value: Any) -> Any:
         value = getattr(value, "value", value)
         if isinstance(value, dict):
-            return {name: plain(each) for name, each in value.items()}
-        return [plain(each) for each in value] if isinstance(value, list) else value
+            return {name: plain(item) for name, item in value.items()}
+        return [plain(item) for item in value] if isinstance(value, list) else value
 
-    assert maps.read(octets) == plain(read_map(octets))
+    assert maps.read(data) == plain(read_map(data))
 
 
 @given(st.text(max_size=40))
 @patient
 def test_both_codecs_write_text_alike(text: str) -> None:
-    octets = encoded(text)
-    assert (len(octets).to_bytes(4) + octets, decoded(octets)) == (long_utf(text), text)
+    data = encoded(text)
+    assert (len(data).to_bytes(4) + data, decoded(data)) == (long_utf(text), text)
 
 
 def test_stored_messages_come_back() -> None:
-    octets = bytes.fromhex(
+    data = bytes.fromhex(
         next(
             command["octets"]
             for command in VECTORS["commands"]
             if command["name"] == "ActiveMQTextMessage"
         )
     )
-    said = MessageFields.read(octets[4], Fields(octets, 10), 12)
+    said = MessageFields.read(data[4], Fields(data, 10), 12)
     message = OpenWireMessage(
         5, Envelope("queue://Q", "queue://Q", RoutingType.ANYCAST, (), text=False), 99, said
     )
@@ -143,7 +143,7 @@ def test_every_version_has_its_own_fields(version: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "octets",
+    "data",
     [
         encode_command("KeepAliveInfo"),
         encode_command("WireFormatInfo", {"version": 12, "magic": b"ActiveMX"}),
@@ -155,9 +155,9 @@ def test_every_version_has_its_own_fields(version: int) -> None:
         openwire_codec.frame(1, b"", size=-1),
     ],
 )
-def test_what_does_not_begin_right_is_closed(octets: bytes) -> None:
+def test_what_does_not_begin_right_is_closed(data: bytes) -> None:
     one = OpenWireClient(driver(), start=False)
-    one.feed(octets)
+    one.feed(data)
     assert one.driver.closed == [1]
 
 
@@ -345,7 +345,7 @@ def test_openwire_gets_what_stomp_sent() -> None:
         one.driver.feed(2, sync(1, headers="colour:blue\npersistent:true\npriority:7\n")), 2
     ) == [1]
     one.driver.feed(2, send("ab", headers="content-length:2\n"))
-    text, octets = [
+    text, data = [
         command["message"] for command in one.consumer() if command.name == "MessageDispatch"
     ]
     assert (text.name, text.text(), text.properties()["colour"]) == (
@@ -358,7 +358,7 @@ def test_openwire_gets_what_stomp_sent() -> None:
         7,
         "queue://Q",
     )
-    assert (octets.name, octets["content"]) == ("ActiveMQBytesMessage", b"ab")
+    assert (data.name, data["content"]) == ("ActiveMQBytesMessage", b"ab")
 
 
 # --- peers that lie -------------------------------------------------------------------------------
@@ -370,15 +370,15 @@ def test_nothing_that_a_peer_sends_hurts_the_others(data: st.DataObject) -> None
     one = client()
     other = OpenWireClient(one.driver, 2, beside=one)
     vectors = [bytes.fromhex(vector["octets"]) for vector in VECTORS["commands"]]
-    octets = bytearray(data.draw(st.sampled_from(vectors)))
+    raw = bytearray(data.draw(st.sampled_from(vectors)))
     for _ in range(data.draw(st.integers(0, 5))):
-        octets[data.draw(st.integers(4, len(octets) - 1))] = data.draw(st.integers(0, 255))
-    cut = data.draw(st.integers(5, len(octets)))
-    one.feed((cut - 4).to_bytes(4) + bytes(octets[4:cut]))
+        raw[data.draw(st.integers(4, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(5, len(raw)))
+    one.feed((cut - 4).to_bytes(4) + bytes(raw[4:cut]))
     producer = other.producer(window=5000)
     assert ("ProducerAck", 1025) in told(other.publish(producer))
 
 
-def test_a_map_in_the_place_of_octets_is_the_one_that_is_read() -> None:
+def test_a_map_in_the_place_of_bytes_is_the_one_that_is_read() -> None:
     assert maps.read(encode_map({"a": "b", "n": 1})) == {"a": "b", "n": 1}
     assert read_map(maps.write({"a": "b" * 9000, "n": 1, "yes": True}))["a"].value == "b" * 9000

@@ -94,7 +94,7 @@ WRITERS = {"harness": harness_writes, "broker": broker_writes, "stomp.py": stomp
 # --- the vectors ----------------------------------------------------------------------------------
 
 
-def octets(vector: dict[str, Any]) -> bytes:
+def encoded(vector: dict[str, Any]) -> bytes:
     return bytes.fromhex(vector["hex"]) if "hex" in vector else vector["octets"].encode()
 
 
@@ -118,7 +118,7 @@ def meant(frames: list[dict[str, Any]], codec: str) -> Read:
 def cuts(data: bytes) -> Iterator[tuple[str, list[bytes]]]:
     """Ways in which the same bytes arrive."""
     yield "whole", [data]
-    yield "octet by octet", [data[at : at + 1] for at in range(len(data))]
+    yield "byte by byte", [data[at : at + 1] for at in range(len(data))]
     for at in range(1, len(data)):
         yield f"cut at {at}", [data[:at], data[at:]]
 
@@ -143,14 +143,14 @@ def readings() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("vector", "codec", "version"), list(readings()))
 def test_a_vector_is_read_as_written_down(vector: dict[str, Any], codec: str, version: str) -> None:
-    read = {how: READERS[codec](version, pieces) for how, pieces in cuts(octets(vector))}
+    read = {how: READERS[codec](version, pieces) for how, pieces in cuts(encoded(vector))}
     difference = vector.get("differs", {}).get(codec)
     if difference is None or "reads" not in difference:
         expected = wanted(difference or vector, codec, version)
         assert {how: each for how, each in read.items() if each != expected} == {}
     else:
         right, wrong = wanted(vector, codec, version), wanted(difference, codec, version)
-        assert all(each in (right, wrong) for each in read.values()), read
+        assert all(reading in (right, wrong) for reading in read.values()), read
         assert wrong in read.values()
 
 
@@ -203,7 +203,7 @@ def sayable(version: str, name: str, value: str) -> bool:
     excluded = {"1.0": "\n\r:\\", "1.1": "\r", "1.2": ""}[version]
     never_in_names = "\n\r:\\"
     return (
-        not any(each in value for each in (excluded if version != "1.0" else "\n\r\\"))
+        not any(character in value for character in (excluded if version != "1.0" else "\n\r\\"))
         and not any(never_in_name in name for never_in_name in never_in_names)
         and not (version == "1.0" and value.startswith(" "))
     )
@@ -222,7 +222,7 @@ def frames(draw: st.DrawFn) -> tuple[str, dict[str, str], bytes]:
 
 @settings(deadline=None)
 @given(frames())
-def test_all_write_the_same_octets(drawn: tuple[str, dict[str, str], bytes]) -> None:
+def test_all_write_the_same_bytes(drawn: tuple[str, dict[str, str], bytes]) -> None:
     version, headers, body = drawn
     written = {
         codec: write(version, "SEND", tuple(headers.items()), body)
@@ -237,7 +237,7 @@ def test_all_read_what_any_wrote(
     drawn: list[tuple[str, dict[str, str], bytes]], eols: int, data: st.DataObject
 ) -> None:
     version = drawn[0][0]
-    said = [(headers, body) for each, headers, body in drawn if each == version]
+    said = [(headers, body) for spoken_version, headers, body in drawn if spoken_version == version]
     stream = b"".join(
         harness_writes(version, "SEND", tuple(headers.items()), body) + b"\n" * eols
         for headers, body in said
@@ -255,7 +255,7 @@ def test_all_read_what_any_wrote(
 
 @settings(deadline=None)
 @given(st.sampled_from(harness.VERSIONS), st.binary(max_size=60))
-def test_the_harness_and_the_broker_survive_any_octets(version: str, junk: bytes) -> None:
+def test_the_harness_and_the_broker_survive_any_bytes(version: str, junk: bytes) -> None:
     """Whatever arrives, both answer with frames or a refusal, and cutting it changes nothing about
     that answer."""
     stream = b"SEND\n" + junk

@@ -17,14 +17,14 @@ from brokerproof.suites.units.drivers.broker import Driver, frames, only, send, 
 # --- connecting -----------------------------------------------------------------------------------
 
 
-def opened(octets: str, settings: Settings | None = None) -> tuple[Driver, list[object]]:
+def opened(data: str, settings: Settings | None = None) -> tuple[Driver, list[object]]:
     driver = Driver(settings)
     assert driver.open(1) == []
-    return driver, list(driver.feed(1, octets))
+    return driver, list(driver.feed(1, data))
 
 
 @pytest.mark.parametrize(
-    ("octets", "requirement"),
+    ("data", "requirement"),
     [
         ("CONNECT\naccept-version:1.1\n\n\0", "STOMP11-CONNECT-09"),
         ("CONNECT\naccept-version:1.2\n\n\0", "STOMP12-CONNECT-07"),
@@ -38,8 +38,8 @@ def opened(octets: str, settings: Settings | None = None) -> tuple[Driver, list[
         ("connect\n", "STOMP12-CONNECT-03"),
     ],
 )
-def test_refused_openings(octets: str, requirement: str) -> None:
-    driver, effects = opened(octets)
+def test_refused_openings(data: str, requirement: str) -> None:
+    driver, effects = opened(data)
     assert (driver.observed, driver.closed) == ([requirement], [1])
     assert frames(effects, 1)[0].command == "ERROR"  # type: ignore[arg-type]
 
@@ -69,7 +69,7 @@ ACKED = "SUBSCRIBE\nid:0\ndestination:q\nack:client\n\n\0"
 
 
 @pytest.mark.parametrize(
-    ("version", "octets", "requirement"),
+    ("version", "data", "requirement"),
     [
         ("1.2", "CONNECT\naccept-version:1.2\nhost:h\n\n\0", "STOMP12-CLIENT-02"),
         ("1.1", "STOMP\naccept-version:1.1\nhost:h\n\n\0", "STOMP11-ONCE-02"),
@@ -105,10 +105,10 @@ ACKED = "SUBSCRIBE\nid:0\ndestination:q\nack:client\n\n\0"
         ("1.0", "NACK\nmessage-id:1\n\n\0", "STOMP10-FRAME-06"),
     ],
 )
-def test_refused_frames(version: str, octets: str, requirement: str) -> None:
+def test_refused_frames(version: str, data: str, requirement: str) -> None:
     driver = Driver()
     driver.connect(1, version)
-    effects = driver.feed(1, octets)
+    effects = driver.feed(1, data)
     assert (driver.observed, driver.closed) == ([requirement], [1])
     assert frames(effects, 1)[-1].command == "ERROR"
     assert requirement in frames(effects, 1)[-1].body.decode()
@@ -160,7 +160,7 @@ def test_a_1_0_subscription_without_id() -> None:
     assert driver.feed(1, "UNSUBSCRIBE\ndestination:t\n\n\0SEND\ndestination:t\n\nm\0") == []
 
 
-def test_a_message_to_the_octet() -> None:
+def test_a_message_to_the_byte() -> None:
     driver = Driver()
     driver.connect(1)
     driver.feed(1, "SUBSCRIBE\nid:s\\c1\ndestination:t\nack:client\n\n\0")

@@ -40,16 +40,16 @@ def parse(grammar: Grammar, *chunks: bytes, limits: StompLimits = GENEROUS) -> O
     return frames, None
 
 
-def one(grammar: Grammar, octets: bytes) -> tuple[tuple[tuple[str, str], ...], bytes]:
-    frames, refused = parse(grammar, octets)
+def one(grammar: Grammar, data: bytes) -> tuple[tuple[tuple[str, str], ...], bytes]:
+    frames, refused = parse(grammar, data)
     assert refused is None
     ((_, headers, body),) = frames
     return headers, body
 
 
-def cut(octets: bytes, cuts: list[int]) -> list[bytes]:
-    edges = [0, *sorted({cut % (len(octets) + 1) for cut in cuts}), len(octets)]
-    return [octets[a:b] for a, b in pairwise(edges) if b > a]
+def cut(data: bytes, cuts: list[int]) -> list[bytes]:
+    edges = [0, *sorted({cut % (len(data) + 1) for cut in cuts}), len(data)]
+    return [data[a:b] for a, b in pairwise(edges) if b > a]
 
 
 pieces = st.sampled_from(
@@ -70,11 +70,11 @@ streams = st.lists(pieces, max_size=14).map(b"".join) | st.binary(max_size=60)
 @example(V12, b"ACK\nid:1\n\nab\0", [10])
 @example(V12, b"SEND\n\n" + b"x" * 21, [6])
 def test_fragments_give_the_same_frames_and_the_same_refusal(
-    grammar: Grammar, octets: bytes, cuts: list[int]
+    grammar: Grammar, data: bytes, cuts: list[int]
 ) -> None:
-    whole = parse(grammar, octets, limits=LIMITS)
-    assert parse(grammar, *cut(octets, cuts), limits=LIMITS) == whole
-    assert parse(grammar, *(bytes([byte]) for byte in octets), limits=LIMITS) == whole
+    whole = parse(grammar, data, limits=LIMITS)
+    assert parse(grammar, *cut(data, cuts), limits=LIMITS) == whole
+    assert parse(grammar, *(bytes([byte]) for byte in data), limits=LIMITS) == whole
 
 
 def written(version: Version, text: str) -> bytes:
@@ -116,7 +116,7 @@ def test_what_was_written_is_read(
 
 
 @pytest.mark.parametrize(
-    ("grammar", "octets", "headers", "body"),
+    ("grammar", "data", "headers", "body"),
     [
         (V10, b"SEND\na: b \\n:c\n\nx\0", (("a", "b \\n:c"),), b"x"),
         (V10, b"SEND\na:b\r\n\n\0", (("a", "b\r"),), b""),
@@ -136,13 +136,13 @@ def test_what_was_written_is_read(
     ],
 )  # fmt: skip
 def test_legal_frames(
-    grammar: Grammar, octets: bytes, headers: tuple[tuple[str, str], ...], body: bytes
+    grammar: Grammar, data: bytes, headers: tuple[tuple[str, str], ...], body: bytes
 ) -> None:
-    assert one(grammar, octets) == (headers, body)
+    assert one(grammar, data) == (headers, body)
 
 
 @pytest.mark.parametrize(
-    ("grammar", "octets", "requirement"),
+    ("grammar", "data", "requirement"),
     [
         (V10, b"NACK\n\n\0", "STOMP10-FRAME-06"),
         (V11, b"SEND\r\n\r\n\0\n\n\0", "STOMP11-FRAME-03"),
@@ -178,9 +178,9 @@ def test_legal_frames(
         (V12, b"SEND\ncontent-length:268435457\n\n", "STOMP12-LIMIT-02"),
     ],
 )
-def test_refused_frames(grammar: Grammar, octets: bytes, requirement: str) -> None:
-    assert parse(grammar, octets) == ([], requirement)
-    assert parse(grammar, *(bytes([byte]) for byte in octets)) == ([], requirement)
+def test_refused_frames(grammar: Grammar, data: bytes, requirement: str) -> None:
+    assert parse(grammar, data) == ([], requirement)
+    assert parse(grammar, *(bytes([byte]) for byte in data)) == ([], requirement)
 
 
 def test_bodies_of_other_frames_are_passed_over_in_1_0() -> None:
@@ -191,7 +191,7 @@ def test_bodies_of_other_frames_are_passed_over_in_1_0() -> None:
 
 
 @pytest.mark.parametrize(
-    ("octets", "ok"),
+    ("data", "ok"),
     [
         (b"SEND\nname:0123456\n\n\0", True),
         (b"SEND\nname:01234567\n\n\0", False),
@@ -208,11 +208,11 @@ def test_bodies_of_other_frames_are_passed_over_in_1_0() -> None:
         (b"SEND\n\n" + b"x" * 21 + b"\0", False),
     ],
 )
-def test_limits_to_the_octet(octets: bytes, ok: bool) -> None:
+def test_limits_to_the_byte(data: bytes, ok: bool) -> None:
     """One less, equal, one more than each limit; also for what never ends (STOMP12-LIMIT-02)."""
     expected = None if ok else "STOMP12-LIMIT-02"
-    assert parse(V12, octets, limits=LIMITS)[1] == expected
-    assert parse(V12, *(bytes([byte]) for byte in octets), limits=LIMITS)[1] == expected
+    assert parse(V12, data, limits=LIMITS)[1] == expected
+    assert parse(V12, *(bytes([byte]) for byte in data), limits=LIMITS)[1] == expected
 
 
 def test_a_body_in_many_chunks_is_not_looked_at_again_for_each() -> None:

@@ -59,13 +59,13 @@ frame = st.builds(
     st.sampled_from(["", "", "abc", "x" * 70]),
     st.sampled_from(["\n", "\n", "\n", "\r\n"]),
 )
-chunk = frame | frame.map(lambda octets: octets[:-3]) | st.binary(max_size=30) | st.just(b"\n")
+chunk = frame | frame.map(lambda data: data[:-3]) | st.binary(max_size=30) | st.just(b"\n")
 versions = st.sampled_from([None, "1.0", "1.1", "1.2"])
 
 
 @patient
 @given(versions, st.lists(chunk, max_size=12))
-def test_any_octets(version: str | None, chunks: list[bytes]) -> None:
+def test_any_bytes(version: str | None, chunks: list[bytes]) -> None:
     driver = Driver(SMALL)
     driver.connect(1)
     driver.feed(1, subscribe(ack="client", destination="witness"))
@@ -74,9 +74,9 @@ def test_any_octets(version: str | None, chunks: list[bytes]) -> None:
     else:
         driver.connect(2, version)
     seen: list[object] = []
-    for octets in chunks:
-        if octets:
-            effects = driver.feed(2, octets)
+    for data in chunks:
+        if data:
+            effects = driver.feed(2, data)
             assert 2 not in driver.closed[:-1]
             seen += frames([effect for effect in effects if isinstance(effect, SendBytes)], 2)
     errors = [frame for frame in seen if frame.command == "ERROR"]  # type: ignore[attr-defined]
@@ -104,9 +104,9 @@ def test_the_same_inputs_give_the_same_effects(
         for conn in range(4):
             driver.connect(conn)
         out: list[object] = []
-        for n, (conn, octets) in enumerate(script):
+        for n, (conn, data) in enumerate(script):
             now = seconds(n * step)
-            event = TimerFired() if octets is None else BytesReceived(conn, octets or b"\n")
+            event = TimerFired() if data is None else BytesReceived(conn, data or b"\n")
             out.append(driver.broker.handle(now, event))
         return out
 

@@ -23,8 +23,8 @@ def queues(driver: Driver, topic: str = "t") -> list[str]:
     return [] if address is None else [queue.name for queue in address.multicast]
 
 
-def error(driver: Driver, conn: int, octets: str) -> str:
-    return only(driver.feed(conn, octets), conn).body.decode()
+def error(driver: Driver, conn: int, data: str) -> str:
+    return only(driver.feed(conn, data), conn).body.decode()
 
 
 @pytest.fixture

@@ -68,11 +68,11 @@ class Wire:
                 case Observe(conn, requirement, _) if conn == self.conn:
                     self.observed.append(requirement)
 
-    def octets(self, data: bytes) -> None:
+    def feed_bytes(self, data: bytes) -> None:
         self._take(self.broker.handle(self.now, BytesReceived(self.conn, data)))
 
     def frame(self, op: Op, payload: bytes = b"", *, fin: bool = True) -> None:
-        self.octets(websocket_codec.encode(op, payload, mask=MASK, fin=fin))
+        self.feed_bytes(websocket_codec.encode(op, payload, mask=MASK, fin=fin))
 
     def until(self, instant: Instant) -> None:
         while (due := self.broker.next_deadline()) is not None and due <= instant:
@@ -100,7 +100,7 @@ class Wire:
 
 def opened(acceptor: Acceptor = ACCEPTOR) -> Wire:
     wire = Wire(acceptor)
-    wire.octets(request())
+    wire.feed_bytes(request())
     return wire
 
 
@@ -117,7 +117,7 @@ def test_request_and_frames_may_come_in_any_pieces(step: int) -> None:
     wire = Wire()
     whole = request() + websocket_codec.encode(Op.BINARY, CONNECT, mask=MASK)
     for at in range(0, len(whole), step):
-        wire.octets(whole[at : at + step])
+        wire.feed_bytes(whole[at : at + step])
     assert wire.reply.status == 101
     assert wire.reply.values("sec-websocket-accept") == [
         websocket_codec.accept(websocket_codec.key(b"k"))
@@ -149,7 +149,7 @@ def test_request_and_frames_may_come_in_any_pieces(step: int) -> None:
 )
 def test_a_bad_request_is_answered_and_the_connection_closed(bad: bytes, status: int) -> None:
     wire = Wire()
-    wire.octets(bad)
+    wire.feed_bytes(bad)
     assert (wire.reply.status, wire.reply.values("connection"), wire.closed) == (
         status,
         ["close"],
@@ -159,21 +159,21 @@ def test_a_bad_request_is_answered_and_the_connection_closed(bad: bytes, status:
     assert wire.broker.next_deadline() is None
     if status == 426:
         assert wire.reply.values("sec-websocket-version") == ["13"]
-    wire.octets(request())
+    wire.feed_bytes(request())
     assert len(wire.heard) == 1
 
 
 def test_a_subprotocol_that_is_no_utf8_is_not_chosen() -> None:
     wire = Wire()
     offered = (*UPGRADE, ("Sec-WebSocket-Protocol", "v99.stomp, v12.stomp"))
-    wire.octets(request(fields=offered).replace(b"v99", b"\xff\xfe"))
+    wire.feed_bytes(request(fields=offered).replace(b"v99", b"\xff\xfe"))
     assert wire.reply.status == 101
     assert wire.reply.values("sec-websocket-protocol") == ["v12.stomp"]
 
 
 def test_a_request_that_does_not_come_in_time() -> None:
     wire = Wire()
-    wire.octets(request()[:-2])
+    wire.feed_bytes(request()[:-2])
     wire.until(9_999_999_999)
     assert not wire.closed
     wire.until(10 * NS_PER_S)
@@ -211,7 +211,7 @@ def test_a_peer_that_does_not_say_close_is_not_waited_for_long() -> None:
 
 
 @pytest.mark.parametrize(
-    ("octets", "code"),
+    ("data", "code"),
     [
         (websocket_codec.encode(Op.TEXT, b"\n", mask=None), 1002),
         (websocket_codec.encode(Op.TEXT, b"\n", mask=MASK, reserved=4), 1002),
@@ -236,10 +236,10 @@ def test_a_peer_that_does_not_say_close_is_not_waited_for_long() -> None:
         (websocket_codec.encode(Op.BINARY, b"", mask=MASK, announce=2**62), 1009),
     ],
 )
-def test_a_breach_fails_the_connection_with_its_code(octets: bytes, code: int) -> None:
+def test_a_breach_fails_the_connection_with_its_code(data: bytes, code: int) -> None:
     wire = connected()
-    wire.octets(
-        octets
+    wire.feed_bytes(
+        data
         + websocket_codec.encode(
             Op.BINARY, stomp_codec.encode("BEGIN", {"receipt": "no"}), mask=MASK
         )
