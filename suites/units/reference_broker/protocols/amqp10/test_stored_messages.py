@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from brokerproof.reference_broker.persistence.memory import DiskFaults
 from brokerproof.reference_broker.protocols.amqp10.messaging import (
     Accepted,
@@ -111,6 +113,31 @@ def test_a_drain_waits_for_what_comes_from_the_disk() -> None:
     assert bodies(frames) == _names(60)
     assert isinstance(frames[-1].value, FlowFrame)
     assert (frames[-1].value.delivery_count, frames[-1].value.link_credit) == (200, 0)
+
+
+@pytest.mark.parametrize("limit", [-1, 900])
+@pytest.mark.parametrize("mode", ["copy", "move"])
+def test_whoever_gets_credit_while_a_message_is_written_sees_it_afterwards(
+    limit: int, mode: str
+) -> None:
+    desk = desk_with(limit)
+    _sent(desk, 30)
+    reader = Peer(desk).ready(container_id="reader")
+    reader.attach_receiver(
+        source=Source(address="q", distribution_mode=mode, capabilities=("queue",))
+    )
+    frames = reader.flow(30)
+    desk.answer()
+    assert bodies(frames + reader.read()) == _names(30)
+    producer = Peer(desk).ready(container_id="producer")
+    producer.attach_sender()
+    desk.answer()
+    producer.read()
+    producer.transfer(0, DURABLE + message("new"))
+    assert desk.asked
+    assert reader.flow(5, delivery_count=30) == []
+    desk.answer()
+    assert bodies(reader.read()) == ["new"]
 
 
 def test_a_browser_sees_everything_on_pages_and_takes_nothing() -> None:
