@@ -14,6 +14,7 @@ finding is made shorter, in process, and written to ``fixtures/vectors/protocols
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -300,7 +301,8 @@ def main(
     keep: bool,
     over_sockets: bool,
 ) -> None:
-    """Send brokers of every family anything. Exit: 0 no finding · 1 findings."""
+    """Send brokers of every family anything; an interrupt ends it with the figures so far. Exit: 0
+    no finding · 1 findings."""
     seed = seed or secrets.token_hex(8)
     if inputs is None and seconds is None:
         seconds = 60
@@ -311,33 +313,36 @@ def main(
     slowest = number = first = 0
     pool = sockets.Pool() if over_sockets else None
     world = Scene if pool is None else pool.scene
-    while (inputs is None or played.total() < inputs) and (
-        seconds is None or time.monotonic() - began < seconds
-    ):
-        number += 1
-        for family in families or FAMILIES:
-            player, problem = play(family, seed, number, world=world)
-            played.update({f"{family} {name}": count for name, count in player.inputs.items()})
-            slowest = max(slowest, player.slowest)
-            if not problem:
-                continue
-            if pool is not None:
-                pool.drop(player.setting)
-            kind = f"{family}: {scene.kind(problem)}"
-            problems[kind] += 1
-            if problems[kind] > 1:
-                continue
-            events = scene.shorter(player.setting, player.events, problem)
-            finding = Finding(player.setting, tuple(events), problem)
-            click.echo(f"{family} {number}: {problem} ({len(events)} events)")
-            if keep:
-                finding.write(finding.vector)
-        if number == 100:
-            first = _grown(0)
-        if first and _grown(first) > MOST_GROWTH:
-            problems["the process grows"] += 1
-            click.echo(f"the process grew by {_grown(first) >> 20} MiB in {number - 100} scenes")
-            break
+    with contextlib.suppress(KeyboardInterrupt):
+        while (inputs is None or played.total() < inputs) and (
+            seconds is None or time.monotonic() - began < seconds
+        ):
+            number += 1
+            for family in families or FAMILIES:
+                player, problem = play(family, seed, number, world=world)
+                played.update({f"{family} {name}": count for name, count in player.inputs.items()})
+                slowest = max(slowest, player.slowest)
+                if not problem:
+                    continue
+                if pool is not None:
+                    pool.drop(player.setting)
+                kind = f"{family}: {scene.kind(problem)}"
+                problems[kind] += 1
+                if problems[kind] > 1:
+                    continue
+                events = scene.shorter(player.setting, player.events, problem)
+                finding = Finding(player.setting, tuple(events), problem)
+                click.echo(f"{family} {number}: {problem} ({len(events)} events)")
+                if keep:
+                    finding.write(finding.vector)
+            if number == 100:
+                first = _grown(0)
+            if first and _grown(first) > MOST_GROWTH:
+                problems["the process grows"] += 1
+                click.echo(
+                    f"the process grew by {_grown(first) >> 20} MiB in {number - 100} scenes"
+                )
+                break
     took = time.monotonic() - began
     for name, count in sorted(played.items()):
         click.echo(f"{name}: {count:,} inputs")
