@@ -6,6 +6,7 @@ from brokerproof.suites.mutation import controls
 from brokerproof.suites.mutation.amqp import (
     amqp091,
     amqp091_connections,
+    amqp091_histories,
     amqp091_numbers,
     amqp091_settling,
     connections,
@@ -21,9 +22,11 @@ from brokerproof.suites.mutation.flow import (
     cluster,
     conservation,
     core_credit,
+    core_histories,
     core_liveness,
     full_addresses,
     openwire,
+    openwire_histories,
     paging,
     producer_flow,
     queues,
@@ -42,6 +45,7 @@ from brokerproof.suites.mutation.stomp import (
     escapes,
     framing,
     framing_pieces,
+    histories,
     limits,
     message_headers,
     nacks,
@@ -113,6 +117,10 @@ GROUPS: tuple[Group, ...] = (
     producer_flow.usage_limits,
     producer_flow.no_space,
     producer_flow.no_space_later,
+    amqp091_histories.amqp091_histories,
+    openwire_histories.openwire_histories,
+    core_histories.core_histories,
+    histories.histories,
 )
 
 MUTANTS: dict[str, Mutant] = {mutant.name: mutant for group in GROUPS for mutant in group.mutants}

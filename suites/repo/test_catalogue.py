@@ -37,7 +37,7 @@ COUNTS = {
     "activemq-pfc": 12,
     "activemq-stomp": 3,
     "artemis-tls": 6,
-    "openwire": 20,
+    "openwire": 23,
     "rabbitmq-amqp091": 17,
     "rabbitmq-flow": 15,
     "rabbitmq-stomp": 3,

@@ -240,7 +240,9 @@ class CorePeer(Conversation[Packet]):
         credit away."""
         self.send("consumer-credits", {"consumer": consumer, "credits": credits})
 
-    def acknowledge(self, delivered: Packet, *, one: bool = False) -> None:
+    def acknowledge(
+        self, delivered: Packet, *, one: bool = False, proves: Requirements | None = None
+    ) -> None:
         """Acknowledge all of its consumer's messages up to ``delivered``, or that ``one`` alone;
         wait for the answer."""
         fields = {
@@ -248,7 +250,7 @@ class CorePeer(Conversation[Packet]):
             "message": delivered.message.id,
             "requires-response": True,
         }
-        self.call("acknowledge-one" if one else "acknowledge", fields)
+        self.call("acknowledge-one" if one else "acknowledge", fields, proves=proves)
 
     def close_consumer(self, consumer: int = 0) -> None:
         """End a consumer; what it did not acknowledge goes back."""

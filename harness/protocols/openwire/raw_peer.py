@@ -351,6 +351,7 @@ class OpenWirePeer(Conversation[Structure]):
         first: Structure | None = None,
         count: int = 1,
         response: bool = True,
+        proves: Requirements | None = None,
         **fields: Any,
     ) -> None:
         """Acknowledge ``dispatched``; with ``first`` and ``count`` also the messages before it,
@@ -367,7 +368,7 @@ class OpenWirePeer(Conversation[Structure]):
         }
         number = self.send("MessageAck", defaults, response=response)
         if response:
-            self.answered(number)
+            self.answered(number, proves=proves)
 
     def dispatched(self, consumer: Structure | None = None) -> list[Structure]:
         """The messages for ``consumer`` that are here already and nobody took, oldest first; they

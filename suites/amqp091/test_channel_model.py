@@ -1,0 +1,504 @@
+"""Prefetch, settlement and transactions of channels together: a plan is drawn, and a model knows
+after each step what is out, what waits, and how many deliveries each limit still allows.
+
+Two things are judged at every stop. No delivery arrived beyond a limit, out of order, or of a
+message that is settled. And no consumer has room while messages wait in its queue. Which of several
+consumers gets a message is the broker's choice.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from itertools import chain
+
+from hypothesis import strategies as st
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.time import ms
+from brokerproof.harness.protocols.amqp091.codec import Method
+from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.targets.target import Target
+from brokerproof.suites.amqp091.steps import bodies, drained, eventually, queue_of
+from brokerproof.suites.steps.queue_model import QueueModel
+
+LIMIT = "AMQP091-QOS-01"
+MORE = "AMQP091-QOS-02"
+CHANNEL_LIMIT = "RABBITMQ-AMQP091-QOS-01"
+NOT_FOR_NO_ACK = "AMQP091-QOS-03"
+MULTIPLE_ACKS = "AMQP091-ACK-02"
+REQUEUE = "AMQP091-REJ-01"
+MARK = "AMQP091-RED-01"
+OLD_PLACE = "RABBITMQ-AMQP091-NACK-02"
+ORDER = "AMQP091-PUB-04"
+ROLLBACK = "AMQP091-TX-02"
+CLOSED = "AMQP091-CHAN-04"
+
+PUBLISHER, PLAIN, TRANSACTED = 1, 2, 3
+"""Channels."""
+STOPPED = ms(50)
+"""How long a surplus delivery is waited for at each stop; one that is later is judged at the
+next."""
+
+
+@dataclass(frozen=True)
+class Publish:
+    """So many messages to a queue."""
+
+    queue: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Consume:
+    """A consumer begins, with a prefetch of its own (0: none)."""
+
+    channel: int
+    queue: int
+    prefetch: int
+    no_ack: bool
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """A consumer ends. What it holds stays out."""
+
+    which: int
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A channel's limit for all its consumers together (0: none)."""
+
+    channel: int
+    limit: int
+
+
+@dataclass(frozen=True)
+class Settle:
+    """A delivery is settled, with ``multiple`` every older one of its channel too."""
+
+    channel: int
+    which: int
+    verb: str
+    multiple: bool
+
+
+@dataclass(frozen=True)
+class Recover:
+    """All that a channel holds goes back."""
+
+    channel: int
+
+
+@dataclass(frozen=True)
+class Get:
+    """basic.get."""
+
+    channel: int
+    queue: int
+
+
+@dataclass(frozen=True)
+class End:
+    """The transaction ends, and the next one begins."""
+
+    commit: bool
+
+
+@dataclass(frozen=True)
+class Close:
+    """A channel is closed and opened again."""
+
+    channel: int
+
+
+Step = Publish | Consume | Cancel | Limit | Settle | Recover | Get | End | Close
+CHANNELS, QUEUES = st.sampled_from([PLAIN, TRANSACTED]), st.integers(0, 1)
+SETTLE = st.builds(
+    Settle, CHANNELS, st.integers(0, 9), st.sampled_from(["ack", "requeue", "drop"]), st.booleans()
+)
+PUBLISH = st.builds(Publish, QUEUES, st.integers(1, 6))
+CONSUME = st.builds(
+    Consume, CHANNELS, QUEUES, st.integers(0, 4), st.sampled_from([False, False, False, True])
+)
+STEPS = st.one_of(
+    PUBLISH,
+    PUBLISH,
+    CONSUME,
+    CONSUME,
+    SETTLE,
+    SETTLE,
+    SETTLE,
+    st.builds(Cancel, st.integers(0, 5)),
+    st.builds(Limit, CHANNELS, st.integers(0, 5)),
+    st.builds(Recover, CHANNELS),
+    st.builds(Get, CHANNELS, QUEUES),
+    st.builds(End, st.booleans()),
+    st.builds(Close, CHANNELS),
+)
+
+
+@dataclass(eq=False)
+class Consumer:
+    """A consumer; ``held`` counts its deliveries that wait for their settlement."""
+
+    tag: str
+    channel: Channel
+    queue: int
+    prefetch: int
+    no_ack: bool
+    held: int = 0
+
+    @property
+    def has_room(self) -> bool:
+        return self.no_ack or (
+            (not self.prefetch or self.held < self.prefetch)
+            and (not self.channel.limit or self.channel.held < self.channel.limit)
+        )
+
+
+@dataclass(frozen=True)
+class Held:
+    """A delivery that is out; ``consumer`` is None for basic.get."""
+
+    queue: int
+    number: int
+    consumer: Consumer | None
+
+
+@dataclass(eq=False)
+class Channel:
+    """What a channel has out by delivery tag; ``pending`` is settled in the open transaction."""
+
+    number: int
+    limit: int = 0
+    out: dict[int, Held] = field(default_factory=dict)
+    pending: list[tuple[dict[int, Held], str]] = field(default_factory=list)
+    held: int = 0
+
+    def all_out(self) -> list[Held]:
+        pending = [held for settled, _ in self.pending for held in settled.values()]
+        return [*self.out.values(), *pending]
+
+    def release(self, deliveries: list[Held]) -> None:
+        """Deliveries no longer count against any limit."""
+        for held in deliveries:
+            if held.consumer is not None:
+                held.consumer.held -= 1
+                self.held -= 1
+
+
+@dataclass
+class Run:
+    """A plan on its way."""
+
+    target: Bench
+    peer: Amqp091Peer
+    names: list[str]
+    queues: list[QueueModel] = field(default_factory=lambda: [QueueModel(), QueueModel()])
+    channels: dict[int, Channel] = field(
+        default_factory=lambda: {number: Channel(number) for number in (PLAIN, TRANSACTED)}
+    )
+    consumers: list[Consumer] = field(default_factory=list)
+    settled_by: dict[tuple[int, int], str] = field(default_factory=dict)
+    """The requirement by which a message is gone, by queue and number."""
+    tags: int = 0
+
+    def step(self, step: Step) -> None:
+        """One step of the plan, at the broker and in the model, up to its stop."""
+        judged: tuple[str, ...] = (LIMIT, MORE)
+        match step:
+            case Publish(queue, count):
+                for _ in range(count):
+                    body = b"%d" % self.queues[queue].publish()
+                    self.peer.publish(body, self.names[queue], channel=PUBLISHER)
+                self.peer.settle(PUBLISHER)
+            case Consume(channel, queue, prefetch, no_ack):
+                self._consume(self.channels[channel], queue, prefetch, no_ack)
+            case Cancel(which) if self.consumers:
+                consumer = self.consumers.pop(which % len(self.consumers))
+                fields = {"consumer-tag": consumer.tag}
+                self.peer.call("basic.cancel", fields, channel=consumer.channel.number)
+            case Limit(channel, limit):
+                self._limit(self.channels[channel], limit)
+            case Settle(channel, which, verb, multiple) if self.channels[channel].out:
+                self._settle(self.channels[channel], which, verb, multiple)
+                judged = (MULTIPLE_ACKS,) if multiple else (REQUEUE,)
+            case Recover(channel):
+                self.peer.call("basic.recover", {"requeue": True}, channel=channel)
+                self._give_back(self.channels[channel], list(self.channels[channel].out.values()))
+                self.channels[channel].out.clear()
+                judged = (REQUEUE,)
+            case Get(channel, queue):
+                self._get(self.channels[channel], queue)
+            case End(commit):
+                self._end(self.channels[TRANSACTED], commit)
+                judged = (ROLLBACK,)
+            case Close(channel):
+                self._close(self.channels[channel])
+                judged = (CLOSED,)
+        self.stop(str(step), judged)
+
+    def _consume(self, channel: Channel, queue: int, prefetch: int, no_ack: bool) -> None:
+        self.tags += 1
+        tag = f"c{self.tags}"
+        self.peer.call("basic.qos", {"prefetch-count": prefetch}, channel=channel.number)
+        self.peer.consume(self.names[queue], tag, channel=channel.number, no_ack=no_ack)
+        self.consumers.append(Consumer(tag, channel, queue, prefetch, no_ack))
+
+    def _limit(self, channel: Channel, limit: int) -> None:
+        """Set the limit while nothing is out that no consumer got: whether such messages count is
+        not documented."""
+        if all(held.consumer is not None for held in channel.all_out()) and not channel.pending:
+            fields = {"prefetch-count": limit, "global": True}
+            self.peer.call("basic.qos", fields, channel=channel.number)
+            channel.limit = limit
+
+    def _settle(self, channel: Channel, which: int, verb: str, multiple: bool) -> None:
+        tag = sorted(channel.out)[which % len(channel.out)]
+        fields: dict[str, object] = {"delivery-tag": tag, "multiple": multiple}
+        if verb == "ack":
+            self.peer.send("basic.ack", fields, channel=channel.number)
+        else:
+            fields["requeue"] = verb == "requeue"
+            self.peer.send("basic.nack", fields, channel=channel.number)
+        tags = [other for other in channel.out if multiple and other < tag]
+        settled = {number: channel.out.pop(number) for number in [*tags, tag]}
+        if channel.number == TRANSACTED:
+            channel.pending.append((settled, verb))
+        else:
+            self._settled(channel, list(settled.values()), verb)
+
+    def _settled(self, channel: Channel, deliveries: list[Held], verb: str) -> None:
+        if verb == "requeue":
+            self._give_back(channel, deliveries)
+            return
+        channel.release(deliveries)
+        proves = MULTIPLE_ACKS if verb == "ack" else REQUEUE
+        self.settled_by |= {(held.queue, held.number): proves for held in deliveries}
+
+    def _give_back(self, channel: Channel, deliveries: list[Held]) -> None:
+        channel.release(deliveries)
+        for held in deliveries:
+            self.queues[held.queue].give_back([held.number])
+
+    def _get(self, channel: Channel, queue: int) -> None:
+        """Get a message that nobody else may be given meanwhile."""
+        model = self.queues[queue]
+        if channel.limit or not model.waiting:
+            return
+        answer = self.peer.get(self.names[queue], channel=channel.number)
+        expected = model.waiting[0]
+        got = int(answer.body) if answer.name == "basic.get-ok" else 0
+        self.target.require(
+            self.settled_by.get((queue, got), (ORDER, OLD_PLACE)),
+            got == expected,
+            f"{expected} is the oldest that waits, and basic.get brought {answer.brief()}",
+        )
+        self._mark(model, answer)
+        model.take([expected])
+        channel.out[answer["delivery-tag"]] = Held(queue, expected, None)
+
+    def _end(self, channel: Channel, commit: bool) -> None:
+        pending, channel.pending = channel.pending, []
+        self.peer.call("tx.commit" if commit else "tx.rollback", channel=channel.number)
+        for settled, verb in pending:
+            if commit:
+                self._settled(channel, list(settled.values()), verb)
+            else:
+                channel.out.update(settled)
+
+    def _close(self, channel: Channel) -> None:
+        self.peer.close_channel(channel.number)
+        self.consumers = [other for other in self.consumers if other.channel is not channel]
+        out = channel.all_out()
+        channel.out.clear()
+        channel.pending.clear()
+        channel.limit = 0
+        self._give_back(channel, out)
+        open_channel(self.peer, channel.number)
+
+    def stop(self, after: str, judged: tuple[str, ...]) -> None:
+        """Wait until nothing more should arrive, and a little longer; judge what arrived."""
+        rest = self.target.wait_until(
+            lambda: self._take(after, judged) or not self._idle(), PATIENCE
+        )
+        for number in self.channels:
+            self.peer.settle(number)
+        self.target.advance(STOPPED)
+        self._take(after, judged)
+        idle = [f"{consumer.tag} ({consumer.held} held)" for consumer in self._idle()]
+        detail = f"after {after}: {', '.join(idle) or 'nobody'} has room while messages wait"
+        self.target.require(MORE, rest and not idle, detail)
+
+    def _idle(self) -> list[Consumer]:
+        return [
+            consumer
+            for consumer in self.consumers
+            if consumer.has_room and self.queues[consumer.queue].waiting
+        ]
+
+    def _take(self, after: str, judged: tuple[str, ...]) -> bool:
+        """Judge the deliveries that have arrived; return True if the connection is over."""
+        arrivals: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for channel in self.channels.values():
+            for delivery in self.peer.deliveries(channel.number):
+                self._arrived(channel, delivery, arrivals, after)
+        for queue, by_consumer in arrivals.items():
+            numbers = list(by_consumer.values())
+            for number in self.queues[queue].strangers([*chain(*numbers)]):
+                proves = self.settled_by.get((queue, number), judged)
+                detail = f"after {after}: {number} arrived, which is settled or out"
+                self.target.require(proves, False, detail)
+            disorder = self.queues[queue].disorder(numbers)
+            detail = f"after {after}: {disorder or 'in order'}"
+            self.target.require((ORDER, OLD_PLACE, *judged), not disorder, detail)
+            for taken in numbers:
+                self.queues[queue].take(taken)
+        over = self.peer.ended is not None or any(map(self.peer.fatal, self.peer.inbox))
+        instead = self.peer.instead() if over else "the channels stay open"
+        self.target.require(judged, not over, f"after {after}: {instead}")
+        return over
+
+    def _arrived(
+        self,
+        channel: Channel,
+        delivery: Method,
+        arrivals: dict[int, dict[str, list[int]]],
+        after: str,
+    ) -> None:
+        tag, number = delivery["consumer-tag"], int(delivery.body)
+        consumer = next((other for other in self.consumers if other.tag == tag), None)
+        detail = f"after {after}: {number} arrived for {tag}"
+        if consumer is None:
+            self.target.require(LIMIT, False, f"{detail}, which is cancelled")
+            return
+        self._mark(self.queues[consumer.queue], delivery)
+        arrivals[consumer.queue][tag].append(number)
+        if consumer.no_ack:
+            self.target.record_finding(NOT_FOR_NO_ACK, True, detail)
+            return
+        within = f"{consumer.held} held of {consumer.prefetch}, {channel.held} of {channel.limit}"
+        self.target.require((LIMIT, CHANNEL_LIMIT), consumer.has_room, f"{detail}, with {within}")
+        consumer.held += 1
+        channel.held += 1
+        channel.out[delivery["delivery-tag"]] = Held(consumer.queue, number, consumer)
+
+    def _mark(self, model: QueueModel, delivery: Method) -> None:
+        again = int(delivery.body) in model.delivered
+        detail = f"{delivery.brief()}, which was {'' if again else 'not '}delivered before"
+        self.target.record_finding(MARK, delivery["redelivered"] is again, detail)
+
+    def finish(self) -> None:
+        """Close the channels: all that was not settled can be had again, in order."""
+        for channel in self.channels.values():
+            self._close(channel)
+        for name, model in zip(self.names, self.queues, strict=True):
+            self._wait_for(name, len(model.waiting))
+            left = [int(body) for body in bodies(drained(self.peer, name))]
+            detail = f"in the end {model.waiting} are left, and {left} were got"
+            self.target.record_finding(
+                (CLOSED, MULTIPLE_ACKS, REQUEUE, ROLLBACK, OLD_PLACE, ORDER),
+                left == model.waiting,
+                detail,
+            )
+
+    def _wait_for(self, name: str, count: int) -> None:
+        eventually(self.peer, lambda: self.peer.count(name) == count)
+
+
+def open_channel(peer: Amqp091Peer, number: int) -> None:
+    """Open a channel, which is transactional if it is the third."""
+    peer.open_channel(number)
+    if number == TRANSACTED:
+        peer.call("tx.select", channel=number)
+
+
+def corners(target: Target) -> list[dict[str, object]]:
+    """Histories that need more than a few steps: a limit below what is out, settlements of what a
+    cancelled consumer holds, rollbacks of ranges, and many rounds."""
+    return [
+        {
+            "rounds": 1,
+            "steps": [
+                Consume(PLAIN, 0, 0, False),
+                Consume(PLAIN, 1, 3, False),
+                Publish(0, 5),
+                Publish(1, 5),
+                Limit(PLAIN, 3),
+                Publish(0, 3),
+                Settle(PLAIN, 1, "ack", False),
+                Settle(PLAIN, 0, "drop", False),
+                Settle(PLAIN, 4, "ack", True),
+                Settle(PLAIN, -1, "requeue", True),
+                Limit(PLAIN, 5),
+                Cancel(0),
+                Settle(PLAIN, -1, "requeue", True),
+                Consume(PLAIN, 0, 2, False),
+                Settle(PLAIN, 1, "ack", False),
+                Recover(PLAIN),
+                Close(PLAIN),
+            ],
+        },
+        {
+            "rounds": 12,
+            "steps": [
+                Publish(0, 6),
+                Consume(TRANSACTED, 0, 4, False),
+                Settle(TRANSACTED, 2, "ack", True),
+                End(False),
+                Settle(TRANSACTED, 1, "requeue", True),
+                End(True),
+                Get(TRANSACTED, 0),
+                Settle(TRANSACTED, 0, "ack", False),
+                End(True),
+                Settle(TRANSACTED, -1, "ack", True),
+                End(True),
+                Publish(0, 4),
+                Recover(TRANSACTED),
+                Cancel(0),
+            ],
+        },
+    ]
+
+
+@case(
+    LIMIT,
+    MORE,
+    CHANNEL_LIMIT,
+    NOT_FOR_NO_ACK,
+    MULTIPLE_ACKS,
+    REQUEUE,
+    MARK,
+    OLD_PLACE,
+    ORDER,
+    ROLLBACK,
+    CLOSED,
+    needs={"amqp091"},
+)
+@over(
+    examples=40,
+    always=corners,
+    rounds=st.sampled_from([1, 1, 1, 4]),
+    steps=st.lists(STEPS, min_size=4, max_size=24),
+)
+def test_channels_do_what_the_model_says(target: Bench, rounds: int, steps: list[Step]) -> None:
+    """Consumers of two queues begin and end on two channels, one of them transactional, while their
+    limits, settlements and channels change as drawn. After each step the deliveries are those of
+    the model. In the end all that was not settled can be had again.
+
+    One scenario: the requirements are the model.
+    """
+    peer = target.amqp091()
+    for number in (PLAIN, TRANSACTED):
+        open_channel(peer, number)
+    run = Run(target, peer, [queue_of(peer), queue_of(peer)])
+    for step in [*steps * rounds, Publish(0, 2), Consume(PLAIN, 0, 1, True)]:
+        run.step(step)
+    run.finish()
+    target.record_finding(
+        CHANNEL_LIMIT, True, f"{len(steps) * rounds} steps went as the model says"
+    )

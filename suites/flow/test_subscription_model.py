@@ -1,0 +1,320 @@
+"""Windows and acknowledgements of STOMP subscriptions together, with messages that come again: a
+plan is drawn, and a model knows after each step what is held, what waits, and whose window is open.
+
+Two things are judged at every stop. No message arrived while the window was shut, or after its ACK.
+And no subscription with an open window stands still while messages wait. Which of several
+subscriptions gets a message is the broker's choice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import strategies as st
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.time import ms
+from brokerproof.harness.oracles.window import WindowAccount
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.stomp.codec import Frame
+from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
+from brokerproof.harness.targets.target import Target
+from brokerproof.suites.steps.queue_model import QueueModel
+
+WINDOW = "ARTEMIS-STOMP-window-3"
+CUMULATIVE = "STOMP12-SUB-11"
+INDIVIDUAL = "STOMP12-SUB-13"
+GONE = "ARTEMIS-CONCEPTS-queue-2"
+EACH_ONCE = "ARTEMIS-CONCEPTS-queue-1"
+BACK = "ARTEMIS-REDELIVERY-back-1"
+FIFO = "ARTEMIS-GROUPING-fifo-1"
+CLIENT, CLIENT_INDIVIDUAL = "client", "client-individual"
+STOPPED = ms(50)
+"""How long a surplus message is waited for at each stop; one that is later is judged at the
+next."""
+MOST_ATTEMPTS = 6
+"""Deliveries of one message behind which nothing gives it back: brokers give up after some ten."""
+
+
+@dataclass(frozen=True)
+class Publish:
+    """So many messages with bodies of this size."""
+
+    count: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Subscribe:
+    """One of two clients subscribes, with a window in bytes; its last subscription ends before."""
+
+    client: int
+    mode: str
+    window: int
+
+
+@dataclass(frozen=True)
+class Ack:
+    """A client acknowledges a message that it holds, and in mode client all before."""
+
+    client: int
+    which: int
+
+
+@dataclass(frozen=True)
+class Leave:
+    """A client ends its subscription, or its connection without a word."""
+
+    client: int
+    lost: bool
+
+
+Step = Publish | Subscribe | Ack | Leave
+CLIENTS = st.integers(0, 1)
+ACK = st.builds(Ack, CLIENTS, st.integers(0, 9))
+PUBLISH = st.builds(Publish, st.integers(1, 5), st.sampled_from([0, 100, 300, 1000]))
+STEPS = st.one_of(
+    PUBLISH,
+    PUBLISH,
+    st.builds(
+        Subscribe,
+        CLIENTS,
+        st.sampled_from([CLIENT, CLIENT_INDIVIDUAL]),
+        st.sampled_from([0, 1, 500, 900, 3000, -1]),
+    ),
+    ACK,
+    ACK,
+    ACK,
+    st.builds(Leave, CLIENTS, st.sampled_from([False, False, True])),
+)
+
+
+@dataclass
+class Client:
+    """A client with at most one subscription. ``account`` is its window, ``held`` its messages in
+    the order in which they arrived."""
+
+    peer: StompPeer
+    mode: str = ""
+    account: WindowAccount | None = None
+    held: list[Frame] = field(default_factory=list)
+
+    @property
+    def has_room(self) -> bool:
+        return self.account is not None and self.account.open
+
+    def __str__(self) -> str:
+        account = self.account or WindowAccount(0)
+        return f"a subscription that holds {sum(account.held)} bytes of {account.window}"
+
+
+def number_of(message: Frame) -> int:
+    """Return the number with which the body begins."""
+    return int(message.body.partition(b" ")[0])
+
+
+@dataclass
+class Run:
+    """A plan on its way."""
+
+    target: Bench
+    to: Destination
+    producer: StompPeer
+    clients: tuple[Client, Client]
+    model: QueueModel = field(default_factory=QueueModel)
+    settled_by: dict[int, str] = field(default_factory=dict)
+    """The requirement by which a message is gone, by number."""
+    spared_by: dict[int, str] = field(default_factory=dict)
+    """The requirement by which a message stays, which the last ACK left out."""
+    attempts: dict[int, int] = field(default_factory=dict)
+
+    def step(self, step: Step) -> None:
+        """One step of the plan, at the broker and in the model, up to its stop."""
+        match step:
+            case Publish(count, size):
+                for _ in range(count):
+                    body = (b"%d " % self.model.publish()).ljust(size, b".")
+                    self.producer.publish(self.to, body)
+            case Subscribe(client, mode, window):
+                self._subscribe(self.clients[client], mode, window)
+            case Ack(client, which) if self.clients[client].held:
+                self._ack(self.clients[client], which)
+            case Leave(client, lost) if self.clients[client].account is not None:
+                self._leave(self.clients[client], lost)
+        self.stop(str(step))
+
+    def _subscribe(self, client: Client, mode: str, window: int) -> None:
+        if client.account is None or self._leave(client, lost=False):
+            headers = {"consumer-window-size": str(window)}
+            client.peer.subscribe(self.to, ack=mode, headers=headers)
+            client.mode = mode
+            client.account = WindowAccount(window)
+
+    def _ack(self, client: Client, which: int) -> None:
+        assert client.account is not None
+        place = which % len(client.held)
+        first = 0 if client.mode == CLIENT else place
+        client.peer.ack(client.held[place], receipt=True)
+        proves = CUMULATIVE if client.mode == CLIENT else INDIVIDUAL
+        settled = client.held[first : place + 1]
+        self.settled_by |= dict.fromkeys(map(number_of, settled), GONE)
+        del client.held[first : place + 1]
+        del client.account.held[first : place + 1]
+        self.spared_by |= dict.fromkeys(map(number_of, client.held), proves)
+
+    def _leave(self, client: Client, lost: bool) -> bool:
+        """End a subscription, unless a message was delivered too often for that."""
+        numbers = [number_of(message) for message in client.held]
+        if any(self.attempts[number] >= MOST_ATTEMPTS for number in numbers):
+            return False
+        if lost:
+            client.peer.close_socket()
+            client.peer = self.target.stomp()
+        else:
+            client.peer.request("UNSUBSCRIBE", {"id": "0"})
+        self.model.give_back(numbers)
+        client.account = None
+        client.held.clear()
+        return True
+
+    def stop(self, after: str) -> None:
+        """Wait until nothing more should arrive, and a little longer; judge what arrived."""
+        rest = self.target.wait_until(lambda: self._take(after) or not self._idle(), PATIENCE)
+        for client in self.clients:
+            client.peer.settle()
+        self.target.advance(STOPPED)
+        self._take(after)
+        idle = ", ".join(map(str, self._idle())) or "nobody"
+        detail = f"after {after}: {idle} has room while {len(self.model.waiting)} messages wait"
+        if self._idle():
+            self.finish()  # messages that are lost keep nobody waiting
+        self.target.require(WINDOW, rest and idle == "nobody", detail)
+
+    def _idle(self) -> list[Client]:
+        return [client for client in self.clients if self.model.waiting and client.has_room]
+
+    def _take(self, after: str) -> bool:
+        """Judge the messages that have arrived; return False."""
+        arrivals = []
+        for client in self.clients:
+            messages = client.peer.take_messages()
+            for message in messages:
+                detail = f"after {after}: {number_of(message)} arrived for {client}"
+                self.target.require(WINDOW, client.has_room, detail)
+                assert client.account is not None
+                client.account.delivered(message.size)
+            client.held += messages
+            arrivals.append([number_of(message) for message in messages])
+            over = client.peer.ended is not None
+            instead = client.peer.instead() if over else "the connection goes on"
+            self.target.require(EACH_ONCE, not over, f"after {after}: {instead}")
+        numbers = [number for arrived in arrivals for number in arrived]
+        for number in self.model.strangers(numbers):
+            detail = f"after {after}: {number} arrived, which is acknowledged or held"
+            self.target.require(self.settled_by.get(number, EACH_ONCE), False, detail)
+        disorder = self.model.disorder(arrivals)
+        self.target.record_finding(FIFO, not disorder, f"after {after}: {disorder or 'in order'}")
+        self.model.take(numbers)
+        for number in numbers:
+            self.attempts[number] = self.attempts.get(number, 0) + 1
+        return False
+
+    def finish(self) -> None:
+        """End the connections: all that was not acknowledged can be had."""
+        for client in self.clients:
+            self.model.give_back(map(number_of, client.held))
+            client.held.clear()
+            client.peer.close_socket()
+        left = self.model.waiting
+        heir = self.target.stomp()
+        heir.subscribe(self.to)
+        self.target.wait_until(lambda: heir.messages_seen >= len(left), PATIENCE)
+        self.target.advance(STOPPED)
+        got = [number_of(message) for message in heir.take_messages()]
+        detail = f"in the end {left} are left, and {got} arrived"
+        self.target.record_finding(GONE, set(got) <= set(left), detail)
+        for number in left:
+            kept = self.spared_by.get(number, EACH_ONCE)
+            self.target.require((kept, BACK), number in got, detail)
+
+
+def corners(target: Target) -> list[dict[str, object]]:
+    """Histories that need more than a few steps: older messages that come behind younger ones,
+    windows that are left half used, ranges of many messages, and many rounds."""
+    return [
+        {
+            "rounds": 1,
+            "steps": [
+                Subscribe(0, CLIENT, 900),
+                Publish(4, 100),
+                Subscribe(1, CLIENT, -1),
+                Publish(4, 100),
+                Leave(0, False),
+                Ack(1, -2),
+                Subscribe(0, CLIENT_INDIVIDUAL, 500),
+                Publish(3, 100),
+                Subscribe(0, CLIENT, 900),
+                Ack(0, 1),
+                Leave(1, True),
+                Ack(0, 0),
+            ],
+        },
+        {
+            "rounds": 5,
+            "steps": [
+                Subscribe(0, CLIENT, 3000),
+                Publish(20, 100),
+                Ack(0, 4),
+                Ack(0, 2),
+                Ack(0, 5),
+                Leave(0, True),
+                Subscribe(1, CLIENT_INDIVIDUAL, 900),
+                Ack(1, 1),
+                Ack(1, 1),
+                Leave(1, False),
+            ],
+        },
+    ]
+
+
+@case(
+    WINDOW,
+    CUMULATIVE,
+    INDIVIDUAL,
+    GONE,
+    EACH_ONCE,
+    BACK,
+    FIFO,
+    needs={"consumer-window", "stomp-1.2", "queue-semantics"},
+)
+@over(
+    examples=30,
+    always=corners,
+    rounds=st.sampled_from([1, 1, 1, 3]),
+    steps=st.lists(STEPS, min_size=4, max_size=20),
+)
+def test_subscriptions_do_what_the_model_says(
+    target: Bench, rounds: int, steps: list[Step]
+) -> None:
+    """Two clients subscribe to a queue, acknowledge, and leave as drawn, with windows and modes of
+    their own. After each step the messages that they hold are those of the model. In the end all
+    that was not acknowledged can be had.
+
+    One scenario: the requirements are the model.
+    """
+    to = target.destination()
+    clients = Client(target.stomp("1.2")), Client(target.stomp("1.2"))
+    run = Run(target, to, target.stomp("1.2"), clients)
+    ending: list[Step] = [
+        Publish(3, 0),
+        Subscribe(0, CLIENT, 700),
+        Ack(0, 0),
+        Subscribe(1, CLIENT_INDIVIDUAL, 700),
+        Ack(1, 1),
+    ]
+    for step in [*steps * rounds, *ending]:
+        run.step(step)
+    run.finish()
+    for requirement in (CUMULATIVE, INDIVIDUAL):
+        target.record_finding(requirement, True, f"{len(steps) * rounds} steps as the model says")

@@ -1,0 +1,187 @@
+"""Faults of AMQP 0-9-1 that only some history of one channel shows: deliveries that are settled
+late, together, again, or behind the end of their consumer."""
+
+from __future__ import annotations
+
+from pamqp import commands
+
+from brokerproof.harness.model.enums import Outcome
+from brokerproof.reference_broker.protocols.amqp091.channel import HANDLERS, Channel
+from brokerproof.reference_broker.protocols.amqp091.consumer import (
+    Consumer,
+    Prefetch,
+    UnackedDeliveries,
+)
+from brokerproof.reference_broker.protocols.amqp091.transaction import Transaction
+from brokerproof.suites.mutation.mutant import Group
+
+amqp091_histories = Group("amqp091-histories", "reference-rabbitmq")
+
+LIMIT, MORE, CHANNEL_LIMIT = "AMQP091-QOS-01", "AMQP091-QOS-02", "RABBITMQ-AMQP091-QOS-01"
+MULTIPLE, ROLLBACK = "AMQP091-ACK-02", "AMQP091-TX-02"
+MARK, BACK = "AMQP091-RED-01", "AMQP091-CHAN-04"
+LONG = 20
+"""Deliveries behind which a history is long."""
+
+
+# --- room -----------------------------------------------------------------------------------------
+
+
+@amqp091_histories.override(HANDLERS, commands.Basic.Recover, breaks=MORE)
+def recovered_deliveries_keep_their_room(original, reached, channel, method):
+    """What basic.recover takes back still counts against the prefetch."""
+    for delivery in channel.unacked.values():
+        if delivery.consumer is not None:
+            reached()
+            delivery.consumer.prefetch.take()
+    original(channel, method)
+
+
+@amqp091_histories.override(Channel, "settle", breaks=MORE)
+def cancelled_consumers_keep_room_of_the_channel(original, reached, self, settled, outcome):
+    """Deliveries of a consumer that was cancelled count against the channel's limit for ever."""
+    for delivery in settled:
+        if delivery.consumer is not None and delivery.consumer.tag not in self.consumers:
+            reached()
+            self.limit.take()
+    original(self, settled, outcome)
+
+
+@amqp091_histories.override(Prefetch, "has_room", breaks=LIMIT)
+def below_what_is_out_a_limit_is_none(original, reached, self):
+    """A limit that was set below the number of deliveries that are out limits nothing."""
+    return bool(reached.instead(original(self), not self.limit or self.used != self.limit))
+
+
+@amqp091_histories.override(Channel, "settle", breaks=LIMIT)
+def a_got_message_gives_room(original, reached, self, settled, outcome):
+    """The acknowledgement of a message that basic.get brought makes room for consumers."""
+    for delivery in settled:
+        if delivery.consumer is None:
+            for consumer in self.consumers.values():
+                reached()
+                consumer.prefetch.give_back()
+    original(self, settled, outcome)
+
+
+@amqp091_histories.override(Channel, "settle", breaks=LIMIT)
+def requeued_deliveries_give_room_twice(original, reached, self, settled, outcome):
+    """What is requeued makes room for two."""
+    if outcome is Outcome.RELEASED:
+        for delivery in settled:
+            if delivery.consumer is not None:
+                reached()
+                delivery.consumer.prefetch.give_back()
+    original(self, settled, outcome)
+
+
+@amqp091_histories.override(Channel, "_consumed", breaks=MORE)
+def room_of_the_channel_is_for_one_queue(original, reached, self):
+    """Where a channel with a limit has consumers of several queues, new room goes to one queue
+    alone."""
+    queues = original(self)
+    return reached.instead(queues, dict(list(queues.items())[:1]))
+
+
+@amqp091_histories.override(HANDLERS, commands.Basic.Qos, breaks=f"{CHANNEL_LIMIT} {MORE}")
+def a_larger_limit_waits_for_an_acknowledgement(original, reached, channel, method):
+    """A channel's limit that is raised brings nothing before the next acknowledgement."""
+    waiting = list(channel.consumers.items())
+    if method.global_ and waiting:
+        reached()
+        channel.consumers.clear()
+    original(channel, method)
+    channel.consumers.update(waiting)
+
+
+@amqp091_histories.override(Channel, "collect", breaks=LIMIT)
+def an_acknowledgement_counts_before_its_commit(original, reached, self, tag, multiple):
+    """An acknowledgement in a transaction makes room at once."""
+    settled = original(self, tag, multiple)
+    if self.transaction is not None:
+        for delivery in settled:
+            if delivery.consumer is not None:
+                reached()
+                delivery.consumer.prefetch.give_back()
+        self.dispatch()
+    return settled
+
+
+@amqp091_histories.override(Consumer, "deliver", breaks=LIMIT)
+def the_tenth_delivery_takes_no_room(original, reached, self, entry):
+    """One delivery in ten is not counted against the prefetch."""
+    original(self, entry)
+    if not self.no_ack and self.channel._tags % 10 == 0:
+        reached()
+        self.prefetch.give_back()
+
+
+# --- what an acknowledgement covers ---------------------------------------------------------------
+
+
+@amqp091_histories.override(UnackedDeliveries, "take_to", breaks=MULTIPLE)
+def long_ranges_leave_the_oldest(original, reached, self, tag):
+    """Once a channel has had twenty deliveries a cumulative settlement leaves the oldest."""
+    taken = original(self, tag)
+    if len(taken) > 1 and tag > LONG:
+        reached()
+        self[taken[0].tag] = taken.pop(0)
+    return taken
+
+
+@amqp091_histories.override(UnackedDeliveries, "take_to", breaks=MULTIPLE)
+def ranges_leave_out_what_was_got(original, reached, self, tag):
+    """A cumulative settlement is about the deliveries of consumers, and not of basic.get."""
+    taken = original(self, tag)
+    for delivery in taken[:-1]:
+        if delivery.consumer is None:
+            reached()
+            self[delivery.tag] = delivery
+            taken.remove(delivery)
+    return taken
+
+
+@amqp091_histories.override(UnackedDeliveries, "take_to", breaks=MULTIPLE)
+def ranges_are_of_one_consumer(original, reached, self, tag):
+    """A cumulative settlement is about the deliveries of the consumer whose tag it names."""
+    taken = original(self, tag)
+    for delivery in taken[:-1]:
+        if delivery.consumer is not taken[-1].consumer:
+            reached()
+            self[delivery.tag] = delivery
+            taken.remove(delivery)
+    return taken
+
+
+# --- what comes back ------------------------------------------------------------------------------
+
+
+@amqp091_histories.override(Transaction, "undo", breaks=ROLLBACK)
+def a_rollback_forgets_the_first_of_several(original, reached, self):
+    """After a rollback of several acknowledgements the first stays acknowledged."""
+    undone = original(self)
+    if len(undone) > 1:
+        reached()
+        del undone[0]
+    return undone
+
+
+@amqp091_histories.override(Channel, "send_delivery", breaks=MARK)
+def a_third_delivery_is_the_first_again(original, reached, self, consumer, tag, redelivered, what):
+    """Of what is delivered a third time the mark is gone."""
+    tags = vars(self.topology).setdefault("seen", {})
+    tags[what.number] = tags.get(what.number, 0) + 1
+    if tags[what.number] > 2:
+        reached()
+        redelivered = False
+    original(self, consumer, tag, redelivered, what)
+
+
+@amqp091_histories.override(Channel, "give_back", breaks=BACK)
+def deliveries_of_cancelled_consumers_are_lost(original, reached, self):
+    """What a cancelled consumer holds is gone with its channel."""
+    for delivery in list(self.unacked.values()):
+        if delivery.consumer is not None and delivery.consumer.tag not in self.consumers:
+            reached()
+            del self.unacked[delivery.tag]
+    return original(self)

@@ -1,0 +1,131 @@
+"""Faults of CORE's consumers that only some history of one session shows: credit that is given
+while it stands still, deliveries that are settled in part, rolled back, or delivered again."""
+
+from __future__ import annotations
+
+from brokerproof.harness.model.enums import Outcome
+from brokerproof.reference_broker.protocols.core.consumer import ConsumerCredit, CoreConsumer
+from brokerproof.reference_broker.protocols.core.session import Session
+from brokerproof.suites.mutation.mutant import Group
+
+core_histories = Group("core-histories")
+
+WINDOW = "ARTEMIS-FLOW-consumer-1"
+EACH_ONCE, GONE = "ARTEMIS-CONCEPTS-queue-1", "ARTEMIS-CONCEPTS-queue-2"
+
+
+@core_histories.override(CoreConsumer, "given", breaks=WINDOW)
+def credit_of_a_stopped_session_is_lost(original, reached, self, credits):
+    """Credit that is given while the session is stopped does not count."""
+    if self._session.may_deliver:
+        original(self, credits)
+    else:
+        reached()
+
+
+@core_histories.override(CoreConsumer, "rolled_back", breaks=WINDOW)
+def a_rollback_gives_credit(original, reached, self, outcome):
+    """What is rolled back gives its credit back, as if its client had."""
+    if self._unsettled and self.credit.credit is not None:
+        reached()
+        self.credit.credit += 200 * len(self._unsettled)
+    original(self, outcome)
+
+
+@core_histories.override(CoreConsumer, "_send", breaks=WINDOW)
+def what_comes_again_is_not_charged(original, reached, self, entry):
+    """A message that is delivered again costs no credit."""
+    before = self.credit.credit
+    original(self, entry)
+    if entry.deliveries > 1:
+        reached()
+        self.credit.credit = before
+
+
+@core_histories.override(ConsumerCredit, "given", breaks=WINDOW)
+def zero_forgives_what_is_owed_later(original, reached, self, credits):
+    """A credit of 0 does nothing to credit that is overdrawn."""
+    if credits == 0 and self.credit is not None and self.credit < 0:
+        reached()
+        return
+    original(self, credits)
+
+
+@core_histories.override(CoreConsumer, "__init__", breaks=WINDOW)
+def credit_outlives_its_consumer(original, reached, self, session, id, *rest):
+    """A consumer begins with the credit that the last consumer of its number had left."""
+    original(self, session, id, *rest)
+    kept = vars(session).setdefault("last_credits", {})
+    if id in kept:
+        reached()
+        self.credit = kept[id]
+    kept[id] = self.credit
+
+
+@core_histories.override(Session, "credits", breaks=WINDOW)
+def credit_is_for_the_first_consumer(original, reached, self, fields, response):
+    """Credit goes to the first consumer of the session, whoever it names."""
+    named, credits = self._consumer(fields.int64()), fields.int32()
+    first = next(iter(self.consumers.values()))
+    reached.instead(named, first).given(credits)
+
+
+@core_histories.override(CoreConsumer, "settle", breaks=EACH_ONCE)
+def cumulative_acknowledgements_end_all(original, reached, self, number, *, one):
+    """A cumulative acknowledgement ends the deliveries behind it too."""
+    taken = original(self, number, one=one)
+    if not one and self._unsettled:
+        reached()
+        taken += original(self, next(reversed(self._unsettled)), one=False)
+    return taken
+
+
+@core_histories.override(CoreConsumer, "settle", breaks=GONE)
+def cumulative_acknowledgements_leave_the_first(original, reached, self, number, *, one):
+    """A cumulative acknowledgement of three messages or more leaves the first."""
+    taken = original(self, number, one=one)
+    if len(taken) > 2:
+        reached()
+        first = taken.pop(0)
+        self._unsettled[first.message.number] = first
+        self._session.holding[self] = None
+    return taken
+
+
+@core_histories.override(CoreConsumer, "settle", breaks=EACH_ONCE)
+def a_single_acknowledgement_ends_the_oldest_too(original, reached, self, number, *, one):
+    """An acknowledgement of one message ends the oldest one as well."""
+    taken = original(self, number, one=one)
+    if one and len(self._unsettled) > 1:
+        reached()
+        taken += original(self, next(iter(self._unsettled)), one=True)
+    return taken
+
+
+@core_histories.override(Session, "rollback", breaks=EACH_ONCE)
+def a_rollback_forgets_what_was_only_delivered(original, reached, self, fields, response):
+    """A rollback loses the messages that were delivered and not acknowledged."""
+    for consumer in list(self.holding):
+        reached()
+        consumer.rolled_back(Outcome.ACCEPTED)
+    original(self, fields, response)
+
+
+@core_histories.override(Session, "rollback", breaks=EACH_ONCE)
+def a_rollback_keeps_acknowledgements(original, reached, self, fields, response):
+    """What was acknowledged in a transaction stays so when it is rolled back."""
+    for queue, entries, _ in self._transaction._settlements:
+        reached()
+        queue.settle(entries, Outcome.ACCEPTED)
+    self._transaction._settlements.clear()
+    original(self, fields, response)
+
+
+@core_histories.override(Session, "close_consumer", breaks=EACH_ONCE)
+def a_closed_consumer_keeps_all_but_one(original, reached, self, fields, response):
+    """Of what a consumer held when it was closed one message comes again."""
+    for consumer in self.consumers.values():
+        while len(consumer._unsettled) > 1:
+            reached()
+            consumer.queue.settle([consumer._unsettled.popitem()[1]], Outcome.ACCEPTED)
+    original(self, fields, response)

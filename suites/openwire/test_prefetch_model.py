@@ -1,0 +1,391 @@
+"""Prefetch and acknowledgements of OpenWire's consumers together: a plan is drawn, and a model
+knows after each step what is out, what its client has seen, and what waits.
+
+Two things are judged at every stop. No message arrived beyond a limit, or after it was
+acknowledged. And no consumer has room while messages wait. Which of several consumers gets a
+message is the broker's choice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import strategies as st
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.time import ms
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.openwire.codec import Structure
+from brokerproof.harness.protocols.openwire.raw_peer import (
+    DELIVERED,
+    INDIVIDUAL,
+    OpenWirePeer,
+    dispatch,
+)
+from brokerproof.harness.targets.target import Target
+from brokerproof.suites.openwire.steps import OPENWIRE, fresh_queue, number_of
+from brokerproof.suites.steps.queue_model import QueueModel
+
+LIMIT = "OPENWIRE-PREFETCH-1"
+MORE = "OPENWIRE-PREFETCH-2"
+PULL = "OPENWIRE-PREFETCH-3"
+SEEN_ACK = "OPENWIRE-MSGACK-1"
+STANDARD_ACK = "OPENWIRE-MSGACK-2"
+INDIVIDUAL_ACK = "OPENWIRE-MSGACK-3"
+
+BEGIN, COMMIT = 0, 2
+"""Types of TransactionInfo."""
+STOPPED = ms(50)
+"""How long a surplus message is waited for at each stop; one that is later is judged at the
+next."""
+
+
+@dataclass(frozen=True)
+class Publish:
+    """So many messages."""
+
+    count: int
+
+
+@dataclass(frozen=True)
+class Consume:
+    """A consumer begins on one of two connections. With a limit of 0 it pulls."""
+
+    connection: int
+    limit: int
+
+
+@dataclass(frozen=True)
+class Change:
+    """A consumer's limit becomes another one above 0."""
+
+    which: int
+    limit: int
+
+
+@dataclass(frozen=True)
+class See:
+    """A client reports how many of its messages it has seen, the oldest first."""
+
+    which: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Acknowledge:
+    """Messages of a consumer are acknowledged, as a range or one by one, at once or with the commit
+    of a transaction."""
+
+    which: int
+    first: int
+    count: int
+    individual: bool
+    transacted: bool
+
+
+@dataclass(frozen=True)
+class Pull:
+    """A consumer without a limit asks for a message."""
+
+    which: int
+
+
+@dataclass(frozen=True)
+class Remove:
+    """A consumer ends. What it did not acknowledge goes back."""
+
+    which: int
+
+
+Step = Publish | Consume | Change | See | Acknowledge | Pull | Remove
+WHICH, COUNT = st.integers(0, 5), st.integers(1, 4)
+ACKNOWLEDGE = st.builds(
+    Acknowledge, WHICH, st.integers(0, 5), COUNT, st.booleans(), st.sampled_from([False, True])
+)
+STEPS = st.one_of(
+    st.builds(Publish, st.integers(1, 6)),
+    st.builds(Publish, st.integers(1, 6)),
+    st.builds(Consume, st.integers(0, 1), st.integers(0, 4)),
+    st.builds(See, WHICH, COUNT),
+    st.builds(See, WHICH, COUNT),
+    ACKNOWLEDGE,
+    ACKNOWLEDGE,
+    ACKNOWLEDGE,
+    st.builds(Change, WHICH, COUNT),
+    st.builds(Pull, WHICH),
+    st.builds(Remove, WHICH),
+)
+
+
+@dataclass(eq=False)
+class Consumer:
+    """A consumer. Of what is ``out`` its client has seen the first ``seen``."""
+
+    id: Structure
+    peer: OpenWirePeer
+    limit: int
+    out: list[Structure] = field(default_factory=list)
+    seen: int = 0
+    pulled: int = 0
+
+    @property
+    def has_room(self) -> bool:
+        return self.pulled > 0 if self.limit == 0 else len(self.out) - self.seen < self.limit
+
+    def __str__(self) -> str:
+        out = f"{len(self.out)} out, {self.seen} of them seen, {self.pulled} pulled"
+        return f"a consumer with a limit of {self.limit} ({out})"
+
+
+@dataclass
+class Run:
+    """A plan on its way."""
+
+    target: Bench
+    place: Structure
+    publisher: OpenWirePeer
+    producer: Structure
+    peers: tuple[OpenWirePeer, OpenWirePeer]
+    model: QueueModel = field(default_factory=QueueModel)
+    consumers: list[Consumer] = field(default_factory=list)
+    settled_by: dict[int, str] = field(default_factory=dict)
+    """The requirement by which a message is gone, by number."""
+    spared_by: dict[int, str] = field(default_factory=dict)
+    """The requirement by which a message stays, which the last acknowledgement left out."""
+    transactions: int = 0
+
+    def step(self, step: Step) -> None:
+        """One step of the plan, at the broker and in the model, up to its stop."""
+        judged = MORE
+        match step:
+            case Publish(count):
+                self._publish(count)
+            case Consume(connection, limit):
+                peer = self.peers[connection]
+                id = peer.open_consumer(self.place, prefetch=limit)
+                self.consumers.append(Consumer(id, peer, limit))
+            case Change(which, limit) if self._pushed():
+                self._change(self._pushed()[which % len(self._pushed())], limit)
+            case See(which, count):
+                judged = SEEN_ACK
+                self._see(which, count)
+            case Acknowledge():
+                self._acknowledge(step)
+            case Pull(which):
+                judged = PULL
+                self._pull(which)
+            case Remove(which) if self.consumers:
+                consumer = self.consumers.pop(which % len(self.consumers))
+                consumer.peer.remove(consumer.id)
+                self.model.give_back(map(number_of, consumer.out))
+        self.stop(str(step), judged)
+
+    def _pushed(self) -> list[Consumer]:
+        return [consumer for consumer in self.consumers if consumer.limit]
+
+    def _publish(self, count: int) -> None:
+        for _ in range(count):
+            properties = {"number": self.model.publish()}
+            message = self.publisher.message(
+                self.producer, self.place, b"content", properties=properties
+            )
+            self.publisher.answered(self.publisher.publish(message, response=True))
+
+    def _change(self, consumer: Consumer, limit: int) -> None:
+        fields = {"destination": self.place, "consumerId": consumer.id, "prefetch": limit}
+        consumer.peer.send("ConsumerControl", fields)
+        consumer.peer.settle()
+        consumer.limit = limit
+
+    def _see(self, which: int, count: int) -> None:
+        consumers = [consumer for consumer in self._pushed() if len(consumer.out) > consumer.seen]
+        if consumers:
+            consumer = consumers[which % len(consumers)]
+            seen = min(len(consumer.out), consumer.seen + count)
+            consumer.peer.ack(
+                consumer.out[seen - 1],
+                type=DELIVERED,
+                first=consumer.out[consumer.seen],
+                count=seen - consumer.seen,
+            )
+            consumer.seen = seen
+            self._spare(consumer, SEEN_ACK)
+
+    def _acknowledge(self, step: Acknowledge) -> None:
+        """Acknowledge what was seen, or anything if nothing was: clients do not pass over what
+        they saw."""
+        holders = [consumer for consumer in self.consumers if consumer.out]
+        if not holders:
+            return
+        consumer = holders[step.which % len(holders)]
+        covered = consumer.seen or len(consumer.out)
+        first = step.first % covered
+        settled = consumer.out[first : min(covered, first + step.count)]
+        # What was seen and is then acknowledged alone in a transaction counts twice in release
+        # 6.3.1. No client does that.
+        transacted = step.transacted and not (step.individual and consumer.seen)
+        fields: dict[str, Any] = {"transactionId": self._begin(consumer)} if transacted else {}
+        if step.individual:
+            proves = INDIVIDUAL_ACK
+            for dispatched in settled:
+                consumer.peer.ack(dispatched, type=INDIVIDUAL, proves=proves, **fields)
+        else:
+            proves = STANDARD_ACK
+            consumer.peer.ack(
+                settled[-1], first=settled[0], count=len(settled), proves=proves, **fields
+            )
+        if transacted:
+            self._transact(consumer.peer, fields["transactionId"], COMMIT)
+        del consumer.out[first : first + len(settled)]
+        consumer.seen = max(0, consumer.seen - len(settled))
+        self.settled_by |= dict.fromkeys(map(number_of, settled), proves)
+        self._spare(consumer, proves)
+
+    def _spare(self, consumer: Consumer, proves: str) -> None:
+        self.spared_by |= dict.fromkeys(map(number_of, consumer.out), proves)
+
+    def _begin(self, consumer: Consumer) -> Structure:
+        self.transactions += 1
+        fields = {"value": self.transactions, "connectionId": consumer.peer.connection}
+        transaction = Structure("LocalTransactionId", fields)
+        self._transact(consumer.peer, transaction, BEGIN)
+        return transaction
+
+    def _transact(self, peer: OpenWirePeer, transaction: Structure, type: int) -> None:
+        fields = {"connectionId": peer.connection, "transactionId": transaction, "type": type}
+        peer.request("TransactionInfo", fields)
+
+    def _pull(self, which: int) -> None:
+        """Pull where a message waits, so that one answers."""
+        pulling = [consumer for consumer in self.consumers if not consumer.limit]
+        if pulling and self.model.waiting:
+            consumer = pulling[which % len(pulling)]
+            fields = {"consumerId": consumer.id, "destination": self.place, "timeout": 0}
+            consumer.peer.send("MessagePull", fields)
+            consumer.pulled = 1
+
+    def stop(self, after: str, judged: str) -> None:
+        """Wait until nothing more should arrive, and a little longer; judge what arrived."""
+        rest = self.target.wait_until(lambda: self._take(after) or not self._idle(), PATIENCE)
+        for peer in self.peers:
+            peer.settle()
+        self.target.advance(STOPPED)
+        self._take(after)
+        idle = ", ".join(map(str, self._idle())) or "nobody"
+        detail = f"after {after}: {idle} has room while {len(self.model.waiting)} messages wait"
+        if self._idle():
+            self.finish()  # messages that are lost keep nobody waiting
+        self.target.require((judged, MORE), rest and idle == "nobody", detail)
+
+    def _idle(self) -> list[Consumer]:
+        return [consumer for consumer in self.consumers if self.model.waiting and consumer.has_room]
+
+    def _take(self, after: str) -> bool:
+        """Judge the messages that have arrived; return False."""
+        numbers: list[int] = []
+        for consumer in self.consumers:
+            for dispatched in consumer.peer.dispatched(consumer.id):
+                detail = f"after {after}: {number_of(dispatched)} arrived for {consumer}"
+                proves = LIMIT if consumer.limit else PULL
+                self.target.require(proves, consumer.has_room, detail)
+                consumer.pulled = 0
+                consumer.out.append(dispatched)
+                numbers.append(number_of(dispatched))
+        for number in self.model.strangers(numbers):
+            detail = f"after {after}: {number} arrived, which is acknowledged or out"
+            self.target.require(self.settled_by.get(number, LIMIT), False, detail)
+        self.model.take(numbers)
+        for peer in self.peers:
+            over = peer.ended is not None or any(map(peer.fatal, peer.inbox))
+            instead = peer.instead() if over else "the connection goes on"
+            self.target.require(STANDARD_ACK, not over, f"after {after}: {instead}")
+        return False
+
+    def finish(self) -> None:
+        """End the consumers: all that was not acknowledged can be had."""
+        while self.consumers:
+            consumer = self.consumers.pop()
+            consumer.peer.remove(consumer.id)
+            self.model.give_back(map(number_of, consumer.out))
+        left = self.model.waiting
+        heir = self.target.openwire()
+        consumer_id = heir.open_consumer(self.place, prefetch=1000)
+
+        def here() -> int:
+            return sum(dispatch(consumer_id).accepts(command) for command in heir.inbox)
+
+        self.target.wait_until(lambda: here() >= len(left), PATIENCE)
+        self.target.advance(STOPPED)
+        got = sorted(map(number_of, heir.dispatched(consumer_id)))
+        detail = f"in the end {left} are left, and {got} arrived"
+        for number in set(got) - set(left):
+            self.target.record_finding(self.settled_by.get(number, LIMIT), False, detail)
+        for number in left:
+            kept = self.spared_by.get(number, STANDARD_ACK)
+            self.target.require(kept, number in got, detail)
+
+
+def corners(target: Target) -> list[dict[str, object]]:
+    """Histories that need more than a few steps: messages that were seen and are acknowledged in
+    parts, in ranges from the middle, and many rounds."""
+    return [
+        {
+            "rounds": 1,
+            "steps": [
+                Consume(0, 3),
+                Consume(1, 0),
+                Publish(12),
+                See(0, 3),
+                Acknowledge(0, 1, 2, False, False),
+                See(0, 2),
+                Acknowledge(0, 2, 2, True, False),
+                Acknowledge(0, 1, 1, True, True),
+                Acknowledge(0, 0, 4, False, True),
+                Change(0, 1),
+                Pull(0),
+                Acknowledge(0, 0, 1, False, False),
+                Change(0, 4),
+                See(0, 2),
+                Remove(0),
+            ],
+        },
+        {
+            "rounds": 6,
+            "steps": [
+                Consume(0, 4),
+                Publish(14),
+                Acknowledge(0, 0, 2, False, True),
+                Acknowledge(0, 1, 3, False, False),
+                See(0, 3),
+                Acknowledge(0, 0, 2, False, True),
+                Acknowledge(0, 0, 1, True, False),
+                Acknowledge(1, 1, 3, True, True),
+                Remove(-1),
+            ],
+        },
+    ]
+
+
+@case(LIMIT, MORE, PULL, SEEN_ACK, STANDARD_ACK, INDIVIDUAL_ACK, needs={OPENWIRE})
+@over(
+    examples=30,
+    always=corners,
+    rounds=st.sampled_from([1, 1, 1, 3]),
+    steps=st.lists(STEPS, min_size=4, max_size=20),
+)
+def test_consumers_do_what_the_model_says(target: Bench, rounds: int, steps: list[Step]) -> None:
+    """Consumers of a queue begin and end on two connections while limits, acknowledgements and
+    pulls change as drawn. After each step the messages that are out are those of the model. In the
+    end all that was not acknowledged can be had.
+
+    One scenario: the requirements are the model.
+    """
+    place, publisher = fresh_queue(target), target.openwire()
+    peers = target.openwire(), target.openwire()
+    run = Run(target, place, publisher, publisher.open_producer(place), peers)
+    ending: list[Step] = [Consume(0, 2), Consume(1, 0), Publish(3), Pull(-1), See(-1, 1)]
+    for step in [*steps * rounds, *ending]:
+        run.step(step)
+    run.finish()

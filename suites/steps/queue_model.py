@@ -1,0 +1,54 @@
+"""A queue as a model knows it: which messages wait, in which order, and which were delivered.
+
+Messages are numbered in the order in which they were published. What comes back takes its old
+place. So whatever was settled, and by whom, the next deliveries are the lowest numbers that wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass
+class QueueModel:
+    """One queue. ``waiting`` is in order; ``delivered`` has every number that was delivered."""
+
+    waiting: list[int] = field(default_factory=list)
+    delivered: set[int] = field(default_factory=set)
+    published: int = 0
+
+    def publish(self) -> int:
+        """Add one more message and return its number."""
+        self.published += 1
+        self.waiting.append(self.published)
+        return self.published
+
+    def give_back(self, numbers: Iterable[int]) -> None:
+        """Return messages to their old places."""
+        self.waiting = sorted([*self.waiting, *numbers])
+
+    def strangers(self, numbers: Sequence[int]) -> list[int]:
+        """Return the numbers that do not wait, or arrived twice."""
+        waiting = set(self.waiting)
+        return [
+            number
+            for at, number in enumerate(numbers)
+            if number not in waiting or number in numbers[:at]
+        ]
+
+    def disorder(self, arrivals: Sequence[Sequence[int]]) -> str:
+        """Return the fault of the numbers that each consumer got since the last stop, empty if
+        there is none."""
+        numbers = sorted(number for arrived in arrivals for number in arrived)
+        if numbers != self.waiting[: len(numbers)]:
+            return f"the oldest of {self.waiting} are due, and {numbers} arrived"
+        if any(list(arrived) != sorted(arrived) for arrived in arrivals):
+            return f"consumers got {list(map(list, arrivals))}, not in order"
+        return ""
+
+    def take(self, numbers: Iterable[int]) -> None:
+        """Deliver messages that wait."""
+        taken = set(numbers)
+        self.waiting = [number for number in self.waiting if number not in taken]
+        self.delivered |= taken
