@@ -21,7 +21,7 @@ from brokerproof.harness.protocols.core.codec import Packet
 from brokerproof.harness.protocols.core.raw_peer import CorePeer, delivery
 from brokerproof.harness.targets.target import Target
 from brokerproof.suites.steps.core import CORE, judge_trace, number_of, queue, sized
-from brokerproof.suites.steps.queue_model import QueueModel
+from brokerproof.suites.steps.queue_model import MEMORY, READ_AHEAD, QueueModel, place_names, places
 
 WINDOW = "ARTEMIS-FLOW-consumer-1"
 EACH_ONCE = "ARTEMIS-CONCEPTS-queue-1"
@@ -141,6 +141,7 @@ class Run:
     name: str
     producer: CorePeer
     peers: tuple[CorePeer, CorePeer]
+    place: str
     model: QueueModel = field(default_factory=QueueModel)
     consumers: list[Consumer] = field(default_factory=list)
     pending: list[int] = field(default_factory=list)
@@ -239,10 +240,13 @@ class Run:
         self.target.require((WINDOW, BACK), rest and idle == "nobody", detail)
 
     def _idle(self) -> list[Consumer]:
+        out = sum(packet.size for consumer in self.consumers for packet in consumer.out)
+        if not self.model.waiting or (self.place != MEMORY and out >= READ_AHEAD):
+            return []
         return [
             consumer
             for consumer in self.consumers
-            if self.model.waiting and consumer.has_room and consumer.session != self.stopped
+            if consumer.has_room and consumer.session != self.stopped
         ]
 
     def _take(self, after: str) -> bool:
@@ -303,9 +307,10 @@ class Run:
 
 def corners(target: Target) -> list[dict[str, object]]:
     """Histories that need more than a few steps: ranges that are rolled back and delivered again
-    within the credit that is left, numbers of consumers that are used again, and many rounds."""
+    within the credit that is left, numbers of consumers that are used again, and many rounds; in
+    memory and with pages."""
     begin: list[Step] = [Consume(TRANSACTED), Consume(AT_ONCE), Consume(AT_ONCE), Publish(9, 300)]
-    return [
+    histories: list[dict[str, object]] = [
         {
             "rounds": 1,
             "steps": [
@@ -344,16 +349,22 @@ def corners(target: Target) -> list[dict[str, object]]:
             ],
         },
     ]
+    return [
+        {"place": place, **history} for place in place_names(target)[:2] for history in histories
+    ]
 
 
 @case(WINDOW, EACH_ONCE, GONE, BACK, FIFO, needs={CORE})
 @over(
     examples=30,
     always=corners,
+    place=places,
     rounds=st.sampled_from([1, 1, 1, 3]),
     steps=st.lists(STEPS, min_size=4, max_size=20),
 )
-def test_sessions_do_what_the_model_says(target: Bench, rounds: int, steps: list[Step]) -> None:
+def test_sessions_do_what_the_model_says(
+    target: Bench, place: str, rounds: int, steps: list[Step]
+) -> None:
     """Consumers of a queue begin and end in two sessions, one of them transacted, while credit,
     acknowledgements and transactions change as drawn. After each step the deliveries are those of
     the model. In the end all that was not acknowledged can be had.
@@ -362,7 +373,8 @@ def test_sessions_do_what_the_model_says(target: Bench, rounds: int, steps: list
     """
     producer = target.core()
     peers = target.core(), target.core(auto_commit_acks=False)
-    run = Run(target, queue(target, producer), producer, peers)
+    prefix = "" if place == MEMORY else target.full_address(place)
+    run = Run(target, queue(target, producer, prefix), producer, peers, place)
     for step in [*steps * rounds, Publish(1, 300), Consume(AT_ONCE), Credit(-1, 5000)]:
         run.step(step)
     run.finish()

@@ -20,7 +20,8 @@ from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.stomp.codec import Frame
 from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
 from brokerproof.harness.targets.target import Target
-from brokerproof.suites.steps.queue_model import QueueModel
+from brokerproof.suites.steps import small_addresses
+from brokerproof.suites.steps.queue_model import MEMORY, READ_AHEAD, QueueModel, place_names, places
 
 WINDOW = "ARTEMIS-STOMP-window-3"
 CUMULATIVE = "STOMP12-SUB-11"
@@ -122,6 +123,7 @@ class Run:
     to: Destination
     producer: StompPeer
     clients: tuple[Client, Client]
+    place: str
     model: QueueModel = field(default_factory=QueueModel)
     settled_by: dict[int, str] = field(default_factory=dict)
     """The requirement by which a message is gone, by number."""
@@ -192,7 +194,10 @@ class Run:
         self.target.require(WINDOW, rest and idle == "nobody", detail)
 
     def _idle(self) -> list[Client]:
-        return [client for client in self.clients if self.model.waiting and client.has_room]
+        out = sum(message.size for client in self.clients for message in client.held)
+        if not self.model.waiting or (self.place != MEMORY and out >= READ_AHEAD):
+            return []
+        return [client for client in self.clients if client.has_room]
 
     def _take(self, after: str) -> bool:
         """Judge the messages that have arrived; return False."""
@@ -241,8 +246,9 @@ class Run:
 
 def corners(target: Target) -> list[dict[str, object]]:
     """Histories that need more than a few steps: older messages that come behind younger ones,
-    windows that are left half used, ranges of many messages, and many rounds."""
-    return [
+    windows that are left half used, ranges of many messages, and many rounds; in memory and with
+    pages."""
+    histories: list[dict[str, object]] = [
         {
             "rounds": 1,
             "steps": [
@@ -276,6 +282,9 @@ def corners(target: Target) -> list[dict[str, object]]:
             ],
         },
     ]
+    return [
+        {"place": place, **history} for place in place_names(target)[:2] for history in histories
+    ]
 
 
 @case(
@@ -291,11 +300,12 @@ def corners(target: Target) -> list[dict[str, object]]:
 @over(
     examples=30,
     always=corners,
+    place=places,
     rounds=st.sampled_from([1, 1, 1, 3]),
     steps=st.lists(STEPS, min_size=4, max_size=20),
 )
 def test_subscriptions_do_what_the_model_says(
-    target: Bench, rounds: int, steps: list[Step]
+    target: Bench, place: str, rounds: int, steps: list[Step]
 ) -> None:
     """Two clients subscribe to a queue, acknowledge, and leave as drawn, with windows and modes of
     their own. After each step the messages that they hold are those of the model. In the end all
@@ -303,9 +313,9 @@ def test_subscriptions_do_what_the_model_says(
 
     One scenario: the requirements are the model.
     """
-    to = target.destination()
+    to = target.destination() if place == MEMORY else small_addresses.destination(target, place)
     clients = Client(target.stomp("1.2")), Client(target.stomp("1.2"))
-    run = Run(target, to, target.stomp("1.2"), clients)
+    run = Run(target, to, target.stomp("1.2"), clients, place)
     ending: list[Step] = [
         Publish(3, 0),
         Subscribe(0, CLIENT, 700),

@@ -27,6 +27,7 @@ from brokerproof.suites.mutation.flow import (
     full_addresses,
     openwire,
     openwire_histories,
+    paged_histories,
     paging,
     producer_flow,
     queues,
@@ -121,6 +122,7 @@ GROUPS: tuple[Group, ...] = (
     openwire_histories.openwire_histories,
     core_histories.core_histories,
     histories.histories,
+    paged_histories.paged_histories,
 )
 
 MUTANTS: dict[str, Mutant] = {mutant.name: mutant for group in GROUPS for mutant in group.mutants}

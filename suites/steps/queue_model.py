@@ -9,6 +9,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from hypothesis import strategies as st
+
+from brokerproof.harness.targets.target import Target
+
+MEMORY, PAGED, SOON_PAGED = "memory", "page", "limited.page"
+"""Places of a queue: an address in memory, one that pages after some bytes, and one that pages
+after three messages and so goes in and out of page mode all the time."""
+READ_AHEAD = 8000
+"""Bytes of messages that are out at an address that pages, from which on a broker may leave further
+ones where they are."""
+
+
+def place_names(target: Target) -> list[str]:
+    """Return the places that the target has, the most different ones first."""
+    paged = "address-full" in target.identity.capabilities
+    return [MEMORY, SOON_PAGED, PAGED] if paged else [MEMORY]
+
+
+def places(target: Target) -> st.SearchStrategy[str]:
+    """Draw a place that the target has."""
+    return st.sampled_from(place_names(target))
+
 
 @dataclass
 class QueueModel:
