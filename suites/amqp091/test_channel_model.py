@@ -22,7 +22,7 @@ from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.targets.target import Target
 from brokerproof.suites.amqp091.steps import bodies, drained, eventually, queue_of
-from brokerproof.suites.steps.queue_model import QueueModel
+from brokerproof.suites.steps.queue_model import IN_VIRTUAL_TIME, QueueModel
 
 LIMIT = "AMQP091-QOS-01"
 MORE = "AMQP091-QOS-02"
@@ -477,7 +477,7 @@ def corners(target: Target) -> list[dict[str, object]]:
     ORDER,
     ROLLBACK,
     CLOSED,
-    needs={"amqp091"},
+    needs={"amqp091", IN_VIRTUAL_TIME},
 )
 @over(
     examples=40,

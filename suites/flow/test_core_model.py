@@ -21,7 +21,14 @@ from brokerproof.harness.protocols.core.codec import Packet
 from brokerproof.harness.protocols.core.raw_peer import CorePeer, delivery
 from brokerproof.harness.targets.target import Target
 from brokerproof.suites.steps.core import CORE, judge_trace, number_of, queue, sized
-from brokerproof.suites.steps.queue_model import MEMORY, READ_AHEAD, QueueModel, place_names, places
+from brokerproof.suites.steps.queue_model import (
+    IN_VIRTUAL_TIME,
+    MEMORY,
+    READ_AHEAD,
+    QueueModel,
+    place_names,
+    places,
+)
 
 WINDOW = "ARTEMIS-FLOW-consumer-1"
 EACH_ONCE = "ARTEMIS-CONCEPTS-queue-1"
@@ -354,7 +361,7 @@ def corners(target: Target) -> list[dict[str, object]]:
     ]
 
 
-@case(WINDOW, EACH_ONCE, GONE, BACK, FIFO, needs={CORE})
+@case(WINDOW, EACH_ONCE, GONE, BACK, FIFO, needs={CORE, IN_VIRTUAL_TIME})
 @over(
     examples=30,
     always=corners,

@@ -21,7 +21,14 @@ from brokerproof.harness.protocols.stomp.codec import Frame
 from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
 from brokerproof.harness.targets.target import Target
 from brokerproof.suites.steps import small_addresses
-from brokerproof.suites.steps.queue_model import MEMORY, READ_AHEAD, QueueModel, place_names, places
+from brokerproof.suites.steps.queue_model import (
+    IN_VIRTUAL_TIME,
+    MEMORY,
+    READ_AHEAD,
+    QueueModel,
+    place_names,
+    places,
+)
 
 WINDOW = "ARTEMIS-STOMP-window-3"
 CUMULATIVE = "STOMP12-SUB-11"
@@ -295,7 +302,7 @@ def corners(target: Target) -> list[dict[str, object]]:
     EACH_ONCE,
     BACK,
     FIFO,
-    needs={"consumer-window", "stomp-1.2", "queue-semantics"},
+    needs={"consumer-window", "stomp-1.2", "queue-semantics", IN_VIRTUAL_TIME},
 )
 @over(
     examples=30,

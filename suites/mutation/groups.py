@@ -27,6 +27,7 @@ from brokerproof.suites.mutation.flow import (
     full_addresses,
     openwire,
     openwire_histories,
+    openwire_numbers,
     paged_histories,
     paging,
     producer_flow,
@@ -123,6 +124,7 @@ GROUPS: tuple[Group, ...] = (
     core_histories.core_histories,
     histories.histories,
     paged_histories.paged_histories,
+    openwire_numbers.openwire_numbers,
 )
 
 MUTANTS: dict[str, Mutant] = {mutant.name: mutant for group in GROUPS for mutant in group.mutants}

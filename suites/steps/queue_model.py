@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.targets.target import Target
 
+IN_VIRTUAL_TIME = "reconfigurable"
+"""The capability of the targets on which the models have been tried."""
 MEMORY, PAGED, SOON_PAGED = "memory", "page", "limited.page"
 """Places of a queue: an address in memory, one that pages after some bytes, and one that pages
 after three messages and so goes in and out of page mode all the time."""
