@@ -138,6 +138,8 @@ class Conversation(Generic[F]):
         """Instant at which the last byte arrived."""
         self.spoke_at: Instant | None = None
         """Instant at which the last byte was handed to the link."""
+        self.began_at: Instant | None = None
+        """Instant at which the first byte was handed to the link."""
         self.longest_pause: Duration = 0
         """Longest time between two writes so far."""
         self._channel: Channel | None = None
@@ -192,6 +194,8 @@ class Conversation(Generic[F]):
             self.judge.record(
                 OctetsSent(at_ns=now, conn=self.conn, data=data[:RECORDED_BYTES], size=len(data))
             )
+        if self.began_at is None:
+            self.began_at = now
         if self.spoke_at is not None:
             self.longest_pause = max(self.longest_pause, now - self.spoke_at)
         self.spoke_at = now
@@ -207,13 +211,19 @@ class Conversation(Generic[F]):
         self.write(data, as_event=False)
 
     def overdue(self, promised: Duration) -> str | None:
-        """Why a close for silence is no evidence against the broker: we paused for longer than we
-        promised, as happens on a busy host. None if we did not."""
-        last = self.world.now() if self.ended is None else self.ended.at
-        pause = max(self.longest_pause, 0 if self.spoke_at is None else last - self.spoke_at)
-        if pause <= promised:
+        """Why a close for silence is no evidence against the broker: on a busy host we paused for
+        longer than we promised, or the broker may have heard us so late. None if neither is so."""
+        if self.began_at is None or self.spoke_at is None:
             return None
-        return f"our own longest pause was {_text(pause)}, of {_text(promised)} promised"
+        last = self.world.now() if self.ended is None else self.ended.at
+        pause = max(self.longest_pause, last - self.spoke_at)
+        late = self.world.lateness(self.began_at)
+        if pause + late <= promised:
+            return None
+        return (
+            f"our own longest pause was {_text(pause)}, and the host late by {_text(late)}, of"
+            f" {_text(promised)} promised"
+        )
 
     def close_socket(self, how: CloseHow = CloseHow.EOF) -> None:
         """End the connection from our side without a word: closed in order, or cut (RESET)."""

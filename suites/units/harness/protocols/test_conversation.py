@@ -38,7 +38,20 @@ def test_a_pause_in_the_past_counts_though_the_client_has_spoken_since(bench: Be
     bench.advance(ms(1200))
     peer.beat()
     peer.beat()
-    assert peer.overdue(ms(1000)) == "our own longest pause was 1200 ms, of 1000 ms promised"
+    assert peer.overdue(ms(1000)) == (
+        "our own longest pause was 1200 ms, and the host late by 0 ms, of 1000 ms promised"
+    )
+
+
+def test_a_host_that_is_late_makes_a_pause_longer(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = bench.stomp(heart_beat="1000,0")
+    bench.advance(ms(900))
+    peer.beat()
+    monkeypatch.setattr(bench.world, "lateness", lambda since: ms(100) if since == 0 else 0)
+    assert peer.overdue(ms(1000)) is None
+    assert peer.overdue(ms(999)) is not None
 
 
 def test_a_pause_ends_with_the_connection(bench: Bench) -> None:
