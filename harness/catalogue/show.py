@@ -125,7 +125,7 @@ def rows_text(listed: Sequence[Row], width: int = 100) -> str:
                 subsequent_indent=indent,
                 break_on_hyphens=False,
             )
-        lines += [f"{indent}· {case}" for case in row.cases]
+        lines += [f"    · {case}" for case in row.cases]
     return "\n".join([*lines, "", *textwrap.wrap(totals(listed), max(width, 60))]) + "\n"
 
 
@@ -174,12 +174,12 @@ def explanation_text(facts: Mapping[str, Any], width: int = 100) -> str:
     """``explain`` for people; ``facts`` are those of :func:`explanation`, ``width`` is in
     characters."""
 
-    def wrapped(text: str, indent: str = "  ") -> str:
+    def wrapped(text: str, indent: str = "  ", label: str = "") -> str:
         return textwrap.fill(
             text,
             max(width, 60),
-            initial_indent=indent,
-            subsequent_indent=indent,
+            initial_indent=label or indent,
+            subsequent_indent=" " * len(label) or indent,
             break_on_hyphens=False,
             break_long_words=False,
         )
@@ -192,9 +192,9 @@ def explanation_text(facts: Mapping[str, Any], width: int = 100) -> str:
         wrapped(facts["statement"]),
         *([wrapped(f"“{facts['quotation']}”")] if facts["quotation"] else []),
         "",
-        f"  source    {facts['title']}, section {facts['section']!r}",
+        wrapped(f"{facts['title']}, section {facts['section']!r}", label="  source    "),
         f"  read it   {facts['link']}",
-        f"  strength  {strength}; its own words there: {facts['verb']!r}",
+        wrapped(f"{strength}; its own words there: {facts['verb']!r}", label="  strength  "),
         f"  binds     {_BINDS[facts['subject']]}",
         f"  shows     {_SHOWS[facts['observe']]}",
     ]
@@ -206,11 +206,9 @@ def explanation_text(facts: Mapping[str, Any], width: int = 100) -> str:
         parts += ["", wrapped(f"Not tested: {facts['why_not']}")]
     parts += ["", f"  Cases that cite it: {len(facts['cases'])}"]
     for case in facts["cases"]:
-        needs = f" [needs {', '.join(case['needs'])}]" if case["needs"] else ""
-        parts += [
-            f"  · {case['id']}{needs}",
-            *([wrapped(case["says"], "      ")] if case["says"] else []),
-        ]
+        parts.append(f"  · {case['id']}")
+        parts += [wrapped(case["says"], "      ")] if case["says"] else []
+        parts += [wrapped(f"needs {', '.join(case['needs'])}", "      ")] if case["needs"] else []
         parts.append(f"      {case['source']}")
     if not facts["cases"] and facts["uncovered_reason"]:
         parts.append(wrapped(f"Listed as uncovered: {facts['uncovered_reason']}"))

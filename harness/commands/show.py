@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import click
 
@@ -59,9 +60,8 @@ def _list(source: str | None, uncovered: bool, as_json: bool) -> None:
         )
     except show.UnknownSource as problem:
         raise errors.Usage(str(problem)) from None
-    width = click.get_current_context().terminal_width or 110
     click.echo(
-        json.dumps(show.rows_json(rows)) if as_json else show.rows_text(rows, width), nl=as_json
+        json.dumps(show.rows_json(rows)) if as_json else show.rows_text(rows, _width()), nl=as_json
     )
 
 
@@ -72,7 +72,12 @@ def _explain(requirement: str, as_json: bool) -> None:
         )
     except requirements.UnknownRequirement as problem:
         raise errors.Usage(str(problem)) from None
-    click.echo(json.dumps(facts) if as_json else show.explanation_text(facts), nl=as_json)
+    click.echo(json.dumps(facts) if as_json else show.explanation_text(facts, _width()), nl=as_json)
+
+
+def _width() -> int:
+    """The width of the terminal, as far as lines stay readable."""
+    return min(shutil.get_terminal_size().columns, 100)
 
 
 def _described() -> dict[str, cases.CaseInfo]:

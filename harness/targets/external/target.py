@@ -16,6 +16,7 @@ from brokerproof.harness.targets.endpoint import Endpoint
 from brokerproof.harness.targets.external import dialogue, greeting, queues
 from brokerproof.harness.targets.external.dialogue import NotSpoken
 from brokerproof.harness.targets.external.greeting import Credentials, Greeting
+from brokerproof.harness.targets.external.listening_process import listening_process
 from brokerproof.harness.targets.external.rabbitmqctl import Rabbitmqctl
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.full_addresses import SHIPPED, FullAddresses
@@ -82,12 +83,13 @@ class AddressTarget(SocketTarget):
             and _major(version) >= NATIVE_AMQP
             and any(greeted.protocol == "amqp091" for greeted in greetings)
         )
-        self.watch_the_host()
+        first = next(iter(self._given.values()))
+        self.watch_the_host(listening_process(first.host, first.port))
         return TargetFacts(
             broker=broker or "unknown",
             version=version or "unknown",
             configuration="unknown" if self.config is None else self.config.name,
-            endpoint=next(iter(self._given.values())).where,
+            endpoint=first.where,
             tls="; ".join(sorted({tls.words() for tls in self.tls.values()})),
             addresses=self.identity.addresses.settings(),
         )

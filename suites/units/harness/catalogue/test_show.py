@@ -120,6 +120,10 @@ def test_json_says_what_the_text_says() -> None:
 def test_lines_keep_their_width_and_nothing_gets_an_empty_page() -> None:
     assert max(map(len, show.rows_text(show.rows(CATALOGUE, CASES), 80).splitlines())) <= 80
     assert show.rows_text([]) == "no requirement fits\n"
+    for requirement in CATALOGUE:
+        text = show.explanation_text(show.explanation(CATALOGUE, CASES, requirement), 80)
+        wide = [line for line in text.splitlines() if len(line) > 80 and "https://" not in line]
+        assert not wide
 
 
 def test_explain_has_the_statement_its_source_the_cases_and_how_to_contest() -> None:

@@ -1,0 +1,35 @@
+"""The process behind an address, where it is one of this machine.
+
+What its threads wait for a core is then known as it is of a broker that brokerproof started, and a
+busy host makes no broker late that was in time.
+"""
+
+from __future__ import annotations
+
+import socket
+
+import psutil
+
+_EVERY = frozenset({"0.0.0.0", "::"})
+
+
+def listening_process(host: str, port: int) -> int | None:
+    """Return the process that listens at ``host`` and ``port``; None if it is no process of this
+    machine, or one that may not be looked at."""
+    try:
+        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        ours = {address.address for card in psutil.net_if_addrs().values() for address in card}
+        connections = psutil.net_connections(kind="tcp")
+    except (OSError, psutil.Error):
+        return None
+    named = {str(info[4][0]) for info in infos}
+    if not named & ours:
+        return None
+    accepting = named | _EVERY
+    for connection in connections:
+        address = connection.laddr
+        if connection.status != psutil.CONN_LISTEN or not address or address.port != port:
+            continue
+        if address.ip.removeprefix("::ffff:") in accepting and connection.pid is not None:
+            return int(connection.pid)
+    return None
