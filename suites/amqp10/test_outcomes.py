@@ -436,8 +436,8 @@ def test_accepted_is_supported_where_nothing_was_named(target: Bench) -> None:
 
 @case(DISPOSITION_SETTLES, TERMINAL_STATE_KEPT, needs={"amqp", "amqp-redelivery"})
 @over(
-    examples=20,
     always=lambda target: [{"state": state, "again_state": True} for state in sorted(STATES)],
+    examples=20,
     state=st.sampled_from(sorted(STATES)),
     again_state=st.booleans(),
 )
@@ -454,12 +454,9 @@ def test_an_outcome_may_be_told_first_and_settled_later(
         peer.disposition(got[0], STATES[state] if again_state else None)
     target.wait_until(lambda: peer.ended is not None or any(map(peer.fatal, peer.inbox)), QUIET)
     fine = peer.ended is None and not any(map(peer.fatal, peer.inbox))
-    target.record_finding(
-        DISPOSITION_SETTLES,
-        fine,
-        f"{state}, settled later {'as such' if again_state else 'without a state'}:"
-        f" {peer.instead()}",
-    )
+    later = "as such" if again_state else "without a state"
+    detail = f"{state}, settled later {later}: {peer.instead()}"
+    target.record_finding(DISPOSITION_SETTLES, fine, detail)
     gone = state == "accepted"
     other = target.amqp()
     back = collect(target, other, other.receiver(node, credit=10), 0 if gone else 1)

@@ -328,17 +328,11 @@ def test_a_listed_example_hides_no_other_and_confirms_none(reference: Target) ->
         runs.append(number)
         target.record_finding(MUST, number == 0, f"{number} receipts came")
 
-    call = made(
-        bad,
-        MUST,
-        over=Over(
-            {"number": st.just(0)},
-            examples=1,
-            always=lambda target: [{"number": number} for number in (3, 1, 2)],
-        ),
+    corners = Over(
+        {"number": st.just(0)}, 1, always=lambda target: [{"number": n} for n in (3, 1, 2)]
     )
     run = run_of(RealTimeTwin(reference), deviations=(listed(MUST, "[13] receipts came"),))
-    found = execute(run, call)
+    found = execute(run, made(bad, MUST, over=corners))
     assert (found.verdict, found.detail) == (Verdict.FAIL, f"{MUST}: 2 receipts came")
     assert runs[-1] == 2
 
