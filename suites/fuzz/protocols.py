@@ -241,7 +241,7 @@ class Finding:
         for event in self.events:
             line = {"event": type(event).__name__, **dataclasses.asdict(event)}
             if isinstance(event, Data):
-                line["octets"] = event.data.hex()
+                line["octets"] = line.pop("data").hex()
             lines.append(line)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
@@ -255,7 +255,7 @@ def read(path: Path) -> Finding:
     for line in lines:
         kind = _EVENTS[line.pop("event")]
         if "octets" in line:
-            line["octets"] = bytes.fromhex(line["octets"])
+            line["data"] = bytes.fromhex(line.pop("octets"))
         events.append(kind(**line))
     return Finding(Setting(**head), tuple(events), problem)
 

@@ -181,7 +181,9 @@ class SocketScene:
         self._tail = b""
         slash = "" if setting.family == "artemis" else "/queue/"
         self._queue = f"{slash}bystander-{process.scenes}"
-        self._ask("CONNECT\naccept-version:1.2\nhost:h\nlogin:guest\npasscode:guest\n\n\0", "CONN")
+        self._ask(
+            "CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\n\n\0", "CONNECTED\n"
+        )
         kind = self._kind("subscription")
         self._ask(f"SUBSCRIBE\nid:0\ndestination:{self._queue}\n{kind}receipt:s\n\n\0", "id:s\n")
 
@@ -272,7 +274,7 @@ class SocketScene:
                 data = b""
             if not data:
                 self._process.check(soon=True)
-                raise Broken("bystander: was closed")
+                raise Broken(f"bystander: was closed behind {self._tail[-300:]!r}")
             self._tail += data
         self._tail = b""
         waited = int((time.monotonic() - began) * NS_PER_S)

@@ -57,7 +57,7 @@ Draw = Callable[[Random], bytes]
 def _stomp(command: str, random: Random) -> bytes:
     version = random.choice(("1.0", "1.1", "1.2"))
     head = (
-        f"{command}\naccept-version:{version}\nhost:h\ndestination:/queue/q\nid:1\nack:auto\n"
+        f"{command}\naccept-version:{version}\nhost:/\ndestination:/queue/q\nid:1\nack:auto\n"
         "transaction:a\nmessage-id:1\nsubscription:1\nreceipt:r\nlogin:guest\npasscode:wrong\n\n\0"
     )
     return head.encode()
@@ -138,7 +138,7 @@ LOGGED_OUT = openwire.encode_command(
 UPGRADE = websocket.request(
     "here", websocket.key(b"k"), (*websocket.UPGRADE, ("Sec-WebSocket-Protocol", "v12.stomp"))
 )
-WRONG_CONNECT = b"CONNECT\naccept-version:1.2\nhost:h\nlogin:guest\npasscode:wrong\n\n\0"
+WRONG_CONNECT = b"CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:wrong\n\n\0"
 TUNED = _method("connection.tune-ok", {"channel-max": 9, "frame-max": 131072, "heartbeat": 0})
 HEADER091 = amqp091.protocol_header()
 SASL_HEADER, AMQP_HEADER = amqp10.protocol_header(3), amqp10.protocol_header()
