@@ -60,7 +60,7 @@ def limits_lose_their_upper_half(original, reached, self, limit):
 @openwire_numbers.override(Client, "control_consumer", breaks=ANSWERED)
 def limits_below_zero_break_off(original, reached, self, fields, request):
     """A ConsumerControl with a limit below 0 is never answered."""
-    ahead = Fields(fields.octets, fields.at)
+    ahead = Fields(fields.buffer, fields.at)
     structure(ahead, self.version)
     ahead.flag()
     structure(ahead, self.version)
@@ -73,7 +73,7 @@ def limits_below_zero_break_off(original, reached, self, fields, request):
 @openwire_numbers.override(Client, "remove", breaks=STAYS)
 def last_deliveries_below_zero_end_the_connection(original, reached, self, fields, request):
     """A RemoveInfo whose lastDeliveredSequenceId is below -1 closes the connection."""
-    ahead = Fields(fields.octets, fields.at)
+    ahead = Fields(fields.buffer, fields.at)
     structure(ahead, self.version)
     if ahead.int64() < -1:
         reached()
@@ -85,7 +85,7 @@ def last_deliveries_below_zero_end_the_connection(original, reached, self, field
 @openwire_numbers.override(Client, "add_session", breaks=ANSWERED)
 def large_sessions_are_not_answered(original, reached, self, fields, request):
     """A session whose number has more than 32 bits is made, and not answered."""
-    ahead = Fields(fields.octets, fields.at)
+    ahead = Fields(fields.buffer, fields.at)
     session = structure(ahead, self.version)
     if session is not None and session.value >= 2**32:
         reached()

@@ -1,0 +1,42 @@
+"""The model of a queue: old places, strangers, and faults of order."""
+
+from __future__ import annotations
+
+import pytest
+
+from brokerproof.suites.steps.queue_model import QueueModel
+
+
+def model(*, published: int, taken: tuple[int, ...] = ()) -> QueueModel:
+    queue = QueueModel()
+    for _ in range(published):
+        queue.publish()
+    queue.take(taken)
+    return queue
+
+
+def test_what_comes_back_takes_its_old_place() -> None:
+    queue = model(published=5, taken=(1, 2, 4))
+    queue.give_back([4, 1])
+    assert queue.waiting == [1, 3, 4, 5]
+    assert queue.delivered == {1, 2, 4}
+
+
+def test_strangers_do_not_wait_or_arrive_twice() -> None:
+    queue = model(published=3, taken=(1,))
+    assert queue.strangers([2, 3]) == []
+    assert queue.strangers([1, 2, 2, 9]) == [1, 2, 9]
+
+
+@pytest.mark.parametrize("arrivals", [[], [[1, 2]], [[2], [1]], [[1, 3], [2]]])
+def test_the_oldest_may_go_to_any_consumer(arrivals: list[list[int]]) -> None:
+    assert model(published=4).disorder(arrivals) == ""
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "words"), [([[2]], "the oldest"), ([[1], [3]], "the oldest"), ([[2, 1]], "order")]
+)
+def test_what_is_passed_over_or_turned_round_is_a_fault(
+    arrivals: list[list[int]], words: str
+) -> None:
+    assert words in model(published=4).disorder(arrivals)
