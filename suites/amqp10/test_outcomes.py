@@ -457,8 +457,7 @@ def test_an_outcome_may_be_told_first_and_settled_later(
     later = "as such" if again_state else "without a state"
     detail = f"{state}, settled later {later}: {peer.instead()}"
     target.record_finding(DISPOSITION_SETTLES, fine, detail)
-    gone = state == "accepted"
-    other = target.amqp()
+    gone, other = state == "accepted", target.amqp()
     back = collect(target, other, other.receiver(node, credit=10), 0 if gone else 1)
     target.record_finding(
         TERMINAL_STATE_KEPT, len(back) == (not gone), f"{state}: {len(back)} messages came again"
