@@ -15,10 +15,10 @@ import functools
 import itertools
 import json
 import random
+import secrets
 import socket
 import sys
 import tempfile
-import time
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -433,7 +433,7 @@ def main(seed: int, conversations: int, brokers: tuple[str, ...], out: Path) -> 
             started(REFERENCES[broker], Path(name)) as reference,
             started(broker, Path(name)) as real,
         ):
-            clusters |= search(broker, (reference, real), talks, f"{seed}.{time.time_ns()}")
+            clusters |= search(broker, (reference, real), talks, f"{seed}.{secrets.token_hex(4)}")
     explained = {cluster: explanation_of(cluster) for cluster in clusters}
     with (out / "clusters.jsonl").open("w", encoding="utf-8") as rows:
         for cluster, talk in sorted(clusters.items(), key=lambda item: item[0]):
