@@ -428,7 +428,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
             self.judge.record_finding(
                 proves,
                 True,
-                f"the drain of {receiver.name} was answered, {back} credits came back unused",
+                f"the drain of {receiver.name} was answered, {back} credits returned unused",
             )
         return back
 

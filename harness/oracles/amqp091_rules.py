@@ -316,7 +316,7 @@ def blocking(events: Sequence[Event], conn: int) -> list[Finding]:
                 else "before it had been told of a block"
             )
             detail = (
-                f"{event.command} came to a client that {'has' if announced else 'has not'} the"
+                f"{event.command} reached a client that {'has' if announced else 'has not'} the"
                 f" capability, {why}"
             )
             findings.append(Finding(BLOCKED, Seen.HELD if right else Seen.VIOLATED, detail))

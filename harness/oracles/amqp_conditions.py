@@ -85,4 +85,4 @@ def conditions(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> 
         findings += [
             Finding(rule, Seen.VIOLATED if wrong else Seen.HELD, detail) for rule in requirements
         ]
-    return findings or [Finding(SHARED, Seen.NEVER_REACHED, "no error came")]
+    return findings or [Finding(SHARED, Seen.NEVER_REACHED, "no error arrived")]

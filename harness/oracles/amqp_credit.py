@@ -145,7 +145,7 @@ def counts(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
             account.drains += step.frame.flag("drain")
         elif step.frame.name == "flow":
             findings += _stated_counts(account, step)
-    return findings or [Finding(COUNT, Seen.NEVER_REACHED, "no flow of a sender came")]
+    return findings or [Finding(COUNT, Seen.NEVER_REACHED, "no flow of a sender arrived")]
 
 
 def _stated_counts(account: _Account, step: Placed) -> list[Finding]:
@@ -218,7 +218,7 @@ def drains(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
                 Finding(
                     DRAIN,
                     Seen.HELD,
-                    f"the drain of link {account.link.name} came to {account.draining[1]}",
+                    f"the drain of link {account.link.name} reached {account.draining[1]}",
                 )
             )
             account.draining = None

@@ -164,7 +164,7 @@ def settlement(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> 
             if step.frame.side is side:
                 findings += _judge(books.of(step.session), step)
             _settle(books, step)
-    return findings or [Finding(ONCE, Seen.NEVER_REACHED, "no disposition came")]
+    return findings or [Finding(ONCE, Seen.NEVER_REACHED, "no disposition arrived")]
 
 
 def _named(book: _Book, step: Placed) -> tuple[int, int, list[_Delivery]]:

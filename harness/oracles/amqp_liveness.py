@@ -122,7 +122,7 @@ def _ordered(frame: WireFrame, opened: bool, closed: bool) -> Iterator[Finding]:
             FIRST, Seen.HELD if held else Seen.VIOLATED, f"the first frame was {frame.name}"
         )
     elif frame.name == EMPTY:
-        yield Finding(NO_BEAT_BEFORE, Seen.HELD, "empty frames came after open")
+        yield Finding(NO_BEAT_BEFORE, Seen.HELD, "empty frames arrived after open")
     if closed:
         requirement = NO_BEAT_AFTER if frame.name == EMPTY else LAST
         yield Finding(requirement, Seen.VIOLATED, f"{frame.name} was sent after close")

@@ -123,7 +123,7 @@ def ids(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Fi
             counts.next_id[step.frame.side] = (counts.next_id.get(step.frame.side, 0) + 1) % WRAP
         elif step.frame.name == "flow" and step.frame.side is side:
             findings += _flow(counts, step, side)
-    return findings or [Finding(OUTGOING, Seen.NEVER_REACHED, "no flow came")]
+    return findings or [Finding(OUTGOING, Seen.NEVER_REACHED, "no flow arrived")]
 
 
 def _flow(counts: _Counts, step: Placed, side: Side) -> list[Finding]:
@@ -142,7 +142,7 @@ def _flow(counts: _Counts, step: Placed, side: Side) -> list[Finding]:
             Finding(
                 OUTGOING,
                 seen,
-                f"a flow tells next-outgoing-id {stated}, its transfers came to {sent}",
+                f"a flow tells next-outgoing-id {stated}, its transfers reached {sent}",
             )
         )
     incoming, other = frame.number("next-incoming-id"), counts.next_id.get(side.other)

@@ -162,6 +162,6 @@ def overrun(steps: Iterable[Step], window: int) -> str | None:
     now = 0
     for step in steps:
         if not step.ended and now >= max(window, 1):
-            return f"{step.size} bytes came while {now} were held, at a window of {window}"
+            return f"{step.size} bytes arrived while {now} were held, at a window of {window}"
         now += -step.size if step.ended else step.size
     return None

@@ -119,7 +119,7 @@ def of_message(
 def _first(key: Key, got: Delivered, context: MessageContext) -> Iterator[Anomaly]:
     departed = context.departed.get(got.queue)
     if got.marked and context.complete and (departed is None or departed > got.when):
-        yield _wrong("mismarked", got, key, "called itself a redelivery when it came first")
+        yield _wrong("mismarked", got, key, "called itself a redelivery when it arrived first")
 
 
 def _again(key: Key, gots: Sequence[Delivered], context: MessageContext) -> Iterator[Anomaly]:
@@ -131,7 +131,7 @@ def _again(key: Key, gots: Sequence[Delivered], context: MessageContext) -> Iter
         elif before.end is End.SETTLED or (before.end is End.ASKED and not gone):
             kind, why = "revived", "was delivered again after it had been settled"
         elif before.end in (End.REFUSED, End.LOST) and not after.marked:
-            kind, why = "unmarked", f"came again after it was {before.end.value}, without a mark"
+            kind, why = "unmarked", f"arrived again after it was {before.end.value}, without a mark"
         else:
             continue
         yield _wrong(kind, after, key, why, before.when)
@@ -205,7 +205,7 @@ class Line:
     ) -> Anomaly | None:
         """Enter the next one, message ``name`` with that number of its producer."""
         if number < self.latest:
-            what = f"{name} came behind a later one of its producer"
+            what = f"{name} arrived behind a later one of its producer"
             return Anomaly("disordered", queue, conn, subscription, what, (self.latest_when, when))
         self.latest, self.latest_when = number, when
         return None

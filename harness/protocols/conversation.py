@@ -304,7 +304,7 @@ class Conversation(Generic[F]):
             )
         elif proves is not None:
             self.judge.record_finding(
-                proves, True, f"nothing came for {_text(for_)}{_because(why)}"
+                proves, True, f"nothing arrived for {_text(for_)}{_because(why)}"
             )
 
     def expect_end(
@@ -330,7 +330,7 @@ class Conversation(Generic[F]):
         end = f"the connection ended ({self.ended.how})" if self.ended is not None else ""
         return (
             ", ".join(part for part in (f"got {seen}{more}" if seen else "", end) if part)
-            or "nothing came"
+            or "nothing arrived"
         )
 
     def _unmet_frame(

@@ -119,7 +119,7 @@ def test_acknowledgements_reach_as_far_as_they_say(
     left = sorted(back | set(waiting.values()))
     eventually(peer, lambda: peer.count(queue) == len(left), within=QUIET * 4)
     received = [int(body) for body in bodies(drained(peer, queue))]
-    detail = f"of {count} messages, with {steps}, {received} came back, should be {left}"
+    detail = f"of {count} messages, with {steps}, {received} returned, should be {left}"
     used = {what for what, *_ in steps}
     target.record_finding(MULTIPLE_ACKS, received == left, detail)
     if used - {"ack"}:
@@ -162,7 +162,7 @@ def test_what_is_requeued_comes_in_its_old_place(
     target.record_finding(
         REQUEUE_POSITION,
         received == expected,
-        f"{way} of {chosen} of {count}: {received} came, should be {expected}",
+        f"{way} of {chosen} of {count}: {received} arrived, should be {expected}",
     )
     flags = {int(delivery.body): delivery["redelivered"] for delivery in again}
     proves = (REDELIVERED_FLAG, RECOVER_SETS_REDELIVERED) if way == "recover" else REDELIVERED_FLAG

@@ -109,7 +109,7 @@ def test_what_a_closed_channel_had_is_delivered_again(target: Bench, way: str) -
     target.record_finding(
         CLOSED_CHANNEL_REDELIVERS,
         bodies(deliveries) == [b"2", b"3"],
-        f"afterwards {bodies(deliveries)} came",
+        f"afterwards {bodies(deliveries)} arrived",
     )
     flags = [delivery["redelivered"] for delivery in deliveries]
     target.record_finding(
@@ -136,5 +136,5 @@ def test_the_flow_of_content_can_be_stopped(target: Bench) -> None:
     peer.call("channel.flow", {"active": True}, proves=CHANNEL_FLOW)
     delivery = peer.delivery(proves=CHANNEL_FLOW)
     target.record_finding(
-        CHANNEL_FLOW, delivery.body == b"later", f"afterwards {delivery.brief()} came"
+        CHANNEL_FLOW, delivery.body == b"later", f"afterwards {delivery.brief()} arrived"
     )

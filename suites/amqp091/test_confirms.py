@@ -98,7 +98,9 @@ def test_a_return_comes_before_its_confirm(target: Bench) -> None:
                 returned >= last,
                 f"message {last} is confirmed when {returned} were returned: {names}",
             )
-    target.record_finding(RETURN_BEFORE_CONFIRM, names.count("basic.return") == 3, f"{names} came")
+    target.record_finding(
+        RETURN_BEFORE_CONFIRM, names.count("basic.return") == 3, f"{names} arrived"
+    )
 
 
 def _answered(target: Bench, peer: Amqp091Peer, upto: int) -> list[Method]:
@@ -156,7 +158,7 @@ def test_messages_of_a_transaction_come_with_its_commit(
         )
     received = bodies(drained(peer, queue, channel=2))
     target.record_finding(
-        TX_PUBLISH, received == committed, f"{received} came, should be {committed}"
+        TX_PUBLISH, received == committed, f"{received} arrived, should be {committed}"
     )
 
 
@@ -183,7 +185,7 @@ def test_acknowledgements_of_a_transaction_count_with_its_commit(
     target.wait_until(lambda: peer.ended is not None, QUIET)
     received = bodies(drained(peer, queue))
     target.record_finding(
-        TX_ACK, received == ([] if commit else [b"1", b"2"]), f"{received} came back"
+        TX_ACK, received == ([] if commit else [b"1", b"2"]), f"{received} returned"
     )
 
 

@@ -114,7 +114,7 @@ def test_messages_pass_by_their_keys(
     ]
     received = bodies(drained(peer, queue))
     detail = (
-        f"{kind}, bound by {bindings}: of messages with {keys} came {received}, should"
+        f"{kind}, bound by {bindings}: of messages with {keys} arrived {received}, should"
         f" be {expected}"
     )
     proves = {"direct": DIRECT_ROUTING, "fanout": FANOUT_ROUTING, "topic": TOPIC_ROUTING}[kind]
@@ -236,7 +236,7 @@ def test_a_binding_that_is_gone_lets_nothing_pass(target: Bench) -> None:
     peer.settle()
     received = bodies(drained(peer, queue))
     target.record_finding(
-        UNBIND_STOPS_ROUTING, received == [b"b"], f"behind unbind-ok of a {received} came"
+        UNBIND_STOPS_ROUTING, received == [b"b"], f"behind unbind-ok of a {received} arrived"
     )
 
 
@@ -260,7 +260,7 @@ def test_exchanges_can_be_bound_to_each_other(target: Bench) -> None:
     peer.settle()
     received = bodies(drained(peer, queue))
     target.record_finding(
-        EXCHANGE_TO_EXCHANGE, received == [b"round"], f"{received} came, should be one message"
+        EXCHANGE_TO_EXCHANGE, received == [b"round"], f"{received} arrived, should be one message"
     )
     peer.call(
         "exchange.unbind", {"source": first, "destination": second}, proves=EXCHANGE_TO_EXCHANGE

@@ -135,7 +135,7 @@ def test_contents_are_cut_as_agreed(
     target.record_finding(
         BODY_UNCHANGED,
         delivery.body == body,
-        f"of {size} bytes {len(delivery.body)} came, or others",
+        f"of {size} bytes {len(delivery.body)} arrived, or others",
     )
     largest = max(delivery.frames)
     target.record_finding(

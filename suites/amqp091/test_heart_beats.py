@@ -60,7 +60,7 @@ def test_the_server_beats(target: Bench, virtual_s: int) -> None:
     target.record_finding(
         SERVER_HEARTBEATS,
         len(beats) >= 3,
-        f"{len(beats)} heart-beats came in seven halves of an interval of {interval} s",
+        f"{len(beats)} heart-beats arrived in seven halves of an interval of {interval} s",
     )
     gaps = [later - before for before, later in itertools.pairwise(beats)]
     for at, gap in zip(beats, gaps, strict=False):
@@ -102,7 +102,7 @@ def test_a_silent_client_is_given_up(target: Bench, virtual_s: int, speaks: int)
     )
     answers = [reply.brief() for reply in peer.inbox]
     target.record_finding(
-        NO_CLOSE_AFTER_SILENCE, not answers, f"before the end came {answers or 'nothing'}"
+        NO_CLOSE_AFTER_SILENCE, not answers, f"before the end arrived {answers or 'nothing'}"
     )
 
 
@@ -144,7 +144,7 @@ def test_without_an_interval_there_are_no_heart_beats(target: Bench, virtual_s: 
     target.advance(seconds(virtual_s) if target.virtual else ms(3500))
     beats = _beats(target, peer, since)
     target.record_finding(
-        HEARTBEATS_DISABLED, not beats, f"{len(beats)} heart-beats came, and none was wanted"
+        HEARTBEATS_DISABLED, not beats, f"{len(beats)} heart-beats arrived, and none was wanted"
     )
     target.record_finding(
         HEARTBEATS_DISABLED, peer.ended is None, f"a silent client: {peer.instead()}"

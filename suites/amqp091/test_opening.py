@@ -96,7 +96,7 @@ def test_another_header_is_answered_with_one_that_is_spoken(target: Bench, data:
         f"to {data!r} the server answered with AMQP {answered_version}",
     )
     peer.expect_end(proves=proves)
-    target.record_finding(proves, not peer.inbox, f"behind the header came {peer.instead()}")
+    target.record_finding(proves, not peer.inbox, f"behind the header arrived {peer.instead()}")
 
 
 @case(MECHANISM_NOT_OFFERED, needs={"amqp091"})
@@ -111,7 +111,7 @@ def test_a_mechanism_that_was_not_offered_ends_it(target: Bench) -> None:
     peer.start_ok("NOBODYS", b"")
     peer.expect_end(proves=MECHANISM_NOT_OFFERED)
     target.record_finding(
-        MECHANISM_NOT_OFFERED, not peer.inbox, f"before the end came {peer.instead()}"
+        MECHANISM_NOT_OFFERED, not peer.inbox, f"before the end arrived {peer.instead()}"
     )
 
 
@@ -136,7 +136,7 @@ def test_a_login_that_is_refused_is_told_to_whom_understands(
     if understands:
         peer.refused(CONNECTION, 403, proves=LOGIN_REFUSED)
     peer.expect_end(proves=LOGIN_REFUSED)
-    target.record_finding(LOGIN_REFUSED, not peer.inbox, f"behind that came {peer.instead()}")
+    target.record_finding(LOGIN_REFUSED, not peer.inbox, f"behind that arrived {peer.instead()}")
 
 
 @case(FRAME_MAX_PROPOSED, needs={"amqp091"})
@@ -247,7 +247,9 @@ def test_a_close_is_answered(target: Bench, busy: bool) -> None:
     peer.expect(method("connection.close-ok", channel=0), proves=CONNECTION_CLOSE_OK)
     target.wait_until(lambda: peer.ended is not None, PATIENCE)
     late = [reply.brief() for reply in peer.inbox if reply.name != "basic.deliver"]
-    target.record_finding(CONNECTION_CLOSE_OK, not late, f"with close-ok came {late or 'nothing'}")
+    target.record_finding(
+        CONNECTION_CLOSE_OK, not late, f"with close-ok arrived {late or 'nothing'}"
+    )
 
 
 def _hard_error(peer: Amqp091Peer) -> None:

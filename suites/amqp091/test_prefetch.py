@@ -49,7 +49,8 @@ def test_a_consumer_has_as_much_as_its_prefetch(
         arrived += len(tags)
         waiting += tags
         detail = (
-            f"prefetch {limit}, {count} messages: {len(tags)} came, {len(waiting)} wait for their"
+            f"prefetch {limit}, {count} messages: {len(tags)} arrived, {len(waiting)} wait"
+            f" for their"
             " acknowledgement"
         )
         target.record_finding(PREFETCH_LIMIT, not limit or len(waiting) <= limit, detail)
@@ -152,7 +153,7 @@ def test_without_acknowledgement_there_is_no_prefetch(target: Bench, whole: bool
     peer.consume(queue, channel=2, no_ack=True)
     received = len(arrive(peer, 10, channel=2))
     target.record_finding(
-        PREFETCH_NOT_FOR_NO_ACK, received == 10, f"{received} of 10 messages came"
+        PREFETCH_NOT_FOR_NO_ACK, received == 10, f"{received} of 10 messages arrived"
     )
 
 
@@ -188,7 +189,8 @@ def test_all_messages_come_as_they_are_settled(
             for _, tag in here:
                 peer.send(f"basic.{way}", {"delivery-tag": tag}, channel=2)
     detail = (
-        f"prefetch {limit}, {way}: {len(bodies)} of {count} messages came, at most {most} at once"
+        f"prefetch {limit}, {way}: {len(bodies)} of {count} messages arrived, at most"
+        f" {most} at once"
     )
     target.record_finding(
         PREFETCH_REPLENISHED, sorted(bodies) == list(range(count)) and most <= limit, detail

@@ -114,7 +114,7 @@ def test_a_mandatory_message_that_nobody_gets_is_returned(
         target.record_finding(
             MANDATORY_RETURNED,
             returned.body == body,
-            f"{len(returned.body)} bytes came back of {size}",
+            f"{len(returned.body)} bytes returned of {size}",
         )
     peer.settle()
     target.record_finding(
@@ -230,7 +230,7 @@ def test_messages_arrive_in_order(target: Bench, count: int, ways: int, limit: i
         target.record_finding(
             PUBLISH_ORDER,
             mine == list(range(way, count, ways)),
-            f"of channel {2 + way} came {mine[:20]}",
+            f"of channel {2 + way} arrived {mine[:20]}",
         )
     numbers = [delivery["delivery-tag"] for delivery in deliveries]
     target.record_finding(
@@ -292,7 +292,7 @@ def test_consumers_begin_and_end_with_their_answers(target: Bench) -> None:
         "nothing",
     )
     target.record_finding(
-        NO_DELIVERY_BEFORE_CONSUME_OK, first == "basic.consume-ok", f"first came {first}"
+        NO_DELIVERY_BEFORE_CONSUME_OK, first == "basic.consume-ok", f"first arrived {first}"
     )
     peer.send("basic.cancel", {"consumer-tag": "c"}, channel=1)
     peer.watch_for(method("basic.cancel-ok", channel=1))
@@ -318,7 +318,7 @@ def test_without_acknowledgement_messages_are_gone(target: Bench) -> None:
     fill(peer, queue, [b"1", b"2"])
     peer.consume(queue, channel=2, no_ack=True)
     received = bodies(arrive(peer, 2, channel=2))
-    target.record_finding(NO_ACK_REMOVES, received == [b"1", b"2"], f"{received} came")
+    target.record_finding(NO_ACK_REMOVES, received == [b"1", b"2"], f"{received} arrived")
     peer.close_channel(2)
     target.wait_until(lambda: False, QUIET)
     target.record_finding(
@@ -356,5 +356,5 @@ def test_messages_can_be_got_one_by_one(target: Bench) -> None:
     target.record_finding(
         GET,
         answer.name == "basic.get-empty",
-        f"with all delivered and none acknowledged came {answer.brief()}",
+        f"with all delivered and none acknowledged arrived {answer.brief()}",
     )

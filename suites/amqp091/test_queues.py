@@ -211,7 +211,7 @@ def test_a_purge_takes_what_waits(target: Bench) -> None:
     target.wait_until(lambda: False, QUIET)
     received = bodies(drained(peer, queue))
     target.record_finding(
-        PURGE, received == [b"1", b"2"], f"what was not acknowledged came back as {received}"
+        PURGE, received == [b"1", b"2"], f"what was not acknowledged arrived as {received}"
     )
 
 

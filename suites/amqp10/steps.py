@@ -140,7 +140,7 @@ def connection_refused(
         either(frame("close"), *([ending("end")] if session_will_do else []), UNREAD)
     )
     if answer is None or answer.name == UNREADABLE:
-        detail = f"after {why} no close came, {peer.instead()}"
+        detail = f"after {why} no close arrived, {peer.instead()}"
         target.record_finding(requirements, bool(closes) and peer.ended is not None, detail)
         if closes and peer.ended is None:
             target.record_not_applicable(closes, f"the connection did not end: {detail}")

@@ -86,14 +86,14 @@ def test_credit_may_be_withdrawn_while_messages_are_under_way(
     target.record_finding(
         CREDIT_LOWERED_BY_DELIVERY,
         len(early) <= count,
-        f"credits of {credits}: {len(early)} of {count} messages came",
+        f"credits of {credits}: {len(early)} of {count} messages arrived",
     )
     peer.flow(link, link_credit=count + 1)
     late = collect(target, peer, link, count - len(early))
     target.record_finding(
         (CREDIT_FORMULA, CREDIT_LOWERED_BY_DELIVERY),
         bodies(early + late) == sent,
-        f"{len(early)} came with credits of {credits}, {len(late)} with plenty; of {count} in"
+        f"{len(early)} arrived with credits of {credits}, {len(late)} with plenty; of {count} in"
         " order",
     )
     judge_trace(target, peer, amqp_credit.credit, amqp_deliveries.settlement)
@@ -146,7 +146,7 @@ def test_a_slow_consumer_holds_its_prefetch_and_no_more(
     target.record_finding(
         CREDIT_FORMULA,
         arrived_bodies == sorted(sent),
-        f"{len(got)} came to the fast one and {len(mine)} to the slow one, of {count}",
+        f"{len(got)} reached the fast one and {len(mine)} the slow one, of {count}",
     )
     judge_trace(target, slow, amqp_credit.credit)
     judge_trace(target, fast, amqp_credit.credit)

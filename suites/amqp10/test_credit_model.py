@@ -124,7 +124,7 @@ class Model:
         body = delivery.message.body
         if body not in self.waiting[queue]:
             waiting = sorted(self.waiting[queue])
-            return {RELEASED_AVAILABLE: f"{body!r} came on queue {queue}, where {waiting} wait"}
+            return {RELEASED_AVAILABLE: f"{body!r} arrived on queue {queue}, where {waiting} wait"}
         self.waiting[queue].discard(body)
         self.held[queue].append(delivery)
         self.credit[queue] -= 1
@@ -134,7 +134,7 @@ class Model:
             REMOTE_INCOMING_WINDOW: ("window", self.window),
         }
         return {
-            requirement: f"{body!r} came beyond the {name}"
+            requirement: f"{body!r} arrived beyond the {name}"
             for requirement, (name, rest) in left.items()
             if rest < 0
         }
@@ -172,7 +172,7 @@ class Run:
                     self.target.require(
                         requirement, requirement not in faults, f"after {after}: {fault}"
                     )
-        detail = f"after {after} {got} came, should be {due}; {self.peer.instead()}"
+        detail = f"after {after} {got} arrived, should be {due}; {self.peer.instead()}"
         self.target.require(judged_by or limit, got == due, detail)
 
     def step(self, step: Step) -> None:
@@ -323,6 +323,6 @@ def test_credit_and_window_do_what_the_model_says(
         amqp_deliveries.settlement,
     )
     target.record_note(
-        f"the plan had {len(steps)} steps; flows came:"
+        f"the plan had {len(steps)} steps; flows arrived:"
         f" {len([x for x in peer.inbox if frame('flow').accepts(x)])}"
     )

@@ -177,13 +177,15 @@ def test_a_body_that_cannot_be_decoded_is_refused_or_harmless(
             if reply.name in ("close", "end", "begin", "flow", "attach")
         ]
         observed = "; ".join(reply.brief() for reply in answers) or peer.instead()
-        target.record_finding(PERFORMATIVE, bool(answers), f"after a damaged begin came {observed}")
+        target.record_finding(
+            PERFORMATIVE, bool(answers), f"after a damaged begin arrived {observed}"
+        )
         closed = [reply for reply in answers if reply.name == "close"]
         target.record_finding(
             CLOSE_WRITTEN,
             all(close.condition is not None for close in closed)
             and (peer.ended is None or bool(closed)),
-            f"after a damaged begin came {observed}",
+            f"after a damaged begin arrived {observed}",
         )
 
 
@@ -323,7 +325,7 @@ def test_large_messages_come_in_frames_that_fit(
     target.record_finding(
         (MULTI_FRAME_MESSAGE, MULTI_FRAME_IDS),
         bodies(got) == sent,
-        f"messages of {sizes} bytes came as {[len(body) for body in bodies(got)]}",
+        f"messages of {sizes} bytes arrived as {[len(body) for body in bodies(got)]}",
     )
     ids = [delivery.id for delivery in got]
     consecutive = all(later == (earlier + 1) % 2**32 for earlier, later in pairwise(ids))

@@ -90,7 +90,7 @@ def test_the_broker_gives_the_signs_of_life_that_the_client_asked_for(
     )
     seen = beats(target, peer)
     target.record_finding(
-        EMPTY_FRAME_KEEPS_ALIVE, seen > 0, f"{seen} empty frames came in {3 * asked} ms"
+        EMPTY_FRAME_KEEPS_ALIVE, seen > 0, f"{seen} empty frames arrived in {3 * asked} ms"
     )
     target.record_finding(
         TIMEOUTS_INDEPENDENT,
@@ -121,7 +121,7 @@ def test_a_time_out_of_zero_is_none(target: Bench, asked: int | None) -> None:
     target.record_finding(
         ZERO_IS_NO_TIMEOUT,
         not seen,
-        f"{seen} empty frames came though the idle-time-out is {asked}",
+        f"{seen} empty frames arrived though the idle-time-out is {asked}",
     )
 
 
@@ -140,7 +140,7 @@ def test_a_time_out_of_weeks_is_a_number_of_32_bits(target: Bench, asked: int) -
     target.record_finding(
         TIMEOUT_HAS_32_BITS,
         seen <= 1,
-        f"{seen if seen < 100 else 'hundreds of'} empty frames came in 300 ms for {asked}",
+        f"{seen if seen < 100 else 'hundreds of'} empty frames arrived in 300 ms for {asked}",
     )
 
 
@@ -249,7 +249,7 @@ def test_a_silent_client_is_closed_in_time_and_not_before(
     target.record_finding(
         CLOSE_WRITTEN,
         close is not None,
-        f"before the end came {close.brief() if close else 'no close'}",
+        f"before the end arrived {close.brief() if close else 'no close'}",
     )
 
 
@@ -329,7 +329,7 @@ def test_no_sign_of_life_comes_behind_close(target: Bench, asked: int, ours: boo
     for _ in range(4):
         target.advance(ms(asked) // 2)
         peer.beat()
-    target.control(beats(target, peer) > 0, f"no empty frame came in {2 * asked} ms")
+    target.control(beats(target, peer) > 0, f"no empty frame arrived in {2 * asked} ms")
     if ours:
         peer.close()
     else:
@@ -341,5 +341,5 @@ def test_no_sign_of_life_comes_behind_close(target: Bench, asked: int, ours: boo
     target.record_finding(
         NO_EMPTY_FRAME_AFTER_CLOSE,
         not late,
-        f"{late} empty frames came in {3 * asked} ms behind the broker's close",
+        f"{late} empty frames arrived in {3 * asked} ms behind the broker's close",
     )

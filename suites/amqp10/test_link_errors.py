@@ -232,7 +232,7 @@ def test_a_link_that_is_attached_again_is_stolen(target: Bench, where: str, role
     if role is SENDER:
         granted(target, other, second)
         other.publish(second, b"by the second", proves=LINK_STOLEN)
-    target.record_finding(LINK_CONDITIONS, True, "the conditions that came are on the list")
+    target.record_finding(LINK_CONDITIONS, True, "the conditions that arrived are on the list")
 
 
 def peer_name(target: Bench) -> str:
@@ -353,7 +353,7 @@ def test_a_receiver_without_a_limit_gets_messages_of_any_size(
     target.record_finding(
         MAX_MESSAGE_SIZE,
         sizes_received == sizes,
-        f"max-message-size {limit}: of {sizes} bytes came {sizes_received}",
+        f"max-message-size {limit}: of {sizes} bytes arrived {sizes_received}",
     )
 
 
@@ -383,7 +383,7 @@ def test_a_message_above_the_receivers_size_is_no_delivery(
         peer.flow(link, link_credit=before)
         small = collect(target, peer, link, before, quiet=0)
         target.control(
-            bodies(small) == numbered(before), f"{len(small)} of {before} small messages came"
+            bodies(small) == numbered(before), f"{len(small)} of {before} small messages arrived"
         )
         for delivery in small:
             peer.disposition(delivery)

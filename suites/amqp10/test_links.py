@@ -202,7 +202,7 @@ def test_exactly_as_many_messages_come_as_the_credit_allows(
         target.record_finding(
             NO_TRANSFER_WITHOUT_CREDIT,
             not left - count,
-            "there was nothing to send or no credit, and nothing came",
+            "there was nothing to send or no credit, and nothing arrived",
         )
 
 
@@ -236,7 +236,7 @@ def test_a_drain_uses_the_credit_up(
     target.record_finding(
         (DRAIN_ANSWERED, DRAIN_IS_PROMPT),
         len(got) == expected and link.credit == 0,
-        f"a drain of {credit} credits over {count} messages: {len(got)} came and {link.credit}"
+        f"a drain of {credit} credits over {count} messages: {len(got)} arrived and {link.credit}"
         " credits were left",
     )
     flows = [reply for reply in peer.inbox if frame("flow", link=link).accepts(reply)]
@@ -357,7 +357,7 @@ def test_credit_without_a_count_is_from_the_start(
     target.record_finding(
         CREDIT_WITHOUT_DELIVERY_COUNT,
         len(got) == expected,
-        f"{context}: {len(got)} came, should be {expected}",
+        f"{context}: {len(got)} arrived, should be {expected}",
     )
 
 
@@ -400,7 +400,7 @@ def test_the_delivery_count_of_a_sender_may_run_over_the_end(
     target.record_finding(
         DELIVERY_COUNT_WRAPS,
         bodies(got) == [b"%d" % number for number in range(count)],
-        f"{len(got)} of {count} came back",
+        f"{len(got)} of {count} returned",
     )
 
 
@@ -479,7 +479,7 @@ def test_deliveries_are_named_as_they_should_be(
         node = target.node()
         fill(target, node, numbered(count, size))
         got = collect(target, peer, peer.receiver(node, credit=count), count, quiet=0)
-        target.control(len(got) == count, f"{len(got)} of {count} messages came")
+        target.control(len(got) == count, f"{len(got)} of {count} messages arrived")
     judge_trace(target, peer, amqp_deliveries.delivery_ids)
     if links * count == 1:
         target.record_finding(DELIVERY_ID_WRAPS, True, "one delivery has one id")

@@ -205,7 +205,7 @@ def test_the_bare_message_goes_on_as_it_came(
     sent(target, peer, peer.sender(node), before + bare + after)
     received_bare = peer.delivery(receiver).message.bare
     target.record_finding(
-        BARE_MESSAGE, received_bare == bare, f"sent {bare.hex()}, came {received_bare.hex()}"
+        BARE_MESSAGE, received_bare == bare, f"sent {bare.hex()}, arrived {received_bare.hex()}"
     )
 
 
@@ -228,7 +228,8 @@ def test_bodies_of_any_size_go_on_as_they_came(target: Bench, size: int, section
     target.record_finding(
         BARE_MESSAGE,
         same,
-        f"{len(bare)} bytes went in, {len(received_bare)} came, {'the same' if same else 'others'}",
+        f"{len(bare)} bytes went in, {len(received_bare)} arrived,"
+        f" {'the same' if same else 'others'}",
     )
 
 
@@ -249,7 +250,7 @@ def test_a_body_far_larger_than_any_frame_goes_on_as_it_came(target: Bench, sect
     same = received_bare == bare
     words = "the same" if same else "others"
     target.record_finding(
-        BARE_MESSAGE, same, f"{len(bare)} bytes went in, {len(received_bare)} came, {words}"
+        BARE_MESSAGE, same, f"{len(bare)} bytes went in, {len(received_bare)} arrived, {words}"
     )
 
 
@@ -278,12 +279,12 @@ def test_a_header_that_is_not_there_has_the_defaults(
     target.record_finding(
         HEADER_DEFAULTS,
         have == expected,
-        f"sent the header {header}, came {dict(received_header)}; that should mean {expected}",
+        f"sent the header {header}, arrived {dict(received_header)}; that should mean {expected}",
     )
     target.record_finding(
         HEADER_DEFAULTS,
         "ttl" not in received_header,
-        f"the message had no ttl, and came with the header {dict(received_header)}",
+        f"the message had no ttl, and arrived with the header {dict(received_header)}",
     )
     target.record_finding(
         FAILED_ATTEMPTS,
@@ -308,7 +309,9 @@ def test_annotations_are_passed_on(target: Bench, notes: dict[str, Item]) -> Non
     expected = {key: plain(value) for key, value in notes.items()}
     fine = all(key in have and have[key] == value for key, value in expected.items())
     target.record_finding(
-        ANNOTATIONS_PASSED_ON, fine, f"sent the message-annotations {expected}, came {dict(have)}"
+        ANNOTATIONS_PASSED_ON,
+        fine,
+        f"sent the message-annotations {expected}, arrived {dict(have)}",
     )
     target.record_finding(
         OPTIONAL_ANNOTATION_IGNORED, True, f"a message with {sorted(notes)} was accepted"
@@ -393,7 +396,9 @@ def test_ten_priorities_are_told_apart(target: Bench, order: list[int]) -> None:
     fits = priorities == sorted(order, reverse=True) and bodies(got) == [
         b"%d" % priority for priority in priorities
     ]
-    target.record_finding(PRIORITIES, fits, f"ten priorities sent as {order} came as {priorities}")
+    target.record_finding(
+        PRIORITIES, fits, f"ten priorities sent as {order} arrived as {priorities}"
+    )
 
 
 @case(MESSAGE_FORMAT, BARE_MESSAGE, needs={"amqp"})
@@ -424,7 +429,7 @@ def test_the_message_format_is_told(target: Bench, size: int) -> None:
     target.record_finding(
         BARE_MESSAGE,
         delivery.message.bare == payload,
-        f"{len(payload)} bytes went in, {len(delivery.message.bare)} came",
+        f"{len(payload)} bytes went in, {len(delivery.message.bare)} arrived",
     )
 
 

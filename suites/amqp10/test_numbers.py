@@ -141,7 +141,9 @@ def _play(target: Bench, peer: AmqpPeer, node: Node, replaced: Replaced) -> None
     if _over(peer):
         raise _ended(target, peer)
     if not came and not silence_is_right(replaced):
-        raise _Answered(Outcome.SILENT, f"the message was {outcome and 'accepted'} and never came")
+        raise _Answered(
+            Outcome.SILENT, f"the message was {outcome and 'accepted'} and never arrived"
+        )
     if came:
         _settle(peer, replaced)
     for link in (sender, receiver):

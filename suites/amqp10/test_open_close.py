@@ -55,10 +55,12 @@ def test_open_is_the_brokers_first_frame(target: Bench) -> None:
     target.record_finding(
         OPEN_ON_CHANNEL_0,
         peer.opened.channel == 0,
-        f"the broker's open came on channel {peer.opened.channel}",
+        f"the broker's open arrived on channel {peer.opened.channel}",
     )
     target.record_finding(
-        OPEN_BEFORE_OTHER_FRAMES, True, "the broker's open came before anything else was answered"
+        OPEN_BEFORE_OTHER_FRAMES,
+        True,
+        "the broker's open arrived before anything else was answered",
     )
     judge_trace(target, peer, amqp_liveness.order)
 
@@ -114,14 +116,14 @@ def test_close_is_answered_with_close_and_nothing_follows(
     target.record_finding(
         CLOSE_ON_CHANNEL_0,
         close.channel == 0,
-        f"the broker's close came on channel {close.channel}",
+        f"the broker's close arrived on channel {close.channel}",
     )
     target.wait_until(lambda: peer.ended is not None, QUIET)
     behind = [reply.brief() for reply in peer.inbox[earlier:]]
     target.record_finding(
         (CLOSE_IS_LAST, NOTHING_AFTER_CLOSE),
         not behind,
-        f"behind the broker's close came {behind or 'nothing'}",
+        f"behind the broker's close arrived {behind or 'nothing'}",
     )
     judge_trace(target, peer, amqp_liveness.order)
 
@@ -174,7 +176,7 @@ def test_after_a_close_with_an_error_frames_are_dropped(target: Bench) -> None:
         target.record_finding(
             DROPPED_AFTER_ERROR_CLOSE,
             not peer.inbox,
-            f"behind the broker's close came {[reply.brief() for reply in peer.inbox]}",
+            f"behind the broker's close arrived {[reply.brief() for reply in peer.inbox]}",
         )
 
 

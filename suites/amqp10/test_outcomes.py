@@ -68,7 +68,7 @@ def received(target: Bench, node: Node, count: int) -> tuple[AmqpPeer, Link, lis
     link = peer.receiver(node, credit=count)
     got = collect(target, peer, link, count, quiet=0)
     target.control(
-        len(got) == count, f"{len(got)} of {count} messages came first; {peer.instead()}"
+        len(got) == count, f"{len(got)} of {count} messages arrived first; {peer.instead()}"
     )
     return peer, link, got
 
@@ -143,13 +143,13 @@ def test_released_messages_can_be_had_again_unchanged(
         target.record_finding(
             RELEASED_AVAILABLE,
             bodies_received == sorted(expected),
-            f"{len(expected)} were released, {bodies_received} came again",
+            f"{len(expected)} were released, {bodies_received} arrived again",
         )
         same = all(bare.get(delivery.message.body) == delivery.message.bare for delivery in got)
         target.record_finding(
             RELEASED_AVAILABLE,
             same,
-            f"the bare messages that came again are {'the same' if same else 'others'}",
+            f"the bare messages that arrived again are {'the same' if same else 'others'}",
         )
         target.record_finding(
             RELEASED_NOT_COUNTED,
@@ -178,7 +178,7 @@ def test_a_failed_delivery_is_counted(
         peer.disposition(got[0], codec.composite("modified", delivery_failed=flag))
         expected += bool(flag)
         peer, link, got = again(target, peer, link, node, 1, elsewhere)
-        detail = f"after modified with delivery-failed={flag} {len(got)} came again"
+        detail = f"after modified with delivery-failed={flag} {len(got)} arrived again"
         target.require((DELIVERY_FAILED_COUNTED, FAILED_ATTEMPTS), len(got) == 1, detail)
         count = failures(got[0])
         target.record_finding(
@@ -218,12 +218,12 @@ def test_undeliverable_here_keeps_a_message_from_the_link(
     target.record_finding(
         UNDELIVERABLE_HERE,
         barred not in bodies(back),
-        f"undeliverable here is {barred!r}, again came {bodies(back)}",
+        f"undeliverable here is {barred!r}, again arrived {bodies(back)}",
     )
     target.record_finding(
         RELEASED_AVAILABLE,
         sorted(bodies(back)) == others,
-        f"others {others}, again came {bodies(back)}",
+        f"others {others}, again arrived {bodies(back)}",
     )
     for delivery in back:
         peer.disposition(delivery)
@@ -258,13 +258,13 @@ def test_annotations_of_modified_are_merged(
         got[0], codec.composite("modified", delivery_failed=True, message_annotations=new)
     )
     _, _, back = again(target, peer, link, node, 1)
-    target.control(len(back) == 1, f"after modified {len(back)} came again")
+    target.control(len(back) == 1, f"after modified {len(back)} arrived again")
     have = back[0].message.map("message-annotations")
     fits = all(have.get(key) == value for key, value in (own | new).items())
     target.record_finding(
         ANNOTATIONS_MERGED,
         fits,
-        f"{own} merged with {new} should be {own | new}; came {dict(have)}",
+        f"{own} merged with {new} should be {own | new}; arrived {dict(have)}",
     )
 
 
@@ -291,7 +291,7 @@ def test_a_terminal_state_does_not_change(target: Bench, first: str, then: str) 
     _, _, back = again(target, peer, link, node, 2 if first == "released" else 1, elsewhere=True)
     expected = [b"decided", b"bystander"] if first == "released" else [b"bystander"]
     fine = sorted(bodies(back)) == sorted(expected)
-    detail = f"{first}, then {then}: {bodies(back)} came again, should be {expected}"
+    detail = f"{first}, then {then}: {bodies(back)} arrived again, should be {expected}"
     target.record_finding((TERMINAL_STATE_KEPT, TERMINAL_STATES), fine, detail)
     target.record_finding(
         ACCEPTED_NOT_RESENT, first != "accepted" or b"decided" not in bodies(back), detail
@@ -326,7 +326,7 @@ def test_the_default_outcome_applies_where_no_state_is_known(
         f"the broker's attach has the default-outcome {kind}",
     )
     got = collect(target, peer, link, 1, quiet=0)
-    target.control(len(got) == 1, f"{len(got)} messages came; {peer.instead()}")
+    target.control(len(got) == 1, f"{len(got)} messages arrived; {peer.instead()}")
     if kind not in OUTCOMES:
         target.record_note("the broker's attach names no default-outcome, so nothing is promised")
         return
@@ -348,7 +348,7 @@ def test_the_default_outcome_applies_where_no_state_is_known(
     target.record_finding(
         DEFAULT_OUTCOME_APPLIES,
         gone is not bool(back),
-        f"the default-outcome is {kind}, and {len(back)} messages came again",
+        f"the default-outcome is {kind}, and {len(back)} messages arrived again",
     )
     if back:
         failed = int(bool(fields.get("delivery-failed", False)))
@@ -430,7 +430,7 @@ def test_accepted_is_supported_where_nothing_was_named(target: Bench) -> None:
     target.record_finding(
         ACCEPTED_SUPPORTED,
         bodies(back) == [got[1].message.body],
-        f"'one' was accepted, and {bodies(back)} came again",
+        f"'one' was accepted, and {bodies(back)} arrived again",
     )
 
 
@@ -460,7 +460,7 @@ def test_an_outcome_may_be_told_first_and_settled_later(
     gone, other = state == "accepted", target.amqp()
     back = collect(target, other, other.receiver(node, credit=10), 0 if gone else 1)
     target.record_finding(
-        TERMINAL_STATE_KEPT, len(back) == (not gone), f"{state}: {len(back)} messages came again"
+        TERMINAL_STATE_KEPT, len(back) == (not gone), f"{state}: {len(back)} messages arrived again"
     )
 
 
@@ -501,7 +501,7 @@ def test_a_range_covers_what_it_names_and_no_more(
             if count
             else []
         )
-    target.control(len(held) == total, f"{len(held)} of {total} messages came")
+    target.control(len(held) == total, f"{len(held)} of {total} messages arrived")
     own = target.node()
     producer = peer.sender(own)
     granted(target, peer, producer, total)
@@ -531,7 +531,7 @@ def test_a_range_covers_what_it_names_and_no_more(
     target.record_finding(
         (DISPOSITION_SETTLES, DISPOSITION_WITHOUT_LAST, DISPOSITION_SPANS_LINKS),
         sorted(back) == expected,
-        f"{what} and {len(back)} came again of {len(expected)}",
+        f"{what} and {len(back)} arrived again of {len(expected)}",
     )
     peer.close()
     target.advance(QUIET)
@@ -539,7 +539,7 @@ def test_a_range_covers_what_it_names_and_no_more(
     target.record_finding(
         (DISPOSITION_SETTLES, DISPOSITION_SPANS_LINKS),
         not late,
-        f"{what} and when the client had gone {late} came again",
+        f"{what} and when the client had gone {late} arrived again",
     )
     mine = collect(target, other, other.receiver(own, credit=total + 10), total)
     target.record_finding(
@@ -576,7 +576,7 @@ def test_a_disposition_for_nothing_held_changes_nothing(
         target.record_finding(
             (DISPOSITION_SETTLES, TERMINAL_STATE_KEPT),
             bodies(deliveries) == [b"held"],
-            f"the message that was held: {bodies(deliveries)} came",
+            f"the message that was held: {bodies(deliveries)} arrived",
         )
 
 
@@ -635,7 +635,7 @@ def test_an_accepted_copy_is_not_sent_again_and_not_counted(target: Bench, count
     peer = target.amqp()
     link = peer.receiver(node, source=source(node, distribution_mode="copy"), credit=count)
     got = collect(target, peer, link, count, quiet=0)
-    target.control(bodies(got) == sent, f"copies of {bodies(got)} came, of {sent}")
+    target.control(bodies(got) == sent, f"copies of {bodies(got)} arrived, of {sent}")
     for delivery in got:
         peer.disposition(delivery, "accepted")
     peer.settle()
@@ -644,7 +644,7 @@ def test_an_accepted_copy_is_not_sent_again_and_not_counted(target: Bench, count
     target.record_finding(
         ACCEPTED_NOT_RESENT,
         not more,
-        f"after accepting them {bodies(more)} came again on the copying link",
+        f"after accepting them {bodies(more)} arrived again on the copying link",
     )
     peer.expect_nothing(
         for_=QUIET,

@@ -188,7 +188,7 @@ def test_wrong_credentials_are_refused(target: Bench, wrong: str) -> None:
                 f"the refusal is {outcome.brief()}",
             )
         else:
-            target.record_finding(NO_ADDITIONAL_DATA, True, "no outcome came")
+            target.record_finding(NO_ADDITIONAL_DATA, True, "no outcome arrived")
         peer.inbox.clear()
         peer.expect_end(within=SOON, proves=SECURITY_LAYER_CLOSES_TCP)
 

@@ -131,7 +131,7 @@ def test_a_session_that_failed_drops_what_still_comes(
     if end is None or end.name == "close":
         observed = peer.instead() if end is None else end.brief()
         target.record_not_applicable(
-            DROPPED_AFTER_SESSION_ERROR, f"no end of the session came: {observed}"
+            DROPPED_AFTER_SESSION_ERROR, f"no end of the session arrived: {observed}"
         )
         return
     other = peer.begin(1)
@@ -146,13 +146,13 @@ def test_a_session_that_failed_drops_what_still_comes(
     target.record_finding(
         DROPPED_AFTER_SESSION_ERROR,
         not late,
-        f"behind the end of a session that failed came {late or 'nothing'}",
+        f"behind the end of a session that failed arrived {late or 'nothing'}",
     )
     bodies_received = bodies(collect(target, peer, receiver, 1, within=QUIET))
     target.record_finding(
         DROPPED_AFTER_SESSION_ERROR,
         not bodies_received,
-        f"the queue has {bodies_received or 'nothing'} of what came behind the error",
+        f"the queue has {bodies_received or 'nothing'} of what arrived behind the error",
     )
 
 
@@ -236,7 +236,7 @@ def test_the_clients_window_is_used_up_and_never_passed(
         target.record_finding(
             (REMOTE_INCOMING_WINDOW, WINDOW_FORMULA),
             arrived <= room and (arrived == room or everything),
-            f"with room for {room} transfers {arrived} came ({before} before),"
+            f"with room for {room} transfers {arrived} arrived ({before} before),"
             f" {len(peer.deliveries)}"
             f" of {count} messages",
         )
@@ -246,7 +246,7 @@ def test_the_clients_window_is_used_up_and_never_passed(
     target.record_finding(
         TRANSFER_IDS,
         bodies(got) == sent,
-        f"{len(got)} of {count} messages came, in order: {bodies(got) == sent}",
+        f"{len(got)} of {count} messages arrived, in order: {bodies(got) == sent}",
     )
     peer.flow(link, drain=True, link_credit=1)
     last_flow(peer, link)
@@ -281,7 +281,7 @@ def test_a_flow_sent_ahead_of_the_begin_counts_from_the_start(
         )
     expected = min(windows[-1], count)
     got = collect(target, peer, link, expected)
-    detail = f"with windows of {windows} from the start {len(got)} of {count} messages came"
+    detail = f"with windows of {windows} from the start {len(got)} of {count} messages arrived"
     if not target.record_finding(WINDOW_WITHOUT_INCOMING_ID, len(got) == expected, detail):
         return
     peer.flow(link, incoming_window=100, link_credit=count + 1 - len(got), drain=True)
@@ -319,7 +319,7 @@ def test_ids_of_the_client_may_run_over_the_end(
     receiver = peer.receiver(node, credit=count)
     got = collect(target, peer, receiver, count)
     target.record_finding(
-        TRANSFER_IDS, bodies(got) == sent, f"{len(got)} of {count} messages came back in order"
+        TRANSFER_IDS, bodies(got) == sent, f"{len(got)} of {count} messages returned in order"
     )
     peer.flow(receiver, drain=True, link_credit=3)
     last = last_flow(peer, receiver)
@@ -338,9 +338,11 @@ def test_ids_of_the_client_may_run_over_the_end(
         if isinstance(event, FrameReceived) and event.conn == peer.conn and event.command == "flow"
     ]
     target.record_finding(
-        FLOW_WINDOWS, bool(flows), f"{len(flows)} flows came, all with windows and next-outgoing-id"
+        FLOW_WINDOWS,
+        bool(flows),
+        f"{len(flows)} flows arrived, all with windows and next-outgoing-id",
     )
-    target.record_finding(WINDOW_AFTER_RECEIVING, bool(flows), f"{len(flows)} flows came")
+    target.record_finding(WINDOW_AFTER_RECEIVING, bool(flows), f"{len(flows)} flows arrived")
 
 
 def own_windows(target: Target) -> st.SearchStrategy[Where]:
@@ -466,7 +468,7 @@ def test_credit_and_window_both_bind(target: Bench, where: Where, window: int, c
     target.record_finding(
         (REMOTE_INCOMING_WINDOW, NO_TRANSFER_WITHOUT_CREDIT),
         len(got) == min(window, credit),
-        f"window {window}, credit {credit}: {len(got)} came",
+        f"window {window}, credit {credit}: {len(got)} arrived",
     )
     judge_trace(target, peer, amqp_windows.windows, amqp_credit.credit)
 

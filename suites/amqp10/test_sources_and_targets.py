@@ -59,7 +59,7 @@ def test_the_mode_of_a_link_is_told_and_kept(target: Bench, mode: str, count: in
     )
     peer.flow(link, link_credit=count)
     got = collect(target, peer, link, count, quiet=0)
-    target.control(bodies(got) == sent, f"{bodies(got)} came of {sent}")
+    target.control(bodies(got) == sent, f"{bodies(got)} arrived of {sent}")
     for delivery in got:
         peer.disposition(delivery)
     peer.settle()

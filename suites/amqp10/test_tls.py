@@ -69,7 +69,7 @@ def test_a_session_over_tls(target: Bench, size: int) -> None:
     target.record_finding(
         HEADERS_AFTER_SASL,
         peer.opened is not None,
-        "headers were exchanged again behind SASL, and open came",
+        "headers were exchanged again behind SASL, and open arrived",
     )
     link = peer.sender(node)
     for _ in range(2):
@@ -221,7 +221,7 @@ def test_a_certificate_that_nobody_vouches_for_gets_no_session(target: Bench) ->
         target.record_finding(
             CLIENT_CERTIFICATE_REQUIRED,
             not served,
-            f"{'mechanisms came' if served else peer.instead()}",
+            f"{'mechanisms arrived' if served else peer.instead()}",
         )
     secured(target, CERTIFIED).authenticate(
         target.target.identity.login, target.target.identity.passcode
@@ -249,7 +249,7 @@ def test_proton_speaks_over_tls(target: Bench, how: str) -> None:
     target.record_finding(
         (TLS_SESSION, SASL_EXTERNAL),
         got.body == "over TLS " * 10_000,
-        f"{len(got.body)} characters came",
+        f"{len(got.body)} characters arrived",
     )
     receiver.accept()
     peer.close(proves=(TLS_SESSION, SASL_EXTERNAL))

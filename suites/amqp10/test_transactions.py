@@ -239,7 +239,7 @@ def holding(target: Bench, node: Node, count: int) -> tuple[AmqpPeer, Link, list
     peer = target.amqp()
     link = peer.receiver(node, credit=count)
     got = collect(target, peer, link, count, quiet=0)
-    target.control(len(got) == count, f"{len(got)} of {count} messages came; {peer.instead()}")
+    target.control(len(got) == count, f"{len(got)} of {count} messages arrived; {peer.instead()}")
     return peer, link, got
 
 
@@ -264,7 +264,7 @@ def test_outcomes_in_a_transaction_apply_with_its_success(
     target.record_finding(
         (RETIRED_ON_COMMIT, KEPT_ON_ROLLBACK),
         not early,
-        f"before the discharge {early} of the held messages came to another",
+        f"before the discharge {early} of the held messages reached another",
     )
     coordinator.discharge(id, fail)
     if fail:
@@ -272,7 +272,7 @@ def test_outcomes_in_a_transaction_apply_with_its_success(
         target.record_finding(
             KEPT_ON_ROLLBACK,
             not early,
-            f"after the rollback {early} came to another before the receiver let go",
+            f"after the rollback {early} reached another before the receiver let go",
         )
     for delivery in got:
         if fail or delivery not in retired:
@@ -283,7 +283,7 @@ def test_outcomes_in_a_transaction_apply_with_its_success(
     target.record_finding(
         (RETIRED_ON_COMMIT, KEPT_ON_ROLLBACK),
         sorted(late) == sorted(expected),
-        f"fail={fail}: {late} came, should be {expected}",
+        f"fail={fail}: {late} arrived, should be {expected}",
     )
 
 
@@ -303,7 +303,7 @@ def test_settled_outcomes_of_a_rollback_give_way_to_the_default(target: Bench, c
     }
     link = peer.receiver(node, source=codec.composite("source", source), credit=count)
     got = collect(target, peer, link, count, quiet=0)
-    target.control(len(got) == count, f"{len(got)} of {count} messages came")
+    target.control(len(got) == count, f"{len(got)} of {count} messages arrived")
     coordinator = control(target, peer)
     id = coordinator.declare()
     for delivery in got:

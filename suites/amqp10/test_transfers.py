@@ -172,7 +172,7 @@ def test_settled_on_one_transfer_is_settled_for_good(
                 return
         peer.settle()
         word = spoken_of(target, peer, delivery)
-        target.record_finding(judged, not word, f"{context}, and {len(word)} dispositions came")
+        target.record_finding(judged, not word, f"{context}, and {len(word)} dispositions arrived")
     else:
         target.wait_until(lambda: settles(peer, link, delivery) or peer.ended is not None, PATIENCE)
         target.record_finding(judged, settles(peer, link, delivery), f"{context}; {peer.instead()}")
@@ -206,7 +206,7 @@ def test_the_agreed_settle_mode_of_the_sender_is_kept(
     peer.flow(link, link_credit=len(sizes))
     got = collect(target, peer, link, len(sizes), quiet=0)
     target.control(
-        len(got) == len(sizes), f"{len(got)} of {len(sizes)} messages came; {peer.instead()}"
+        len(got) == len(sizes), f"{len(got)} of {len(sizes)} messages arrived; {peer.instead()}"
     )
     flags = [[transfer.get("settled") for transfer in delivery.frames] for delivery in got]
     if agreed == SETTLED:
@@ -301,7 +301,7 @@ def test_a_receiver_of_mode_first_settles_at_once(
     receiver = peer.attach(RECEIVER, node, rcv_settle_mode=asked)
     peer.flow(receiver, link_credit=count)
     got = collect(target, peer, receiver, count, quiet=0)
-    target.control(len(got) == count, f"{len(got)} of {count} messages came; {peer.instead()}")
+    target.control(len(got) == count, f"{len(got)} of {count} messages arrived; {peer.instead()}")
     modes = [transfer.get("rcv-settle-mode") for delivery in got for transfer in delivery.frames]
     target.record_finding(
         MODE_SECOND_ILLEGAL, SECOND not in modes, f"on a link agreed as first transfers say {modes}"
@@ -357,7 +357,7 @@ def test_what_a_sender_told_stays(target: Bench, first: str, then: list[str]) ->
     peer = target.amqp()
     link = peer.receiver(node, credit=1)
     got = collect(target, peer, link, 1, quiet=0)
-    target.control(len(got) == 1, f"{len(got)} messages came; {peer.instead()}")
+    target.control(len(got) == 1, f"{len(got)} messages arrived; {peer.instead()}")
     words = _told_by_sender(link, got[0].id)
     peer.flow(link, link_credit=0)
     peer.disposition(got[0], first, settled=False)

@@ -226,4 +226,4 @@ class Browser:
             if true():
                 return
             self.run(f"new Promise(done => setTimeout(done, {_LOOKS_AGAIN_MS}))")
-        raise BrowserGone(f"nothing came of it within {_LOOKS * _LOOKS_AGAIN_MS // 1000} s")
+        raise BrowserGone(f"nothing arrived of it within {_LOOKS * _LOOKS_AGAIN_MS // 1000} s")

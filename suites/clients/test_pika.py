@@ -54,10 +54,10 @@ def test_pika_sends_and_receives(target: Bench, count: int, size: int) -> None:
     target.record_finding(
         PUBLISH_ORDER,
         [body[:3] for body in received] == [body[:3] for body in sent],
-        f"{len(received)} messages came",
+        f"{len(received)} messages arrived",
     )
     target.record_finding(
-        BODY_UNCHANGED, received == sent, "the bodies that came should be those that were sent"
+        BODY_UNCHANGED, received == sent, "the bodies that arrived should be those that were sent"
     )
     peer.close(proves=CONNECTION_CLOSE_OK)
 

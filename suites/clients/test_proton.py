@@ -70,7 +70,7 @@ def test_what_proton_sends_it_gets_again(
         target.record_finding(
             BARE_MESSAGE,
             have == body and got.message.subject == subject,
-            f"sent {body!r}, came {have!r}",
+            f"sent {body!r}, arrived {have!r}",
         )
         other.settle(got)
     target.record_finding(
@@ -99,7 +99,7 @@ def test_proton_drains(target: Bench, count: int, credit: int) -> None:
     target.record_finding(
         (DRAIN_ANSWERED, DRAIN_IS_PROMPT),
         fine,
-        f"{credit} credits for {count} messages: {len(got)} came, {back} came back",
+        f"{credit} credits for {count} messages: {len(got)} arrived, {back} returned",
     )
 
 
@@ -132,7 +132,7 @@ def test_what_proton_settles_is_settled(target: Bench, outcome: str, failed: boo
         target.wait_until(lambda: bool(other.inbox and other.take_messages(taking)), QUIET)
         times = "not at all" if taking.credit == 1 else "once more"
         target.record_finding(
-            ACCEPTED_NOT_RESENT, taking.credit == 1, f"what was accepted came again {times}"
+            ACCEPTED_NOT_RESENT, taking.credit == 1, f"what was accepted arrived again {times}"
         )
         returned = (RELEASED_AVAILABLE, RELEASED_NOT_COUNTED, DELIVERY_FAILED_COUNTED)
         target.record_not_applicable(returned, "the outcome was accepted")
@@ -169,7 +169,7 @@ def test_messages_come_through_a_small_window(target: Bench, size: int, window: 
         target.record_finding(
             MESSAGES_NOT_MIXED,
             bytes(got.message.body) == body,
-            f"{len(bytes(got.message.body))} bytes came of {size}",
+            f"{len(bytes(got.message.body))} bytes arrived of {size}",
         )
         peer.settle(got)
     judge_trace(target, peer, amqp_windows.windows, amqp_deliveries.settlement)  # type: ignore[arg-type]

@@ -51,7 +51,7 @@ def received(target: Bench, peer: ContainerPeer, node: Node, count: int) -> list
     peer.receive(node.address, count, capabilities=node.capabilities)
     arrivals = [peer.expect(event_named("message")).subject for _ in range(count)]
     target.control(
-        all(isinstance(arrival, Arrived) for arrival in arrivals), f"{count} messages came"
+        all(isinstance(arrival, Arrived) for arrival in arrivals), f"{count} messages arrived"
     )
     return arrivals
 
@@ -78,7 +78,7 @@ def test_a_blocking_connection_sends_and_receives(target: Bench, sizes: list[int
     for body in sent:
         payload = encoded(other.receive(receiver, proves=BARE_MESSAGE))
         target.record_finding(
-            BARE_MESSAGE, payload == body, f"{len(body)} bytes were sent, {len(payload)} came"
+            BARE_MESSAGE, payload == body, f"{len(body)} bytes were sent, {len(payload)} arrived"
         )
         receiver.accept()
     for client in (peer, other):
@@ -93,9 +93,11 @@ def test_what_a_blocking_connection_releases_comes_again(target: Bench) -> None:
     fill(target, node, [b"released", b"accepted"])
     peer = target.proton_blocking()
     receiver = peer.receiver(node.address, credit=2, capabilities=node.capabilities)
-    target.control(encoded(peer.receive(receiver)) == b"released", "the first message came first")
+    target.control(
+        encoded(peer.receive(receiver)) == b"released", "the first message arrived first"
+    )
     receiver.release(delivered=False)
-    target.control(encoded(peer.receive(receiver)) == b"accepted", "the second message came")
+    target.control(encoded(peer.receive(receiver)) == b"accepted", "the second message arrived")
     receiver.accept()
     peer.close()
     bodies_left = left(target, node, 1)
@@ -124,14 +126,14 @@ def test_a_container_sends_as_credit_allows_and_receives(target: Bench) -> None:
     target.record_finding(
         BARE_MESSAGE,
         [encoded(arrival.message) for arrival in arrivals] == sent[:-1],
-        f"of {len(sent)} messages {len(arrivals)} came in order",
+        f"of {len(sent)} messages {len(arrivals)} arrived in order",
     )
     target.advance(QUIET)
     late = [event.name for event in other.inbox if event.name == "message"]
     target.record_finding(
         NO_TRANSFER_WITHOUT_CREDIT,
         not late,
-        f"beyond {len(sent) - 1} credits came {late or 'nothing'}",
+        f"beyond {len(sent) - 1} credits arrived {late or 'nothing'}",
     )
 
 
@@ -150,7 +152,7 @@ def test_a_container_drains(target: Bench, count: int, credit: int) -> None:
     target.record_finding(
         (DRAIN_ANSWERED, DRAIN_IS_PROMPT),
         fine,
-        f"{credit} credits for {count} messages: {arrived} came, {back} came back",
+        f"{credit} credits for {count} messages: {arrived} arrived, {back} returned",
     )
 
 

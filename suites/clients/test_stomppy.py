@@ -161,7 +161,7 @@ def test_it_leaves_in_order(target: Bench, version: str) -> None:
     target.record_finding(
         ORDERLY_DISCONNECT[version],
         received == numbered(10),
-        f"10 messages were sent before DISCONNECT, {received!r} came",
+        f"10 messages were sent before DISCONNECT, {received!r} arrived",
     )
 
 
@@ -185,7 +185,7 @@ def test_what_one_sends_the_other_gets(target: Bench, version: str) -> None:
     target.require(
         DELIVERED[version],
         bodies(messages) == numbered(5),
-        f"of five messages came {bodies(messages)!r}",
+        f"of five messages arrived {bodies(messages)!r}",
     )
     names = {message.get("destination") for message in messages}
     target.record_finding(
@@ -257,7 +257,7 @@ def test_header_text_survives(target: Bench, version: str, text: str, name: str)
     target.record_finding(
         HEADER_TEXT[version],
         message.get(name) == value,
-        f"{name}: {value!r} came back as {message.get(name)!r}",
+        f"{name}: {value!r} arrived as {message.get(name)!r}",
     )
 
 
@@ -280,7 +280,7 @@ def test_a_colon_belongs_to_a_1_0_value(target: Bench, version: str, pieces: lis
     target.record_finding(
         COLON_IN_VALUE[version],
         message.get("x-word") == value,
-        f"{value!r} came back as {message.get('x-word')!r}",
+        f"{value!r} arrived as {message.get('x-word')!r}",
     )
 
 
@@ -310,7 +310,7 @@ def test_bodies_of_any_octets_survive(
     target.record_finding(
         BODY[version],
         arrived == expected,
-        f"a body of {len(body)} bytes and a text were sent; {short!r} came",
+        f"a body of {len(body)} bytes and a text were sent; {short!r} arrived",
     )
 
 
@@ -329,7 +329,7 @@ def test_in_mode_auto_nothing_comes_again(target: Bench, version: str) -> None:
     consumer.close_socket(CloseHow.RESET)
     left = left_in(target, queue, version, 0)
     target.record_finding(
-        MODE_AUTO[version], not left, f"messages of mode auto came again: {left!r}"
+        MODE_AUTO[version], not left, f"messages of mode auto arrived again: {left!r}"
     )
 
 
@@ -443,7 +443,7 @@ def test_a_transaction_takes_effect_whole_or_not_at_all(target: Bench, version: 
     target.record_finding(
         ATOMIC[version],
         received == numbered(3),
-        f"after COMMIT of three messages came {received!r}",
+        f"after COMMIT of three messages arrived {received!r}",
     )
     producer.begin("dropped")
     for body in numbered(3, "dropped"):
@@ -454,7 +454,7 @@ def test_a_transaction_takes_effect_whole_or_not_at_all(target: Bench, version: 
     target.record_finding(
         ATOMIC[version],
         received == [b"outside"],
-        f"after ABORT of three messages and one outside came {received!r}",
+        f"after ABORT of three messages and one outside arrived {received!r}",
     )
 
 
@@ -607,7 +607,7 @@ def test_beats_and_messages_share_a_connection(target: Bench, version: str) -> N
     if peer.left is None and peer.ended is None:
         target.control(
             received == rounds if target.virtual else received > 0,
-            f"{received} of {rounds} messages came to stomp.py",
+            f"{received} of {rounds} messages reached stomp.py",
         )
     on_time = promised == 0 or judge_beats(
         target, peer, tuple(BEATS_ARRIVE[version]), ms(max(promised, 500)), since

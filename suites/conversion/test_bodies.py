@@ -56,9 +56,8 @@ def test_text_of_stomp_is_a_string(target: Bench, text: str) -> None:
     the same text."""
     delivery = to_amqp(target, text.encode(), counted=False)
     detail = (
-        f"{text[:40]!r} without content-length came as {kind(delivery)}, {delivery.message.body!r}"[
-            :300
-        ]
+        f"{text[:40]!r} without content-length arrived as {kind(delivery)},"
+        f" {delivery.message.body!r}"[:300]
     )
     target.record_finding(
         (BODY_CONVERSION, CONTENT_LENGTH_MEANS_BYTES),
@@ -77,7 +76,7 @@ def test_octets_of_stomp_are_data(target: Bench, body: bytes) -> None:
     """A body with content-length is sent by STOMP. By AMQP it arrives as data, the same bytes."""
     delivery = to_amqp(target, body)
     detail = (
-        f"{body[:40]!r} with content-length came as {kind(delivery)}, {delivery.message.body!r}"[
+        f"{body[:40]!r} with content-length arrived as {kind(delivery)}, {delivery.message.body!r}"[
             :300
         ]
     )
@@ -100,14 +99,14 @@ def test_content_length_tells_stomp_1_0_what_it_was(target: Bench, body: str | b
     frame = to_stomp(target, message(body), "1.0")
     data = body if isinstance(body, bytes) else body.encode()
     target.record_finding(
-        BODY_CONVERSION, frame.body == data, f"{body!r} came as {frame.body[:80]!r}"
+        BODY_CONVERSION, frame.body == data, f"{body!r} arrived as {frame.body[:80]!r}"
     )
     has = frame.get("content-length")
     fine = (has == str(len(data))) if isinstance(body, bytes) else has is None
     target.record_finding(
         CONTENT_LENGTH_MEANS_BYTES,
         fine,
-        f"{type(body).__name__} of {len(data)} bytes came with content-length {has}",
+        f"{type(body).__name__} of {len(data)} bytes arrived with content-length {has}",
     )
 
 
@@ -137,7 +136,7 @@ def test_bodies_of_amqp_come_whole(
     target.record_finding(
         SEVERAL_SECTIONS if isinstance(body, bytes) and parts > 1 else BODY_CONVERSION,
         frame.body == data,
-        f"{what} came as {len(frame.body)} bytes: {frame.body[:60]!r}",
+        f"{what} arrived as {len(frame.body)} bytes: {frame.body[:60]!r}",
     )
 
 
@@ -197,7 +196,7 @@ def test_bodies_that_the_conventions_do_not_know_are_octets(target: Bench, kind:
     target.record_finding(
         (OTHER_BODIES_ARE_BYTES, CONTENT_LENGTH_MEANS_BYTES),
         has == str(len(frame.body)),
-        f"{kind} came as {frame.body!r} with content-length {has}",
+        f"{kind} arrived as {frame.body!r} with content-length {has}",
     )
 
 
@@ -271,11 +270,11 @@ def test_large_bodies_cross_whole(target: Bench, counted: bool) -> None:
     target.record_finding(
         (BODY_CONVERSION, LARGE_STOMP_MESSAGE),
         right,
-        f"{what} came as {kind(delivery)} of {len(delivery.payload)} bytes",
+        f"{what} arrived as {kind(delivery)} of {len(delivery.payload)} bytes",
     )
     back = to_stomp(target, message(expected))
     target.record_finding(
         (BODY_CONVERSION, LARGE_STOMP_MESSAGE),
         back.body == body,
-        f"{len(body)} bytes as {type(expected).__name__}: {len(back.body)} came",
+        f"{len(body)} bytes as {type(expected).__name__}: {len(back.body)} arrived",
     )

@@ -44,11 +44,11 @@ def test_durability_and_priority_go_to_amqp(
     have = (received.get("durable", False), received.get("priority", 4))
     expected = (bool(durable), 4 if priority is None else priority)
     target.record_finding(
-        HEADER_CONVERSION, have == expected, f"{headers} came with the header {dict(received)}"
+        HEADER_CONVERSION, have == expected, f"{headers} arrived with the header {dict(received)}"
     )
     if not headers:
         target.record_finding(
-            HEADER_DEFAULTS, have == expected, f"no header came as {dict(received)}"
+            HEADER_DEFAULTS, have == expected, f"no header arrived as {dict(received)}"
         )
     target.record_finding(
         HEADER_DEFAULTS,
@@ -77,7 +77,7 @@ def test_durability_and_priority_go_to_stomp(
     persistent, received_priority = frame.get("persistent"), frame.get("priority")
     right = persistent == "true" if durable else persistent in (None, "false")
     target.record_finding(
-        HEADER_CONVERSION, right, f"durable={durable} came with persistent:{persistent}"
+        HEADER_CONVERSION, right, f"durable={durable} arrived with persistent:{persistent}"
     )
     right = (
         received_priority == str(priority)
@@ -85,7 +85,7 @@ def test_durability_and_priority_go_to_stomp(
         else received_priority in (None, "4")
     )
     target.record_finding(
-        HEADER_CONVERSION, right, f"priority={priority} came with priority:{received_priority}"
+        HEADER_CONVERSION, right, f"priority={priority} arrived with priority:{received_priority}"
     )
 
 
@@ -99,7 +99,7 @@ def test_an_instant_of_expiry_crosses(target: Bench, expires: int) -> None:
     target.record_finding(
         HEADER_CONVERSION,
         value == expires,
-        f"expires:{expires} came with the absolute-expiry-time {value}",
+        f"expires:{expires} arrived with the absolute-expiry-time {value}",
     )
     expires_header = to_stomp(
         target, message(b"x", properties={"absolute-expiry-time": expires})
@@ -107,7 +107,7 @@ def test_an_instant_of_expiry_crosses(target: Bench, expires: int) -> None:
     target.record_finding(
         HEADER_CONVERSION,
         expires_header == str(expires),
-        f"absolute-expiry-time {expires} came with expires:{expires_header}",
+        f"absolute-expiry-time {expires} arrived with expires:{expires_header}",
     )
 
 
@@ -128,7 +128,7 @@ def test_a_time_to_live_crosses(target: Bench, ttls: tuple[int, int]) -> None:
         target.require(
             HEADER_CONVERSION,
             expires_header.isdecimal() and int(expires_header) > 0,
-            f"a ttl of {ttl} came with expires:{expires_header}",
+            f"a ttl of {ttl} arrived with expires:{expires_header}",
         )
         instants.append(int(expires_header))
     done = target.now()
@@ -137,7 +137,7 @@ def test_a_time_to_live_crosses(target: Bench, ttls: tuple[int, int]) -> None:
     target.record_finding(
         HEADER_CONVERSION,
         -1 <= apart <= most,
-        f"ttls of {ttls} sent within {most} ms came with expires {instants}",
+        f"ttls of {ttls} sent within {most} ms arrived with expires {instants}",
     )
     rest = to_amqp(target, b"x", {"expires": str(instants[0])}).message.fields("header").get("ttl")
     low = ttls[0] - (target.now() - sent[0]) // NS_PER_MS - 1
@@ -145,7 +145,7 @@ def test_a_time_to_live_crosses(target: Bench, ttls: tuple[int, int]) -> None:
     target.record_finding(
         TTL_REMAINING,
         fine,
-        f"a message that lives {low} to {ttls[0]} ms more came with the ttl {rest}",
+        f"a message that lives {low} to {ttls[0]} ms more arrived with the ttl {rest}",
     )
 
 
@@ -162,7 +162,7 @@ def test_known_headers_are_properties_of_amqp(target: Bench, headers: dict[str, 
     for header, name in PROPERTY.items():
         value, expected = properties.get(name), headers.get(header)
         target.record_finding(
-            PROPERTY_CONVERSION, value == expected, f"{header}:{expected} came as {name}={value}"
+            PROPERTY_CONVERSION, value == expected, f"{header}:{expected} arrived as {name}={value}"
         )
 
 
@@ -184,7 +184,7 @@ def test_known_properties_are_headers_of_stomp(target: Bench, texts: dict[str, s
             header == "reply-to" and expected is not None and f"{value}".endswith(f"://{expected}")
         )
         target.record_finding(
-            PROPERTY_CONVERSION, same, f"{PROPERTY[header]}={expected} came as {header}:{value}"
+            PROPERTY_CONVERSION, same, f"{PROPERTY[header]}={expected} arrived as {header}:{value}"
         )
 
 
@@ -204,7 +204,7 @@ def test_headers_of_an_application_are_application_properties(
     have = to_amqp(target, b"x", headers).message.map("application-properties")
     kept = {name: have.get(name) for name in headers}
     target.record_finding(
-        APPLICATION_PROPERTIES, kept == headers, f"the headers {headers} came as {dict(have)}"
+        APPLICATION_PROPERTIES, kept == headers, f"the headers {headers} arrived as {dict(have)}"
     )
 
 
@@ -235,5 +235,5 @@ def test_application_properties_are_headers(target: Bench, chosen: dict[str, int
     target.record_finding(
         APPLICATION_PROPERTIES,
         have == expected,
-        f"application-properties {expected} came as the headers {have}",
+        f"application-properties {expected} arrived as the headers {have}",
     )

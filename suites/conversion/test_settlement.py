@@ -77,7 +77,7 @@ def test_what_stomp_does_not_acknowledge_amqp_gets(
     )
     rule = STOMP_CUMULATIVE_ACK if mode == "client" else STOMP_INDIVIDUAL_ACK
     detail = (
-        f"in mode {mode} of {count} were acknowledged {sorted(done)}, then {how}: by AMQP came"
+        f"in mode {mode} of {count} were acknowledged {sorted(done)}, then {how}: by AMQP arrived"
         f" {received}"
     )
     target.record_finding(
@@ -111,7 +111,7 @@ def test_what_amqp_does_not_accept_stomp_gets(target: Bench, fates: list[str]) -
     link = peer.receiver(through.node, credit=len(fates))
     got = collect(target, peer, link, len(fates), quiet=0)
     target.control(
-        bodies(got) == sent, f"{len(got)} of {len(fates)} came by AMQP; {peer.instead()}"
+        bodies(got) == sent, f"{len(got)} of {len(fates)} arrived by AMQP; {peer.instead()}"
     )
     for delivery, fate in zip(got, fates, strict=True):
         if fate != "kept":
@@ -128,7 +128,7 @@ def test_what_amqp_does_not_accept_stomp_gets(target: Bench, fates: list[str]) -
     )
     frames = other.take_messages()
     mine = {frame.body: frame for frame in frames if frame.body != b"last"}
-    detail = f"{', '.join(fates)}: by STOMP came {[frame.body for frame in frames]}"
+    detail = f"{', '.join(fates)}: by STOMP arrived {[frame.body for frame in frames]}"
     target.record_finding(
         RELEASED_AVAILABLE, set(mine) == set(expected) and len(mine) == len(frames) - 1, detail
     )
@@ -139,7 +139,7 @@ def test_what_amqp_does_not_accept_stomp_gets(target: Bench, fates: list[str]) -
     target.record_finding(
         RELEASED_AVAILABLE,
         whole,
-        f"the headers of what came again are {'the same' if whole else 'others'}",
+        f"the headers of what arrived again are {'the same' if whole else 'others'}",
     )
     if "redelivered-header" in target.capabilities:
         failed = {
@@ -177,7 +177,7 @@ def test_deliveries_by_stomp_that_failed_count_by_amqp(
     target.record_finding(
         RELEASED_AVAILABLE,
         bodies(deliveries) == [b"unlucky"],
-        f"after {lost} that were lost {bodies(deliveries)} came",
+        f"after {lost} that were lost {bodies(deliveries)} arrived",
     )
     if deliveries:
         count = deliveries[0].message.fields("header").get("delivery-count", 0)
@@ -199,7 +199,7 @@ def test_what_went_out_in_mode_auto_is_gone(target: Bench, count: int, how: Clos
     for body in numbered(count):
         post(target, through, message(body))
     got = [peer.message() for _ in range(count)]
-    target.control(len(got) == count, f"{len(got)} of {count} came")
+    target.control(len(got) == count, f"{len(got)} of {count} arrived")
     peer.settle()
     peer.close_socket(how)
     other = target.amqp()
@@ -207,5 +207,5 @@ def test_what_went_out_in_mode_auto_is_gone(target: Bench, count: int, how: Clos
     target.record_finding(
         (STOMP_AUTO_ACK, TERMINAL_STATE_KEPT),
         not received,
-        f"after {count} went out in mode auto {received} came by AMQP",
+        f"after {count} went out in mode auto {received} arrived by AMQP",
     )

@@ -39,7 +39,7 @@ def test_what_is_given_back_goes_to_its_place(
     link = peer.receiver(node, credit=count)
     got = collect(target, peer, link, count, quiet=0)
     target.control(
-        bodies(got) == sent[:count], f"{len(got)} of {count} messages came; {peer.instead()}"
+        bodies(got) == sent[:count], f"{len(got)} of {count} messages arrived; {peer.instead()}"
     )
     fate = dict(zip(sent, fates, strict=False))
     for _, delivery in sorted(zip(order, got, strict=False), key=lambda pair: pair[0]):
@@ -67,12 +67,12 @@ def test_what_is_given_back_goes_to_its_place(
     target.record_finding(
         BACK,
         sorted(bodies(received)) == sorted(expected),
-        f"{label}, then {how}: {bodies(received)} came again",
+        f"{label}, then {how}: {bodies(received)} arrived again",
     )
     target.record_finding(
         FIFO,
         bodies(received) == expected,
-        f"{label}, then {how}: {bodies(received)} came, in this order",
+        f"{label}, then {how}: {bodies(received)} arrived, in this order",
     )
     failures = {
         delivery.message.body: delivery.message.fields("header").get("delivery-count", 0)

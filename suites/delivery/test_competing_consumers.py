@@ -88,7 +88,7 @@ def test_when_a_consumer_is_lost_the_others_take_over(target: Bench) -> None:
     received = bodies(collect(target, staying, len(shares[1])))
     settled, orphaned = bodies(shares[0]), bodies(shares[1])
     words = (
-        f"settled {settled!r}, lost with its consumer {orphaned!r}, came to the one that stayed"
+        f"settled {settled!r}, lost with its consumer {orphaned!r}, reached the one that stayed"
         f" {received!r}"
     )
     target.record_finding(ONE_CONSUMER, sorted(received) == sorted(orphaned), words)
@@ -125,7 +125,7 @@ def test_what_was_acknowledged_is_gone_for_good(target: Bench) -> None:
         publish_all(consumer, queue, numbered(5))
         consumer.subscribe(queue, ack=ack)
         messages = receive(target, consumer, 5)
-        target.control(len(messages) == 5, f"five messages were sent, {len(messages)} came")
+        target.control(len(messages) == 5, f"five messages were sent, {len(messages)} arrived")
         if ack == "client":
             consumer.ack(messages[-1], receipt=True)
         consumer.request("DISCONNECT")
@@ -134,7 +134,7 @@ def test_what_was_acknowledged_is_gone_for_good(target: Bench) -> None:
         target.record_finding(
             GONE_WHEN_ACKNOWLEDGED,
             not left,
-            f"in mode {ack} five messages were acknowledged; there came again {left!r}",
+            f"in mode {ack} five messages were acknowledged; there arrived again {left!r}",
         )
 
 
@@ -232,4 +232,6 @@ def test_a_subscription_gets_what_is_sent_while_it_stands(target: Bench) -> None
     target.record_finding(
         COPY_FOR_EACH, messages == [b"during"], f"who listened in between got {messages!r}"
     )
-    target.record_finding(ENDS_WITH_CONNECTION, later == [b"after"], f"who came back got {later!r}")
+    target.record_finding(
+        ENDS_WITH_CONNECTION, later == [b"after"], f"the one that returned got {later!r}"
+    )

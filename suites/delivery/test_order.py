@@ -60,7 +60,8 @@ def test_each_producer_keeps_its_order(
         + (
             "all in order"
             if not wrong
-            else f"producer {wrong[0]} sent {_short(sent, wrong)} and it came {_short(got, wrong)}"
+            else f"producer {wrong[0]} sent {_short(sent, wrong)} and it arrived"
+            f" {_short(got, wrong)}"
         ),
     )
 
@@ -84,7 +85,7 @@ def test_what_waited_comes_before_what_is_sent_now(target: Bench) -> None:
         consumer.ack(message, receipt=True)
     received += bodies(receive(target, consumer, 10))
     expected = numbered(10, "old") + numbered(10, "new")
-    target.record_finding(FIFO, received == expected, f"sent {expected!r}, came {received!r}")
+    target.record_finding(FIFO, received == expected, f"sent {expected!r}, arrived {received!r}")
 
 
 @case(FIFO, needs={"queue-semantics", "transactions"})
@@ -121,5 +122,5 @@ def test_every_subscription_of_a_topic_gets_the_same_order(target: Bench) -> Non
     target.record_finding(
         FIFO,
         all(received == sent for received in arrived),
-        f"thirty were sent; they came as {[len(x) for x in arrived]}",
+        f"thirty were sent; they arrived as {[len(x) for x in arrived]}",
     )

@@ -86,7 +86,7 @@ def test_what_was_paged_comes_once_and_in_order(
         else small_addresses.drain_queue(target, small_addresses.same(to), count)
     )
     target.record_finding(
-        KEEPS, taken == list(range(count)), f"{count} messages were paged, {brief(taken)} came"
+        KEEPS, taken == list(range(count)), f"{count} messages were paged, {brief(taken)} arrived"
     )
 
 
@@ -182,7 +182,7 @@ def test_persistent_messages_sent_in_one_go_keep_their_order_through_pages(
     target.record_finding(
         KEEPS,
         received == list(range(count)),
-        f"{count} persistent messages were sent, {brief(received)} came",
+        f"{count} persistent messages were sent, {brief(received)} arrived",
     )
 
 
@@ -211,7 +211,7 @@ def test_several_producers_keep_their_order_through_pages(target: Bench, produce
     target.record_finding(
         KEEPS,
         by_producer == expected,
-        f"of {per_producer} from each of {producers} came {', '.join(map(brief, by_producer))}",
+        f"of {per_producer} from each of {producers} arrived {', '.join(map(brief, by_producer))}",
     )
 
 
@@ -284,10 +284,12 @@ def test_selectors_read_on_through_the_pages(target: Bench, count: int, every: i
     red.rest()
     blue.rest()
     target.record_finding(
-        SELECTS, red.found == expected, f"red should be {brief(expected)}, came {brief(red.found)}"
+        SELECTS,
+        red.found == expected,
+        f"red should be {brief(expected)}, arrived {brief(red.found)}",
     )
     target.record_finding(
-        KEEPS, blue.found == others, f"blue should be {brief(others)}, came {brief(blue.found)}"
+        KEEPS, blue.found == others, f"blue should be {brief(others)}, arrived {brief(blue.found)}"
     )
 
 
@@ -400,7 +402,7 @@ def test_a_deep_queue_takes_little_memory(target: Bench, size: int) -> None:
     target.record_finding(
         KEEPS,
         received == list(range(count)),
-        f"{count} messages were paged, {brief(received)} came",
+        f"{count} messages were paged, {brief(received)} arrived",
     )
     target.judge_count(
         KEEPS, "bytes charged to an address that pages", max(readings), (0, most), "bytes"

@@ -70,13 +70,13 @@ def test_a_transaction_across_the_limit_is_whole(
     target.record_finding(
         KEEPS,
         received[0] == mine,
-        f"after {end} {brief(mine)} should come, came {brief(received[0])}",
+        f"after {end} {brief(mine)} should come, arrived {brief(received[0])}",
     )
     others = list(range(1000, 1030))
     target.record_finding(
         KEEPS,
         received[1] == others,
-        f"of another producer {brief(others)} should come, came {brief(received[1])}",
+        f"of another producer {brief(others)} should come, arrived {brief(received[1])}",
     )
 
 
@@ -101,7 +101,7 @@ def test_what_a_consumer_did_not_acknowledge_comes_again(
     first = Taker(target, to)
     done = first.take(held)
     first.peer.settle()  # what was acknowledged is
-    target.control(done == list(range(held)), f"the first {held} messages came as {brief(done)}")
+    target.control(done == list(range(held)), f"the first {held} messages arrived as {brief(done)}")
     if how is None:
         first.peer.request("UNSUBSCRIBE", {"id": "0"})
     else:

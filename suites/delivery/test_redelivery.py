@@ -34,7 +34,7 @@ def test_unsettled_messages_come_again_in_their_order(target: Bench, how: str, a
         BACK, sorted(received) == numbered(5), f"five were held; the next consumer got {received!r}"
     )
     target.record_finding(
-        FIFO, received == numbered(5), f"the five that came back were delivered as {received!r}"
+        FIFO, received == numbered(5), f"the five that returned were delivered as {received!r}"
     )
     publish_all(producer, queue, numbered(3, "later"))
     received = bodies(collect(target, after, 3))
@@ -177,6 +177,6 @@ def test_an_acknowledged_message_stays_away_while_the_others_come_back(target: B
         target.record_finding(
             BACK,
             set(rest) <= set(received),
-            f"three of five were not acknowledged; {received!r} came again",
+            f"three of five were not acknowledged; {received!r} arrived again",
         )
         again.close_socket(CloseHow.RESET)

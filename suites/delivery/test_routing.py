@@ -178,7 +178,7 @@ def test_one_name_is_one_address(target: Bench) -> None:
     target.record_finding(
         NAME_IS_ADDRESS,
         received == [[name.encode()] * 2 for name in names],
-        f"messages for {names!r} came as {received!r}",
+        f"messages for {names!r} arrived as {received!r}",
     )
 
 
@@ -353,7 +353,7 @@ def test_a_send_to_a_new_queue_is_kept(target: Bench) -> None:
     target.record_finding(
         AUTO_CREATED,
         sorted(received) == numbered(3),
-        f"three were sent before anybody subscribed; {received!r} came",
+        f"three were sent before anybody subscribed; {received!r} arrived",
     )
 
 
@@ -368,7 +368,7 @@ def test_a_send_to_a_new_topic_is_kept_for_nobody(target: Bench) -> None:
     target.record_finding(
         AUTO_CREATED,
         received == [b"late"],
-        f"the subscriber came between two messages and got {received!r}",
+        f"the subscriber arrived between two messages and got {received!r}",
     )
 
 

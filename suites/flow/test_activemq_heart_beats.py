@@ -103,7 +103,7 @@ def test_late_beats_are_forgiven_within_the_grace(target: Bench, promised: int, 
         target.advance(every)
         peer.beat()
     words = (
-        f"promised every {promised} ms, {beats} beats came every {every // ms(1)} ms;"
+        f"promised every {promised} ms, {beats} beats arrived every {every // ms(1)} ms;"
         f" {peer.instead()}"
     )
     if target.record_finding(GRACE, peer.ended is None, words, uncertain=peer.overdue(grace)):

@@ -85,7 +85,7 @@ def test_a_message_waits_from_the_very_octet(
     target.record_finding(
         WAITS,
         received == list(range(len(data) + 1)),
-        f"{len(data) + 1} messages were sent, {received} came",
+        f"{len(data) + 1} messages were sent, {received} arrived",
     )
 
 
@@ -120,7 +120,7 @@ def test_who_waits_does_not_hold_up_a_stomp_connection(target: Bench, full: int,
         target.record_finding(
             WAITS,
             received == list(range(count + 1)),
-            f"{count + 1} messages were sent, {received} came",
+            f"{count + 1} messages were sent, {received} arrived",
         )
         early = [
             later
@@ -149,7 +149,7 @@ def test_who_waits_does_not_hold_up_an_amqp_session(target: Bench) -> None:
     target.record_finding(
         ONE_BY_ONE,
         received == list(range(count)),
-        f"{count} messages were taken, {received} came on the same session",
+        f"{count} messages were taken, {received} arrived on the same session",
     )
     producer.expect(waiting, "taken", "with room at its queue a message", (ONE_BY_ONE, WAITS))
     producer.waits(waits_on, ONE_BY_ONE, "the other queue is full as before")
@@ -191,7 +191,9 @@ def test_who_asks_for_nothing_is_stalled(target: Bench, pushed: int, size: int) 
     ]
     expected = [list(range(count + 1)), list(range(1000, 1000 + pushed))]
     target.record_finding(
-        WAITS, received == expected, f"{count + 1} and {pushed} messages were sent, {received} came"
+        WAITS,
+        received == expected,
+        f"{count + 1} and {pushed} messages were sent, {received} arrived",
     )
 
 
@@ -226,7 +228,7 @@ def test_a_burst_does_not_get_past_the_limit(target: Bench, producers: int, size
     target.record_finding(
         WAITS,
         by_producer == expected,
-        f"{per_producer} from each of {producers} were sent, by producer came {by_producer}",
+        f"{per_producer} from each of {producers} were sent, by producer arrived {by_producer}",
     )
 
 
@@ -253,7 +255,7 @@ def test_flow_control_can_be_switched_off_for_a_queue(target: Bench, protocol: s
     target.record_finding(
         SWITCHED_OFF,
         received == list(range(count)),
-        f"{count} messages were taken, {received} came",
+        f"{count} messages were taken, {received} arrived",
     )
 
 
@@ -280,7 +282,7 @@ def test_flow_control_can_be_switched_off_for_a_topic(target: Bench) -> None:
     target.record_finding(
         WAITS,
         received == list(range(count + 1)),
-        f"{count + 1} messages were sent, {received} came",
+        f"{count + 1} messages were sent, {received} arrived",
     )
 
 
@@ -307,5 +309,5 @@ def test_a_cursor_in_files_never_reaches_the_limit(target: Bench, protocol: str)
     producer.waits(waiting, FILES, "beside it a queue whose messages wait in memory is full")
     received = CONSUMERS[protocol](target, files).rest(count)
     target.record_finding(
-        FILES, received == list(range(count)), f"{count} messages were taken, {received} came"
+        FILES, received == list(range(count)), f"{count} messages were taken, {received} arrived"
     )

@@ -96,7 +96,7 @@ def test_a_send_without_room_fails_at_once(
     target.record_finding(
         AT_ONCE,
         received == list(range(len(data))),
-        f"{len(data)} messages were taken, {received} came",
+        f"{len(data)} messages were taken, {received} arrived",
     )
     producer.send(to, again, proves=AT_ONCE)
 
@@ -125,7 +125,7 @@ def test_a_send_without_room_fails_after_the_time(
     target.record_finding(
         AFTER_A_WHILE,
         received == list(range(count)),
-        f"{count} messages were taken, {received} came",
+        f"{count} messages were taken, {received} arrived",
     )
     since, late = target.now(), producer.offer(to, body(count, 20))
     producer.expect(late, "taken", "with room again a message", AFTER_A_WHILE)
@@ -185,11 +185,13 @@ def test_room_in_time_saves_a_send(target: Bench, protocol: str, early: Duration
     )
     target.advance(2 * early)
     late = producer.peer.inbox if isinstance(producer, StompProducer) else []
-    target.record_finding(AFTER_A_WHILE, not late, f"after it was taken came {producer.instead()}")
+    target.record_finding(
+        AFTER_A_WHILE, not late, f"after it was taken arrived {producer.instead()}"
+    )
     target.record_finding(
         AFTER_A_WHILE,
         received == list(range(count + 1)),
-        f"{count + 1} messages were sent, {received} came",
+        f"{count + 1} messages were sent, {received} arrived",
     )
 
 
@@ -220,5 +222,5 @@ def test_a_stalled_connection_goes_on_after_the_time(target: Bench, pushed: int)
     target.record_finding(
         AFTER_A_WHILE,
         received == list(range(count)),
-        f"{count} messages were taken, {received} came",
+        f"{count} messages were taken, {received} arrived",
     )

@@ -144,7 +144,7 @@ def test_a_window_bounds_what_is_outstanding(target: Bench, window: int, size: i
         f"messages cost {books.costs}, acknowledged is {books.acks}",
     )
     target.record_finding(
-        WAITS, received == list(range(sent)), f"{sent} messages were sent, {received} came"
+        WAITS, received == list(range(sent)), f"{sent} messages were sent, {received} arrived"
     )
 
 
@@ -181,7 +181,7 @@ def test_producers_of_a_connection_are_slowed_one_by_one(target: Bench, window: 
     target.record_finding(
         ANSWERED,
         received == list(range(counts[0] + 1)),
-        f"{counts[0] + 1} messages were sent, {received} came",
+        f"{counts[0] + 1} messages were sent, {received} arrived",
     )
     still = (
         books.outstanding > 0 if window else later is not None and producer.answer(later) is None
@@ -232,7 +232,7 @@ def test_a_producer_without_window_or_response_stalls_its_connection(
     target.record_finding(
         STALLS,
         received == list(range(count + pushed)),
-        f"{count + pushed} messages were sent, {received} came",
+        f"{count + pushed} messages were sent, {received} arrived",
     )
 
 
@@ -275,7 +275,7 @@ def test_a_message_without_room_fails_at_once(target: Bench) -> None:
     producer.send(place(target, "vm"), body(0, 20), proves=AT_ONCE)
     received = StompConsumer(target, to).rest(count)
     target.record_finding(
-        AT_ONCE, received == list(range(count)), f"{count} messages were taken, {received} came"
+        AT_ONCE, received == list(range(count)), f"{count} messages were taken, {received} arrived"
     )
     producer.send(to, body(count, 20), proves=AT_ONCE)
 
@@ -301,7 +301,7 @@ def test_a_message_without_room_fails_after_the_time(target: Bench, early: Durat
         target.record_finding(
             AFTER_A_WHILE,
             received == list(range(count)),
-            f"{count} messages were taken, {received} came",
+            f"{count} messages were taken, {received} arrived",
         )
         return
     target.advance(max(0, wait - early - (target.now() - since)))
@@ -324,7 +324,7 @@ def test_a_message_without_room_fails_after_the_time(target: Bench, early: Durat
     target.record_finding(
         AFTER_A_WHILE,
         received == list(range(count + 1)),
-        f"{count + 1} messages were sent, {received} came",
+        f"{count + 1} messages were sent, {received} arrived",
     )
     producer.peer.expect_nothing(
         for_=2 * early, of=command("ExceptionResponse"), proves=AFTER_A_WHILE, why="it was taken"

@@ -34,8 +34,8 @@ def out_of_place(numbers: list[int]) -> str:
     """The first message that came behind a later one, in words."""
     for before, after in itertools.pairwise(numbers):
         if after < before:
-            return f"message {after} came behind message {before}"
-    return "all came in order"
+            return f"message {after} arrived behind message {before}"
+    return "all arrived in order"
 
 
 @case(ORDER, needs=NEEDS)
@@ -61,7 +61,7 @@ def test_who_waits_is_not_overtaken_by_who_stalls(target: Bench, waiting: int, p
     producer.expect(last, "taken", "with room again the last message")
     target.control(
         sorted(received) == list(range(count + 1)),
-        f"{count + 1} messages were sent, {received} came",
+        f"{count + 1} messages were sent, {received} arrived",
     )
     detail = (
         f"the queue had {count - waiting - pushed} messages when it was full:"
@@ -107,6 +107,6 @@ def streamed(target: Bench, protocol: str, to: Place, count: int, size: int) -> 
     received = consumer.rest(count)
     target.control(
         sorted(received) == list(range(count)),
-        f"{count} messages were sent, {len(received)} came; {producer.instead()}",
+        f"{count} messages were sent, {len(received)} arrived; {producer.instead()}",
     )
     return received

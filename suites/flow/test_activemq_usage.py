@@ -131,7 +131,7 @@ def test_all_of_the_memory_can_be_used_up(target: Bench) -> None:
     target.record_finding(
         WAITS,
         received == list(range(sent[1] + 1)),
-        f"{sent[1] + 1} messages were sent, {received} came",
+        f"{sent[1] + 1} messages were sent, {received} arrived",
     )
 
 
@@ -153,7 +153,7 @@ def test_all_of_the_store_can_be_used_up(target: Bench) -> None:
     target.record_finding(
         WAITS,
         received == list(range(count + 1)),
-        f"{count + 1} messages were sent, {received} came",
+        f"{count + 1} messages were sent, {received} arrived",
     )
     StompConsumer(target, beside).rest(1)
 
@@ -172,7 +172,7 @@ def test_all_of_the_temporary_store_can_be_used_up(target: Bench) -> None:
     target.record_finding(
         WAITS,
         received == list(range(count + 1)),
-        f"{count + 1} messages were sent, {received} came",
+        f"{count + 1} messages were sent, {received} arrived",
     )
     StompConsumer(target, beside).rest(1)
 
@@ -199,7 +199,7 @@ def test_who_waits_for_disk_does_not_hold_up_its_connection(target: Bench, kind:
     producer.expect(waiting, "taken", "with room on disk a message")
     producer.expect(behind, "taken", "with room on disk what stood behind")
     target.control(
-        delivered == list(range(count + 1)), f"{count + 1} messages were sent, {delivered} came"
+        delivered == list(range(count + 1)), f"{count + 1} messages were sent, {delivered} arrived"
     )
     StompConsumer(target, beside).rest(2)
 
@@ -222,7 +222,7 @@ def test_without_flow_control_messages_are_taken_until_the_disk_is_full(target: 
     target.record_finding(
         TO_THE_DISK,
         received == list(range(count + 1)),
-        f"{count + 1} messages were sent, {received} came",
+        f"{count + 1} messages were sent, {received} arrived",
     )
 
 
@@ -250,5 +250,5 @@ def test_a_small_disk_is_used_up(target: Bench, where: Where, kind: str) -> None
     target.record_finding(
         TO_THE_DISK,
         received == list(range(count + 1)),
-        f"{count + 1} messages were sent, {received} came",
+        f"{count + 1} messages were sent, {received} arrived",
     )

@@ -185,7 +185,7 @@ def test_credit_comes_back_at_the_very_octet(target: Bench, gap: int) -> None:
     consumer = target.amqp()
     taking = consumer.receiver(place, credit=count)
     held = collect(target, consumer, taking, count, quiet=0)
-    target.control(len(held) == count, f"{count} messages were accepted, {len(held)} came")
+    target.control(len(held) == count, f"{count} messages were accepted, {len(held)} arrived")
     late.expect_nothing(
         for_=QUIET, of=frame("flow", link=link), proves=NO_CREDIT, why="nothing is acknowledged yet"
     )
@@ -200,7 +200,7 @@ def test_credit_comes_back_at_the_very_octet(target: Bench, gap: int) -> None:
     target.record_finding(
         UNBLOCK,
         link.credit > 0,
-        f"below the limit again {link.credit} credits came; {late.instead()}",
+        f"below the limit again {link.credit} credits arrived; {late.instead()}",
     )
 
 
@@ -282,7 +282,7 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str, sizes: lis
     target.require(
         THREE,
         delivered == list(range(MESSAGES)),
-        f"{MESSAGES} messages were taken, {delivered} came",
+        f"{MESSAGES} messages were taken, {delivered} arrived",
     )
     consumer.disposition(held[0])
     consumer.settle()
@@ -299,7 +299,9 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str, sizes: lis
             for delivery in collect(target, consumer, taking, 1)
         ]
         target.record_finding(
-            THREE, received == [9], f"after one was acknowledged another was sent, {received} came"
+            THREE,
+            received == [9],
+            f"after one was acknowledged another was sent, {received} arrived",
         )
 
 
@@ -316,7 +318,7 @@ def test_credit_stops_at_the_last_message(target: Bench) -> None:
     target.record_finding(
         THREE,
         room.credit > 0,
-        f"with room for one message {room.credit} credits came; {early.instead()}",
+        f"with room for one message {room.credit} credits arrived; {early.instead()}",
     )
     small_addresses.send(target, peer, link, small_addresses.body(MESSAGES, 300))
     late, none = small_addresses.producer(target, place)
@@ -329,5 +331,7 @@ def test_credit_stops_at_the_last_message(target: Bench) -> None:
     small_addresses.drain_queue(target, place, MESSAGES)
     target.wait_until(lambda: none.credit > 0 or late.ended is not None, PATIENCE)
     target.record_finding(
-        NO_CREDIT, none.credit > 0, f"with room again {none.credit} credits came; {late.instead()}"
+        NO_CREDIT,
+        none.credit > 0,
+        f"with room again {none.credit} credits arrived; {late.instead()}",
     )

@@ -249,7 +249,7 @@ def test_nothing_is_lost_under_block_over_stomp(
     by_producer = [
         [number for number in received if number // 1000 == who] for who in range(producers)
     ]
-    detail = f"{per_producer} from each of {producers} were sent, by producer came {by_producer}"
+    detail = f"{per_producer} from each of {producers} were sent, by producer arrived {by_producer}"
     target.record_finding(BLOCKS, by_producer == expected, detail)
     if receipts:
         for peer in peers:
@@ -258,7 +258,7 @@ def test_nothing_is_lost_under_block_over_stomp(
         target.record_finding(
             BLOCKS,
             counts == [per_producer] * producers,
-            f"{per_producer} receipts were asked for by each, {counts} came",
+            f"{per_producer} receipts were asked for by each, {counts} arrived",
         )
 
 

@@ -98,7 +98,7 @@ def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
     target.record_finding(
         MIXED_CONNECTION,
         len(more) == 1,
-        f"after the alarm {len(more)} messages came to the mixed connection",
+        f"after the alarm {len(more)} messages reached the mixed connection",
     )
     eventually(owner, lambda: owner.count(queue) >= 3)
     received = sorted([*more, *bodies(drained(owner, queue))])
@@ -193,6 +193,6 @@ def _silent(target: Bench, queue: str, proves: str) -> Amqp091Peer:
         if isinstance(event, HeartBeatReceived) and event.conn == peer.conn and event.at_ns > since
     ]
     target.record_finding(
-        proves, len(beats) >= 3, f"{len(beats)} heart-beats of the server came meanwhile"
+        proves, len(beats) >= 3, f"{len(beats)} heart-beats of the server arrived meanwhile"
     )
     return peer

@@ -61,7 +61,7 @@ def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
         received = collect(target, consumer, inlet, 1)
         target.control(
             bodies(received) == [b"before"],
-            f"before the alarm {bodies(received)} came, should be what was sent",
+            f"before the alarm {bodies(received)} arrived, should be what was sent",
         )
         expected, sent = numbered(3), []
         with short_of(target, resource):
@@ -76,7 +76,7 @@ def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
             detail = (
                 f"short of {resource}, {len(sent)} messages were sent:"
                 f" {len(reported)} were settled,"
-                f" {len(early)} came"
+                f" {len(early)} arrived"
             )
             target.record_finding(
                 proves,

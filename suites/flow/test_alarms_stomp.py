@@ -78,7 +78,7 @@ def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
         received = collect(target, consumer, 1)
         target.control(
             bodies(received) == [b"before"],
-            f"before the alarm {bodies(received)} came, should be what was sent",
+            f"before the alarm {bodies(received)} arrived, should be what was sent",
         )
         with short_of(target, resource):
             first = offered(publisher, to, b"first")
@@ -106,7 +106,7 @@ def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
             target.record_finding(
                 proves,
                 bodies(received) in ([], [b"first"]),
-                f"short of {resource}: {bodies(received)} came,"
+                f"short of {resource}: {bodies(received)} arrived,"
                 " should be no more than the first SEND of the connection",
             )
             idle.settle()
@@ -159,7 +159,7 @@ def test_a_blocked_stomp_client_may_be_silent(target: Bench, over: str) -> None:
         target.record_finding(
             CONNECTION_BLOCKED,
             len(beats) >= 3,
-            f"{len(beats)} signs of life of the broker came meanwhile",
+            f"{len(beats)} signs of life of the broker arrived meanwhile",
         )
     peer.expect_end(within=4 * HEART_BEAT + PATIENCE, proves=CONNECTION_BLOCKED)
 

@@ -206,7 +206,7 @@ def test_a_full_address_gives_no_credit_until_there_is_room(target: Bench, late:
     taking = consumer.receiver(node, credit=most)
     got = collect(target, consumer, taking, most, quiet=0)
     target.record_finding(
-        OVERSHOOT, len(got) == most, f"{len(got)} of {most} messages that were accepted came"
+        OVERSHOOT, len(got) == most, f"{len(got)} of {most} messages that were accepted arrived"
     )
     for delivery in got:
         consumer.disposition(delivery)
@@ -216,7 +216,7 @@ def test_a_full_address_gives_no_credit_until_there_is_room(target: Bench, late:
         target.record_finding(
             FULL,
             0 < who.credit <= most,
-            f"with room again {who.credit} credits came; {whose.instead()}",
+            f"with room again {who.credit} credits arrived; {whose.instead()}",
         )
 
 
@@ -263,12 +263,12 @@ def test_a_producer_that_was_rejected_gets_credit_again(target: Bench) -> None:
     consumer = target.amqp()
     taking = consumer.receiver(node, credit=accepted)
     got = collect(target, consumer, taking, accepted)
-    target.control(len(got) == accepted, f"{len(got)} of {accepted} accepted messages came")
+    target.control(len(got) == accepted, f"{len(got)} of {accepted} accepted messages arrived")
     for delivery in got:
         consumer.disposition(delivery)
     consumer.settle()
     target.wait_until(lambda: link.credit > 0 or peer.ended is not None, PATIENCE)
     words = f"{accepted} messages were accepted, {rejected} rejected, and all were taken"
-    target.require(CREDIT, link.credit > 0, f"{words}: no credit came again; {peer.instead()}")
+    target.require(CREDIT, link.credit > 0, f"{words}: no credit arrived again; {peer.instead()}")
     state = peer.confirmed(link.session, peer.post(link, BODY), None).kind("state")
     target.record_finding(CREDIT, state == "accepted", f"{words}: the next one was {state}")

@@ -119,7 +119,7 @@ def test_producers_overrun_by_their_credit_and_no_more(target: Bench, producers:
     target.record_finding(
         BLOCKS,
         received == crowd.expected(),
-        f"by producer {crowd.sent} were accepted, {received} came",
+        f"by producer {crowd.sent} were accepted, {received} arrived",
     )
     target.wait_until(lambda: all(crowd.credit()), PATIENCE)
     left = crowd.credit()
@@ -168,7 +168,7 @@ def test_producers_go_on_by_themselves_whenever_there_is_room(target: Bench, rou
     target.record_finding(
         BLOCKS,
         received == crowd.expected(),
-        f"by producer {crowd.sent} were accepted, {received} came",
+        f"by producer {crowd.sent} were accepted, {received} arrived",
     )
 
 
@@ -199,13 +199,15 @@ def test_a_blocked_producer_is_no_blocked_consumer(target: Bench, same_session: 
     got = collect(target, peer, taking, sent, quiet=0)
     received = [small_addresses.number_of(delivery.message.body) for delivery in got]
     target.require(
-        BLOCKS, received == list(range(sent)), f"{sent} messages were accepted, {received} came"
+        BLOCKS, received == list(range(sent)), f"{sent} messages were accepted, {received} arrived"
     )
     for delivery in got:
         peer.disposition(delivery)
     target.wait_until(lambda: link.credit > 0 or peer.ended is not None, PATIENCE)
     target.record_finding(
-        UNBLOCKS, link.credit > 0, f"with room again {link.credit} credits came; {peer.instead()}"
+        UNBLOCKS,
+        link.credit > 0,
+        f"with room again {link.credit} credits arrived; {peer.instead()}",
     )
 
 
@@ -344,5 +346,5 @@ def test_a_producer_that_ignores_its_credit_harms_nobody(
     lost = [number for number in accepted if number not in numbers]
     fine = not lost and numbers == sorted(set(numbers))
     target.record_finding(
-        OVERDRAWN, fine, f"{accepted} of {len(sent)} were accepted, {numbers} came"
+        OVERDRAWN, fine, f"{accepted} of {len(sent)} were accepted, {numbers} arrived"
     )

@@ -252,7 +252,7 @@ def test_a_producer_with_a_rate_gets_rid_of_everything(
     target.record_finding(
         PRODUCES,
         received == sent,
-        f"of {count} messages sent at {rate} a second came {received[:30]}",
+        f"of {count} messages sent at {rate} a second arrived {received[:30]}",
     )
 
 
@@ -275,7 +275,7 @@ def test_a_sender_with_a_rate_gets_rid_of_everything(
     target.record_finding(
         PRODUCES,
         received == sent,
-        f"of {count} messages sent at {rate} a second came {received[:30]}",
+        f"of {count} messages sent at {rate} a second arrived {received[:30]}",
     )
 
 

@@ -86,7 +86,7 @@ class Holder:
                 self.requirement,
                 False,
                 f"window {self.account.window}: {count} messages of {before} bytes were held, and"
-                " another one came",
+                " another one arrived",
             )
 
     def settle(self, position: int, command: str, mode: str) -> None:
@@ -325,7 +325,8 @@ def test_what_is_sent_while_the_window_is_shut_comes_later(
         holder.collect()
     for requirement in (POSITIVE, ZERO):
         words = (
-            f"with a window of {window} {holder.received} of ten messages came, each after the ACK"
+            f"with a window of {window} {holder.received} of ten messages arrived, each"
+            f" after the ACK"
             " that it waited for"
         )
         target.record_finding(requirement, holder.received == 10, words)

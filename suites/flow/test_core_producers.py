@@ -160,7 +160,7 @@ def test_a_producer_that_keeps_to_its_window_gets_everything_through(
         "the producer keeps to its credit",
     )
     got = numbers(drain(target, name, 20))
-    target.record_finding(COST, got == list(range(20)), f"20 messages were sent, {got} came")
+    target.record_finding(COST, got == list(range(20)), f"20 messages were sent, {got} arrived")
     judge_trace(target, peer, core_credit.producers)
 
 
@@ -324,7 +324,8 @@ def test_producers_wait_for_room_and_go_on_by_themselves(
     target.record_finding(
         BLOCKS,
         by_producer == expected,
-        f"{producers} producers sent {[consumer.sent for consumer in crowd]}, {by_producer} came",
+        f"{producers} producers sent {[consumer.sent for consumer in crowd]}, {by_producer}"
+        f" arrived",
     )
 
 
@@ -405,7 +406,9 @@ def test_who_sends_without_credit_is_taken_and_harms_nobody(target: Bench) -> No
         target.record_finding(BLOCKS, not got, f"the address is full, and {got} were granted")
     received = [number_of(body) for body in drain(target, name, count)]
     target.record_finding(
-        OVERDRAWN, received == list(range(count)), f"{count} messages were taken, {received} came"
+        OVERDRAWN,
+        received == list(range(count)),
+        f"{count} messages were taken, {received} arrived",
     )
     got = grants(target, peer, 1)
     target.record_finding(BLOCKS, sum(got) == 700, f"with room again {got} were granted of 700")

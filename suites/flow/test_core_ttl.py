@@ -48,7 +48,7 @@ def ping(target: Bench, peer: CorePeer, ttl_ms: int) -> None:
     peer.heard_at = None
     peer.ping(ttl_ms)
     target.control(
-        target.wait_until(lambda: peer.heard_at is not None, PATIENCE), "the ping came back"
+        target.wait_until(lambda: peer.heard_at is not None, PATIENCE), "the ping returned"
     )
 
 

@@ -132,12 +132,12 @@ def test_without_a_bound_everything_comes(target: Bench) -> None:
     peer.credit(-1)
     got = numbers(take(target, peer, 30))
     target.record_finding(
-        BOUND, got == list(range(30)), f"without a bound 30 messages wait, {got} came"
+        BOUND, got == list(range(30)), f"without a bound 30 messages wait, {got} arrived"
     )
     publish(peer, name, [5000] * 30)
     got = numbers(take(target, peer, 30))
     target.record_finding(
-        BOUND, got == list(range(30)), f"without a bound 30 messages were sent, {got} came"
+        BOUND, got == list(range(30)), f"without a bound 30 messages were sent, {got} arrived"
     )
 
 
@@ -149,14 +149,14 @@ def test_with_a_window_of_zero_nothing_comes_unasked(target: Bench) -> None:
     name = queue(target, peer)
     window = Window(peer, name, 0)
     publish(peer, name, [300] * 3)
-    target.record_finding(BOUND, not peer.all_delivered(), "nobody waited, and something came")
+    target.record_finding(BOUND, not peer.all_delivered(), "nobody waited, and something arrived")
     for number in (0, 1, 2):
         window.wants()
         got = take(target, peer, 1)
         target.record_finding(
             BOUND,
             numbers(got) == [number],
-            f"somebody waited, {numbers(got)} came and {number} is next",
+            f"somebody waited, {numbers(got)} arrived and {number} is next",
         )
         for delivery in got:
             window.consumed(delivery)
@@ -165,11 +165,13 @@ def test_with_a_window_of_zero_nothing_comes_unasked(target: Bench) -> None:
     peer.flush()
     publish(peer, name, [300])
     target.record_finding(
-        BOUND, not peer.all_delivered(), "nobody waited any more, and something came"
+        BOUND, not peer.all_delivered(), "nobody waited any more, and something arrived"
     )
     window.wants()
     got = take(target, peer, 1)
-    target.record_finding(BOUND, numbers(got) == [0], f"somebody waited again, {numbers(got)} came")
+    target.record_finding(
+        BOUND, numbers(got) == [0], f"somebody waited again, {numbers(got)} arrived"
+    )
     judge_trace(target, peer, core_credit.consumers)
 
 
@@ -203,7 +205,7 @@ def test_a_window_is_never_overrun_and_never_dries_up(
     target.record_finding(
         BOUND,
         numbers(received) == list(range(25)),
-        f"25 messages were sent, {numbers(received)} came",
+        f"25 messages were sent, {numbers(received)} arrived",
     )
     judge_trace(target, peer, core_credit.consumers)
 
@@ -321,6 +323,6 @@ def test_an_address_setting_names_another_window(target: Bench) -> None:
     peer.credit(reported[1] if reported[1] is not None else SMALL, 1)
     got = take(target, peer, -(-SMALL // 600), 1)
     sizes = {delivery.size for delivery in got}
-    target.control(sizes == {600}, f"packets of 600 bytes were made, {sizes} came")
+    target.control(sizes == {600}, f"packets of 600 bytes were made, {sizes} arrived")
     target.judge_count(OVERRIDDEN, "messages within the window", len(got), (4, 4), "messages")
     judge_trace(target, peer, core_credit.consumers)

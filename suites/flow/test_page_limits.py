@@ -109,7 +109,7 @@ def limited(
     target.record_finding(
         requirement,
         received == list(range(count)),
-        f"{count} messages were taken, {brief(received)} came",
+        f"{count} messages were taken, {brief(received)} arrived",
     )
     again = taken_again(target, place, policy)
     target.record_finding(

@@ -118,7 +118,7 @@ def test_where_paging_begins(
     target.record_finding(
         PAGED_BEFORE_BLOCKING,
         received == messages,
-        f"{label}: {len(received)} of {len(messages)} came back as they were",
+        f"{label}: {len(received)} of {len(messages)} arrived as they were",
     )
 
 
@@ -201,7 +201,7 @@ def test_what_was_written_out_comes_back_whole(target: Bench, way: str) -> None:
     target.record_finding(
         PAGED_BEFORE_BLOCKING,
         received == sent,
-        f"{way}: {[body[:2] for body in received]} came, should be all five as they were sent",
+        f"{way}: {[body[:2] for body in received]} arrived, should be all five as they were sent",
     )
 
 

@@ -193,7 +193,9 @@ def test_the_disk_is_looked_at_more_often_near_the_limit(target: Bench, spare: i
     label = (
         f"{spare} bytes above the limit: the next look should come after {interval // MOMENT} ms"
     )
-    target.record_finding(DISK_CHECK_INTERVAL, not held_back(*early), f"{label}, and came before")
+    target.record_finding(
+        DISK_CHECK_INTERVAL, not held_back(*early), f"{label}, and arrived before"
+    )
     target.wait_until(lambda: False, since + interval - target.now())
     target.record_finding(DISK_CHECK_INTERVAL, held_back(*late), f"{label}, and did not come")
     target.readings(ResourcesRead(1, GIB, disk_free=limit))

@@ -188,14 +188,15 @@ class Run:
         what = "before its COMMIT" if early else "though nobody waits for it"
         judged = (SENT,) if early else (ABORTED, ONCE)
         self.target.require(
-            judged, owed, f"after {after} {body[:12]!r} came {'as it should' if owed else what}"
+            judged, owed, f"after {after} {body[:12]!r} arrived {'as it should' if owed else what}"
         )
         self.waiting.remove(body)
         size = sum(self.account.held)
         allowed = self.account.delivered(message.size)
         self.held.append(message)
         detail = (
-            f"after {after} {size} bytes were held of {self.account.window} when {body[:12]!r} came"
+            f"after {after} {size} bytes were held of {self.account.window} when"
+            f" {body[:12]!r} arrived"
         )
         self.target.require(WINDOW, allowed, detail)
 

@@ -130,6 +130,6 @@ def test_a_client_that_beats_and_does_not_read_lives(target: Bench) -> None:
     target.record_finding(
         DELIVERED,
         sorted(numbers) == list(range(count)),
-        f"{count} messages were sent and {len(numbers)} came; {detail}",
+        f"{count} messages were sent and {len(numbers)} arrived; {detail}",
         uncertain=overdue,
     )

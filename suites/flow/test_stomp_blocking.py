@@ -58,7 +58,7 @@ def test_a_producer_waits_from_the_very_octet(target: Bench, gap: int, sizes: li
     ]
     peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=UNBLOCKS)
     target.record_finding(
-        UNBLOCKS, received == list(range(count + 1)), f"{count + 1} were sent, {received} came"
+        UNBLOCKS, received == list(range(count + 1)), f"{count + 1} were sent, {received} arrived"
     )
 
 
@@ -102,7 +102,7 @@ def test_a_burst_does_not_get_past_the_limit(
     target.record_finding(
         UNBLOCKS,
         by_producer == expected,
-        f"{per_producer} from each of {producers} were sent, by producer came {by_producer}",
+        f"{per_producer} from each of {producers} were sent, by producer arrived {by_producer}",
     )
 
 
@@ -128,7 +128,7 @@ def test_a_producer_that_waits_still_consumes(target: Bench) -> None:
     for receipt in (first, second):
         peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=UNBLOCKS)
     target.record_finding(
-        UNBLOCKS, received == list(range(count + 2)), f"{count + 2} were sent, {received} came"
+        UNBLOCKS, received == list(range(count + 2)), f"{count + 2} were sent, {received} arrived"
     )
 
 
@@ -153,7 +153,8 @@ def test_a_topic_waits_for_its_last_subscription(target: Bench, queues: int) -> 
         peer.expect_nothing(for_=QUIET, proves=BLOCKS, why="somebody has not acknowledged")
         held = receive(target, holder, count)
         target.control(
-            len(held) == count, f"{count} messages were sent, {len(held)} came; {holder.instead()}"
+            len(held) == count,
+            f"{count} messages were sent, {len(held)} arrived; {holder.instead()}",
         )
         holder.ack(held[-1], receipt=True)
     peer.expect(frame("RECEIPT", {"receipt-id": receipt}), within=PATIENCE, proves=UNBLOCKS)

@@ -111,7 +111,7 @@ def test_what_rhea_sends_it_gets_again(
         fine = (
             have == body and message["message_id"] == f"id-{number}" and message["subject"] == "s"
         )
-        target.record_finding(BARE_MESSAGE, fine, f"sent {body!r}, came {message}")
+        target.record_finding(BARE_MESSAGE, fine, f"sent {body!r}, arrived {message}")
         left = len(sent) - number - 1
         target.record_finding(
             NO_TRANSFER_WITHOUT_CREDIT,
@@ -140,7 +140,7 @@ def test_messages_cross_between_rhea_and_a_raw_peer(target: Bench, size: int, fr
     target.record_finding(
         (BARE_MESSAGE, MESSAGES_NOT_MIXED),
         bodies(got) == [body],
-        f"rhea sent {len(body)} bytes, {len(got)} messages came",
+        f"rhea sent {len(body)} bytes, {len(got)} messages arrived",
     )
     link = raw.sender(back)
     granted(target, raw, link)
@@ -150,7 +150,7 @@ def test_messages_cross_between_rhea_and_a_raw_peer(target: Bench, size: int, fr
     target.record_finding(
         (BARE_MESSAGE, MESSAGES_NOT_MIXED),
         same,
-        f"{len(body)} bytes went to rhea, {'the same' if same else 'others'} came",
+        f"{len(body)} bytes went to rhea, {'the same' if same else 'others'} arrived",
     )
 
 
@@ -189,7 +189,7 @@ def test_rhea_drains(target: Bench, count: int, credit: int) -> None:
     target.record_finding(
         NO_TRANSFER_WITHOUT_CREDIT,
         not late,
-        f"{credit} credits for {count} messages: behind the drain came {late or 'nothing'}",
+        f"{credit} credits for {count} messages: behind the drain arrived {late or 'nothing'}",
     )
 
 
@@ -220,7 +220,8 @@ def test_what_rhea_settles_is_settled(target: Bench, outcome: str, failed: bool)
     link = receiver(peer, node, credit=1)
     message = peer_message(peer, link)
     target.control(
-        message["settled"] is False and message["delivery_count"] == 0, f"at first came {message}"
+        message["settled"] is False and message["delivery_count"] == 0,
+        f"at first arrived {message}",
     )
     peer.do(
         "settle",
@@ -243,7 +244,7 @@ def test_what_rhea_settles_is_settled(target: Bench, outcome: str, failed: bool)
                 DELIVERY_FAILED_COUNTED,
             ),
             not late,
-            f"after accepted came {late or 'nothing'} again",
+            f"after accepted arrived {late or 'nothing'} again",
         )
         return
     back = other.expect(event_named("message", link=taking), proves=RELEASED_AVAILABLE).detail

@@ -239,7 +239,7 @@ BROKERS = {
     "acknowledged-again": MiniBroker(
         Parts(AcknowledgedComesAgain),
         r"stomp\.ack\.|what_was_acknowledged_is_gone",
-        r"ACK-01 .*an acknowledged message came again",
+        r"ACK-01 .*an acknowledged message arrived again",
         r"-ACK-0[1-4]$|-FH-06$|-queue-2$",
     ),
     "delivered-twice": MiniBroker(
@@ -281,7 +281,7 @@ BROKERS = {
     "colon-not-escaped": MiniBroker(
         Parts(ColonNotEscaped),
         "any_header_text_survives",
-        r"ENC-04 .*came back as",
+        r"ENC-04 .*arrived as",
         r"-ENC-\d+$|FRAME-0\d$",
     ),
     "abort-ignored": MiniBroker(

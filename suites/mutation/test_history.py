@@ -64,7 +64,7 @@ def test_anything_else_is_told(before: Result, after: Result, sentence: str) -> 
     "other",
     [
         replace(BAD, requirement="STOMP12-ACK-02"),
-        replace(BAD, detail="none came"),
+        replace(BAD, detail="none arrived"),
         replace(BAD, uncertain="late", verdict=Verdict.INCONCLUSIVE),
     ],
 )

@@ -68,18 +68,18 @@ def test_a_message_arrives_as_it_was_sent(
     consumer = peer.open_consumer(place)
     received = peer.expect(dispatch(consumer), proves=MESSAGE_UNCHANGED)["message"]
     target.record_finding(
-        MESSAGE_UNCHANGED, received.name == sent.name, f"a {sent.name} came as {received.name}"
+        MESSAGE_UNCHANGED, received.name == sent.name, f"a {sent.name} arrived as {received.name}"
     )
     for field in ("content", "messageId", "destination", *headers):
         ours, theirs = sent.get(field), received.get(field)
         if isinstance(ours, Structure):
             ours, theirs = str(ours), str(theirs)
         target.record_finding(
-            MESSAGE_UNCHANGED, theirs == ours, f"{field} was {ours!r} and came as {theirs!r}"
+            MESSAGE_UNCHANGED, theirs == ours, f"{field} was {ours!r} and arrived as {theirs!r}"
         )
     plain = sent.properties() if properties else {}
     target.record_finding(
         MESSAGE_UNCHANGED,
         received.properties() == plain,
-        f"properties {plain!r} came as {received.properties()!r}",
+        f"properties {plain!r} arrived as {received.properties()!r}",
     )

@@ -42,7 +42,7 @@ def test_the_broker_begins_with_its_wire_format(target: Bench) -> None:
     )
     identity = target.target.identity
     peer.connect(identity.login, identity.passcode, proves=COMMAND_SIZE)
-    target.record_finding(COMMAND_SIZE, not peer.inbox, f"behind it came {peer.instead()}")
+    target.record_finding(COMMAND_SIZE, not peer.inbox, f"behind it arrived {peer.instead()}")
 
 
 @case(LOWER_VERSION, ENCODING_OPTIONS, MESSAGE_UNCHANGED, needs={OPENWIRE})
@@ -77,6 +77,6 @@ def test_the_smaller_version_is_spoken(target: Bench, client_version: int) -> No
     target.record_finding(
         (LOWER_VERSION, ENCODING_OPTIONS, MESSAGE_UNCHANGED),
         same,
-        f"in version {peer.version} it came as {received.brief()}",
+        f"in version {peer.version} it arrived as {received.brief()}",
     )
     peer.close(proves=ENCODING_OPTIONS)

@@ -48,7 +48,8 @@ def test_no_more_than_the_limit_is_out(
         )
         order = [number_of(dispatched) for dispatched in held]
         target.control(
-            order == list(range(seen, seen + len(held))), f"the messages {order} came behind {seen}"
+            order == list(range(seen, seen + len(held))),
+            f"the messages {order} arrived behind {seen}",
         )
         done = (len(held) + 1) // 2
         if cumulative:
@@ -59,7 +60,7 @@ def test_no_more_than_the_limit_is_out(
         seen += done
         held = held[done:]
         held += take(target, peer, min(limit, waiting - seen) - len(held), consumer)
-    target.control(seen == waiting, f"{seen} of {waiting} messages came")
+    target.control(seen == waiting, f"{seen} of {waiting} messages arrived")
 
 
 @case(PREFETCH_LIMIT, needs={OPENWIRE})
@@ -97,6 +98,6 @@ def test_without_a_limit_each_message_is_pulled(target: Bench, pulls: int) -> No
             number_of(dispatched) == number,
             f"pull {number} brought {dispatched.brief()}",
         )
-        peer.expect_nothing(for_=QUIET, proves=MESSAGE_PULL, why="one was pulled, and came")
+        peer.expect_nothing(for_=QUIET, proves=MESSAGE_PULL, why="one was pulled, and arrived")
         peer.ack(dispatched)
     peer.expect_nothing(for_=QUIET, proves=MESSAGE_PULL, why="nothing more was pulled")

@@ -67,7 +67,7 @@ def test_who_asks_for_a_response_gets_one(target: Bench, commands: list[tuple[st
     target.record_finding(
         RESPONSE_IF_REQUIRED,
         responses == asked,
-        f"responses came to {responses}, and {asked} had asked for one",
+        f"responses reached {responses}, and {asked} had asked for one",
     )
     peer.expect_nothing(for_=QUIET, proves=RESPONSE_IF_REQUIRED, why="everything has been answered")
 

@@ -170,7 +170,8 @@ def test_the_broker_is_never_silent_for_so_long(
     end = target.now()
     target.control(peer.ended is None, "the connection stays open")
     detail = (
-        f"{len(peer.beats)} KeepAliveInfo came in {(end - begin) // ms(1)} ms, of which {delay_ms}"
+        f"{len(peer.beats)} KeepAliveInfo arrived in {(end - begin) // ms(1)} ms, of which"
+        f" {delay_ms}"
         " were the initial delay"
     )
     target.record_finding(BROKER_NEVER_SILENT, bool(peer.beats), detail)
@@ -200,7 +201,7 @@ def test_a_duration_of_zero_switches_it_off(target: Bench, duration_ms: int) -> 
     target.record_finding(
         ZERO_DISABLES,
         not peer.beats,
-        f"{len(peer.beats)} KeepAliveInfo came with a duration of {duration_ms}",
+        f"{len(peer.beats)} KeepAliveInfo arrived with a duration of {duration_ms}",
     )
     if peer.ended is None:
         peer.settle()

@@ -116,7 +116,7 @@ class Outcome(StrEnum):
     WORKED = "it worked"
     REFUSED = "it was refused with an error"
     CUT = "the connection ended without an error"
-    SILENT = "nothing came"
+    SILENT = "nothing arrived"
 
 
 POSITIONS = 64

@@ -70,7 +70,7 @@ def held(target: Bench, peer: Consumer, queue: Destination, count: int, ack: str
     messages = receive(target, peer, count)
     target.control(
         len(messages) == count,
-        f"{count} messages were sent and {len(messages)} came; {peer.instead()}",
+        f"{count} messages were sent and {len(messages)} arrived; {peer.instead()}",
     )
     return messages
 

@@ -72,7 +72,7 @@ def refused(
         target.record_finding(
             refuses,
             False,
-            f"after a {command} that should fail nothing came, nor for the BEGIN behind it",
+            f"after a {command} that should fail nothing arrived, nor for the BEGIN behind it",
         )
         return False
     target.record_finding(

@@ -79,10 +79,10 @@ class Victim:
         ended = socket.ended
         seen = ", ".join(ws_frame.brief() for ws_frame in socket.frames[-2:]) or "no frame"
         how = "the server went on" if ended is None else f"the connection ended ({ended.how})"
-        target.record_finding(failed, ended is not None, f"{what}: {how}; last came {seen}")
+        target.record_finding(failed, ended is not None, f"{what}: {how}; last arrived {seen}")
         if code is not None and "RFC6455-CLOSE-05" in target.cited:
             codes = [ws_frame.code for ws_frame in socket.frames if ws_frame.op == Op.CLOSE]
-            answer = f"{what}: Close came with {codes or 'nothing'}, {code} is fitting"
+            answer = f"{what}: Close arrived with {codes or 'nothing'}, {code} is fitting"
             target.record_finding("RFC6455-CLOSE-05", codes[:1] == [code], answer)
         self._witness.settle()
         target.stomp().publish(self.to, b"after")
@@ -96,7 +96,7 @@ class Victim:
             target.record_finding(
                 "RFC6455-CLOSE-07",
                 first == b"after",
-                f"{what}, and then a SEND: {first!r} came first",
+                f"{what}, and then a SEND: {first!r} arrived first",
             )
 
 

@@ -65,7 +65,7 @@ def test_an_acknowledged_message_is_consumed(target: Bench, version: str, ack: s
     consumer.close_socket(CloseHow.RESET)
     again = left_in(target, queue, version, 0)
     target.record_finding(
-        ACK_HEADERS[version], not again, f"an acknowledged message came again: {again!r}"
+        ACK_HEADERS[version], not again, f"an acknowledged message arrived again: {again!r}"
     )
 
 
@@ -191,7 +191,7 @@ def test_copies_of_one_message_are_acknowledged_apart(target: Bench, version: st
     peer.publish(topic, b"copied")
     copies = collect(target, peer, 2)
     target.control(
-        len(copies) == 2, f"one message for two subscriptions; {len(copies)} copies came"
+        len(copies) == 2, f"one message for two subscriptions; {len(copies)} copies arrived"
     )
     for copy in copies:
         peer.request("ACK", peer.naming(copy), proves=COPY_NAMES[version])

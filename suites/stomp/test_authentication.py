@@ -127,7 +127,7 @@ def test_nothing_is_done_for_a_client_that_was_turned_away(target: Bench, versio
     target.record_finding(
         MAY_REFUSE[version],
         seen.refused and not smuggled,
-        f"{seen}; of what it sent came {smuggled or 'nothing'}",
+        f"{seen}; of what it sent arrived {smuggled or 'nothing'}",
     )
     target.record_finding(
         REFUSED_WITH_ERROR[version], seen.explained and seen.ended is not None, str(seen)

@@ -91,7 +91,7 @@ def test_content_length_counts_octets_whatever_they_are(
     write_in_pieces(target, producer, data, where)
     message = consumer.message(proves=target.cited)
     target.record_finding(
-        target.cited, message.body == body, f"{_brief(body)} came back as {_brief(message.body)}"
+        target.cited, message.body == body, f"{_brief(body)} arrived as {_brief(message.body)}"
     )
     length = message.get("content-length")
     target.record_finding(
@@ -147,7 +147,7 @@ def test_a_body_without_content_length_need_not_be_text(
     producer.write(encoded(to, version, (), body))
     message = consumer.message(proves=BODY_IS_BYTES[version])
     target.record_finding(
-        BODY_IS_BYTES[version], message.body == body, f"{body!r} came back as {message.body!r}"
+        BODY_IS_BYTES[version], message.body == body, f"{body!r} arrived as {message.body!r}"
     )
 
 

@@ -47,7 +47,7 @@ def test_connect_is_answered_with_connected(target: Bench, version: str) -> None
             f"the client has {version}, CONNECTED says version:{value}",
         )
     peer.settle()
-    target.record_finding(ADMITTED[version], peer.take(CONNECTED) is None, "CONNECTED came once")
+    target.record_finding(ADMITTED[version], peer.take(CONNECTED) is None, "CONNECTED arrived once")
 
 
 @case(STOMP_COMMAND)

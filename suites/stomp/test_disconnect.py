@@ -41,7 +41,7 @@ def test_disconnect_is_confirmed_before_the_connection_ends(target: Bench, versi
     target.record_finding(
         ORDERLY_DISCONNECT[version],
         sorted(received) == sorted(numbered(10)),
-        f"10 messages before DISCONNECT, {len(received)} came",
+        f"10 messages before DISCONNECT, {len(received)} arrived",
     )
 
 

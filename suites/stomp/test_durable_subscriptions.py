@@ -170,7 +170,7 @@ def test_client_and_name_together_are_the_subscription(target: Bench) -> None:
     target.record_finding(
         OUTLIVES,
         received == [b"now"],
-        f"a subscription without a name got {received!r} when it came back",
+        f"a subscription without a name got {received!r} when it returned",
     )
     for who, name in subscriptions:
         delivered = [body for body in kept(target, who, topic, {NAME: name}) if body in numbered(3)]
@@ -379,7 +379,7 @@ def test_two_consumers_of_one_subscription_get_no_message_twice(target: Bench) -
     target.record_finding(
         OUTLIVES,
         sorted(received) == numbered(6),
-        f"a second consumer was {'accepted' if shared else 'refused'}; six messages came as"
+        f"a second consumer was {'accepted' if shared else 'refused'}; six messages arrived as"
         f" {sorted(received)!r}",
     )
 
@@ -418,7 +418,7 @@ def test_one_name_for_two_topics_is_refused_or_serves_the_second(target: Bench) 
         target.record_finding(
             SERVED,
             received == [b"m"],
-            f"{words}; what was sent to {other.name} came as {received!r}",
+            f"{words}; what was sent to {other.name} arrived as {received!r}",
         )
         target.record_not_applicable(REFUSED_WITH_ERROR, f"{words}: nothing failed")
         goes(target, again)
@@ -454,7 +454,7 @@ def test_disconnect_frees_a_durable_subscription_at_once(
         target.record_finding(
             (FREED_BY_DISCONNECT, OUTLIVES),
             received == numbered(held),
-            f"on connection {turn + 1} came {received!r}, held were {held}",
+            f"on connection {turn + 1} arrived {received!r}, held were {held}",
         )
         peer.request("DISCONNECT")
         again = client(target, who)

@@ -89,7 +89,7 @@ def exchange(target: Bench, version: str, name: str, value: str) -> tuple[Frame 
     if message is None:
         fate(target, producer)
         target.record_note(
-            f"no MESSAGE came: {consumer.instead()}; the sender: {producer.instead()}"
+            f"no MESSAGE arrived: {consumer.instead()}; the sender: {producer.instead()}"
         )
     return message, bytes(received)
 
@@ -105,7 +105,7 @@ def test_any_header_text_survives_from_send_to_message(
     key, text = f"x-{for_version(name, version)}", for_version(value, version)
     message, raw = exchange(target, version, key, text)
     received = None if message is None else message.get(key)
-    target.require(target.cited, received == text, f"{key!r}: {text!r} came back as {received!r}")
+    target.require(target.cited, received == text, f"{key!r}: {text!r} arrived as {received!r}")
     line = raw_line(key, text, version)
     written = b"\n" + line + b"\n" in raw.replace(b"\r\n", b"\n")
     target.record_finding(ESCAPED[version], written, f"MESSAGE should have the line {line!r}")
@@ -143,7 +143,7 @@ def test_header_text_survives_between_versions(
     target.record_finding(
         BETWEEN[version],
         received == f"<{text}>",
-        f"from {sender} to {version}: '<{text!r}>' came back as {received!r}",
+        f"from {sender} to {version}: '<{text!r}>' arrived as {received!r}",
     )
 
 
@@ -188,7 +188,7 @@ def test_an_end_of_line_in_a_header_makes_no_second_header_in_1_0(target: Bench)
     target.record_finding(
         VALUE_1_0,
         not forged and whole,
-        f"{len(received)} messages came; with a forged header: {forged}",
+        f"{len(received)} messages arrived; with a forged header: {forged}",
     )
 
 
@@ -220,7 +220,7 @@ def test_1_0_takes_header_text_as_it_is(target: Bench, name: str, value: str) ->
     target.record_finding(
         AS_IT_IS_1_0,
         received == text,
-        f"{key!r}: {text!r} came back as {received!r}",
+        f"{key!r}: {text!r} arrived as {received!r}",
     )
 
 

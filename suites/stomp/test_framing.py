@@ -253,7 +253,7 @@ def test_a_cr_before_lf_belongs_to_the_line_in_1_1(target: Bench) -> None:
     received = re.findall(rb"\nx-word:([^\n]*)\n", bytes(raw))
     target.control(len(received) >= 1, "the control message has its header")
     target.record_finding(
-        CR_IN_LINE, received[1:] == [b"value\r"], f"x-word:value CR came back as {received[1:]!r}"
+        CR_IN_LINE, received[1:] == [b"value\r"], f"x-word:value CR arrived as {received[1:]!r}"
     )
 
 

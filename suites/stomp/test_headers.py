@@ -92,7 +92,7 @@ def test_a_value_may_be_empty(target: Bench, version: str) -> None:
     target.record_finding(
         EMPTY_VALUE[version],
         message.get("x-empty") == "",
-        f"an empty value came back as {message.get('x-empty')!r}",
+        f"an empty value arrived as {message.get('x-empty')!r}",
     )
     target.control(message.get("x-last") == "value", "the header behind the empty one is itself")
 
@@ -136,7 +136,7 @@ def test_blanks_around_a_value_of_1_0_are_kept_or_trimmed(
     producer.publish(to, b"body", {"x-blank": value}, receipt=False)
     received = consumer.message(body=b"body").get("x-blank")
     possible = {value, value.lstrip(), value.rstrip(), value.strip()}
-    target.record_finding(BLANKS_1_0, received in possible, f"{value!r} came back as {received!r}")
+    target.record_finding(BLANKS_1_0, received in possible, f"{value!r} arrived as {received!r}")
 
 
 @case(NAMES_HAVE_CASE)
@@ -217,7 +217,7 @@ def test_the_first_of_several_destinations_counts(target: Bench) -> None:
     target.record_finding(
         FIRST_COUNTS,
         message.get("subscription") != "second",
-        f"destination was {to.name!r}, then {second.name!r}; the message came by subscription "
+        f"destination was {to.name!r}, then {second.name!r}; the message arrived by subscription "
         f"{message.get('subscription')!r}",
     )
 
@@ -285,9 +285,9 @@ def test_text_in_utf_8_is_understood(target: Bench, version: str, text: str) -> 
     target.record_finding(
         UTF_8[version],
         message.body == mixed.encode(),
-        f"the body {mixed!r} came back as {message.body!r}",
+        f"the body {mixed!r} arrived as {message.body!r}",
     )
     received = message.get(f"x-{mixed}")
     target.record_finding(
-        requirements, received == mixed, f"the header {mixed!r} came back as {received!r}"
+        requirements, received == mixed, f"the header {mixed!r} arrived as {received!r}"
     )

@@ -58,7 +58,7 @@ def test_content_length_tells_a_client_whether_it_was_text(
     target.record_finding(
         TEXT_OR_BYTES,
         answered == sends,
-        f"sent by {spoken} with and without content-length: {sends!r} came as {answered!r}",
+        f"sent by {spoken} with and without content-length: {sends!r} arrived as {answered!r}",
     )
 
 
@@ -80,7 +80,7 @@ def test_with_message_ids_enabled_each_message_has_one(
         producer.publish(queue, b"m", {NUMBERED: "mine"} if forged else {})
     consumer.subscribe(queue)
     messages = collect(target, consumer, count)
-    target.control(len(messages) == count, f"{count} messages were sent, {len(messages)} came")
+    target.control(len(messages) == count, f"{count} messages were sent, {len(messages)} arrived")
     ids = [[value for name, value in message.headers if name == NUMBERED] for message in messages]
     right = all(
         len(receipt_id) == 1 and re.fullmatch(r"STOMP-?\d+", receipt_id[0]) for receipt_id in ids
@@ -108,5 +108,5 @@ def test_by_default_a_message_has_no_number(target: Bench) -> None:
     message = consumer.message(body=b"m")
     value = message.get(NUMBERED)
     target.record_finding(
-        AMQ_MESSAGE_ID, value is None, f"the message came with {NUMBERED} {value!r}"
+        AMQ_MESSAGE_ID, value is None, f"the message arrived with {NUMBERED} {value!r}"
     )

@@ -75,13 +75,13 @@ def send(peer: StompPeer, to: Destination, body: bytes, *, as_bytes: bool) -> No
 def difference(sent: bytes, came: bytes) -> str:
     """Where two bodies differ, in words."""
     if sent == came:  # looked at byte by byte only where it is worth the time
-        return f"all {len(came)} bytes came"
+        return f"all {len(came)} bytes arrived"
     at = next(
         (at for at, (one, other) in enumerate(zip(sent, came, strict=False)) if one != other), None
     )
     if at is None:
-        return f"{len(came)} of {len(sent)} bytes came"
-    return f"{len(came)} bytes came for {len(sent)}, the first that differs is byte {at}"
+        return f"{len(came)} of {len(sent)} bytes arrived"
+    return f"{len(came)} bytes arrived for {len(sent)}, the first that differs is byte {at}"
 
 
 @case(LARGE, needs=NEEDS)
@@ -113,12 +113,12 @@ def test_a_large_body_comes_whole(
     target.record_finding(
         LARGE,
         received[:1] == [body],
-        f"{what}: {difference(body, received[0]) if received else 'nothing came'}",
+        f"{what}: {difference(body, received[0]) if received else 'nothing arrived'}",
     )
     target.record_finding(
         LARGE,
         received[1:] == [b"small"],
-        f"{what}: behind it came {[body[:20] for body in received[1:]]!r}",
+        f"{what}: behind it arrived {[body[:20] for body in received[1:]]!r}",
     )
 
 
@@ -142,7 +142,7 @@ def test_every_subscriber_gets_a_large_body_whole(
         words = (
             difference(body, received[0][0]) + f", color is {received[0][1]}"
             if received
-            else "nothing came"
+            else "nothing arrived"
         )
         target.record_finding(
             LARGE,
@@ -168,7 +168,7 @@ def test_a_large_body_that_comes_again_is_still_whole(
         consumer = target.stomp(spoken)
         consumer.subscribe(queue, ack=INDIVIDUAL[spoken])
         messages = receive(target, consumer, 1)
-        words = difference(body, messages[0].body) if messages else "nothing came"
+        words = difference(body, messages[0].body) if messages else "nothing arrived"
         target.require(
             LARGE,
             bodies(messages) == [body],
@@ -205,7 +205,7 @@ def test_a_body_larger_than_the_window_comes_all_the_same(
     )
     for number, body in enumerate(sent):
         messages = receive(target, consumer, 1)
-        words = difference(body, messages[0].body) if messages else "nothing came"
+        words = difference(body, messages[0].body) if messages else "nothing arrived"
         target.require(
             LARGE,
             bodies(messages)[:1] == [body],
@@ -246,7 +246,7 @@ def test_a_body_far_larger_than_any_buffer_comes_whole(
     words = (
         difference(body, received[1])
         if len(received) > 1
-        else f"{len(received)} messages came; {consumer.instead()}"
+        else f"{len(received)} messages arrived; {consumer.instead()}"
     )
     target.require(LARGE, received[1:2] == [body], f"{what}: {words}")
     target.record_finding(

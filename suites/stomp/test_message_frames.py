@@ -99,7 +99,7 @@ def test_no_two_messages_have_one_message_id(target: Bench, version: str) -> Non
     for queue in (one, two):
         publish_all(producer, queue, [b"the same"] * 30)
     ids = [message.get("message-id") for message in collect(target, peer, 60)]
-    target.control(len(ids) == 60, f"60 messages were sent and {len(ids)} came")
+    target.control(len(ids) == 60, f"60 messages were sent and {len(ids)} arrived")
     repeated = sorted({str(receipt_id) for receipt_id in ids if ids.count(receipt_id) > 1})
     target.record_finding(
         UNIQUE_MESSAGE_ID[version],
@@ -132,7 +132,7 @@ def test_a_message_id_that_the_application_chose_makes_no_two_messages_one(
     target.record_finding(
         UNIQUE_MESSAGE_ID[version],
         len(set(ids)) == 2 and all(ids),
-        f"two messages sent with message-id:mine came as {ids!r}",
+        f"two messages sent with message-id:mine arrived as {ids!r}",
     )
 
 

@@ -57,7 +57,7 @@ def test_a_nack_is_accepted_and_the_message_goes_where_the_server_likes(
     consumer.request("UNSUBSCRIBE", {"id": "0"})
     left = left_in(target, queue, version, 1 if again else 0)
     fate = (
-        "came again to the same client"
+        "arrived again to the same client"
         if again
         else "went to the next"
         if left
@@ -146,7 +146,8 @@ def test_in_mode_client_a_nack_covers_what_came_before(target: Bench, version: s
     target.record_finding(
         CUMULATIVE_NACK[version],
         (sent[0] in at_once) == (sent[1] in at_once) and sent[2] not in at_once,
-        f"the second of three was refused in mode client; at once came again: {sorted(at_once)!r}",
+        f"the second of three was refused in mode client; at once arrived again:"
+        f" {sorted(at_once)!r}",
     )
     consumer.close_socket(CloseHow.RESET)
     other.request("DISCONNECT")

@@ -130,7 +130,7 @@ def test_every_kind_of_frame_is_answered_with_one_receipt(target: Bench, version
     target.record_finding(
         ANSWERED[version],
         not surplus,
-        f"{len(asked)} frames asked; besides their receipts came {surplus!r}",
+        f"{len(asked)} frames asked; besides their receipts arrived {surplus!r}",
     )
 
 
@@ -160,7 +160,7 @@ def test_any_value_comes_back_as_receipt_id(target: Bench, version: str, asked: 
     target.record_finding(
         RECEIPT_ID[version],
         not surplus,
-        f"{len(asked)} receipts were asked for; besides them came {surplus!r}",
+        f"{len(asked)} receipts were asked for; besides them arrived {surplus!r}",
     )
 
 
@@ -257,7 +257,7 @@ def test_a_receipt_confirms_all_frames_before_it(target: Bench, count: int, size
     target.record_finding(
         CONFIRMS_EARLIER,
         sorted(received) == sorted([*sent, b"last"]),
-        f"{count} messages before the receipt, {len(received) - 1} came",
+        f"{count} messages before the receipt, {len(received) - 1} arrived",
     )
 
 
@@ -278,11 +278,11 @@ def test_frames_that_were_received_are_processed_although_the_client_left(target
     target.record_finding(
         PROCESSED_TO_THE_END,
         sorted(received) == sorted(sent),
-        f"{len(sent)} messages were sent before DISCONNECT, {len(received)} came",
+        f"{len(sent)} messages were sent before DISCONNECT, {len(received)} arrived",
     )
     left = left_in(target, other, "1.2", 0)
     target.record_finding(
         PROCESSED_TO_THE_END,
         not left,
-        f"the message acknowledged before DISCONNECT came again: {left!r}",
+        f"the message acknowledged before DISCONNECT arrived again: {left!r}",
     )

@@ -97,7 +97,7 @@ def judge_selected(
         proves,
         received == expected,
         f"{kind}: {selector} selects {[body.decode() for body in expected]},"
-        f" {[body.decode() for body in received]} came{first}",
+        f" {[body.decode() for body in received]} arrived{first}",
     )
 
 
@@ -221,7 +221,7 @@ def test_each_subscription_selects_for_itself(
         target.record_finding(
             SELECTOR,
             answered == expected,
-            f"drawn: s{number}, {condition}, selects {expected!r}, {answered!r} came",
+            f"drawn: s{number}, {condition}, selects {expected!r}, {answered!r} arrived",
         )
 
 
@@ -389,7 +389,7 @@ def test_xpath_looks_into_the_body(target: Bench) -> None:
     target.record_finding(
         SELECTOR,
         received == [b"<order><item price='3'/></order>"],
-        f"of three bodies came {received!r}",
+        f"of three bodies arrived {received!r}",
     )
 
 
@@ -442,7 +442,8 @@ def test_a_queue_keeps_what_nobody_selects(
     target.record_finding(
         SELECTOR,
         sorted(together) == sorted(meant),
-        f"{colors} was sent, {selected!r} is wanted: {sorted(together)!r} came, {sorted(meant)!r}"
+        f"{colors} was sent, {selected!r} is wanted: {sorted(together)!r} arrived,"
+        f" {sorted(meant)!r}"
         " should, each once",
     )
     heir = target.stomp("1.2")
@@ -485,7 +486,7 @@ def test_what_a_selective_consumer_held_comes_back_to_its_place(
     second.subscribe(queue, headers={"selector": "color = 'red'"})
     again = bodies(receive(target, second, len(expected)))
     target.record_finding(
-        SELECTOR, again == expected, f"{expected!r} were held and given back, {again!r} came"
+        SELECTOR, again == expected, f"{expected!r} were held and given back, {again!r} arrived"
     )
     third = target.stomp("1.2")
     third.subscribe(queue)

@@ -128,10 +128,10 @@ def test_headers_of_the_application_come_out_in_the_message(
         (USER_HEADERS[version], *ALL_HEADERS[version]),
         not wrong,
         "; ".join(
-            f"{name} was sent as {was!r} and came as {received!r}"
+            f"{name} was sent as {was!r} and arrived as {received!r}"
             for name, (was, received) in wrong.items()
         )
-        or f"all {len(headers)} headers came as they were sent",
+        or f"all {len(headers)} headers arrived as they were sent",
     )
 
 
@@ -150,7 +150,7 @@ def test_the_body_comes_out_octet_for_octet(target: Bench, version: str, body: b
     target.record_finding(
         COUNTED_BODY[version],
         message.body == body,
-        f"{len(body)} bytes were sent, {len(message.body)} came, "
+        f"{len(body)} bytes were sent, {len(message.body)} arrived, "
         f"{'the same' if message.body == body else f'and they differ: {message.body[:40]!r} for {body[:40]!r}'}",  # noqa: E501
     )
 
@@ -187,7 +187,7 @@ def test_the_nul_behind_a_counted_body_belongs_to_the_frame(target: Bench, versi
     peer.write(b"".join(frames))
     received = [peer.message(proves=NUL_AFTER_BODY[version]).body for _ in sent]
     target.record_finding(
-        NUL_AFTER_BODY[version], received == sent, f"sent {sent!r}, came {received!r}"
+        NUL_AFTER_BODY[version], received == sent, f"sent {sent!r}, arrived {received!r}"
     )
 
 
@@ -203,5 +203,5 @@ def test_without_content_length_the_first_nul_ends_the_frame(target: Bench) -> N
     target.record_finding(
         NUL_ENDS_BODY,
         received == [b"first", b"second"],
-        f"sent b'first' and b'second', came {received!r}",
+        f"sent b'first' and b'second', arrived {received!r}",
     )

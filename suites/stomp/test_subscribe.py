@@ -186,13 +186,15 @@ def test_without_an_ack_header_a_message_counts_as_received_when_it_was_sent(
     sent = numbered(3)
     publish_all(target.stomp(version), queue, sent)
     received = bodies(receive(target, consumer, 3))
-    target.control(received == sent, f"{sent!r} was sent and {received!r} came")
+    target.control(received == sent, f"{sent!r} was sent and {received!r} arrived")
     consumer.settle()
     consumer.request("DISCONNECT")
     consumer.close_socket()
     again = left_in(target, queue, version, 0)
     target.record_finding(
-        DEFAULT_MODE[version], not again, f"messages delivered in mode auto came again: {again!r}"
+        DEFAULT_MODE[version],
+        not again,
+        f"messages delivered in mode auto arrived again: {again!r}",
     )
 
 
@@ -208,7 +210,7 @@ def test_in_mode_auto_messages_keep_coming_without_any_ack(target: Bench, versio
     target.record_finding(
         MODE_AUTO[version],
         received == sent,
-        f"{len(sent)} messages were sent, {len(received)} came",
+        f"{len(sent)} messages were sent, {len(received)} arrived",
     )
 
 
@@ -281,7 +283,7 @@ def test_a_selector_filters(target: Bench) -> None:
     target.record_finding(
         MAY_FILTER,
         first is not None and first.body == b"red" and peer.ended is None,
-        f"first came {'nothing' if first is None else first.brief()}",
+        f"first arrived {'nothing' if first is None else first.brief()}",
     )
 
 
@@ -300,7 +302,7 @@ def test_a_message_says_which_subscription_it_comes_by(target: Bench, version: s
     }
     target.control(
         received.keys() == queues.keys(),
-        f"one message was sent to each of two subscriptions; {len(received)} came",
+        f"one message was sent to each of two subscriptions; {len(received)} arrived",
     )
     target.record_finding(
         NAMES_SUBSCRIPTION[version],

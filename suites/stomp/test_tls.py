@@ -58,7 +58,7 @@ def test_a_session_over_tls(target: Bench, size: int) -> None:
     )
     assert peer.connected is not None
     target.record_finding(
-        CERTIFICATE_OPTIONAL, True, f"without a certificate came {peer.connected.brief()}"
+        CERTIFICATE_OPTIONAL, True, f"without a certificate arrived {peer.connected.brief()}"
     )
     peer.subscribe(back, proves=SSL)
     plain.subscribe(there)

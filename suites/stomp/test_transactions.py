@@ -68,7 +68,7 @@ def test_what_was_sent_in_a_transaction_appears_with_its_commit(
     target.record_finding(
         SENDS[version],
         sorted(received) == numbered(3),
-        f"after COMMIT of three messages came {received!r}",
+        f"after COMMIT of three messages arrived {received!r}",
     )
 
 
@@ -85,7 +85,7 @@ def test_a_large_transaction_appears_whole(target: Bench, version: str) -> None:
     target.record_finding(
         SENDS[version],
         sorted(received) == sorted(numbered(200)),
-        f"of 200 messages of a transaction {len(received)} came",
+        f"of 200 messages of a transaction {len(received)} arrived",
     )
 
 
@@ -136,7 +136,7 @@ def test_a_transaction_that_is_open_at_the_end_is_aborted(
     target.record_finding(
         IMPLICIT_ABORT[version],
         received == [b"afterwards"],
-        f"the connection ended with an open transaction; {received!r} came",
+        f"the connection ended with an open transaction; {received!r} arrived",
     )
 
 
@@ -263,7 +263,8 @@ def test_an_ack_in_a_transaction_is_undone_with_it(target: Bench, version: str, 
         ACKS[version],
         left == [b"one"],
         f"an ACK in a transaction that ended by {end}:"
-        f" {'the message came again at once, and ' if again else ''}the next consumer got {left!r}",
+        f" {'the message arrived again at once, and ' if again else ''}the next consumer"
+        f" got {left!r}",
     )
 
 

@@ -79,7 +79,7 @@ def test_the_receipt_of_unsubscribe_ends_a_stream_of_messages(target: Bench, ver
         target.require(
             UNSUBSCRIBED[version],
             error is None,
-            f"an UNSUBSCRIBE in good order came to {error and error.brief()}",
+            f"an UNSUBSCRIBE in good order got {error and error.brief()}",
         )
         peer.settle()
         inbox, peer.inbox = peer.inbox, []
@@ -90,7 +90,7 @@ def test_the_receipt_of_unsubscribe_ends_a_stream_of_messages(target: Bench, ver
         target.require(
             UNSUBSCRIBED[version],
             not late,
-            f"{len(late)} messages came behind the RECEIPT of UNSUBSCRIBE: {late[:3]}",
+            f"{len(late)} messages arrived behind the RECEIPT of UNSUBSCRIBE: {late[:3]}",
         )
 
 
@@ -130,7 +130,7 @@ def test_what_another_subscription_gets_behind_an_unsubscribe_comes_once(
     target.record_finding(
         MODE_AUTO[version],
         not twice,
-        f"of {len(turns)} messages these came more than once: {twice!r}",
+        f"of {len(turns)} messages these arrived more than once: {twice!r}",
     )
 
 
@@ -149,7 +149,7 @@ def test_another_subscription_to_the_same_queue_goes_on(target: Bench, version: 
     target.record_finding(
         UNSUBSCRIBED_FROM_1_1[version],
         bodies(received) == sent and by == {"b"},
-        f"sent {sent!r}; came {bodies(received)!r} by {by}",
+        f"sent {sent!r}; arrived {bodies(received)!r} by {by}",
     )
 
 
@@ -191,7 +191,9 @@ def test_a_subscription_of_1_0_ends_by_its_id(target: Bench) -> None:
     peer.request("UNSUBSCRIBE", {"id": "mine"}, proves=requirements)
     peer.publish(queue, b"after")
     received = bodies(collect(target, peer, 0))
-    target.record_finding(requirements, not received, f"after UNSUBSCRIBE by id came {received!r}")
+    target.record_finding(
+        requirements, not received, f"after UNSUBSCRIBE by id arrived {received!r}"
+    )
 
 
 @case(NAMED_IN_1_0)
@@ -205,5 +207,5 @@ def test_a_subscription_of_1_0_ends_by_its_destination(target: Bench) -> None:
     peer.publish(queue, b"after")
     received = bodies(collect(target, peer, 0))
     target.record_finding(
-        NAMED_IN_1_0, not received, f"after UNSUBSCRIBE by destination came {received!r}"
+        NAMED_IN_1_0, not received, f"after UNSUBSCRIBE by destination arrived {received!r}"
     )

@@ -85,7 +85,7 @@ def test_a_handshake_is_answered_as_the_client_must_demand(
     socket.ask(key=key, protocols=offered)
     reply = socket.expect(REPLY, proves=STATUS)
     assert isinstance(reply, Reply)
-    target.require(STATUS, reply.status == 101, f"offered {offered}, came {reply.brief()}")
+    target.require(STATUS, reply.status == 101, f"offered {offered}, arrived {reply.brief()}")
     upgrade, connection = (
         reply.values("upgrade"),
         ", ".join(reply.values("connection")).lower().split(", "),
@@ -324,7 +324,7 @@ def test_a_close_is_answered_and_is_the_end(target: Bench, code: int | None, rea
         SAME_CODE, close.code == code, f"Close {code} was answered {close.brief()}"
     )
     target.record_finding(
-        CLOSE_BODY, len(close.payload) != 1, f"the Close that came: {close.brief()}"
+        CLOSE_BODY, len(close.payload) != 1, f"the Close that arrived: {close.brief()}"
     )
     target.wait_until(lambda: socket.ended is not None, PATIENCE)
     target.record_finding(
@@ -344,7 +344,7 @@ def test_a_close_is_answered_and_is_the_end(target: Bench, code: int | None, rea
 
 
 def _said(socket: WebSocketPeer, reply: object) -> str:
-    answer = reply.brief() if isinstance(reply, Reply) else "no HTTP response came"
+    answer = reply.brief() if isinstance(reply, Reply) else "no HTTP response arrived"
     return answer + (
         "" if socket.ended is None else f", and the connection ended ({socket.ended.how})"
     )

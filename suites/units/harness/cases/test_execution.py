@@ -71,22 +71,22 @@ def result(target: Target, function: Callable[..., Any], *cited: str, **kwargs: 
 
 def test_a_known_deviation_may_explain_a_failed_control_and_nothing_else(reference: Target) -> None:
     def lost(target: Bench) -> None:
-        target.control(False, "the message never came")
+        target.control(False, "the message never arrived")
 
     def half(target: Bench) -> None:
         target.record_finding(MUST, True, "so far")
         lost(target)
 
     def judged(target: Bench) -> None:
-        target.record_finding(MUST, False, "the message never came")
-        target.control(False, "the message never came")
+        target.record_finding(MUST, False, "the message never arrived")
+        target.control(False, "the message never arrived")
 
     known = Deviation(
         "units.*",
         "",
         "",
-        "control failed: the message never came",
-        "control failed: the message never came",
+        "control failed: the message never arrived",
+        "control failed: the message never arrived",
         "it is lost",
         "https://here",
         "x:1",
@@ -94,7 +94,7 @@ def test_a_known_deviation_may_explain_a_failed_control_and_nothing_else(referen
     )
     found = execute(run_of(reference, deviations=(known,)), made(lost, MUST))
     assert (found.verdict, found.attempts) == (Verdict.KNOWN, 1)
-    assert found.detail == "control failed: the message never came (known: it is lost)"
+    assert found.detail == "control failed: the message never arrived (known: it is lost)"
     found = execute(run_of(reference, deviations=(known,)), made(half, MUST))
     (finding,) = found.findings
     assert finding.seen is Seen.NEVER_REACHED  # or the list would seem out of date
@@ -130,7 +130,7 @@ def test_a_proof_that_fails_weighs_by_level(reference: Target, cited: str, verdi
 
     found = result(reference, bad, cited)
     assert found.verdict is Verdict(verdict)
-    assert found.detail == f"{cited}: expected MESSAGE within 50 ms, nothing came"
+    assert found.detail == f"{cited}: expected MESSAGE within 50 ms, nothing arrived"
 
 
 def test_a_control_that_fails_is_our_error(reference: Target) -> None:
@@ -261,13 +261,13 @@ def test_a_harmful_case_needs_a_broker_of_ours_or_leave(reference: Target) -> No
 
 def test_an_expected_deviation_is_known_and_another_is_not(reference: Target) -> None:
     def bad(target: Bench) -> None:
-        target.record_finding(MUST, False, "no receipt came")
+        target.record_finding(MUST, False, "no receipt arrived")
 
     call = made(bad, MUST)
     for expected, verdict in (
-        ("no receipt came", Verdict.KNOWN),
+        ("no receipt arrived", Verdict.KNOWN),
         ("no receipt", Verdict.FAIL),
-        ("two receipts came", Verdict.FAIL),
+        ("two receipts arrived", Verdict.FAIL),
     ):
         deviations = (listed(MUST, expected),)
         assert execute(run_of(reference, deviations=deviations), call).verdict is verdict
@@ -294,10 +294,10 @@ def test_a_listed_deviation_beside_a_new_violation_is_known_and_the_new_one_fail
     reference: Target,
 ) -> None:
     def bad(target: Bench) -> None:
-        target.record_finding(MUST, False, "no receipt came")
+        target.record_finding(MUST, False, "no receipt arrived")
         target.record_finding(OTHER_MUST, False, "the header is missing")
 
-    run = run_of(reference, deviations=(listed(MUST, "no receipt came"),))
+    run = run_of(reference, deviations=(listed(MUST, "no receipt arrived"),))
     found = execute(run, made(bad, MUST, OTHER_MUST))
     assert verdicts(found) == {MUST: "KNOWN", OTHER_MUST: "FAIL"}
     assert (found.verdict, found.detail) == (Verdict.FAIL, f"{OTHER_MUST}: the header is missing")
@@ -309,14 +309,14 @@ def test_a_listed_deviation_beside_a_new_violation_is_known_and_the_new_one_fail
 
 def test_a_listed_violation_hides_no_other_of_its_requirement(reference: Target) -> None:
     def bad(target: Bench) -> None:
-        target.record_finding(MUST, False, "no receipt came")
-        target.record_finding(MUST, False, "two receipts came")
-        target.record_finding(MUST, False, "three receipts came")
+        target.record_finding(MUST, False, "no receipt arrived")
+        target.record_finding(MUST, False, "two receipts arrived")
+        target.record_finding(MUST, False, "three receipts arrived")
 
-    run = run_of(reference, deviations=(listed(MUST, "no receipt came"),))
+    run = run_of(reference, deviations=(listed(MUST, "no receipt arrived"),))
     found = execute(run, made(bad, MUST))
-    assert (found.verdict, found.detail) == (Verdict.FAIL, f"{MUST}: two receipts came")
-    both = (*run.deviations, listed(MUST, "(two|three) receipts came"))
+    assert (found.verdict, found.detail) == (Verdict.FAIL, f"{MUST}: two receipts arrived")
+    both = (*run.deviations, listed(MUST, "(two|three) receipts arrived"))
     assert execute(replace(run, deviations=both), made(bad, MUST)).verdict is Verdict.KNOWN
 
 
@@ -326,34 +326,34 @@ def test_a_listed_example_hides_no_other_and_confirms_none(reference: Target) ->
 
     def bad(target: Bench, number: int) -> None:
         runs.append(number)
-        target.record_finding(MUST, number == 0, f"{number} receipts came")
+        target.record_finding(MUST, number == 0, f"{number} receipts arrived")
 
     corners = Over(
         {"number": st.just(0)}, 1, always=lambda target: [{"number": n} for n in (3, 1, 2)]
     )
-    run = run_of(RealTimeTwin(reference), deviations=(listed(MUST, "[13] receipts came"),))
+    run = run_of(RealTimeTwin(reference), deviations=(listed(MUST, "[13] receipts arrived"),))
     found = execute(run, made(bad, MUST, over=corners))
-    assert (found.verdict, found.detail) == (Verdict.FAIL, f"{MUST}: 2 receipts came")
+    assert (found.verdict, found.detail) == (Verdict.FAIL, f"{MUST}: 2 receipts arrived")
     assert runs[-1] == 2
 
 
 def test_an_unlisted_should_beside_a_listed_must_stays_a_warning(reference: Target) -> None:
     def bad(target: Bench) -> None:
-        target.record_finding(MUST, False, "no receipt came")
+        target.record_finding(MUST, False, "no receipt arrived")
         target.record_finding(SHOULD, False, "no message header")
 
-    run = run_of(reference, deviations=(listed(MUST, "no receipt came"),))
+    run = run_of(reference, deviations=(listed(MUST, "no receipt arrived"),))
     found = execute(run, made(bad, MUST, SHOULD))
     assert verdicts(found) == {MUST: "KNOWN", SHOULD: "WARN"}
     assert (found.verdict, found.detail) == (
         Verdict.KNOWN,
-        f"{MUST}: no receipt came (known: on purpose)",
+        f"{MUST}: no receipt arrived (known: on purpose)",
     )
 
 
 def test_every_cited_requirement_has_a_finding_however_the_case_ended(reference: Target) -> None:
     def half(target: Bench) -> None:
-        target.record_finding(MUST, False, "no receipt came")
+        target.record_finding(MUST, False, "no receipt arrived")
 
     def broken(target: Bench) -> None:
         half(target)

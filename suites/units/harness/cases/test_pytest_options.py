@@ -95,12 +95,12 @@ def test_a_failure_prints_the_sentence_and_the_address_of_its_requirement(tmp_pa
     (tmp_path / "pytest.ini").write_text("[pytest]\nbrokerproof = true\n")
     (tmp_path / "test_failing.py").write_text(
         CASE.replace("STOMP12-CONNECT-02", MUST).replace(
-            'True, "it is connected"', 'False, "nothing came"'
+            'True, "it is connected"', 'False, "nothing arrived"'
         )
     )
     failed = pytest_in(tmp_path, "--brokerproof-target", "reference")
     requirement = requirements.load().find(MUST)
     assert failed.returncode == 1
-    assert f"FAIL: {MUST}: nothing came" in failed.stdout
+    assert f"FAIL: {MUST}: nothing arrived" in failed.stdout
     assert requirement.statement in failed.stdout
     assert requirement.link in failed.stdout

@@ -230,9 +230,9 @@ def test_rate_and_window_are_apart() -> None:
 @pytest.mark.parametrize(
     ("course", "window", "words"),
     [
-        ([(40, False), (40, False), (40, False)], 80, "40 bytes came while 80 were held"),
-        ([(40, False), (40, False)], 0, "40 bytes came while 40 were held"),
-        ([(90, False), (40, True), (40, False)], 40, "40 bytes came while 50 were held"),
+        ([(40, False), (40, False), (40, False)], 80, "40 bytes arrived while 80 were held"),
+        ([(40, False), (40, False)], 0, "40 bytes arrived while 40 were held"),
+        ([(90, False), (40, True), (40, False)], 40, "40 bytes arrived while 50 were held"),
     ],
 )
 def test_the_oracle_sees_an_overrun(

@@ -278,7 +278,7 @@ def judged(
         broker.close(way)
         peer.channel.hold_reading(False)
         assert bench.wait_until(lambda: peer.ended is not None, seconds(10))
-        bench.record_finding("STOMP12-ERR-02", False, "no ERROR came")
+        bench.record_finding("STOMP12-ERR-02", False, "no ERROR arrived")
     (finding,) = bench.example_record.findings
     return finding.seen, finding.uncertain
 
