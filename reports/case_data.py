@@ -54,7 +54,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Work:
-    """What one task reads: segments that belong together, or none, and the cases it makes pages of.
+    """Input of one task: segments that belong together, or none, and the cases it makes pages of.
 
     ``superseded`` are cases of these segments that a later one records again.
     """
@@ -80,7 +80,7 @@ class Packed:
 
 @dataclass
 class CaseData:
-    """What is left on the driver when the pages are written."""
+    """The result on the driver once the pages are written."""
 
     pages: int = 0
     anomalies: list[Mapping[str, Any]] = field(default_factory=list)

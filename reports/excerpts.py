@@ -75,7 +75,7 @@ def chosen_parts(case: RecordedCase, most: int) -> list[Places]:
 
 
 def _room(value: int | None, low: int | None, high: int | None) -> float | None:
-    """How far inside its bounds a value is, as a part of their width."""
+    """Return the distance of a value from its bounds, inside of them, as a part of their width."""
     if value is None or (low is None and high is None):
         return None
     rooms = [value - low] if low is not None else []

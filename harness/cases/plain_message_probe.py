@@ -62,7 +62,7 @@ _LOGIN: Mapping[str, Callable[[Bench], object]] = {
 
 
 class Fault(StrEnum):
-    """How a probe failed."""
+    """Reasons why a probe failed."""
 
     GONE = "is gone"
     CLOSES = "closes connections"

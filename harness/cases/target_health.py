@@ -162,7 +162,7 @@ class TargetHealth:
         self._stop(reason + (f"; {end}" if end else ""))
 
     def _closed_before_one_passes(self, failure: ProbeFailure) -> int:
-        """How many probes failed until one passed; 0 if none does."""
+        """Return the number of probes that failed until one passed; 0 if none does."""
         for number in range(MANY):
             further = self._probe.failure(failure.name)
             if further is None:

@@ -52,7 +52,7 @@ class Capability:
     """True if only brokers that brokerproof starts have it."""
 
     def advice(self, profile: str) -> str:
-        """What to do on a target of that profile so that the cases that need it run."""
+        """Return how to configure a target of that profile, so that the cases that need it run."""
         if not self.family or profile == self.family:
             return self.configure
         if profile in _families():

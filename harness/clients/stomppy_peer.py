@@ -57,7 +57,7 @@ class StompPyPeer(StompInbox):
         """Differences between stomp.py's reading of the received bytes and that of the harness's
         codec."""
         self.left: Ended | None = None
-        """When and how stomp.py itself ended the connection, if it did: after DISCONNECT, or
+        """Instant and manner of stomp.py's own close, if there was one: after DISCONNECT, or
         because it missed heartbeats."""
         self.unsendable: tuple[type[Exception], ...] = (OSError,)
         """Exceptions of stomp.py when it writes to a connection that has ended."""

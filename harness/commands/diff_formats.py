@@ -1,4 +1,4 @@
-"""What ``brokerproof diff`` prints for machines: Markdown, JUnit and GitHub annotations."""
+"""Output of ``brokerproof diff`` for machines: Markdown, JUnit and GitHub annotations."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ PROFILES = ("stomp", "any")
 
 @dataclass
 class Dialect:
-    """What was inferred: parameters and absent capabilities with a reason each, and sentences for
+    """An inferred dialect: parameters and absent capabilities with a reason each, and sentences for
     the reader."""
 
     parameters: dict[str, str] = field(default_factory=dict)
@@ -187,7 +187,7 @@ def _keeps(probes: Probes, template: str, bench: Bench) -> bool:
 
 
 def _copies(probes: Probes, template: str, bench: Bench) -> int:
-    """How many of two subscribers get one message."""
+    """Return how many of two subscribers get one message."""
     to = Destination(template.format(name=bench.fresh_name()))
     peers = [probes.client(bench) for _ in range(2)]
     for peer in peers:
@@ -288,7 +288,7 @@ def _windows(probes: Probes, dialect: Dialect, place: str) -> None:
 
 
 def _let_out(probes: Probes, place: str, headers: dict[str, str]) -> int:
-    """How many of four messages reach a subscriber that acknowledges none."""
+    """Return how many of four messages reach a subscriber that acknowledges none."""
     arrived = 0
 
     def question(bench: Bench) -> bool:

@@ -1,4 +1,4 @@
-"""When a broker of RabbitMQ's family is short of memory or disk space, and when it checks
+"""Instants at which a broker of RabbitMQ's family is short of memory or disk space, and checks
 (RABBITMQ-FLOW-mem-*, -disk-*).
 
 Worked out from the chapter and from the source of 3.10.8 and 4.0.5 (``vm_memory_monitor``,

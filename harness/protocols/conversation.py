@@ -48,7 +48,7 @@ class Violated(Exception):
 
 
 class Symptom(StrEnum):
-    """How a connection of the target failed."""
+    """Reasons why a connection of the target failed."""
 
     ABSENT = "absent"
     """The target is not known to offer it: nothing was asked of the broker."""

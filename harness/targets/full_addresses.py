@@ -34,7 +34,7 @@ CAPABILITIES: Mapping[str, frozenset[str]] = {
 
 
 class BadAddresses(OneSentence):
-    """What a target file says of its addresses is no use: the key, and what would be right."""
+    """An unusable entry about addresses in a target file: the key, and what would be right."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ class SocketTarget:
         self.endpoints: dict[str, tuple[str, int]] = {}
         """Host and port by acceptor name; filled by ``start``."""
         self.tls: dict[str, Tls] = {}
-        """How to speak TLS, by the names of the acceptors that have it; filled by ``start``."""
+        """Settings of TLS, by the names of the acceptors that have it; filled by ``start``."""
         self.bounds = RunBounds(identity.limits)
         """Shared by all cases of the run."""
         self.canary = Canary()
@@ -102,7 +102,7 @@ class SocketTarget:
         self.bounds = RunBounds(self.identity.limits)
 
     def process_end(self) -> str:
-        """How the broker's process ended, where it is one of ours; empty while it runs."""
+        """The end of the broker's process, where it is one of ours; empty while it runs."""
         return ""
 
     def stop(self) -> None:

@@ -49,7 +49,7 @@ class RunBounds:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.received_at: Instant = 0
-        """When any connection last received bytes."""
+        """Return the instant at which any connection last received bytes."""
         self.bytes_received: dict[CaseBounds, int] = {}
         """By case that is under way."""
         self.frames_received: dict[CaseBounds, int] = {}

@@ -22,7 +22,7 @@ class MemoryAccount(ABC):
         self.size = 0
         self.messages = 0
         self.wanted = 0
-        """How many addresses of that name exist now: 0 or 1, or 2 for a moment."""
+        """Number of addresses of that name that exist now: 0 or 1, or 2 for a moment."""
 
     @property
     def full(self) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 MEMORY, DISK = "memory", "disk"
 HERE = ""
-"""How alarms of this broker's own are called; others have the name of a broker that it is linked
+"""Name of this broker's own alarms; others have the name of a broker that it is linked
 with."""
 
 

@@ -32,9 +32,9 @@ from brokerproof.reference_broker.kernel.protocol_detection import Become
 from brokerproof.reference_broker.kernel.storage_ports import BrokerStorage
 
 RETRY_INTERVAL = NS_PER_S
-"""How long the store waits before it tries again to write what could not be written."""
+"""Time that the store waits before it tries again to write what could not be written."""
 FLUSH_WITHIN = 30 * NS_PER_S
-"""How long the peer of a connection that has ended may take nothing of what is still to be sent."""
+"""Time that the peer of an ended connection may take nothing of what is still to be sent."""
 
 
 class Broker:

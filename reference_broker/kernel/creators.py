@@ -1,4 +1,4 @@
-"""How many things of one kind each connection has created, of those that still exist."""
+"""Number of things of one kind that each connection has created and that still exist."""
 
 from __future__ import annotations
 

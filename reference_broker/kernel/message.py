@@ -91,7 +91,7 @@ class Message:
     """The body's file, of a message that is too large for memory
     (:mod:`brokerproof.reference_broker.kernel.large_body`)."""
     sections: tuple[Section, ...] = ()
-    """Where the parts of a large body are, if its protocol divides it."""
+    """Ranges of the parts of a large body, if its protocol divides it."""
     record_kind = 0
     """Chooses the codec that writes the message to a file
     (:mod:`brokerproof.reference_broker.persistence.codec`)."""

@@ -74,7 +74,7 @@ class PagedTail(Protocol):
     (:class:`brokerproof.reference_broker.persistence.cursor.PageCursor`)."""
 
     left: int
-    """How many messages."""
+    """Number of messages."""
 
     @property
     def is_coming(self) -> bool:

@@ -1,4 +1,4 @@
-"""Where one queue reads in the pages of its address, and what it has read and is not done with.
+"""The position of one queue in the pages of its address, and what it has read and not consumed.
 
 A queue reads when a consumer has room and nothing waits for it, a few messages at a time, and in a
 queue with selectors as long as nobody has found anything; but never beyond ``max-read-page-bytes``
@@ -84,7 +84,7 @@ class Pages(Protocol):
 
 
 class PageRef:
-    """Where an entry of a queue lies on a page, of ``size`` bytes: what it is charged to.
+    """The place of an entry of a queue on a page, of ``size`` bytes: what it is charged to.
     ``several`` says that other queues have it too."""
 
     __slots__ = ("_cursor", "_durable", "_index", "_several", "page", "size")
@@ -112,7 +112,7 @@ class PageRef:
 
 
 class _Glance:
-    """How far a browser has read in the pages: up to the record ``index`` of page ``number``, which
+    """A browser's position in the pages: read up to the record ``index`` of page ``number``, which
     is its entry ``order``."""
 
     __slots__ = ("index", "number", "order")

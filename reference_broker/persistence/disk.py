@@ -55,7 +55,7 @@ class Disk:
         """Files whose names are not synced yet."""
 
     def path(self, name: str) -> Path:
-        """Where the file ``name`` really is."""
+        """Return the path of the file ``name`` on this machine."""
         first, _, rest = name.partition("/")
         return self._folders[first] / rest
 
@@ -208,5 +208,5 @@ class Disk:
             return file.read(length)
 
     def size(self, name: str) -> int:
-        """How many bytes a file has."""
+        """Return the size of a file in bytes."""
         return self.path(name).stat().st_size

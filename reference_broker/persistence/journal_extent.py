@@ -17,7 +17,7 @@ from brokerproof.reference_broker.persistence import records
 
 FILE = "journal/extent"
 _SYNCED_AT, _QUICK_AT = 512, 4096
-"""Where the copies are: in blocks of their own, so that a torn write spoils one."""
+"""Offsets of the copies: in blocks of their own, so that a torn write spoils one."""
 _FIELDS = struct.Struct(">QQQQ")
 _SEED = records.seed(FILE)
 

@@ -59,7 +59,7 @@ class Part:
 
     @property
     def offset(self) -> int:
-        """Where they begin in the file."""
+        """Their offset in the file."""
         return _position(self.path, self.begin // BLOCK * BLOCK)
 
     @property
@@ -85,7 +85,7 @@ class Part:
 
 
 def _position(path: str, count: int) -> int:
-    """Where the block ends that ends with the byte ``count`` of a body."""
+    """Return the end of the block that ends with the byte ``count`` of a body."""
     return len(records.head(path)) + count + -(-count // BLOCK) * records.HEAD.size
 
 
@@ -148,7 +148,7 @@ class Spool:
 
     @property
     def length(self) -> int:
-        """How many came."""
+        """Number of bytes that arrived."""
         return self.body.length
 
     def write(self, data: bytes) -> None:

@@ -238,5 +238,5 @@ class MemoryDisk:
         return bytes(self._files[name].content[offset : offset + length])
 
     def size(self, name: str) -> int:
-        """How many bytes a file has."""
+        """Return the size of a file in bytes."""
         return len(self._files[name].content)

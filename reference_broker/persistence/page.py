@@ -33,7 +33,7 @@ _SOURCE = struct.Struct(">HI")
 _MOST_FAILURES = 0xFFFF
 _LONGEST_FOLDER = 150
 IDS_AT = _FIXED.size
-"""Where the ids of the queues begin."""
+"""Offset at which the ids of the queues begin."""
 
 
 def pack(
@@ -109,7 +109,7 @@ class Loaded:
             if number < count:
                 self._begins[number], self._ends[number] = begin, end
         self.damaged = self._begins.count(-1) - 1
-        """How many cannot be read. Record 0 is the head."""
+        """Number of records that cannot be read. Record 0 is the head."""
 
     def __len__(self) -> int:
         return len(self._begins)

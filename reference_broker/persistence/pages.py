@@ -92,7 +92,7 @@ class PagingStore:
 
     @property
     def files(self) -> int:
-        """How many pages there are."""
+        """Number of pages."""
         return len(self.pages)
 
     @property
@@ -104,7 +104,7 @@ class PagingStore:
         )
 
     def cursor(self, queue: Queue) -> PageCursor:
-        """Where ``queue`` reads."""
+        """Return the cursor of ``queue``."""
         cursor = self._cursors.get(queue.id)
         if cursor is None:
             cursor = self._cursors[queue.id] = queue.behind = PageCursor(self, queue)

@@ -74,7 +74,7 @@ _NOBODY = _Nobody()
 
 
 class Folder(Protocol):
-    """Where files are, by their paths as in :class:`brokerproof.harness.model.Write`."""
+    """The files of a disk, by their paths as in :class:`brokerproof.harness.model.Write`."""
 
     def names(self) -> Iterable[str]:
         """The paths of all files."""
@@ -86,7 +86,7 @@ class Folder(Protocol):
         """Return as many of these bytes of one as there are. Raises ``OSError``."""
 
     def size(self, name: str) -> int:
-        """How many bytes one has. Raises ``OSError``."""
+        """Return the size of a file in bytes. Raises ``OSError``."""
 
 
 @dataclass(slots=True)
@@ -248,7 +248,7 @@ class _Recovery:
     def _lengths(
         scans: dict[int, records.Scan],
     ) -> tuple[dict[int, int], int, dict[int, int]]:
-        """How much of earlier segments counts; the last segment with a good snapshot, -1 for none;
+        """Return the good part of each segment; the last segment with a good snapshot, -1 for none;
         and what that says."""
         lengths: dict[int, int] = {}
         latest, stated = -1, {}

@@ -67,7 +67,7 @@ MUCH = 8 * 1024 * 1024
 
 
 class State(enum.Enum):
-    """How writing goes."""
+    """State of writing."""
 
     HEALTHY = enum.auto()
     LOW = enum.auto()
@@ -97,7 +97,7 @@ class StoreOptions:
 
 
 class JournalRef:
-    """Where an entry of a queue is in the journal: what it is charged to, besides ``charge``."""
+    """The place of a queue's entry in the journal: what it is charged to, besides ``charge``."""
 
     __slots__ = ("_journal", "_place", "_queue", "charge")
 

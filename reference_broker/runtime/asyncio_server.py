@@ -79,7 +79,7 @@ SHUT_S = 1.0
 END_FILES_S = 30.0
 """For how long what is durable may take to be written when the broker itself ends."""
 COMPLAIN_EVERY_S = 10.0
-"""How often the same problem of the loop is reported."""
+"""Reports of one problem of the loop, at most."""
 SILENT_S = 60.0
 """For how long the handshake of TLS may take where no handshake timeout is set."""
 

@@ -135,7 +135,7 @@ class SetUpFailed(Refusal):
     "quotas",
     multiple=True,
     metavar="NAME=NUMBER",
-    help=f"What one connection may have: {', '.join(field.name for field in fields(Quotas))}.",
+    help=f"Limits of one connection: {', '.join(field.name for field in fields(Quotas))}.",
 )
 @click.option(
     "--check",

@@ -1,4 +1,4 @@
-"""How much memory this process and this machine have, and how much disk space is free: readings for
+"""Memory of this process and this machine, and free disk space: readings for
 the broker's alarms.
 
 Beside ``serve_asyncio.py`` the only place that asks the machine anything; the broker gets what is
@@ -16,7 +16,7 @@ import psutil
 from brokerproof.harness.model.broker_io import ResourcesRead
 
 EVERY_S = 0.1
-"""How often the machine is asked: as often as RabbitMQ looks at a disk that is nearly full."""
+"""Seconds between two readings: as often as RabbitMQ looks at a disk that is nearly full."""
 ADDRESS_SPACE = {4: 2 * 1024**3, 8: 256 * 1024**4}
 """Most bytes that a process can address, by the size of its pointers in bytes (RabbitMQ's
 documentation on memory): 2 GiB with 32 bits, 256 TiB with 64."""

@@ -21,7 +21,7 @@ from brokerproof.reference_broker.selector.values import (
 )
 
 DEPTH = 200
-"""How deep a selector may be nested: evaluation goes down with it."""
+"""Greatest depth of nesting in a selector: evaluation goes down with it."""
 
 
 class Kind(enum.Enum):

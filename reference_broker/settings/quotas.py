@@ -15,7 +15,7 @@ from brokerproof.reference_broker.settings.parameters import Options
 
 @dataclass(frozen=True, slots=True)
 class Quotas(Options):
-    """What one connection may have at a time."""
+    """Most resources of each kind that one connection may have at a time."""
 
     prefix: ClassVar[str] = "quota_"
 

@@ -109,7 +109,7 @@ class Settings:
     paging_directory: str = "paging"
     journal_directory: str = "journal"
     large_messages_directory: str = "large-messages"
-    """Where pages, journal and large bodies are, from the folder for the data on, unless they are
+    """Folders of pages, journal and large bodies, from the folder for the data on, unless they are
     absolute."""
     journal_file_size: int = 10 * 1024 * 1024
     """``journal-file-size``: bytes after which the journal goes on in another file."""
@@ -121,7 +121,7 @@ class Settings:
     (ARTEMIS-FLOW-producer-2). False: all that it asks for, as long as the address is not full, as
     release 2.56.0 has it."""
     quotas: Quotas = field(default_factory=Quotas)
-    """What one connection may have at a time."""
+    """Most resources of each kind that one connection may have at a time."""
     activemq: ActiveMq | None = None
     """Set for a broker of ActiveMQ's family."""
     rabbitmq: RabbitMq | None = None

@@ -77,7 +77,7 @@ class Dialogue:
             self._socket.sendall(data)
 
     def items(self, feed: Callable[[bytes], Iterable[T]]) -> Iterator[T]:
-        """What arrives, as ``feed`` cuts it; ends with an exception only."""
+        """Yield the replies, as ``feed`` cuts it; ends with an exception only."""
         deadline = time.monotonic() + PROBE_TIMEOUT_S
         asks = f"is it {'an' if self._protocol[0] == 'A' else 'a'} {self._protocol} port?"
         while True:

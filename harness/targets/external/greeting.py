@@ -37,7 +37,7 @@ class Greeting:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a client shows when it connects."""
+    """The credentials that a client shows when it connects."""
 
     login: str | None = None
     passcode: str | None = None

@@ -62,7 +62,7 @@ class _Reading:
 
     @property
     def settings(self) -> Settings:
-        """What the broker is configured with."""
+        """The broker's configuration."""
         return _settings(self)
 
 

@@ -120,7 +120,7 @@ class Cursor:
         self._waiting: dict[ChargedEntry, None] = {}
         """Entries in memory that are not paged in, oldest first."""
         self._paged = 0
-        """How many wait and are paged in."""
+        """Number of messages that wait and are paged in."""
         self._mark = entry.cursor_memory_high_water_mark
         self._page = entry.max_page_size
         self._stored = stored
@@ -299,7 +299,7 @@ class StoreCursor(FileCursor):
         super().__init__(entry, memory, usage, stored)
         self._caches = True
         self._persistent = 0
-        """How many persistent messages wait in memory."""
+        """Number of persistent messages that wait in memory."""
 
     def puts_aside(self, persistent: bool) -> bool:
         if not persistent or self.on_disk.messages:

@@ -120,7 +120,7 @@ class Exchange:
     tree: KeyTree = field(default_factory=KeyTree)
     made: int = 0
     sources: int = 0
-    """How many bindings lead here."""
+    """Number of bindings that lead here."""
 
     @property
     def alternate(self) -> str | None:

@@ -42,7 +42,7 @@ class Declared:
     sole: bool = False
     on_delete: dict[Callable[[], None], None] = field(default_factory=dict)
     unused: Deadline | None = None
-    """When it is deleted for being of no use."""
+    """Instant at which it is deleted because nobody uses it."""
 
     @property
     def name(self) -> str:
@@ -66,7 +66,7 @@ class Topology:
         self._exclusive: dict[int, OrderedDict[Declared, None]] = {}
         """Queues that are exclusive to a connection, by connection."""
         self.pace = Pace(rate, deadlines, now) if rate else None
-        """How quickly queues take what is published; None: at once."""
+        """Rate at which queues take what is published; None: at once."""
         self._named = 0
 
     def find(self, name: str) -> Declared | None:

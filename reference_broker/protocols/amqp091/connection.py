@@ -83,9 +83,9 @@ CAPABILITIES = {
     "per_consumer_qos": True,
 }
 PATIENCE = seconds(30)
-"""How long we wait for the peer's close-ok; less if the heartbeat interval is shorter."""
+"""Time that we wait for the peer's close-ok; less if the heartbeat interval is shorter."""
 DEAF_PATIENCE = seconds(1)
-"""How long we wait when the next frame cannot be found, so no close-ok can be read."""
+"""Time that we wait when the next frame cannot be found, so no close-ok can be read."""
 VHOST = "/"
 
 

@@ -37,7 +37,7 @@ from brokerproof.reference_broker.protocols.amqp091.confirms import Confirms
 from brokerproof.reference_broker.protocols.amqp091.message import Amqp091Message
 
 RECENTLY: Duration = seconds(5)
-"""How long a connection is reported in flow after it was."""
+"""Time for which a connection is reported in flow after it was."""
 
 
 class Connection(Protocol):

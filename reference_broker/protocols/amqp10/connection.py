@@ -116,7 +116,7 @@ from brokerproof.reference_broker.settings.acceptor import Acceptor
 
 DEFAULT_TTL_MS = 60_000
 PATIENCE = ms(2_000)
-"""How long we wait for the peer's ``close`` after ours (AMQP10-CLOSE-04)."""
+"""Time that we wait for the peer's ``close`` after ours (AMQP10-CLOSE-04)."""
 LEAST_IDLE_MS = 10
 """The smallest idle time-out that we promise to keep (AMQP10-IDLE-09)."""
 

@@ -37,7 +37,7 @@ _CONSTRUCTORS = {
 _CONSTRUCTORS |= dict.fromkeys(
     (DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, APPLICATION_PROPERTIES, FOOTER), _MAP
 )
-"""How the value of a section is constructed; a value section has any."""
+"""Constructors of the value of a section; a value section has any."""
 _SYMBOLIC = {f"amqp:{name}": code for name, (code, _) in messaging.SECTIONS.items()}
 
 

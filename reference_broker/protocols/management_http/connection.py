@@ -27,7 +27,7 @@ from brokerproof.reference_broker.protocols.management_http.resources import (
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 
 FIRST, PATIENCE = seconds(5), seconds(60)
-"""How long a client may send nothing, before the first request is complete and after it, as in
+"""Time that a client may send nothing, before the first request is complete and after it, as in
 RabbitMQ's server."""
 MOST = 64 * 1024
 """Largest head and largest body of a request in bytes."""

@@ -1,4 +1,4 @@
-"""When we send KeepAliveInfo (release 6.3.1, AbstractInactivityMonitor.writeCheck).
+"""Instants of our KeepAliveInfo (release 6.3.1, AbstractInactivityMonitor.writeCheck).
 
 With R the lesser maxInactivityDuration of both sides, D the lesser initial delay and T the instant
 at which both had said them: at T + D and every R/3 from then on KeepAliveInfo is sent, unless

@@ -116,7 +116,7 @@ _HEARTBEATS: dict[HeartBeatRules, tuple[type[HeartBeatNegotiator], _NewMonitor]]
     HeartBeatRules.MIRRORED: (MirroredHeartBeats, InactivityMonitor),
     HeartBeatRules.WHOLE_SECONDS: (RabbitHeartBeats, TwoMissedChecks),
 }
-"""How each family negotiates heartbeats and notices silence."""
+"""Each family's negotiation of heartbeats and notice of silence."""
 
 
 class StompConnection:

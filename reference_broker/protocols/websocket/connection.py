@@ -47,7 +47,7 @@ from brokerproof.reference_broker.protocols.websocket.upgrade import Answer, Upg
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 
 CLOSING_MS = 2000
-"""How long the peer's Close is waited for."""
+"""Time that the peer's Close is waited for."""
 
 _NORMAL = 1000
 
