@@ -67,7 +67,7 @@ class Credit:
     """A consumer gets credit in bytes: 0 takes away what is left, -1 the limit."""
 
     which: int
-    octets: int
+    size: int
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Pause:
 
     session: int
     which: int
-    octets: int
+    size: int
 
 
 Step = Publish | Consume | Credit | CloseConsumer | Acknowledge | End | Pause
@@ -163,16 +163,16 @@ class Run:
                     self.producer.publish(sized(self.name, self.model.publish(), cost))
             case Consume(session):
                 self._consume(session)
-            case Credit(which, octets) if self.consumers:
-                self._credit(self.consumers[which % len(self.consumers)], octets)
+            case Credit(which, size) if self.consumers:
+                self._credit(self.consumers[which % len(self.consumers)], size)
             case CloseConsumer(which) if self.consumers:
                 self._close(self.consumers[which % len(self.consumers)])
             case Acknowledge(which, number, one):
                 self._acknowledge(which, number, one)
             case End(commit):
                 self._end(commit)
-            case Pause(session, which, octets) if self.consumers:
-                self._pause(session, self.consumers[which % len(self.consumers)], octets)
+            case Pause(session, which, size) if self.consumers:
+                self._pause(session, self.consumers[which % len(self.consumers)], size)
         self.stop(str(step))
 
     def _consume(self, session: int) -> None:
@@ -182,11 +182,11 @@ class Run:
             self.peers[session].create_consumer(self.name, id)
             self.consumers.append(Consumer(session, id))
 
-    def _credit(self, consumer: Consumer, octets: int) -> None:
+    def _credit(self, consumer: Consumer, size: int) -> None:
         if consumer.credit is None:
             return  # no client gives more to a consumer without limit
-        self.peers[consumer.session].credit(octets, consumer.id)
-        consumer.credit = None if octets < 0 else consumer.credit + octets if octets else 0
+        self.peers[consumer.session].credit(size, consumer.id)
+        consumer.credit = None if size < 0 else consumer.credit + size if size else 0
 
     def _close(self, consumer: Consumer) -> None:
         numbers = [number_of(packet) for packet in consumer.out]
@@ -226,11 +226,11 @@ class Run:
                 consumer.out.clear()
         self.pending.clear()
 
-    def _pause(self, session: int, consumer: Consumer, octets: int) -> None:
+    def _pause(self, session: int, consumer: Consumer, size: int) -> None:
         """Give credit while nothing may be delivered, and start again."""
         self.peers[session].stop()
         self.stopped = session
-        self._credit(consumer, octets)
+        self._credit(consumer, size)
         self.stop("the stop of a session")
         self.peers[session].start()
         self.stopped = None

@@ -67,12 +67,12 @@ def long_ranges_leave_the_oldest(original, reached, self, delivery):
 
 
 @histories.override(ByteWindow, "give_back", breaks=WINDOW)
-def overdrafts_are_forgiven(original, reached, self, octets):
+def overdrafts_are_forgiven(original, reached, self, size):
     """Bytes by which a frame overdrew the window are not taken off what an ACK gives back."""
     if self.credit < 0:
         reached()
         self.credit = 0
-    original(self, octets)
+    original(self, size)
 
 
 @histories.mutant(WINDOW)
