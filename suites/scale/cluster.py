@@ -98,7 +98,7 @@ def test_the_judges_find_five_anomalies_with_two_executors(master: str, tmp_path
             spark, source, expectations_of("artemis", load("artemis").parameters)
         ).anomalies
         kinds = sorted(row.kind for row in anomalies.collect())
-        executors = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1  # type: ignore[union-attr]
+        executors = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1
     assert kinds == ["closed early", "disordered", "lost", "overrun", "shared"]
     assert executors == WORKERS
 

@@ -74,7 +74,8 @@ def served(trace: Path) -> Iterator[str]:
                 )
                 self._say(200, {"FileStatuses": {"FileStatus": some or [_status(path, "")]}})
             elif operation == "OPEN" and "from" not in of:  # a NameNode names a DataNode
-                here = f"http://127.0.0.1:{self.server.server_port}{self.path}&from=datanode"
+                _, port = self.connection.getsockname()
+                here = f"http://127.0.0.1:{port}{self.path}&from=datanode"
                 self._send(307, b"", Location=here)
             elif operation == "OPEN":
                 begin = int(of.get("offset", ["0"])[0])
@@ -162,7 +163,7 @@ def test_a_recording_on_hdfs_by_http(spark: SparkSession, served: str) -> None:
 
 
 def test_a_recording_on_mounts_of_viewfs(spark: SparkSession, trace: Path) -> None:
-    settings = spark.sparkContext._jsc.hadoopConfiguration()  # type: ignore[union-attr]
+    settings = spark.sparkContext._jsc.hadoopConfiguration()
     settings.set("fs.viewfs.mounttable.traces.link./kept", trace.as_uri())
     assert kinds(spark, "viewfs://traces/kept/loads") == KINDS
 

@@ -94,4 +94,6 @@ def test_the_answers_are_about_this_run(executed: Any, run: Path) -> None:
 
 def test_the_questions_of_the_documents_have_answers(run: Path) -> None:
     for query in re.findall(r"```sql\n(.*?)```", TABLES.read_text("utf-8"), re.DOTALL):
-        assert duckdb.sql(query.replace("RUN/", f"{run}/")).fetchall(), query
+        answer = duckdb.sql(query.replace("RUN/", f"{run}/"))
+        assert answer is not None, query
+        assert answer.fetchall(), query

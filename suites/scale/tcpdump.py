@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
-from brokerproof.harness.capture.conversion import Converter
+from brokerproof.harness.capture.conversion import Converter, Recorded
 from brokerproof.harness.capture.packet_order import Series
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.model.enums import CloseHow
@@ -106,7 +106,7 @@ def events(*paths: Path) -> list[Event]:
     ]
 
 
-def _rest(converter: Converter, series: Series) -> Iterator[object]:
+def _rest(converter: Converter, series: Series) -> Iterator[Recorded]:
     yield from converter.finish(series.last)
 
 
@@ -151,7 +151,7 @@ def told(recorded: Sequence[Event], held_against: Expectations) -> dict[str, obj
     later."""
     frames = [
         [
-            [kind.removeprefix("Frame"), protocol, command, size]
+            [str(kind).removeprefix("Frame"), protocol, command, size]
             for kind, protocol, command, _, _, size in connection
         ]
         for connection in spoken(recorded)
