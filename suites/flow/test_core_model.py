@@ -22,7 +22,6 @@ from brokerproof.harness.protocols.core.raw_peer import CorePeer, delivery
 from brokerproof.harness.targets.target import Target
 from brokerproof.suites.steps.core import CORE, judge_trace, number_of, queue, sized
 from brokerproof.suites.steps.queue_model import (
-    IN_VIRTUAL_TIME,
     MEMORY,
     READ_AHEAD,
     QueueModel,
@@ -361,7 +360,7 @@ def corners(target: Target) -> list[dict[str, object]]:
     ]
 
 
-@case(WINDOW, EACH_ONCE, GONE, BACK, FIFO, needs={CORE, IN_VIRTUAL_TIME})
+@case(WINDOW, EACH_ONCE, GONE, BACK, FIFO, needs={CORE})
 @over(
     examples=30,
     always=corners,

@@ -26,7 +26,7 @@ from brokerproof.harness.protocols.openwire.raw_peer import (
 )
 from brokerproof.harness.targets.target import Target
 from brokerproof.suites.openwire.steps import OPENWIRE, fresh_queue, number_of
-from brokerproof.suites.steps.queue_model import IN_VIRTUAL_TIME, QueueModel
+from brokerproof.suites.steps.queue_model import QueueModel
 
 LIMIT = "OPENWIRE-PREFETCH-1"
 MORE = "OPENWIRE-PREFETCH-2"
@@ -368,7 +368,7 @@ def corners(target: Target) -> list[dict[str, object]]:
     ]
 
 
-@case(LIMIT, MORE, PULL, SEEN_ACK, STANDARD_ACK, INDIVIDUAL_ACK, needs={OPENWIRE, IN_VIRTUAL_TIME})
+@case(LIMIT, MORE, PULL, SEEN_ACK, STANDARD_ACK, INDIVIDUAL_ACK, needs={OPENWIRE})
 @over(
     examples=30,
     always=corners,

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from brokerproof.harness.targets.target import Target
 
 IN_VIRTUAL_TIME = "reconfigurable"
-"""The capability of the targets on which the models have been tried."""
+"""A capability of the reference broker alone. A real broker returns the messages of a lost
+connection or a closed channel a moment later, which the models of STOMP and AMQP 0-9-1 do not wait
+for."""
 MEMORY, PAGED, SOON_PAGED = "memory", "page", "limited.page"
 """Places of a queue: an address in memory, one that pages after some bytes, and one that pages
 after three messages and so goes in and out of page mode all the time."""
