@@ -212,7 +212,7 @@ def produce(job: Job, pipe: Connection) -> dict[str, int]:
 
 def consume(job: Job, pipe: Connection) -> dict[str, int]:
     """Receives the messages; ``last`` is the instant at which the last one was there whole."""
-    size = _frame_size(job) if "octets" in job.speech.window and job.window else 1
+    size = _frame_size(job) if "{bytes}" in job.speech.window and job.window else 1
     wire = _Wire(job)
     if not job.backlog:
         _subscribe(wire, size)

@@ -87,7 +87,7 @@ def test_a_delivery_knows_the_frame_that_settled_it_and_what_was_held(spark: Spa
     found = deliveries(recorded(spark, CONVERSATION))
     assertDataFrameEqual(found.select(*expected.columns), expected)
     changes = spark.createDataFrame(
-        [(ms(10), 1, 101), (ms(20), 0, 0)], "at_ns long, messages long, bytes long"
+        [(ms(10), 1, 101), (ms(20), 0, 0)], "at_ns long, messages long, octets long"
     )
     assertDataFrameEqual(held(found).select(*changes.columns), changes)
 
