@@ -18,6 +18,8 @@ from brokerproof.reports.spark_schema import TRACE, spark_schema
 
 CASE = ("run", "target", "case")
 """The columns that name one case of one run against one target."""
+ONE_TASK = 100_000
+"""Rows of a table of results that one task handles sooner than two that exchange them."""
 LOAD = "load"
 """The key that only the header of a load's run has."""
 
@@ -26,7 +28,8 @@ def arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
     """A DataFrame of an Arrow table, which may be empty."""
     if table.num_rows == 0:  # Spark's own way from Arrow needs a batch
         return empty(spark, spark_schema(table.schema))
-    return spark.createDataFrame(table)
+    frame = spark.createDataFrame(table)
+    return frame.coalesce(1) if table.num_rows <= ONE_TASK else frame
 
 
 def empty(spark: SparkSession, schema: StructType) -> DataFrame:

@@ -176,19 +176,22 @@ _SHORT = 40
 def _spoken(case: RecordedCase, places: Places) -> Iterator[dict[str, Any]]:
     """Yield the frames of an example that curves follow."""
     kinds, commands = case.column("kind"), case.column("command")
+    vantages, protocols = case.column("vantage"), case.column("protocol")
+    instants, conns, headers = case.column("at_ns"), case.column("conn"), case.column("headers")
+    sizes, bodies, body_sizes = case.column("size"), case.column("body"), case.column("body_size")
     for place in places.tolist():
         if kinds[place] not in ("FrameSent", "FrameReceived") or commands[place] not in _DRAWN:
             continue
-        if case.column("vantage")[place] == "BROKER":
+        if vantages[place] == "BROKER":
             continue
-        body, size = case.column("body")[place], case.column("body_size")[place]
+        body = bodies[place]
         yield {
-            "at_ns": case.column("at_ns")[place],
-            "conn": case.column("conn")[place],
+            "at_ns": instants[place],
+            "conn": conns[place],
             "kind": kinds[place],
-            "protocol": case.column("protocol")[place],
+            "protocol": protocols[place],
             "command": commands[place],
-            "headers": case.column("headers")[place],
-            "size": case.column("size")[place],
-            "body": body.decode("latin-1") if body and (size or 0) <= _SHORT else "",
+            "headers": headers[place],
+            "size": sizes[place],
+            "body": body.decode("latin-1") if body and (body_sizes[place] or 0) <= _SHORT else "",
         }

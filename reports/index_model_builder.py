@@ -3,15 +3,13 @@ without a limit."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from brokerproof.reports.index_model import (
     SHOWN,
@@ -38,12 +36,12 @@ _RANK = {verdict: place for place, verdict in enumerate(SHOWN)}
 class Tables:
     """The tables of results, by what they hold."""
 
-    cases: DataFrame
-    counts: DataFrame
-    matrix: DataFrame
-    coverage: DataFrame
-    history: DataFrame
-    kills: DataFrame
+    cases: pa.Table
+    counts: pa.Table
+    matrix: pa.Table
+    coverage: pa.Table
+    history: pa.Table
+    kills: pa.Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,27 +196,20 @@ def model(
     requirements: Requirements,
     limits: Limits,
 ) -> Model:
-    """The index's model: one bounded query per part. ``rows`` are the cases, ``irregular`` what
-    their recordings show again, contradictions first."""
-    counted = [
-        row.asDict() for row in tables.counts.collect()
-    ]  # runs x targets x verdicts: as few as the headers say
+    """The index's model, each part bounded. ``rows`` are the cases, ``irregular`` what their
+    recordings show again, contradictions first."""
+    counted = tables.counts.to_pylist()
     all_columns = columns(runs, counted)
     shown = shown_columns(all_columns, runs, limits.columns)
     pages = {(row.run, row.target, row.case): row.page for row in rows if row.page is not None}
-    wide = F.concat("run", F.lit("\0"), "target").isin(
-        [f"{column.run}\0{column.target}" for column in shown]
-    )
-    matrix = [
-        row.asDict()
-        for row in tables.matrix.where(wide).limit(limits.requirements * len(shown) or 1).collect()
-    ]
-    judged = [
-        row.asDict() for row in tables.coverage.where("covered").select("requirement").collect()
-    ]
+    places = {(column.run, column.target) for column in shown}
+    matrix = [row for row in tables.matrix.to_pylist() if (row["run"], row["target"]) in places]
+    coverage = tables.coverage.select(["requirement", "covered"]).to_pylist()
+    judged = [row for row in coverage if row["covered"]]
     profiles = {str(target.get("profile", "")) for run in runs for target in run.targets}
     missing, missing_total = unjudged(judged, requirements, profiles, limits.unjudged)
-    matrix_groups = groups(matrix, shown, requirements, pages)
+    most_cells = limits.requirements * len(shown)
+    matrix_groups = groups(matrix[:most_cells], shown, requirements, pages)
     all_bars = bars(all_columns, counted)
     return Model(
         runs=list(runs),
@@ -227,7 +218,7 @@ def model(
         groups=matrix_groups,
         cases=list(rows),
         cases_total=sum(row["cases"] for row in counted),
-        requirements_total=tables.matrix.select("requirement").distinct().count(),
+        requirements_total=len(tables.matrix.column("requirement").unique()),
         judged_total=len(judged),
         unjudged=missing,
         unjudged_total=missing_total,
@@ -244,17 +235,16 @@ def model(
 
 
 def _pasts(
-    table: DataFrame,
+    table: pa.Table,
     runs: Sequence[Run],
     of: Sequence[Bar],
     pages: Mapping[tuple[str, str, str], str],
     limits: Limits,
 ) -> list[Past]:
     counts = {(bar.column.run, bar.column.target): dict(bar.counts) for bar in of}
-    changes = changed(table)
-    ways = changes.groupBy("target", "course").agg(F.count("*").alias("cases"))
-    rows = [row.asDict() for row in changes.limit(limits.changes).collect()]
-    return pasts(runs, counts, rows, [row.asDict() for row in ways.collect()], pages)
+    changes = changed(table.to_pylist())
+    ways = Counter((row["target"], row["course"]) for row in changes)
+    return pasts(runs, counts, changes[: limits.changes], ways, pages)
 
 
 def _warnings(runs: Sequence[Run], every: Sequence[Column], shown: Sequence[Column]) -> list[str]:

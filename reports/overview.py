@@ -3,20 +3,24 @@ causes of failures."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results import area_summary, causes
 from brokerproof.harness.results.area_summary import AreaState, State
 from brokerproof.harness.results.causes import Cause
 from brokerproof.harness.results.records import Result, last_of_each, read
-from brokerproof.reports.index_model import Bar, Column, Group
+from brokerproof.reports.index_model import Bar, CaseRow, Column, Group
+from brokerproof.reports.measured_charts import Chart, charts
 from brokerproof.reports.requirements import Requirements, Words
 from brokerproof.reports.runs import Run
 from brokerproof.reports.slugs import case_link
 
 MOST_CAUSES = 40
+MOST_REASONS = 60
 MOST_OBSERVED = 3
 MOST_CASES = 6
 """Cases of a cause that the index names; the list of cases has all."""
@@ -55,6 +59,11 @@ class Overview:
     areas: Mapping[tuple[str, str], Sequence[AreaLine]]
     causes: Sequence[CauseLine]
     more: int
+    charts: Mapping[tuple[str, str], Sequence[Chart]]
+    order_breaks: Mapping[tuple[str, str], int]
+    """Messages that the recordings of a target certainly show behind a later one."""
+    skipped: Sequence[tuple[str, str, int]]
+    """Targets, reasons for skips and their cases, the most frequent first."""
 
 
 _STYLES = {
@@ -72,9 +81,11 @@ def overview(
     groups: Sequence[Group],
     columns: Sequence[Column],
     requirements: Requirements,
+    cases: Sequence[CaseRow] = (),
+    irregular: Iterable[Mapping[str, Any]] = (),
 ) -> Overview:
     """Return the first screen of the last run of each target; ``groups`` and ``columns`` are those
-    of the matrix, which knows earlier runs."""
+    of the matrix, which knows earlier runs. ``irregular`` is what recordings show again."""
     by_name = {run.name: run for run in runs}
     wanted: dict[str, set[str]] = {}
     for bar in latest:
@@ -92,7 +103,28 @@ def overview(
             areas[name, target] = [_area(state, own, groups, columns) for state in states]
         lines += _causes(name, results, requirements, several=len(runs) > 1)
     lines.sort(key=lambda line: line.verdict != Verdict.FAIL)
-    return Overview(areas, lines[:MOST_CAUSES], max(0, len(lines) - MOST_CAUSES))
+    of_targets: dict[tuple[str, str], list[CaseRow]] = {place: [] for place in areas}
+    for case in cases:
+        if (case.run, case.target) in of_targets:
+            of_targets[case.run, case.target].append(case)
+    breaks = Counter(
+        (anomaly["run"], anomaly["target"])
+        for anomaly in irregular
+        if anomaly["kind"] == "disordered" and not anomaly["uncertain"]
+    )
+    return Overview(
+        areas,
+        lines[:MOST_CAUSES],
+        max(0, len(lines) - MOST_CAUSES),
+        {place: charts(of_target) for place, of_target in of_targets.items()},
+        {place: breaks[place] for place in areas if by_name[place[0]].segments()},
+        _skipped(case for of_target in of_targets.values() for case in of_target),
+    )
+
+
+def _skipped(cases: Iterable[CaseRow]) -> list[tuple[str, str, int]]:
+    counted = Counter((case.target, case.detail) for case in cases if case.verdict == Verdict.SKIP)
+    return [(*reason, count) for reason, count in counted.most_common(MOST_REASONS)]
 
 
 def _area(

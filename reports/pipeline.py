@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from brokerproof.harness.catalogue import profiles
 from brokerproof.harness.oracles.expectations import Expectations, expectations_of
@@ -84,65 +84,60 @@ def build(
     out.mkdir(parents=True, exist_ok=True)
     rows = case_rows(flattened.results, runs)
     judgements = flattened.findings.to_pylist()
-    findings = arrow(spark, flattened.findings).persist()
-    tables = tables_of(spark, arrow(spark, flattened.results), findings, requirements, runs)
     pages = Pages(requirements)
-    try:
-        step("cases")
-        of_cases = CasePages(requirements, runs)
-        data, chunks = case_data.write(
-            spark, rows, judgements, runs, of_cases, _grounds(runs), out / "cases"
-        )
-        verdicts = {(row.run, row.target, row.case): row.verdict for row in rows}
-        irregular = beside_verdicts(data.anomalies, verdicts)
-        errors = errors_of(rows, data.unreadable)
-        step("tables")
-        _write_tables(tables, irregular, errors, out / "tables")
-        if trace_tables:
-            step("tables of the trace")
-            trace_table.write(trace(spark, runs), out / "tables")
-        step("index")
-        shown = model(tables, rows, irregular, errors, runs, requirements, limits)
-        first = overview(runs, shown.latest, shown.groups, shown.columns, requirements)
-        _write_index(shown, first, pages, out / "index.html")
-        facts = of_cases.facts([run.name for run in in_order(runs)], chunks)
-        (out / "case.html").write_text(pages.case(facts), "utf-8")
-        (out / "findings.html").write_text(
-            pages.findings(shown, judgements, limits.findings), "utf-8"
-        )
-        _write_moved(out / "cases", rows[: limits.findings], pages)
-        step("targets and requirements")
-        of_targets = brokers(
-            runs, shown.bars, shown.groups, shown.columns, tables.cases, findings, measured or {}
-        )
-        _write_brokers(out / "targets", of_targets, pages)
-        places = {(row.run, row.target, row.case): row.page or "" for row in rows}
-        _write_requirements(out / "requirements", keepers(findings, shown.columns, places), pages)
-        step("exports")
-        _write_exports(rows, runs, shown, out)
-        return Report(out, shown, data.pages)
-    finally:
-        for frame in (findings, tables.cases):
-            frame.unpersist()
+    step("cases")
+    of_cases = CasePages(requirements, runs)
+    data, chunks = case_data.write(
+        spark, rows, judgements, runs, of_cases, _grounds(runs), out / "cases"
+    )
+    verdicts = {(row.run, row.target, row.case): row.verdict for row in rows}
+    irregular = beside_verdicts(data.anomalies, verdicts)
+    errors = errors_of(rows, data.unreadable)
+    step("tables")
+    tables = tables_of(spark, flattened, requirements, runs)
+    _write_tables(tables, irregular, errors, out / "tables")
+    if trace_tables:
+        step("tables of the trace")
+        trace_table.write(trace(spark, runs), out / "tables")
+    step("index")
+    shown = model(tables, rows, irregular, errors, runs, requirements, limits)
+    first = overview(runs, shown.latest, shown.groups, shown.columns, requirements, rows, irregular)
+    _write_index(shown, first, pages, out / "index.html")
+    facts = of_cases.facts([run.name for run in in_order(runs)], chunks)
+    (out / "case.html").write_text(pages.case(facts), "utf-8")
+    (out / "findings.html").write_text(pages.findings(shown, judgements, limits.findings), "utf-8")
+    _write_moved(out / "cases", rows[: limits.findings], pages)
+    step("targets and requirements")
+    of_targets = brokers(
+        runs, shown.bars, shown.groups, shown.columns, rows, judgements, measured or {}
+    )
+    _write_brokers(out / "targets", of_targets, pages)
+    places = {(row.run, row.target, row.case): row.page or "" for row in rows}
+    _write_requirements(out / "requirements", keepers(judgements, shown.columns, places), pages)
+    step("exports")
+    _write_exports(rows, runs, shown, out)
+    return Report(out, shown, data.pages)
 
 
 def tables_of(
-    spark: SparkSession,
-    results: DataFrame,
-    findings: DataFrame,
-    requirements: Requirements,
-    runs: Sequence[Run],
+    spark: SparkSession, outcomes: Outcomes, requirements: Requirements, runs: Sequence[Run]
 ) -> Tables:
-    """Every table of results, not yet computed."""
-    of_cases = cases(results).persist()
-    return Tables(
-        cases=of_cases,
-        counts=counts(of_cases),
-        matrix=matrix(findings),
-        coverage=coverage(arrow(spark, requirements.table()), findings),
-        history=history(of_cases, [run.name for run in in_order(runs)]),
-        kills=kills(spark, runs),
-    )
+    """Every table of results. Each is as small as the results are and is brought to the driver
+    once, for the index as well as for its file."""
+    findings = arrow(spark, outcomes.findings).persist()
+    of_cases = cases(arrow(spark, outcomes.results)).persist()
+    try:
+        return Tables(
+            cases=of_cases.toArrow(),
+            counts=counts(of_cases).toArrow(),
+            matrix=matrix(findings).toArrow(),
+            coverage=coverage(arrow(spark, requirements.table()), findings).toArrow(),
+            history=history(of_cases, [run.name for run in in_order(runs)]).toArrow(),
+            kills=kills(runs),
+        )
+    finally:
+        findings.unpersist()
+        of_cases.unpersist()
 
 
 def _grounds(runs: Sequence[Run]) -> Mapping[tuple[str, str], Expectations]:
@@ -168,7 +163,9 @@ def _write_tables(
     """Write each table of results as a folder ``NAME.parquet``, with one file."""
     if folder.is_dir():
         shutil.rmtree(folder)
-    small = {field.name: getattr(tables, field.name).toArrow() for field in fields(tables)}
+    small: dict[str, pa.Table] = {
+        field.name: getattr(tables, field.name) for field in fields(tables)
+    }
     small["again"] = pa.Table.from_pylist(list(irregular), schema=AGAIN)
     small["errors"] = pa.Table.from_pylist(list(errors), schema=ERRORS)
     for name, table in small.items():

@@ -20,6 +20,7 @@ MOST_EVENTS = 500_000
 load; of that, the last segment is read as well."""
 
 _KINDS = {kind.__name__: kind for kind in ev.ALL}
+_VANTAGES = {vantage.value: vantage for vantage in Vantage}
 
 
 class RecordedCase:
@@ -32,6 +33,8 @@ class RecordedCase:
     def __init__(self, table: pa.Table, numbers: np.ndarray[Any, Any], total: int) -> None:
         self._table = table
         self._columns: dict[str, list[Any]] = {}
+        self._fields: dict[str, list[tuple[str, list[Any]]]] = {}
+        """Names and columns of an event's fields by its kind."""
         self.numbers = numbers
         self.total = total
 
@@ -56,15 +59,24 @@ class RecordedCase:
     def event(self, place: int) -> ev.Event:
         """The event as it was recorded."""
         kind = self.column("kind")[place]
-        values = {name: self.column(name)[place] for name in FIELDS[kind]}
-        if values.get("how") is not None:
-            values["how"] = CloseHow(values["how"])
-        return _KINDS[kind](
-            at_ns=self.column("at_ns")[place],
-            conn=self.column("conn")[place],
-            vantage=Vantage(self.column("vantage")[place]),
-            **values,
-        )
+        if kind not in self._fields:
+            names = ("at_ns", "conn", "vantage", *FIELDS[kind])
+            self._fields[kind] = [(name, self._typed(name)) for name in names]
+        return _KINDS[kind](**{name: column[place] for name, column in self._fields[kind]})
+
+    def _typed(self, name: str) -> list[Any]:
+        """One column with its enumerations."""
+        match name:
+            case "vantage":
+                return self._vantages
+            case "how":
+                return [None if how is None else CloseHow(how) for how in self.column(name)]
+            case _:
+                return self.column(name)
+
+    @cached_property
+    def _vantages(self) -> list[Vantage]:
+        return [_VANTAGES[vantage] for vantage in self.column("vantage")]
 
 
 def _headers(column: pa.ListArray) -> list[tuple[tuple[str, str], ...]]:

@@ -3,19 +3,16 @@ the cases behind it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.window import Window
-
 from brokerproof.reports.index_model import VERDICTS, Column
-from brokerproof.reports.tables.verdicts import rank
 
 ROWS = 12
 """Cases of a requirement on a target that its page lists, the worst first."""
+LONGEST_DETAIL = 400
+_RANK = {verdict: place for place, verdict in enumerate(VERDICTS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,55 +41,37 @@ class Keeper:
 
 
 def keepers(
-    findings: DataFrame, columns: Sequence[Column], pages: Mapping[tuple[str, str, str], str]
+    findings: Iterable[Mapping[str, Any]],
+    columns: Sequence[Column],
+    pages: Mapping[tuple[str, str, str], str],
 ) -> dict[str, list[Keeper]]:
     """By requirement, in the order of ``columns``. A case counts once, by its worst finding on the
     requirement."""
-    cell = ("requirement", "run", "target")
-    worst = F.min(F.struct("rank", "number", "detail", "seen"))
-    ranked = Window.partitionBy(*cell).orderBy("rank", "case")
-    rows = (
-        findings.withColumns(
-            {"rank": rank(F.col("verdict")), "detail": F.substring("detail", 1, 400)}
-        )
-        .groupBy(*cell, "case")
-        .agg(worst.alias("worst"))
-        .select(*cell, "case", "worst.*")
-        .withColumns(
-            {
-                "place": F.row_number().over(ranked),
-                "cases": F.count("*").over(Window.partitionBy(*cell)),
-            }
-        )
-        .where(F.col("place") <= ROWS)
-        .orderBy("requirement", "run", "target", "place")
-    )
-    pages_of: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
-    for batch in rows.toArrow().to_batches():
-        for row in batch.to_pylist():
-            pages_of.setdefault((row["requirement"], row["run"], row["target"]), []).append(row)
+    worst: dict[tuple[str, str], dict[str, dict[str, Mapping[str, Any]]]] = {
+        (column.run, column.target): {} for column in columns
+    }
+    for finding in findings:
+        of_column = worst.get((finding["run"], finding["target"]))
+        if of_column is not None:
+            of_cases = of_column.setdefault(finding["requirement"], {})
+            before = of_cases.setdefault(finding["case"], finding)
+            if _RANK[finding["verdict"]] < _RANK[before["verdict"]]:
+                of_cases[finding["case"]] = finding
     known: dict[str, list[Keeper]] = {}
     for column in columns:
-        for requirement in dict.fromkeys(
-            judged
-            for judged, run, target in pages_of
-            if (run, target) == (column.run, column.target)
-        ):
-            own = pages_of[requirement, column.run, column.target]
-            known.setdefault(requirement, []).append(
-                Keeper(
-                    column,
-                    own[0]["cases"],
-                    tuple(
-                        Row(
-                            row["case"],
-                            VERDICTS[row["rank"]],
-                            row["detail"] or "",
-                            row["seen"].replace("_", " ").lower(),
-                            pages.get((column.run, column.target, row["case"])),
-                        )
-                        for row in own
-                    ),
-                )
+        for requirement, of_cases in sorted(worst[column.run, column.target].items()):
+            ranked = sorted(
+                of_cases.values(), key=lambda finding: (_RANK[finding["verdict"]], finding["case"])
             )
+            rows = tuple(
+                Row(
+                    finding["case"],
+                    finding["verdict"],
+                    (finding["detail"] or "")[:LONGEST_DETAIL],
+                    finding["seen"].replace("_", " ").lower(),
+                    pages.get((column.run, column.target, finding["case"])),
+                )
+                for finding in ranked[:ROWS]
+            )
+            known.setdefault(requirement, []).append(Keeper(column, len(ranked), rows))
     return known

@@ -94,7 +94,7 @@ def pasts(
     runs: Sequence[Run],
     counts: Mapping[tuple[str, str], Mapping[str, int]],
     changes: Iterable[Mapping[str, Any]],
-    ways: Iterable[Mapping[str, Any]],
+    ways: Mapping[tuple[str, str], int],
     pages: Mapping[tuple[str, str, str], str],
 ) -> list[Past]:
     """Return the targets that more than one run judged, in order of first mention.
@@ -126,15 +126,12 @@ def pasts(
             for stage in stages.get(target, [])
         )
         listed.setdefault(target, []).append(Changed(row["case"], row["course"], steps))
-    by_way: dict[str, dict[str, int]] = {}
-    for row in ways:
-        by_way.setdefault(row["target"], {})[row["course"]] = row["cases"]
     return [
         Past(
             target,
             tuple(of_target),
             tuple(listed.get(target, ())),
-            {way: by_way.get(target, {})[way] for way in WORDS if way in by_way.get(target, {})},
+            {way: ways[target, way] for way in WORDS if (target, way) in ways},
         )
         for target, of_target in stages.items()
         if len(of_target) > 1

@@ -10,14 +10,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
 from brokerproof.harness.catalogue import deviations, profiles
 from brokerproof.harness.model import strict_json
 from brokerproof.harness.model.finding import ListedDeviation
 from brokerproof.harness.model.input_file import BadInput
-from brokerproof.reports.index_model import VERDICTS, Bar, Column, Group
+from brokerproof.reports.index_model import VERDICTS, Bar, CaseRow, Column, Group
 from brokerproof.reports.runs import Run, UnreadableRun
 
 SKIPPED = 40
@@ -83,8 +80,8 @@ def brokers(
     bars: Sequence[Bar],
     groups: Sequence[Group],
     columns: Sequence[Column],
-    cases: DataFrame,
-    findings: DataFrame,
+    cases: Iterable[CaseRow],
+    findings: Iterable[Mapping[str, Any]],
     measured: Measured,
 ) -> list[Broker]:
     """Return one broker per target, in the order of the bars."""
@@ -237,27 +234,26 @@ def _sources(
     }
 
 
-def _skips(cases: DataFrame) -> dict[tuple[str, str], list[tuple[str, int]]]:
+def _skips(cases: Iterable[CaseRow]) -> dict[tuple[str, str], list[tuple[str, int]]]:
     """Return the reasons for skips, the most frequent first, by run and target."""
-    counted = (
-        cases.where(F.col("verdict") == "SKIP")
-        .groupBy("run", "target", "detail")
-        .agg(F.count("*").alias("cases"))
-    )
-    skips: dict[tuple[str, str], list[tuple[str, int]]] = {}
-    for row in counted.orderBy(F.desc("cases"), "detail").limit(2000).collect():
-        reasons = skips.setdefault((row.run, row.target), [])
-        if len(reasons) < SKIPPED:
-            reasons.append((row.detail, row.cases))
-    return skips
+    counted: dict[tuple[str, str], Counter[str]] = {}
+    for case in cases:
+        if case.verdict == "SKIP":
+            counted.setdefault((case.run, case.target), Counter())[case.detail] += 1
+    return {
+        place: sorted(reasons.items(), key=lambda reason: (-reason[1], reason[0]))[:SKIPPED]
+        for place, reasons in counted.items()
+    }
 
 
-def _known(findings: DataFrame) -> dict[tuple[str, str], dict[ListedDeviation, int]]:
+def _known(
+    findings: Iterable[Mapping[str, Any]],
+) -> dict[tuple[str, str], Counter[ListedDeviation]]:
     """Return by run and target the listed deviations that findings matched, with their number."""
-    entry = [f"deviation_{name}" for name in ("case", "requirement", "reason", "link")]
-    counted = findings.where(F.col("verdict") == "KNOWN").groupBy("run", "target", *entry).count()
-    known: dict[tuple[str, str], dict[ListedDeviation, int]] = {}
-    for row in counted.limit(20_000).collect():
-        deviation = ListedDeviation(*(row[name] or "" for name in entry))
-        known.setdefault((row.run, row.target), {})[deviation] = row["count"]
+    known: dict[tuple[str, str], Counter[ListedDeviation]] = {}
+    for finding in findings:
+        if finding["verdict"] == "KNOWN":
+            entry = ("case", "requirement", "reason", "link")
+            deviation = ListedDeviation(*(finding[f"deviation_{name}"] or "" for name in entry))
+            known.setdefault((finding["run"], finding["target"]), Counter())[deviation] += 1
     return known

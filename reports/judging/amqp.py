@@ -34,6 +34,7 @@ from brokerproof.harness.oracles import (
 )
 from brokerproof.harness.oracles.connection_reader import AMQP091, CORE
 from brokerproof.harness.oracles.recorded_anomalies import Anomaly
+from brokerproof.harness.protocols.amqp10.fact_reader import ConnectionEvents
 from brokerproof.harness.trace import read
 from brokerproof.harness.trace.events import Event
 from brokerproof.harness.trace.facts import FAR, UNSEEN_KINDS
@@ -111,19 +112,19 @@ def connection_anomalies(events: Sequence[Event], conn: int) -> Iterator[tuple[A
         if type(event).__name__ in UNSEEN_KINDS and getattr(event, "command", "") != FAR
     )
     end = next(gaps, len(events))
-    known = list(_violations(events[:end], conn, going_on=end < len(events)))
+    known = list(_violations(ConnectionEvents(events[:end]), conn, going_on=end < len(events)))
     for anomaly, requirement in known:
         delayed = far and anomaly.kind == connection_lifetimes.SILENT
         yield (replace(anomaly, uncertain=True) if delayed else anomaly), requirement
     if end < len(events):
         certain = {(anomaly.kind, anomaly.what, requirement) for anomaly, requirement in known}
-        for anomaly, requirement in _violations(events, conn):
+        for anomaly, requirement in _violations(ConnectionEvents(events), conn):
             if (anomaly.kind, anomaly.what, requirement) not in certain:
                 yield replace(anomaly, uncertain=True), requirement
 
 
 def _violations(
-    events: Sequence[Event], conn: int, *, going_on: bool = False
+    events: ConnectionEvents, conn: int, *, going_on: bool = False
 ) -> Iterator[tuple[Anomaly, str]]:
     last = (events[-1].at_ns, -1) if events else (0, -1)
     spoken = {getattr(event, "protocol", "") for event in events}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -47,10 +48,11 @@ def history(cases: DataFrame, runs: Sequence[str]) -> DataFrame:
     )
 
 
-def changed(history: DataFrame) -> DataFrame:
-    """Return the cases whose verdict was not always the same: by target, worse ones first, those
-    that recovered last."""
-    order = F.create_map(
-        *[F.lit(value) for place, way in enumerate(Course) for value in (way.value, place)]
+def changed(history: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the rows of cases whose verdict was not always the same: by target, worse ones first,
+    those that recovered last."""
+    order = {way.value: place for place, way in enumerate(Course)}
+    return sorted(
+        (row for row in history if row["verdicts"] > 1),
+        key=lambda row: (row["target"], order[row["course"]], row["case"]),
     )
-    return history.where(F.col("verdicts") > 1).orderBy("target", order[F.col("course")], "case")

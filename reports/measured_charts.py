@@ -1,0 +1,165 @@
+"""Small charts for the first screen: every quantity that was measured on a target against the
+interval in which it was expected, by area of the mission and unit.
+
+A measurement is a dot on the bar of its interval. Measurements stand in the order of what was
+expected, so that a TTL that is kept climbs with the TTL that was requested. The scale is
+logarithmic: intervals of milliseconds and of minutes stand side by side.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from brokerproof.harness.catalogue.areas import Area, area_of
+from brokerproof.harness.model.finding import Measurement
+from brokerproof.harness.model.time import NS_PER_MS
+from brokerproof.harness.results.records import measurements_of
+from brokerproof.reports.html.times import duration
+from brokerproof.reports.index_model import CaseRow
+
+AREAS = (Area.HEARTBEAT, Area.WINDOW, Area.THRESHOLD, Area.PAGING)
+WIDTH, HEIGHT, HEAD, FOOT = 240, 64, 15, 4
+"""Of a chart, in its own units; ``HEAD`` is the room above for the greatest value."""
+MOST_MARKS = 40
+SHORTEST_BAR = 3.0
+_UNITS = {"ns": "time", "octets": "bytes"}
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A measured quantity of a case."""
+
+    case: CaseRow
+    label: str
+    value: Measurement
+
+    @property
+    def words(self) -> str:
+        """The quantity and what was expected."""
+        low, high, unit = self.value.low, self.value.high, self.value.unit
+        bounds = [quantity(bound, unit) for bound in (low, high) if bound is not None]
+        expected = " … ".join(dict.fromkeys(bounds))
+        if low is None:
+            expected = f"at most {expected}"
+        elif high is None:
+            expected = f"at least {expected}"
+        return f"{self.label}: {quantity(self.value.value, unit)}, expected {expected}"
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """What was expected, for the order of the chart."""
+        low, high = self.value.low, self.value.high
+        return (low if high is None else high) or 0, self.value.value
+
+    @property
+    def room(self) -> float:
+        """The distance to the nearest bound, as a part of that bound."""
+        nearest = self.value.distance_to_bound or 0
+        return nearest / max(abs(self.value.high or self.value.low or 1), 1)
+
+    @property
+    def is_outside(self) -> bool:
+        """True if it is further outside its bounds than its margin."""
+        distance = self.value.distance_to_bound
+        return distance is not None and distance < -self.value.margin
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A measurement as it is drawn: its bar from ``top`` for ``length``, its dot at ``y``."""
+
+    x: float
+    top: float
+    length: float
+    y: float
+    is_outside: bool
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """The measurements of one area in one unit. ``nearest`` is the one nearest to a bound, or
+    furthest outside."""
+
+    area: str
+    unit: str
+    greatest: str
+    marks: tuple[Mark, ...]
+    total: int
+    outside: int
+    nearest: Measured
+
+
+def quantity(value: int, unit: str) -> str:
+    """A value in the words of a reader."""
+    if unit == "ns":
+        return duration(value)
+    return f"{value:,} {_UNITS.get(unit, unit)}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def charts(cases: Iterable[CaseRow]) -> list[Chart]:
+    """The charts of one target in one run, in the order of areas; measurements without bounds are
+    left out."""
+    grouped: dict[tuple[Area, str], list[Measured]] = {}
+    for case in cases:
+        if case.measurements == "{}" or not case.requirements:
+            continue
+        area = area_of(case.requirements[0])
+        for label, value in measurements_of(json.loads(case.measurements)).items():
+            if value.distance_to_bound is not None:
+                grouped.setdefault((area, value.unit), []).append(Measured(case, label, value))
+    return [
+        _chart(area.label, unit, grouped[area, unit])
+        for area in AREAS
+        for unit in sorted(unit for of_area, unit in grouped if of_area is area)
+    ]
+
+
+def _chart(area: str, unit: str, measured: list[Measured]) -> Chart:
+    shown = _spread(sorted(measured, key=lambda measurement: measurement.place))
+    values = [
+        bound
+        for measurement in shown
+        for bound in (measurement.value.value, measurement.value.low, measurement.value.high)
+        if bound is not None
+    ]
+    step = NS_PER_MS if unit == "ns" else 1
+    greatest = max(max(values), step)
+
+    def height(value: int) -> float:
+        share = math.log1p(max(value, 0) / step) / math.log1p(greatest / step)
+        return round(HEIGHT - FOOT - share * (HEIGHT - HEAD - FOOT), 1)
+
+    def mark(at: int, measurement: Measured) -> Mark:
+        low, high = measurement.value.low, measurement.value.high
+        top = float(HEAD) - FOOT if high is None else height(high)
+        bottom = float(HEIGHT) if low is None else height(low)
+        if bottom - top < SHORTEST_BAR:
+            top, bottom = top - SHORTEST_BAR / 2, top + SHORTEST_BAR / 2
+        x = round((at + 0.5) * WIDTH / len(shown), 1)
+        y = height(measurement.value.value)
+        length = round(bottom - top, 1)
+        return Mark(x, top, length, y, measurement.is_outside, measurement.words)
+
+    return Chart(
+        area,
+        _UNITS.get(unit, unit),
+        quantity(greatest, unit),
+        tuple(mark(at, measurement) for at, measurement in enumerate(shown)),
+        len(measured),
+        sum(measurement.is_outside for measurement in measured),
+        min(measured, key=lambda measurement: measurement.room),
+    )
+
+
+def _spread(measured: list[Measured]) -> list[Measured]:
+    """At most :data:`MOST_MARKS` of them: those outside, and an even choice of the others."""
+    outside = [place for place, value in enumerate(measured) if value.is_outside][:MOST_MARKS]
+    inside = [place for place, value in enumerate(measured) if not value.is_outside]
+    room = MOST_MARKS - len(outside)
+    if len(inside) > room:
+        inside = [inside[at * len(inside) // room] for at in range(room)]
+    return [measured[place] for place in sorted(outside + inside)]
