@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from brokerproof.harness.trace.columns import FIELDS
 from brokerproof.reports.curves.compute import Settings, curves
 from brokerproof.reports.recorded_cases import RecordedCase
 from brokerproof.reports.redaction import blank_header, blank_text
@@ -139,8 +138,8 @@ def _row(case: RecordedCase, place: int, zero: int) -> dict[str, Any]:
         row["conn"] = conn
     if case.column("vantage")[place] == "BROKER":
         row["broker"] = True
-    for name in FIELDS[kind]:
-        value = case.column(name)[place]
+    for name, column in case.fields(kind):
+        value = column[place]
         if value is None or value == "" or value == ():
             continue
         if name == "headers":

@@ -58,10 +58,19 @@ def judge(
     """
     if not traces:
         raise Refusal("name at least one trace, such as brokerproof-out/2026-11-21T12-00-00/trace")
+
+    def step(name: str) -> None:
+        if not as_json:
+            click.echo(f"judge: {name}", err=True)
+
+    step("Spark starts")
     with in_one_sentence(), _readable(), session(master, brief=True, heap=HEAP) as spark:
+        step("looking at the recording")
         source = source_of(spark, traces, whole=whole)
         named = profile or source.profile or "stomp"
+        step(f"judging as {named}")
         judgement = find_anomalies(spark, source, ground_of(named, guessed=profile is None))
+        step("anomalies and their witnesses")
         conclusion = conclude(judgement, Requirements(load().values()).level)
         missing = missing_in(judgement.merged)
         doubt = not source.whole and any(wrong.kind in OF_ALL for wrong in conclusion.wrong)

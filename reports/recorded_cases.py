@@ -34,7 +34,8 @@ class RecordedCase:
         self._table = table
         self._columns: dict[str, list[Any]] = {}
         self._fields: dict[str, list[tuple[str, list[Any]]]] = {}
-        """Names and columns of an event's fields by its kind."""
+        self._typed_fields: dict[str, list[tuple[str, list[Any]]]] = {}
+        """Names and columns of an event's arguments by its kind."""
         self.numbers = numbers
         self.total = total
 
@@ -56,13 +57,20 @@ class RecordedCase:
         kinds = np.asarray(self.column("kind"), dtype=object)
         return np.cumsum(kinds == "ExampleStarted")
 
+    def fields(self, kind: str) -> list[tuple[str, list[Any]]]:
+        """Names and columns of the fields that events of a kind have of their own."""
+        fields = self._fields.get(kind)
+        if fields is None:
+            fields = self._fields[kind] = [(name, self.column(name)) for name in FIELDS[kind]]
+        return fields
+
     def event(self, place: int) -> ev.Event:
         """The event as it was recorded."""
         kind = self.column("kind")[place]
-        if kind not in self._fields:
+        if kind not in self._typed_fields:
             names = ("at_ns", "conn", "vantage", *FIELDS[kind])
-            self._fields[kind] = [(name, self._typed(name)) for name in names]
-        return _KINDS[kind](**{name: column[place] for name, column in self._fields[kind]})
+            self._typed_fields[kind] = [(name, self._typed(name)) for name in names]
+        return _KINDS[kind](**{name: column[place] for name, column in self._typed_fields[kind]})
 
     def _typed(self, name: str) -> list[Any]:
         """One column with its enumerations."""
