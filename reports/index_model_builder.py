@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from brokerproof.reports.index_model import (
     SHOWN,
@@ -242,7 +243,7 @@ def _pasts(
     limits: Limits,
 ) -> list[Past]:
     counts = {(bar.column.run, bar.column.target): dict(bar.counts) for bar in of}
-    changes = changed(table.to_pylist())
+    changes = changed(table.filter(pc.field("verdicts") > 1).to_pylist())
     ways = Counter((row["target"], row["course"]) for row in changes)
     return pasts(runs, counts, changes[: limits.changes], ways, pages)
 
