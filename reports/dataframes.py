@@ -18,8 +18,6 @@ from brokerproof.reports.spark_schema import TRACE, spark_schema
 
 CASE = ("run", "target", "case")
 """The columns that name one case of one run against one target."""
-ONE_TASK = 100_000
-"""Rows of a table of results that one task handles sooner than two that exchange them."""
 LOAD = "load"
 """The key that only the header of a load's run has."""
 
@@ -28,8 +26,7 @@ def arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
     """A DataFrame of an Arrow table, which may be empty."""
     if table.num_rows == 0:  # Spark's own way from Arrow needs a batch
         return empty(spark, spark_schema(table.schema))
-    frame = spark.createDataFrame(table)
-    return frame.coalesce(1) if table.num_rows <= ONE_TASK else frame
+    return spark.createDataFrame(table)
 
 
 def empty(spark: SparkSession, schema: StructType) -> DataFrame:
