@@ -5,8 +5,8 @@
 protocol by protocol,
 
 * drives it with one load whose recording is switched on and off in short slices
-  (``recorder_slices.py``). The median over ``--pairs`` of what a slice with recording lost against
-  the one beside it is *the lost throughput*;
+  (``recorder_on_and_off.py``). The median over ``--pairs`` of what a slice with recording lost
+  against the one beside it is *the lost throughput*;
 * drives it with ``--whole`` pairs of whole loads as ``brokerproof load`` does, with and without
   recording, in changing order. They say what whole loads lost (few and long, so a noisy machine
   shows in them more), and what making segments took then.
@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from recorder_slices import Bench, Slice
+from recorder_on_and_off import Bench, Slice
 
 from brokerproof.harness.load import summary
 from brokerproof.harness.load.local_drivers import LocalDrivers

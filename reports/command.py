@@ -27,7 +27,7 @@ from brokerproof.reports.pipeline import Report, Step, build
 from brokerproof.reports.requirements import Requirements
 from brokerproof.reports.result_rows import flatten
 from brokerproof.reports.runs import UnreadableRun, check_data, open_runs
-from brokerproof.reports.spark_jvm import NoGateway
+from brokerproof.reports.spark_gateway import NoGateway
 from brokerproof.reports.spark_session import session
 from brokerproof.reports.target_summaries import read_measured
 

@@ -17,7 +17,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from brokerproof.harness.targets.java_runtime import find_java
-from brokerproof.reports.spark_jvm import gateway
+from brokerproof.reports.spark_gateway import gateway
 
 JAVA_MINIMUM = 17
 # Measured on a run of 16 cases: 18 s of CPU instead of 31 s. Spark's classes take 170 MB: without
@@ -41,8 +41,8 @@ def session(
     little data: the JVM then spends no time on optimising code that runs once. ``heap`` is the
     driver's memory as Spark writes it (``4g``; by default 1g where it is brief, else a part of the
     machine's). Raises :class:`brokerproof.harness.targets.java_runtime.NoJava` without a Java of
-    version 17 or newer and :class:`brokerproof.reports.spark_jvm.NoGateway` when the JVM does not
-    start.
+    version 17 or newer and :class:`brokerproof.reports.spark_gateway.NoGateway` when the JVM does
+    not start.
     """
     where = master or f"local[{cores or '*'}]"
     scratch = Path(tempfile.mkdtemp(prefix="brokerproof-spark-"))

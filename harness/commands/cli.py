@@ -26,9 +26,9 @@ OWN = {
     "init-target": "brokerproof.harness.commands.init_target:init_target",
     "capabilities": "brokerproof.harness.commands.targets:capabilities",
     "cases": "brokerproof.harness.commands.cases:cases",
-    "requirements": "brokerproof.harness.commands.show:requirements_",
-    "list": "brokerproof.harness.commands.show:requirements_",
-    "explain": "brokerproof.harness.commands.show:explain",
+    "requirements": "brokerproof.harness.commands.requirements:requirements_",
+    "list": "brokerproof.harness.commands.requirements:requirements_",
+    "explain": "brokerproof.harness.commands.requirements:explain",
     "doctor": "brokerproof.harness.commands.doctor:doctor",
     "brokers": "brokerproof.harness.commands.brokers:brokers",
 }

@@ -15,8 +15,8 @@ from brokerproof.harness.load.control_channel import ControlConnection, ControlL
 from brokerproof.harness.load.latencies import Latencies
 from brokerproof.harness.load.plan import Plan
 from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration, Instant
-from brokerproof.harness.worlds.canary import Canary
 from brokerproof.harness.worlds.real import RealWorld
+from brokerproof.harness.worlds.wake_up_lateness import Canary
 
 COME_WITHIN: Duration = 300 * NS_PER_S
 """Longest time for drivers to arrive, and then to make their connections."""

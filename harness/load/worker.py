@@ -19,14 +19,14 @@ from typing import Any
 
 from brokerproof.harness.load import clocks
 from brokerproof.harness.load.control_channel import ControlConnection
-from brokerproof.harness.load.driver import Driver
+from brokerproof.harness.load.driver_loop import Driver
 from brokerproof.harness.load.plan import Plan
 from brokerproof.harness.load.segment_backlog import SegmentBacklog
 from brokerproof.harness.load.trace_writer import LogHeader
 from brokerproof.harness.model.time import NS_PER_S, Duration
-from brokerproof.harness.worlds.canary import Canary
 from brokerproof.harness.worlds.real import RealWorld
 from brokerproof.harness.worlds.tls import Tls
+from brokerproof.harness.worlds.wake_up_lateness import Canary
 from brokerproof.harness.worlds.world import Unreachable
 
 TELL_EVERY: Duration = NS_PER_S // 2

@@ -14,10 +14,10 @@ from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.target import Identity, Overrides, Parameters, TargetFacts, Value
 from brokerproof.harness.trace.events import Observed
 from brokerproof.harness.worlds.bounds import RunBounds
-from brokerproof.harness.worlds.canary import Canary
+from brokerproof.harness.worlds.broker_core_waits import SchedulerDelay
 from brokerproof.harness.worlds.real import RealWorld
-from brokerproof.harness.worlds.scheduler_delay import SchedulerDelay
 from brokerproof.harness.worlds.tls import Tls
+from brokerproof.harness.worlds.wake_up_lateness import Canary
 from brokerproof.harness.worlds.world import World
 
 

@@ -15,9 +15,9 @@ from typing import Protocol
 from brokerproof.harness.model.enums import Clock, CloseHow
 from brokerproof.harness.model.time import NS_PER_S, Duration, Instant, seconds
 from brokerproof.harness.worlds.bounds import CHECK_EVERY, CaseBounds, RunBounds
-from brokerproof.harness.worlds.canary import Canary
 from brokerproof.harness.worlds.socket_close import SocketCloseTracker
 from brokerproof.harness.worlds.tls import Certificate, Tls, TlsFailed, TlsLayer
+from brokerproof.harness.worlds.wake_up_lateness import Canary
 from brokerproof.harness.worlds.world import Receiver, Unreachable
 
 _READ = 256 * 1024

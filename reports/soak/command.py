@@ -28,8 +28,8 @@ from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.results import records, run_folder
 from brokerproof.harness.results.records import Result
 from brokerproof.harness.results.verdict import exit_code
-from brokerproof.harness.worlds.canary import Canary
 from brokerproof.harness.worlds.real import RealWorld
+from brokerproof.harness.worlds.wake_up_lateness import Canary
 from brokerproof.reports.command import in_one_sentence as report_sentences
 from brokerproof.reports.judge_command import HEAP, as_data, ground_of, text
 from brokerproof.reports.judging.conclusion import Conclusion

@@ -29,7 +29,7 @@ from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.records import Result
 from brokerproof.harness.results.verdict import never_reached
 from brokerproof.harness.trace.recorder import Recorder
-from brokerproof.suites.mutation import groups
+from brokerproof.suites.mutation import all_mutants
 from brokerproof.suites.mutation.controls import IDENTITY
 from brokerproof.suites.mutation.judging import Kill, Status, beside_the_point, kills
 from brokerproof.suites.mutation.mutant import Fault, Mutant, restore
@@ -160,7 +160,7 @@ def verdicts(name: str, plan: Plan, every: int = 1) -> dict[str, int]:
     """Count the verdicts on a control in each ``every``-th case; of a control that changes
     something, in the cases in which it did."""
     counts: Counter[str] = Counter()
-    control = groups.named(name)
+    control = all_mutants.named(name)
     for result, reached in results(control, all_calls()[::every], plan):
         if reached or name == IDENTITY:
             counts[result.verdict.value] += 1
@@ -169,7 +169,7 @@ def verdicts(name: str, plan: Plan, every: int = 1) -> dict[str, int]:
 
 def judge(name: str, plan: Plan) -> Fate:
     """Runs cases on one mutant."""
-    mutant = groups.named(name)
+    mutant = all_mutants.named(name)
     fate = Fate(name, Status.NOT_REACHED)
     began = time.perf_counter()
     calls = in_order(mutant, all_calls())

@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 
 from brokerproof.reference_broker.__main__ import main
-from brokerproof.suites.mutation import groups
+from brokerproof.suites.mutation import all_mutants
 from brokerproof.suites.mutation.mutant import Reached
 
 if __name__ == "__main__":
-    with groups.named(sys.argv.pop(1)).patch(Reached()):
+    with all_mutants.named(sys.argv.pop(1)).patch(Reached()):
         sys.exit(main())

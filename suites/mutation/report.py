@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from brokerproof.harness.catalogue.requirements import Catalogue
-from brokerproof.suites.mutation import groups
+from brokerproof.suites.mutation import all_mutants
 from brokerproof.suites.mutation.judging import Status
 from brokerproof.suites.mutation.matrix import Fate, Plan
 
@@ -60,7 +60,7 @@ def as_data(
 
 
 def _one(fate: Fate, listed: Mapping[str, str]) -> dict[str, Any]:
-    mutant = groups.named(fate.mutant)
+    mutant = all_mutants.named(fate.mutant)
     return {
         "name": mutant.name,
         "group": mutant.group,
@@ -83,7 +83,7 @@ def _requirements(fates: Iterable[Fate]) -> dict[str, dict[str, str]]:
     rows: dict[str, dict[str, str]] = {}
     for fate in fates:
         through = {kill.requirement for kill in fate.killed_by}
-        for requirement in groups.named(fate.mutant).breaks:
+        for requirement in all_mutants.named(fate.mutant).breaks:
             killed = OTHERWISE if fate.status is Status.KILLED else NOT_KILLED
             rows.setdefault(requirement, {})[fate.mutant] = (
                 THROUGH if requirement in through else killed
@@ -109,7 +109,7 @@ def show(
     for fate in fates:
         if fate.status is Status.KILLED:
             continue
-        mutant = groups.named(fate.mutant)
+        mutant = all_mutants.named(fate.mutant)
         console.print(f"[bold]{fate.status}[/] {fate.mutant}: {mutant.fault}", highlight=False)
         for kill in fate.beside[:3]:
             console.print(
@@ -139,7 +139,7 @@ def _by_group(fates: Sequence[Fate]) -> Table:
     table = Table("group", "mutants", "killed", *others, "rate", box=None, pad_edge=False)
     of: dict[str, Counter[Status]] = {}
     for fate in fates:
-        of.setdefault(groups.named(fate.mutant).group, Counter())[fate.status] += 1
+        of.setdefault(all_mutants.named(fate.mutant).group, Counter())[fate.status] += 1
     for name, counts in of.items():
         table.add_row(name, *_cells(counts))
     table.add_section()

@@ -54,6 +54,6 @@ class MutantTarget(VirtualTarget):
 
 def load(name: str) -> MutantTarget:
     """The mutant ``name`` as a target. Raises ``ValueError`` when there is none."""
-    from brokerproof.suites.mutation import groups
+    from brokerproof.suites.mutation import all_mutants
 
-    return MutantTarget(groups.named(name))
+    return MutantTarget(all_mutants.named(name))

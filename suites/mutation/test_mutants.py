@@ -21,7 +21,7 @@ from brokerproof.harness.results.records import Result
 from brokerproof.harness.results.verdict import verdict_for, with_verdict
 from brokerproof.harness.targets import target_file
 from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
-from brokerproof.suites.mutation import controls, groups, matrix, survivors
+from brokerproof.suites.mutation import all_mutants, controls, matrix, survivors
 from brokerproof.suites.mutation.command import mutants
 from brokerproof.suites.mutation.judging import NOTED, Status, beside_the_point, kills
 from brokerproof.suites.mutation.matrix import Extent, Fate, Plan
@@ -46,24 +46,24 @@ def test_the_controls_behave(name: str, every: int) -> None:
 
 
 def test_every_control_is_tried() -> None:
-    assert set(groups.CONTROLS) == {controls.IDENTITY, controls.ALWAYS_WRONG, controls.MUTE}
+    assert set(all_mutants.CONTROLS) == {controls.IDENTITY, controls.ALWAYS_WRONG, controls.MUTE}
 
 
-@pytest.mark.parametrize("name", list(groups.MUTANTS))
+@pytest.mark.parametrize("name", list(all_mutants.MUTANTS))
 def test_every_mutant_is_killed_or_listed_as_a_survivor(name: str) -> None:
     listed = {
         mutant_name: reason
         for mutant_name, reason in survivors.load().items()
         if mutant_name == name
     }
-    wrong = survivors.complaints([matrix.judge(name, QUICK)], listed, groups.MUTANTS)
+    wrong = survivors.complaints([matrix.judge(name, QUICK)], listed, all_mutants.MUTANTS)
     assert not wrong, "\n".join(
         [*wrong, "strengthen the suites; only what cannot be seen goes on survivors.txt"]
     )
 
 
 def test_only_mutants_are_listed_as_survivors() -> None:
-    assert not survivors.complaints([], survivors.load(), groups.MUTANTS)
+    assert not survivors.complaints([], survivors.load(), all_mutants.MUTANTS)
 
 
 def test_a_matrix_can_be_repeated_here_and_in_other_processes() -> None:
@@ -79,7 +79,7 @@ def test_a_fault_in_a_mutant_itself_is_an_error_and_no_kill(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broken = Mutant("broken", "broken", "The mutant crashes.", ("STOMP12-HDR-17",), "", _crash)
-    monkeypatch.setitem(groups.MUTANTS, "broken", broken)
+    monkeypatch.setitem(all_mutants.MUTANTS, "broken", broken)
     monkeypatch.setattr(
         matrix, "all_calls", lambda: [call for call in all_calls() if "any_value" in call.id]
     )
@@ -147,13 +147,13 @@ def test_a_case_that_fails_for_something_else_kills_nothing() -> None:
 
 
 def test_names_are_unique() -> None:
-    assert len(groups.MUTANTS) == sum(len(group.mutants) for group in groups.GROUPS)
+    assert len(all_mutants.MUTANTS) == sum(len(group.mutants) for group in all_mutants.GROUPS)
 
 
 def test_mutants_say_what_they_break() -> None:
     cited = {requirement for call in all_calls() for requirement in call.cited}
     wrong = []
-    for mutant in groups.MUTANTS.values():
+    for mutant in all_mutants.MUTANTS.values():
         if not mutant.fault.endswith("."):
             wrong.append(f"{mutant.name}: its docstring should be the fault in a sentence")
         if not {CATALOGUE.find(requirement).level for requirement in mutant.breaks} - set(NOTED):
@@ -170,7 +170,9 @@ def test_every_historical_bug_that_is_re_created_has_its_line() -> None:
     table = page.read_text("utf-8").partition("\n## ")[0]
     rows = set(re.findall(r"^\| ([^|]+?) \|.*`([a-z0-9.-]+)`", table, re.MULTILINE))
     assert {
-        (mutant.recreates, mutant.name) for mutant in groups.MUTANTS.values() if mutant.recreates
+        (mutant.recreates, mutant.name)
+        for mutant in all_mutants.MUTANTS.values()
+        if mutant.recreates
     } == rows
 
 
@@ -248,15 +250,15 @@ def test_the_command_writes_the_matrix(tmp_path: Path) -> None:
     assert ran.return_value == 0, ran.output
     data = json.loads((tmp_path / "mutants.json").read_text("utf-8"))
     assert data["killed"] == 1
-    assert data["mutants"][0]["killed_by"][0]["requirement"] in groups.named(name).breaks
+    assert data["mutants"][0]["killed_by"][0]["requirement"] in all_mutants.named(name).breaks
     assert data["requirements"]["STOMP10-RECEIPT-03"] == {name: "●"}
 
 
 def test_the_command_names_what_cases_cite_and_no_mutant_breaks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    alone = groups.named("receipts.with-a-body")
-    monkeypatch.setattr(groups, "MUTANTS", {alone.name: alone})
+    alone = all_mutants.named("receipts.with-a-body")
+    monkeypatch.setattr(all_mutants, "MUTANTS", {alone.name: alone})
     ran = CliRunner().invoke(mutants, ["--unbroken", "--json"], standalone_mode=False)
     assert ran.return_value == 0, ran.output
     by_requirement = {load["requirement"]: load for load in json.loads(ran.stdout)}

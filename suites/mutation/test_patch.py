@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from brokerproof.suites.mutation import groups, mutant
+from brokerproof.suites.mutation import all_mutants, mutant
 from brokerproof.suites.mutation.mutant import Group, Mutant, Owner, Patch, Reached
 from brokerproof.suites.mutation.target import MutantTarget
 
@@ -142,7 +142,7 @@ def test_the_short_form_counts_what_it_reached() -> None:
     assert reached.count == 1
 
 
-@pytest.mark.parametrize("mutant", groups.MUTANTS.values(), ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", all_mutants.MUTANTS.values(), ids=lambda mutant: mutant.name)
 def test_nothing_of_a_mutant_remains(mutant: Mutant) -> None:
     target = MutantTarget(mutant)
     patch = mutant.patch(target.reached)

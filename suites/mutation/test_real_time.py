@@ -19,7 +19,7 @@ from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.records import Result
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.trace.recorder import Recorder
-from brokerproof.suites.mutation import groups
+from brokerproof.suites.mutation import all_mutants
 from brokerproof.suites.mutation.judging import violated
 
 BROKERS = Path(str(files("brokerproof.fixtures"))) / "brokers"
@@ -63,7 +63,7 @@ def test_a_timer_that_is_off_is_noticed_in_real_time(tmp_path: Path, name: str) 
     module = f'"brokerproof.suites.mutation.real_broker", "{name}"'
     result = judged(tmp_path, module, SHOWN_BY[name])
     broken = {finding.requirement for finding in violated(result)}
-    assert broken & set(groups.named(name).breaks), result
+    assert broken & set(all_mutants.named(name).breaks), result
 
 
 @pytest.mark.parametrize("case", sorted(set(SHOWN_BY.values())))

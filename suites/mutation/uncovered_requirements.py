@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from brokerproof.harness.cases.calls import all_calls
 from brokerproof.harness.catalogue.requirements import Catalogue
 from brokerproof.harness.model.verdicts import Level
-from brokerproof.suites.mutation import groups
+from brokerproof.suites.mutation import all_mutants
 from brokerproof.suites.mutation.judging import NOTED
 
 
@@ -32,7 +32,9 @@ def unbroken(catalogue: Catalogue) -> list[Unbroken]:
     for call in all_calls():
         for requirement in call.cited:
             cases.setdefault(requirement, {})[call.case.name] = None
-    broken = {requirement for mutant in groups.MUTANTS.values() for requirement in mutant.breaks}
+    broken = {
+        requirement for mutant in all_mutants.MUTANTS.values() for requirement in mutant.breaks
+    }
     uncovered = []
     for name in sorted(cases.keys() - broken):
         requirement = catalogue.find(name)

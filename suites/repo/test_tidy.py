@@ -22,7 +22,7 @@ CLOCKS = {
     "harness/targets/external/dialogue.py": "waits for the answer to a first CONNECT",
     "harness/targets/process.py": "waits for a process to be ready or to end",
     "harness/worlds/bounds.py": "ends a case in real time that takes too long",
-    "harness/worlds/canary.py": "measures how late the host is",
+    "harness/worlds/wake_up_lateness.py": "measures how late the host is",
     "harness/worlds/real.py": "real time is its subject",
     "reference_broker/runtime/asyncio_server.py": "the only place of the broker that knows sockets",
     "suites/fuzz/protocols.py": "the fuzzer ends after a time",
@@ -33,14 +33,14 @@ CLOCKS = {
     "suites/soak/damaged_restarts.py": "waits for real brokers, and says how long it all took",
     "suites/soak/kill9.py": "kills at an instant, and says how long it all took",
     "reports/exports/ctrf.py": "turns the times of a run's header into the format's milliseconds",
-    "reports/spark_jvm.py": "waits for the JVM to be ready",
+    "reports/spark_gateway.py": "waits for the JVM to be ready",
 }
 """Where ``time`` or ``datetime`` is imported, and why. Conformance suites and oracles never stand
 here."""
 
 SLEEPS = {
     "benchmarks/bystander.py": "a load of slow peers lasts for a time",
-    "harness/worlds/canary.py": "the canary wakes on purpose, to see how late",
+    "harness/worlds/wake_up_lateness.py": "the canary wakes on purpose, to see how late",
     "reference_broker/runtime/asyncio_server.py": "lets writers flush before a close",
 }
 PRINTS = {

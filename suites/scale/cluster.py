@@ -20,7 +20,7 @@ from brokerproof.harness.targets.java_runtime import find_java
 from brokerproof.reports import command
 from brokerproof.reports.judging.judge import find_anomalies
 from brokerproof.reports.sources.segments import local
-from brokerproof.reports.spark_jvm import _environment
+from brokerproof.reports.spark_gateway import _environment
 from brokerproof.reports.spark_session import JAVA_MINIMUM, session, spark_home
 from brokerproof.suites.units.drivers.synthetic_run import full_run
 

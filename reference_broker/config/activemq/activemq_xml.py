@@ -34,7 +34,7 @@ from brokerproof.reference_broker.config.values import (
     words,
 )
 from brokerproof.reference_broker.config.xml_document import line, tag
-from brokerproof.reference_broker.kernel.destinations import DEAD_LETTERS, qualified
+from brokerproof.reference_broker.kernel.queue_and_topic_names import DEAD_LETTERS, qualified
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.activemq import (
     ActiveMq,

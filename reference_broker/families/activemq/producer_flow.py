@@ -49,8 +49,8 @@ from brokerproof.reference_broker.families.activemq.usage_accounting import (
 )
 from brokerproof.reference_broker.kernel.admission import Verdict
 from brokerproof.reference_broker.kernel.deadlines import Deadline, Deadlines
-from brokerproof.reference_broker.kernel.destinations import is_topic
 from brokerproof.reference_broker.kernel.message import Message
+from brokerproof.reference_broker.kernel.queue_and_topic_names import is_topic
 from brokerproof.reference_broker.kernel.router import NoRoute
 from brokerproof.reference_broker.settings.activemq import Cursor, DestinationPolicy
 

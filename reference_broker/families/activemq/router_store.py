@@ -6,8 +6,8 @@ from brokerproof.reference_broker.families.activemq.cursor_queue import CursorQu
 from brokerproof.reference_broker.families.activemq.spool import Spool
 from brokerproof.reference_broker.families.activemq.usage_accounting import UsageAccount
 from brokerproof.reference_broker.kernel.address import Address, Pages
-from brokerproof.reference_broker.kernel.destinations import is_topic
 from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.kernel.queue_and_topic_names import is_topic
 from brokerproof.reference_broker.persistence.router_store import Stored
 
 

@@ -33,8 +33,8 @@ from brokerproof.reference_broker.families.activemq.cursor import (
 )
 from brokerproof.reference_broker.families.activemq.usage import BrokerUsage, Usage
 from brokerproof.reference_broker.kernel.accounting import MemoryAccount, MemoryAccounting
-from brokerproof.reference_broker.kernel.destinations import is_topic
 from brokerproof.reference_broker.kernel.message import Message, ResourceClaim
+from brokerproof.reference_broker.kernel.queue_and_topic_names import is_topic
 from brokerproof.reference_broker.settings.activemq import Cursor as Kind
 from brokerproof.reference_broker.settings.address_rules import AddressRules, Rule
 from brokerproof.reference_broker.settings.settings import Settings

@@ -19,14 +19,14 @@ from brokerproof.reference_broker.families.activemq.usage_accounting import (
 )
 from brokerproof.reference_broker.kernel.accounting import MemoryAccount
 from brokerproof.reference_broker.kernel.address import Address
-from brokerproof.reference_broker.kernel.destinations import (
+from brokerproof.reference_broker.kernel.message import Entry, Envelope, Message
+from brokerproof.reference_broker.kernel.queue_and_topic_names import (
     QUEUE,
     TOPIC,
     is_topic,
     plain,
     qualified,
 )
-from brokerproof.reference_broker.kernel.message import Entry, Envelope, Message
 from brokerproof.reference_broker.kernel.router import Router
 from brokerproof.reference_broker.protocols.amqp10.encoder import mapping
 from brokerproof.reference_broker.protocols.amqp10.message import (

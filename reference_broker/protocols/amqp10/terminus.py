@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from brokerproof.harness.model.enums import RoutingType
-from brokerproof.reference_broker.kernel.destinations import qualified
 from brokerproof.reference_broker.kernel.family import BrokerFamily
+from brokerproof.reference_broker.kernel.queue_and_topic_names import qualified
 from brokerproof.reference_broker.protocols.amqp10 import refusal
 from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
 from brokerproof.reference_broker.settings.acceptor import Acceptor

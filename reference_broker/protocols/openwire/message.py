@@ -23,9 +23,9 @@ from typing import Any
 
 from brokerproof.harness.model.time import NS_PER_MS, Instant
 from brokerproof.reference_broker.kernel import selector_properties
-from brokerproof.reference_broker.kernel.destinations import is_topic, plain
 from brokerproof.reference_broker.kernel.java_fields import Malformed, int8, int32, int64
 from brokerproof.reference_broker.kernel.message import Envelope, Message
+from brokerproof.reference_broker.kernel.queue_and_topic_names import is_topic, plain
 from brokerproof.reference_broker.persistence.codec import RecordHead
 from brokerproof.reference_broker.protocols.openwire import codes, maps
 from brokerproof.reference_broker.protocols.openwire.encoding import (

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from brokerproof.harness.model.enums import RoutingType
-from brokerproof.reference_broker.kernel.destinations import qualified
 from brokerproof.reference_broker.kernel.java_fields import Malformed, int32, int64
+from brokerproof.reference_broker.kernel.queue_and_topic_names import qualified
 from brokerproof.reference_broker.protocols.openwire import codes
 from brokerproof.reference_broker.protocols.openwire.encoding import (
     NO,

@@ -18,9 +18,9 @@ from brokerproof.reference_broker.families.activemq.family import ActiveMqFamily
 from brokerproof.reference_broker.kernel.admission import Verdict
 from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.credit import UNLIMITED, ByteWindow, MessageWindow
-from brokerproof.reference_broker.kernel.destinations import is_topic, qualified
 from brokerproof.reference_broker.kernel.large_body import LargeBodySlice
 from brokerproof.reference_broker.kernel.message import Envelope, LargeMessage, Message
+from brokerproof.reference_broker.kernel.queue_and_topic_names import is_topic, qualified
 from brokerproof.reference_broker.kernel.router import NoRoute
 from brokerproof.reference_broker.kernel.transactions import Transaction
 from brokerproof.reference_broker.protocols.stomp import refusal

@@ -16,7 +16,7 @@ from brokerproof.reference_broker.families.activemq.producer_flow import (
     ProducerFlow,
     SendOutcome,
 )
-from brokerproof.reference_broker.kernel.destinations import is_topic
+from brokerproof.reference_broker.kernel.queue_and_topic_names import is_topic
 from brokerproof.reference_broker.protocols.amqp10 import conditions
 from brokerproof.reference_broker.protocols.amqp10.blocking_link import WaitingLink
 from brokerproof.reference_broker.protocols.amqp10.incoming import ACCEPTED

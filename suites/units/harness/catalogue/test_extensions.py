@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from brokerproof.harness.cases import case_index
-from brokerproof.harness.catalogue import deviations, extensions, requirements, show
+from brokerproof.harness.catalogue import deviations, extensions, requirement_texts, requirements
 from brokerproof.harness.catalogue.tables import BadData
 from brokerproof.harness.commands.cli import cli
 from brokerproof.harness.results import records
@@ -67,7 +67,7 @@ def test_the_template_has_the_name_that_was_asked_for(shop: Path) -> None:
 def test_the_files_of_a_package_are_read_beside_those_that_come_along(shop: Path) -> None:
     known = len(requirements.load(requirements.folder_of_package()))
     assert len(requirements.load()) == known + 2
-    explained = show.explanation(requirements.load(), {}, "shop-orders-1")
+    explained = requirement_texts.explanation(requirements.load(), {}, "shop-orders-1")
     assert explained["source"] == "SHOP messaging rules"
     assert explained["catalogue_file"] == str(shop / "shop_cases" / "requirements" / "shop.toml")
     assert case_index.suite_folders()["shop"] == shop / "shop_cases"

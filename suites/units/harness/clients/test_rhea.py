@@ -13,8 +13,8 @@ from brokerproof.harness.clients.rhea import RheaPeer
 from brokerproof.harness.model.time import seconds
 from brokerproof.harness.protocols.conversation import ControlFailed
 from brokerproof.harness.targets.failure import SetUpFailed
-from brokerproof.harness.worlds.canary import Canary
 from brokerproof.harness.worlds.real import RealWorld
+from brokerproof.harness.worlds.wake_up_lateness import Canary
 from brokerproof.suites.units.drivers.executables import script
 
 

@@ -38,10 +38,10 @@ from brokerproof.harness.trace.events import (
     HeartBeatSent,
     Noted,
 )
-from brokerproof.harness.worlds.canary import Canary
 from brokerproof.harness.worlds.link import LinkFaults
 from brokerproof.harness.worlds.real import RealWorld
 from brokerproof.harness.worlds.virtual import VirtualWorld
+from brokerproof.harness.worlds.wake_up_lateness import Canary
 from brokerproof.harness.worlds.world import World
 
 Answer = Callable[[codec.Frame], bytes | None]

@@ -16,8 +16,8 @@ from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import Instant, seconds
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.worlds.bounds import CaseBounds, LimitReached, RunBounds, RunStopped
-from brokerproof.harness.worlds.canary import Canary
 from brokerproof.harness.worlds.real import RealWorld
+from brokerproof.harness.worlds.wake_up_lateness import Canary
 from brokerproof.suites.units.drivers.misbehaving import SERVERS, listening
 
 FAR = seconds(3600)

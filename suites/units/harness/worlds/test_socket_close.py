@@ -33,10 +33,10 @@ from brokerproof.harness.targets.proton.target import ProtonTarget
 from brokerproof.harness.targets.rabbitmq.target import RabbitmqTarget
 from brokerproof.harness.targets.sockets import SocketTarget
 from brokerproof.harness.targets.target import Identity
-from brokerproof.harness.worlds.canary import Canary
 from brokerproof.harness.worlds.real import RealWorld
 from brokerproof.harness.worlds.socket_close import OPEN
 from brokerproof.harness.worlds.tls import Tls
+from brokerproof.harness.worlds.wake_up_lateness import Canary
 
 LAST = b"ERROR\nmessage:this is why\n\n\0"
 WAYS = {"linger": CloseHow.RESET, "unread": CloseHow.RESET, "in order": CloseHow.EOF}

@@ -15,7 +15,7 @@ from collections import deque
 from itertools import takewhile
 
 from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant
-from brokerproof.harness.worlds.scheduler_delay import SchedulerDelay
+from brokerproof.harness.worlds.broker_core_waits import SchedulerDelay
 
 PERIOD: Duration = 10 * NS_PER_MS
 LOOK: Duration = 250 * NS_PER_MS

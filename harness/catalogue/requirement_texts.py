@@ -1,5 +1,4 @@
-"""Output of ``brokerproof list`` and ``brokerproof explain``, as data for ``--json`` and as
-text."""
+"""The list of requirements and the explanation of one, as text and as data for ``--json``."""
 
 from __future__ import annotations
 

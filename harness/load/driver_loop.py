@@ -1,4 +1,4 @@
-"""A driver: one process that does its part of a plan on one loop, and tells how it goes."""
+"""The loop of one load process: connects, does its part of a plan, reconnects and reports."""
 
 from __future__ import annotations
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from brokerproof.harness.model.time import ms
-from brokerproof.harness.worlds import canary as canary_module
-from brokerproof.harness.worlds.canary import CHAIN, Canary
-from brokerproof.harness.worlds.scheduler_delay import SchedulerDelay
+from brokerproof.harness.worlds import wake_up_lateness as canary_module
+from brokerproof.harness.worlds.broker_core_waits import SchedulerDelay
+from brokerproof.harness.worlds.wake_up_lateness import CHAIN, Canary
 
 
 def thread(proc: Path, pid: int, tid: int, waited: int, children: str = "") -> None:

@@ -11,7 +11,7 @@ import shutil
 import click
 
 from brokerproof.harness.cases import case_index
-from brokerproof.harness.catalogue import cases, coverage, requirements, show
+from brokerproof.harness.catalogue import cases, coverage, requirement_texts, requirements
 from brokerproof.harness.commands import errors
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -51,28 +51,32 @@ def explain(requirement: str, as_json: bool) -> None:
 
 def _list(source: str | None, uncovered: bool, as_json: bool) -> None:
     try:
-        rows = show.rows(
+        rows = requirement_texts.rows(
             requirements.load(),
             _described(),
             coverage.load_listed(),
             source=source,
             uncovered=uncovered,
         )
-    except show.UnknownSource as problem:
+    except requirement_texts.UnknownSource as problem:
         raise errors.Usage(str(problem)) from None
-    click.echo(
-        json.dumps(show.rows_json(rows)) if as_json else show.rows_text(rows, _width()), nl=as_json
-    )
+    if as_json:
+        click.echo(json.dumps(requirement_texts.rows_json(rows)))
+    else:
+        click.echo(requirement_texts.rows_text(rows, _width()), nl=False)
 
 
 def _explain(requirement: str, as_json: bool) -> None:
     try:
-        facts = show.explanation(
+        facts = requirement_texts.explanation(
             requirements.load(), _described(), requirement, coverage.load_listed()
         )
     except requirements.UnknownRequirement as problem:
         raise errors.Usage(str(problem)) from None
-    click.echo(json.dumps(facts) if as_json else show.explanation_text(facts, _width()), nl=as_json)
+    if as_json:
+        click.echo(json.dumps(facts))
+    else:
+        click.echo(requirement_texts.explanation_text(facts, _width()), nl=False)
 
 
 def _width() -> int:

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from brokerproof.harness.catalogue import cases, requirements, show
+from brokerproof.harness.catalogue import cases, requirements
+from brokerproof.harness.catalogue import requirement_texts as texts
 from brokerproof.harness.catalogue.cases import CaseInfo
 from brokerproof.harness.catalogue.requirements import UnknownRequirement
 
@@ -52,13 +53,13 @@ def test_a_case_is_described_across_its_versions() -> None:
     ["stomp12", "STOMP 1.2", "stomp12.toml", "STOMP12", "fixtures/requirements/stomp12.toml"],
 )
 def test_a_source_goes_by_its_file_its_name_or_its_prefix(name: str) -> None:
-    found = show.rows(CATALOGUE, CASES, source=name)
+    found = texts.rows(CATALOGUE, CASES, source=name)
     assert {row.requirement.document.name for row in found} == {"stomp12"}
     assert len(found) > 100
 
 
 def test_a_group_of_documents_goes_by_its_name() -> None:
-    found = show.rows(CATALOGUE, CASES, source="seeds")
+    found = texts.rows(CATALOGUE, CASES, source="seeds")
     assert {"artemis-stomp", "artemis-flow", "artemis-paging"} <= {
         row.requirement.document.name for row in found
     }
@@ -67,29 +68,30 @@ def test_a_group_of_documents_goes_by_its_name() -> None:
 
 def test_what_has_no_case_says_why() -> None:
     listed = {"STOMP12-HB-10": "A reason of its own.", "STOMP12-HB-07": "Out of date."}
-    found = show.rows(CATALOGUE, CASES, listed, source="stomp12")
-    text = show.rows_text(found, 200)
+    found = texts.rows(CATALOGUE, CASES, listed, source="stomp12")
+    text = texts.rows_text(found, 200)
     assert "no case: A reason of its own." in text
     assert "Out of date." not in text
     untestable = next(row for row in found if row.coverage == "untestable")
     assert f"no case: {untestable.requirement.why_not}"[:60] in text
-    by_id = {row["id"]: row["uncovered_reason"] for row in show.rows_json(found)}
+    by_id = {row["id"]: row["uncovered_reason"] for row in texts.rows_json(found)}
     assert (by_id["STOMP12-HB-10"], by_id["STOMP12-HB-12"]) == ("A reason of its own.", None)
 
 
 def test_an_unknown_source_is_answered_with_those_there_are() -> None:
     with pytest.raises(
-        show.UnknownSource, match=r"no document is called 'stomp13'; did you mean 'stomp1\d'\?"
+        texts.UnknownSource,
+        match=r"no document is called 'stomp13'; did you mean 'stomp1\d'\?",
     ):
-        show.rows(CATALOGUE, CASES, source="stomp13")
+        texts.rows(CATALOGUE, CASES, source="stomp13")
     with pytest.raises(
-        show.UnknownSource, match=r"there are .*artemis-.*STOMP chapter.*seeds for all"
+        texts.UnknownSource, match=r"there are .*artemis-.*STOMP chapter.*seeds for all"
     ):
-        show.rows(CATALOGUE, CASES, source="mqtt")
+        texts.rows(CATALOGUE, CASES, source="mqtt")
 
 
 def test_coverage_has_four_kinds() -> None:
-    kinds = {row.requirement.id: row.coverage for row in show.rows(CATALOGUE, CASES)}
+    kinds = {row.requirement.id: row.coverage for row in texts.rows(CATALOGUE, CASES)}
     assert kinds["STOMP12-HB-07"] == "covered"
     assert kinds["STOMP12-HB-10"] == "uncovered"
     assert kinds["STOMP12-HB-12"] == "optional"
@@ -97,16 +99,16 @@ def test_coverage_has_four_kinds() -> None:
 
 
 def test_uncovered_keeps_what_owes_a_case() -> None:
-    found = show.rows(CATALOGUE, CASES, source="stomp12", uncovered=True)
+    found = texts.rows(CATALOGUE, CASES, source="stomp12", uncovered=True)
     ids = [row.requirement.id for row in found]
     assert "STOMP12-HB-10" in ids
     assert not {"STOMP12-HB-07", "STOMP12-HB-12", "STOMP12-CONNECT-06"} & set(ids)
 
 
 def test_json_says_what_the_text_says() -> None:
-    found = show.rows(CATALOGUE, CASES, source="stomp12")
-    data = json.loads(json.dumps(show.rows_json(found)))
-    text = show.rows_text(found)
+    found = texts.rows(CATALOGUE, CASES, source="stomp12")
+    data = json.loads(json.dumps(texts.rows_json(found)))
+    text = texts.rows_text(found)
     assert [fact["id"] for fact in data] == [row.requirement.id for row in found]
     assert next(fact["cases"] for fact in data if fact["id"] == "STOMP12-HB-07") == [
         "stomp.x",
@@ -118,17 +120,25 @@ def test_json_says_what_the_text_says() -> None:
 
 
 def test_lines_keep_their_width_and_nothing_gets_an_empty_page() -> None:
-    assert max(map(len, show.rows_text(show.rows(CATALOGUE, CASES), 80).splitlines())) <= 80
-    assert show.rows_text([]) == "no requirement fits\n"
+    assert (
+        max(
+            map(
+                len,
+                texts.rows_text(texts.rows(CATALOGUE, CASES), 80).splitlines(),
+            )
+        )
+        <= 80
+    )
+    assert texts.rows_text([]) == "no requirement fits\n"
     for requirement in CATALOGUE:
-        text = show.explanation_text(show.explanation(CATALOGUE, CASES, requirement), 80)
+        text = texts.explanation_text(texts.explanation(CATALOGUE, CASES, requirement), 80)
         wide = [line for line in text.splitlines() if len(line) > 80 and "https://" not in line]
         assert not wide
 
 
 def test_explain_has_the_statement_its_source_the_cases_and_how_to_contest() -> None:
-    facts = show.explanation(CATALOGUE, CASES, "stomp12-hb-07")
-    text = show.explanation_text(facts)
+    facts = texts.explanation(CATALOGUE, CASES, "stomp12-hb-07")
+    text = texts.explanation_text(facts)
     assert facts["link"] == "https://stomp.github.io/stomp-specification-1.2.html#Heart-beating"
     assert [case["id"] for case in facts["cases"]] == ["stomp.x", "stomp.y"]
     assert facts["cases"][0]["says"] == "The server beats."
@@ -145,10 +155,10 @@ def test_explain_has_the_statement_its_source_the_cases_and_how_to_contest() -> 
 
 
 def test_explain_says_why_there_is_no_case() -> None:
-    text = show.explanation_text(show.explanation(CATALOGUE, {}, "STOMP12-CONNECT-06"))
+    text = texts.explanation_text(texts.explanation(CATALOGUE, {}, "STOMP12-CONNECT-06"))
     assert "Not tested: A duty of clients alone" in text
     listed = {"ARTEMIS-STOMP-ws-1": "No WebSocket peer yet."}
-    text = show.explanation_text(show.explanation(CATALOGUE, {}, "ARTEMIS-STOMP-ws-1", listed))
+    text = texts.explanation_text(texts.explanation(CATALOGUE, {}, "ARTEMIS-STOMP-ws-1", listed))
     assert "Listed as uncovered: No WebSocket peer yet." in text
     assert "the vendor's documentation" in text
     assert "those of profile artemis" in text
@@ -156,4 +166,4 @@ def test_explain_says_why_there_is_no_case() -> None:
 
 def test_explain_of_an_unknown_id_is_a_sentence() -> None:
     with pytest.raises(UnknownRequirement, match="did you mean"):
-        show.explanation(CATALOGUE, CASES, "STOMP12-HB-7")
+        texts.explanation(CATALOGUE, CASES, "STOMP12-HB-7")

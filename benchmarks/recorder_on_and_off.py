@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from brokerproof.harness.load import plan_builder
-from brokerproof.harness.load.driver import Driver
+from brokerproof.harness.load.driver_loop import Driver
 from brokerproof.harness.load.plan_builder import LoadOptions
 from brokerproof.harness.load.wire_log import WireLog
 from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration
 from brokerproof.harness.targets.sockets import SocketTarget
-from brokerproof.harness.worlds.canary import Canary
 from brokerproof.harness.worlds.real import RealWorld
+from brokerproof.harness.worlds.wake_up_lateness import Canary
 
 SETTLED: Duration = 50 * NS_PER_MS
 """Start of a slice that is not counted: messages then under way belong to the slice before."""
