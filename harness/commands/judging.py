@@ -499,6 +499,9 @@ def _known_that_pass(loaded: list[Target], folder: Path, results: list[Result]) 
     passing = []
     for target in loaded:
         identity = target.identity
+        listed = deviations.of_target(identity.deviations, identity.profile.name, identity.name)
+        if not listed:
+            continue
         held = [
             (result.case, finding.requirement, finding.seen is Seen.HELD)
             for result in results
@@ -508,11 +511,7 @@ def _known_that_pass(loaded: list[Target], folder: Path, results: list[Result]) 
         passing += [
             f"{identity.name}: the known deviation {deviation.name} did not show; remove it from"
             f" {deviation.where}"
-            for deviation in deviations.not_shown(
-                deviations.of_target(identity.deviations, identity.profile.name, identity.name),
-                held,
-                versions[identity.name],
-            )
+            for deviation in deviations.not_shown(listed, held, versions[identity.name])
         ]
     return passing
 

@@ -15,8 +15,8 @@ from brokerproof.harness.cases.calls import all_calls
 from brokerproof.harness.catalogue import requirements
 from brokerproof.harness.commands import errors
 from brokerproof.suites.mutation import (
+    all_mutants,
     controls,
-    groups,
     matrix,
     report,
     survivors,
@@ -93,7 +93,7 @@ def mutants(
             wire, names, Plan(effort, seed, Extent.FIRST), only_list=only_list, as_json=as_json
         )
     try:
-        chosen = [groups.named(name).name for name in names] or list(groups.MUTANTS)
+        chosen = [all_mutants.named(name).name for name in names] or list(all_mutants.MUTANTS)
         listed = survivors.load()
     except (ValueError, survivors.BadList) as problem:
         raise errors.Usage(str(problem)) from None
@@ -105,7 +105,9 @@ def mutants(
         return 0
     plan = Plan(effort, seed, Extent.EVERY if every_case else Extent.CITING)
     console = Console(stderr=True)
-    fates = _judge(console, [name for name in chosen if name in groups.MUTANTS], plan, processes)
+    fates = _judge(
+        console, [name for name in chosen if name in all_mutants.MUTANTS], plan, processes
+    )
     tried = {name: matrix.verdicts(name, plan) for name in _controls(chosen, names)}
     left = [] if names else uncovered_requirements.unbroken(requirements.load())
     data = report.as_data(
@@ -119,7 +121,7 @@ def mutants(
     )
     if out is not None:
         report.write(out, data)
-    wrong = survivors.complaints(fates, listed, groups.MUTANTS) + controls.complaints(tried)
+    wrong = survivors.complaints(fates, listed, all_mutants.MUTANTS) + controls.complaints(tried)
     if as_json:
         click.echo(json.dumps(data, ensure_ascii=False))
     else:
@@ -138,7 +140,7 @@ def mutants(
 
 def _controls(chosen: list[str], names: tuple[str, ...]) -> list[str]:
     """All controls beside a whole matrix; of single ones those that were asked for."""
-    return [name for name in groups.CONTROLS if not names or name in chosen]
+    return [name for name in all_mutants.CONTROLS if not names or name in chosen]
 
 
 def _judge(console: Console, names: list[str], plan: Plan, processes: int) -> list[Fate]:
@@ -160,7 +162,7 @@ def _judge(console: Console, names: list[str], plan: Plan, processes: int) -> li
 
 
 def _list(chosen: list[str], as_json: bool) -> None:
-    every = [groups.named(name) for name in chosen]
+    every = [all_mutants.named(name) for name in chosen]
     if as_json:
         rows = [
             {"name": x.name, "fault": x.fault, "breaks": list(x.breaks), "recreates": x.recreates}
