@@ -11,7 +11,7 @@ from brokerproof.reference_broker.runtime.command import USAGE, broker
 
 
 def main() -> int:
-    """Runs the command; the exit code is DESIGN's, where a usage error is 4."""
+    """Runs the command; a usage error exits with 4."""
     try:
         broker.main(prog_name="python -m reference_broker", standalone_mode=False)
     except click.UsageError as problem:

@@ -1,4 +1,4 @@
-"""Errors of commands: one sentence on stderr and the exit code that DESIGN gives it."""
+"""Errors of commands: one sentence on stderr and an exit code (docs/reference/commands.md)."""
 
 from __future__ import annotations
 

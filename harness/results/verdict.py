@@ -9,7 +9,7 @@ from brokerproof.harness.model.finding import Finding, JudgedFinding, ListedDevi
 from brokerproof.harness.model.verdicts import Level, Seen, Verdict
 
 WORST_FIRST: tuple[Verdict, ...] = tuple(Verdict)
-"""Merge order: the definition order of :class:`~brokerproof.harness.model.Verdict`."""
+"""Merge order: the definition order of :class:`~brokerproof.harness.model.verdicts.Verdict`."""
 
 _VIOLATED = {
     Level.MUST: Verdict.FAIL,

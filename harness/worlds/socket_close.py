@@ -3,7 +3,7 @@
 The kernel reports a reset once, to the call that is made first. Bytes received before the reset
 stay readable either way: a ``send`` that fails loses none of them. But after a ``send`` has
 received the report, ``recv`` ends like an orderly close, so a program that looks at ``recv`` alone
-mistakes a reset for an orderly close. ``docs/resets.md`` has the measurements.
+mistakes a reset for an orderly close. ``docs/explanation/resets.md`` has the measurements.
 """
 
 from __future__ import annotations

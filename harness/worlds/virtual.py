@@ -4,8 +4,8 @@ Nothing is in flight outside the heap: when the heap and the broker have nothing
 nothing can happen before it, so waiting costs no time and silence is proved, not assumed. At equal
 instants what arrives comes before a broker's own timer, and both before the case looks again.
 
-The broker is anything with ``handle(now, input) -> effects`` and ``next_deadline()`` (DESIGN: one
-core, two kinds of time). It is driven, never imported.
+The broker is anything with ``handle(now, input) -> effects`` and ``next_deadline()`` (ARCHITECTURE:
+two kinds of time, one core). It is driven, never imported.
 """
 
 from __future__ import annotations

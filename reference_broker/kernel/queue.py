@@ -11,9 +11,9 @@ A queue in which consumers may not have everything is choosy. There each entry g
 consumer in turn who has room and may have it, and a new one is treated like those that wait. What
 each consumer has looked at is remembered, so that nothing is looked at again unless it comes back.
 
-A delivery ends in one of four ways (:class:`brokerproof.harness.model.Outcome`): ACCEPTED is gone;
-RELEASED comes back and does not count against the message; MODIFIED comes back as a failed
-delivery; REJECTED goes to the dead letters at once. A message with as many failures as
+A delivery ends in one of four ways (:class:`brokerproof.harness.model.enums.Outcome`):
+ACCEPTED is gone; RELEASED comes back and does not count against the message; MODIFIED comes back as
+a failed delivery; REJECTED goes to the dead letters at once. A message with as many failures as
 ``max_attempts`` (above 0) goes to the dead letters too.
 
 A browser sees what waits, oldest first and each entry once, and takes nothing away.

@@ -74,7 +74,8 @@ _NOBODY = _Nobody()
 
 
 class Folder(Protocol):
-    """The files of a disk, by their paths as in :class:`brokerproof.harness.model.Write`."""
+    """The files of a disk by their paths, as in
+    :class:`brokerproof.harness.model.broker_io.Write`."""
 
     def names(self) -> Iterable[str]:
         """The paths of all files."""

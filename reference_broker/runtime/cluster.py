@@ -3,8 +3,8 @@
 
 Driven like one broker. The first node's acceptors keep their names, those of the others get the
 node's name in front, as in ``b.amqp``. What one node tells the others of its alarms
-(:class:`brokerproof.harness.model.AlarmChanged`) reaches them at the same instant. Queues are not
-shared: each node has its own.
+(:class:`brokerproof.harness.model.broker_io.AlarmChanged`) reaches them at the same
+instant. Queues are not shared: each node has its own.
 """
 
 from __future__ import annotations

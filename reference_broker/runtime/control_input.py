@@ -1,9 +1,9 @@
 """Orders to a running broker of RabbitMQ's kind on its standard input (``--control``).
 
 A JSON object a line, with any of ``memory``, ``disk`` and ``paging``: the limits of
-:class:`brokerproof.harness.model.LimitsSet`, a fraction with a decimal point or a number of bytes
-without. That stands for what rabbitmqctl does to a node. A line that is none of this is complained
-of and changes nothing.
+:class:`brokerproof.harness.model.broker_io.LimitsSet`, a fraction with a decimal
+point or a number of bytes without. That stands for what rabbitmqctl does to a node. A line that is
+none of this is reported and changes nothing.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The pages of the report: the index and a page per case, self-contained and capped in size."""
+"""The pages of the report: the index, targets, requirements and one page that draws any case."""

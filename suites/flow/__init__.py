@@ -1,1 +1,1 @@
-"""Conformance: connection TTL and consumer windows."""
+"""Conformance: TTL and heartbeats, windows and credit, blocking, rejecting, alarms and sizes."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
+from pathlib import PurePosixPath
 
 import pytest
 
@@ -31,6 +33,65 @@ def test_a_document_names_files_that_exist(document: str) -> None:
 
 def test_a_stale_path_is_seen() -> None:
     assert named("see `harness/words.py` and `fixtures/brokers/*/x.toml`") == ["harness/words.py"]
+
+
+TEMPLATES = ("fixtures/suite_template/README.md",)
+"""Documents that speak of files which their user writes."""
+FILE = re.compile(r"`([\w/*-]*[\w*]\.py)`")
+
+
+def unknown_files(text: str) -> list[str]:
+    """Return the Python files in backquotes that end no path of the repository. Patterns with a
+    folder, and names without one, are looked up too."""
+    paths = [PurePosixPath("/", path) for path in texts()]
+    return [
+        name
+        for name in sorted(set(FILE.findall(text)))
+        if ("/" in name or "*" not in name) and not any(path.match(name) for path in paths)
+    ]
+
+
+@pytest.mark.parametrize("document", [name for name in DOCUMENTS if name not in TEMPLATES])
+def test_a_document_names_modules_that_exist(document: str) -> None:
+    unknown = unknown_files(texts()[document])
+    assert not unknown, f"{document} names {', '.join(unknown)}: no such file"
+
+
+def test_a_module_that_was_renamed_is_seen() -> None:
+    text = "`extent.py`, `codec.py`, `persistence/codec.py`, `harness/wire/core*.py`, `stomp/*.py`"
+    assert unknown_files(text) == ["extent.py", "harness/wire/core*.py"]
+
+
+ROLE = re.compile(r":(?:class|mod|func|meth|data|attr):`~?(brokerproof(?:\.\w+)+)`")
+MODULES = sorted(path for path in texts() if path.endswith(".py"))
+
+
+def unknown_objects(text: str) -> list[str]:
+    """Return the objects of this project that docstrings in ``text`` refer to in vain."""
+    unknown = []
+    for name in sorted(set(ROLE.findall(text))):
+        owner, _, attribute = name.rpartition(".")
+        try:
+            found = pkgutil.resolve_name(owner)
+            known = hasattr(found, attribute) or attribute in found.__annotations__
+            if not known:
+                pkgutil.resolve_name(name)  # a module that nobody has imported yet
+        except (ImportError, AttributeError):
+            unknown.append(name)
+    return unknown
+
+
+def test_docstrings_refer_to_objects_that_exist() -> None:
+    referring = ((path, unknown_objects(texts()[path])) for path in MODULES)
+    wrong = [f"{path}: {', '.join(unknown)}" for path, unknown in referring if unknown]
+    assert not wrong, "; ".join(wrong)
+
+
+def test_an_object_that_was_renamed_is_seen() -> None:
+    role = ":class:`brokerproof.harness.model."
+    assert unknown_objects(f"{role}enums.Outcome` and {role}Write`") == [
+        "brokerproof.harness.model.Write"
+    ]
 
 
 TESTS = re.compile(r"(suites/[\w/]+\.py)::(test_\w+)")

@@ -287,7 +287,7 @@ def _up_to(held: Mapping[str, Delivery], token: str) -> list[str]:
 
 def _open(subscription: Subscription) -> bool:
     """True if the window lets one more delivery begin
-    (:class:`brokerproof.harness.oracles.window.Account`, with a running sum)."""
+    (:class:`brokerproof.harness.oracles.window.WindowAccount`, with a running sum)."""
     assert subscription.window is not None
     if subscription.window < 0:
         return True

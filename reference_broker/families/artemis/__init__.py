@@ -1,1 +1,1 @@
-"""The Artemis family: accounting, admission, TTL liveness, address settings, management."""
+"""The Artemis family: accounting, admission, TTL liveness, management."""

@@ -4,7 +4,8 @@ How long the TTL is, each protocol agrees with its peer: STOMP in
 :mod:`brokerproof.reference_broker.protocols.stomp.heartbeat`.
 
 The broker does not watch each connection by a timer of its own. One pass comes every check interval
-I after the broker's start and looks at all connections (ARTEMIS-STOMP-ttl-2, -3, -8):
+I after the broker's start and looks at all connections (ARTEMIS-STOMP-ttl-2,
+ARTEMIS-STOMP-ttl-3, ARTEMIS-STOMP-ttl-8):
 
 1. If bytes arrived since the pass before, the connection was alive *at this pass*.
 2. Otherwise it is dead if at least TTL has gone by since the last pass at which it was alive.

@@ -1,7 +1,8 @@
 """Memory and disk space, and the alarms raised when they are short (RABBITMQ-FLOW-mem-*, -disk-*).
 
-How much there is comes in as readings (:class:`brokerproof.harness.model.ResourcesRead`); nothing
-here looks for itself. What a reading means is worked out when it is looked at:
+How much there is arrives as readings
+(:class:`brokerproof.harness.model.broker_io.ResourcesRead`); nothing here looks for itself.
+What a reading means is worked out when it is looked at:
 
 * memory every :data:`MEMORY_EVERY`. The limit is the fraction of what can be used, which is the
   smaller of the machine's RAM and the address space; or a number of bytes, if that is less. Where

@@ -186,7 +186,7 @@ class Amqp091Connection:
         beats = self._beats
         assert beats is not None
         if beats.is_dead(now):
-            self.observe("AMQP091-HB-05", "nothing was received for two heart-beat intervals")
+            self.observe("AMQP091-HB-03", "nothing was received for two heartbeat intervals")
             self.end()
         else:
             self._silence_check.move(beats.look_at)

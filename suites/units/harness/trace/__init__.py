@@ -1,1 +1,1 @@
-"""Tests of harness/model."""
+"""Tests of harness/trace."""
