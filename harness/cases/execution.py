@@ -46,7 +46,7 @@ from brokerproof.harness.results.verdict import (
     verdict_for,
     with_verdict,
 )
-from brokerproof.harness.trace.events import CaseEnded
+from brokerproof.harness.trace.events import CaseEnded, Event
 from brokerproof.harness.worlds.bounds import LimitReached
 
 __all__ = ["ATTEMPTS", "EFFORTS", "Call", "Run", "execute"]
@@ -62,7 +62,16 @@ SIDE_BY_SIDE_EXAMPLES = 16
 
 
 def execute(run: Run, call: Call) -> Result:
-    """Run ``call`` and return its result; the trace goes to the recorder.
+    """Run ``call`` and return its result; the trace goes to the recorder. Raises what
+    :func:`execute_unrecorded` raises."""
+    result, events = execute_unrecorded(run, call)
+    if events:
+        run.recorder.write(call.id, events)
+    return result
+
+
+def execute_unrecorded(run: Run, call: Call) -> tuple[Result, list[Event]]:
+    """Run ``call``; return its result, and its trace, which is empty for a case that is skipped.
 
     Raises :class:`brokerproof.harness.worlds.bounds.RunStopped` when the broker serves nobody any
     more, and nothing else for what a broker did.
@@ -72,7 +81,7 @@ def execute(run: Run, call: Call) -> Result:
         judgement = _Judgement(
             Verdict.SKIP, detail, never_reached(call.cited, Verdict.SKIP, detail)
         )
-        return _result(run, call, judgement, ExampleRecord(), 0, began)
+        return _result(run, call, judgement, ExampleRecord(), 0, began), []
     most = ATTEMPTS if run.target.clock is Clock.REAL else 1
     earlier_attempts = ""
     for attempt in range(1, most + 1):
@@ -103,8 +112,7 @@ def execute(run: Run, call: Call) -> Result:
     judgement = replace(judgement, detail=judgement.detail + earlier_attempts)
     ended_at = record.events[-1].at_ns if record.events else 0
     record.events.append(CaseEnded(at_ns=ended_at, detail=judgement.verdict.value))
-    run.recorder.write(call.id, record.events)
-    return _result(run, call, judgement, record, attempt, began)
+    return _result(run, call, judgement, record, attempt, began), record.events
 
 
 def _refusal(run: Run, call: Call) -> str:

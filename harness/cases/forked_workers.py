@@ -24,14 +24,15 @@ import os
 import signal
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import connection, get_context
 from multiprocessing.context import ForkProcess
 from types import FrameType
 
 from brokerproof.harness.cases.example_runs import Call, Run, count
-from brokerproof.harness.cases.execution import execute
+from brokerproof.harness.cases.execution import execute_unrecorded
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.records import Result
 from brokerproof.harness.results.verdict import never_reached
@@ -200,16 +201,29 @@ class Workers:
         try:
             while os.getppid() == dealer:
                 number = pipe.recv()
-                result = execute(run, self._calls[number])
+                call = self._calls[number]
+                result, events = execute_unrecorded(run, call)
                 if self._ended:  # Hypothesis may turn the end of an example into an error of ours
                     break
-                self._keep(result)
+                with _sigterm_held_back():  # a trace is kept with its result, or neither is
+                    if events:
+                        run.recorder.write(call.id, events)
+                    self._keep(result)
                 pipe.send((number, result))
         except (_Ended, EOFError, BrokenPipeError, ConnectionResetError):
             pass
         finally:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             run.recorder.flush()
+
+
+@contextmanager
+def _sigterm_held_back() -> Iterator[None]:
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
 def heaviest_first(run: Run, calls: Iterable[Call]) -> list[Call]:

@@ -283,3 +283,25 @@ def test_a_case_that_was_cut_off_has_no_result(run: Run, tmp_path: Path) -> None
         "not what the case made of it"
     )
     assert "units.single" in traced(tmp_path)
+
+
+def test_a_trace_is_kept_with_its_result(run: Run, tmp_path: Path) -> None:
+    def end_and_keep(result: Result) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)  # the trace is written by then
+        records.append(tmp_path, result)
+
+    workers = Workers(
+        [call("units.single", single)],
+        1,
+        lambda name: replace(
+            run, recorder=Recorder(tmp_path, "run", "reference", run.target.clock, name)
+        ),
+        "reference",
+        end_and_keep,
+    )
+    process = workers._workers[0].process
+    process.join(30)
+    workers.stop()
+    assert (
+        traced(tmp_path) == [result.case for result in records.read(tmp_path)] == ["units.single"]
+    )
