@@ -66,6 +66,12 @@ class Measured:
         distance = self.value.distance_to_bound
         return distance is not None and distance < -self.value.margin
 
+    @property
+    def is_undecided(self) -> bool:
+        """True if it is outside its bounds by no more than its margin."""
+        distance = self.value.distance_to_bound
+        return distance is not None and -self.value.margin <= distance < 0
+
 
 @dataclass(frozen=True, slots=True)
 class Mark:
@@ -90,6 +96,7 @@ class Chart:
     marks: tuple[Mark, ...]
     total: int
     outside: int
+    undecided: int
     nearest: Measured
 
 
@@ -151,6 +158,7 @@ def _chart(area: str, unit: str, measured: list[Measured]) -> Chart:
         tuple(mark(at, measurement) for at, measurement in enumerate(shown)),
         len(measured),
         sum(measurement.is_outside for measurement in measured),
+        sum(measurement.is_undecided for measurement in measured),
         min(measured, key=lambda measurement: measurement.room),
     )
 
