@@ -140,8 +140,8 @@ def test_the_answer_is_the_arithmetic_and_silence_ends_inside_its_interval(
 
 @case(DEFAULT, PRODUCT, BOUNDS, UPPER, LOWER, FLOOR, needs={"connection-ttl"})
 def test_the_examples_of_the_chapter(target: Bench) -> None:
-    """CONNECT has the chapter's own numbers. CONNECTED answers with the chapter's results: a TTL of
-    2000 ms for 1000,0 and 0,15000 for 20000,0 with a maximum of 30000. One scenario: the sentences
+    """CONNECT has the chapter's own numbers. CONNECTED answers with half the TTL that follows:
+    0,1000 for 1000,0, and 0,15000 for 20000,0 with a maximum of 30000. One scenario: the sentences
     are one formula."""
     examples: list[tuple[str, str, str, Requirements]] = [
         ("stomp", "1000,0", "0,1000", PRODUCT),
