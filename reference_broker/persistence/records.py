@@ -130,7 +130,8 @@ def scan(data: bytes, path: str) -> Scan:
             return 0
         mark, number, length, crc = unpack(data, at)
         end: int = at + size + length
-        if mark != _MARK or end > limit:
+        # Zeros behind a mark would be an empty head with a right crc. No head is empty.
+        if mark != _MARK or end > limit or not (number or length):
             return 0
         start = number * _SPREAD ^ length ^ (own if number else 0)
         return end if crc32(view[at + size : end], start & _MASK) == crc else 0

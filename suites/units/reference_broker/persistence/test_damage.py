@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.model.time import seconds
 from brokerproof.reference_broker.persistence.memory import MemoryDisk
-from brokerproof.reference_broker.persistence.records import OtherFormat
+from brokerproof.reference_broker.persistence.records import HEAD, OtherFormat
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.activemq import Cursor
 from brokerproof.reference_broker.settings.parameters import with_parameters
@@ -192,6 +192,16 @@ def test_no_damage_is_silent(name: str, way: str, dice: random.Random) -> None:
     damage = damages.ALL[way](dice, damages.damageable(played(name).files))
     if damage is not None:
         check(name, damage)
+
+
+@pytest.mark.parametrize("begin", [0, 2, 6, 10])
+@pytest.mark.parametrize("name", BROKERS)
+def test_zeros_in_the_head_of_a_file_are_damage(name: str, begin: int) -> None:
+    """Of number, length and crc, all or those from one on become zero: a crc of nothing is 0."""
+    for file, data in played(name).files.items():
+        if data:
+            zeroed = data[:begin] + bytes(HEAD.size - begin) + data[HEAD.size :]
+            check(name, Damage(f"{file}: zeros in its head from byte {begin} on", {file: zeroed}))
 
 
 @pytest.mark.parametrize("name", BROKERS)
