@@ -50,7 +50,7 @@ class Measured:
 
     @property
     def place(self) -> tuple[int, int]:
-        """What was expected, for the order of the chart."""
+        """The sort key: the bound expected, then the value."""
         low, high = self.value.low, self.value.high
         return (low if high is None else high) or 0, self.value.value
 

@@ -65,12 +65,13 @@ def _took(producer: Producer | None, name: str, size: int) -> Iterator[str]:
     if producer is None:
         yield f"a ProducerAck names {name}, which is no producer of this connection"
     elif producer.window <= 0:
-        yield f"producer {name} has no window and was told of {size} bytes"
+        yield f"producer {name} has no window and got a ProducerAck of {size} bytes"
     else:
         producer.taken += size
         if producer.taken > producer.sent:
             yield (
-                f"producer {name} was told of {producer.taken} bytes and had sent {producer.sent}"
+                f"producer {name} had sent {producer.sent} bytes and"
+                f" {producer.taken} were acknowledged"
             )
 
 
@@ -87,7 +88,9 @@ def acks(events: Sequence[Event], conn: int) -> list[Finding]:
     for name, producer in accounts.items():
         if producer.window > 0 and producer.sent:
             held = producer.taken == producer.sent
-            detail = f"producer {name} sent {producer.sent} bytes and was told of {producer.taken}"
+            detail = (
+                f"producer {name} sent {producer.sent} bytes, {producer.taken} were acknowledged"
+            )
             findings.append(Finding(TAKEN, Seen.HELD if held else Seen.VIOLATED, detail))
     if all(finding.requirement != TAKEN for finding in findings):
         findings.append(

@@ -171,7 +171,7 @@ class Held:
 
 @dataclass(eq=False)
 class Channel:
-    """What a channel has out by delivery tag; ``pending`` is settled in the open transaction."""
+    """A channel's unsettled deliveries by tag; ``pending`` are settled in the open transaction."""
 
     number: int
     limit: int = 0

@@ -29,7 +29,7 @@ LONG = 20
 
 @amqp091_histories.override(HANDLERS, commands.Basic.Recover, breaks=MORE)
 def recovered_deliveries_keep_their_room(original, reached, channel, method):
-    """What basic.recover takes back still counts against the prefetch."""
+    """A delivery that basic.recover takes back still counts against the prefetch."""
     for delivery in channel.unacked.values():
         if delivery.consumer is not None:
             reached()
@@ -66,7 +66,7 @@ def a_got_message_gives_room(original, reached, self, settled, outcome):
 
 @amqp091_histories.override(Channel, "settle", breaks=LIMIT)
 def requeued_deliveries_give_room_twice(original, reached, self, settled, outcome):
-    """What is requeued makes room for two."""
+    """A requeued delivery makes room for two."""
     if outcome is Outcome.RELEASED:
         for delivery in settled:
             if delivery.consumer is not None:
@@ -179,7 +179,7 @@ def a_third_delivery_is_the_first_again(original, reached, self, consumer, tag, 
 
 @amqp091_histories.override(Channel, "give_back", breaks=BACK)
 def deliveries_of_cancelled_consumers_are_lost(original, reached, self):
-    """What a cancelled consumer holds is gone with its channel."""
+    """Deliveries of a cancelled consumer are lost with its channel."""
     for delivery in list(self.unacked.values()):
         if delivery.consumer is not None and delivery.consumer.tag not in self.consumers:
             reached()

@@ -25,7 +25,7 @@ def credit_of_a_stopped_session_is_lost(original, reached, self, credits):
 
 @core_histories.override(CoreConsumer, "rolled_back", breaks=WINDOW)
 def a_rollback_gives_credit(original, reached, self, outcome):
-    """What is rolled back gives its credit back, as if its client had."""
+    """A rolled-back acknowledgement gives its credit back, as if its client had."""
     if self._unsettled and self.credit.credit is not None:
         reached()
         self.credit.credit += 200 * len(self._unsettled)
@@ -113,7 +113,7 @@ def a_rollback_forgets_what_was_only_delivered(original, reached, self, fields, 
 
 @core_histories.override(Session, "rollback", breaks=EACH_ONCE)
 def a_rollback_keeps_acknowledgements(original, reached, self, fields, response):
-    """What was acknowledged in a transaction stays so when it is rolled back."""
+    """An acknowledgement in a transaction outlives its rollback."""
     for queue, entries, _ in self._transaction._settlements:
         reached()
         queue.settle(entries, Outcome.ACCEPTED)

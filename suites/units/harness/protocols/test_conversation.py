@@ -1,4 +1,4 @@
-"""What all peers share, on the reference broker in virtual time."""
+"""The conversation that all peers share, on the reference broker in virtual time."""
 
 from __future__ import annotations
 
