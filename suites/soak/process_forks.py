@@ -2,8 +2,8 @@
 
 Each line on standard input is a JSON list, the options of ``brokerproof broker``. The answer on
 standard output is a line with the process id of a new process that runs the command with these
-options, and then what that process prints. The process before it is waited for first: whoever wants
-another one has killed it.
+options, and then what that process prints. The process before it is waited for first: callers kill
+it before they ask for another one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from brokerproof.reference_broker.runtime.command import broker
 
 
 def main() -> None:
-    """Serves until standard input ends."""
+    """Serve until standard input ends."""
     child = 0
     for line in sys.stdin:
         if child:
@@ -31,9 +31,10 @@ def main() -> None:
         child = os.fork()
         if not child:
             os.close(0)
+            # By the child, not by its parent: nothing that it prints may arrive in front of this.
+            sys.stdout.write(f"{os.getpid()}\n")
+            sys.stdout.flush()
             broker.main(json.loads(line))  # does not return
-        sys.stdout.write(f"{child}\n")
-        sys.stdout.flush()
 
 
 if __name__ == "__main__":
