@@ -12,7 +12,7 @@ import hashlib
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from brokerproof.harness.cases import confirm_and_shrink
 from brokerproof.harness.cases.example_record import ExampleRecord
@@ -92,7 +92,7 @@ def execute_unrecorded(run: Run, call: Call) -> tuple[Result, list[Event]]:
             break
         if problem is not None and run.health is not None:
             run.health.examine(call.id, explain(problem))
-        if isinstance(problem, ControlFailed):
+        if isinstance(problem, ControlFailed) or _is_shared_limit(problem):
             if attempt < most:
                 earlier_attempts += f" (attempt {attempt}: {explain(problem)})"
         elif problem is not None or not any(finding.uncertain for finding in findings):
@@ -106,7 +106,8 @@ def execute_unrecorded(run: Run, call: Call) -> tuple[Result, list[Event]]:
     elif run.target.clock is Clock.REAL and isinstance(problem, ControlFailed):
         judgement = _judge_unmet(findings, f"precondition not met: {problem}")
     elif run.target.clock is Clock.REAL and isinstance(problem, LimitReached):
-        judgement = _judge_unmet(findings, explain(problem))
+        seen = Seen.NEVER_REACHED if problem.may_be_the_hosts else Seen.UNMET
+        judgement = _judge_unmet(findings, explain(problem), seen)
     else:
         judgement = _judge_broken(findings, explain(problem))
     judgement = replace(judgement, detail=judgement.detail + earlier_attempts)
@@ -179,13 +180,13 @@ def _judge_broken(findings: list[Finding], problem: str) -> _Judgement:
     return _Judgement(Verdict.ERROR, problem, judged)
 
 
-def _judge_unmet(findings: list[Finding], problem: str) -> _Judgement:
-    """Judge a case whose control failed on a broker that serves others: it refused or lacked
-    something that the case relies on.
+def _judge_unmet(findings: list[Finding], problem: str, seen: Seen = Seen.UNMET) -> _Judgement:
+    """Judge a case that ended early on a broker that serves others: it refused or lacked something
+    that the case relies on, or the case reached a limit.
 
     In virtual time the broker is ours, and a failed control an error of ours.
     """
-    unmet = [Finding(finding.requirement, Seen.UNMET, problem) for finding in findings]
+    unmet = [Finding(finding.requirement, seen, problem) for finding in findings]
     judged = tuple(with_verdict(finding, Verdict.INCONCLUSIVE) for finding in unmet)
     return _Judgement(Verdict.INCONCLUSIVE, problem, judged)
 
@@ -240,9 +241,15 @@ def _is_absent(problem: Exception | None) -> bool:
     return isinstance(problem, ControlFailed) and problem.symptom is Symptom.ABSENT
 
 
+def _is_shared_limit(problem: Exception | None) -> TypeGuard[LimitReached]:
+    """True if the case ended at a limit that it shares with the cases beside it."""
+    return isinstance(problem, LimitReached) and problem.shared
+
+
 def _excuse(run: Run, call: Call, problem: Exception | None) -> Deviation | None:
-    """The known deviation by which this control fails on this broker, if there is one."""
-    if not isinstance(problem, ControlFailed):
+    """The known deviation by which this control fails on this broker, or by which it floods its
+    clients up to a limit, if there is one."""
+    if not isinstance(problem, ControlFailed | LimitReached):
         return None
     return match_control(run.deviations, call.id, explain(problem), run.facts.version)
 

@@ -13,7 +13,7 @@ A broker's deviation never bends a case. It goes into
     reason = "The decoder of CONNECT trims values."
     link = "https://…"                      # a line of the tested release's source, or a ticket
     sometimes = true                        # a race: not seeing it in a run is no news
-    control = true                          # of a case, without a requirement: what fails is a control, so the case cannot be put to the broker
+    control = true                          # of a case, without a requirement: what fails is a control, or a flood reaches a limit, so the case cannot be put to the broker
 
 A finding that the entry does not expect is a new finding, and an entry that no longer shows
 fails the run, unless it says ``sometimes``.
@@ -69,7 +69,8 @@ class Deviation:
     sometimes: bool = False
     """A race that need not show in every run."""
     control: bool = False
-    """True if it explains a failed control of its case instead of a finding."""
+    """True if it explains a failed control of its case, or a limit that it reached, instead of a
+    finding."""
 
     @property
     def name(self) -> str:
@@ -140,8 +141,8 @@ def match(
 def match_control(
     deviations: Iterable[Deviation], case: str, detail: str, broker_version: str
 ) -> Deviation | None:
-    """The first deviation by which a control of the case is known to fail in the way that
-    ``detail`` says, or None."""
+    """The first deviation by which a control of the case is known to fail, or the case to reach a
+    limit, in the way that ``detail`` says, or None."""
     for deviation in deviations:
         if (
             deviation.control

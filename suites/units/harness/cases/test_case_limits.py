@@ -1,0 +1,46 @@
+"""What becomes of a case that ends at a limit in real time."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.execution import execute
+from brokerproof.harness.catalogue.deviations import Deviation
+from brokerproof.harness.model.verdicts import Seen, Verdict
+from brokerproof.harness.targets import target_file
+from brokerproof.harness.worlds.bounds import LimitReached
+from brokerproof.suites.units.harness.cases.test_execution import MUST, RealTimeTwin, made, run_of
+
+
+@pytest.mark.parametrize(
+    ("limit", "seen", "attempts"),
+    [
+        ("connection_frames", Seen.UNMET, 1),
+        ("case_bytes", Seen.UNMET, 1),
+        ("case_seconds", Seen.NEVER_REACHED, 1),
+        ("parallel_frames", Seen.NEVER_REACHED, 3),
+        ("parallel_bytes", Seen.NEVER_REACHED, 3),
+    ],
+)
+def test_a_limit_to_which_host_or_neighbours_contribute_is_no_unmet_precondition(
+    limit: str, seen: Seen, attempts: int
+) -> None:
+    """Only what the target alone sent is left standing by ``--inconclusive-ok``; a limit that
+    other cases share is tried again."""
+    target = RealTimeTwin(target_file.load("reference"))
+
+    def floods(bench: Bench) -> None:
+        raise LimitReached(limit, "the target sent more than 5 frames")
+
+    judged = execute(run_of(target), made(floods, MUST))
+    assert (judged.verdict, judged.attempts) == (Verdict.INCONCLUSIVE, attempts)
+    assert [finding.seen for finding in judged.findings] == [seen]
+    assert judged.detail.startswith("ended at a limit: the target sent more than 5 frames")
+    words = f"ended at a limit: the target sent more than 5 frames (limit {limit})"
+    known = Deviation(
+        "units.*", "", "", re.escape(words), words, "floods", "https://here", "x", control=True
+    )
+    assert execute(run_of(target, deviations=(known,)), made(floods, MUST)).verdict is Verdict.KNOWN
