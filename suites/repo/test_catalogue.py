@@ -32,6 +32,7 @@ COUNTS = {
     "artemis-grouping": 1,
     "artemis-paging": 16,
     "artemis-redelivery": 2,
+    "artemis-sends": 3,
     "artemis-stomp": 36,
     "activemq-order": 1,
     "activemq-pfc": 12,

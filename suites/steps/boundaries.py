@@ -46,21 +46,23 @@ ANY = (-(2**64) - 1, 2**64 + 1)
 """A number that is written as text."""
 
 
-CORNERS = 4
-"""So many values of :func:`around` are corners of the type itself."""
+CORNERS = 5
+"""So many values of :func:`around` are tried always."""
 
 
 def around(low: int, high: int) -> tuple[int, ...]:
     """The boundary values between ``low`` and ``high``, the most telling first: 0, the high end,
-    the value at which the sign changes, 1, the low end, and then one below, at and one above 0 and
-    each power of :data:`POWERS` with either sign."""
+    the value at which the sign changes, 1, of 64 bits with sign 2^32 (of which the lower half is
+    0), the low end, and then one below, at and one above 0 and each power of :data:`POWERS` with
+    either sign."""
     middle = (low + high + 1) // 2
     edge = middle or -1  # of a type with a sign: 0 was there already
+    wide = 2**32 if high == 2**63 - 1 else edge - 1
     points = {0, *(sign * 2**power for power in POWERS for sign in (1, -1))}
     others = sorted(point + step for point in points for step in (-1, 0, 1))
     inside = [
         value
-        for value in (0, high, edge, 1, edge - 1, low, high - 1, *others)
+        for value in (0, high, edge, 1, wide, edge - 1, low, high - 1, *others)
         if low <= value <= high
     ]
     return tuple(dict.fromkeys(inside))
@@ -88,8 +90,13 @@ class NumberField:
 def fields(
     frame: str, table: Iterable[tuple[str, str]], ranges: Mapping[str, tuple[int, int]]
 ) -> tuple[NumberField, ...]:
-    """The numbers among the (name, type) pairs of ``table``."""
-    return tuple(NumberField(frame, name, *ranges[kind]) for name, kind in table if kind in ranges)
+    """The numbers among the (name, type) pairs of ``table``, those included that may be missing
+    (a type with a ``?``)."""
+    return tuple(
+        NumberField(frame, name, *ranges[kind.rstrip("?")])
+        for name, kind in table
+        if kind.rstrip("?") in ranges
+    )
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ PACKET_HEADER = 13
 DEFAULT, TEXT, BYTES = 0, 3, 4
 """Types of messages: the bodies of the last two are a nullable simple string, and bytes."""
 
-_HEADERS: tuple[tuple[str, str], ...] = (
+HEADERS: tuple[tuple[str, str], ...] = (
     ("id", "long"),
     ("address", "simple?"),
     ("user_id", "uuid?"),
@@ -40,6 +40,7 @@ _HEADERS: tuple[tuple[str, str], ...] = (
     ("timestamp", "long"),
     ("priority", "byte"),
 )
+"""Name and type of the fields behind the body, but for the properties."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Message:
     def encode(self) -> bytes:
         """Its bytes. Raises ``ValueError`` for values that cannot be written."""
         data = (PACKET_HEADER + len(self.body)).to_bytes(4) + self.body
-        data += b"".join(encode(kind, getattr(self, name)) for name, kind in _HEADERS)
+        data += b"".join(encode(kind, getattr(self, name)) for name, kind in HEADERS)
         return data + encode_properties(dict(self.properties))
 
     @property
@@ -88,5 +89,5 @@ class Message:
                 f"the body of a message ends at byte {end}, within the head of its packet"
             )
         body = cursor.take(end - PACKET_HEADER)
-        headers = {name: cursor.value(kind) for name, kind in _HEADERS}
+        headers = {name: cursor.value(kind) for name, kind in HEADERS}
         return Message(body=body, properties=read_properties(cursor), **headers)
