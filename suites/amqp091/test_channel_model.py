@@ -22,6 +22,7 @@ from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.targets.target import Target
 from brokerproof.suites.amqp091.steps import bodies, drained, eventually, queue_of
+from brokerproof.suites.steps import hindrances
 from brokerproof.suites.steps.queue_model import IN_VIRTUAL_TIME, QueueModel
 
 LIMIT = "AMQP091-QOS-01"
@@ -420,7 +421,7 @@ def open_channel(peer: Amqp091Peer, number: int) -> None:
 def corners(target: Target) -> list[dict[str, object]]:
     """Histories that need more than a few steps: a limit below what is out, settlements of what a
     cancelled consumer holds, rollbacks of ranges, and many rounds."""
-    return [
+    histories: list[dict[str, object]] = [
         {
             "rounds": 1,
             "steps": [
@@ -463,6 +464,7 @@ def corners(target: Target) -> list[dict[str, object]]:
             ],
         },
     ]
+    return hindrances.each_once(target, histories)
 
 
 @case(
@@ -482,22 +484,26 @@ def corners(target: Target) -> list[dict[str, object]]:
 @over(
     examples=40,
     always=corners,
+    hindered_by=hindrances.pairs,
     rounds=st.sampled_from([1, 1, 1, 4]),
     steps=st.lists(STEPS, min_size=4, max_size=24),
 )
-def test_channels_do_what_the_model_says(target: Bench, rounds: int, steps: list[Step]) -> None:
+def test_channels_do_what_the_model_says(
+    target: Bench, hindered_by: list[str], rounds: int, steps: list[Step]
+) -> None:
     """Consumers of two queues begin and end on two channels, one of them transactional, while their
-    limits, settlements and channels change as drawn. After each step the deliveries are those of
-    the model. In the end all that was not settled can be had again.
+    limits, settlements and channels change as drawn and other clients hinder. After each step the
+    deliveries are those of the model. In the end all that was not settled can be had again.
 
     One scenario: the requirements are the model.
     """
-    peer = target.amqp091()
-    for number in (PLAIN, TRANSACTED):
-        open_channel(peer, number)
-    run = Run(target, peer, [queue_of(peer), queue_of(peer)])
-    for step in [*steps * rounds, Publish(0, 2), Consume(PLAIN, 0, 1, True)]:
-        run.step(step)
+    with hindrances.hindered(target, hindered_by, target.destination()):
+        peer = target.amqp091()
+        for number in (PLAIN, TRANSACTED):
+            open_channel(peer, number)
+        run = Run(target, peer, [queue_of(peer), queue_of(peer)])
+        for step in [*steps * rounds, Publish(0, 2), Consume(PLAIN, 0, 1, True)]:
+            run.step(step)
     run.finish()
     target.record_finding(
         CHANNEL_LIMIT, True, f"{len(steps) * rounds} steps went as the model says"

@@ -14,8 +14,10 @@ from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
 from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, frame
 from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.targets.target import Target
 from brokerproof.suites.amqp10.steps import QUIET, granted, judge_trace
 from brokerproof.suites.amqp10.wrapping_ids import wrapping
+from brokerproof.suites.steps import hindrances
 
 CREDIT_FORMULA = "AMQP10-CREDIT-03"
 NO_TRANSFER_WITHOUT_CREDIT = "AMQP10-CREDIT-09"
@@ -252,6 +254,17 @@ class Run:
         )
 
 
+def corners_hindered(target: Target) -> list[dict[str, object]]:
+    """A session that is held up by its window and by the credit of its links, hindered in each
+    way."""
+    steps = [Send(0, 4), Send(1, 2), Grant(0, 3), Grant(1, 1), Open(2), Drain(0, 1), Send(0, 2)]
+    where = Where(target.identity.default_amqp_acceptor)
+    return [
+        {"where": where, "hindered_by": [name], "window": 2, "steps": steps}
+        for name in hindrances.names(target)
+    ]
+
+
 @case(
     CREDIT_FORMULA,
     NO_TRANSFER_WITHOUT_CREDIT,
@@ -265,8 +278,10 @@ class Run:
     where=wrapping,
     examples=40,
     always=lambda target: [
+        *corners_hindered(target),
         {
             "where": Where(target.identity.default_amqp_acceptor),
+            "hindered_by": [],
             "window": 2,
             "steps": [
                 Send(0, 4),
@@ -279,6 +294,7 @@ class Run:
         },
         {
             "where": Where(target.identity.default_amqp_acceptor),
+            "hindered_by": [],
             "window": 9,
             "steps": [
                 Send(0, 3),
@@ -290,29 +306,32 @@ class Run:
             ],
         },
     ],
+    hindered_by=hindrances.pairs,
     window=st.integers(0, 5),
     steps=st.lists(STEPS, min_size=1, max_size=12),
 )
 def test_credit_and_window_do_what_the_model_says(
-    target: Bench, where: Where, window: int, steps: list[Step]
+    target: Bench, where: Where, hindered_by: list[str], window: int, steps: list[Step]
 ) -> None:
     """Two links of a session take messages of two queues while credit, window and settlement change
-    as drawn. After each step as many messages have come as the model says: what waits, within the
-    credit of each link and the window of both. A drain uses the credit up. In the end nothing is
-    lost or duplicated.
+    as drawn and other clients hinder. After each step as many messages have arrived as the model
+    says: what waits, within the credit of each link and the window of both. A drain uses the credit
+    up. In the end nothing is lost or duplicated.
 
     One scenario: the six requirements are the model.
     """
-    nodes = target.node(), target.node()
-    peer, producer = target.amqp(begin=False), target.amqp()
-    peer.begin(incoming_window=window)
-    links = peer.receiver(nodes[0]), peer.receiver(nodes[1])
-    senders = producer.sender(nodes[0]), producer.sender(nodes[1])
-    run = Run(target, nodes, peer, links, producer, senders, Model(window=window))
-    for step in steps:
-        run.step(step)
-    if not any(isinstance(step, Drain) for step in steps):
-        run.step(Drain(0, 2))
+    name = target.fresh_name()
+    nodes = target.node(name=name), target.node()
+    with hindrances.hindered(target, hindered_by, target.destination(name=name)):
+        peer, producer = target.amqp(begin=False), target.amqp()
+        peer.begin(incoming_window=window)
+        links = peer.receiver(nodes[0]), peer.receiver(nodes[1])
+        senders = producer.sender(nodes[0]), producer.sender(nodes[1])
+        run = Run(target, nodes, peer, links, producer, senders, Model(window=window))
+        for step in steps:
+            run.step(step)
+        if not any(isinstance(step, Drain) for step in steps):
+            run.step(Drain(0, 2))
     run.finish()
     judge_trace(
         target,

@@ -20,6 +20,7 @@ from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.core.codec import Packet
 from brokerproof.harness.protocols.core.raw_peer import CorePeer, delivery
 from brokerproof.harness.targets.target import Target
+from brokerproof.suites.steps import hindrances
 from brokerproof.suites.steps.core import CORE, judge_trace, number_of, queue, sized
 from brokerproof.suites.steps.queue_model import (
     MEMORY,
@@ -355,9 +356,9 @@ def corners(target: Target) -> list[dict[str, object]]:
             ],
         },
     ]
-    return [
-        {"place": place, **history} for place in place_names(target)[:2] for history in histories
-    ]
+    places = reversed(place_names(target)[:2])
+    placed = [{"place": place, **history} for place in places for history in histories]
+    return hindrances.each_once(target, placed)
 
 
 @case(WINDOW, EACH_ONCE, GONE, BACK, FIFO, needs={CORE})
@@ -365,23 +366,25 @@ def corners(target: Target) -> list[dict[str, object]]:
     examples=30,
     always=corners,
     place=places,
+    hindered_by=hindrances.pairs,
     rounds=st.sampled_from([1, 1, 1, 3]),
     steps=st.lists(STEPS, min_size=4, max_size=20),
 )
 def test_sessions_do_what_the_model_says(
-    target: Bench, place: str, rounds: int, steps: list[Step]
+    target: Bench, place: str, hindered_by: list[str], rounds: int, steps: list[Step]
 ) -> None:
     """Consumers of a queue begin and end in two sessions, one of them transacted, while credit,
-    acknowledgements and transactions change as drawn. After each step the deliveries are those of
-    the model. In the end all that was not acknowledged can be had.
+    acknowledgements and transactions change as drawn and other clients hinder. After each step the
+    deliveries are those of the model. In the end, when nothing hinders, all that was not
+    acknowledged can be had.
 
     One scenario: the requirements are the model.
     """
-    producer = target.core()
-    peers = target.core(), target.core(auto_commit_acks=False)
-    prefix = "" if place == MEMORY else target.full_address(place)
-    run = Run(target, queue(target, producer, prefix), producer, peers, place)
-    for step in [*steps * rounds, Publish(1, 300), Consume(AT_ONCE), Credit(-1, 5000)]:
-        run.step(step)
+    name = queue(target, target.core(), "" if place == MEMORY else target.full_address(place))
+    with hindrances.hindered(target, hindered_by, target.destination(name=name)):
+        peers = target.core(), target.core(auto_commit_acks=False)
+        run = Run(target, name, target.core(), peers, place)
+        for step in [*steps * rounds, Publish(1, 300), Consume(AT_ONCE), Credit(-1, 5000)]:
+            run.step(step)
     run.finish()
     judge_trace(target, peers[AT_ONCE], core_credit.consumers)

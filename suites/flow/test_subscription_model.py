@@ -8,6 +8,7 @@ subscriptions gets a message is the broker's choice.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.stomp.codec import Frame
 from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
 from brokerproof.harness.targets.target import Target
-from brokerproof.suites.steps import small_addresses
+from brokerproof.suites.steps import hindrances, small_addresses
 from brokerproof.suites.steps.queue_model import (
     IN_VIRTUAL_TIME,
     MEMORY,
@@ -130,6 +131,7 @@ class Run:
     to: Destination
     producer: StompPeer
     clients: tuple[Client, Client]
+    connect: Callable[[], StompPeer]
     place: str
     model: QueueModel = field(default_factory=QueueModel)
     settled_by: dict[int, str] = field(default_factory=dict)
@@ -179,7 +181,7 @@ class Run:
             return False
         if lost:
             client.peer.close_socket()
-            client.peer = self.target.stomp()
+            client.peer = self.connect()
         else:
             client.peer.request("UNSUBSCRIBE", {"id": "0"})
         self.model.give_back(numbers)
@@ -289,8 +291,15 @@ def corners(target: Target) -> list[dict[str, object]]:
             ],
         },
     ]
+    placed = [
+        {"place": place, "link": "plain", **history}
+        for place in reversed(place_names(target)[:2])
+        for history in histories
+    ]
+    others = hindrances.links(target)[1:]
     return [
-        {"place": place, **history} for place in place_names(target)[:2] for history in histories
+        *hindrances.each_once(target, placed),
+        *({**placed[0], "link": link, "hindered_by": []} for link in others),
     ]
 
 
@@ -308,21 +317,23 @@ def corners(target: Target) -> list[dict[str, object]]:
     examples=30,
     always=corners,
     place=places,
+    link=hindrances.some_link,
+    hindered_by=hindrances.pairs,
     rounds=st.sampled_from([1, 1, 1, 3]),
     steps=st.lists(STEPS, min_size=4, max_size=20),
 )
 def test_subscriptions_do_what_the_model_says(
-    target: Bench, place: str, rounds: int, steps: list[Step]
+    target: Bench, place: str, link: str, hindered_by: list[str], rounds: int, steps: list[Step]
 ) -> None:
     """Two clients subscribe to a queue, acknowledge, and leave as drawn, with windows and modes of
-    their own. After each step the messages that they hold are those of the model. In the end all
-    that was not acknowledged can be had.
+    their own, over links of each kind and while other clients hinder. After each step the messages
+    that they hold are those of the model. In the end, when nothing hinders, all that was not
+    acknowledged can be had.
 
     One scenario: the requirements are the model.
     """
     to = target.destination() if place == MEMORY else small_addresses.destination(target, place)
-    clients = Client(target.stomp("1.2")), Client(target.stomp("1.2"))
-    run = Run(target, to, target.stomp("1.2"), clients, place)
+    connect = hindrances.connector(target, link)
     ending: list[Step] = [
         Publish(3, 0),
         Subscribe(0, CLIENT, 700),
@@ -330,8 +341,10 @@ def test_subscriptions_do_what_the_model_says(
         Subscribe(1, CLIENT_INDIVIDUAL, 700),
         Ack(1, 1),
     ]
-    for step in [*steps * rounds, *ending]:
-        run.step(step)
+    with hindrances.hindered(target, hindered_by, to):
+        run = Run(target, to, connect(), (Client(connect()), Client(connect())), connect, place)
+        for step in [*steps * rounds, *ending]:
+            run.step(step)
     run.finish()
     for requirement in (CUMULATIVE, INDIVIDUAL):
         target.record_finding(requirement, True, f"{len(steps) * rounds} steps as the model says")

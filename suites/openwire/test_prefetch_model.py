@@ -23,9 +23,11 @@ from brokerproof.harness.protocols.openwire.raw_peer import (
     INDIVIDUAL,
     OpenWirePeer,
     dispatch,
+    queue,
 )
 from brokerproof.harness.targets.target import Target
-from brokerproof.suites.openwire.steps import OPENWIRE, fresh_queue, number_of
+from brokerproof.suites.openwire.steps import OPENWIRE, number_of
+from brokerproof.suites.steps import hindrances
 from brokerproof.suites.steps.queue_model import QueueModel
 
 LIMIT = "OPENWIRE-PREFETCH-1"
@@ -330,7 +332,7 @@ class Run:
 def corners(target: Target) -> list[dict[str, object]]:
     """Histories that need more than a few steps: messages that were seen and are acknowledged in
     parts, in ranges from the middle, and many rounds."""
-    return [
+    histories: list[dict[str, object]] = [
         {
             "rounds": 1,
             "steps": [
@@ -366,26 +368,32 @@ def corners(target: Target) -> list[dict[str, object]]:
             ],
         },
     ]
+    return hindrances.each_once(target, histories)
 
 
 @case(LIMIT, MORE, PULL, SEEN_ACK, STANDARD_ACK, INDIVIDUAL_ACK, needs={OPENWIRE})
 @over(
     examples=30,
     always=corners,
+    hindered_by=hindrances.pairs,
     rounds=st.sampled_from([1, 1, 1, 3]),
     steps=st.lists(STEPS, min_size=4, max_size=20),
 )
-def test_consumers_do_what_the_model_says(target: Bench, rounds: int, steps: list[Step]) -> None:
+def test_consumers_do_what_the_model_says(
+    target: Bench, hindered_by: list[str], rounds: int, steps: list[Step]
+) -> None:
     """Consumers of a queue begin and end on two connections while limits, acknowledgements and
-    pulls change as drawn. After each step the messages that are out are those of the model. In the
-    end all that was not acknowledged can be had.
+    pulls change as drawn and other clients hinder. After each step the messages that are out are
+    those of the model. In the end all that was not acknowledged can be had.
 
     One scenario: the requirements are the model.
     """
-    place, publisher = fresh_queue(target), target.openwire()
-    peers = target.openwire(), target.openwire()
-    run = Run(target, place, publisher, publisher.open_producer(place), peers)
+    name = target.fresh_name()
     ending: list[Step] = [Consume(0, 2), Consume(1, 0), Publish(3), Pull(-1), See(-1, 1)]
-    for step in [*steps * rounds, *ending]:
-        run.step(step)
+    with hindrances.hindered(target, hindered_by, target.destination(name=name)):
+        place, publisher = queue(name), target.openwire()
+        peers = target.openwire(), target.openwire()
+        run = Run(target, place, publisher, publisher.open_producer(place), peers)
+        for step in [*steps * rounds, *ending]:
+            run.step(step)
     run.finish()

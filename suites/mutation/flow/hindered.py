@@ -1,0 +1,213 @@
+"""Faults that show only while another client hinders: what waits with it, and what it spoils."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.kernel.transactions import Transaction
+from brokerproof.reference_broker.protocols.amqp091.consumer import Prefetch as Amqp091Prefetch
+from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
+from brokerproof.reference_broker.protocols.core.consumer import CoreConsumer
+from brokerproof.reference_broker.protocols.openwire.consumer import OpenWireConsumer
+from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
+from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
+from brokerproof.reference_broker.protocols.websocket.connection import WebSocketConnection
+from brokerproof.suites.mutation.mutant import Group
+
+hindered = Group("hindered")
+hindered_openwire = Group("hindered-openwire", "reference-activemq")
+hindered_amqp091 = Group("hindered-amqp091", "reference-rabbitmq")
+
+CREDIT, WINDOW = "ARTEMIS-FLOW-consumer-1", "ARTEMIS-STOMP-window-3"
+EACH_ONCE, GONE = "ARTEMIS-CONCEPTS-queue-1", "ARTEMIS-CONCEPTS-queue-2"
+FIFO = "ARTEMIS-GROUPING-fifo-1"
+
+
+def open_transactions(patch: Any) -> weakref.WeakSet[Transaction]:
+    """The transactions that have sends and have not ended."""
+    pending: weakref.WeakSet[Transaction] = weakref.WeakSet()
+
+    @patch.override(Transaction)
+    def send(original, self, message, charge):
+        original(self, message, charge)
+        pending.add(self)
+
+    @patch.override(Transaction)
+    def commit(original, self, publish):
+        pending.discard(self)
+        return original(self, publish)
+
+    @patch.override(Transaction)
+    def undo(original, self):
+        pending.discard(self)
+        return original(self)
+
+    return pending
+
+
+def stalled_connections(patch: Any) -> weakref.WeakSet[StompConnection]:
+    """The STOMP connections whose peers do not read."""
+    stalled: weakref.WeakSet[StompConnection] = weakref.WeakSet()
+
+    @patch.override(StompConnection)
+    def pause_delivery(original, self, paused):
+        (stalled.add if paused else stalled.discard)(self)
+        original(self, paused)
+
+    return stalled
+
+
+@hindered.mutant(CREDIT)
+def core_waits_for_open_transactions(patch, reached):
+    """While another client's transaction has sends, consumers over CORE are served nothing."""
+    pending = open_transactions(patch)
+
+    @patch.override(CoreConsumer)
+    def has_room(original, self):
+        return reached.instead(original(self), False) if pending else original(self)
+
+
+@hindered.mutant(CREDIT)
+def core_waits_for_stalled_readers(patch, reached):
+    """While another client reads nothing, consumers over CORE are served nothing."""
+    stalled = stalled_connections(patch)
+
+    @patch.override(CoreConsumer)
+    def has_room(original, self):
+        return reached.instead(original(self), False) if stalled else original(self)
+
+
+@hindered.mutant("AMQP10-CREDIT-03 AMQP10-WIN-07")
+def links_wait_for_stalled_readers(patch, reached):
+    """While a STOMP client reads nothing, links of AMQP 1.0 are served nothing."""
+    stalled = stalled_connections(patch)
+
+    @patch.override(OutgoingLink)
+    def has_room(original, self):
+        return reached.instead(original(self), False) if stalled else original(self)
+
+
+@hindered.mutant(WINDOW)
+def shut_windows_shut_the_next(patch, reached):
+    """While a subscription holds all that its window has, a new one of another client begins with
+    none."""
+    held: weakref.WeakSet[Subscription] = weakref.WeakSet()
+
+    @patch.override(Subscription)
+    def deliver(original, self, entry):
+        original(self, entry)
+        if not self.window.has_room():
+            held.add(self)
+
+    @patch.override(Queue)
+    def add_consumer(original, self, consumer, selector=None):
+        others = [other for other in held if other._unsettled and other.queue is not self]
+        if isinstance(consumer, Subscription) and others:
+            reached()
+            consumer.has_room = lambda: False
+        original(self, consumer, selector)
+
+
+@hindered.override(Queue, "_may_have", breaks=f"{WINDOW} {CREDIT}")
+def choosy_consumers_take_turns(original, reached, self, entry, consumer):
+    """What a choosy consumer does not select waits, as it might select it later."""
+    right = original(self, entry, consumer)
+    return reached.instead(right, False) if self._selectors else right
+
+
+@hindered.override(Queue, "_choose", breaks=FIFO)
+def the_youngest_beside_a_choosy_consumer(original, reached, self):
+    """A queue with a choosy consumer serves the others from its end."""
+    order = list(self._ready)
+    self._ready.reverse()
+    if order != list(self._ready):
+        reached()
+    original(self)
+    self._ready = type(self._ready)(sorted(self._ready, key=lambda entry: entry.order))
+
+
+@hindered.mutant(EACH_ONCE)
+def aborts_take_messages_along(patch, reached):
+    """An abort removes as many messages from every queue as it had sends."""
+    queues: weakref.WeakSet[Queue] = weakref.WeakSet()
+
+    @patch.override(Queue)
+    def dispatch(original, self):
+        queues.add(self)
+        original(self)
+
+    @patch.override(Transaction)
+    def undo(original, self):
+        for queue in list(queues):
+            for _ in self._sends:
+                if queue._ready:
+                    reached()
+                    queue.discard(queue._ready.popleft())
+        return original(self)
+
+
+@hindered.mutant(f"{WINDOW} {CREDIT}")
+def one_address_reads_pages_at_a_time(patch, reached):
+    """What was paged is not read while another address has pages."""
+    paged: weakref.WeakSet[Queue] = weakref.WeakSet()
+
+    @patch.override(Queue)
+    def read_on(original, self):
+        if self.behind is not None and self.behind.left:
+            paged.add(self)
+            if any(queue is not self and queue.behind and queue.behind.left for queue in paged):
+                reached()
+                return
+        original(self)
+
+
+@hindered.override(StompConnection, "on_peer_gone", breaks=f"{EACH_ONCE} {GONE}")
+def partial_frames_are_completed(original, reached, self):
+    """A frame within which its connection breaks off is carried out with zeros for the rest."""
+    if self._parser.buffered:
+        reached()
+        self.receive(self.shared.now, bytes(2**15))
+    original(self)
+
+
+@hindered.mutant(WINDOW)
+def windows_over_websocket_are_not_given_back(patch, reached):
+    """An ACK that arrives over WebSocket gives nothing back to its window."""
+    inside: list[WebSocketConnection] = []
+
+    @patch.override(WebSocketConnection)
+    def receive(original, self, now, data):
+        inside.append(self)
+        original(self, now, data)
+        inside.pop()
+
+    @patch.override(Subscription)
+    def take(original, self, delivery):
+        entries = original(self, delivery)
+        if inside:
+            reached()
+            self.window.charge(delivery.charge)
+        return entries
+
+
+@hindered_openwire.mutant("OPENWIRE-PREFETCH-2 OPENWIRE-MSGACK-2")
+def prefetch_waits_for_open_transactions(patch, reached):
+    """While another client's transaction has sends, OpenWire consumers are dispatched nothing."""
+    pending = open_transactions(patch)
+
+    @patch.override(OpenWireConsumer)
+    def has_room(original, self):
+        return reached.instead(original(self), False) if pending else original(self)
+
+
+@hindered_amqp091.mutant("AMQP091-QOS-02")
+def channels_wait_for_stalled_readers(patch, reached):
+    """While a STOMP client reads nothing, channels with a limit are served nothing."""
+    stalled = stalled_connections(patch)
+
+    @patch.override(Amqp091Prefetch)
+    def has_room(original, self):
+        right = original(self)
+        return reached.instead(right, False) if stalled and self.limit else right

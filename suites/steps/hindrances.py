@@ -1,0 +1,190 @@
+"""What may hinder a broker while a property is judged: other clients that misbehave or wait, and
+links that are slow or wrapped.
+
+A property that takes hindrances as a parameter holds during them and after them. Each is a context:
+it is there inside, and ends in its own way behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.model.enums import Clock
+from brokerproof.harness.model.time import ms
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
+from brokerproof.harness.targets.target import Target
+from brokerproof.harness.worlds.link import PERFECT, LinkFaults
+from brokerproof.suites.steps import small_addresses
+
+NEVER_DELIVERED = b"0 . is in no queue"
+"""A body that no consumer may get. The models read its number as 0, which no message has."""
+LARGE, SOME = 16_384, 16
+"""Bytes of a body, and messages of it that fill a link in virtual time."""
+SLOW = LinkFaults(latency=ms(7), jitter=ms(5), fragment=40)
+NO_WINDOW = {"consumer-window-size": "-1"}
+
+
+@contextmanager
+def _stalled_reader(target: Bench, to: Destination) -> Iterator[None]:
+    """A consumer of another queue stops reading when its link is full; in the end it gets all."""
+    other = target.destination()
+    reader, producer = target.stomp(), target.stomp()
+    reader.subscribe(other, headers=NO_WINDOW)
+    reader.channel.hold_reading(True)
+    for _ in range(SOME):
+        producer.publish(other, bytes(LARGE))
+    yield
+    reader.channel.hold_reading(False)
+    here = target.wait_until(lambda: reader.messages_seen >= SOME, PATIENCE)
+    target.control(here, f"{reader.messages_seen} of {SOME} messages reached the stalled reader")
+
+
+@contextmanager
+def _closed_window(target: Bench, to: Destination) -> Iterator[None]:
+    """A consumer of another queue acknowledges nothing, and its window is shut."""
+    other = target.destination()
+    reader, producer = target.stomp(), target.stomp()
+    reader.subscribe(other, ack="client", headers={"consumer-window-size": "1"})
+    for _ in range(5):
+        producer.publish(other, b"for the window")
+    yield
+    reader.close_socket()
+
+
+@contextmanager
+def _choosy_consumer(target: Bench, to: Destination) -> Iterator[None]:
+    """A consumer of the same queue selects nothing of it."""
+    reader = target.stomp()
+    reader.subscribe(to, headers={"selector": "nowhere = 'set'"})
+    yield
+    reader.close_socket()
+    target.control(reader.messages_seen == 0, "the selector of the other consumer matched")
+
+
+@contextmanager
+def _open_transaction(target: Bench, to: Destination) -> Iterator[None]:
+    """A transaction with messages for the same queue is open, and is aborted."""
+    producer = target.stomp()
+    producer.request("BEGIN", {"transaction": "t"})
+    for _ in range(2):
+        producer.publish(to, NEVER_DELIVERED, {"transaction": "t"})
+    yield
+    producer.request("ABORT", {"transaction": "t"})
+
+
+@contextmanager
+def _partial_frame(target: Bench, to: Destination) -> Iterator[None]:
+    """A SEND to the same queue has begun, and its connection breaks off within it."""
+    producer = target.stomp()
+    headers = [("destination", to.name), *to.send_headers, ("content-length", str(LARGE))]
+    head = "".join(f"{name}:{value}\n" for name, value in headers)
+    producer.write(f"SEND\n{head}\n".encode() + NEVER_DELIVERED, as_event=False)
+    yield
+    producer.close_socket()
+
+
+@contextmanager
+def _full_address(target: Bench, to: Destination) -> Iterator[None]:
+    """A producer waits for room at an address that stays full."""
+    full, producer = small_addresses.destination(target, "block"), target.stomp()
+    for _ in range(30):
+        producer.publish(full, bytes(1500), receipt=False)
+    yield
+    producer.close_socket()
+
+
+@contextmanager
+def _paging_neighbour(target: Bench, to: Destination) -> Iterator[None]:
+    """Another address pages all the time: it goes in and out of page mode."""
+    other = small_addresses.destination(target, "limited.page")
+    producer, reader = target.stomp(), target.stomp()
+    for _ in range(9):
+        producer.publish(other, bytes(1500))
+    yield
+    reader.subscribe(other)
+    here = target.wait_until(lambda: reader.messages_seen >= 9, PATIENCE)
+    target.control(here, f"{reader.messages_seen} of 9 paged messages arrived")
+
+
+@contextmanager
+def _slow_link(target: Bench, to: Destination) -> Iterator[None]:
+    """Connections that begin meanwhile have latency, and their bytes arrive in small pieces."""
+    target.disturb(SLOW)
+    yield
+    target.disturb(PERFECT)
+
+
+@dataclass(frozen=True)
+class Hindrance:
+    """``needs`` is the capability without which a target cannot be hindered so."""
+
+    context: Callable[[Bench, Destination], AbstractContextManager[None]]
+    needs: str = "stomp-1.2"
+
+
+HINDRANCES: Mapping[str, Hindrance] = {
+    "a stalled reader": Hindrance(_stalled_reader),
+    "a closed window": Hindrance(_closed_window, "consumer-window"),
+    "a choosy consumer": Hindrance(_choosy_consumer, "selectors"),
+    "an open transaction": Hindrance(_open_transaction, "transactions"),
+    "a partial frame": Hindrance(_partial_frame),
+    "a full address": Hindrance(_full_address, "address-full"),
+    "a paging neighbour": Hindrance(_paging_neighbour, "address-full"),
+    "a slow link": Hindrance(_slow_link),
+}
+
+
+def names(target: Target) -> list[str]:
+    """Return the hindrances that the target can have, none in real time."""
+    capabilities = target.identity.capabilities
+    if target.clock is not Clock.VIRTUAL:
+        return []
+    return [name for name, hindrance in HINDRANCES.items() if hindrance.needs in capabilities]
+
+
+def pairs(target: Target) -> st.SearchStrategy[list[str]]:
+    """Draw up to two hindrances."""
+    known = names(target)
+    one = st.sampled_from(known) if known else st.nothing()
+    return st.lists(one, max_size=2, unique=True)
+
+
+def each_once(target: Target, histories: Sequence[dict[str, object]]) -> list[dict[str, object]]:
+    """Return the histories unhindered, and the first with each hindrance."""
+    return [
+        *({**history, "hindered_by": []} for history in histories),
+        *({**histories[0], "hindered_by": [name]} for name in names(target)),
+    ]
+
+
+@contextmanager
+def hindered(target: Bench, by: Sequence[str], to: Destination) -> Iterator[None]:
+    """Hinder the broker inside; ``to`` is the queue of the property that is judged."""
+    with ExitStack() as stack:
+        for name in by:
+            target.record_note(f"from here on there is {name}")
+            stack.enter_context(HINDRANCES[name].context(target, to))
+        yield
+
+
+def connector(target: Bench, link: str) -> Callable[[], StompPeer]:
+    """Return how a STOMP client connects over ``link``, one of :func:`links`."""
+    if link == "websocket":
+        return lambda: target.stomp(over=target.websocket())
+    return target.stomp
+
+
+def links(target: Target) -> list[str]:
+    """Return the kinds of link that the target has for STOMP."""
+    return ["plain", *(["websocket"] if "websocket" in target.identity.capabilities else [])]
+
+
+def some_link(target: Target) -> st.SearchStrategy[str]:
+    """Draw a kind of link."""
+    return st.sampled_from(links(target))
