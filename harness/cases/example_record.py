@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from brokerproof.harness.model.finding import Finding, Measurement
+from brokerproof.harness.model.time import Duration
 from brokerproof.harness.protocols.byte_log import ByteLog
 from brokerproof.harness.trace.events import Event
 
@@ -27,6 +28,8 @@ class ExampleRecord:
     seed: int = 0
     case: str = ""
     """The id of the case."""
+    late: Duration = 0
+    """By how much the host was late, at worst, until the example broke off; 0 if it did not."""
 
     def measure(self, label: str, measurement: Measurement) -> None:
         """Keep ``measurement`` unless the one of that label is nearer to a bound."""

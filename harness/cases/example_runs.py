@@ -110,20 +110,23 @@ def one_example(
         overrides=places[0].overrides if places else None,
         example_record=outcome,
     )
+    start: Event
+    if number is None:
+        start = CaseStarted(at_ns=bench.now(), detail=call.id)
+    else:
+        start = ExampleStarted(
+            at_ns=bench.now(),
+            example=number,
+            detail=", ".join(f"{k}={v!r}" for k, v in plan.items()),
+        )
+    bench.record(start)
     try:
-        start: Event
-        if number is None:
-            start = CaseStarted(at_ns=bench.now(), detail=call.id)
-        else:
-            start = ExampleStarted(
-                at_ns=bench.now(),
-                example=number,
-                detail=", ".join(f"{k}={v!r}" for k, v in plan.items()),
-            )
-        bench.record(start)
         call.case.function(bench, **call.given, **plan)
     except Violated:
         pass
+    except ControlFailed:
+        outcome.late = bench.world.lateness(start.at_ns)
+        raise
     finally:
         bench.close()
 

@@ -37,6 +37,7 @@ from brokerproof.harness.model.finding import (
     ListedDeviation,
     combine,
 )
+from brokerproof.harness.model.time import NS_PER_MS, Duration
 from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.protocols.conversation import ControlFailed, Symptom
 from brokerproof.harness.results.records import Result
@@ -58,6 +59,9 @@ control fails.
 A failed control says nothing about the broker but that the case could not be put to it. In real
 time that may be a race of a moment; what it was stays in the result's detail.
 """
+LATE: Duration = 500 * NS_PER_MS
+"""A host that is so late may have failed a control itself: clients of ours have TTLs of 1 s, and
+send something every half of it."""
 SIDE_BY_SIDE_EXAMPLES = 16
 
 
@@ -84,9 +88,11 @@ def execute_unrecorded(run: Run, call: Call) -> tuple[Result, list[Event]]:
         return _result(run, call, judgement, ExampleRecord(), 0, began), []
     most = ATTEMPTS if run.target.clock is Clock.REAL else 1
     earlier_attempts = ""
+    late: list[Duration] = []
     for attempt in range(1, most + 1):
         record = ExampleRecord()
         problem = _attempt(run, call, record, attempt)
+        late.append(record.late)
         findings = _complete(call, record.findings)
         if (excuse := _excuse(run, call, problem)) is not None or _is_absent(problem):
             break
@@ -105,6 +111,9 @@ def execute_unrecorded(run: Run, call: Call) -> tuple[Result, list[Event]]:
         judgement = _judge_lacking(run, call, findings, str(problem))
     elif run.target.clock is Clock.REAL and isinstance(problem, ControlFailed):
         judgement = _judge_unmet(findings, f"precondition not met: {problem}")
+        if min(late) >= LATE:
+            words = f"the host was late by {min(late) // NS_PER_MS} ms: {problem}"
+            judgement = _judge_unmet(findings, words, Seen.NEVER_REACHED)
     elif run.target.clock is Clock.REAL and isinstance(problem, LimitReached):
         seen = Seen.NEVER_REACHED if problem.may_be_the_hosts else Seen.UNMET
         judgement = _judge_unmet(findings, explain(problem), seen)
@@ -182,7 +191,7 @@ def _judge_broken(findings: list[Finding], problem: str) -> _Judgement:
 
 def _judge_unmet(findings: list[Finding], problem: str, seen: Seen = Seen.UNMET) -> _Judgement:
     """Judge a case that ended early on a broker that serves others: it refused or lacked something
-    that the case relies on, or the case reached a limit.
+    that the case relies on, the host was late, or the case reached a limit.
 
     In virtual time the broker is ours, and a failed control an error of ours.
     """
@@ -319,6 +328,7 @@ def _side_by_side(run: Run, call: Call, total: ExampleRecord, seed: int) -> None
 def _add(total: ExampleRecord, record: ExampleRecord) -> None:
     if record.wire.violations:
         total.failing.append(record)
+    total.late = max(total.late, record.late)
     total.events += record.events
     total.findings = combine(total.findings + record.findings)
     for label, measurement in record.measurements.items():

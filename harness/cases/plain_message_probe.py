@@ -54,6 +54,7 @@ _BY_CAPABILITY: Mapping[str, Callable[[Bench], None]] = {
     "amqp": _amqp,
     "amqp091": _amqp091,
 }
+PROTOCOLS = {"stomp": "STOMP", "amqp": "AMQP 1.0", "amqp091": "AMQP 0-9-1"}
 _LOGIN: Mapping[str, Callable[[Bench], object]] = {
     "stomp": Bench.stomp,
     "amqp": Bench.amqp,

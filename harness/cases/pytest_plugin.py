@@ -7,9 +7,10 @@ The wall time is then near the longest case, and pytest still sees one item afte
 in virtual time compute: they run side by side, if asked, in processes of their own
 (``harness/cases/forked_workers.py``).
 
-pytest-xdist may spread cases in virtual time over its processes, among other tests; each of them
-runs its cases one after the other. It is refused where they would get into each other's way: on one
-broker, or in one run folder.
+pytest-xdist may spread cases over its processes, among other tests: in virtual time, or against a
+broker that runs at an address. Each process runs its cases one after the other, under names of its
+own. It is refused where the processes would get into each other's way: under an alarm, in one run
+folder, or where each of them would start a broker.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import pytest
 
@@ -105,6 +106,10 @@ def _seed(option: argparse.Namespace) -> int:
         ) from None
 
 
+def _refuse_spreading(option: str, reason: str) -> NoReturn:
+    raise pytest.UsageError(f"pytest-xdist (-n) does not go with {option}: {reason}; leave one out")
+
+
 class CaseNotPassed(Exception):
     """A case with a verdict that pytest reports as a failure; the text explains it."""
 
@@ -173,30 +178,28 @@ class _Session:
     def check_spreading(self) -> None:
         """Raise ``pytest.UsageError`` where the processes of pytest-xdist could not share what
         there is."""
-        for given, why in (
-            (
-                self._folder is not None,
-                "--brokerproof-record: a run folder is written by one process",
-            ),
-            (
-                self._options.brokerproof_cases_in_parallel is not None,
-                "--brokerproof-cases-in-parallel: each of its processes would begin all cases",
-            ),
-        ):
-            if given:
-                raise pytest.UsageError(
-                    f"pytest-xdist (-n) does not go with {why}; give one of the two"
-                )
-        target = self._load_target()
-        if target.clock is Clock.REAL:
-            why = (
-                "cases of different processes would fill the same addresses"
-                if target.identity.kind == "address"
-                else "each of its processes would start one"
+        options = self._options
+        if self._folder is not None:
+            _refuse_spreading("--brokerproof-record", "a run folder is written by one process")
+        if options.brokerproof_cases_in_parallel is not None:
+            _refuse_spreading(
+                "--brokerproof-cases-in-parallel", "each of its processes would begin all cases"
             )
-            raise pytest.UsageError(
-                f"pytest-xdist (-n) does not go with --brokerproof-target {self._target_name}:"
-                f" {why}; cases in real time run side by side without it"
+        if options.brokerproof_allow_harm:
+            _refuse_spreading(
+                "--brokerproof-allow-harm", "a harmed broker fails the cases of other processes"
+            )
+        target = self._load_target()
+        if target.clock is Clock.REAL and target.identity.started_here:
+            _refuse_spreading(
+                f"--brokerproof-target {self._target_name}",
+                "each of its processes would start one; cases in real time run side by side"
+                " without it",
+            )
+        if target.clock is Clock.REAL and ALONE & target.identity.capabilities:
+            _refuse_spreading(
+                f"--brokerproof-target {self._target_name}",
+                "an alarm holds back the cases of other processes",
             )
 
     # collection
@@ -310,6 +313,8 @@ class _Session:
         if self._folder is not None:
             _end_well()
         run = self._begin()
+        if hasattr(session.config, "workerinput"):
+            return  # pytest-xdist decides which cases are this process's: none is begun early
         if run.target.clock is Clock.REAL:
             together = (
                 1

@@ -25,7 +25,12 @@ from collections import deque
 from contextlib import suppress
 from pathlib import Path
 
-from brokerproof.harness.cases.plain_message_probe import Fault, PlainMessageProbe, ProbeFailure
+from brokerproof.harness.cases.plain_message_probe import (
+    PROTOCOLS,
+    Fault,
+    PlainMessageProbe,
+    ProbeFailure,
+)
 from brokerproof.harness.model.time import NS_PER_S, Duration, Instant, seconds
 from brokerproof.harness.targets.sockets import SocketTarget
 from brokerproof.harness.targets.target import Target
@@ -114,8 +119,8 @@ class TargetHealth:
             if len(failures) == TRIES:
                 if failures[-1].fault is Fault.REFUSES:
                     return (
-                        f"a plain {name.upper()} message, which passed when the run began, does not"
-                        f" pass now: {failures[-1].detail}"
+                        f"a plain {PROTOCOLS[name]} message, which passed when the run began, does"
+                        f" not pass now: {failures[-1].detail}"
                     )
                 self._stop_for(failures[-1], occasion)
         self._check_stability(occasion)
@@ -153,13 +158,30 @@ class TargetHealth:
         if failure.fault is Fault.CLOSES and (tries := self._closed_before_one_passes(failure)):
             share = f"{tries} of {tries + 1} plain messages failed"
             self._stop(f"{self._name} is unstable: {share}, over {_text(failure)}; {occasion}")
-        fault = f"{self._name} {failure.fault}: {TRIES} of {TRIES} plain messages failed"
+        fault = f"{self._name} {self._fault(failure)}: {TRIES} of {TRIES} plain messages failed"
         reason = f"{fault}, the last one over {_text(failure)}; {occasion}"
         unanswered = self._bounds.first_unanswered()
         if unanswered is not None and failure.fault in (Fault.GONE, Fault.SILENT):
             reason += f"; nothing was received after {unanswered}"
         end = self._target.process_end() if isinstance(self._target, SocketTarget) else ""
         self._stop(reason + (f"; {end}" if end else ""))
+
+    def _fault(self, failure: ProbeFailure) -> str:
+        """Return the words for a target that failed all probes of a protocol; they name it if
+        another protocol still passes."""
+        others = [
+            PROTOCOLS[name]
+            for name in self._passing
+            if name != failure.name and self._probe.failure(name) is None
+        ]
+        if not others:
+            return failure.fault
+        protocol = PROTOCOLS[failure.name]
+        if failure.fault not in (Fault.GONE, Fault.SILENT):
+            return f"{failure.fault} over {protocol} and answers {' and '.join(others)}"
+        if failure.name in self._passing:
+            return f"stopped answering {protocol} and still answers {' and '.join(others)}"
+        return f"does not answer {protocol} and answers {' and '.join(others)}"
 
     def _closed_before_one_passes(self, failure: ProbeFailure) -> int:
         """Return the number of probes that failed until one passed; 0 if none does."""
@@ -182,7 +204,7 @@ class TargetHealth:
 
 
 def _text(failure: ProbeFailure) -> str:
-    return f"{failure.name.upper()}: {failure.detail}"
+    return f"{PROTOCOLS[failure.name]}: {failure.detail}"
 
 
 class RunWatch:

@@ -1,17 +1,21 @@
-"""pytest-xdist beside our plugin: cases in virtual time may be spread, and what its processes could
-not share is refused."""
+"""pytest-xdist beside our plugin: cases in virtual time and against an address may be spread, and
+what its processes could not share is refused."""
 
 from __future__ import annotations
 
 import subprocess
 from argparse import Namespace
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from brokerproof.harness.cases import case_index, pytest_options, pytest_plugin
+from brokerproof.harness.targets import target_file
+from brokerproof.harness.targets.sockets import SocketTarget
 
 
 def configured(**chosen: Any) -> list[str]:
@@ -29,8 +33,9 @@ def configured(**chosen: Any) -> list[str]:
     return registered
 
 
-def test_cases_in_virtual_time_may_be_spread() -> None:
-    assert configured() == ["brokerproof-session"]
+@pytest.mark.parametrize("target", ["reference", "127.0.0.1:61613"])
+def test_cases_in_virtual_time_and_against_an_address_may_be_spread(target: str) -> None:
+    assert configured(brokerproof_target=target) == ["brokerproof-session"]
 
 
 @pytest.mark.parametrize(
@@ -49,8 +54,12 @@ def test_cases_in_virtual_time_may_be_spread() -> None:
             "--brokerproof-target reference-real: each of its processes would start one",
         ),
         (
-            {"brokerproof_target": "127.0.0.1:61613"},
-            r"--brokerproof-target 127\.0\.0\.1:61613: cases of different processes would fill",
+            {"brokerproof_target": "alarms.target.toml"},
+            r"--brokerproof-target alarms\.target\.toml: an alarm holds back the cases of other",
+        ),
+        (
+            {"brokerproof_allow_harm": True},
+            "--brokerproof-allow-harm: a harmed broker fails the cases of other processes",
         ),
     ],
 )
@@ -58,9 +67,45 @@ def test_what_processes_could_not_share_is_refused(
     chosen: dict[str, Any], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    Path("alarms.target.toml").write_text(
+        'kind = "address"\nlike = "rabbitmq-alarms"\nrabbitmqctl = ["true"]\n'
+        'endpoints = { amqp = "127.0.0.1:5672", management = "http://127.0.0.1:15672" }\n'
+    )
     with pytest.raises(pytest.UsageError, match=rf"pytest-xdist \(-n\) does not go with {why}"):
         configured(**chosen)
-    assert not list(tmp_path.iterdir()), "nothing is begun"
+    assert [path.name for path in tmp_path.iterdir()] == ["alarms.target.toml"], "nothing is begun"
+
+
+def test_cases_against_an_address_are_spread_over_processes(tmp_path: Path) -> None:
+    broker = target_file.load("reference-real")
+    broker.start(tmp_path)
+    assert isinstance(broker, SocketTarget)
+    host, port = broker.endpoints["stomp"]
+    login = f"{broker.identity.login}:{broker.identity.passcode}"
+    module = case_index.suites_folder() / "stomp" / "test_receipts.py"
+    try:
+        ran = subprocess.run(
+            [
+                *case_index.pytest_command(),
+                *("-n", "2", f"--junitxml={tmp_path / 'junit.xml'}", str(module)),
+                *("--brokerproof-target", f"stomp://{login}@{host}:{port}?like=artemis"),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        broker.stop()
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    cases = list(ElementTree.parse(tmp_path / "junit.xml").iter("testcase"))
+    verdicts = Counter(
+        entry.get("value")
+        for case in cases
+        for entry in case.iter("property")
+        if entry.get("name") == "verdict"
+    )
+    assert verdicts["PASS"] >= 15
+    assert {case.get("classname", "").rpartition(".")[2] for case in cases} == {"test_receipts"}
 
 
 @pytest.mark.parametrize(

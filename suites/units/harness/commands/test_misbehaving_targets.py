@@ -120,7 +120,8 @@ def test_the_command_ends_with_3_for_a_target_that_floods(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "fault"), [("silent", "is silent"), ("floods_amqp", "floods its clients")]
+    ("behaviour", "fault"),
+    [("silent", "does not answer AMQP 1.0"), ("floods_amqp", "floods its clients over AMQP 1.0")],
 )
 def test_an_amqp_acceptor_that_misbehaves(behaviour: str, fault: str, tmp_path: Path) -> None:
     target = tmp_path / "two.target.toml"
@@ -130,7 +131,8 @@ def test_an_amqp_acceptor_that_misbehaves(behaviour: str, fault: str, tmp_path: 
             f'endpoints = {{ stomp = "127.0.0.1:{stomp}", amqp = "127.0.0.1:{amqp}" }}\n'
         )
         problem = begun(str(target), tmp_path)
-    assert f"two {fault}: 3 of 3 plain messages failed, the last one over AMQP" in problem
+    failed = "3 of 3 plain messages failed, the last one over AMQP 1.0"
+    assert f"two {fault} and answers STOMP: {failed}" in problem
 
 
 @pytest.mark.parametrize(
