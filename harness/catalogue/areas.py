@@ -51,7 +51,8 @@ _IDS = (
     ),
     (
         Area.PAGING,
-        r"^ARTEMIS-PAGING-|^RABBITMQ-FLOW-page-|^ACTIVEMQ-ORDER-|^ARTEMIS-GROUPING-fifo-",
+        r"^ARTEMIS-PAGING-|^RABBITMQ-FLOW-page-|^ACTIVEMQ-ORDER-|^ARTEMIS-GROUPING-fifo-"
+        r"|^AMQP091-PUB-04$",
     ),
     (
         Area.RECOVERY,

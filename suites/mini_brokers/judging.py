@@ -28,7 +28,7 @@ def write_target(name: str, folder: Path) -> Path:
     return path
 
 
-def judge(path: Path, calls: Sequence[Call], folder: Path) -> list[Result]:
+def judge(path: Path, calls: Sequence[Call], folder: Path, seed: int = 1) -> list[Result]:
     """The results of ``calls`` on the target of a file. Those with alarms run after the others, one
     by one."""
     target = target_file.load(str(path))
@@ -36,8 +36,8 @@ def judge(path: Path, calls: Sequence[Call], folder: Path) -> list[Result]:
     one_at_a_time()
     try:
         recorder = Recorder(None, run="", target=target.identity.name, clock=target.clock)
-        health = TargetHealth(target, seed=1)
-        run = Run(target, facts, requirements.load(), (), recorder, "smoke", 1, health=health)
+        health = TargetHealth(target, seed)
+        run = Run(target, facts, requirements.load(), (), recorder, "smoke", seed, health=health)
         alone = [call for call in calls if "alarms" in call.case.needs]
         together = [call for call in calls if "alarms" not in call.case.needs]
         with ThreadPoolExecutor(AT_ONCE) as pool:

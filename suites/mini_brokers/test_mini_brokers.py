@@ -1,7 +1,8 @@
 """Each mini-broker is judged, and its planted fault is the first cause that a run prints.
 
 A few cases that find each fault quickly run here. With the environment variable
-BROKERPROOF_MINI_BROKERS=all every case of the suites runs. They run in an environment of their own
+BROKERPROOF_MINI_BROKERS=all every case of the suites runs, and BROKERPROOF_MINI_BROKERS_SEED draws
+other examples. They run in an environment of their own
 (``tox -e mini-brokers``): other tests beside them would take the time that heartbeats need.
 """
 
@@ -25,6 +26,7 @@ from brokerproof.suites.mini_brokers.judging import judge, write_target
 
 WHOLE = os.environ.get("BROKERPROOF_MINI_BROKERS") == "all"
 SUITES = ("stomp", "flow", "delivery")
+SEED = int(os.environ.get("BROKERPROOF_MINI_BROKERS_SEED", "1"))
 AT_ONCE = 4
 """Brokers that are judged at the same time: their cases mostly wait."""
 
@@ -38,7 +40,7 @@ def results_of(name: str, folder: Path) -> list[Result]:
         if call.case.suite in SUITES and re.search(chosen, call.id) is not None
     ]
     folder.mkdir()
-    return judge(write_target(name, folder), calls, folder)
+    return judge(write_target(name, folder), calls, folder, SEED)
 
 
 @pytest.fixture(scope="module")
