@@ -83,7 +83,7 @@ def described(cases: Iterable[IndexedCase]) -> dict[str, CaseInfo]:
                 dict.fromkeys(cited for case in variants for cited in case.requirements)
             ),
             versions=tuple(dict.fromkeys(case.version for case in variants if case.version)),
-            needs=frozenset(variants[0].needs),
+            needs=frozenset.intersection(*(frozenset(variant.needs) for variant in variants)),
             doc=variants[0].doc,
             source=variants[0].source,
         )

@@ -107,7 +107,7 @@ def _smaller(
     """The smallest example that fails on the reference in virtual time; None if this one does not
     fail there."""
     smaller = _reference(run.target, plan)
-    if smaller is None or not call.case.needs <= smaller[0].identity.capabilities:
+    if smaller is None or not call.needs <= smaller[0].identity.capabilities:
         return None
     there = replace(run, target=smaller[0], facts=smaller[1])
     try:

@@ -75,6 +75,12 @@ class Call:
         return self.case.by_version[self.version]
 
     @property
+    def needs(self) -> frozenset[str]:
+        """The capabilities that this call needs: the case's, and its version of STOMP."""
+        is_stomp = self.version is not None and "stomp" in self.case.needs
+        return self.case.needs | ({f"stomp-{self.version}"} if is_stomp else set())
+
+    @property
     def given(self) -> dict[str, Any]:
         """The function's arguments besides the target."""
         return dict(self.arguments) | ({} if self.version is None else {"version": self.version})

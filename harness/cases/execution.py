@@ -128,7 +128,7 @@ def execute_unrecorded(run: Run, call: Call) -> tuple[Result, list[Event]]:
 def _refusal(run: Run, call: Call) -> str:
     """Why the case is not put to this target: a capability it lacks, or the harm it would do."""
     identity = run.target.identity
-    missing = call.case.needs - identity.capabilities
+    missing = call.needs - identity.capabilities
     if missing:
         return capabilities.missing(missing, identity.absent, identity.profile.name)
     if call.case.harm and not (identity.started_here or run.allow_harm):

@@ -147,6 +147,15 @@ class CaseRecord(Judge):
             raise ControlFailed(detail)
 
 
+def _interval(low: Duration, high: Duration | None) -> str:
+    """Return the words for [``low``, ``high``]; a bound that bounds nothing is left out."""
+    if high is None:
+        return f"at least {low / ms(1):g} ms"
+    if low == 0:
+        return f"at most {high / ms(1):g} ms"
+    return f"between {low / ms(1):g} and {high / ms(1):g} ms"
+
+
 def _ids(requirements: Requirements) -> tuple[str, ...]:
     return (requirements,) if isinstance(requirements, str) else requirements
 
@@ -216,12 +225,7 @@ class MeasurementJudge(CaseRecord):
         margin = self.margin(bounds, since)
         held = low <= value and (high is None or value <= high)
         beyond = value < low - margin or (high is not None and value > high + margin)
-        should = (
-            f"at least {low / ms(1):g} ms"
-            if high is None
-            else f"between {low / ms(1):g} and {high / ms(1):g} ms"
-        )
-        detail = f"{label}: {value / ms(1):g} ms, should be {should}"
+        detail = f"{label}: {value / ms(1):g} ms, should be {_interval(low, high)}"
         self._measured(requirements, label, value, low, high, margin, "ns")
         uncertain = None if beyond else f"within the margin of {margin / ms(1):g} ms"
         expectation = Expectation(

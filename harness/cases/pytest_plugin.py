@@ -541,7 +541,7 @@ def _indexed(call: Call) -> IndexedCase:
         function=call.case.function.__qualname__,
         version=call.version,
         requirements=call.cited,
-        needs=tuple(sorted(call.case.needs)),
+        needs=tuple(sorted(call.needs)),
         doc=call.case.doc,
         source=call.case.source,
     )

@@ -78,6 +78,8 @@ class Probes:
     def __init__(self, target: Target, seed: int) -> None:
         self.target = target
         self.version = ""
+        """The highest version that the broker speaks."""
+        self.versions: list[str] = []
         self.host = HOSTS[0]
         self._seed = seed
         self._numbers = count(1)
@@ -142,7 +144,7 @@ def _versions(probes: Probes, dialect: Dialect) -> bool:
             break
     if not spoken:
         return False
-    probes.version = spoken[0]
+    probes.version, probes.versions = spoken[0], spoken
     dialect.parameters["stomp_host"] = probes.host
     dialect.sentences.append(f"speaks STOMP {', '.join(sorted(spoken))}")
     if probes.host != HOSTS[0]:
@@ -247,12 +249,18 @@ def _transactions(probes: Probes, dialect: Dialect) -> None:
 
 
 def _nack(probes: Probes, dialect: Dialect, queue: str) -> None:
-    refused = False
+    """A broker that takes a NACK in one version offers it: what it does in others is judged."""
+    versions = [version for version in probes.versions if version != "1.0"]
+    if not versions:
+        dialect.absent["nack"] = "NACK begins with STOMP 1.1"
+    elif all(_refuses_nack(probes, queue, version) for version in versions):
+        dialect.without("nack", "refuses NACK")
 
+
+def _refuses_nack(probes: Probes, queue: str, version: str) -> bool:
     def question(bench: Bench) -> bool:
-        nonlocal refused
         to = Destination(queue.format(name=bench.fresh_name()))
-        peer = probes.client(bench)
+        peer = probes.client(bench, version)
         peer.publish(to, b"refused", receipt=False)
         peer.subscribe(to, ack="client", receipt=False)
         message = peer.message(within=ANSWER)
@@ -260,12 +268,7 @@ def _nack(probes: Probes, dialect: Dialect, queue: str) -> None:
         peer.close_socket(CloseHow.RESET)
         return refused
 
-    if probes.version == "1.0":
-        dialect.absent["nack"] = "NACK begins with STOMP 1.1"
-        return
-    probes.asked(question)
-    if refused:
-        dialect.without("nack", "refuses NACK")
+    return probes.asked(question)
 
 
 def _windows(probes: Probes, dialect: Dialect, place: str) -> None:

@@ -165,7 +165,7 @@ def beats(events: Sequence[Event], conn: int) -> list[Finding]:
             )
         ]
     most = allowed(due)
-    detail = f"its longest silence was {worst / NS_PER_MS:g} ms, of {due / NS_PER_MS:g} allowed"
+    detail = f"longest silence: {worst / NS_PER_MS:g} ms, should be at most {due / NS_PER_MS:g} ms"
     if worst <= most:
         return [Finding(BEATS, Seen.HELD, detail)]
     late = "the recording may have been late" if worst <= SURELY_LATE * most + NS_PER_S else None
@@ -310,17 +310,11 @@ def blocking(events: Sequence[Event], conn: int) -> list[Finding]:
         ):
             ends = event.command == "connection.unblocked"
             right = announced and (blocked or not ends)
-            why = (
-                "after it had been told of a block"
-                if blocked
-                else "before it had been told of a block"
-            )
+            why = "after connection.blocked" if blocked else "before any connection.blocked"
             detail = (
                 f"{event.command} reached a client that {'has' if announced else 'has not'} the"
                 f" capability, {why}"
             )
             findings.append(Finding(BLOCKED, Seen.HELD if right else Seen.VIOLATED, detail))
             blocked = not ends
-    return findings or [
-        Finding(BLOCKED, Seen.NEVER_REACHED, "the client was not told of any block")
-    ]
+    return findings or [Finding(BLOCKED, Seen.NEVER_REACHED, "no connection.blocked was sent")]

@@ -187,12 +187,12 @@ def _stated_counts(account: _Account, step: Placed) -> list[Finding]:
             Finding(
                 FORMULA,
                 Seen.VIOLATED,
-                f"{where} tells link-credit {left}, and {max(0, room)} are left",
+                f"{where} reports link-credit {left}, and {max(0, room)} are left",
             )
         )
     elif left is not None:
         findings.append(
-            Finding(FORMULA, Seen.HELD, f"{where} tells link-credit {left} of {max(0, room)}")
+            Finding(FORMULA, Seen.HELD, f"{where} reports link-credit {left} of {max(0, room)}")
         )
     return findings
 

@@ -50,7 +50,9 @@ def idle(
             )
         ]
     held = worst <= allowed + slack
-    detail = f"its longest silence was {worst / NS_PER_MS:g} ms, of {allowed / NS_PER_MS:g} allowed"
+    detail = (
+        f"longest silence: {worst / NS_PER_MS:g} ms, should be at most {allowed / NS_PER_MS:g} ms"
+    )
     return [Finding(SILENCE, Seen.HELD if held else Seen.VIOLATED, detail)]
 
 

@@ -142,7 +142,7 @@ def _flow(counts: _Counts, step: Placed, side: Side) -> list[Finding]:
             Finding(
                 OUTGOING,
                 seen,
-                f"a flow tells next-outgoing-id {stated}, its transfers reached {sent}",
+                f"a flow reports next-outgoing-id {stated}, its transfers reached {sent}",
             )
         )
     incoming, other = frame.number("next-incoming-id"), counts.next_id.get(side.other)
@@ -170,7 +170,7 @@ def _flow(counts: _Counts, step: Placed, side: Side) -> list[Finding]:
             Finding(
                 INCOMING,
                 Seen.VIOLATED,
-                f"a flow tells next-incoming-id {incoming}, and only {other} was sent",
+                f"a flow reports next-incoming-id {incoming}, and only {other} was sent",
             )
         )
     elif counts.reported is not None and ahead(incoming, counts.reported) < 0:
@@ -183,7 +183,7 @@ def _flow(counts: _Counts, step: Placed, side: Side) -> list[Finding]:
         )
     else:
         findings.append(
-            Finding(INCOMING, Seen.HELD, f"a flow tells next-incoming-id {incoming} of {other}")
+            Finding(INCOMING, Seen.HELD, f"a flow reports next-incoming-id {incoming} of {other}")
         )
     counts.reported = incoming
     return findings

@@ -71,9 +71,9 @@ def read(
     """Return the endpoint that ``text`` names; relative paths begin in ``folder``. ``scheme`` is
     that of ``HOST:PORT``. Raises :class:`BadEndpoint`.
 
-    With TLS there are the options ``ca`` (a file with the authorities that are believed; default:
+    With TLS there are the options ``ca`` (a file with the authorities that are trusted; default:
     those of this machine), ``certificate`` (a file with the certificate and key that we show), and
-    ``insecure=true``, by which anybody is believed.
+    ``insecure=true``, by which any certificate is trusted.
     """
     try:
         url = urlsplit(text if "://" in text else f"{scheme}://{text}")
@@ -103,9 +103,7 @@ def read(
 def _tls(given: dict[str, str], folder: Path) -> Tls:
     insecure = given.get("insecure", "false")
     if insecure not in ("true", "false"):
-        raise BadEndpoint(
-            f"insecure is {insecure!r}; write insecure=true to believe any certificate"
-        )
+        raise BadEndpoint(f"insecure is {insecure!r}; write insecure=true to trust any certificate")
     files: dict[str, Path] = {}
     for name in ("ca", "certificate"):
         if name in given:
@@ -116,6 +114,7 @@ def _tls(given: dict[str, str], folder: Path) -> Tls:
                 )
     if insecure == "true" and "ca" in files:
         raise BadEndpoint(
-            "ca says whom to believe, and insecure=true to believe anybody; leave one of them out"
+            "ca names the authorities to trust, and insecure=true trusts any certificate; leave"
+            " one of them out"
         )
     return Tls(files.get("ca"), verify=insecure == "false", own=files.get("certificate"))

@@ -1,5 +1,5 @@
-"""TLS as a client of the harness has it: whom it believes, what it shows, and OpenSSL on memory
-below a link.
+"""TLS as a client of the harness has it: the authorities it trusts, the certificate it shows, and
+OpenSSL on memory below a link.
 
 In virtual time there is no TLS. There a certificate is stated: the broker is told its subject,
 which is all that a broker learns from TLS anyway.
@@ -34,9 +34,9 @@ class Certificate:
 CERTIFIED = Certificate("client.pem", "brokerproof-client")
 """Belongs to a user of the broker."""
 NOBODY = Certificate("nobody.pem", "nobody")
-"""Of an authority that the broker believes, but it has no such user."""
+"""Of an authority that the broker trusts, but it has no such user."""
 STRANGER = Certificate("stranger.pem", "stranger")
-"""Of an authority that the broker does not believe."""
+"""Of an authority that the broker does not trust."""
 
 
 class TlsFailed(Exception):
@@ -47,8 +47,8 @@ class TlsFailed(Exception):
 class Tls:
     """TLS settings of an endpoint.
 
-    ``authority`` is a file with the certificates that are believed, None for those that this
-    machine believes. Without ``verify`` anybody is. ``certificates`` is the folder with the files
+    ``authority`` is a file with the certificates that are trusted, None for those that this
+    machine trusts. Without ``verify`` any is. ``certificates`` is the folder with the files
     of :class:`Certificate`; ``own`` the file with the certificate and key that we show where a case
     asks for nothing else.
     """
@@ -87,6 +87,10 @@ class Tls:
                 if self.authority is None or not self.verify
                 else f"{self.authority} or {shown}"
             )
+            if shown is not None and shown.is_file() and b"ENCRYPTED" in shown.read_bytes():
+                raise TlsFailed(
+                    f"{shown}: the key is encrypted; give one without a passphrase, readable by you"
+                ) from None
             raise TlsFailed(
                 f"{file or self.authority}: no such certificates in PEM ({problem})"
             ) from None
@@ -135,7 +139,7 @@ class TlsLayer:
         except ssl.SSLZeroReturnError:  # said together with our own end
             self.ended = True
         except ssl.SSLCertVerificationError as problem:
-            self.failed = f"the broker's certificate is not believed: {problem.verify_message}"
+            self.failed = f"the broker's certificate is not trusted: {problem.verify_message}"
         except ssl.SSLError as problem:
             self.failed = f"TLS was refused: {problem.reason or problem}"
         return b"".join(clear)

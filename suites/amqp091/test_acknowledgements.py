@@ -195,7 +195,7 @@ def test_what_one_rejects_another_gets(target: Bench) -> None:
     target.record_finding(
         REJECT_REQUEUE,
         received == {b"0", b"1", b"2"},
-        f"in the end {sorted(received)} had come again or to the other",
+        f"in the end {sorted(received)} arrived again or at the other consumer",
     )
 
 

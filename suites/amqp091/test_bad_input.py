@@ -86,5 +86,5 @@ def test_a_message_above_the_limit_is_refused(target: Bench, where: Where) -> No
     target.record_finding(
         (MESSAGE_SIZE_LIMIT, OTHER_CHANNELS_CONTINUE),
         sizes == [limit],
-        f"messages of {sizes} bytes could be had on another channel",
+        f"messages of {sizes} bytes could be received on another channel",
     )

@@ -91,7 +91,7 @@ def test_what_a_closed_channel_had_is_delivered_again(target: Bench, way: str) -
     fill(peer, name, [b"1", b"2", b"3"])
     peer.consume(name)
     first = arrive(peer, 3)
-    target.control(bodies(first) == [b"1", b"2", b"3"], "three messages should come")
+    target.control(bodies(first) == [b"1", b"2", b"3"], "three messages should arrive")
     peer.ack(first[0]["delivery-tag"])
     peer.settle()
     match way:

@@ -170,5 +170,5 @@ def test_dead_letters_get_what_a_queue_does_not_keep(
     target.record_finding(
         OVERFLOW_DEAD_LETTERS,
         reasons == [("maxlen", queue)] * len(letters),
-        f"{overflow}: they tell {reasons}",
+        f"{overflow}: they report {reasons}",
     )

@@ -57,7 +57,7 @@ def test_a_consumer_has_as_much_as_its_prefetch(
         target.record_finding(
             (PREFETCH_REPLENISHED, PREFETCH_PER_CONSUMER),
             len(tags) == should,
-            f"{detail}; {should} should have come",
+            f"{detail}; {should} should have arrived",
         )
 
 
@@ -213,7 +213,7 @@ def test_acknowledgements_that_never_come_hold_a_consumer_back(target: Bench, li
     fill(peer, queue, [b"x"] * 10)
     peer.call("basic.qos", {"prefetch-count": limit}, channel=2)
     peer.consume(queue, channel=2)
-    target.control(len(arrive(peer, limit, channel=2)) == limit, f"{limit} messages should come")
+    target.control(len(arrive(peer, limit, channel=2)) == limit, f"{limit} messages should arrive")
     peer.expect_nothing(
         for_=QUIET * 3,
         of=method("basic.deliver", channel=2),

@@ -250,7 +250,7 @@ class Run:
         self.target.record_finding(
             RELEASED_AVAILABLE,
             again == left,
-            f"{left} were held in the end, and {again} could be had afterwards",
+            f"{left} were held in the end, and {again} could be received afterwards",
         )
 
 

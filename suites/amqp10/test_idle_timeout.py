@@ -116,7 +116,7 @@ def test_a_time_out_of_zero_is_none(target: Bench, asked: int | None) -> None:
     target.record_finding(
         ZERO_IS_NO_TIMEOUT,
         peer.ended is None,
-        f"an idle-time-out of {asked} was taken; {peer.instead()}",
+        f"an idle-time-out of {asked} was accepted; {peer.instead()}",
     )
     target.record_finding(
         ZERO_IS_NO_TIMEOUT,
@@ -135,7 +135,7 @@ def test_a_time_out_of_weeks_is_a_number_of_32_bits(target: Bench, asked: int) -
     seen = beats(target, peer)
     taken = peer.ended is None and not any(reply.name == "close" for reply in peer.inbox)
     target.record_finding(
-        TIMEOUT_HAS_32_BITS, taken, f"an idle-time-out of {asked} was taken; {peer.instead()}"
+        TIMEOUT_HAS_32_BITS, taken, f"an idle-time-out of {asked} was accepted; {peer.instead()}"
     )
     target.record_finding(
         TIMEOUT_HAS_32_BITS,

@@ -251,7 +251,9 @@ def test_a_drain_uses_the_credit_up(
     else:
         target.record_not_applicable(DRAIN_SET_BY_RECEIVER, "no flow answered the drain")
     judge_trace(target, peer, amqp_credit.counts, amqp_credit.drains)
-    target.record_finding(SENDERS_DELIVERY_COUNT, True, "the flows told delivery-count as it was")
+    target.record_finding(
+        SENDERS_DELIVERY_COUNT, True, "the flows report the delivery-count unchanged"
+    )
     left = count - len(got)
     sender = filler.sender(node)
     granted(target, filler, sender)
@@ -300,7 +302,9 @@ def test_a_flow_that_asks_for_an_echo_is_answered(
         f" {peer.instead() if answer is None else answer.brief()}",
     )
     judge_trace(target, peer, amqp_credit.counts)
-    target.record_finding(SENDERS_DELIVERY_COUNT, True, "what the broker's flows told was as it is")
+    target.record_finding(
+        SENDERS_DELIVERY_COUNT, True, "the broker's flows report the link's state as it is"
+    )
 
 
 @case(CREDIT_WITHDRAWN, CREDIT_SET_BY_RECEIVER, needs={"amqp"})
@@ -389,12 +393,12 @@ def test_the_delivery_count_of_a_sender_may_run_over_the_end(
     target.record_finding(
         RECEIVERS_DELIVERY_COUNT,
         not wrong,
-        f"{len(flows)} flows told a delivery-count from {start} on; not {wrong or 'one'}",
+        f"{len(flows)} flows report a delivery-count from {start} on; not {wrong or 'one'}",
     )
     target.record_finding(
         DELIVERY_COUNT_SET_BY_SENDER,
         not ahead,
-        f"{len(flows)} flows told no more than {count} from {start} on; not {ahead or 'one'}",
+        f"{len(flows)} flows report no more than {count} from {start} on; not {ahead or 'one'}",
     )
     got = collect(target, peer, peer.receiver(node, credit=count), count)
     target.record_finding(
@@ -433,7 +437,7 @@ def test_a_receiver_tells_nothing_available_of_its_own(
     target.record_finding(
         AVAILABLE_SET_BY_SENDER,
         fine,
-        f"the producer said {announced}, {sent} were sent; {len(flows)} flows say {values}",
+        f"the producer announced {announced}, {sent} were sent; {len(flows)} flows say {values}",
     )
 
 

@@ -145,8 +145,9 @@ def test_open_and_close_may_be_sent_together(target: Bench) -> None:
     target.record_finding(
         CLOSE_PIPELINED,
         opened is not None and closed is not None and opened.channel == closed.channel == 0,
-        f"an open and a close in one piece were answered with {opened and opened.brief()} and"
-        f" {closed and closed.brief()}",
+        "an open and a close in one piece were answered with"
+        f" {opened.brief() if opened else 'no open'} and"
+        f" {closed.brief() if closed else 'no close'}",
     )
 
 

@@ -339,7 +339,7 @@ def test_the_default_outcome_applies_where_no_state_is_known(
     target.require(
         DEFAULT_OUTCOME_APPLIES,
         error is None,
-        f"settled with the state {how}, answered with {error and error.brief()}",
+        f"settled with the state {how}, answered with {error.brief() if error else 'no error'}",
     )
     back = again(
         target, peer, link, node, 0 if kind in ("accepted", "rejected") else 1, elsewhere=True
@@ -413,7 +413,7 @@ def test_a_source_names_outcomes_by_their_symbols(
     target.record_finding(
         RECEIVED_ON_RESUME_ONLY,
         "received" not in states,
-        f"{len(got.frames)} transfers told the states {states}",
+        f"{len(got.frames)} transfers carry the states {states}",
     )
 
 

@@ -329,7 +329,7 @@ def test_ids_of_the_client_may_run_over_the_end(
         target.record_finding(
             WINDOW_AFTER_RECEIVING,
             id == ours,
-            f"behind our last transfer a flow tells next-incoming-id {id}, should be {ours}",
+            f"behind our last transfer a flow reports next-incoming-id {id}, should be {ours}",
         )
     judge_trace(target, peer, amqp_windows.ids, amqp_deliveries.settlement)
     flows = [

@@ -71,7 +71,7 @@ def test_the_mode_of_a_link_is_told_and_kept(target: Bench, mode: str, count: in
     target.record_finding(
         TERMINUS_PROPERTIES,
         later == (sent if kept else []),
-        f"the link said {named}, and then {later} could be had",
+        f"the link reported {named}, and then {later} could be received",
     )
 
 

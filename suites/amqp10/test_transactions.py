@@ -190,14 +190,14 @@ def test_messages_posted_in_a_transaction_come_with_its_success(
         target.record_finding(
             PROVISIONAL_OUTCOME,
             fine,
-            f"of a post in {id!r} was told {answer.brief() if answer else peer.instead()}",
+            f"a post in {id!r} was answered with {answer.brief() if answer else peer.instead()}",
         )
     peer.settle()
     early = waiting(target, node, len(outside))
     target.record_finding(
         POST_INVISIBLE_BEFORE_COMMIT,
         early == outside,
-        f"before the discharge {early} could be had, {outside} posted outside",
+        f"before the discharge {early} could be received, {outside} posted outside",
     )
     coordinator.discharge(id, fail)
     expected = outside + ([] if fail else sent)
@@ -205,12 +205,10 @@ def test_messages_posted_in_a_transaction_come_with_its_success(
     target.record_finding(
         POST_INVISIBLE_BEFORE_COMMIT,
         sorted(late) == sorted(expected),
-        f"fail={fail}: {late} can be had, should be {expected}",
+        f"fail={fail}: {late} can be received, should be {expected}",
     )
     if settled:
-        target.record_finding(
-            PROVISIONAL_OUTCOME, True, "the posts were settled: nothing is to be told"
-        )
+        target.record_finding(PROVISIONAL_OUTCOME, True, "the posts were settled: no answer is due")
 
 
 def _disposition_of(peer: AmqpPeer, link: Link, delivery: int) -> Frame | None:
@@ -313,7 +311,7 @@ def test_settled_outcomes_of_a_rollback_give_way_to_the_default(target: Bench, c
     target.record_finding(
         (DEFAULT_OUTCOME_ON_ROLLBACK, KEPT_ON_ROLLBACK),
         sorted(late) == sent,
-        f"after the rollback {late} could be had, should be {sent}",
+        f"after the rollback {late} could be received, should be {sent}",
     )
 
 
@@ -362,10 +360,10 @@ def _rolled_back_by_end(target: Bench, how: str, retire: bool, judged: str) -> N
     target.record_finding(
         judged,
         available == [b"held"],
-        f"after {how} {available} could be had, accepted before: {retire}",
+        f"after {how} {available} could be received, accepted before: {retire}",
     )
     target.record_finding(
-        judged, not posted, f"after {how} {posted} could be had of what was posted"
+        judged, not posted, f"after {how} {posted} could be received of what was posted"
     )
 
 
@@ -451,7 +449,9 @@ def test_an_outcome_in_an_unknown_transaction_does_not_apply(target: Bench, sett
         )
         peer.close_socket()
         back = waiting(target, node, 1)
-        target.record_finding(RETIRED_ON_COMMIT, back == [b"held"], f"then {back} could be had")
+        target.record_finding(
+            RETIRED_ON_COMMIT, back == [b"held"], f"then {back} could be received"
+        )
 
 
 @case(DISCHARGE_FAILS, POST_INVISIBLE_BEFORE_COMMIT, needs={"amqp", "amqp-transactions"})
@@ -487,7 +487,7 @@ def test_a_post_in_an_unknown_transaction_is_not_taken(target: Bench, settled: b
         peer.close_socket()
         posted = waiting(target, node, 0)
         target.record_finding(
-            POST_INVISIBLE_BEFORE_COMMIT, not posted, f"then {posted} could be had"
+            POST_INVISIBLE_BEFORE_COMMIT, not posted, f"then {posted} could be received"
         )
 
 
@@ -628,5 +628,5 @@ def test_a_settled_post_that_fails_dooms_its_transaction(target: Bench) -> None:
         target.record_finding(
             FAILED_SETTLED_POST,
             b"good" not in available,
-            f"of the failed transaction {available} could be had",
+            f"of the failed transaction {available} could be received",
         )

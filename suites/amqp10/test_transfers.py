@@ -162,10 +162,12 @@ def test_settled_on_one_transfer_is_settled_for_good(
         error = objection(peer)
         if flags[0]:
             target.require(
-                judged, error is None, f"{context}, answered with {error and error.brief()}"
+                judged,
+                error is None,
+                f"{context}, answered with {error.brief() if error else 'no error'}",
             )
         else:
-            detail = f"{context}, which was answered with {error and error.brief()}"
+            detail = f"{context}, which was answered with {error.brief() if error else 'no error'}"
             target.record_finding(SETTLED_LATER, error is None, detail)
             if error is not None:
                 target.record_not_applicable(judged, detail)
@@ -364,7 +366,7 @@ def test_what_a_sender_told_stays(target: Bench, first: str, then: list[str]) ->
     answer = peer.watch_for(words, within=QUIET)
     state = None if answer is None else answer.kind("state")
     if state is None:
-        target.record_not_applicable(SENDERS_STATE_KEPT, "the broker told no outcome of its own")
+        target.record_not_applicable(SENDERS_STATE_KEPT, "the broker sent no outcome of its own")
         return
     for outcome in then:
         peer.disposition(got[0], outcome, settled=outcome == then[-1])
@@ -373,5 +375,5 @@ def test_what_a_sender_told_stays(target: Bench, first: str, then: list[str]) ->
     later = [reply.kind("state") for reply in peer.inbox if words.accepts(reply)]
     fine = all(told_state in (None, state) for told_state in later)
     target.record_finding(
-        SENDERS_STATE_KEPT, fine, f"the broker said {state}, and then {later or 'nothing more'}"
+        SENDERS_STATE_KEPT, fine, f"the broker sent {state}, and then {later or 'nothing more'}"
     )

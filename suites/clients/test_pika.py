@@ -103,14 +103,16 @@ def test_pika_gets_confirms_and_returns(target: Bench) -> None:
     peer.publish(full, b"first")
     confirm = peer.expect(event_named("confirmed", tag=1), proves=PUBLISHER_CONFIRMS).detail
     target.record_finding(
-        PUBLISHER_CONFIRMS, confirm["name"] == "ack", f"the first message was told {confirm}"
+        PUBLISHER_CONFIRMS,
+        confirm["name"] == "ack",
+        f"the first message was answered with {confirm}",
     )
     peer.publish(full, b"second")
     confirm = peer.expect(event_named("confirmed", tag=2), proves=REJECT_PUBLISH).detail
     target.record_finding(
         REJECT_PUBLISH,
         confirm["name"] == "nack",
-        f"the message for a full queue was told {confirm}",
+        f"the message for a full queue was answered with {confirm}",
     )
     peer.publish(target.fresh_name(), b"nowhere", mandatory=True)
     peer.expect(event_named("returned", code=312, body="nowhere"), proves=MANDATORY_RETURNED)

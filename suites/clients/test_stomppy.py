@@ -250,7 +250,7 @@ def test_header_text_survives(target: Bench, version: str, text: str, name: str)
     producer.publish(queue, b"control", {"x-plain": "value"})
     target.control(
         consumer.message(body=b"control").get("x-plain") == "value",
-        "a plain header should come through",
+        "a plain header should arrive",
     )
     producer.publish(queue, b"body", {name: value}, receipt=False)
     message = consumer.message(body=b"body", proves=HEADER_TEXT[version])

@@ -156,7 +156,7 @@ def test_order_is_kept_when_page_mode_is_left_and_entered_again(
         target.require(
             KEEPS,
             received == expected,
-            f"{first + count} were sent, {brief(expected)} should have come, {brief(received)} did",
+            f"{first + count} were sent, {brief(expected)} should arrive; {brief(received)} did",
         )
         paging.left(target, admin, to.name)
         first += count
@@ -322,7 +322,7 @@ def test_what_a_narrow_selector_wants_comes_when_the_way_is_free(target: Bench) 
         )
     others = Taker(target, to, headers={"selector": "colour = 'blue'"}).all(blue)
     target.control(
-        others == list(range(blue)), f"the blue messages should come, {brief(others)} did"
+        others == list(range(blue)), f"the blue messages should arrive: {brief(others)} did"
     )
     received = picky.all(1)
     target.record_finding(

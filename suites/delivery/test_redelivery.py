@@ -60,7 +60,7 @@ def test_what_comes_back_goes_before_what_waits(target: Bench) -> None:
     consumer.subscribe(queue, ack="client")
     seen = len(receive(target, consumer, 5))
     target.control(
-        seen >= 5, f"five of twenty messages should come before any is acknowledged, not {seen}"
+        seen >= 5, f"five of twenty messages should arrive before any is acknowledged, not {seen}"
     )
     consumer.request("UNSUBSCRIBE", {"id": "0"})
     after = target.stomp("1.2")
@@ -129,7 +129,7 @@ def test_what_comes_again_after_a_lost_connection_is_marked(target: Bench, how: 
     }
     target.control(
         marks.keys() == {*numbered(3), *numbered(2, "fresh")},
-        f"five messages should come, not {marks!r}",
+        f"five messages should arrive, not {marks!r}",
     )
     target.record_finding(
         MARKED,

@@ -353,7 +353,7 @@ def test_a_send_to_a_new_queue_is_kept(target: Bench) -> None:
     target.record_finding(
         AUTO_CREATED,
         sorted(received) == numbered(3),
-        f"three were sent before anybody subscribed; {received!r} arrived",
+        f"three were sent before there was a subscription; {received!r} arrived",
     )
 
 

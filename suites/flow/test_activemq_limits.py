@@ -149,7 +149,7 @@ def test_who_waits_does_not_hold_up_an_amqp_session(target: Bench) -> None:
     target.record_finding(
         ONE_BY_ONE,
         received == list(range(count)),
-        f"{count} messages were taken, {received} arrived on the same session",
+        f"{count} messages were accepted, {received} arrived on the same session",
     )
     producer.expect(waiting, "taken", "with room at its queue a message", (ONE_BY_ONE, WAITS))
     producer.waits(waits_on, ONE_BY_ONE, "the other queue is full as before")
@@ -184,7 +184,9 @@ def test_who_asks_for_nothing_is_stalled(target: Bench, pushed: int, size: int) 
     owner.expect(waiting, "taken", "with room again a message", WAITS)
     answers = stalled.peer.inbox
     target.record_finding(
-        ANSWERED, not answers, f"who asked for nothing was told: {stalled.instead()}"
+        ANSWERED,
+        not answers,
+        f"a producer that asked for no response received: {stalled.instead()}",
     )
     received = [
         [number for number in delivered if (number < 1000) is mine] for mine in (True, False)
@@ -255,7 +257,7 @@ def test_flow_control_can_be_switched_off_for_a_queue(target: Bench, protocol: s
     target.record_finding(
         SWITCHED_OFF,
         received == list(range(count)),
-        f"{count} messages were taken, {received} arrived",
+        f"{count} messages were accepted, {received} arrived",
     )
 
 
@@ -303,11 +305,11 @@ def test_a_cursor_in_files_never_reaches_the_limit(target: Bench, protocol: str)
     )
     held = statistics.destination(files.name).messages
     target.record_finding(
-        FILES, held == count, f"{count} messages were taken, the queue has {held}"
+        FILES, held == count, f"{count} messages were accepted, the queue has {held}"
     )
     waiting = producer.offer(memory, body(filled(target, producer, statistics, memory, size), 20))
     producer.waits(waiting, FILES, "beside it a queue whose messages wait in memory is full")
     received = CONSUMERS[protocol](target, files).rest(count)
     target.record_finding(
-        FILES, received == list(range(count)), f"{count} messages were taken, {received} arrived"
+        FILES, received == list(range(count)), f"{count} messages were accepted, {received} arrived"
     )

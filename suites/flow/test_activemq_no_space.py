@@ -96,7 +96,7 @@ def test_a_send_without_room_fails_at_once(
     target.record_finding(
         AT_ONCE,
         received == list(range(len(data))),
-        f"{len(data)} messages were taken, {received} arrived",
+        f"{len(data)} messages were accepted, {received} arrived",
     )
     producer.send(to, again, proves=AT_ONCE)
 
@@ -125,13 +125,13 @@ def test_a_send_without_room_fails_after_the_time(
     target.record_finding(
         AFTER_A_WHILE,
         received == list(range(count)),
-        f"{count} messages were taken, {received} arrived",
+        f"{count} messages were accepted, {received} arrived",
     )
     since, late = target.now(), producer.offer(to, body(count, 20))
     producer.expect(late, "taken", "with room again a message", AFTER_A_WHILE)
     target.judge_duration(
         AFTER_A_WHILE,
-        "until it was taken",
+        "until it was accepted",
         producer.answered_at(late) - since,
         (0, PROMPTLY),
         since,
@@ -186,7 +186,7 @@ def test_room_in_time_saves_a_send(target: Bench, protocol: str, early: Duration
     target.advance(2 * early)
     late = producer.peer.inbox if isinstance(producer, StompProducer) else []
     target.record_finding(
-        AFTER_A_WHILE, not late, f"after it was taken arrived {producer.instead()}"
+        AFTER_A_WHILE, not late, f"after it was accepted arrived {producer.instead()}"
     )
     target.record_finding(
         AFTER_A_WHILE,
@@ -216,11 +216,11 @@ def test_a_stalled_connection_goes_on_after_the_time(target: Bench, pushed: int)
     )
     bounds = (pushed * wait, pushed * (wait + slack(target, wait)))
     target.judge_duration(
-        AFTER_A_WHILE, "until it was taken", producer.answered_at(behind) - since, bounds, since
+        AFTER_A_WHILE, "until it was accepted", producer.answered_at(behind) - since, bounds, since
     )
     received = CONSUMERS["stomp"](target, to).rest(count)
     target.record_finding(
         AFTER_A_WHILE,
         received == list(range(count)),
-        f"{count} messages were taken, {received} arrived",
+        f"{count} messages were accepted, {received} arrived",
     )

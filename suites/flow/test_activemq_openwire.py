@@ -224,7 +224,9 @@ def test_a_producer_without_window_or_response_stalls_its_connection(
         f"behind {pushed} messages to a full queue, for which nothing was asked",
     )
     target.record_finding(
-        ANSWERED, not stalled.peer.inbox, f"who asked for nothing was told: {stalled.instead()}"
+        ANSWERED,
+        not stalled.peer.inbox,
+        f"a producer that asked for no response received: {stalled.instead()}",
     )
     owner.send(other, body(2, 20), proves=STALLS)
     received = StompConsumer(target, to).rest(count + pushed)
@@ -275,7 +277,9 @@ def test_a_message_without_room_fails_at_once(target: Bench) -> None:
     producer.send(place(target, "vm"), body(0, 20), proves=AT_ONCE)
     received = StompConsumer(target, to).rest(count)
     target.record_finding(
-        AT_ONCE, received == list(range(count)), f"{count} messages were taken, {received} arrived"
+        AT_ONCE,
+        received == list(range(count)),
+        f"{count} messages were accepted, {received} arrived",
     )
     producer.send(to, body(count, 20), proves=AT_ONCE)
 
@@ -301,7 +305,7 @@ def test_a_message_without_room_fails_after_the_time(target: Bench, early: Durat
         target.record_finding(
             AFTER_A_WHILE,
             received == list(range(count)),
-            f"{count} messages were taken, {received} arrived",
+            f"{count} messages were accepted, {received} arrived",
         )
         return
     target.advance(max(0, wait - early - (target.now() - since)))
@@ -327,5 +331,5 @@ def test_a_message_without_room_fails_after_the_time(target: Bench, early: Durat
         f"{count + 1} messages were sent, {received} arrived",
     )
     producer.peer.expect_nothing(
-        for_=2 * early, of=command("ExceptionResponse"), proves=AFTER_A_WHILE, why="it was taken"
+        for_=2 * early, of=command("ExceptionResponse"), proves=AFTER_A_WHILE, why="it was accepted"
     )

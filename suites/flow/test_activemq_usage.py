@@ -87,7 +87,7 @@ def on_disk(
         target.require(
             proves,
             count * SIZE <= limit + SIZE,
-            f"{count} messages of {SIZE} bytes were taken into {limit} bytes",
+            f"{count} messages of {SIZE} bytes were accepted into {limit} bytes",
         )
     target.judge_count(
         proves, f"messages on disk ({kind})", count, (least, limit // SIZE + 1), "messages"
@@ -215,7 +215,7 @@ def test_without_flow_control_messages_are_taken_until_the_disk_is_full(target: 
     target.record_finding(
         SWITCHED_OFF,
         more >= 10,
-        f"{count} messages of {SIZE} bytes were taken, {more} times its memoryLimit",
+        f"{count} messages of {SIZE} bytes were accepted, {more} times its memoryLimit",
     )
     received = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "with room on disk again a message")
@@ -243,7 +243,7 @@ def test_a_small_disk_is_used_up(target: Bench, where: Where, kind: str) -> None
     target.record_finding(
         TO_THE_DISK,
         more >= 10,
-        f"{count} messages of {SIZE} bytes were taken, {more} times its memoryLimit",
+        f"{count} messages of {SIZE} bytes were accepted, {more} times its memoryLimit",
     )
     received = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "with room on disk again a message", LIMITS)

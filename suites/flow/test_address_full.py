@@ -131,7 +131,7 @@ def test_settled_messages_to_a_full_address_are_lost(target: Bench, kind: str) -
     target.record_finding(
         POLICIES,
         received == list(range(count)),
-        f"{count} messages were taken, the queue has {received}",
+        f"{count} messages were accepted, the queue has {received}",
     )
     small_addresses.room_again(target, place.address)
     state = small_addresses.send(
@@ -282,7 +282,7 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str, sizes: lis
     target.require(
         THREE,
         delivered == list(range(MESSAGES)),
-        f"{MESSAGES} messages were taken, {delivered} arrived",
+        f"{MESSAGES} messages were accepted, {delivered} arrived",
     )
     consumer.disposition(held[0])
     consumer.settle()

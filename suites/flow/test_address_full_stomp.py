@@ -161,7 +161,7 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str) -> None:
     target.record_finding(
         THREE,
         received == list(range(MESSAGES)),
-        f"{MESSAGES} SENDs were taken, the queue has {received}",
+        f"{MESSAGES} SENDs were accepted, the queue has {received}",
     )
 
 

@@ -84,7 +84,7 @@ def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
         target.record_finding(
             (BLOCKED_ON_MEMORY, BLOCKED_AT_ONCE),
             b"held" not in left and b"deaf" not in left,
-            f"under the alarm {left} could be had",
+            f"under the alarm {left} could be received",
         )
     finally:
         target.clear_alarm("memory")
@@ -92,7 +92,7 @@ def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
     target.record_finding(
         NOTIFIED,
         deaf.take(UNBLOCKED) is None,
-        "who was not told of the alarm should not be told of its end",
+        "a client without connection.blocked should get no connection.unblocked",
     )
     more = bodies(arrive(both, 1))  # its acknowledgement counts now, and it has room for one
     target.record_finding(
@@ -106,7 +106,7 @@ def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
     target.record_finding(
         (BLOCKED_ON_MEMORY, SET_AT_RUNTIME),
         all_of_it,
-        f"after the alarm {received} could be had, should be what was held back",
+        f"after the alarm {received} could be received, should be what was held back",
     )
     publisher.publish(b"after", queue)
     publisher.settle()
@@ -133,7 +133,7 @@ def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
         target.record_finding(
             BLOCKED_ON_DISK,
             owner.count(queue) == 0,
-            "under the alarm no message should come through",
+            "under the alarm no message should pass",
         )
     finally:
         target.clear_alarm("disk")

@@ -105,7 +105,7 @@ def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
         target.record_finding(
             proves,
             bodies(delivered) == expected,
-            f"after the alarm {bodies(delivered)} have come, should be all, in order",
+            f"after the alarm {bodies(delivered)} arrived, should be all, in order",
         )
         for delivery in delivered:
             consumer.disposition(delivery)

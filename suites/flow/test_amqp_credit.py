@@ -268,7 +268,7 @@ def test_a_producer_that_was_rejected_gets_credit_again(target: Bench) -> None:
         consumer.disposition(delivery)
     consumer.settle()
     target.wait_until(lambda: link.credit > 0 or peer.ended is not None, PATIENCE)
-    words = f"{accepted} messages were accepted, {rejected} rejected, and all were taken"
+    words = f"{accepted} messages were accepted, {rejected} rejected, and all were consumed"
     target.require(CREDIT, link.credit > 0, f"{words}: no credit arrived again; {peer.instead()}")
     state = peer.confirmed(link.session, peer.post(link, BODY), None).kind("state")
     target.record_finding(CREDIT, state == "accepted", f"{words}: the next one was {state}")

@@ -162,7 +162,7 @@ def test_producers_go_on_by_themselves_whenever_there_is_room(target: Bench, rou
     target.record_finding(
         UNBLOCKS,
         went_on,
-        f"the producers got {crowd.sent} messages sent, {len(results)} were taken",
+        f"the producers got {crowd.sent} messages sent, {len(results)} were accepted",
     )
     received = by_producer(results, 2)
     target.record_finding(
@@ -225,7 +225,7 @@ def test_all_queues_of_an_address_share_its_limit_and_one_copy(target: Bench, qu
     # the number at least.
     target.judge_count(
         ONE_COPY,
-        f"messages taken for {queues} queues, {alone} for one",
+        f"messages accepted for {queues} queues, {alone} for one",
         together,
         (alone - 1, alone),
         "messages",

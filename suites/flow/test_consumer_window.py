@@ -57,7 +57,7 @@ class Holder:
                     False,
                     f"window {self.account.window}: holding {sum(self.account.held)} bytes in"
                     f" {len(self.held)} messages, {self.total - self.received} more are waiting,"
-                    f" and none comes ({self.peer.instead()})",
+                    f" and none arrives ({self.peer.instead()})",
                 )
                 return
             self._take(message)
@@ -293,13 +293,14 @@ def test_what_is_delivered_again_is_charged_again(target: Bench, mode: str, wind
     fill(target, to, [300] * 8)
     first.subscribe(to, ack=mode, headers={"consumer-window-size": "-1"})
     target.control(
-        target.wait_until(lambda: first.messages_seen >= 8, PATIENCE), "eight messages should come"
+        target.wait_until(lambda: first.messages_seen >= 8, PATIENCE),
+        "eight messages should arrive",
     )
     first.close_socket(CloseHow.RESET)
     keeper.subscribe(to, "w", ack=mode, headers={"consumer-window-size": str(window)})
     target.control(
         target.wait_until(lambda: keeper.messages_seen > 0, PATIENCE),
-        "what the lost consumer held should come again",
+        "what the lost consumer held should arrive again",
     )
     holder = Holder(target, keeper, WindowAccount(window), POSITIVE, [], 8)
     holder.collect()

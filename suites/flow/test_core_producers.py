@@ -408,7 +408,7 @@ def test_who_sends_without_credit_is_taken_and_harms_nobody(target: Bench) -> No
     target.record_finding(
         OVERDRAWN,
         received == list(range(count)),
-        f"{count} messages were taken, {received} arrived",
+        f"{count} messages were accepted, {received} arrived",
     )
     got = grants(target, peer, 1)
     target.record_finding(BLOCKS, sum(got) == 700, f"with room again {got} were granted of 700")

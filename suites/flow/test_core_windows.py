@@ -149,14 +149,16 @@ def test_with_a_window_of_zero_nothing_comes_unasked(target: Bench) -> None:
     name = queue(target, peer)
     window = Window(peer, name, 0)
     publish(peer, name, [300] * 3)
-    target.record_finding(BOUND, not peer.all_delivered(), "nobody waited, and something arrived")
+    target.record_finding(
+        BOUND, not peer.all_delivered(), "no consumer waited, and a message arrived"
+    )
     for number in (0, 1, 2):
         window.wants()
         got = take(target, peer, 1)
         target.record_finding(
             BOUND,
             numbers(got) == [number],
-            f"somebody waited, {numbers(got)} arrived and {number} is next",
+            f"a consumer waited, {numbers(got)} arrived and {number} is next",
         )
         for delivery in got:
             window.consumed(delivery)
@@ -165,12 +167,12 @@ def test_with_a_window_of_zero_nothing_comes_unasked(target: Bench) -> None:
     peer.flush()
     publish(peer, name, [300])
     target.record_finding(
-        BOUND, not peer.all_delivered(), "nobody waited any more, and something arrived"
+        BOUND, not peer.all_delivered(), "no consumer waited any more, and a message arrived"
     )
     window.wants()
     got = take(target, peer, 1)
     target.record_finding(
-        BOUND, numbers(got) == [0], f"somebody waited again, {numbers(got)} arrived"
+        BOUND, numbers(got) == [0], f"a consumer waited again, {numbers(got)} arrived"
     )
     judge_trace(target, peer, core_credit.consumers)
 
@@ -312,12 +314,12 @@ def test_an_address_setting_names_another_window(target: Bench) -> None:
     target.record_finding(
         BOUND,
         reported[0] == DEFAULT,
-        f"the default window is {DEFAULT} bytes, {reported[0]} were told",
+        f"the default window is {DEFAULT} bytes, {reported[0]} were reported",
     )
     target.record_finding(
         OVERRIDDEN,
         reported[1] == SMALL,
-        f"the address-setting says {SMALL} bytes, {reported[1]} were told",
+        f"the address-setting says {SMALL} bytes, {reported[1]} were reported",
     )
     publish(peer, small, [600 - HEAD] * 20)
     peer.credit(reported[1] if reported[1] is not None else SMALL, 1)

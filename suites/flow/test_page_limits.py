@@ -96,7 +96,7 @@ def limited(
             states[-1] == "rejected",
             f"of {len(states)} messages the last was {states[-1]}",
         )
-        bounded(target, requirement, "messages taken before one was refused", count, bounds)
+        bounded(target, requirement, "messages accepted before one was refused", count, bounds)
         received = small_addresses.drain_queue(target, place, count)
     else:
         kinds = sorted(map(str, set(states)))
@@ -109,13 +109,13 @@ def limited(
     target.record_finding(
         requirement,
         received == list(range(count)),
-        f"{count} messages were taken, {brief(received)} arrived",
+        f"{count} messages were accepted, {brief(received)} arrived",
     )
     again = taken_again(target, place, policy)
     target.record_finding(
         requirement,
         again,
-        f"all is consumed, and a message is {'' if again else 'not '}taken again",
+        f"all is consumed, and a message is {'' if again else 'not '}accepted again",
     )
 
 

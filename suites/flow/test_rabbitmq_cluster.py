@@ -98,7 +98,7 @@ def _held(
     target.record_finding(
         proves,
         at.owner.count(at.queue) == 0,
-        f"under the alarm no message should come through at {at.name}",
+        f"under the alarm no message should pass at {at.name}",
     )
 
 
@@ -111,7 +111,7 @@ def _come(publishers: dict[bytes, Amqp091Peer], at: Node, proves: str) -> None:
     received = bodies(drained(at.owner, at.queue))
     complete = there and sorted(received) == sorted(publishers)
     at.target.record_finding(
-        proves, complete, f"after the alarm {received} could be had at {at.name}"
+        proves, complete, f"after the alarm {received} could be received at {at.name}"
     )
     for publisher in publishers.values():
         publisher.close_socket()

@@ -126,7 +126,7 @@ def test_a_connection_that_floods_its_queue_is_in_flow(target: Bench, where: Whe
     target.record_finding(
         HELD_BACK_BY_QUEUE,
         seen,
-        f"after {flood.sent} messages the flooding connection was never told to be in {FLOW}",
+        f"after {flood.sent} messages the flooding connection was never reported to be in {FLOW}",
     )
     target.record_finding(
         HELD_BACK_BY_QUEUE,
@@ -141,7 +141,7 @@ def test_a_connection_that_floods_its_queue_is_in_flow(target: Bench, where: Whe
     )
     state, quiet = target.management().state_of(flooding, {"running"}, seconds(20))
     target.record_finding(
-        HELD_BACK_BY_QUEUE, quiet, f"when all was taken the state is {state}, should be running"
+        HELD_BACK_BY_QUEUE, quiet, f"when all was accepted the state is {state}, should be running"
     )
 
 

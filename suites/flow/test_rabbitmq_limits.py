@@ -77,7 +77,7 @@ def test_the_watermark_throttles_and_caps_nothing(target: Bench) -> None:
         target.record_finding(
             NO_CAP,
             received == [b"%d" % at for at in range(20)],
-            f"above the mark {received} could be had, should be all",
+            f"above the mark {received} could be received, should be all",
         )
         target.record_finding(
             NO_CAP,

@@ -93,7 +93,7 @@ def test_memory_is_short_above_the_mark(
         target.readings(machine(used))
         target.control(
             not held_back(peer, queue),
-            "with a mark that nobody reaches nothing should be held back",
+            "with a mark out of reach nothing should be held back",
         )
         target.set_limits(memory=watermark)
     else:
@@ -191,13 +191,13 @@ def test_the_disk_is_looked_at_more_often_near_the_limit(target: Bench, spare: i
     target.readings(ResourcesRead(1, GIB, disk_free=limit - 1))
     target.wait_until(lambda: False, since + interval - ms(52) - target.now())
     label = (
-        f"{spare} bytes above the limit: the next look should come after {interval // MOMENT} ms"
+        f"{spare} bytes above the limit: the next check should follow after {interval // MOMENT} ms"
     )
     target.record_finding(
         DISK_CHECK_INTERVAL, not held_back(*early), f"{label}, and arrived before"
     )
     target.wait_until(lambda: False, since + interval - target.now())
-    target.record_finding(DISK_CHECK_INTERVAL, held_back(*late), f"{label}, and did not come")
+    target.record_finding(DISK_CHECK_INTERVAL, held_back(*late), f"{label}, and did not arrive")
     target.readings(ResourcesRead(1, GIB, disk_free=limit))
     again = since + interval + seconds(10)
     peer = late[0]

@@ -185,7 +185,7 @@ class Run:
         self.ledger.update(Delivered(body, "consumer", False))
         owed = body in self.waiting
         early = body in self.pending
-        what = "before its COMMIT" if early else "though nobody waits for it"
+        what = "before its COMMIT" if early else "though no consumer waits for it"
         judged = (SENT,) if early else (ABORTED, ONCE)
         self.target.require(
             judged, owed, f"after {after} {body[:12]!r} arrived {'as it should' if owed else what}"

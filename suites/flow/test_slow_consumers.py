@@ -113,7 +113,7 @@ def test_a_slow_consumer_keeps_its_window_of_messages_from_the_other(
     target.record_finding(IN_TURN, halves and turns, detail)
     slow.request("UNSUBSCRIBE", {"id": "0"})
     back = everything_but(target, fast, window)
-    target.control(bool(back), "what the slow consumer held should come again when it is gone")
+    target.control(bool(back), "what the slow consumer held should arrive again when it is gone")
     target.record_finding(
         IN_TURN,
         sorted(back) == sorted(kept),

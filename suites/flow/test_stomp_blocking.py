@@ -150,7 +150,7 @@ def test_a_topic_waits_for_its_last_subscription(target: Bench, queues: int) -> 
         count += 1
     receipt = offer(peer, to, small_addresses.body(count, 10))
     for holder in holders:
-        peer.expect_nothing(for_=QUIET, proves=BLOCKS, why="somebody has not acknowledged")
+        peer.expect_nothing(for_=QUIET, proves=BLOCKS, why="a subscriber has not acknowledged")
         held = receive(target, holder, count)
         target.control(
             len(held) == count,

@@ -221,7 +221,7 @@ BROKERS = {
     "window-not-refilled": MiniBroker(
         Parts(WindowNotRefilled),
         r"consumer_window\.messages_flow_until",
-        r"window-3 .*more are waiting, and none",
+        r"window-3 .*more are waiting, and none arrives",
         r"-STOMP-window-",
     ),
     "order-lost": MiniBroker(
@@ -275,13 +275,13 @@ BROKERS = {
     "length-in-letters": MiniBroker(
         Parts(LengthInLetters),
         "content_length_counts_octets",
-        r"HDR-03 .*that content-length announced",
-        r"-HDR-\d+$",
+        r"(HDR-03|SEND-06) .*that content-length announced",
+        r"-HDR-\d+$|^STOMP10-SEND-06$",
     ),
     "colon-not-escaped": MiniBroker(
         Parts(ColonNotEscaped),
         "any_header_text_survives",
-        r"ENC-04 .*arrived as",
+        r"(11-ENC-05|12-ENC-06) .*'x-:-\d' .*did not arrive .*backslash c is read as a colon",
         r"-ENC-\d+$|FRAME-0\d$",
     ),
     "abort-ignored": MiniBroker(

@@ -37,7 +37,7 @@ class Fate:
         return self.error is not None
 
     def __str__(self) -> str:
-        answer = [] if self.error is None else [f"the broker said {self.error.brief()}"]
+        answer = [] if self.error is None else [f"the broker sent {self.error.brief()}"]
         answer += [] if self.ended is None else [f"the connection ended ({self.ended})"]
         answer += (
             ["the connection stayed open"] if self.error is not None and self.ended is None else []

@@ -159,13 +159,13 @@ def test_an_ack_covers_only_its_own_subscription(target: Bench, version: str) ->
     consumer.subscribe(one, "one", ack="client")
     target.control(
         target.wait_until(lambda: consumer.messages_seen == 3, within=PATIENCE),
-        "three messages should come",
+        "three messages should arrive",
     )
     consumer.take_messages()
     consumer.subscribe(two, "two", ack="client")
     target.control(
         target.wait_until(lambda: consumer.messages_seen == 6, within=PATIENCE),
-        "three more should come",
+        "three more should arrive",
     )
     consumer.ack(consumer.take_messages()[-1], receipt=True)
     consumer.close_socket(CloseHow.RESET)

@@ -53,7 +53,7 @@ def test_connect_is_answered_with_connected(target: Bench, version: str) -> None
 @case(STOMP_COMMAND)
 def test_stomp_opens_a_session_as_connect_does(target: Bench, version: str) -> None:
     """CONNECT and STOMP with the same headers are answered with CONNECTED with the same headers,
-    session id apart. Both sessions work."""
+    session id apart. Where SUBSCRIBE is confirmed in the one session, it is in the other."""
     first = target.peer(version)
     plain = first.connect(target.connect_headers(version))
     second = target.peer(version)
@@ -70,6 +70,7 @@ def test_stomp_opens_a_session_as_connect_does(target: Bench, version: str) -> N
         f"CONNECT was answered {plain.brief()}, STOMP {other.brief()}",
     )
     to = target.destination()
+    first.subscribe(target.destination())
     second.subscribe(to, proves=STOMP_COMMAND[version])
     first.publish(to, b"body")
     second.message(body=b"body", proves=STOMP_COMMAND[version])

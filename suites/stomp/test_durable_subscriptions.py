@@ -351,7 +351,7 @@ def test_a_subscription_can_be_configured_beforehand(target: Bench) -> None:
     target.record_finding(
         QUEUE,
         received == sent,
-        f"{sent!r} were sent before anybody subscribed; the subscription kept {received!r}",
+        f"{sent!r} were sent before there was a subscription; the subscription kept {received!r}",
     )
 
 
@@ -428,7 +428,7 @@ def test_one_name_for_two_topics_is_refused_or_serves_the_second(target: Bench) 
         target.record_finding(
             REFUSED_WITH_ERROR,
             closed,
-            f"refused with {answer and answer.brief()}, closed: {closed}",
+            f"refused with {answer.brief() if answer else 'no ERROR'}, closed: {closed}",
         )
         target.record_finding(
             SERVED, True, "a subscription that is refused has no messages to hand over"

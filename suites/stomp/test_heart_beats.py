@@ -159,7 +159,7 @@ def test_the_server_beats_as_agreed(target: Bench, version: str, cy: int) -> Non
     target.record_finding(
         BEAT_IS_EOL[version],
         not others,
-        f"beats of {bytes(received)[:20]!r}, where ends of line should come",
+        f"beats of {bytes(received)[:20]!r}, where ends of line should arrive",
     )
 
 

@@ -61,7 +61,7 @@ def test_a_nack_is_accepted_and_the_message_goes_where_the_server_likes(
         if again
         else "went to the next"
         if left
-        else "was given to nobody"
+        else "was given to no client"
     )
     target.record_finding(
         SERVER_CHOICE[version], consumer.ended is None, f"the refused message {fate}"

@@ -134,7 +134,7 @@ def test_without_a_common_version_there_is_no_session(
     target.require(
         (LISTS_VERSIONS[version], MAY_REFUSE[version]),
         connected is None,
-        f"{asked} was answered {connected and connected.brief()}",
+        f"{asked} was answered {connected.brief() if connected else peer.instead()}",
     )
     # well before a broker's handshake timeout (10 s is usual) would end the connection for another
     # reason

@@ -188,7 +188,7 @@ def test_a_frame_that_does_not_ask_gets_no_receipt(target: Bench, version: str) 
     peer.request("BEGIN", {"transaction": "last"}, proves=ONLY_PROCESSED[version])
     target.advance(QUIET)
     surplus = [received.brief() for received in peer.inbox if received.command == "RECEIPT"]
-    target.record_finding(ONLY_PROCESSED[version], not surplus, f"nobody asked for {surplus!r}")
+    target.record_finding(ONLY_PROCESSED[version], not surplus, f"unasked for: {surplus!r}")
 
 
 @case(ONLY_PROCESSED)

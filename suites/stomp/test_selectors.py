@@ -453,7 +453,7 @@ def test_a_queue_keeps_what_nobody_selects(
     target.record_finding(
         SELECTOR,
         received == [*left, LAST],
-        f"{left!r} was selected by nobody; a consumer of all found {received!r}",
+        f"{left!r} was selected by no consumer; a consumer of all found {received!r}",
     )
 
 

@@ -71,7 +71,9 @@ def refused_or_served(
     target.stomp(peer.version).publish(to, b"served")
     message = peer.watch_for(frame("MESSAGE", body=b"served"))
     if message is None and failed:
-        target.record_finding(failed, False, f"a confirmed SUBSCRIBE serves nobody: {fields}")
+        target.record_finding(
+            failed, False, f"a confirmed SUBSCRIBE serves no subscriber: {fields}"
+        )
 
 
 @case(DELIVERED)

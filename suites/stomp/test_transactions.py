@@ -307,7 +307,7 @@ def test_what_an_abort_gave_back_can_be_acknowledged(target: Bench, version: str
         target.record_finding(
             ACK_NAMES_MESSAGE[version],
             True,
-            "the message that was acknowledged in an aborted transaction did not come again",
+            "the message that was acknowledged in an aborted transaction did not arrive again",
         )
         return
     consumer.request("ACK", consumer.naming(again[0]), proves=ACK_NAMES_MESSAGE[version])

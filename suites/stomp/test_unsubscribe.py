@@ -66,7 +66,7 @@ def test_the_receipt_of_unsubscribe_ends_a_stream_of_messages(target: Bench, ver
         for body in numbered(200):
             producer.publish(queue, body, receipt=False)
         arrived = target.wait_until(_more_than(peer, seen), PATIENCE)
-        target.control(arrived, f"of 200 messages the first should come; {peer.instead()}")
+        target.control(arrived, f"of 200 messages the first should arrive; {peer.instead()}")
         receipt = peer.next_receipt()
         peer.send("UNSUBSCRIBE", {"id": f"s{turn}", "receipt": receipt})
         producer.settle()
@@ -79,7 +79,7 @@ def test_the_receipt_of_unsubscribe_ends_a_stream_of_messages(target: Bench, ver
         target.require(
             UNSUBSCRIBED[version],
             error is None,
-            f"an UNSUBSCRIBE in good order got {error and error.brief()}",
+            f"an UNSUBSCRIBE in good order got {error.brief() if error else 'no ERROR'}",
         )
         peer.settle()
         inbox, peer.inbox = peer.inbox, []
@@ -98,7 +98,7 @@ def _arrives(target: Bench, peer: StompPeer, expected: Match[Frame]) -> None:
     """A control, whatever else comes: an ERROR that the UNSUBSCRIBE should not have had is judged
     by the case above."""
     arrived = target.wait_until(lambda: any(map(expected.accepts, peer.inbox)), PATIENCE)
-    target.control(arrived, f"{expected} should come; {peer.instead()}")
+    target.control(arrived, f"{expected} should arrive; {peer.instead()}")
 
 
 @case(MODE_AUTO)
@@ -115,7 +115,7 @@ def test_what_another_subscription_gets_behind_an_unsubscribe_comes_once(
         peer.subscribe(queue, "gone", receipt=False)
         publish_all(producer, queue, [b"before"] * 20)
         received = target.wait_until(_more_than(peer, seen), PATIENCE)
-        target.control(received, f"of 20 messages the first should come; {peer.instead()}")
+        target.control(received, f"of 20 messages the first should arrive; {peer.instead()}")
         receipt = peer.next_receipt()
         peer.send("UNSUBSCRIBE", {"id": "gone", "receipt": receipt})
         _arrives(target, peer, frame("RECEIPT", {"receipt-id": receipt}))

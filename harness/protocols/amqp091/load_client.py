@@ -367,7 +367,7 @@ class Amqp091LoadConnection(ClientConnection):
 
     def _refused(self, frame: codec.Frame, now: Instant) -> None:
         refusal = " ".join(codec.Method(frame.name, frame.fields).brief().split())
-        self.failed = f"the broker said {refusal[:200]}"
+        self.failed = f"the broker sent {refusal[:200]}"
         self.host.tally.errors[self.failed] += 1
         self.host.tally.left += 1
         if frame.name.endswith(".close"):

@@ -300,7 +300,7 @@ class AmqpLoadConnection(ClientConnection):
                 if frame.get("code") == 0:
                     self._say(self._opening(), now)
                 else:
-                    self.failed = f"the broker said {frame.brief()}"
+                    self.failed = f"the broker sent {frame.brief()}"
             case "open":
                 self._most = min(frame.get("max-frame-size", 2**20), 2**20)
                 idle = frame.get("idle-time-out", 0)
@@ -327,7 +327,7 @@ class AmqpLoadConnection(ClientConnection):
         if self.leaving and frame.name == "close":
             self.end()
             return
-        self.failed = f"the broker said {frame.brief()[:200]}"
+        self.failed = f"the broker sent {frame.brief()[:200]}"
         self.host.tally.errors[self.failed] += 1
         self.host.tally.left += 1
         if frame.name == "close":

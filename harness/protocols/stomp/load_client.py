@@ -263,7 +263,7 @@ class StompLoadConnection(ClientConnection):
             self._agreed(frame)
             return
         head = frame.partition(b"\n\n")[0].decode("utf-8", "replace").replace("\n", " ")
-        self.failed = f"the broker said {head[:200]}"
+        self.failed = f"the broker sent {head[:200]}"
         if not frame.startswith(b"ERROR"):
             self.host.tally.errors[f"no frame that we know: {head[:80]!r}"] += 1
 

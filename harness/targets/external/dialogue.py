@@ -43,7 +43,7 @@ def dial(endpoint: Endpoint) -> socket.socket:
         return endpoint.tls.context().wrap_socket(connection, server_hostname=endpoint.host)
     except ssl.SSLCertVerificationError as problem:
         reason = (
-            f"its certificate is not believed ({problem.verify_message}); name its authority by"
+            f"its certificate is not trusted ({problem.verify_message}); name its authority by"
             " ca=FILE"
         )
         raise SetUpFailed(

@@ -1,4 +1,4 @@
-"""What becomes of a case that ends at a limit in real time."""
+"""Cases in real time that end at a limit, or whose control fails."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import pytest
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.execution import execute
 from brokerproof.harness.catalogue.deviations import Deviation
+from brokerproof.harness.model.time import ms
 from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.worlds.bounds import LimitReached
+from brokerproof.harness.worlds.virtual import VirtualWorld
 from brokerproof.suites.units.harness.cases.test_execution import MUST, RealTimeTwin, made, run_of
 
 
@@ -44,3 +46,26 @@ def test_a_limit_to_which_host_or_neighbours_contribute_is_no_unmet_precondition
         "units.*", "", "", re.escape(words), words, "floods", "https://here", "x", control=True
     )
     assert execute(run_of(target, deviations=(known,)), made(floods, MUST)).verdict is Verdict.KNOWN
+
+
+@pytest.mark.parametrize(
+    ("lateness", "seen", "detail"),
+    [
+        ((600, 700, 500), Seen.NEVER_REACHED, "the host was late by 500 ms: it raced"),
+        ((6_000, 499, 6_000), Seen.UNMET, "precondition not met: it raced"),
+    ],
+)
+def test_a_control_that_fails_while_the_host_is_late_is_no_unmet_precondition(
+    lateness: tuple[int, ...], seen: Seen, detail: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = RealTimeTwin(target_file.load("reference"))
+    left = iter(lateness)
+    monkeypatch.setattr(VirtualWorld, "lateness", lambda self, since: ms(next(left)))
+
+    def fails(bench: Bench) -> None:
+        bench.control(False, "it raced")
+
+    result = execute(run_of(target), made(fails, MUST))
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert result.detail.startswith(detail)
+    assert [finding.seen for finding in result.findings] == [seen]

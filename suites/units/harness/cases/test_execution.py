@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Case, Over, Where, case, of, registry
 from brokerproof.harness.cases.execution import EFFORTS, Call, Run, execute
-from brokerproof.harness.cases.plain_message_probe import Fault, PlainMessageProbe, ProbeFailure
 from brokerproof.harness.cases.target_health import TargetHealth
 from brokerproof.harness.catalogue import requirements
 from brokerproof.harness.catalogue.deviations import Deviation
@@ -31,8 +30,6 @@ from brokerproof.harness.targets.target import Identity, Target
 from brokerproof.harness.trace import read
 from brokerproof.harness.trace.events import CaseEnded, ExampleStarted, FrameReceived
 from brokerproof.harness.trace.recorder import Recorder
-from brokerproof.harness.worlds.bounds import RunStopped
-from brokerproof.harness.worlds.virtual import VirtualWorld
 
 MUST, SHOULD, MAY = "STOMP12-HDR-17", "STOMP12-ERR-03", "STOMP12-ERR-04"
 OTHER_MUST, VENDOR = "STOMP12-MSG-03", "ARTEMIS-STOMP-ttl-3"
@@ -489,29 +486,6 @@ def test_a_control_that_fails_in_real_time_is_tried_again_and_what_it_was_is_tol
     assert len(tries) == 1
 
 
-@pytest.mark.parametrize(
-    ("lateness", "seen", "detail"),
-    [
-        ((600, 700, 500), Seen.NEVER_REACHED, "the host was late by 500 ms: it raced"),
-        ((6_000, 499, 6_000), Seen.UNMET, "precondition not met: it raced"),
-    ],
-)
-def test_a_control_that_fails_while_the_host_is_late_is_no_unmet_precondition(
-    lateness: tuple[int, ...], seen: Seen, detail: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    target = RealTimeTwin(target_file.load("reference"))
-    left = iter(lateness)
-    monkeypatch.setattr(VirtualWorld, "lateness", lambda self, since: ms(next(left)))
-
-    def fails(bench: Bench) -> None:
-        bench.control(False, "it raced")
-
-    result = execute(run_of(target), made(fails, MUST))
-    assert result.verdict is Verdict.INCONCLUSIVE
-    assert result.detail.startswith(detail)
-    assert [finding.seen for finding in result.findings] == [seen]
-
-
 class RealTimeTwin:
     """The reference in virtual time that says it is real, to test what real time changes in the
     bookkeeping."""
@@ -557,26 +531,6 @@ def test_what_a_broker_does_that_serves_nobody_any_more_is_not_held_against_it(
     )
     broker.shut = False
     assert execute(run, made(bad, MUST)).verdict is Verdict.FAIL
-
-
-def test_a_protocol_that_is_not_answered_any_more_is_named(
-    reference: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    health = TargetHealth(reference, 7)
-
-    def failure(probe: object, name: str, *, login_only: bool = False) -> ProbeFailure | None:
-        if name == "stomp":
-            return None
-        return ProbeFailure(name, Fault.SILENT, "begin was not answered in 10 s")
-
-    monkeypatch.setattr(PlainMessageProbe, "failure", failure)
-    with pytest.raises(RunStopped) as stopped:
-        health.examine("amqp10.sessions.a_case", "nothing arrived")
-    assert str(stopped.value) == (
-        "reference stopped answering AMQP 1.0 and still answers STOMP: 3 of 3 plain messages"
-        " failed, the last one over AMQP 1.0: begin was not answered in 10 s; noticed in case"
-        " amqp10.sessions.a_case: nothing arrived"
-    )
 
 
 def test_a_broker_that_never_served_anybody_is_judged_as_it_is(reference: Target) -> None:

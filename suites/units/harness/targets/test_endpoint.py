@@ -10,12 +10,14 @@ import threading
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.targets import certificates, endpoint, target_file
 from brokerproof.harness.targets.external import dialogue
 from brokerproof.harness.targets.failure import SetUpFailed
-from brokerproof.harness.worlds.tls import CERTIFIED, Tls
+from brokerproof.harness.worlds.tls import CERTIFIED, Tls, TlsFailed
 
 
 @pytest.fixture
@@ -55,7 +57,7 @@ def test_endpoints_are_read(folder: Path) -> None:
         ("amqps://h:1?ca=missing.pem", "ca names 'missing.pem', and there is no such file"),
         (
             "amqps://h:1?insecure=yes",
-            "insecure is 'yes'; write insecure=true to believe any certificate",
+            "insecure is 'yes'; write insecure=true to trust any certificate",
         ),
         ("amqps://h:1?ca=ca.pem&insecure=true", "leave one of them out"),
     ],
@@ -86,7 +88,7 @@ def test_a_broker_with_tls_that_runs_already_is_a_target(folder: Path) -> None:
         assert "NOT verified" in dataclasses.asdict(insecure.start(folder))["tls"]
         insecure.stop()
         with pytest.raises(
-            SetUpFailed, match=r"its certificate is not believed .* name its authority by ca=FILE"
+            SetUpFailed, match=r"its certificate is not trusted .* name its authority by ca=FILE"
         ):
             target_file.load(url).start(folder)
         in_the_clear = running.endpoints["stomp"][1]  # type: ignore[attr-defined]
@@ -94,6 +96,20 @@ def test_a_broker_with_tls_that_runs_already_is_a_target(folder: Path) -> None:
             target_file.load(f"stomp+ssl://127.0.0.1:{in_the_clear}?insecure=true").start(folder)
     finally:
         running.stop()
+
+
+def test_a_key_with_a_passphrase_is_refused_and_no_passphrase_is_asked_for(tmp_path: Path) -> None:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    shown = tmp_path / "client.pem"
+    shown.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"secret"),
+        )
+    )
+    with pytest.raises(TlsFailed, match=r"client\.pem: the key is encrypted; give one without"):
+        Tls(own=shown, verify=False).context()
 
 
 def test_in_virtual_time_a_certificate_is_stated(tmp_path: Path) -> None:

@@ -1,0 +1,66 @@
+"""The dialect of a broker of which only the address is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from brokerproof.harness.cases.case import of
+from brokerproof.harness.cases.execution import Call, execute
+from brokerproof.harness.inference import dialect
+from brokerproof.harness.inference.dialect import Dialect, infer_dialect
+from brokerproof.harness.model.verdicts import Verdict
+from brokerproof.harness.targets import target_file
+from brokerproof.harness.targets.target import Target
+from brokerproof.suites.stomp.test_receipts import (
+    test_every_kind_of_frame_is_answered_with_one_receipt as every_receipt,
+)
+from brokerproof.suites.units.harness.cases.test_execution import OtherIdentity, run_of
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Target]:
+    target = target_file.load("reference-activemq")
+    target.start(tmp_path)
+    yield target
+    target.stop()
+
+
+@pytest.mark.parametrize(
+    ("refused_in", "offers_it"), [((), True), (("1.2",), True), (("1.2", "1.1"), False)]
+)
+def test_a_nack_that_works_in_one_version_is_offered(
+    refused_in: tuple[str, ...],
+    offers_it: bool,
+    broker: Target,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        dialect, "_refuses_nack", lambda probes, queue, version: version in refused_in
+    )
+    inferred = infer_dialect(broker, 1)
+    assert ("nack" not in inferred.absent) is offers_it
+    assert ("refuses NACK" in inferred.sentences) is not offers_it
+
+
+def test_a_nack_that_is_confirmed_is_not_refused(broker: Target) -> None:
+    inferred = infer_dialect(broker, 1)
+    assert "speaks STOMP 1.0, 1.1, 1.2" in inferred.sentences
+    assert not inferred.absent.keys() & {"nack", "transactions", "heart-beat"}
+
+
+def test_cases_of_a_version_that_is_not_spoken_are_skipped(broker: Target) -> None:
+    inferred = Dialect()
+    inferred.without("stomp-1.0", "does not agree on STOMP 1.0")
+    target = OtherIdentity(broker, inferred.applied(broker.identity))
+    declared = of(every_receipt)
+    assert declared is not None
+    results = {
+        version: execute(run_of(target), Call(declared, version, {}, declared.id(version)))
+        for version in ("1.0", "1.2")
+    }
+    assert results["1.0"].verdict is Verdict.SKIP
+    assert "does not agree on STOMP 1.0" in results["1.0"].detail
+    assert results["1.2"].verdict is Verdict.PASS
