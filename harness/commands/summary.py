@@ -109,6 +109,8 @@ def described(cause: Cause, catalogue: Catalogue, width: int) -> Iterator[Text]:
         yield _labelled("required", statement, width)
     for case in _cases(cause):
         yield _wrapped(case, width, "  in ", "    ")
+    if len(cause.names) > _MOST_CASES:
+        yield Text(f"  and {len(cause.names) - _MOST_CASES} more")
 
 
 def _cases(cause: Cause) -> Iterator[str]:
@@ -117,8 +119,6 @@ def _cases(cause: Cause) -> Iterator[str]:
         shown = [variant for variant in variants[:_MOST_CASES] if variant]
         more = [f"{len(variants) - _MOST_CASES} more"] if len(variants) > _MOST_CASES else []
         yield name + (f" [{', '.join([*shown, *more])}]" if shown else "")
-    if len(names) > _MOST_CASES:
-        yield f"and {len(names) - _MOST_CASES} more"
 
 
 def area_line(area: AreaState, width: int) -> Text:

@@ -63,6 +63,13 @@ def test_the_summary_fits_80_columns_and_begins_with_what_failed(tmp_path: Path)
     assert lines[-1] == "  brokerproof run --last-failed run"
 
 
+def test_cases_beyond_the_first_four_are_counted() -> None:
+    failed = [result(f"stomp.x.c{n}", "STOMP12-SEND-02", Verdict.FAIL) for n in range(6)]
+    lines = rendered(failed, Path("run"))
+    at = lines.index("  in stomp.x.c3")
+    assert lines[at + 1 : at + 3] == ["  and 2 more", ""]
+
+
 def test_a_long_reason_is_wrapped_below_itself() -> None:
     reason = "the target has no paging (give it an address whose policy is PAGE, and its size)"
     lines = rendered([result("p.x", "ARTEMIS-PAGING-1", Verdict.SKIP, reason)], Path("run"))
@@ -117,6 +124,7 @@ def test_a_skip_beside_a_judged_case_does_not_count() -> None:
         ("OPENWIRE-INACT-01", Area.HEARTBEAT),
         ("AMQP10-CREDIT-01", Area.WINDOW),
         ("AMQP091-QOS-01", Area.WINDOW),
+        ("AMQP091-PUB-04", Area.PAGING),
         ("ARTEMIS-FLOW-amqp-1", Area.WINDOW),
         ("ARTEMIS-FLOW-amqp-4", Area.THRESHOLD),
         ("ARTEMIS-PAGING-8", Area.THRESHOLD),
