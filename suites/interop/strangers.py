@@ -90,7 +90,7 @@ DIALECTS = {
         "agrees on heartbeats: 10000,10000 is answered 10000,10000",
         ONE_BY_ONE,
     ),
-    # It wants a beat a minute at most (server/server.go), and "TODO: get working for V1.0".
+    # By its source: at most a beat a minute (server.go), and 1.0 is refused (client/conn.go).
     "go-stomp": (
         "speaks STOMP 1.1, 1.2",
         "does not agree on STOMP 1.0",
