@@ -161,7 +161,7 @@ def beats(events: Sequence[Event], conn: int) -> list[Finding]:
             Finding(
                 BEATS,
                 Seen.NEVER_REACHED,
-                "no heart-beats were agreed on, or there was no time for any",
+                "no heartbeats were agreed on, or the connection was too short for one",
             )
         ]
     most = allowed(due)

@@ -194,7 +194,7 @@ def _judge(book: _Book, step: Placed) -> Iterator[Finding]:
         yield Finding(
             DIRECTION,
             Seen.VIOLATED,
-            f"a disposition is about {which}, which nobody sent in that direction",
+            f"a disposition is about {which}, which was not sent in that direction",
         )
         return
     yield Finding(DIRECTION, Seen.HELD, f"a disposition is about {which}")

@@ -46,7 +46,7 @@ def idle(
             Finding(
                 SILENCE,
                 Seen.NEVER_REACHED,
-                "nobody asked for signs of life, or there was no time for any",
+                "no idle-time-out was asked for, or the connection was too short for one",
             )
         ]
     held = worst <= allowed + slack

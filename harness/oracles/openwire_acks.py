@@ -95,7 +95,9 @@ def acks(events: Sequence[Event], conn: int) -> list[Finding]:
     if all(finding.requirement != TAKEN for finding in findings):
         findings.append(
             Finding(
-                TAKEN, Seen.NEVER_REACHED, "nobody with a window sent without asking for a response"
+                TAKEN,
+                Seen.NEVER_REACHED,
+                "no producer with a window sent without asking for a response",
             )
         )
     return findings

@@ -93,7 +93,7 @@ def of_message(
         return
     sent = sends[0] if sends else None
     if sent is None and gots and context.complete and gots[0].queue in context.sent_to:
-        yield _wrong("phantom", gots[0], key, "was delivered and nobody sent it")
+        yield _wrong("phantom", gots[0], key, "was delivered and never sent")
         return
     if sent is not None and sent.withdrawn and gots:
         yield _wrong(

@@ -79,7 +79,7 @@ def test_credit_may_be_withdrawn_while_messages_are_under_way(
     target.require(
         CREDIT_FORMULA,
         fine,
-        f"credits of {credits} in one breath: {'taken' if fine else peer.instead()}",
+        f"flows with credits of {credits}: {'accepted' if fine else peer.instead()}",
     )
     peer.settle()
     early = peer.take_deliveries(link)

@@ -141,7 +141,7 @@ class Container:
         try:
             printed = b"".join(container.get_logs())
         except Exception as problem:  # there may be no container yet, or none any more
-            printed = f"nothing could be had of what it printed: {problem}\n".encode()
+            printed = f"what it printed could not be read: {problem}\n".encode()
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.log.write_bytes(printed)
 

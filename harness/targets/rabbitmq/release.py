@@ -85,7 +85,7 @@ def find(version: str | None = None) -> Release:
             f"RabbitMQ {version}: is no release number; name one like {default_version()}"
         )
     raise SetUpFailed(
-        f"RabbitMQ {version}: can be had neither from this machine's package nor from a Debian"
+        f"RabbitMQ {version}: is available neither from this machine's package nor from a Debian"
         f" release; known are {', '.join(suites)}, and BROKERPROOF_RABBITMQ may name the folder of"
         " any release"
     )

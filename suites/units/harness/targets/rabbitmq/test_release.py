@@ -64,7 +64,8 @@ def test_a_release_that_the_machine_has_not_is_taken_from_a_debian_root(
         rabbitmq_release.find("3.10.9")
     for version in ("3.1", "2.8.7"):
         with pytest.raises(
-            SetUpFailed, match=rf"RabbitMQ {version}: can be had neither .* known are 4\.0, 3\.10,"
+            SetUpFailed,
+            match=rf"RabbitMQ {version}: is available neither .* known are 4\.0, 3\.10,",
         ):
             rabbitmq_release.find(version)
     with pytest.raises(
