@@ -5,6 +5,10 @@ The findings are given their verdicts when the case ends (``execution.py``).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
 from brokerproof.harness.cases.example_record import ExampleRecord
 from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.model.finding import Finding, Measurement
@@ -38,6 +42,9 @@ MARGIN_FLOOR: Duration = ms(30)
 MARGIN_SHARE = 50
 """… or by one part in this many of its bound, whichever is more; the host's measured lateness is
 added to either."""
+ON_TIME_SHARE = 20
+"""A gap of a periodic sender was measured on time if the host was late by less than one part in
+this many of its bound: a sender that is late by a tenth shows in such a gap."""
 
 
 class CaseRecord(Judge):
@@ -160,6 +167,23 @@ def _ids(requirements: Requirements) -> tuple[str, ...]:
     return (requirements,) if isinstance(requirements, str) else requirements
 
 
+@dataclass(frozen=True, slots=True)
+class _Gap:
+    """A gap between two signs of a periodic sender and the interval it should be in, widened by
+    what the host was late by meanwhile."""
+
+    since: Instant
+    length: Duration
+    low: Duration
+    high: Duration
+    late: Duration
+
+    @property
+    def distance(self) -> Duration:
+        """Distance to the nearest bound, negative outside."""
+        return min(self.length - self.low, self.high - self.length)
+
+
 class MeasurementJudge(CaseRecord):
     """A judge of measured durations and counts, by intervals."""
 
@@ -195,7 +219,7 @@ class MeasurementJudge(CaseRecord):
     def sending_jitter(self, period: Duration) -> Duration:
         """The lateness allowed to a sender that is held to its own period, for which no text allows
         an error margin: nothing in virtual time, a fiftieth of the period and at least 10 ms in
-        real time. By how much timers of our own are late meanwhile is part of :meth:`margin`.
+        real time. What the host was late by comes on top (:meth:`judge_period`, :meth:`margin`).
         """
         return 0 if self.virtual else max(ms(10), period // 50)
 
@@ -234,6 +258,71 @@ class MeasurementJudge(CaseRecord):
         return self.record_finding(
             requirements, held, detail, uncertain=uncertain, expectation=expectation
         )
+
+    def judge_period(
+        self,
+        requirements: Requirements,
+        label: str,
+        instants: Sequence[Instant],
+        bounds: tuple[Duration, Duration],
+        until: Instant | None = None,
+    ) -> bool:
+        """Judge the gaps between consecutive signs of a periodic sender against [lo, hi], both
+        sides; with ``until`` also the silence from the last sign to the end of the observation.
+
+        Each gap is widened by :meth:`sending_jitter` and by the lateness measured during that gap:
+        what the host was late by is not the sender's. Such a gap may be the host's or the sender's,
+        so HELD needs a gap that was measured on time (:data:`ON_TIME_SHARE`). Without one nothing
+        was judged. A gap outside by less than the floor of :meth:`margin` is uncertain.
+        """
+        gaps = self._gaps(instants, bounds)
+        on_time = any(gap.late <= bounds[1] // ON_TIME_SHARE for gap in gaps)
+        if until is not None:
+            gaps = self._gaps([*instants, until], bounds)
+        worst = min(gaps, key=lambda gap: gap.distance)
+        self.record(JitterMeasured(at_ns=self.now(), late_ns=worst.late))
+        margin = 0 if self.virtual else max(MARGIN_FLOOR, bounds[1] // MARGIN_SHARE)
+        self._measured(requirements, label, worst.length, worst.low, worst.high, margin, "ns")
+        detail = (
+            f"{label}: {worst.length / ms(1):g} ms,"
+            f" should be between {worst.low / ms(1):g} and {worst.high / ms(1):g} ms"
+        )
+        if worst.distance >= 0 and not on_time:
+            least = min((gap.late for gap in gaps), default=0)
+            reason = f"the host was late by {least / ms(1):g} ms or more in every gap"
+            for requirement in _ids(requirements):
+                self._keep(Finding(requirement, Seen.NEVER_REACHED, detail, reason))
+            return True
+        expectation = Expectation(
+            kind="duration",
+            words=label,
+            since=worst.since,
+            value=worst.length,
+            bounds=(worst.low, worst.high),
+        )
+        uncertain = (
+            None if worst.distance < -margin else f"within the margin of {margin / ms(1):g} ms"
+        )
+        return self.record_finding(
+            requirements,
+            worst.distance >= 0,
+            detail,
+            uncertain=uncertain,
+            expectation=expectation,
+        )
+
+    def _gaps(self, instants: Sequence[Instant], bounds: tuple[Duration, Duration]) -> list[_Gap]:
+        """The gaps between ``instants``. What came late makes the gap before it longer and the gap
+        behind it shorter."""
+        gaps: list[_Gap] = []
+        jitter = self.sending_jitter(bounds[1])
+        late_before = 0
+        for since, end in pairwise(instants):
+            late = self.world.lateness(since, end)
+            low = max(0, bounds[0] - jitter - late - late_before)
+            gaps.append(_Gap(since, end - since, low, bounds[1] + jitter + late, late))
+            late_before = late
+        return gaps
 
     def judge_count(
         self,

@@ -11,7 +11,7 @@ text leaves open. ``releases`` is the range of a vendor's releases whose manual 
 ``subject`` is the party that the duty binds: ``server``, ``client``, or ``both`` where the sentence
 binds the frame itself or either end, so that a broker can break its half. A duty of clients alone
 cannot be judged on a broker. ``observe`` is where it shows: on the ``wire``, on the wire with a
-clock (``wire+time``), or nowhere (``none``).
+clock (``wire+time``), in the broker's ``files``, or nowhere (``none``).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ UNCOVERED = "uncovered.toml"
 :mod:`brokerproof.harness.catalogue.coverage`)."""
 
 SUBJECTS = ("server", "client", "both")
-OBSERVE = ("wire", "wire+time", "none")
+OBSERVE = ("wire", "wire+time", "files", "none")
 
 _DOCUMENT = {
     "source": Key(str),

@@ -52,6 +52,13 @@ class _ObservedIO(IOHandler):
     def __init__(self, tell: Tell) -> None:
         super().__init__()
         self._tell = tell
+        self._observed: list[Any] = []
+
+    def close_sockets(self) -> None:
+        """Close the sockets of a container that has ended: it leaves them open, and to the broker
+        its connections would live on."""
+        for selectable in self._observed:
+            selectable.close()
 
     def on_selectable_readable(self, event: Any) -> None:
         self._observe(event.selectable)
@@ -65,6 +72,7 @@ class _ObservedIO(IOHandler):
         known = vars(selectable)
         if known.get("_transport") is None or "recv" in known:
             return
+        self._observed.append(selectable)
         recv, send, ending = selectable.recv, selectable.send, SocketCloseTracker()
 
         def tapped_recv(size: int) -> bytes:
@@ -456,8 +464,14 @@ class ContainerPeer(Conversation[ProtonEvent]):
             return container.connect(f"{scheme}://{host}:{port}", reconnect=False, **options)
 
         ears = self._ears = _Ears(dial, bridge.post)
-        container = reactor.Container(ears, global_handler=_ObservedIO(tell))
-        thread = threading.Thread(target=container.run, name=f"proton-{self.conn}", daemon=True)
+        sockets = _ObservedIO(tell)
+        container = reactor.Container(ears, global_handler=sockets)
+
+        def run() -> None:
+            container.run()
+            sockets.close_sockets()
+
+        thread = threading.Thread(target=run, name=f"proton-{self.conn}", daemon=True)
         thread.start()
         self.expect(
             Match("connection_opened", lambda event: event.name == "connection_opened"),

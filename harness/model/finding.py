@@ -80,8 +80,8 @@ def combine(findings: list[Finding]) -> list[Finding]:
     """One finding per requirement, in order of first mention.
 
     A violation outweighs everything, an uncertain one everything but a certain one, and HELD
-    outweighs NOT_APPLICABLE and NEVER_REACHED: a requirement that held in one example and was not
-    reached in another held.
+    outweighs NOT_APPLICABLE and NEVER_REACHED, uncertain or not: a requirement that held in one
+    example and was not reached in another held.
     """
     rank = {
         Seen.VIOLATED: 0,
@@ -92,7 +92,8 @@ def combine(findings: list[Finding]) -> list[Finding]:
     }
 
     def weight(finding: Finding) -> int:
-        return 1 if finding.uncertain is not None else rank[finding.seen]
+        is_uncertain = finding.uncertain is not None and finding.seen is Seen.VIOLATED
+        return 1 if is_uncertain else rank[finding.seen]
 
     best: dict[str, Finding] = {}
     for finding in findings:

@@ -59,6 +59,7 @@ class ProcessTarget(SocketTarget):
         made, data = (Path(self._folders.name) / name for name in ("certificates", "data"))
         made.mkdir()
         certificates.make(made)
+        self.pages = data / "paging"
         known = {"python": sys.executable, "config": self.config, "pid": os.getpid(), "data": data}
         self._command = [word.format_map(known) for word in self._words]
         environment = {**os.environ, certificates.FOLDER: str(made)}

@@ -39,6 +39,8 @@ class SocketTarget:
         """Settings of TLS, by the names of the acceptors that have it; filled by ``start``."""
         self.bounds = RunBounds(identity.limits)
         """Shared by all cases of the run."""
+        self.pages: Path | None = None
+        """The broker's paging folder, where the harness started it; set by ``start``."""
         self.canary = Canary()
 
     def start(self, folder: Path) -> TargetFacts:
@@ -82,8 +84,17 @@ class SocketTarget:
         self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]
     ) -> RealWorld:
         return RealWorld(
-            self.endpoints, self.canary, self.tls, is_local=self.is_local, bounds=self.bounds
+            self.endpoints,
+            self.canary,
+            self.tls,
+            is_local=self.is_local,
+            bounds=self.bounds,
+            pages=self.pages,
         )
+
+    def shipped_configuration(self) -> str:
+        """Raise :class:`SetUpFailed`: only some releases ship one that can be looked at."""
+        raise SetUpFailed(f"target {self.identity.name}: nobody knows what its release ships")
 
     def trust(self, folder: Path) -> None:
         """Speak TLS with the acceptors whose configuration has it, by the certificates that were

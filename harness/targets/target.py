@@ -121,6 +121,10 @@ class Target(Protocol):
         """Set the limits at which memory and disk space are short, as the broker's administrator
         can. As for :meth:`raise_alarm`."""
 
+    def shipped_configuration(self) -> str:
+        """Return the text of the configuration that the release ships. For targets with the
+        capability "shipped-configuration"; raises :class:`SetUpFailed`."""
+
     def world(
         self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]
     ) -> World:

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+import os
 import selectors
 import socket
 import struct
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Protocol
 
 from brokerproof.harness.model.enums import Clock, CloseHow
@@ -201,7 +204,7 @@ class RealWorld:
     """Connections to acceptors at ``endpoints`` (host and port by acceptor name), with TLS at those
     that ``tls`` names. ``is_local``: see
     :class:`brokerproof.harness.targets.sockets.SocketTarget`. Without ``bounds`` nothing is
-    limited."""
+    limited. ``pages`` is the broker's paging folder, where it is one of ours."""
 
     clock = Clock.REAL
 
@@ -213,8 +216,10 @@ class RealWorld:
         *,
         is_local: bool = False,
         bounds: RunBounds | None = None,
+        pages: Path | None = None,
     ) -> None:
         self.is_local = is_local
+        self._pages = pages
         self.bounds = CaseBounds(bounds)
         self._endpoints, self._canary, self._tls = endpoints, canary, tls or {}
         self._selector = selectors.DefaultSelector()
@@ -226,8 +231,25 @@ class RealWorld:
     def now(self) -> Instant:
         return time.monotonic_ns()
 
-    def lateness(self, since: Instant) -> Duration:
-        return self._canary.worst(since)
+    def lateness(self, since: Instant, until: Instant | None = None) -> Duration:
+        return self._canary.worst(since, until)
+
+    def page_files(self, content: bytes) -> Mapping[str, int]:
+        if self._pages is None:
+            raise Unreachable("nobody here sees the files of this broker")
+        files: dict[str, int] = {}
+        paths = [
+            Path(folder, name)
+            for folder, _, names in os.walk(self._pages)
+            for name in names
+            if name.endswith(".page")
+        ]
+        for path in paths:
+            with suppress(FileNotFoundError):  # removed since it was listed
+                data = path.read_bytes()
+                if content in data:
+                    files[str(path.relative_to(self._pages))] = len(data)
+        return files
 
     def endpoint(self, acceptor: str) -> tuple[str, int]:
         """Host and port of the acceptor, for clients with sockets of their own. Raises

@@ -57,11 +57,18 @@ class SansIoBroker(Protocol):
     def next_deadline(self) -> Instant | None: ...
 
 
+PAGES = "paging/"
+"""The part of a broker's files that has its pages."""
+
+
 class SansIoDisk(Protocol):
     """The files of a broker. What it is asked for it does, and says when the broker is to learn of
     it."""
 
     def carry(self, now: Instant, effect: FileEffect, /) -> tuple[Instant, Input]: ...
+
+    def contents(self) -> Mapping[str, bytes]:
+        """The content of each file by its path."""
 
 
 class BrokerStuck(Exception):
@@ -238,8 +245,16 @@ class VirtualWorld:
     def now(self) -> Instant:
         return self._now
 
-    def lateness(self, since: Instant) -> Duration:
+    def lateness(self, since: Instant, until: Instant | None = None) -> Duration:
         return 0
+
+    def page_files(self, content: bytes) -> Mapping[str, int]:
+        files = {} if self._disk is None else self._disk.contents()
+        return {
+            path.removeprefix(PAGES): len(data)
+            for path, data in files.items()
+            if path.startswith(PAGES) and content in data
+        }
 
     def open(
         self,

@@ -75,12 +75,15 @@ class Canary:
             self._looked = time.monotonic_ns()
             self._waited.append((self._looked, waited))
 
-    def worst(self, since: Instant) -> Duration:
+    def worst(self, since: Instant, until: Instant | None = None) -> Duration:
         """The worst lateness of any reading taken at or after ``since``, the broker's included; 0
-        when there is none."""
+        when there is none. With ``until`` only of what was due, or looked at, before it."""
         self._look()
-        own = max((late for _, late in _since(self._readings, since)), default=0)
-        return max(own, _worst_chain(_since(self._waited, since)))
+        readings, waited = _since(self._readings, since), _since(self._waited, since)
+        if until is not None:
+            readings = [(at, late) for at, late in readings if at - late <= until]
+            waited = [(at, late) for at, late in waited if at - LOOK <= until]
+        return max(max((late for _, late in readings), default=0), _worst_chain(waited))
 
     def quantile(self, share: float) -> Duration:
         """The lateness that this share of our own readings did not exceed; 0 without readings."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from brokerproof.harness.model.enums import Clock, CloseHow
@@ -134,8 +134,13 @@ class World(Protocol):
         """Do ``action`` at ``instant`` (at once when it is past), while somebody waits in this
         world."""
 
-    def lateness(self, since: Instant) -> Duration:
-        """By how much the host itself was late, at worst, since that instant. 0 in virtual time."""
+    def lateness(self, since: Instant, until: Instant | None = None) -> Duration:
+        """By how much the host itself was late, at worst, since that instant, or between the two. 0
+        in virtual time."""
+
+    def page_files(self, content: bytes) -> Mapping[str, int]:
+        """Sizes in bytes of the broker's page files that contain these bytes, by path below its
+        paging folder. For targets with the capability "page-files"."""
 
     def close(self) -> None:
         """End every connection of this world."""

@@ -197,6 +197,10 @@ class MemoryDisk:
             kept[begin:end] = self._dice.randbytes(end - begin)
         file.content = kept
 
+    def contents(self) -> dict[str, bytes]:
+        """The content of each file by its path."""
+        return {path: bytes(file.content) for path, file in self._files.items()}
+
     def synced(self) -> dict[str, bytes]:
         """The bytes that a loss of power leaves at least, by file."""
         return {name: file.synced for name, file in self._files.items() if file.synced}

@@ -11,10 +11,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from brokerproof.harness.targets import certificates, maven
+from brokerproof.harness.targets import certificates, java_runtime, maven
 from brokerproof.harness.targets.artemis import config as artemis_config
 from brokerproof.harness.targets.cache import cache_folder, unpacked
 from brokerproof.harness.targets.failure import SetUpFailed
@@ -23,6 +24,9 @@ from brokerproof.harness.targets.java_releases import JavaReleases, version_key
 
 STOP_S = 10
 """Seconds until a stopping broker is killed; about 0.3 are usual."""
+
+CREATE_S = 60
+"""Seconds for ``artemis create``; two to seven are usual."""
 
 _ACTIVE = "AMQ221007"  # "Server is now active"
 RELEASES = JavaReleases("Artemis", "artemis", "apache-artemis-")
@@ -95,6 +99,34 @@ class ArtemisProcess(JavaBroker):
     def log(self) -> Path:
         return self._folder / "log" / "artemis.log"
 
+    def shipped_configuration(self) -> str:
+        """Return the broker.xml that ``artemis create`` of the running release writes when it is
+        asked for nothing. Raises :class:`SetUpFailed`."""
+        home, minimum = self._installed()
+        created = self._folder / "created"
+        shutil.rmtree(created, ignore_errors=True)
+        login, passcode = self._user()
+        command: list[str | Path] = [
+            java_runtime.find_java(minimum),
+            *SMALL,
+            f"-Dartemis.home={home}",
+            *("-classpath", os.pathsep.join(map(str, self._boot_jars(home)))),
+            *("org.apache.activemq.artemis.boot.Artemis", "create"),
+            *("--silent", "--no-autotune", "--require-login"),
+            *("--user", login, "--password", passcode),
+            created,
+        ]
+        try:
+            subprocess.run(command, check=True, capture_output=True, timeout=CREATE_S)
+            return (created / "etc" / "broker.xml").read_text("utf-8")
+        except (OSError, subprocess.SubprocessError) as problem:
+            raise SetUpFailed(f"artemis create of {self._version} failed ({problem})") from None
+
+    @property
+    def pages(self) -> Path:
+        """The paging folder of a configuration that names none (ARTEMIS-PAGING-2)."""
+        return self._folder / "data" / "paging"
+
     @property
     def certificates(self) -> Path:
         """The folder of throw-away certificates that were made for this run of the broker."""
@@ -151,7 +183,7 @@ class ArtemisProcess(JavaBroker):
 
     def _command(self, runtime: Path, home: Path) -> list[str | Path]:
         instance = self._folder
-        jars = [home / "lib" / "artemis-boot.jar", *self._absent]
+        jars = self._boot_jars(home)
         return [
             runtime,
             *SMALL,
@@ -172,6 +204,9 @@ class ArtemisProcess(JavaBroker):
             *("-classpath", os.pathsep.join(map(str, jars))),
             *("org.apache.activemq.artemis.boot.Artemis", "run"),
         ]
+
+    def _boot_jars(self, home: Path) -> list[Path]:
+        return [home / "lib" / "artemis-boot.jar", *self._absent]
 
     def _has_started(self, log: str) -> bool:
         return _ACTIVE in log

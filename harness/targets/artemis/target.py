@@ -27,6 +27,7 @@ class ArtemisTarget(SocketTarget):
         running = self._process.start()
         self.endpoints = {name: (running.host, port) for name, port in running.ports.items()}
         self.trust(self._process.certificates)
+        self.pages = self._process.pages
         self.watch_the_host(running.pid)
         return TargetFacts(
             broker="Apache Artemis",
@@ -35,6 +36,10 @@ class ArtemisTarget(SocketTarget):
             addresses=parameters.address_settings(self._path),
             endpoint=f"{running.host}:{running.ports[self.identity.default_acceptor]}",
         )
+
+    def shipped_configuration(self) -> str:
+        assert self._process is not None, "start() comes first"
+        return self._process.shipped_configuration()
 
     def stop(self) -> None:
         super().stop()

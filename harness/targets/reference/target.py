@@ -99,6 +99,10 @@ class VirtualTarget:
         assert isinstance(world, VirtualWorld)
         world.feed(limits)
 
+    def shipped_configuration(self) -> str:
+        """Raise :class:`SetUpFailed`: every world has a configuration of ours."""
+        raise SetUpFailed(f"target {self.identity.name}: the reference ships no configuration")
+
     def world(
         self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]
     ) -> VirtualWorld:

@@ -1,12 +1,17 @@
-"""Faults of paging: what comes back from pages, who sees what lies there, how much may, and which
-addresses page."""
+"""Faults of paging: what comes back from pages, who sees what lies there, how much may, which
+addresses page, and the files."""
 
 from __future__ import annotations
+
+import itertools
+from dataclasses import replace
 
 from brokerproof.reference_broker.families.artemis.accounting import AddressAccount, Charge
 from brokerproof.reference_broker.families.artemis.admission import Admission
 from brokerproof.reference_broker.kernel.admission import Verdict
 from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.persistence.pages import PageLimits, PagingStore
+from brokerproof.reference_broker.persistence.store import Store
 from brokerproof.suites.mutation.mutant import Group
 
 paging = Group("paging")
@@ -130,3 +135,55 @@ def the_first_queue_makes_room(original, reached, self):
         self._account.accounting.size -= self._size
         self._size = 0
     original(self)
+
+
+@paging.override(AddressAccount, "full", breaks="ARTEMIS-PAGING-7")
+def every_address_has_a_limit(original, reached, self):
+    """An address without a limit pages from 1 MiB on."""
+    right = original(self)
+    return reached.instead(right, right or self.size > 2**20)
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+@paging.override(PagingStore, "__init__", breaks="ARTEMIS-PAGING-2")
+def all_pages_are_in_one_folder(original, reached, self, store, name, folder, limits):
+    """The pages of all addresses are in one folder."""
+    original(self, store, name, folder, limits)
+    reached()
+    self._folder = "paging/all"
+    self.next_number = 1 + 10_000 * len(store._stores)
+
+
+@paging.override(PagingStore, "__init__", breaks="ARTEMIS-PAGING-2")
+def page_files_grow_too_large(original, reached, self, store, name, folder, limits):
+    """Page files grow to a quarter above page-size-bytes."""
+    reached()
+    original(self, store, name, folder, replace(limits, page_size=limits.page_size * 5 // 4))
+
+
+@paging.override(PagingStore, "__init__", breaks="ARTEMIS-PAGING-2")
+def pages_of_default_size_are_small(original, reached, self, store, name, folder, limits):
+    """Without page-size-bytes a page has 5 MiB."""
+    size = limits.page_size
+    if size == PageLimits().page_size:
+        size = reached.instead(size, size // 2)
+    original(self, store, name, folder, replace(limits, page_size=size))
+
+
+@paging.override(Store, "page_over", breaks="ARTEMIS-PAGING-3")
+def page_files_stay(original, reached, self, page):
+    """The file of a page stays when everything on it is acknowledged."""
+    reached()
+
+
+@paging.override(PagingStore, "clean", breaks="ARTEMIS-PAGING-3")
+def page_files_go_too_soon(original, reached, self):
+    """With the file of a page the file of the next one goes too."""
+    pages = list(self.pages.values())
+    original(self)
+    for before, page in itertools.pairwise(pages):
+        if before.number not in self.pages and page.number in self.pages and page is not self.last:
+            reached()
+            self.store.page_over(page)

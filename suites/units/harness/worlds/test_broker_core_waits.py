@@ -75,3 +75,17 @@ def test_what_threads_waited_one_after_the_other_adds_up_within_a_second(
     thread(tmp_path, 10, 10, ms(170))
     assert canary.worst(0) == ms(160), "the first is a second ago"
     assert canary.worst(ms(600)) == ms(90)
+
+
+def test_what_was_late_behind_an_instant_does_not_count_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0]
+    monkeypatch.setattr(canary_module.time, "monotonic_ns", lambda: clock[0])
+    thread(tmp_path, 10, 10, 0)
+    canary = Canary(SchedulerDelay(10, tmp_path))
+    assert canary.worst(0) == 0
+    clock[0] = ms(600)
+    thread(tmp_path, 10, 10, ms(80))
+    assert canary.worst(0, ms(300)) == 0, "the look covers what was since 350 ms"
+    assert canary.worst(0, ms(400)) == ms(80)

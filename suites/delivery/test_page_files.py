@@ -1,0 +1,157 @@
+"""Page files: the folder they are in, the size they grow to, and when they are removed. A file is
+known by the bodies that are in it."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from pathlib import PurePath
+
+from hypothesis import strategies as st
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.time import ms
+from brokerproof.harness.protocols.stomp.raw_peer import Destination
+from brokerproof.suites.steps import paging, small_addresses
+from brokerproof.suites.steps.paging import Taker
+from brokerproof.suites.steps.small_addresses import page_of
+
+FOLDER_AND_SIZE = "ARTEMIS-PAGING-2"
+REMOVED = "ARTEMIS-PAGING-3"
+UNLIMITED = "ARTEMIS-PAGING-7"
+NEEDS = {"stomp-1.2", "admin", "paging", "page-files"}
+DEFAULT_PAGE = 10 * 1024 * 1024
+"""page-size-bytes where nothing is said (ARTEMIS-PAGING-2)."""
+PAGES_OF_DEFAULT_SIZE = "default-pages."
+"""The beginning of addresses with a limit and no page-size-bytes in our broker.xml."""
+SIZE, LARGE = 1000, 90_000
+"""Bytes of a body. A message of more than 100 KiB would be a file of its own."""
+
+
+def mark(to: Destination, number: int) -> bytes:
+    """The bytes by which one message is found in a file."""
+    return b"|%d|%s|" % (number, to.name.encode())
+
+
+def send(target: Bench, to: Destination, count: int, size: int) -> None:
+    """Messages that tell their numbers and their address."""
+    peer = target.stomp()
+    for number in range(count):
+        body = (b"%d." % number + mark(to, number)).ljust(size, b".")
+        peer.publish(to, body, receipt=number == count - 1)
+
+
+def pages(target: Bench, to: Destination) -> dict[str, int]:
+    """Bytes of each page file that has messages of this address, in order."""
+    return dict(sorted(target.world.page_files(b"|%s|" % to.name.encode()).items()))
+
+
+def until_gone(target: Bench, to: Destination, files: Set[str]) -> bool:
+    """Wait until none of these files has messages of this address."""
+    for _ in range(100):
+        if not files & pages(target, to).keys():
+            return True
+        target.advance(ms(100))
+    return False
+
+
+@case(FOLDER_AND_SIZE, needs=NEEDS)
+@over(
+    examples=4,
+    count=st.integers(30, 60),
+    size=st.sampled_from([300, SIZE, 3000]),
+    always=lambda target: [{"count": 60, "size": SIZE}],
+)
+def test_an_address_that_pages_has_a_folder_of_its_own(
+    target: Bench, count: int, size: int
+) -> None:
+    """Two addresses page. The files of each are in one folder, which the other does not use, and
+    none is larger than page-size-bytes."""
+    admin = target.admin()
+    places = [small_addresses.destination(target, "page") for _ in range(2)]
+    for to in places:
+        send(target, to, count, size)
+    if not all(paging.paged(target, admin, to.name) for to in places):
+        return
+    target.advance(ms(100))
+    files = [pages(target, to) for to in places]
+    folders = [{PurePath(path).parent for path in paths} for paths in files]
+    target.record_finding(
+        FOLDER_AND_SIZE,
+        len(folders[0]) == len(folders[1]) == 1 and folders[0] != folders[1],
+        f"the pages of two addresses are in {len(folders[0])} and {len(folders[1])} folders,"
+        f" {len(folders[0] & folders[1])} of them shared",
+    )
+    largest = max([0, *files[0].values(), *files[1].values()])
+    target.judge_count(FOLDER_AND_SIZE, "largest page file", largest, (1, page_of(target)), "bytes")
+
+
+@case(FOLDER_AND_SIZE, UNLIMITED, needs=NEEDS)
+def test_limits_that_are_not_configured_have_their_defaults(target: Bench) -> None:
+    """An address with a limit and no page-size-bytes gets 12 MB, and so does one without limits.
+    The first has a page file of 10 MiB, up to a message; the second does not page. One scenario:
+    each is the control of the other."""
+    admin = target.admin()
+    fresh = target.destination()
+    limited = Destination(
+        f"{PAGES_OF_DEFAULT_SIZE}{fresh.name}", fresh.send_headers, fresh.subscribe_headers
+    )
+    unlimited = target.destination()
+    count = 12_000_000 // LARGE
+    for to in (limited, unlimited):
+        send(target, to, count, LARGE)
+    if not paging.paged(target, admin, limited.name):
+        return
+    target.advance(ms(100))
+    largest = max([0, *pages(target, limited).values()])
+    bounds = (DEFAULT_PAGE - 2 * LARGE, DEFAULT_PAGE)
+    target.judge_count(FOLDER_AND_SIZE, "largest page file", largest, bounds, "bytes")
+    state, files = admin.address(unlimited.name), pages(target, unlimited)
+    target.record_finding(
+        UNLIMITED,
+        not state.paging and state.pages == 0 and not files,
+        f"with {count} messages of {LARGE} bytes and no limit: {state}, {len(files)} page files",
+    )
+
+
+@case(REMOVED, needs=NEEDS)
+@over(examples=3, count=st.integers(60, 90), always=lambda target: [{"count": 80}])
+def test_a_page_file_goes_when_all_up_to_its_end_is_acknowledged(target: Bench, count: int) -> None:
+    """Two thirds of the messages of an address that pages are acknowledged. The files that have no
+    others go, and every other message is still in its file. When all are acknowledged no file is
+    left."""
+    admin = target.admin()
+    to = small_addresses.destination(target, "page")
+    send(target, to, count, SIZE)
+    if not paging.paged(target, admin, to.name):
+        return
+    target.advance(ms(100))
+    before = pages(target, to)
+    where = {number: target.world.page_files(mark(to, number)) for number in range(count)}
+    taker = Taker(target, to, window=SIZE)
+    done = set(taker.take(count * 2 // 3))
+    others = set(range(count)) - done
+    needed = {path for number in others for path in where[number]}
+    over = before.keys() - needed
+    target.control(bool(over), f"no file has only messages of {paging.brief(sorted(done))}")
+    removed = until_gone(target, to, over)
+    target.record_finding(
+        REMOVED,
+        removed,
+        f"{len(done)} of {count} messages are acknowledged; of {len(over)} files without others"
+        f" {len(over & pages(target, to).keys())} are left",
+    )
+    lost = [
+        number
+        for number in sorted(others)
+        if where[number] and not target.world.page_files(mark(to, number))
+    ]
+    target.record_finding(
+        REMOVED, not lost, f"of the messages that are not acknowledged {lost} are in no file"
+    )
+    done = set(taker.take(count))
+    target.control(done == set(range(count)), f"{paging.brief(sorted(done))} arrived in all")
+    left = set(pages(target, to))
+    target.record_finding(
+        REMOVED, until_gone(target, to, left), f"all are acknowledged, {len(left)} files were left"
+    )

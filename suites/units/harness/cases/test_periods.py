@@ -1,0 +1,87 @@
+"""A periodic sender is held to its period in each gap, widened by what the host was late by in that
+gap."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from brokerproof.harness.cases.example_record import ExampleRecord
+from brokerproof.harness.cases.findings import MARGIN_FLOOR, MeasurementJudge
+from brokerproof.harness.model.enums import Clock
+from brokerproof.harness.model.finding import Finding, combine
+from brokerproof.harness.model.time import Duration, Instant, ms
+from brokerproof.harness.model.verdicts import Seen
+
+PERIOD = ms(500)
+ON_TIME, LATE = 0, ms(60)
+
+
+class HostThatIsLate:
+    """A world in real time in which each gap has a lateness of its own."""
+
+    clock = Clock.REAL
+
+    def __init__(self, late: list[Duration]) -> None:
+        self._late = iter(late)
+
+    def now(self) -> Instant:
+        return 0
+
+    def lateness(self, since: Instant, until: Instant | None = None) -> Duration:
+        return next(self._late)
+
+
+def judged(
+    gaps_ms: list[float], late: list[Duration], low: Duration = 0, until_ms: float | None = None
+) -> Finding:
+    """The finding on a sender that left these gaps."""
+    judge = MeasurementJudge()
+    judge.world, judge.cited = HostThatIsLate(late), ("X-1",)  # type: ignore[assignment]
+    judge.example_record = ExampleRecord()
+    instants = [round(at * ms(1)) for at in itertools.accumulate(gaps_ms, initial=0)]
+    until = None if until_ms is None else instants[-1] + round(until_ms * ms(1))
+    judge.judge_period("X-1", "gap", instants, (low, PERIOD), until)
+    (finding,) = judge.example_record.findings
+    return finding
+
+
+@pytest.mark.parametrize(
+    ("gaps_ms", "late", "seen", "certain"),
+    [
+        pytest.param([500, 509], [0, 0], Seen.HELD, True, id="jitter"),
+        pytest.param([500, 512], [0, ms(3)], Seen.HELD, True, id="the host was late by more"),
+        pytest.param([500, 512], [ms(3), 0], Seen.VIOLATED, False, id="but in another gap"),
+        pytest.param([500, 541], [0, 0], Seen.VIOLATED, True, id="beyond the floor"),
+        pytest.param([550, 550], [0, LATE], Seen.VIOLATED, True, id="a tenth late shows on time"),
+        pytest.param([550, 550], [LATE, LATE], Seen.NEVER_REACHED, False, id="never on time"),
+        pytest.param([500, 900], [LATE, LATE], Seen.VIOLATED, True, id="too long at any rate"),
+    ],
+)
+def test_a_gap_is_judged_by_the_lateness_in_it(
+    gaps_ms: list[float], late: list[Duration], seen: Seen, certain: bool
+) -> None:
+    finding = judged(gaps_ms, late)
+    assert (finding.seen, finding.uncertain is None) == (seen, certain)
+
+
+def test_a_gap_may_be_too_short() -> None:
+    assert judged([500, 491], [0, 0], low=PERIOD).seen is Seen.HELD
+    assert judged([500, 450], [0, 0], low=PERIOD).seen is Seen.VIOLATED
+    assert judged([540, 460], [ms(40), 0], low=PERIOD).seen is Seen.HELD, "what came late"
+
+
+def test_silence_up_to_the_end_is_a_gap_that_proves_nothing_by_itself() -> None:
+    assert judged([500], [ON_TIME, ON_TIME, ON_TIME], until_ms=1000).seen is Seen.VIOLATED
+    assert judged([550], [LATE, LATE, ON_TIME], until_ms=100).seen is Seen.NEVER_REACHED
+    assert judged([], [ON_TIME], until_ms=1000).seen is Seen.VIOLATED, "it never sent anything"
+
+
+def test_an_example_on_a_late_host_leaves_the_verdict_to_the_others() -> None:
+    late, fine = judged([550], [LATE]), judged([500], [ON_TIME])
+    bad = judged([500 + MARGIN_FLOOR / ms(1) + 11], [ON_TIME])
+    assert combine([late, fine]) == combine([fine, late]) == [fine]
+    assert combine([late, fine, bad]) == [bad]
+    assert combine([late]) == [late]
+    assert late.uncertain == "the host was late by 60 ms or more in every gap"

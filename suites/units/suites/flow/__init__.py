@@ -1,0 +1,1 @@
+"""Tests of what cases of suites/flow compute."""
