@@ -11,7 +11,7 @@ from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.harness.protocols.amqp10.codec import RECEIVER
 from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
 from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, frame
-from brokerproof.harness.protocols.amqp10.types import Array, Described, Item, Value, plain
+from brokerproof.harness.protocols.amqp10.types import Array, Described, Value, plain
 from brokerproof.harness.protocols.conversation import Match
 from brokerproof.suites.amqp10.steps import (
     QUIET,
@@ -88,11 +88,17 @@ def again(
     return peer, link, got
 
 
+def is_over(peer: AmqpPeer) -> bool:
+    """True if the broker has ended the connection, a session or a link."""
+    return peer.ended is not None or any(map(peer.fatal, peer.inbox))
+
+
 def after_close(target: Bench, peer: AmqpPeer, node: Node, count: int) -> list[Delivery]:
     """Return the deliveries of another connection once ``peer`` has closed: all that it released is
     available then, whatever the broker did with it before."""
-    peer.settle()
-    peer.close()
+    if not is_over(peer):
+        peer.settle()
+        peer.close()
     other = target.amqp()
     return collect(target, other, other.receiver(node, credit=count + 10), count)
 
@@ -201,11 +207,6 @@ def test_a_failed_delivery_is_counted(
             count == expected,
             f"the count is {count}, {expected} failed",
         )
-    target.record_finding(
-        (DELIVERY_FAILED_COUNTED, FAILED_ATTEMPTS),
-        failures(got[0]) == expected,
-        f"in the end the count is {failures(got[0])} of {expected}",
-    )
 
 
 @case(
@@ -333,7 +334,8 @@ def test_the_default_outcome_applies_where_no_state_is_known(
     peer = target.amqp()
     requested = source(node, default_outcome=STATES[asked], outcomes=sorted(SYMBOLS))
     link = peer.receiver(node, source=requested, credit=1)
-    default = _default_outcome(link)
+    assert link.answer is not None
+    default = codec.fields_of(link.answer.fields.get("source")).get("default-outcome")
     kind = codec.name_of(default)
     target.record_finding(
         DEFAULT_OUTCOME,
@@ -373,11 +375,6 @@ def test_the_default_outcome_applies_where_no_state_is_known(
             count == failed,
             f"default-outcome {kind}({fields}): the delivery-count is {count}",
         )
-
-
-def _default_outcome(link: Link) -> Item | None:
-    assert link.answer is not None
-    return codec.fields_of(link.answer.fields.get("source")).get("default-outcome")
 
 
 @case(
@@ -441,12 +438,9 @@ def test_accepted_is_supported_where_nothing_was_named(target: Bench) -> None:
     peer, _, got = received(target, node, 2)
     peer.disposition(got[0])
     peer.disposition(got[1], "released")
-    back = after_close(target, peer, node, 1)
-    target.record_finding(
-        ACCEPTED_SUPPORTED,
-        bodies(back) == [got[1].message.body],
-        f"'one' was accepted, and {bodies(back)} arrived again",
-    )
+    back = bodies(after_close(target, peer, node, 1))
+    fine = back == [got[1].message.body]
+    target.record_finding(ACCEPTED_SUPPORTED, fine, f"'one' was accepted, {back} arrived again")
 
 
 @case(DISPOSITION_SETTLES, TERMINAL_STATE_KEPT, needs={"amqp", "amqp-redelivery"})
@@ -468,16 +462,12 @@ def test_an_outcome_may_be_told_first_and_settled_later(
     peer.disposition(got[0], STATES[state], settled=False)
     if peer.watch_for(settled_by_broker(link, got[0]), within=QUIET) is None:
         peer.disposition(got[0], STATES[state] if again_state else None)
-    target.wait_until(lambda: peer.ended is not None or any(map(peer.fatal, peer.inbox)), QUIET)
-    fine = peer.ended is None and not any(map(peer.fatal, peer.inbox))
+    fine = not target.wait_until(lambda: is_over(peer), QUIET)
     later = "as such" if again_state else "without a state"
     detail = f"{state}, settled later {later}: {peer.instead()}"
     target.record_finding(DISPOSITION_SETTLES, fine, detail)
     gone = state == "accepted"
-    if fine:
-        peer.close()
-    other = target.amqp()
-    back = collect(target, other, other.receiver(node, credit=10), 0 if gone else 1)
+    back = after_close(target, peer, node, 0 if gone else 1)
     target.record_finding(
         TERMINAL_STATE_KEPT, len(back) == (not gone), f"{state}: {len(back)} messages arrived again"
     )
@@ -577,8 +567,7 @@ def test_a_disposition_for_nothing_held_changes_nothing(
         peer.disposition(
             start, "accepted", last=(start + min(width, room)) % 2**32, channel=link.session.channel
         )
-        target.wait_until(lambda: peer.ended is not None or any(map(peer.fatal, peer.inbox)), QUIET)
-        if peer.ended is None and not any(map(peer.fatal, peer.inbox)):
+        if not target.wait_until(lambda: is_over(peer), QUIET):
             peer.disposition(got[0], "released")
             peer.settle()
             peer.close_socket()

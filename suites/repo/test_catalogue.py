@@ -30,7 +30,7 @@ COUNTS = {
     "artemis-filter": 2,
     "artemis-flow": 21,
     "artemis-grouping": 1,
-    "artemis-paging": 16,
+    "artemis-paging": 17,
     "artemis-redelivery": 2,
     "artemis-sends": 3,
     "artemis-stomp": 36,
