@@ -272,11 +272,18 @@ class MeasurementJudge(CaseRecord):
 
         Each gap is widened by :meth:`sending_jitter` and by the lateness measured during that gap:
         what the host was late by is not the sender's. Such a gap may be the host's or the sender's,
-        so HELD needs a gap that was measured on time (:data:`ON_TIME_SHARE`). Without one nothing
-        was judged. A gap outside by less than the floor of :meth:`margin` is uncertain.
+        so HELD needs a gap that was measured on time (:data:`ON_TIME_SHARE`), or gaps that are in
+        the interval on average: what makes one longer makes the next one shorter. Without either
+        nothing was judged. A gap outside by less than the floor of :meth:`margin` is uncertain.
         """
         gaps = self._gaps(instants, bounds)
         on_time = any(gap.late <= bounds[1] // ON_TIME_SHARE for gap in gaps)
+        if gaps:
+            jitter, mean = (
+                self.sending_jitter(bounds[1]),
+                sum(gap.length for gap in gaps) // len(gaps),
+            )
+            on_time = on_time or bounds[0] - jitter <= mean <= bounds[1] + jitter
         if until is not None:
             gaps = self._gaps([*instants, until], bounds)
         worst = min(gaps, key=lambda gap: gap.distance)

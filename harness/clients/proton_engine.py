@@ -419,9 +419,11 @@ class ProtonPeer(Conversation[ProtonEvent]):
         if not self.world.wait_until(
             lambda: not receiver.draining() or self.ended is not None, self.world.now() + within
         ):
-            self._unmet(
-                f"expected the drain of {receiver.name} to be answered, {self.instead()}", proves
-            )
+            observed = self.instead()
+            trouble = next((self.words(event) for event in self.inbox if self.fatal(event)), "")
+            if trouble and trouble not in observed:
+                observed += f", {trouble}"
+            self._unmet(f"expected the drain of {receiver.name} to be answered, {observed}", proves)
         back = int(receiver.drained())
         receiver.drain_mode = False
         if proves is not None:

@@ -24,6 +24,8 @@ from brokerproof.suites.amqp10.steps import granted
 
 REJECT_PUBLISH = "RABBITMQ-AMQP091-LEN-02"
 QUEUE_LENGTH_LIMIT = "RABBITMQ-AMQP091-LEN-01"
+AMQP_SENDER_LEARNS = "RABBITMQ-AMQP091-READING-LEN-01"
+CLOSE_WRITTEN = "AMQP10-CLOSE-01"
 STOMP_RECEIPT = "STOMP12-RCPT-01"
 STOMP_SEND_ERROR = "STOMP12-SEND-07"
 
@@ -122,7 +124,9 @@ def _sent(target: Bench, peer: AmqpPeer, link: Link, count: int) -> list[str]:
     return outcomes
 
 
-@case(REJECT_PUBLISH, QUEUE_LENGTH_LIMIT, needs={"amqp091"})
+@case(
+    REJECT_PUBLISH, AMQP_SENDER_LEARNS, QUEUE_LENGTH_LIMIT, CLOSE_WRITTEN, needs={"amqp091", "amqp"}
+)
 @over(examples=1, always=both, overflow=st.just("reject-publish"))
 def test_an_amqp_client_learns_that_its_message_was_refused(target: Bench, overflow: str) -> None:
     """Five messages go to a queue of at most 3 over AMQP 1.0. With reject-publish the first three
@@ -148,9 +152,15 @@ def test_an_amqp_client_learns_that_its_message_was_refused(target: Bench, overf
         return
     expected = ["accepted"] * 3 + ["rejected"] * 2
     target.record_finding(
-        REJECT_PUBLISH,
+        AMQP_SENDER_LEARNS,
         outcomes == expected,
         f"{overflow}: the outcomes are {outcomes}, should be {expected}",
+    )
+    closed = any(reply.name == "close" for reply in peer.inbox)
+    target.record_finding(
+        CLOSE_WRITTEN,
+        peer.ended is None or closed,
+        f"{overflow}: when a message was refused {peer.instead()}",
     )
     eventually(owner, lambda: owner.count(queue) == LIMIT)
     received = bodies(drained(owner, queue))
@@ -163,7 +173,7 @@ def test_an_amqp_client_learns_that_its_message_was_refused(target: Bench, overf
         target.wait_until(lambda: peer.ended is not None, QUIET)
         again = _sent(target, peer, link, 1)
         target.record_finding(
-            REJECT_PUBLISH,
+            AMQP_SENDER_LEARNS,
             again == ["accepted"],
             f"with room in the queue again the outcome is {again}",
         )

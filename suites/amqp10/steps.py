@@ -11,7 +11,7 @@ from brokerproof.harness.model.finding import Finding, combine
 from brokerproof.harness.model.time import Duration, ms
 from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.protocols.amqp10 import codec
-from brokerproof.harness.protocols.amqp10.codec import Frame
+from brokerproof.harness.protocols.amqp10.codec import RECEIVER, Frame
 from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
 from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, either, ending, frame
 from brokerproof.harness.protocols.amqp10.trace_recorder import UNREADABLE
@@ -215,3 +215,24 @@ def judge_flawless(target: Bench, requirement: str, frames: Sequence[Frame]) -> 
         not wrong,
         f"{len(frames)} frames ({kinds}): {'; '.join(wrong) or 'without a flaw'}",
     )
+
+
+def is_over(peer: AmqpPeer) -> bool:
+    """True if the broker has ended the connection, a session or a link."""
+    return peer.ended is not None or any(map(peer.fatal, peer.inbox))
+
+
+def settled_by_broker(link: Link, delivery: Delivery) -> Match[codec.Frame]:
+    """Match a disposition by which the broker settles a delivery it sent."""
+
+    def accepts(reply: codec.Frame) -> bool:
+        if (
+            reply.name != "disposition"
+            or reply.channel != link.session.theirs
+            or reply.get("role") is RECEIVER
+        ):
+            return False
+        span = (reply.get("last", reply["first"]) - reply["first"]) % 2**32
+        return (delivery.id - reply["first"]) % 2**32 <= span and bool(reply.get("settled", False))
+
+    return Match(f"disposition by which the broker settles delivery {delivery.id}", accepts)

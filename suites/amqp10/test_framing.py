@@ -16,6 +16,7 @@ from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, frame
 from brokerproof.harness.protocols.amqp10.types import NULL, Described, Item, Value
 from brokerproof.harness.worlds.link import LinkFaults
 from brokerproof.suites.amqp10.steps import (
+    UNREAD,
     bodies,
     bystander,
     collect,
@@ -33,6 +34,7 @@ FRAME_SIZE = "AMQP10-FRAME-01"
 OFFSET_BEYOND_FRAME = "AMQP10-READING-OFFSET-01"
 EXTENDED_HEADER_IGNORED = "AMQP10-FRAME-04"
 PERFORMATIVE = "AMQP10-FRAME-05"
+DAMAGED_BODY = "AMQP10-READING-FRAME-01"
 EMPTY_FRAME = "AMQP10-FRAME-06"
 EMPTY_FRAME_ON_ANY_CHANNEL = "AMQP10-IDLE-19"
 FRAME_ABOVE_MAX = "AMQP10-MFS-03"
@@ -133,7 +135,7 @@ def no_performatives() -> st.SearchStrategy[Item]:
     )
 
 
-@case(PERFORMATIVE, CLOSE_WRITTEN, needs={"amqp"})
+@case(DAMAGED_BODY, CLOSE_WRITTEN, needs={"amqp"})
 @over(examples=30, body=no_performatives())
 def test_a_body_that_is_no_performative_is_refused(target: Bench, body: Item) -> None:
     """A frame's body begins with a value that is none of the nine performatives. The broker closes
@@ -144,17 +146,18 @@ def test_a_body_that_is_no_performative_is_refused(target: Bench, body: Item) ->
         peer.write(codec.encode_frame(types.encode(body)))
         why = f"a frame with {types.text(body)[:60]}"
         connection_refused(
-            target, peer, (PERFORMATIVE,), why, session_will_do=True, closes=(CLOSE_WRITTEN,)
+            target, peer, (DAMAGED_BODY,), why, session_will_do=True, closes=(CLOSE_WRITTEN,)
         )
 
 
-@case(PERFORMATIVE, CLOSE_WRITTEN, needs={"amqp"})
+@case(DAMAGED_BODY, PERFORMATIVE, CLOSE_WRITTEN, needs={"amqp"})
 @over(examples=40, position=st.integers(0, 30), byte=st.integers(0, 255), cut=st.booleans())
 def test_a_body_that_cannot_be_decoded_is_refused_or_harmless(
     target: Bench, position: int, byte: int, cut: bool
 ) -> None:
     """One byte of a begin is changed, or its body is cut. The broker answers the begin, or ends the
-    session or the connection with an error; another connection still works."""
+    session or the connection with an error, in frames that have performatives themselves; another
+    connection still works."""
     with bystander(target):
         peer = target.amqp()
         body = bytearray(types.encode(codec.composite("begin", {**_begin(), "handle-max": 1000})))
@@ -178,7 +181,12 @@ def test_a_body_that_cannot_be_decoded_is_refused_or_harmless(
         ]
         observed = "; ".join(reply.brief() for reply in answers) or peer.instead()
         target.record_finding(
-            PERFORMATIVE, bool(answers), f"after a damaged begin arrived {observed}"
+            DAMAGED_BODY, bool(answers), f"after a damaged begin arrived {observed}"
+        )
+        target.record_finding(
+            PERFORMATIVE,
+            not any(map(UNREAD.accepts, peer.inbox)),
+            f"the broker's frames have performatives; {peer.instead()}",
         )
         closed = [reply for reply in answers if reply.name == "close"]
         target.record_finding(

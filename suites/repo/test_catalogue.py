@@ -23,7 +23,7 @@ FIXTURES = ROOT / "fixtures"
 
 COUNTS = {
     "amqp091": 92,
-    "amqp10": 255,
+    "amqp10": 257,
     "artemis-concepts": 4,
     "artemis-connection-ttl": 3,
     "artemis-crossing": 6,
@@ -39,7 +39,7 @@ COUNTS = {
     "activemq-stomp": 3,
     "artemis-tls": 6,
     "openwire": 23,
-    "rabbitmq-amqp091": 17,
+    "rabbitmq-amqp091": 18,
     "rabbitmq-flow": 15,
     "rabbitmq-stomp": 3,
     "rfc6455": 34,

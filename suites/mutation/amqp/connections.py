@@ -111,16 +111,36 @@ def frames_larger_than_asked_for(original, reached, self, opened, channel):
     reached()
 
 
-@amqp_connections.mutant("AMQP10-FRAME-05")
+@amqp_connections.mutant("AMQP10-READING-FRAME-01")
 def no_performative_passed_over(patch, reached):
     """A frame whose body is no performative is passed over."""
     passing_over(patch, reached, refusal.NOT_A_PERFORMATIVE)
 
 
-@amqp_connections.mutant("AMQP10-FRAME-05")
+@amqp_connections.mutant("AMQP10-READING-FRAME-01")
 def damaged_frames_passed_over(patch, reached):
     """A frame whose body cannot be decoded is passed over."""
     passing_over(patch, reached, refusal.BAD_PERFORMATIVE)
+
+
+@amqp_connections.override(AmqpConnection, "_send_open", breaks="AMQP10-FRAME-05")
+def a_frame_without_performative(original, reached, self):
+    """Behind open goes a frame whose body is null."""
+    original(self)
+    reached()
+    self.send(bytes.fromhex("0000000902000000") + b"@")
+
+
+@amqp_connections.mutant("AMQP10-IDLE-18")
+def weeks_are_refused(patch, reached):
+    """An open with an idle-time-out of 2^31 ms or more ends the connection."""
+
+    @patch.override(AmqpConnection)
+    def _open(original, self, opened, channel):
+        if (opened.idle_time_out or 0) >= 2**31:
+            reached()
+            raise Refusal(refusal.BAD_FIELD, "an idle-time-out that is too long")
+        original(self, opened, channel)
 
 
 @amqp_connections.override(AmqpConnection, "_frame", breaks="AMQP10-FRAME-06 AMQP10-IDLE-19")
@@ -310,7 +330,7 @@ def zero_is_a_time_out(patch, reached):
     _opening(patch, reached, lambda asked: None if asked else ms(250))
 
 
-@amqp_connections.mutant("AMQP10-IDLE-18")
+@amqp_connections.mutant("AMQP10-READING-IDLE-01")
 def weeks_are_negative(patch, reached):
     """An idle-time-out of 2^31 ms or more is taken for a negative number: the next sign of life is
     always due."""

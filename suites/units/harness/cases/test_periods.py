@@ -56,6 +56,7 @@ def judged(
         pytest.param([500, 541], [0, 0], Seen.VIOLATED, True, id="beyond the floor"),
         pytest.param([550, 550], [0, LATE], Seen.VIOLATED, True, id="a tenth late shows on time"),
         pytest.param([550, 550], [LATE, LATE], Seen.NEVER_REACHED, False, id="never on time"),
+        pytest.param([545, 460], [LATE, LATE], Seen.HELD, True, id="on time on average"),
         pytest.param([500, 900], [LATE, LATE], Seen.VIOLATED, True, id="too long at any rate"),
     ],
 )
