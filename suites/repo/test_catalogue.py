@@ -23,7 +23,7 @@ FIXTURES = ROOT / "fixtures"
 
 COUNTS = {
     "amqp091": 92,
-    "amqp10": 257,
+    "amqp10": 258,
     "artemis-concepts": 4,
     "artemis-connection-ttl": 3,
     "artemis-crossing": 6,
