@@ -131,7 +131,10 @@ def _sent(target: Bench, peer: AmqpPeer, link: Link, count: int) -> list[str]:
 def test_an_amqp_client_learns_that_its_message_was_refused(target: Bench, overflow: str) -> None:
     """Five messages go to a queue of at most 3 over AMQP 1.0. With reject-publish the first three
     are accepted and kept and the others rejected; the link stays, and accepts again once there is
-    room. With drop-head all are accepted and the last three kept."""
+    room. With drop-head all are accepted and the last three kept.
+
+    One scenario: what the queue refuses and what the sender hears of it.
+    """
     owner, queue = full_queue(target, overflow)
     parameters = target.profile.parameters
     peer = target.amqp()
