@@ -22,6 +22,7 @@ _BINDS = {"server": "the server", "client": "the client", "both": "the server an
 _SHOWS = {
     "wire": "on the wire",
     "wire+time": "on the wire, against a clock",
+    "files": "in the broker's files",
     "none": "nowhere that a test could look",
 }
 

@@ -102,7 +102,7 @@ def test_an_unknown_id_is_answered_with_near_ones(tmp_path: Path) -> None:
         (
             'observe = "wire"',
             'observe = "logs"',
-            "observe is 'logs'; it should be one of wire, wire+time, none",
+            "observe is 'logs'; it should be one of wire, wire+time, files, none",
         ),
         ('"FOO3-FRAME-01"', '"FOO4-FRAME-01"', "the id should be FOO3-…-NUMBER"),
         ('"FOO3-FRAME-01"', '"FOO3-FRAME"', "the id should be FOO3-…-NUMBER"),
