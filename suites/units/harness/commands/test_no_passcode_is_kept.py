@@ -16,6 +16,9 @@ from urllib.parse import quote
 import pyarrow.parquet as pq
 import pytest
 
+from brokerproof.harness.targets import target_file
+from brokerproof.harness.targets.sockets import SocketTarget
+
 PASSCODE = "Unlikely/Canary+7f3d9c"
 CASES = "authentication or security or opening"
 FIXTURES = Path(str(files("brokerproof.fixtures"))) / "brokers"
@@ -38,7 +41,7 @@ def _needles() -> re.Pattern[bytes]:
 
 
 def _target(folder: Path, name: str) -> Path:
-    family, users, right = TARGETS[name]
+    family, users, right = TARGETS[name.removesuffix("-real")]
     for path in (FIXTURES / family).iterdir():
         if path.is_file():
             (folder / path.name).write_bytes(path.read_bytes())
@@ -71,6 +74,12 @@ def _contents(path: Path) -> Iterator[bytes]:
             yield gzip.decompress(base64.b64decode(packed))
 
 
+def _holding_it(kept: list[Path]) -> list[str]:
+    return [
+        path.name for path in kept if any(_needles().search(content) for content in _contents(path))
+    ]
+
+
 @pytest.mark.parametrize("name", TARGETS)
 def test_no_file_of_a_run_holds_the_passcode(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -95,17 +104,45 @@ def test_no_file_of_a_run_holds_the_passcode(
     assert {"run.json", "results.ndjson"} <= names
     if reported:
         assert "index.html" in names
-    held = [
-        str(path.relative_to(out))
-        for path in kept
-        if any(_needles().search(content) for content in _contents(path))
-    ]
-    assert not held
+    assert not _holding_it(kept)
     assert not _needles().search(done.stdout + done.stderr)
     trace = b"".join(
         content for path in kept if path.suffix == ".parquet" for content in _contents(path)
     )
     assert b"<passcode>" in trace or b"<response>" in trace or name == "reference-activemq"
+
+
+def test_no_file_of_a_run_by_url_and_no_script_holds_the_passcode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CANARY", PASSCODE)
+    home, out = tmp_path / "target", tmp_path / "run"
+    home.mkdir()
+    broker = target_file.load(str(_target(home, "reference-real")))
+    broker.start(home)
+    assert isinstance(broker, SocketTarget)
+    (host, stomp), (_, amqp) = broker.endpoints["stomp"], broker.endpoints["amqp"]
+    # It is no RabbitMQ: a case fails, and leaves a counterexample with its scripts.
+    url = f"stomp://brokerproof@{host}:{stomp}?like=rabbitmq&passcode_env=CANARY&local=true"
+    command = ["run", "--target", f"{url},amqp://{host}:{amqp}", "--seed", "1", "--effort", "smoke"]
+    command += ["--case", "when_the_receipt_of_a_send or what_is_no_sasl"]
+    try:
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "brokerproof.harness.commands.cli"),
+                *command,
+                *("--no-report", "--out", str(out)),
+            ],
+            capture_output=True,
+            check=False,
+        )
+    finally:
+        broker.stop()
+    assert done.returncode == 1, done.stderr.decode()
+    kept = [path for path in out.rglob("*") if path.is_file()]
+    assert {".py", ".jsonl", ".parquet"} <= {path.suffix for path in kept}
+    assert not _holding_it(kept)
+    assert not _needles().search(done.stdout + done.stderr)
 
 
 def test_the_search_finds_what_it_should(tmp_path: Path) -> None:
