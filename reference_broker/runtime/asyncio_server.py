@@ -60,8 +60,9 @@ READ_LEAST, READ_FIRST, READ_MOST = 4 * 1024, 16 * 1024, 256 * 1024
 """Bytes that one connection may hand in within one turn of the loop: at the least, at first, and at
 the most."""
 TURN_NS = 5 * NS_PER_MS
-"""A connection whose share of a turn took longer gets half of it from then on; one that took less
-than a quarter of this, twice as much."""
+"""Processor time of a turn. A connection whose share took longer gets half of it from then on; one
+whose share took less than half of this, twice as much. Time for which the host ran others is not
+counted: smaller shares would not win it back."""
 WRITE_LOW, WRITE_HIGH = 256 * 1024, 1024 * 1024
 """Bytes waiting for a slow reader: above the second it gets no messages, below the first it does
 again."""
@@ -147,15 +148,15 @@ class _Connection(asyncio.Protocol):
         )
 
     def data_received(self, data: bytes) -> None:
-        began = time.monotonic_ns()
+        began = time.thread_time_ns()
         if self.tls is not None:
             self._enciphered(self.tls, data)
         elif not self.gone:
             self.server.feed(BytesReceived(self.conn, data))
-        took = time.monotonic_ns() - began
+        took = time.thread_time_ns() - began
         if took > TURN_NS:
             self._share(max(READ_LEAST, self.share // 2))
-        elif len(data) == self.share < READ_MOST and took < TURN_NS // 4:
+        elif len(data) == self.share < READ_MOST and took < TURN_NS // 2:
             self._share(2 * self.share)
 
     def _share(self, size: int) -> None:

@@ -127,6 +127,8 @@ _FRAMES: dict[int, type[Composite]] = {
     and issubclass(var, Composite)
     and getattr(var, "PROVIDES", None) == ("frame",)
 }
+_CONNECTION_FRAMES = (Begin, Close, Open)
+"""Performatives that a connection handles itself; all others are its sessions'."""
 _SASL_FRAMES: dict[int, type[Composite]] = {kind.CODE: kind for kind in (SaslInit, SaslResponse)}
 
 
@@ -140,6 +142,10 @@ class State(enum.Enum):
     CLOSING = enum.auto()
     BROKEN = enum.auto()
     CLOSED = enum.auto()
+
+
+_ENDED = (State.BROKEN, State.CLOSED)
+"""States in which no input is handled."""
 
 
 class AmqpConnection:
@@ -223,7 +229,7 @@ class AmqpConnection:
             return
         self._parser.feed(data)
         try:
-            while self._state not in (State.BROKEN, State.CLOSED) and not self.stalled:
+            while self._state not in _ENDED and not self.stalled:
                 if self._state is State.HEADER:
                     if not self._header():
                         break
@@ -232,7 +238,7 @@ class AmqpConnection:
                 if received is None:
                     break
                 self._frame_at = now
-                self._frame(received.type, received.channel, received.body)
+                self._frame(*received)
         except Refusal as problem:
             self._refuse(problem)
             if problem.fault in _OUT_OF_STEP:
@@ -415,6 +421,9 @@ class AmqpConnection:
                 raise Refusal(refusal.NOT_OPEN_FIRST, detail)
             self._open(performative, channel)
             return
+        if not isinstance(performative, _CONNECTION_FRAMES):
+            self._session_frame(performative, channel, body, at)
+            return
         match performative:
             case Begin():
                 self._begin(performative, channel)
@@ -422,22 +431,21 @@ class AmqpConnection:
                 self._peer_closed(performative)
             case Open():
                 raise Refusal(refusal.OPEN_AGAIN, "open came a second time")
-            case _:
-                session = self._sessions.get(channel)
-                if session is None:
-                    detail = (
-                        f"{performative.NAME} came on channel {channel}, where no session has begun"
-                    )
-                    raise Refusal(refusal.NO_SESSION, detail)
-                try:
-                    session.handle(performative, body, at)
-                except Refusal as problem:
-                    if problem.fault.scope is not Scope.SESSION:
-                        raise
-                    session.fail(problem)
-                if session.is_over:
-                    del self._sessions[channel]
-                    self._channels &= ~(1 << session.our_channel)
+
+    def _session_frame(self, performative: Any, channel: int, body: bytes, at: int) -> None:
+        session = self._sessions.get(channel)
+        if session is None:
+            detail = f"{performative.NAME} came on channel {channel}, where no session has begun"
+            raise Refusal(refusal.NO_SESSION, detail)
+        try:
+            session.handle(performative, body, at)
+        except Refusal as problem:
+            if problem.fault.scope is not Scope.SESSION:
+                raise
+            session.fail(problem)
+        if session.is_over:
+            del self._sessions[channel]
+            self._channels &= ~(1 << session.our_channel)
 
     def _open(self, opened: Open, channel: int) -> None:
         if channel != 0:

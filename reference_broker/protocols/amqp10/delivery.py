@@ -196,7 +196,9 @@ class Batch:
         runs = self._runs
         if runs:
             first, last, before = runs[-1]
-            if serial_numbers.add(last, 1) == delivery_id and (before is state or before == state):
+            if (last + 1) & serial_numbers.MASK == delivery_id and (
+                before is state or before == state
+            ):
                 runs[-1] = (first, delivery_id, state)
                 return
         runs.append((delivery_id, delivery_id, state))

@@ -48,21 +48,23 @@ class FrameParser(ByteBuffer):
     def next(self) -> Frame | None:
         """Return the next frame, or None when it is not complete. Raises :class:`Refusal` for bytes
         that can be no frame, and must not be called again then."""
-        if not self.has(8):
+        if len(self._data) - self._at < 8 and not self.has(8):
             if self.has(4):
                 self._judge(int.from_bytes(self._data[self._at : self._at + 4]))
             return None
-        size, doff, type, channel = HEADER.unpack_from(self._data, self._at)
+        start = self._at
+        size, doff, type, channel = HEADER.unpack_from(self._data, start)
         if not 8 <= size <= self.limit:
             self._judge(size)
         if doff < 2 or doff * 4 > size:
             detail = f"the data offset of a frame of {size} bytes is {doff}, in units of 4 bytes"
             raise Refusal(refusal.BAD_DOFF, detail)
-        if not self.has(size):
-            return None
-        start = self._at
-        self._at += size
-        return Frame(type, channel, self._data[start + doff * 4 : self._at])
+        if len(self._data) - start < size:
+            if not self.has(size):
+                return None
+            start = self._at
+        self._at = end = start + size
+        return Frame(type, channel, self._data[start + doff * 4 : end])
 
     def _judge(self, size: int) -> None:
         if size < 8:

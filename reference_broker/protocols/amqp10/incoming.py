@@ -214,7 +214,8 @@ class IncomingLink(Link):
                 arrival.abandon()
                 raise Refusal(refusal.TOO_MUCH_UNFINISHED, excess)
             return
-        self._set(None)
+        if self.in_delivery:
+            self._set(None)
         self._check_settled(arrival)
         if not arrival.resumed:  # we remember nothing that could be resumed (AMQP10-XFER-21)
             state = self.arrived(arrival)
@@ -355,7 +356,7 @@ class IncomingLink(Link):
                     state = self._not_taken(
                         conditions.RESOURCE_LIMIT_EXCEEDED, f"Address is full: {route.address}"
                     )
-        return self.reported_state(state, arrival, transaction)
+        return state if transaction is None else self.reported_state(state, arrival, transaction)
 
     @staticmethod
     def reported_state(state: Any, arrival: Arrival, transaction: LiveTransaction | None) -> Any:

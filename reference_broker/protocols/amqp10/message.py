@@ -163,8 +163,8 @@ def read(data: bytes, number: int, route: Envelope, now: Instant) -> AmqpMessage
                 annotations = data[start:end]
             elif code == FOOTER:
                 break
-        else:
-            bare = min(bare, start)
+        elif start < bare:
+            bare = start
     bare_data = data[bare:] if bare else data
     return AmqpMessage(number, route, now, prefix, ttl, annotations, bare_data)
 

@@ -65,10 +65,8 @@ def sections(data: bytes) -> list[tuple[int, int, int, int]]:
                 code, at = _descriptor(data, at + 1)
             if not HEADER <= code <= FOOTER:
                 raise BadMessage(f"descriptor 0x{code:02x} is none of a section")
-            if (
-                code < last
-                or (code == last and code not in (DATA, AMQP_SEQUENCE))
-                or (last >= DATA and last != code < FOOTER)
+            if (code <= last and (code < last or code not in (DATA, AMQP_SEQUENCE))) or (
+                last >= DATA and last != code < FOOTER
             ):
                 raise BadMessage(f"section 0x{code:02x} comes after section 0x{last:02x}")
             if data[at] not in _CONSTRUCTORS.get(code, READERS):

@@ -284,10 +284,11 @@ class Session:
             raise Refusal(
                 refusal.DELIVERY_ID_MISSING, "the first transfer of a delivery has no delivery-id"
             )
-        if self._expected_delivery_id not in (None, delivery_id):
-            detail = f"delivery-id {delivery_id} came where {self._expected_delivery_id} is next"
+        expected = self._expected_delivery_id
+        if expected is not None and delivery_id != expected:
+            detail = f"delivery-id {delivery_id} came where {expected} is next"
             raise Refusal(refusal.DELIVERY_ID_OUT_OF_ORDER, detail)
-        self._expected_delivery_id = serial_numbers.add(delivery_id, 1)
+        self._expected_delivery_id = (delivery_id + 1) & serial_numbers.MASK
 
     def _flow(self, flow: Flow) -> None:
         known = (

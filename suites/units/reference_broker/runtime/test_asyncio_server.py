@@ -173,6 +173,17 @@ def test_a_connection_whose_bytes_cost_much_gets_a_small_share_of_each_turn() ->
     assert max(sizes[3:]) <= asyncio_server.READ_LEAST
 
 
+def test_time_for_which_the_host_ran_others_does_not_shrink_a_share() -> None:
+    def preempted(now: int, event: Input) -> list[Effect] | None:
+        other = threading.Thread(target=sum, args=(range(1_000_000),))
+        other.start()
+        other.join()
+        return None
+
+    sizes = _sizes(Echo(preempted), 20 * asyncio_server.READ_FIRST)
+    assert max(sizes) > asyncio_server.READ_FIRST
+
+
 def test_a_connection_whose_bytes_cost_little_is_read_in_large_pieces() -> None:
     sizes = _sizes(Echo(), 200 * asyncio_server.READ_FIRST)
     assert max(sizes) > asyncio_server.READ_FIRST
