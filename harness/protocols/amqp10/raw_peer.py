@@ -1,9 +1,8 @@
 """A raw AMQP 1.0 peer: speaks correctly when asked to, and can send anything at all.
 
 Every verb fills in what a correct peer would say, from books that are kept as frames go out and
-come in; every field can be given otherwise (None leaves it out), and :meth:`AmqpPeer.send` with
-:meth:`AmqpPeer.write` send what no verb would. The books are no judge: a lie is entered as it was
-told.
+come in; every field can be given otherwise (None leaves it out), and ``send`` with ``write`` send
+what no verb would. The books are no judge: a lie is entered as it was told.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from brokerproof.harness.protocols.conversation import (
 HEADER = "protocol-header"
 SASL_ID = 3
 _BARRIER_CHANNELS = 8
-"""So many channels take turns in :meth:`AmqpPeer.settle`, as far as the broker allows so many."""
+"""Channels that take turns in :meth:`AmqpConnection.settle`, if the broker allows so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +91,8 @@ ANY_BUT_FLOW: Match[Frame] = Match("frame but flow", lambda frame: frame.name !=
 """A flow may come at any time, asked for or not."""
 
 
-class AmqpPeer(Conversation[Frame]):
-    """One AMQP connection of the harness."""
+class AmqpConnection(Conversation[Frame]):
+    """One AMQP connection of the harness with its sessions and links, without deliveries."""
 
     protocol = PROTOCOL
 
@@ -127,11 +126,6 @@ class AmqpPeer(Conversation[Frame]):
     def sessions(self) -> dict[int, Session]:
         """Sessions by the channel that we use."""
         return self.endpoint.sessions
-
-    @property
-    def deliveries(self) -> list[Delivery]:
-        """Complete deliveries that no expectation took, oldest first."""
-        return self.endpoint.deliveries
 
     def fatal(self, frame: Frame) -> bool:
         return (
@@ -385,7 +379,14 @@ class AmqpPeer(Conversation[Frame]):
         filled = self.endpoint.flow(session, link, _hyphens(fields))
         self.send("flow", filled, channel=session.channel)
 
-    # transfers
+
+class AmqpPeer(AmqpConnection):
+    """One AMQP connection of the harness, which also sends, receives and settles messages."""
+
+    @property
+    def deliveries(self) -> list[Delivery]:
+        """Complete deliveries that no expectation took, oldest first."""
+        return self.endpoint.deliveries
 
     def transfer(self, link: Link, payload: bytes = b"", **fields: Any) -> int:
         """One transfer frame of a delivery, unsettled unless ``settled``; returns its delivery-id.
