@@ -194,10 +194,10 @@ def test_a_fault_planted_in_a_broker_process_is_noticed(
     monkeypatch.setattr(StompConnection, "receive", _at_a_fault(harm))
     monkeypatch.setattr(sockets, "MOST_GROWTH", 32 << 20)
     monkeypatch.setattr(sockets, "WITHIN_NS", 100 * NS_PER_MS)
-    if harm is _spins:
-        monkeypatch.setattr(sockets, "HANGS_S", 5.0)
     world = pool.scene(Setting("artemis", False))
     world.play(Open(1, "all"))
+    if harm is _spins:
+        monkeypatch.setattr(sockets, "HANGS_S", 2.0)
     world.play(Data(1, b"fault"))
     problems = filter(None, map(_problem, [world] * 1000))  # the fault may be read a little later
     assert next(problems).startswith(kind)

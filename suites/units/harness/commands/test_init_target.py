@@ -13,9 +13,16 @@ from click.testing import CliRunner
 
 from brokerproof.harness.commands.cli import cli
 from brokerproof.harness.targets import configuration_snippets, target_file
+from brokerproof.harness.targets.external import dialogue
 from brokerproof.harness.targets.external.target import AddressTarget
 from brokerproof.harness.targets.full_addresses import SHIPPED
 from brokerproof.harness.targets.process import ProcessTarget
+
+
+@pytest.fixture(autouse=True)
+def short_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait three seconds instead of ten for protocols that the broker leaves unanswered."""
+    monkeypatch.setattr(dialogue, "PROBE_TIMEOUT_S", 3.0)
 
 
 @pytest.fixture(scope="module")
