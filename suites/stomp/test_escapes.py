@@ -37,7 +37,6 @@ ESCAPED_1_2 = "STOMP12-ENC-09"
 AS_IT_IS_1_0 = "STOMP10-READING-TEXT-01"
 NO_ESCAPES_IN_CONNECT = {"1.1": "STOMP11-ENC-03", "1.2": "STOMP12-ENC-03"}
 
-MUST_BE_ESCAPED = {"1.1": "\\\n:", "1.2": "\\\n:\r"}
 NEIGHBOURS = (
     "n",
     "c",

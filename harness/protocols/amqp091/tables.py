@@ -196,28 +196,3 @@ PROPERTIES: Fields = _fields(
     " cluster-id:shortstr"
 )
 """Of class basic, in the order of their flags, the first at bit 15 (4.2.6.1)."""
-
-CHANNEL_ERRORS = {
-    311: "content-too-large",
-    312: "no-route",
-    313: "no-consumers",
-    403: "access-refused",
-    404: "not-found",
-    405: "resource-locked",
-    406: "precondition-failed",
-}
-"""Reply codes that end a channel (1.2), by number. 312 and 313 are told with basic.return alone."""
-CONNECTION_ERRORS = {
-    320: "connection-forced",
-    402: "invalid-path",
-    501: "frame-error",
-    502: "syntax-error",
-    503: "command-invalid",
-    504: "channel-error",
-    505: "unexpected-frame",
-    506: "resource-error",
-    530: "not-allowed",
-    540: "not-implemented",
-    541: "internal-error",
-}
-"""Reply codes that end a connection (1.2), by number."""

@@ -18,7 +18,6 @@ ROOM = 64
 """Bytes of a frame that are reserved for its performative."""
 BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION = 0x11, 0x12, 0x13, 0x14, 0x15
 ACCEPTED = b"\x00\x53\x24\x45"
-FLOW_FIELDS = 9
 
 _SMALL = frozenset((0x52, 0x53, 0x50, 0x56))
 _CONSTANTS = {0x40: -1, 0x41: 1}

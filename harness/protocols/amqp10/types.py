@@ -389,15 +389,6 @@ def decode(data: bytes, start: int = 0) -> tuple[Item, int]:
     return _decode(data, start, len(data), 0)
 
 
-def decode_all(data: bytes) -> list[Item]:
-    """The values that ``data`` is made of, one after the other. Raises :class:`Malformed`."""
-    values, at = [], 0
-    while at < len(data):
-        value, at = decode(data, at)
-        values.append(value)
-    return values
-
-
 def _decode(data: bytes, at: int, end: int, depth: int) -> tuple[Item, int]:
     if depth > MOST_NESTED:
         raise Malformed(f"values are nested deeper than {MOST_NESTED} at byte {at}")

@@ -3,7 +3,7 @@ tables."""
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 from brokerproof.reference_broker.protocols.amqp10.composite import Composite, composite, field
 
@@ -154,9 +154,3 @@ class SaslResponse(Composite):
 class SaslOutcome(Composite):
     code: int = field("sasl-code", mandatory=True)
     additional_data: bytes | None = field("binary", default=None)
-
-
-Performative: TypeAlias = (
-    Open | Begin | Attach | Flow | Transfer | Disposition | Detach | End | Close
-)
-SaslFrame: TypeAlias = SaslMechanisms | SaslInit | SaslChallenge | SaslResponse | SaslOutcome

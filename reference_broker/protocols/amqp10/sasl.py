@@ -29,7 +29,6 @@ from dataclasses import dataclass
 from brokerproof.reference_broker.kernel.passwords import admitted
 
 ANONYMOUS, PLAIN, EXTERNAL = "ANONYMOUS", "PLAIN", "EXTERNAL"
-MECHANISMS = (ANONYMOUS, PLAIN, EXTERNAL)
 
 OK, AUTH = 0, 1
 """Outcome codes."""
