@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
+from pyspark import SparkContext
 
 from brokerproof.harness.oracles.expectations import NOTHING, Expectations
 from brokerproof.reports.curves.compute import Settings
@@ -92,8 +92,18 @@ def chunk_of(target: str, case: str, chunks: int) -> int:
     return zlib.crc32(f"{target}\0{case}".encode("utf-8", "replace")) % chunks
 
 
+def warm_up(context: SparkContext) -> None:
+    """Have workers import what :func:`write` needs, while there is time."""
+    tasks = context.defaultParallelism
+    context.parallelize(range(tasks), tasks).foreach(_import_this_module)
+
+
+def _import_this_module(_: int) -> None:
+    """Nothing: a worker that calls it has imported it."""
+
+
 def write(
-    spark: SparkSession,
+    context: SparkContext,
     cases: Sequence[CaseRow],
     findings: Iterable[Mapping[str, Any]],
     runs: Sequence[Run],
@@ -116,7 +126,6 @@ def write(
         for run in runs
         for target in run.targets
     }
-    context = spark.sparkContext
     tasks = min(max(context.defaultParallelism, chunks // 20), chunks)
     packed = (
         context.parallelize(work, len(work))

@@ -8,14 +8,18 @@ holds no readable run, or an ``--out`` that cannot be written; 5 our own error.
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any
 
 import click
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from brokerproof.harness.catalogue.requirements import load
@@ -23,16 +27,20 @@ from brokerproof.harness.catalogue.tables import BadData
 from brokerproof.harness.results.records import UnreadableResults
 from brokerproof.harness.targets.java_runtime import NoJava
 from brokerproof.harness.trace.read import UnreadableTrace
+from brokerproof.reports.case_data import warm_up
 from brokerproof.reports.pipeline import Report, Step, build
 from brokerproof.reports.requirements import Requirements
 from brokerproof.reports.result_rows import flatten
 from brokerproof.reports.runs import UnreadableRun, check_data, open_runs
 from brokerproof.reports.spark_gateway import NoGateway
-from brokerproof.reports.spark_session import session
+from brokerproof.reports.spark_session import context
 from brokerproof.reports.target_summaries import read_measured
 
 BRIEF_EVENTS = 400_000
-"""Fewer events than this are over before an optimising compiler pays."""
+"""Fewer events than this are in tables before an optimising compiler pays. What writes no tables of
+the trace leaves the events to Python's workers."""
+_EARLY_NICENESS = 5
+"""Of a process that starts Spark while others measure times."""
 
 
 class Refusal(click.ClickException):
@@ -85,6 +93,7 @@ class OurError(Refusal):
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
 @click.option("--quiet", is_flag=True, help="Print nothing when all goes well.")
+@click.option("--early", is_flag=True, hidden=True)
 def report(
     runs: tuple[Path, ...],
     out: Path | None,
@@ -93,6 +102,7 @@ def report(
     trace_tables: bool,
     as_json: bool,
     quiet: bool,
+    early: bool,
 ) -> None:
     """Write the conformance report on one or more run folders.
 
@@ -103,8 +113,9 @@ def report(
         raise Refusal("name at least one run folder, such as brokerproof-out/2026-11-21T12-00-00")
     if out is None and len(runs) > 1:
         raise Refusal("several runs need --out DIR, the folder for their report")
-    with in_one_sentence():
+    with in_one_sentence(), ExitStack() as stack:
         say = _silent if quiet or as_json else _say
+        started = stack.enter_context(_started_early(master)) if early else None
         written = write(
             runs,
             out if out is not None else runs[0] / "report",
@@ -112,11 +123,32 @@ def report(
             say,
             inferred,
             trace_tables,
+            started,
         )
     if as_json:
         click.echo(json.dumps(facts(written), indent=1))
     elif not quiet:
         click.echo(f"report: {written.index}")
+
+
+@contextmanager
+def _started_early(master: str | None) -> Iterator[SparkContext]:
+    """Start Spark for a little data, then wait for a line of standard input, and end this process
+    without one. That Spark did not start is an error only behind the line."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    os.nice(_EARLY_NICENESS)
+    with ExitStack() as stack:
+        problem: Exception | None = None
+        try:
+            started = stack.enter_context(context(master, brief=True))
+            warm_up(started)
+        except (NoJava, NoGateway, PySparkException, Py4JError) as failed:
+            problem = failed
+        if not sys.stdin.readline():
+            sys.exit(0)
+        if problem is not None:
+            raise problem
+        yield started
 
 
 def write(
@@ -126,9 +158,11 @@ def write(
     step: Step = lambda _: None,
     inferred: Iterable[str] = (),
     trace_tables: bool = False,
+    started: SparkContext | None = None,
 ) -> Report:
-    """Write the report on ``runs`` to ``out``, with ``inferred`` as ``--infer`` takes it; raises
-    what :func:`report` turns into sentences.
+    """Write the report on ``runs`` to ``out``, with ``inferred`` as ``--infer`` takes it, on a
+    Spark that was ``started`` or on one of its own; raises what :func:`report` turns into
+    sentences.
 
     Bad input is found before a JVM is started. Only what Spark alone can see, a damaged segment
     with a whole footer, shows later, and is then looked for without Spark so that it can be named.
@@ -138,8 +172,9 @@ def write(
     outcomes = flatten(opened)
     measured = read_measured(inferred)
     out.mkdir(parents=True, exist_ok=True)
+    brief = not trace_tables or sum(run.events() for run in opened) < BRIEF_EVENTS
     try:
-        with session(master, brief=sum(run.events() for run in opened) < BRIEF_EVENTS) as spark:
+        with context(master, brief=brief) if started is None else nullcontext(started) as spark:
             return build(
                 spark,
                 opened,

@@ -12,6 +12,7 @@ from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results import area_summary, causes
 from brokerproof.harness.results.area_summary import AreaState, State
 from brokerproof.harness.results.causes import Cause
+from brokerproof.harness.results.difference import Course
 from brokerproof.harness.results.records import Result, last_of_each, read
 from brokerproof.reports.index_model import Bar, CaseRow, Column, Group
 from brokerproof.reports.measured_charts import Chart, charts
@@ -52,6 +53,33 @@ class CauseLine:
     more: int
 
 
+@dataclass(frozen=True, slots=True)
+class ChangedCase:
+    """A case whose verdict differs from the baseline's; None is a case that is not there."""
+
+    course: str
+    target: str
+    case: str
+    before: str | None
+    now: str | None
+    page: str
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A run compared with its baseline: cases by course, and the first of those that changed."""
+
+    run: str
+    baseline: str
+    counts: Mapping[str, int]
+    changes: tuple[ChangedCase, ...]
+
+    @property
+    def total(self) -> int:
+        """The number of cases that changed."""
+        return sum(self.counts.values())
+
+
 @dataclass(frozen=True)
 class Overview:
     """Lines of areas by run and target, and the causes over all targets."""
@@ -64,8 +92,11 @@ class Overview:
     """Messages that the recordings of a target certainly show behind a later one."""
     skipped: Sequence[tuple[str, str, int]]
     """Targets, reasons for skips and their cases, the most frequent first."""
+    comparisons: Sequence[Comparison] = ()
+    """Of the last run of each target that was compared with a baseline."""
 
 
+_CHANGED = (Course.WORSE, Course.UNDECIDED, Course.BETTER)
 _STYLES = {
     State.BROKEN: "FAIL",
     State.UNDECIDED: "INCONCLUSIVE",
@@ -119,7 +150,32 @@ def overview(
         {place: charts(of_target) for place, of_target in of_targets.items()},
         {place: breaks[place] for place in areas if by_name[place[0]].segments()},
         _skipped(case for of_target in of_targets.values() for case in of_target),
+        [
+            comparison
+            for name in wanted
+            if (comparison := _comparison(by_name[name], several=len(runs) > 1)) is not None
+        ],
     )
+
+
+def _comparison(run: Run, *, several: bool) -> Comparison | None:
+    """Return the comparison that the header of a run has; None without one that can be read."""
+    try:
+        recorded = run.header["baseline"]
+        counts = {way.value: int(recorded["counts"][way.value.lower()]) for way in _CHANGED}
+        changes = tuple(
+            _changed_case(run.name, change, several=several) for change in recorded["changes"]
+        )
+        return Comparison(run.name, str(recorded["run"]), counts, changes)
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _changed_case(run: str, change: Mapping[str, Any], *, several: bool) -> ChangedCase:
+    target, case = str(change["target"]), str(change["case"])
+    before, now = (None if verdict is None else Verdict(verdict) for verdict in change["verdicts"])
+    page = "" if now is None else case_link(run, target, case, several=several)
+    return ChangedCase(Course(change["course"]).value, target, case, before, now, page)
 
 
 def _skipped(cases: Iterable[CaseRow]) -> list[tuple[str, str, int]]:

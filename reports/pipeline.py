@@ -11,12 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from brokerproof.harness.catalogue import profiles
 from brokerproof.harness.oracles.expectations import Expectations, expectations_of
 from brokerproof.reports import case_data
-from brokerproof.reports.dataframes import arrow, trace
+from brokerproof.reports.dataframes import trace
 from brokerproof.reports.exports import badge, ctrf, junit, summary
 from brokerproof.reports.html.case_page import CasePages
 from brokerproof.reports.html.render import Pages
@@ -61,7 +62,7 @@ class Report:
 
 
 def build(
-    spark: SparkSession,
+    context: SparkContext,
     runs: Sequence[Run],
     out: Path,
     requirements: Requirements,
@@ -88,21 +89,22 @@ def build(
     step("cases")
     of_cases = CasePages(requirements, runs)
     data, chunks = case_data.write(
-        spark, rows, judgements, runs, of_cases, _grounds(runs), out / "cases"
+        context, rows, judgements, runs, of_cases, _grounds(runs), out / "cases"
     )
     verdicts = {(row.run, row.target, row.case): row.verdict for row in rows}
     irregular = beside_verdicts(data.anomalies, verdicts)
     errors = errors_of(rows, data.unreadable)
     step("tables")
-    tables = tables_of(spark, flattened, requirements, runs)
+    tables = tables_of(flattened, requirements, runs)
     _write_tables(tables, irregular, errors, out / "tables")
     if trace_tables:
         step("tables of the trace")
-        trace_table.write(trace(spark, runs), out / "tables")
+        trace_table.write(trace(SparkSession(context), runs), out / "tables")
     step("index")
     shown = model(tables, rows, irregular, errors, runs, requirements, limits)
     first = overview(runs, shown.latest, shown.groups, shown.columns, requirements, rows, irregular)
     _write_index(shown, first, pages, out / "index.html")
+    (out / "summary.html").write_text(pages.summary(shown, first), "utf-8")
     facts = of_cases.facts([run.name for run in in_order(runs)], chunks)
     (out / "case.html").write_text(pages.case(facts), "utf-8")
     (out / "findings.html").write_text(pages.findings(shown, judgements, limits.findings), "utf-8")
@@ -119,25 +121,18 @@ def build(
     return Report(out, shown, data.pages)
 
 
-def tables_of(
-    spark: SparkSession, outcomes: Outcomes, requirements: Requirements, runs: Sequence[Run]
-) -> Tables:
-    """Every table of results. Each is as small as the results are and is brought to the driver
-    once, for the index as well as for its file."""
-    findings = arrow(spark, outcomes.findings).persist()
-    of_cases = cases(arrow(spark, outcomes.results)).persist()
-    try:
-        return Tables(
-            cases=of_cases.toArrow(),
-            counts=counts(of_cases).toArrow(),
-            matrix=matrix(findings).toArrow(),
-            coverage=coverage(arrow(spark, requirements.table()), findings).toArrow(),
-            history=history(of_cases, [run.name for run in in_order(runs)]).toArrow(),
-            kills=kills(runs),
-        )
-    finally:
-        findings.unpersist()
-        of_cases.unpersist()
+def tables_of(outcomes: Outcomes, requirements: Requirements, runs: Sequence[Run]) -> Tables:
+    """Every table of results. They are as small as the results are, which this process holds: only
+    recordings go through Spark."""
+    of_cases = cases(outcomes.results)
+    return Tables(
+        cases=of_cases,
+        counts=counts(of_cases),
+        matrix=matrix(outcomes.findings),
+        coverage=coverage(requirements.table(), outcomes.findings),
+        history=history(of_cases, [run.name for run in in_order(runs)]),
+        kills=kills(runs),
+    )
 
 
 def _grounds(runs: Sequence[Run]) -> Mapping[tuple[str, str], Expectations]:

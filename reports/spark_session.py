@@ -1,4 +1,4 @@
-"""The Spark session of a report: found Java, quiet, leaves nothing behind."""
+"""The Spark context or session of a report: found Java, quiet, leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
+from pyspark.errors.exceptions.captured import install_exception_handler
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
@@ -27,14 +28,14 @@ _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
 @contextlib.contextmanager
-def session(
+def context(
     master: str | None = None,
     *,
     cores: int | None = None,
     brief: bool = False,
     heap: str | None = None,
-) -> Iterator[SparkSession]:
-    """A Spark session on ``master`` (default ``local[*]``), ended and cleaned up when the block
+) -> Iterator[SparkContext]:
+    """A Spark context on ``master`` (default ``local[*]``), ended and cleaned up when the block
     ends.
 
     ``cores`` are those of the default master (all of the machine's by default). ``brief`` is for a
@@ -64,13 +65,32 @@ def session(
                 )
             # Only now: a process that is started later would take our JVM for its own.
             with _environment(**connection):
-                spark = _connect(conf)
-            stack.callback(_disconnect, spark)
-            if brief and not where.startswith("local"):
-                _few_partitions(spark)
-            yield spark
+                started = _connect(conf)
+            stack.callback(_disconnect, started)
+            yield started
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def session(
+    master: str | None = None,
+    *,
+    cores: int | None = None,
+    brief: bool = False,
+    heap: str | None = None,
+) -> Iterator[SparkSession]:
+    """A Spark session, for DataFrames, on a :func:`context` with the same arguments. The classes of
+    Spark SQL cost seconds to load: what needs no DataFrame does without."""
+    with context(master, cores=cores, brief=brief, heap=heap) as started:
+        spark = SparkSession(started)
+        if brief and not started.master.startswith("local"):
+            _few_partitions(spark)
+        try:
+            yield spark
+        finally:
+            with contextlib.suppress(Py4JError, OSError):  # the JVM may be gone
+                spark.stop()
 
 
 def spark_home() -> Path:
@@ -153,17 +173,18 @@ def _environment(**values: str) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _connect(conf: dict[str, str]) -> SparkSession:
+def _connect(conf: dict[str, str]) -> SparkContext:
     connection = launch_gateway()  # type: ignore[no-untyped-call]
     settings = SparkConf(_jvm=connection.jvm, loadDefaults=True)
     settings.setAll(list(conf.items()))
-    return SparkSession(SparkContext(conf=settings, gateway=connection))
+    install_exception_handler()  # type: ignore[no-untyped-call]
+    return SparkContext(conf=settings, gateway=connection)
 
 
-def _disconnect(spark: SparkSession) -> None:
+def _disconnect(started: SparkContext) -> None:
     connection = SparkContext._gateway
     with contextlib.suppress(Py4JError, OSError):  # the JVM may be gone
-        spark.stop()
+        started.stop()
     if connection is not None:
         with contextlib.suppress(Py4JError, OSError):
             connection.shutdown()

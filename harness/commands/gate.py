@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from brokerproof.harness.commands import errors
 from brokerproof.harness.commands.diff_inputs import Side, open_side, releases
@@ -13,6 +14,9 @@ from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.results import difference, run_folder
 from brokerproof.harness.results.difference import Course, Difference
 from brokerproof.harness.results.records import Result
+
+MOST_RECORDED = 100
+"""Changes that the header of a run keeps, for its report."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,23 @@ class Gated:
         """Return how many cases went which way."""
         courses = Counter(change.course for change in self.differences)
         return {course.value.lower(): courses[course] for course in Course}
+
+    def recorded(self) -> dict[str, Any]:
+        """Return the comparison as the header of the run has it: worse cases first."""
+        changes = [change for change in self.differences if change.course is not Course.SAME]
+        return {
+            "run": str(self.baseline.header.get("run", self.baseline.folder.name)),
+            "counts": self.counts(),
+            "changes": [
+                {
+                    "course": change.course.value,
+                    "target": change.target,
+                    "case": change.case,
+                    "verdicts": [verdict and verdict.value for verdict in change.verdicts],
+                }
+                for change in changes[:MOST_RECORDED]
+            ],
+        }
 
 
 def open_baseline(folder: Path | None, fail_on: str | None) -> Side | None:

@@ -14,12 +14,10 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from pathlib import Path
 from types import FrameType
 
@@ -29,9 +27,10 @@ from rich.console import Console
 from brokerproof.harness.cases import case_index
 from brokerproof.harness.cases.selection import Selection
 from brokerproof.harness.catalogue import deviations
-from brokerproof.harness.commands import errors, gate, progress, summary
+from brokerproof.harness.commands import errors, gate, progress, report_process, summary
 from brokerproof.harness.commands.cases import choose, suites_named, totals
 from brokerproof.harness.commands.progress import Ended
+from brokerproof.harness.commands.report_process import ReportProcess
 from brokerproof.harness.model import cost_limits
 from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.model.verdicts import Seen, Verdict
@@ -123,17 +122,24 @@ def judge(asked: Asked, options: Options) -> int:
         seed, effort = options.seed, options.effort
         if not options.resume:
             seed = _begin(folder, asked, seed, effort)
-        with run_folder.alone(folder) as held:
+        reporting = report_process.command(folder, quiet=options.as_json)
+        with (
+            run_folder.alone(folder) as held,
+            ReportProcess(reporting if options.report else None) as report,
+        ):
             if options.resume:
                 seed, effort = _reopen(folder, seed)
             assert seed is not None
-            partial = not _judge_all(console, asked, loaded, options, (seed, effort), folder, held)
+            chosen = (seed, effort)
+            partial = not _judge_all(console, asked, loaded, options, chosen, folder, held, report)
             results = list(records.read(folder))
             passing = [] if partial else _known_that_pass(loaded, folder, results)
             code = exit_code(
                 (result.verdict for result in results), known_that_passed=bool(passing)
             )
             gated = None if baseline is None else gate.compare_with(baseline, folder)
+            if gated is not None:
+                run_folder.write_header_field(folder, "baseline", gated.recorded())
             code = gate.decide(code, gated, options.fail_on)
             unmet = any(is_unmet(result.findings) for result in results)
             if code == INCONCLUSIVE and options.inconclusive_ok and not unmet:
@@ -141,8 +147,7 @@ def judge(asked: Asked, options: Options) -> int:
             footer = run_folder.finish(folder, results, code, passing)
             if not options.as_json:
                 summary.show(console, folder, results, _names(asked, loaded), passing, gated)
-            if options.report:
-                _report(folder, quiet=options.as_json)
+            report.write()
     except (target_file.BadTarget, run_folder.BadRunFolder, records.UnreadableResults) as problem:
         raise errors.Usage(str(problem)) from None
     except KeyboardInterrupt:
@@ -166,10 +171,14 @@ def _judge_all(
     seed_and_effort: tuple[int, str],
     folder: Path,
     held: int,
+    report: ReportProcess,
 ) -> bool:
-    """Judge one target after the other; return False if the run stopped at its first failure."""
+    """Judge one target after the other; return False if the run stopped at its first failure. The
+    process that ``report`` has starts beside the last target."""
     seed, effort = seed_and_effort
     for number, (name, target) in enumerate(zip(asked.targets, loaded, strict=True), 1):
+        if number == len(loaded):
+            report.start()
         at_once = options.jobs or (
             len(os.sched_getaffinity(0)) if target.clock is Clock.VIRTUAL else None
         )
@@ -514,12 +523,3 @@ def _known_that_pass(loaded: list[Target], folder: Path, results: list[Result]) 
             for deviation in deviations.not_shown(listed, held, versions[identity.name])
         ]
     return passing
-
-
-def _report(folder: Path, *, quiet: bool) -> None:
-    """Run the report command of whichever part has one on this folder."""
-    for entry_point in entry_points(group="brokerproof.commands", name="report"):
-        command = entry_point.load()
-        arguments = [str(folder), "--out", str(folder / "report")]
-        with redirect_stdout(sys.stderr):  # its steps; only the path is what this command prints
-            command.main([*arguments, *(["--quiet"] if quiet else [])], standalone_mode=False)

@@ -251,6 +251,7 @@ def reopen(folder: Path) -> dict[str, Any]:
         if key not in header:
             raise BadRunFolder(f"{folder / HEADER}: {key} is missing; begin another run")
     header.pop("footer", None)
+    header.pop("baseline", None)
     _write(folder / HEADER, header)
     records.mend(folder)
     return header

@@ -22,6 +22,8 @@ from brokerproof.reports.target_summaries import Broker
 
 BEGUN = 60
 """Cases that are listed in the index for readers without JavaScript."""
+_SHEET_TARGETS, _SHEET_CAUSES = 3, 8
+"""Targets and causes that fit on one sheet."""
 
 
 class Pages:
@@ -45,6 +47,20 @@ class Pages:
                 mutants=[
                     matrix for run in model.runs if (matrix := mutants.read(run.folder)) is not None
                 ],
+            )
+        )
+
+    def summary(self, model: Model, first: Overview) -> str:
+        """The page that prints on one sheet: areas and causes of the last run of each target."""
+        return (
+            templates()
+            .get_template("summary.html.j2")
+            .render(
+                model=model,
+                overview=first,
+                facts=[facts(run) for run in model.runs[-1:]],
+                most_targets=_SHEET_TARGETS,
+                most_causes=_SHEET_CAUSES,
             )
         )
 

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+import pyarrow as pa
+import pyarrow.compute as pc
 
 
-def coverage(catalogue: DataFrame, findings: DataFrame) -> DataFrame:
+def coverage(catalogue: pa.Table, findings: pa.Table) -> pa.Table:
     """The catalogue with ``cases`` (that cite it), ``judged`` (findings that held or not) and
     ``covered``.
 
     ``covered`` is whether a finding on any target saw the requirement hold or not; a requirement
     that was only cited is not covered.
     """
-    seen = F.col("seen").isin("HELD", "VIOLATED") & ~F.col("verdict").isin("SKIP", "ERROR")
-    cited = findings.groupBy("requirement").agg(
-        F.countDistinct("case").alias("cases"), F.sum(seen.cast("long")).alias("judged")
+    seen = pc.is_in(findings.column("seen"), value_set=pa.array(["HELD", "VIOLATED"]))
+    unjudged = pc.is_in(findings.column("verdict"), value_set=pa.array(["SKIP", "ERROR"]))
+    judged = pc.cast(pc.and_not(seen, unjudged), pa.int64())
+    cited = (
+        findings.select(["requirement", "case"])
+        .append_column("judged", judged)
+        .group_by("requirement", use_threads=False)
+        .aggregate([("case", "count_distinct"), ("judged", "sum")])
     )
-    return (
-        catalogue.join(cited, "requirement", "left")
-        .fillna(0, ["cases", "judged"])
-        .withColumn("covered", F.col("judged") > 0)
-    )
+    place = pc.index_in(catalogue.column("requirement"), value_set=cited.column("requirement"))
+    for name in ("case_count_distinct", "judged_sum"):
+        catalogue = catalogue.append_column(
+            name, pc.fill_null(pc.take(cited.column(name), place), 0)
+        )
+    catalogue = catalogue.rename_columns([*catalogue.column_names[:-2], "cases", "judged"])
+    return catalogue.append_column("covered", pc.greater(catalogue.column("judged"), 0))

@@ -3,49 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+import pyarrow as pa
 
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.difference import Course, course
 
+HISTORY = pa.schema(
+    [
+        ("target", pa.string()),
+        ("case", pa.string()),
+        ("first", pa.string()),
+        ("last", pa.string()),
+        ("verdicts", pa.int32()),
+        ("course", pa.string()),
+        (
+            "runs",
+            pa.list_(
+                pa.struct([("place", pa.int32()), ("run", pa.string()), ("verdict", pa.string())])
+            ),
+        ),
+    ]
+)
 
-def history(cases: DataFrame, runs: Sequence[str]) -> DataFrame:
-    """``target, case, first, last, verdicts, course, runs`` of the table of cases; ``runs`` are
-    names in order of start.
+
+def history(cases: pa.Table, runs: Sequence[str]) -> pa.Table:
+    """``target, case, first, last, verdicts, course, runs`` of the table of cases, by target and
+    case; the argument ``runs`` has names in order of start.
 
     ``first`` and ``last`` are the verdicts of the first and the last run that judged the case,
     ``verdicts`` how many different ones there were, ``course`` which way it went from first to last
     (as ``brokerproof diff`` says it), and the column ``runs`` an array of ``place, run, verdict``
     in order of start, as long as there are runs.
     """
-    place = F.create_map(*[F.lit(value) for at, run in enumerate(runs) for value in (run, at)])
-    went = F.create_map(
-        *[
-            F.lit(text)
-            for a, b in product(Verdict, repeat=2)
-            for text in (f"{a}>{b}", course(a, b).value)
+    places = {run: place for place, run in enumerate(runs)}
+    case = itemgetter("target", "case")
+    judged = sorted(
+        cases.select(["target", "case", "run", "verdict"]).to_pylist(),
+        key=lambda row: (*case(row), places[row["run"]]),
+    )
+    rows = []
+    for (target, name), group in groupby(judged, key=case):
+        stages = [
+            {"place": places[row["run"]], "run": row["run"], "verdict": row["verdict"]}
+            for row in group
         ]
-    )
-    stages = F.array_sort(
-        F.collect_list(F.struct(place[F.col("run")].alias("place"), "run", "verdict"))
-    )
-    return (
-        cases.groupBy("target", "case")
-        .agg(stages.alias("runs"))
-        .withColumns(
+        first, last = stages[0]["verdict"], stages[-1]["verdict"]
+        rows.append(
             {
-                "first": F.element_at("runs", 1)["verdict"],
-                "last": F.element_at("runs", -1)["verdict"],
-                "verdicts": F.size(F.array_distinct(F.col("runs")["verdict"])),
+                "target": target,
+                "case": name,
+                "first": first,
+                "last": last,
+                "verdicts": len({stage["verdict"] for stage in stages}),
+                "course": course(Verdict(first), Verdict(last)).value,
+                "runs": stages,
             }
         )
-        .withColumn("course", went[F.concat("first", F.lit(">"), "last")])
-        .select("target", "case", "first", "last", "verdicts", "course", "runs")
-    )
+    return pa.Table.from_pylist(rows, schema=HISTORY)
 
 
 def changed(history: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+import pyarrow as pa
 
 from brokerproof.reports.tables.verdicts import rank
 
 
-def matrix(findings: DataFrame) -> DataFrame:
-    """``requirement, run, target, verdict, rank, cases, case``; ``case`` is one that has the worst
-    verdict."""
-    worst = F.min(F.struct("rank", "case", "verdict"))
-    return (
-        findings.withColumn("rank", rank(F.col("verdict")))
-        .groupBy("requirement", "run", "target")
-        .agg(worst.alias("worst"), F.countDistinct("case").alias("cases"))
-        .select(
-            "requirement", "run", "target", "worst.verdict", "worst.rank", "cases", "worst.case"
-        )
+def matrix(findings: pa.Table) -> pa.Table:
+    """``requirement, run, target, verdict, rank, cases, case``, the worst first; ``case`` is one
+    that has the worst verdict."""
+    cell = ["requirement", "run", "target"]
+    ranked = findings.select([*cell, "case", "verdict"])
+    ranked = ranked.append_column("rank", rank(ranked.column("verdict")))
+    worst_first = ranked.sort_by([("rank", "ascending"), ("case", "ascending")])
+    # Without threads the first row of a group is the first in this order.
+    cells = worst_first.group_by(cell, use_threads=False).aggregate(
+        [("verdict", "first"), ("rank", "first"), ("case", "count_distinct"), ("case", "first")]
     )
+    return cells.rename_columns([*cell, "verdict", "rank", "cases", "case"])

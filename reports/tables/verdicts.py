@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from brokerproof.harness.results.verdict import WORST_FIRST
 
+_WORST_FIRST = pa.array([verdict.value for verdict in WORST_FIRST])
 
-def rank(verdict: Column) -> Column:
+
+def rank(verdicts: pa.ChunkedArray) -> pa.ChunkedArray:
     """0 for the worst verdict, ascending in merge order; -1 for a word that is no verdict."""
-    return (
-        F.array_position(F.array(*[F.lit(verdict.value) for verdict in WORST_FIRST]), verdict) - 1
-    ).cast("int")
+    return pc.fill_null(pc.index_in(verdicts, value_set=_WORST_FIRST), -1)
 
 
-def cases(results: DataFrame) -> DataFrame:
+def cases(results: pa.Table) -> pa.Table:
     """The result of each case, with ``rank`` (0 is the worst verdict)."""
-    return results.withColumn("rank", rank(F.col("verdict")))
+    return results.append_column("rank", rank(results.column("verdict")))
 
 
-def counts(ranked: DataFrame) -> DataFrame:
+def counts(ranked: pa.Table) -> pa.Table:
     """``run, target, verdict, rank, cases, seconds`` of the table of cases."""
-    return ranked.groupBy("run", "target", "verdict", "rank").agg(
-        F.count("*").alias("cases"), F.sum("duration_s").alias("seconds")
+    by = ["run", "target", "verdict", "rank"]
+    counted = ranked.group_by(by, use_threads=False).aggregate(
+        [("case", "count"), ("duration_s", "sum")]
     )
+    return counted.rename_columns([*by, "cases", "seconds"])

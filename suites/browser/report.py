@@ -25,7 +25,7 @@ from brokerproof.harness.results.verdict import never_reached
 from brokerproof.reports.pipeline import build
 from brokerproof.reports.requirements import Requirements
 from brokerproof.reports.runs import open_runs
-from brokerproof.reports.spark_session import session
+from brokerproof.reports.spark_session import context
 from brokerproof.suites.browser.devtools import Browser
 from brokerproof.suites.units.drivers.synthetic_run import full_run, header, write_header
 
@@ -55,7 +55,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         for number in range(MANY)
     ]
     (folder / "many" / "results.ndjson").write_text("\n".join(lines) + "\n", "utf-8")
-    with session(brief=True) as spark:
+    with context(brief=True) as spark:
         for run in (full, folder / "many"):
             build(spark, open_runs([run]), run / "report", requirements)
     return full / "report", folder / "many" / "report"
@@ -452,3 +452,6 @@ def test_pages_print(reports: tuple[Path, Path], browser: Browser, tmp_path: Pat
         )
         browser.printed(tmp_path / "page.pdf")
         assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF")
+        if page.name == "summary.html":
+            sheets = re.findall(rb"/Type /Page\b", (tmp_path / "page.pdf").read_bytes())
+            assert len(sheets) == 1

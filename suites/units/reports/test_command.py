@@ -4,6 +4,8 @@ how Spark is started."""
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,7 +45,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("no JVM may be started for bad input")
         yield
 
-    monkeypatch.setattr(command, "session", never)
+    monkeypatch.setattr(command, "context", never)
 
 
 @pytest.mark.usefixtures("no_spark")
@@ -79,9 +81,56 @@ def test_without_java_or_spark_set_up_failed(
         raise problem
         yield
 
-    monkeypatch.setattr(command, "session", failing)
+    monkeypatch.setattr(command, "context", failing)
     write_header(tmp_path, header("r"))
     assert refused(3, tmp_path) == f"brokerproof report: {problem}"
+
+
+@pytest.fixture
+def niceness(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Steps of niceness that were asked for; none is taken, and SIGTERM keeps its meaning."""
+    steps: list[int] = []
+    monkeypatch.setattr(os, "nice", steps.append)
+    before = signal.getsignal(signal.SIGTERM)
+    yield steps
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_a_report_that_starts_early_reads_the_run_when_it_is_asked_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, niceness: list[int]
+) -> None:
+    @contextlib.contextmanager
+    def starting(*_: object, **__: object) -> Iterator[object]:
+        write_header(tmp_path / "r", header("r"))  # it is no run before
+        yield object()
+
+    warm, reported = [], []
+    monkeypatch.setattr(command, "context", starting)
+    monkeypatch.setattr(command, "warm_up", warm.append)
+    monkeypatch.setattr(command, "build", lambda spark, *_, **__: reported.append(spark))
+    arguments = [str(tmp_path / "r"), "--early", "--json"]
+    result = CliRunner().invoke(report, arguments, input="")
+    assert (result.exit_code, result.output, reported) == (0, "", [])
+    CliRunner().invoke(report, arguments, input="\n")
+    assert reported == warm[1:]
+    assert niceness == [5, 5]
+
+
+def test_that_spark_did_not_start_early_is_reported_when_the_run_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, niceness: list[int]
+) -> None:
+    @contextlib.contextmanager
+    def failing(*_: object, **__: object) -> Iterator[object]:
+        raise NoJava("no Java")
+        yield
+
+    monkeypatch.setattr(command, "context", failing)
+    write_header(tmp_path, header("r"))
+    unasked = CliRunner().invoke(report, [str(tmp_path), "--early"], input="")
+    assert (unasked.exit_code, unasked.output) == (0, "")
+    asked = CliRunner().invoke(report, [str(tmp_path), "--early"], input="\n")
+    assert (asked.exit_code, asked.output) == (3, "brokerproof report: no Java\n")
+    assert niceness == [5, 5]
 
 
 def test_damage_that_only_spark_meets_is_named_and_anything_else_is_ours(
@@ -92,7 +141,7 @@ def test_damage_that_only_spark_meets_is_named_and_anything_else_is_ours(
         raise PySparkException("first line\n  at java.lang.Thread")
         yield
 
-    monkeypatch.setattr(command, "session", failing)
+    monkeypatch.setattr(command, "context", failing)
     folder = full_run(tmp_path / "r")
     assert refused(5, folder) == "brokerproof report: Spark gave up: first line"
     segment = next(folder.glob("trace/target=artemis/part-*.parquet"))

@@ -20,6 +20,7 @@ from xml.etree import ElementTree
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from brokerproof.harness.catalogue.requirements import load
@@ -28,7 +29,9 @@ from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.records import Result, append
 from brokerproof.reports import case_data, command, pipeline
 from brokerproof.reports.case_data import chunk_of
+from brokerproof.reports.index_model import Bar, Column
 from brokerproof.reports.index_model_builder import Limits
+from brokerproof.reports.overview import overview
 from brokerproof.reports.pipeline import Report, build
 from brokerproof.reports.requirements import Requirements
 from brokerproof.reports.runs import UnreadableRun, open_runs
@@ -58,7 +61,7 @@ def written(
     folder = full_run(tmp_path_factory.mktemp("my runs é {1}") / "2026-11-21T12-00-00")
     measured = {"artemis": [{**MEASURED, "agrees": False, "low": 900.0, "high": 950.5}]}
     return build(
-        spark,
+        spark.sparkContext,
         open_runs([folder]),
         folder / "report",
         requirements,
@@ -429,6 +432,27 @@ def test_the_summary_and_the_badge(written: Report) -> None:
     }
 
 
+BASELINE = {
+    "run": "last good",
+    "counts": {"worse": 1, "undecided": 1, "better": 0, "same": 7},
+    "changes": [
+        {
+            "course": "WORSE",
+            "target": "reference",
+            "case": "c.broke",
+            "verdicts": ["PASS", "FAIL"],
+        },
+        {
+            "course": "UNDECIDED",
+            "target": "reference",
+            "case": "c.lost",
+            "verdicts": ["PASS", None],
+        },
+    ],
+}
+"""A comparison as ``brokerproof run --baseline`` keeps it."""
+
+
 @pytest.fixture(scope="module")
 def several(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
@@ -450,6 +474,7 @@ def several(
             "started": f"2026-{month}-21T12:00:00+00:00"
         }
         values["targets"][0]["version"] = f"2.{month}.0"
+        values["baseline"] = BASELINE
         write_header(folder / name, values)
         for case, verdict in verdicts.items():
             append(folder / name, Result(case, "reference", (), verdict, f"{verdict} it was"))
@@ -461,11 +486,11 @@ def several(
     kept.with_name("artemis-old-case-0123456789.html").write_text("old")
 
     @contextlib.contextmanager
-    def shared(*_: object, **__: object) -> Iterator[SparkSession]:
-        yield spark
+    def shared(*_: object, **__: object) -> Iterator[SparkContext]:
+        yield spark.sparkContext
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(command, "session", shared)
+        patched.setattr(command, "context", shared)
         arguments = [
             *(str(folder / name) for name in said),
             "--out",
@@ -532,6 +557,39 @@ def test_several_runs_of_a_target_are_shown_over_time(several: tuple[Path, dict[
     assert pq.read_table(folder / "tables" / "history.parquet").num_rows == 4
 
 
+def test_what_changed_since_the_baseline_is_on_the_first_screen(
+    several: tuple[Path, dict[str, Any]],
+) -> None:
+    folder, _ = several
+    found = (folder / "index.html").read_text()
+    assert found.count("Compared with the baseline last good") == 1  # of the last run alone
+    line = found[found.index("Compared with the baseline") :].partition("</header>")[0]
+    assert ", run new:" in line
+    assert "1 worse, 1 undecided</a>" in line
+    assert "better" not in line
+    section = found[found.index('<h2 id="baseline">') : found.index('<h2 id="time">')]
+    cells = re.findall(
+        r'<th scope="row" class="case">(<a href="(case[^"]+)">)?c\.<wbr>(\w+)(?:</a>)?.*?'
+        r'<td class="went (\w+)">.*?title="([A-Z]+).*?title="([A-Za-z ]+)',
+        section,
+    )
+    assert [(name, way, before, now) for _, _, name, way, before, now in cells] == [
+        ("broke", "WORSE", "PASS", "FAIL"),
+        ("lost", "UNDECIDED", "PASS", "not judged"),
+    ]
+    assert cells[0][1]
+    assert not cells[1][1]  # it has no page in this run
+
+
+@pytest.mark.parametrize("damaged", [None, [], {"run": "x"}, {**BASELINE, "changes": [{}]}])
+def test_a_comparison_that_cannot_be_read_is_none(tmp_path: Path, damaged: object) -> None:
+    write_header(tmp_path, {**header("r"), "baseline": damaged})
+    append(tmp_path, Result("c.broke", "reference", (), Verdict.FAIL, ""))
+    runs = open_runs([tmp_path])
+    latest = Bar(Column("r", "reference", "reference", ""), (), 0.0)
+    assert overview(runs, [latest], [], [], Requirements([])).comparisons == []
+
+
 def test_the_last_run_of_each_target_makes_the_headline(
     several: tuple[Path, dict[str, Any]],
 ) -> None:
@@ -557,7 +615,7 @@ def test_the_index_stays_small_and_says_what_it_leaves_out(
     ]
     (tmp_path / "run" / "results.ndjson").write_text("\n".join(lines) + "\n")
     found = build(
-        spark,
+        spark.sparkContext,
         open_runs([tmp_path / "run"]),
         tmp_path / "report",
         requirements,

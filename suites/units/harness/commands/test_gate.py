@@ -90,6 +90,30 @@ def test_two_targets_are_not_confused(tmp_path: Path) -> None:
     assert len(gated.worse) == 1
 
 
+def test_the_header_of_a_run_keeps_what_changed_the_worse_first(tmp_path: Path) -> None:
+    baseline = run(
+        tmp_path / "a",
+        result("s.better", "artemis", Verdict.FAIL),
+        result("s.same", "artemis", Verdict.PASS),
+        result("s.worse", "artemis", Verdict.PASS),
+    )
+    later = run(
+        tmp_path / "b",
+        result("s.better", "artemis", Verdict.PASS),
+        result("s.new", "artemis", Verdict.FAIL),
+        result("s.same", "artemis", Verdict.PASS),
+        result("s.worse", "artemis", Verdict.FAIL),
+    )
+    recorded = gate.compare_with(open_side("A", baseline), later).recorded()
+    assert recorded["run"] == open_side("A", baseline).header["run"]
+    assert recorded["counts"] == {"worse": 1, "undecided": 1, "better": 1, "same": 1}
+    assert [(row["course"], row["case"], row["verdicts"]) for row in recorded["changes"]] == [
+        ("WORSE", "s.worse", ["PASS", "FAIL"]),
+        ("UNDECIDED", "s.new", [None, "FAIL"]),
+        ("BETTER", "s.better", ["FAIL", "PASS"]),
+    ]
+
+
 def test_worse_needs_something_to_compare_with() -> None:
     with pytest.raises(errors.Usage, match="--fail-on worse needs --baseline"):
         gate.open_baseline(None, "worse")

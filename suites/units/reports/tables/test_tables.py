@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from brokerproof.harness.model.enums import CloseHow, Vantage
@@ -23,104 +24,114 @@ from brokerproof.reports.tables.measurements import measurements
 from brokerproof.reports.tables.verdicts import cases, counts, rank
 from brokerproof.suites.units.drivers.event_dataframe import recorded
 
-CASES = (
-    "run string, target string, case string, verdict string, rank int, detail string, duration_s"
-    " double"
-)
+
+def results(*rows: tuple[str, str, str, str, float]) -> pa.Table:
+    """Results from ``run, target, case, verdict, duration_s``."""
+    names = ("run", "target", "case", "verdict", "duration_s")
+    empty = dict.fromkeys(RESULT_ROWS.names)
+    full = [empty | dict(zip(names, row, strict=True)) for row in rows]
+    return pa.Table.from_pylist(full, schema=RESULT_ROWS)
 
 
-def findings(spark: SparkSession, *rows: tuple[str, str, str, str, str]) -> DataFrame:
+def findings(*rows: tuple[str, str, str, str, str]) -> pa.Table:
     """Findings from ``target, case, requirement, seen, verdict``."""
     full = [
         {"run": "r", "target": target, "case": case, "number": 0, "requirement": requirement}
         | {"seen": seen, "detail": "", "uncertain": None, "verdict": verdict}
         for target, case, requirement, seen, verdict in rows
     ]
-    return spark.createDataFrame(pa.Table.from_pylist(full, schema=FINDINGS))
+    return pa.Table.from_pylist(full, schema=FINDINGS)
 
 
-def test_verdicts_rank_in_merge_order(spark: SparkSession) -> None:
+def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in table.to_pylist()]
+
+
+def test_verdicts_rank_in_merge_order() -> None:
     words = ["PASS", "NOTE", "SKIP", "WARN", "KNOWN", "INCONCLUSIVE", "FAIL", "ERROR", "nonsense"]
-    expected = spark.createDataFrame(
-        list(zip(words, [7, 6, 5, 4, 3, 2, 1, 0, -1], strict=True)), "verdict string, rank int"
-    )
-    given = spark.createDataFrame([(word,) for word in words], "verdict string")
-    assertDataFrameEqual(given.withColumn("rank", rank(F.col("verdict"))), expected)
+    assert rank(pa.chunked_array([words])).to_pylist() == [7, 6, 5, 4, 3, 2, 1, 0, -1]
 
 
-def test_a_case_keeps_its_row_and_gets_the_rank_of_its_verdict(spark: SparkSession) -> None:
-    expected = spark.createDataFrame(
-        [("c1", "FAIL", 1), ("c2", "PASS", 7)], "case string, verdict string, rank int"
-    )
-    row = dict.fromkeys(RESULT_ROWS.names) | {"run": "r", "target": "t"}
-    given = pa.Table.from_pylist(
-        [row | {"case": "c1", "verdict": "FAIL"}, row | {"case": "c2", "verdict": "PASS"}],
-        schema=RESULT_ROWS,
-    )
-    assertDataFrameEqual(
-        cases(spark.createDataFrame(given)).select("case", "verdict", "rank"), expected
-    )
+def test_a_case_keeps_its_row_and_gets_the_rank_of_its_verdict() -> None:
+    given = results(("r", "t", "c1", "FAIL", 0.5), ("r", "t", "c2", "PASS", 1.0))
+    ranked = cases(given)
+    assert ranked.drop_columns(["rank"]).equals(given)
+    assert rows_of(ranked.select(["case", "verdict", "rank"])) == [
+        ("c1", "FAIL", 1),
+        ("c2", "PASS", 7),
+    ]
 
 
-def test_verdicts_are_counted_per_run_and_target(spark: SparkSession) -> None:
-    expected = spark.createDataFrame(
-        [
-            ("r", "a", "FAIL", 1, 2, 0.75),
-            ("r", "a", "PASS", 7, 1, 1.0),
-            ("r", "b", "PASS", 7, 1, 2.0),
-        ],
-        "run string, target string, verdict string, rank int, cases long, seconds double",
+def test_verdicts_are_counted_per_run_and_target() -> None:
+    given = results(
+        ("r", "a", "c1", "FAIL", 0.5),
+        ("r", "b", "c1", "PASS", 2.0),
+        ("r", "a", "c3", "PASS", 1.0),
+        ("r", "a", "c2", "FAIL", 0.25),
     )
-    given = spark.createDataFrame(
-        [
-            ("r", "a", "c1", "FAIL", 1, "", 0.5),
-            ("r", "a", "c2", "FAIL", 1, "", 0.25),
-            ("r", "a", "c3", "PASS", 7, "", 1.0),
-            ("r", "b", "c1", "PASS", 7, "", 2.0),
-        ],
-        CASES,
-    )
-    assertDataFrameEqual(counts(given), expected)
+    counted = counts(cases(given))
+    assert counted.column_names == ["run", "target", "verdict", "rank", "cases", "seconds"]
+    assert sorted(rows_of(counted)) == [
+        ("r", "a", "FAIL", 1, 2, 0.75),
+        ("r", "a", "PASS", 7, 1, 1.0),
+        ("r", "b", "PASS", 7, 1, 2.0),
+    ]
 
 
-def test_the_matrix_shows_the_worst_verdict_and_a_case_that_has_it(spark: SparkSession) -> None:
-    expected = spark.createDataFrame(
-        [
-            ("R-1", "r", "a", "FAIL", 1, 3, "c2"),
-            ("R-1", "r", "b", "PASS", 7, 1, "c1"),
-            ("R-2", "r", "a", "INCONCLUSIVE", 2, 1, "c1"),
-        ],
-        "requirement string, run string, target string, verdict string, rank int, cases long, case"
-        " string",
-    )
+def test_the_matrix_shows_the_worst_verdict_and_a_case_that_has_it() -> None:
     given = findings(
-        spark,
         ("a", "c1", "R-1", "HELD", "PASS"),
+        ("a", "c3", "R-1", "VIOLATED", "FAIL"),
         ("a", "c2", "R-1", "VIOLATED", "FAIL"),
-        ("a", "c3", "R-1", "VIOLATED", "KNOWN"),
+        ("a", "c2", "R-1", "VIOLATED", "FAIL"),
         ("b", "c1", "R-1", "HELD", "PASS"),
         ("a", "c1", "R-2", "NEVER_REACHED", "INCONCLUSIVE"),
     )
-    assertDataFrameEqual(matrix(given), expected)
+    assert matrix(given).to_pylist() == [
+        {
+            "requirement": requirement,
+            "run": "r",
+            "target": target,
+            "verdict": verdict,
+            "rank": place,
+            "cases": count,
+            "case": case,
+        }
+        for requirement, target, verdict, place, count, case in (
+            ("R-1", "a", "FAIL", 1, 3, "c2"),
+            ("R-2", "a", "INCONCLUSIVE", 2, 1, "c1"),
+            ("R-1", "b", "PASS", 7, 1, "c1"),
+        )
+    ]
 
 
-def test_coverage_counts_citations_and_what_was_really_judged(spark: SparkSession) -> None:
-    expected = spark.createDataFrame(
-        [("R-1", 2, 2, True), ("R-2", 1, 0, False), ("R-3", 0, 0, False), ("R-4", 1, 0, False)],
-        "requirement string, cases long, judged long, covered boolean",
-    )
-    catalogue = spark.createDataFrame(
-        [("R-1",), ("R-2",), ("R-3",), ("R-4",)], "requirement string"
-    )
+def test_coverage_counts_citations_and_what_was_really_judged() -> None:
+    catalogue = pa.table({"requirement": ["R-1", "R-2", "R-3", "R-4"]})
     given = findings(
-        spark,
         ("a", "c1", "R-1", "HELD", "PASS"),
         ("a", "c2", "R-1", "VIOLATED", "FAIL"),
         ("a", "c1", "R-2", "NEVER_REACHED", "INCONCLUSIVE"),
         ("a", "c4", "R-4", "HELD", "ERROR"),
         ("a", "c1", "R-9", "HELD", "PASS"),
     )
-    assertDataFrameEqual(coverage(catalogue, given), expected)
+    covered = coverage(catalogue, given)
+    assert covered.column_names == ["requirement", "cases", "judged", "covered"]
+    assert rows_of(covered) == [
+        ("R-1", 2, 2, True),
+        ("R-2", 1, 0, False),
+        ("R-3", 0, 0, False),
+        ("R-4", 1, 0, False),
+    ]
+
+
+def test_tables_of_a_run_without_results_have_no_rows() -> None:
+    nothing = cases(results())
+    assert counts(nothing).num_rows == 0
+    assert matrix(findings()).num_rows == 0
+    assert history(nothing, ["r"]).num_rows == 0
+    assert rows_of(coverage(pa.table({"requirement": ["R-1"]}), findings())) == [
+        ("R-1", 0, 0, False)
+    ]
 
 
 def test_errors_are_broken_cases_and_unreadable_bytes() -> None:
@@ -275,7 +286,7 @@ def test_liveness_measures_silence_in_both_directions(spark: SparkSession) -> No
     assertDataFrameEqual(liveness(trace).select(*expected.columns), expected)
 
 
-def test_history_says_what_became_of_each_case_in_order_of_start(spark: SparkSession) -> None:
+def test_history_says_what_became_of_each_case_in_order_of_start() -> None:
     expected = [
         ("t", "broke", "PASS", "FAIL", 2, "WORSE", ["old", "new"]),
         ("t", "steady", "PASS", "PASS", 1, "SAME", ["old", "mid", "new"]),
@@ -293,16 +304,12 @@ def test_history_says_what_became_of_each_case_in_order_of_start(spark: SparkSes
         ("u", "once"): {"mid": "FAIL"},
     }
     rows = [
-        (run, *key, verdict, 0, "", 0.0)
-        for key, each in said.items()
-        for run, verdict in each.items()
+        (run, *key, verdict, 0.0)
+        for key, verdicts in said.items()
+        for run, verdict in verdicts.items()
     ]
-    table = (
-        history(spark.createDataFrame(rows, CASES), ["old", "mid", "new"])
-        .orderBy("target", "case")
-        .collect()
-    )
-    found = [(*row[:6], [step["run"] for step in row["runs"]]) for row in table]
+    table = history(cases(results(*rows)), ["old", "mid", "new"]).to_pylist()
+    found = [(*list(row.values())[:6], [stage["run"] for stage in row["runs"]]) for row in table]
     assert found == expected
-    order = changed([row.asDict() for row in table])
+    order = changed(table)
     assert [row["case"] for row in order] == ["broke", "unclear", "there and back", "mended"]
