@@ -19,7 +19,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 from pyspark import SparkContext
 
 from brokerproof.harness.oracles.expectations import NOTHING, Expectations
@@ -28,7 +27,7 @@ from brokerproof.reports.dataframes import LOAD
 from brokerproof.reports.excerpts import chosen_parts, excerpt
 from brokerproof.reports.html.case_page import CasePages
 from brokerproof.reports.index_model import CaseRow
-from brokerproof.reports.recorded_cases import RecordedCase, cases_of
+from brokerproof.reports.recorded_cases import RecordedCase, cases_of, read_segment
 from brokerproof.reports.recorded_verdicts import anomalies
 from brokerproof.reports.runs import Run
 
@@ -185,14 +184,13 @@ def _by_target(run: Run) -> dict[str, list[Path]]:
     """The segments of each target in the order in which they were written."""
     found: dict[str, list[Path]] = {}
     for path in sorted(run.segments(), key=lambda path: (path.stat().st_mtime_ns, str(path))):
-        target = pq.read_table(path, columns=["target"], partitioning=None).column(0)
+        target = read_segment(path, "target").column(0)
         found.setdefault(target[0].as_py() if len(target) else "", []).append(path)
     return found
 
 
 def _cases_in(path: Path) -> list[str]:
-    table = pq.read_table(path, columns=["case"], read_dictionary=["case"], partitioning=None)
-    names: list[str] = table.column("case").unique().to_pylist()
+    names: list[str] = read_segment(path, "case").column(0).unique().to_pylist()
     return names
 
 

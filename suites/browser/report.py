@@ -264,6 +264,7 @@ def test_nothing_that_a_broker_said_becomes_markup(
 
 
 PAGES = (
+    "summary.html",
     "index.html",
     "targets/artemis.html",
     "requirements/ARTEMIS-STOMP-ttl-3.html",
