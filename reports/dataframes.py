@@ -1,5 +1,4 @@
-"""From run folders to DataFrames: the trace through Spark, the results and the catalogue through
-Arrow."""
+"""From run folders and Arrow tables to DataFrames."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Brings a bounded part of the tables to the driver: the index's model. Nothing is collected
-without a limit."""
+"""Makes the index's model of a bounded part of the tables."""
 
 from __future__ import annotations
 

@@ -85,9 +85,10 @@ def build(
     out.mkdir(parents=True, exist_ok=True)
     rows = case_rows(flattened.results, runs)
     judgements = flattened.findings.to_pylist()
-    pages = Pages(requirements)
+    judged = {row["requirement"] for row in judgements if row["verdict"] != "SKIP"}
+    pages = Pages(requirements, judged)
     step("cases")
-    of_cases = CasePages(requirements, runs)
+    of_cases = CasePages(requirements, runs, judged)
     data, chunks = case_data.write(
         context, rows, judgements, runs, of_cases, _grounds(runs), out / "cases"
     )
@@ -181,6 +182,8 @@ def _write_requirements(folder: Path, known: Mapping[str, Sequence[Keeper]], pag
     for name, text in pages.shared().items():
         (folder.parent / name).write_text(text, "utf-8")
     for name, of_requirement in known.items():
+        if all(keeper.verdict == "SKIP" for keeper in of_requirement):
+            continue
         page = pages.requirement(name, of_requirement)
         (folder / f"{plain_slug(name)}.html").write_text(page, "utf-8")
 

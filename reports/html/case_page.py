@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,8 +24,11 @@ from brokerproof.reports.slugs import plain_slug
 class CasePages:
     """The pages of the cases of some runs."""
 
-    def __init__(self, requirements: Requirements, runs: Iterable[Run]) -> None:
+    def __init__(
+        self, requirements: Requirements, runs: Iterable[Run], judged: Collection[str]
+    ) -> None:
         self._requirements = requirements
+        self._judged = judged
         self._runs = {run.name: replace(run, cases={}) for run in runs}
 
     def facts(self, order: Sequence[str], chunks: int) -> dict[str, Any]:
@@ -56,10 +59,12 @@ class CasePages:
         }
 
     def words(self, requirement: str) -> list[str]:
-        """Return a requirement's statement, level, source, section, link, page and quotation."""
+        """Return a requirement's statement, level, source, section, link, page (empty where
+        nothing judged it) and quotation."""
         words = self._requirements.find(requirement)
         facts = [words.statement, words.level, words.source, words.section, words.link]
-        return [*facts, plain_slug(requirement), words.quotation]
+        page = plain_slug(requirement) if requirement in self._judged else ""
+        return [*facts, page, words.quotation]
 
     def data(
         self,

@@ -91,7 +91,7 @@
     var target = add(made, "td", "target", column.target);
     if (data.several) add(target, "div", "reqs", column.run);
     var cited = add(made, "td", "reqs mono"), set = data.sets[data.set[at]];
-    set.slice(0, 6).forEach(function (id) { var each = add(cited, "a", "", data.requirements[id][0]); each.href = "requirements/" + data.requirements[id][3] + ".html"; cited.append(" "); });
+    set.slice(0, 6).forEach(function (id) { var each = add(cited, "a", "", data.requirements[id][0]); if (data.requirements[id][3]) each.href = "requirements/" + data.requirements[id][3] + ".html"; cited.append(" "); });
     if (set.length > 6) cited.append("…");
     var took = add(made, "td", "num", data.took[at] < 1000 ? data.took[at] + " ms" : +(data.took[at] / 1000).toFixed(3) + " s");
     if (data.attempts[at] > 1) add(took, "div", "reqs", data.attempts[at] + " attempts");

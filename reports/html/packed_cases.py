@@ -6,7 +6,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from typing import Any
 
 from brokerproof.reports.index_model import MEANINGS, VERDICTS, Model
@@ -31,9 +31,9 @@ class _Numbers:
         return list(self._places)
 
 
-def listing(model: Model, requirements: Requirements) -> str:
-    """Return the data that ``index.js`` unpacks: JSON, gzip, base64. Cases keep the model's
-    order."""
+def listing(model: Model, requirements: Requirements, judged: Collection[str]) -> str:
+    """Return the data that ``index.js`` unpacks: JSON, gzip, base64. Cases keep the model's order;
+    requirements that are not ``judged`` have no page."""
     names, details, sets, columns, ids = _Numbers(), _Numbers(), _Numbers(), _Numbers(), _Numbers()
     verdicts = {verdict: place for place, verdict in enumerate(VERDICTS)}
     rows = model.cases
@@ -54,7 +54,10 @@ def listing(model: Model, requirements: Requirements) -> str:
         "names": names.things,
         "details": details.things,
         "sets": sets.things,
-        "requirements": [[word.id, word.level, word.source, plain_slug(word.id)] for word in words],
+        "requirements": [
+            [word.id, word.level, word.source, plain_slug(word.id) if word.id in judged else ""]
+            for word in words
+        ],
         "several": len(model.runs) > 1,
     }
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))

@@ -4,7 +4,7 @@ requirement."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -27,10 +27,11 @@ _SHEET_TARGETS, _SHEET_CAUSES = 3, 8
 
 
 class Pages:
-    """The pages of a report, other than those of cases."""
+    """The pages of a report, other than those of cases. Only ``judged`` requirements have one."""
 
-    def __init__(self, requirements: Requirements) -> None:
+    def __init__(self, requirements: Requirements, judged: Collection[str]) -> None:
         self._requirements = requirements
+        self._judged = judged
 
     def index(self, model: Model, first: Overview) -> str:
         """The index page, with its first screen."""
@@ -41,7 +42,7 @@ class Pages:
                 model=model,
                 overview=first,
                 begun=model.cases[:BEGUN],
-                listing=listing(model, self._requirements),
+                listing=listing(model, self._requirements, self._judged),
                 choices=choices(model, self._requirements),
                 facts=[facts(run) for run in model.runs],
                 mutants=[

@@ -78,7 +78,7 @@ def viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Viewer]:
     """A page of a report without cases."""
     facts = {"chunks": CHUNKS, "several": False, "meanings": {}, "runs": {}, "targets": {}}
     page: Path = tmp_path_factory.mktemp("viewer") / "case.html"
-    page.write_text(Pages(Requirements(load().values())).case({**facts, "order": []}), "utf-8")
+    page.write_text(Pages(Requirements(load().values()), ()).case({**facts, "order": []}), "utf-8")
     with Browser() as browser:
         browser.open(page)
         yield Viewer(browser)

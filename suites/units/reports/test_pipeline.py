@@ -27,6 +27,7 @@ from brokerproof.harness.catalogue.requirements import load
 from brokerproof.harness.model.time import seconds
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.records import Result, append
+from brokerproof.harness.results.verdict import never_reached
 from brokerproof.reports import case_data, command, pipeline
 from brokerproof.reports.case_data import chunk_of
 from brokerproof.reports.index_model import Bar, Column
@@ -600,6 +601,29 @@ def test_the_last_run_of_each_target_makes_the_headline(
         json.loads((folder / "badge.json").read_text())["message"] == "cut off: 1 fail, 2 of 3 pass"
     )
     assert found.count('class="card"') == 1
+
+
+def test_a_requirement_that_every_case_skipped_has_no_page_and_no_link(
+    spark: SparkSession, requirements: Requirements, tmp_path: Path
+) -> None:
+    judged, skipped = "STOMP12-HB-02", "STOMP12-HB-04"
+    write_header(tmp_path / "run", header("run"))
+    for requirement, verdict in ((judged, Verdict.PASS), (skipped, Verdict.SKIP)):
+        findings = never_reached((requirement,), verdict, "")
+        case = f"c.{verdict.lower()}"
+        append(tmp_path / "run", Result(case, "reference", (requirement,), verdict, "", findings))
+    found = build(
+        spark.sparkContext, open_runs([tmp_path / "run"]), tmp_path / "report", requirements
+    )
+    pages = [path.stem for path in (found.folder / "requirements").iterdir()]
+    assert pages == [judged]
+    matrix = text(found)[text(found).index('id="matrix"') :]
+    assert f'href="requirements/{judged}.html"' in matrix
+    assert f'<span class="mono">{skipped}</span>' in matrix
+    listed = {row[0]: row[3] for row in unpacked(found)["requirements"]}
+    assert listed == {judged: judged, skipped: ""}
+    (chunk,) = chunks(found)
+    assert {name: words[5] for name, words in chunk["words"].items()} == listed
 
 
 def test_the_index_stays_small_and_says_what_it_leaves_out(
