@@ -84,7 +84,7 @@ def session(
     Spark SQL cost seconds to load: what needs no DataFrame does without."""
     with context(master, cores=cores, brief=brief, heap=heap) as started:
         spark = SparkSession(started)
-        if brief and not started.master.startswith("local"):
+        if brief and master is not None and not master.startswith("local"):
             _few_partitions(spark)
         try:
             yield spark
@@ -177,7 +177,7 @@ def _connect(conf: dict[str, str]) -> SparkContext:
     connection = launch_gateway()  # type: ignore[no-untyped-call]
     settings = SparkConf(_jvm=connection.jvm, loadDefaults=True)
     settings.setAll(list(conf.items()))
-    install_exception_handler()  # type: ignore[no-untyped-call]
+    install_exception_handler()
     return SparkContext(conf=settings, gateway=connection)
 
 
