@@ -158,7 +158,7 @@ def _interval(low: Duration, high: Duration | None) -> str:
     """Return the words for [``low``, ``high``]; a bound that bounds nothing is left out."""
     if high is None:
         return f"at least {low / ms(1):g} ms"
-    if low == 0:
+    if low <= 0:
         return f"at most {high / ms(1):g} ms"
     return f"between {low / ms(1):g} and {high / ms(1):g} ms"
 
@@ -291,8 +291,7 @@ class MeasurementJudge(CaseRecord):
         margin = 0 if self.virtual else max(MARGIN_FLOOR, bounds[1] // MARGIN_SHARE)
         self._measured(requirements, label, worst.length, worst.low, worst.high, margin, "ns")
         detail = (
-            f"{label}: {worst.length / ms(1):g} ms,"
-            f" should be between {worst.low / ms(1):g} and {worst.high / ms(1):g} ms"
+            f"{label}: {worst.length / ms(1):g} ms, should be {_interval(worst.low, worst.high)}"
         )
         if worst.distance >= 0 and not on_time:
             least = min((gap.late for gap in gaps), default=0)

@@ -86,3 +86,11 @@ def test_an_example_on_a_late_host_leaves_the_verdict_to_the_others() -> None:
     assert combine([late, fine, bad]) == [bad]
     assert combine([late]) == [late]
     assert late.uncertain == "the host was late by 60 ms or more in every gap"
+
+
+def test_a_bound_that_bounds_nothing_is_not_named() -> None:
+    assert judged([500, 541], [0, 0]).detail == "gap: 541 ms, should be at most 510 ms"
+    assert (
+        judged([500, 450], [0, 0], low=PERIOD).detail
+        == "gap: 450 ms, should be between 490 and 510 ms"
+    )
