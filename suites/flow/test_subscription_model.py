@@ -8,13 +8,15 @@ subscriptions gets a message is the broker's choice.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.model.time import ms
 from brokerproof.harness.oracles.window import WindowAccount
 from brokerproof.harness.protocols.conversation import PATIENCE
@@ -38,6 +40,8 @@ GONE = "ARTEMIS-CONCEPTS-queue-2"
 EACH_ONCE = "ARTEMIS-CONCEPTS-queue-1"
 BACK = "ARTEMIS-REDELIVERY-back-1"
 FIFO = "ARTEMIS-GROUPING-fifo-1"
+TOPIC, DURABLE = "topic", "durable subscription"
+"""Places with one subscription: a topic's is gone with its end, a durable one comes back."""
 CLIENT, CLIENT_INDIVIDUAL = "client", "client-individual"
 STOPPED = ms(50)
 """How long a surplus message is waited for at each stop; one that is later is judged at the
@@ -130,9 +134,13 @@ class Run:
     target: Bench
     to: Destination
     producer: StompPeer
-    clients: tuple[Client, Client]
+    clients: tuple[Client, ...]
     connect: Callable[[], StompPeer]
     place: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Further headers of SUBSCRIBE."""
+    made: bool = False
+    """True behind the first SUBSCRIBE."""
     model: QueueModel = field(default_factory=QueueModel)
     settled_by: dict[int, str] = field(default_factory=dict)
     """The requirement by which a message is gone, by number."""
@@ -147,20 +155,31 @@ class Run:
                 for _ in range(count):
                     body = (b"%d " % self.model.publish()).ljust(size, b".")
                     self.producer.publish(self.to, body)
-            case Subscribe(client, mode, window):
-                self._subscribe(self.clients[client], mode, window)
-            case Ack(client, which) if self.clients[client].held:
-                self._ack(self.clients[client], which)
-            case Leave(client, lost) if self.clients[client].account is not None:
-                self._leave(self.clients[client], lost)
+                self._drop_unless_kept()
+            case Subscribe(number, mode, window):
+                self._subscribe(self._client(number), mode, window)
+            case Ack(number, which) if self._client(number).held:
+                self._ack(self._client(number), which)
+            case Leave(number, lost) if self._client(number).account is not None:
+                self._leave(self._client(number), lost)
         self.stop(str(step))
+
+    def _client(self, number: int) -> Client:
+        return self.clients[number % len(self.clients)]
+
+    def _drop_unless_kept(self) -> None:
+        """A topic keeps nothing while nobody subscribes, or before a durable subscription."""
+        subscribed = self.clients[0].account is not None
+        if (self.place == TOPIC and not subscribed) or (self.place == DURABLE and not self.made):
+            self.model.waiting.clear()
 
     def _subscribe(self, client: Client, mode: str, window: int) -> None:
         if client.account is None or self._leave(client, lost=False):
-            headers = {"consumer-window-size": str(window)}
+            headers = {**self.headers, "consumer-window-size": str(window)}
             client.peer.subscribe(self.to, ack=mode, headers=headers)
             client.mode = mode
             client.account = WindowAccount(window)
+            self.made = True
 
     def _ack(self, client: Client, which: int) -> None:
         assert client.account is not None
@@ -179,7 +198,7 @@ class Run:
         numbers = [number_of(message) for message in client.held]
         if any(self.attempts[number] >= MOST_ATTEMPTS for number in numbers):
             return False
-        if lost:
+        if lost or self.place == DURABLE:  # an UNSUBSCRIBE might end the durable subscription
             client.peer.close_socket()
             client.peer = self.connect()
         else:
@@ -187,6 +206,7 @@ class Run:
         self.model.give_back(numbers)
         client.account = None
         client.held.clear()
+        self._drop_unless_kept()
         return True
 
     def stop(self, after: str) -> None:
@@ -240,9 +260,12 @@ class Run:
             self.model.give_back(map(number_of, client.held))
             client.held.clear()
             client.peer.close_socket()
+            client.account = None
+        self.target.advance(STOPPED)  # the close of a slow link is behind the heir's CONNECT else
+        self._drop_unless_kept()
         left = self.model.waiting
-        heir = self.target.stomp()
-        heir.subscribe(self.to)
+        heir = self.connect() if self.place == DURABLE else self.target.stomp()
+        heir.subscribe(self.to, headers=self.headers)
         self.target.wait_until(lambda: heir.messages_seen >= len(left), PATIENCE)
         self.target.advance(STOPPED)
         got = [number_of(message) for message in heir.take_messages()]
@@ -296,11 +319,23 @@ def corners(target: Target) -> list[dict[str, object]]:
         for place in reversed(place_names(target)[:2])
         for history in histories
     ]
-    others = hindrances.links(target)[1:]
+    usual = {"link": "plain", "hindered_by": []}
     return [
         *hindrances.each_once(target, placed),
-        *({**placed[0], "link": link, "hindered_by": []} for link in others),
+        *({**histories[0], "place": place, **usual} for place in own_places(target)),
+        *({**placed[0], **usual, "link": link} for link in hindrances.links(target)[1:]),
     ]
+
+
+def own_places(target: Target) -> list[str]:
+    """Return the places with one subscription that the target has."""
+    durable = "durable-subscriptions" in target.identity.capabilities
+    return [TOPIC, DURABLE] if durable else [TOPIC]
+
+
+def all_places(target: Target) -> st.SearchStrategy[str]:
+    """Draw a place, the queues more often than the others."""
+    return st.one_of(places(target), places(target), st.sampled_from(own_places(target)))
 
 
 @case(
@@ -316,7 +351,7 @@ def corners(target: Target) -> list[dict[str, object]]:
 @over(
     examples=30,
     always=corners,
-    place=places,
+    place=all_places,
     link=hindrances.some_link,
     hindered_by=hindrances.pairs,
     rounds=st.sampled_from([1, 1, 1, 3]),
@@ -325,15 +360,25 @@ def corners(target: Target) -> list[dict[str, object]]:
 def test_subscriptions_do_what_the_model_says(
     target: Bench, place: str, link: str, hindered_by: list[str], rounds: int, steps: list[Step]
 ) -> None:
-    """Two clients subscribe to a queue, acknowledge, and leave as drawn, with windows and modes of
-    their own, over links of each kind and while other clients hinder. After each step the messages
-    that they hold are those of the model. In the end, when nothing hinders, all that was not
-    acknowledged can be had.
+    """Two clients subscribe to a queue, or one to a topic, acknowledge, and leave as drawn, with
+    windows and modes of their own, over links of each kind and while other clients hinder. After
+    each step the messages that they hold are those of the model. In the end, when nothing hinders,
+    all that was not acknowledged can be had.
 
     One scenario: the requirements are the model.
     """
-    to = target.destination() if place == MEMORY else small_addresses.destination(target, place)
+    routing = RoutingType.MULTICAST if place in (TOPIC, DURABLE) else RoutingType.ANYCAST
+    limited = place not in (MEMORY, TOPIC, DURABLE)
+    to = small_addresses.destination(target, place) if limited else target.destination(routing)
     connect = hindrances.connector(target, link)
+    headers: dict[str, str] = {}
+    count = 2
+    if place == DURABLE:
+        own = {"client-id": target.fresh_name()}
+        connect = partial(target.stomp, headers=own)
+        headers = {"durable-subscription-name": "one"}
+    if place in (TOPIC, DURABLE):
+        count = 1
     ending: list[Step] = [
         Publish(3, 0),
         Subscribe(0, CLIENT, 700),
@@ -342,7 +387,8 @@ def test_subscriptions_do_what_the_model_says(
         Ack(1, 1),
     ]
     with hindrances.hindered(target, hindered_by, to):
-        run = Run(target, to, connect(), (Client(connect()), Client(connect())), connect, place)
+        clients = tuple(Client(connect()) for _ in range(count))
+        run = Run(target, to, target.stomp(), clients, connect, place, headers)
         for step in [*steps * rounds, *ending]:
             run.step(step)
     run.finish()
