@@ -123,14 +123,6 @@ def damaged_frames_passed_over(patch, reached):
     passing_over(patch, reached, refusal.BAD_PERFORMATIVE)
 
 
-@amqp_connections.override(AmqpConnection, "_send_open", breaks="AMQP10-FRAME-05")
-def a_frame_without_performative(original, reached, self):
-    """Behind open goes a frame whose body is null."""
-    original(self)
-    reached()
-    self.send(bytes.fromhex("0000000902000000") + b"@")
-
-
 @amqp_connections.mutant("AMQP10-IDLE-18")
 def weeks_are_refused(patch, reached):
     """An open with an idle-time-out of 2^31 ms or more ends the connection."""

@@ -137,13 +137,6 @@ def the_first_queue_makes_room(original, reached, self):
     original(self)
 
 
-@paging.override(AddressAccount, "full", breaks="ARTEMIS-PAGING-7")
-def every_address_has_a_limit(original, reached, self):
-    """An address without a limit pages from 1 MiB on."""
-    right = original(self)
-    return reached.instead(right, right or self.size > 2**20)
-
-
 # --- files ----------------------------------------------------------------------------------------
 
 
