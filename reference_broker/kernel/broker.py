@@ -57,6 +57,7 @@ class Broker:
         """Connections of the acceptors that limit their number."""
         self._retry = self._deadlines.timer(lambda now: self._try_files_again())
         self._reading = self._deadlines.timer(lambda now: self._read_pages())
+        self._serving = self._deadlines.timer(lambda now: context.router.serving.go_on())
 
     def handle(self, now: Instant, event: Input) -> list[Effect]:
         """Return the effects of ``event`` at ``now``, which never goes backwards.
@@ -69,6 +70,7 @@ class Broker:
         shared.now = now
         shared.conn = getattr(event, "conn", None)
         shared.router.within_unit = False
+        shared.router.serving.begin()
         match event:
             case BytesReceived(conn, data):
                 connection = self._connections.get(conn)
@@ -106,6 +108,8 @@ class Broker:
         for conn in self._outbox.closed:
             if conn in self._connections and not self._connections[conn].is_open:
                 self._forget(conn)
+        if shared.router.serving.interrupted:
+            self._serving.move(now)
         return self._outbox.drain() if self._store is None else self._with_files(now, self._store)
 
     def end(self) -> list[Effect]:

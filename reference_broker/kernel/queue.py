@@ -23,7 +23,8 @@ from __future__ import annotations
 
 import bisect
 import heapq
-from collections import deque
+import sys
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
@@ -38,6 +39,33 @@ _FEW = 16
 """Entries that are put back one by one; more are merged with those that wait."""
 _MOST_COUNTED = 32
 """Entries looked at to count what a selector selects: the count is asked for by every flow."""
+
+
+MOST_SERVED = 1000
+"""Messages that queues hand out within one input, about 10 ms of processor time. A body counts as
+one more for each 4 KiB."""
+
+
+class Serving:
+    """The share of an input that queues may hand out. A consumer may have room for all of a deep
+    queue; what it does not get at once follows in turns of its own, at the same instant."""
+
+    def __init__(self, most: int = sys.maxsize) -> None:
+        self._most = most
+        self.left = most
+        self.interrupted: dict[Queue, None] = {}
+        """Queues that may have more to hand out."""
+
+    def begin(self) -> None:
+        """The next input has a share of its own."""
+        self.left = self._most
+
+    def go_on(self) -> None:
+        """Let interrupted queues hand out more, in turn."""
+        while self.interrupted and self.left > 0:
+            queue = next(iter(self.interrupted))
+            del self.interrupted[queue]
+            queue.read()
 
 
 class Consumer(Protocol):
@@ -102,50 +130,47 @@ class RoundRobin:
     of arrival)."""
 
     def __init__(self) -> None:
-        self._consumers: list[Consumer] = []
-        self._next = 0
+        # Not a list: a peer that leaves takes up to 20,000 consumers out, from anywhere.
+        self._turns: OrderedDict[Consumer, None] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._consumers)
+        return len(self._turns)
 
     def add(self, consumer: Consumer) -> None:
         """``consumer`` joins, as the last in turn."""
-        self._consumers.insert(self._next, consumer)
-        self._next += 1
+        self._turns[consumer] = None
 
     def remove(self, consumer: Consumer) -> None:
         """``consumer`` leaves; the turn of the others does not change."""
-        position = self._consumers.index(consumer)
-        del self._consumers[position]
-        if position < self._next:
-            self._next -= 1
+        del self._turns[consumer]
 
     def pick(self) -> Consumer | None:
         """The consumer to serve now, or None when none has room."""
-        consumers = self._consumers
-        count = len(consumers)
-        for step in range(self._next, self._next + count):
-            position = step if step < count else step - count
-            consumer = consumers[position]
+        for consumer in self._turns:
             if consumer.has_room():
-                self._next = position + 1
+                self._end_turn(consumer)
                 return consumer
         return None
 
     def pick_of(self, may_have: Callable[[Consumer], bool]) -> Consumer | None:
         """Return the next consumer with room among those that ``may_have`` the message; None if
         there is none."""
-        consumers = self._consumers
-        for step in range(len(consumers)):
-            position = (self._next + step) % len(consumers)
-            if consumers[position].has_room() and may_have(consumers[position]):
-                self._next = position + 1
-                return consumers[position]
+        for consumer in self._turns:
+            if consumer.has_room() and may_have(consumer):
+                self._end_turn(consumer)
+                return consumer
         return None
+
+    def _end_turn(self, consumer: Consumer) -> None:
+        """Put ``consumer``, and those that it was preferred to, behind all others."""
+        first = None
+        while first is not consumer:
+            first = next(iter(self._turns))
+            self._turns.move_to_end(first)
 
     def with_room(self) -> list[Consumer]:
         """Return all consumers that have room."""
-        return [consumer for consumer in self._consumers if consumer.has_room()]
+        return [consumer for consumer in self._turns if consumer.has_room()]
 
 
 class Queue:
@@ -173,6 +198,7 @@ class Queue:
         self.id = 0
         self.durable = False
         self.behind: PagedTail | None = None
+        self.serving = Serving()
         self.unstored: list[Numbered] | None = None
         self.batch = 0
         self.on_consumer: Callable[[], None] | None = None
@@ -184,7 +210,7 @@ class Queue:
         self._dead_letter = dead_letter
         self._ready: deque[Entry] = deque()
         self._order = 0
-        self._browsers: list[Browser] = []
+        self._browsers: dict[Browser, None] = {}
         self._on_read: list[Callable[[], None]] = []
         self._choosy = self._barring = self._discarded = False
         self._selectors: dict[Consumer, Selector] = {}
@@ -308,7 +334,9 @@ class Queue:
     def read_on(self) -> None:
         """Serves consumers who have room from what is behind memory."""
         if self.behind is not None and self.behind.left:
-            while self._dispatcher.with_room() and self.behind.read_on():
+            while self._dispatcher.with_room():
+                if self._interrupted() or not self.behind.read_on():
+                    return
                 self._serve()
 
     def hand(self, consumer: Consumer, entry: Entry) -> None:
@@ -324,13 +352,24 @@ class Queue:
 
     def _serve(self) -> None:
         ready = self._ready
-        while ready and not self._choosy:
+        while ready and not self._choosy and not self._interrupted():
             consumer = self._dispatcher.pick()
             if consumer is None:
                 break
-            self.hand(consumer, ready.popleft())
+            self._hand_share(consumer, ready.popleft())
         if ready and self._choosy:
             self._choose()
+
+    def _hand_share(self, consumer: Consumer, entry: Entry) -> None:
+        self.serving.left -= 1 + (len(entry.message.body) >> 12)
+        self.hand(consumer, entry)
+
+    def _interrupted(self) -> bool:
+        """True if the rest has to wait: what may be handed out within this input has been."""
+        if self.serving.left > 0:
+            return False
+        self.serving.interrupted[self] = None
+        return True
 
     def _choose(self) -> None:
         """Dispatches where not everybody may have everything. Who delivers may put an entry back,
@@ -342,17 +381,24 @@ class Queue:
         place = self._behind(begin)
         while place < len(ready):
             entry = ready[place]
+            if self._interrupted():
+                self._note_looked(entry.order - 1)
+                return
             consumer = dispatcher.pick_of(partial(self._may_have, entry))
             if consumer is not None:
                 del ready[place]
                 looked[consumer] = entry.order
-                self.hand(consumer, entry)
+                self._hand_share(consumer, entry)
             elif dispatcher.with_room():
                 place += 1
             else:
                 return
-        for consumer in dispatcher.with_room():
-            looked[consumer] = self._order
+        self._note_looked(self._order)
+
+    def _note_looked(self, order: int) -> None:
+        """Consumers with room have looked at all that waits up to ``order``."""
+        for consumer in self._dispatcher.with_room():
+            self._looked[consumer] = order
 
     def _may_have(self, entry: Entry, consumer: Consumer) -> bool:
         if entry.barred is not None and consumer in entry.barred:
@@ -362,12 +408,12 @@ class Queue:
 
     def add_browser(self, browser: Browser) -> None:
         """``browser`` joins and sees what waits."""
-        self._browsers.append(browser)
+        self._browsers[browser] = None
         self.offer_to_browser(browser)
 
     def remove_browser(self, browser: Browser) -> None:
         """``browser`` sees nothing more."""
-        self._browsers.remove(browser)
+        del self._browsers[browser]
         if self.behind is not None:
             self.behind.stop_browsing(browser)
 
@@ -406,16 +452,17 @@ class Queue:
         return not self.unsettled and not any(entry.deliveries for entry in self._ready)
 
     def read(self) -> None:
-        """Dispatch again: messages of the paged tail have been read."""
+        """Dispatch again: messages of the paged tail have been read, or the rest has its turn."""
         self.dispatch()
         waiting, self._on_read = self._on_read, []
         for callback in waiting:
             callback()
 
     def when_read(self, then: Callable[[], None]) -> bool:
-        """True if messages are on their way from the disk; ``then`` is called when they are
-        here."""
-        if self.behind is None or not self.behind.left or not self.behind.is_coming:
+        """True if messages are on their way, from the disk or in a later turn; ``then`` is called
+        when they are here."""
+        from_disk = self.behind is not None and self.behind.left and self.behind.is_coming
+        if not from_disk and self not in self.serving.interrupted:
             return False
         self._on_read.append(then)
         return True

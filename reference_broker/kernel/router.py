@@ -30,7 +30,7 @@ from brokerproof.reference_broker.kernel.accounting import MemoryAccount, Memory
 from brokerproof.reference_broker.kernel.address import Address
 from brokerproof.reference_broker.kernel.creators import Creators
 from brokerproof.reference_broker.kernel.message import Entry, Envelope, Message, ResourceClaim
-from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin
+from brokerproof.reference_broker.kernel.queue import MOST_SERVED, Queue, RoundRobin, Serving
 from brokerproof.reference_broker.kernel.storage_ports import RouterStorage
 from brokerproof.reference_broker.selector.selector import Selector, parse
 from brokerproof.reference_broker.settings.address_rules import AddressRules, Rule
@@ -56,6 +56,7 @@ class Router:
         self._accounting = accounting
         self._new_queue = queue
         self._new_dispatcher = dispatcher
+        self.serving = Serving(MOST_SERVED)
         self._addresses: dict[str, Address] = {}
         self._on_demand: dict[Queue, Address] = {}
         self._durable: dict[str, tuple[Address, Queue]] = {}
@@ -227,6 +228,7 @@ class Router:
         made = queue(
             name, RoutingType.ANYCAST, self._new_dispatcher(), attempts, lambda queue, entry: None
         )
+        made.serving = self.serving
         self._by_name.setdefault(name, OrderedDict())[made] = address
         address.bind(made)
         return made
@@ -482,6 +484,7 @@ class Router:
             self._dead_letter(address.name, entry)
 
         queue = self._new_queue(name, routing, self._new_dispatcher(), attempts, dead_letter)
+        queue.serving = self.serving
         self._by_name.setdefault(name, OrderedDict())[queue] = address
         return queue
 

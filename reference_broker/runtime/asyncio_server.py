@@ -23,6 +23,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 from brokerproof.harness.model.broker_io import (
@@ -46,23 +47,20 @@ from brokerproof.harness.model.broker_io import (
     WriteResumed,
 )
 from brokerproof.harness.model.enums import CloseHow
-from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration, Instant
+from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
 from brokerproof.reference_broker.persistence.disk import Disk
 from brokerproof.reference_broker.persistence.threads import FileThreads
 from brokerproof.reference_broker.runtime.control_input import Control
 from brokerproof.reference_broker.runtime.listening import BACKLOG, layers, listen, opened
 from brokerproof.reference_broker.runtime.resource_sampler import EVERY_S, Readings
 from brokerproof.reference_broker.runtime.tls import TlsLayer
+from brokerproof.reference_broker.runtime.turns import Turns
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.settings import Settings
 
-READ_LEAST, READ_FIRST, READ_MOST = 4 * 1024, 16 * 1024, 256 * 1024
+READ_LEAST, READ_FIRST, READ_MOST = 512, 16 * 1024, 256 * 1024
 """Bytes that one connection may hand in within one turn of the loop: at the least, at first, and at
 the most."""
-TURN_NS = 5 * NS_PER_MS
-"""Processor time of a turn. A connection whose share took longer gets half of it from then on; one
-whose share took less than half of this, twice as much. Time for which the host ran others is not
-counted: smaller shares would not win it back."""
 WRITE_LOW, WRITE_HIGH = 256 * 1024, 1024 * 1024
 """Bytes waiting for a slow reader: above the second it gets no messages, below the first it does
 again."""
@@ -79,6 +77,8 @@ SHUT_S = 1.0
 """For how long connections may take what was written to them when the broker itself ends."""
 END_FILES_S = 30.0
 """For how long what is durable may take to be written when the broker itself ends."""
+ACCEPT_MOST = 64
+"""Connections that one turn of the loop accepts from an acceptor."""
 COMPLAIN_EVERY_S = 10.0
 """Reports of one problem of the loop, at most."""
 SILENT_S = 60.0
@@ -101,10 +101,11 @@ class SansIoBroker(Protocol):
 class _Connection(asyncio.Protocol):
     """One accepted connection, known to the broker as ``conn``.
 
-    A turn of the loop gives each connection a share of some ms, whatever it sends: how much is read
-    at once follows how long the last share took. A ``BufferedProtocol`` with a shared buffer was
-    measured and is no quicker: the broker wants ``bytes``, so what its buffer saves in allocation
-    it spends on a copy.
+    A turn of the loop gives each connection a share of its time, whatever it sends
+    (:class:`brokerproof.reference_broker.runtime.turns.Turns`): one that took longer is read half
+    as much at once from then on; one that took less than half of it, twice as much. A
+    ``BufferedProtocol`` with a shared buffer was measured and is no quicker: the broker wants
+    ``bytes``, so what its buffer saves in allocation it spends on a copy.
     """
 
     transport: asyncio.Transport
@@ -154,10 +155,12 @@ class _Connection(asyncio.Protocol):
         elif not self.gone:
             self.server.feed(BytesReceived(self.conn, data))
         took = time.thread_time_ns() - began
-        if took > TURN_NS:
+        filled = len(data) == self.share
+        share = self.server.turns.share(filled)
+        if took > share:
             self._share(max(READ_LEAST, self.share // 2))
-        elif len(data) == self.share < READ_MOST and took < TURN_NS // 2:
-            self._share(2 * self.share)
+        elif filled and took < share // 2:
+            self._share(min(READ_MOST, 2 * self.share))
 
     def _share(self, size: int) -> None:
         self.share = self.transport.max_size = size  # type: ignore[attr-defined]
@@ -180,16 +183,23 @@ class _Connection(asyncio.Protocol):
             self.close()
 
     def eof_received(self) -> bool:
+        self.server.turns.depart(self._on_eof)
+        return True  # the transport is closed when it is this connection's turn to depart
+
+    def _on_eof(self) -> None:
         self.end(CloseHow.EOF)
         self.server.flush_one(self)
         if not self.closing and self.transport.get_write_buffer_size() > 0:
             self._expect_end(
                 FLUSH_S
             )  # the transport writes the rest before it closes, but not for ever
-        return False
+        self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.end(CloseHow.RESET if exc else CloseHow.EOF)
+        self.server.turns.depart(partial(self._on_lost, CloseHow.RESET if exc else CloseHow.EOF))
+
+    def _on_lost(self, how: CloseHow) -> None:
+        self.end(how)
         if self.deadline is not None:
             self.deadline.cancel()
         self.server.connections.pop(self.conn, None)
@@ -303,6 +313,7 @@ class _Server:
         self._timer: asyncio.TimerHandle | None = None
         self._reading: asyncio.TimerHandle | None = None
         self._armed: Instant = 0
+        self.turns = Turns(loop.call_soon)
         self._not_before: Instant = 0
 
     def accepted(self, connection: _Connection) -> None:
@@ -493,6 +504,7 @@ async def serve(
     loop.set_exception_handler(_LoopComplaints())
     server = _Server(broker, loop, disk)
     listeners: list[asyncio.Server] = []
+    sockets: list[socket.socket] = []
     if readings is not None:
         server.read(readings)
     if control is not None:
@@ -504,16 +516,20 @@ async def serve(
             layer = layers(acceptor)
             listening = listen(acceptor)
             ports[acceptor.name] = int(listening.getsockname()[1])
+            sockets.append(listening)
             listeners.append(
                 await loop.create_server(
                     lambda acceptor=acceptor, layer=layer: _Connection(server, acceptor, layer()),  # type: ignore[misc]
                     sock=listening,
-                    backlog=BACKLOG,
+                    backlog=ACCEPT_MOST,
                     start_serving=False,
                 )
             )
         for listener in listeners:
             await listener.start_serving()
+        for listening in sockets:
+            # asyncio has one number for how many may wait and for how many a turn accepts.
+            listening.listen(BACKLOG)
         server.arm()
         ready(ports)
         await stop.wait()
@@ -605,8 +621,8 @@ class _LoopComplaints:
     """The loop's exception handler: one line for a problem, and for the same one again after
     :data:`COMPLAIN_EVERY_S`, with how often it happened meanwhile.
 
-    Without file descriptors asyncio reports every accept that fails, up to :data:`BACKLOG` of them
-    each second.
+    Without file descriptors asyncio reports every accept that fails, up to :data:`ACCEPT_MOST` of
+    them each second.
     """
 
     def __init__(self) -> None:

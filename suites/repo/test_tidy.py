@@ -25,6 +25,7 @@ CLOCKS = {
     "harness/worlds/wake_up_lateness.py": "measures how late the host is",
     "harness/worlds/real.py": "real time is its subject",
     "reference_broker/runtime/asyncio_server.py": "the only place of the broker that knows sockets",
+    "reference_broker/runtime/turns.py": "connections share the time of a turn",
     "suites/fuzz/protocols.py": "the fuzzer ends after a time",
     "suites/fuzz/scene.py": "the processor time of an input is an invariant",
     "suites/fuzz/sockets.py": "how long the bystander waits is an invariant",

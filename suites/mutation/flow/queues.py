@@ -93,12 +93,10 @@ def lost_without_consumers(original, reached, self, message, *rest):
 @queues.override(RoundRobin, "pick", breaks=ONE)
 def a_full_consumer_stops_all(original, reached, self):
     """The consumer whose turn it is blocks the queue while it has no room, though others have."""
-    if not self._consumers:
-        return None
-    consumer = self._consumers[self._next % len(self._consumers)]
-    if consumer.has_room():
+    consumer = next(iter(self._turns), None)
+    if consumer is None or consumer.has_room():
         return original(self)
-    if any(consumer.has_room() for consumer in self._consumers):
+    if self.with_room():
         reached()
     return None
 

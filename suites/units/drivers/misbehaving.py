@@ -1,6 +1,7 @@
 """Servers that misbehave towards every client, and relays that make a working broker misbehave.
 
-``python -m brokerproof.suites.units.drivers.misbehaving BEHAVIOUR PORT [BROKER_PORT]`` runs one.
+``python -m brokerproof.suites.units.drivers.misbehaving BEHAVIOUR PORT [BROKER_PORT]`` runs one
+and prints its port; port 0 is a free one.
 """
 
 from __future__ import annotations
@@ -223,5 +224,7 @@ def _serve(client: socket.socket, behaviour: Behaviour) -> None:
 if __name__ == "__main__":
     name, port, *broker = sys.argv[1:]
     chosen = partial(RELAYS[name], int(broker[0]))() if broker else SERVERS[name]
-    with listening(chosen, int(port)):
+    with listening(chosen, int(port)) as where:
+        sys.stdout.write(f"{where}\n")
+        sys.stdout.flush()
         threading.Event().wait()

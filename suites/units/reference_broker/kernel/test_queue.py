@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from brokerproof.harness.model.enums import RoutingType
+from brokerproof.reference_broker.kernel.queue import MOST_SERVED, Queue, RoundRobin
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.address_rules import AddressRules
 from brokerproof.reference_broker.settings.settings import (
@@ -36,6 +37,85 @@ def connected(*conns: int, settings: Settings | None = None) -> Driver:
     for conn in conns:
         driver.connect(conn)
     return driver
+
+
+# --- leaving --------------------------------------------------------------------------------------
+
+
+class Leaver:
+    """A consumer and browser without room that counts how often it is compared."""
+
+    comparisons = 0
+    cursor = 0
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Leaver.comparisons += 1
+        return self is other
+
+    def has_room(self) -> bool:
+        return False
+
+    def wait_for(self, batch: int) -> None:
+        raise AssertionError("nothing is stored here")
+
+    deliver = show = wait_for  # type: ignore[assignment]
+
+
+def test_those_that_leave_are_not_searched_for_among_the_others() -> None:
+    queue = Queue("q", ANY, RoundRobin(), 0, lambda queue, entry: None)
+    peers = [Leaver() for _ in range(100)]
+    for peer in peers:
+        queue.add_consumer(peer)
+        queue.add_browser(peer)
+    for peer in reversed(peers):
+        queue.remove_consumer(peer)
+        queue.remove_browser(peer)
+    assert not queue.in_use
+    assert Leaver.comparisons == 0
+
+
+# --- deep queues ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("selector", ["", "selector:color IS NULL\n"])
+def test_a_deep_queue_is_handed_out_in_turns_and_in_order(selector: str) -> None:
+    driver = connected(1, 2)
+    numbers = [f"{number}" for number in range(2 * MOST_SERVED + 1)]
+    driver.feed(1, "".join(map(send, numbers)))
+    headers = f"consumer-window-size:-1\n{selector}"
+    got = bodies(driver.feed(2, subscribe(headers=headers)), 2)
+    assert len(got) == MOST_SERVED
+    got += bodies(driver.feed(1, send("new")), 2)  # it may not overtake
+    while driver.broker.next_deadline() == driver.now:
+        turn = bodies(driver.at(driver.now), 2)
+        assert 0 < len(turn) <= MOST_SERVED
+        got += turn
+    assert got == [*numbers, "new"]
+
+
+def test_deep_queues_take_turns() -> None:
+    driver = connected(1, 2)
+    for queue in "ab":
+        driver.feed(1, send(queue, queue) * 2 * MOST_SERVED)
+    for queue in "ab":
+        driver.feed(2, subscribe(queue, destination=queue, headers="consumer-window-size:-1\n"))
+    turns = []
+    while driver.broker.next_deadline() == driver.now:
+        turns.append(set(bodies(driver.at(driver.now), 2)))
+    assert turns == [{"a"}, {"b"}]
+
+
+def test_a_declared_queue_takes_turns_too() -> None:
+    router = connected(1).broker._shared.router
+    assert router.declare("declared", Queue).serving is router.serving
+
+
+def test_large_messages_fill_a_turn_sooner() -> None:
+    driver = connected(1, 2)
+    driver.feed(1, send("x" * 50_000) * 200)
+    first = driver.feed(2, subscribe(headers="consumer-window-size:-1\n"))
+    assert 40 < len(bodies(first, 2)) < 100
 
 
 # --- what comes back ------------------------------------------------------------------------------

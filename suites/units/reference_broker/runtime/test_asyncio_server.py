@@ -170,7 +170,7 @@ def test_a_connection_whose_bytes_cost_much_gets_a_small_share_of_each_turn() ->
 
     sizes = _sizes(Echo(slow), 20 * asyncio_server.READ_FIRST)
     assert sizes[0] <= asyncio_server.READ_FIRST
-    assert max(sizes[3:]) <= asyncio_server.READ_LEAST
+    assert max(sizes[6:]) <= asyncio_server.READ_LEAST
 
 
 def test_time_for_which_the_host_ran_others_does_not_shrink_a_share() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from brokerproof.harness.model.broker_io import WritePaused, WriteResumed
+from brokerproof.harness.model.broker_io import TimerFired, WritePaused, WriteResumed
+from brokerproof.reference_broker.kernel.queue import MOST_SERVED
 from brokerproof.reference_broker.protocols.amqp10.messaging import (
     DATA,
     Accepted,
@@ -91,6 +92,18 @@ def test_a_drain_waits_for_the_window() -> None:
     )
     assert bodies(frames) == ["m1"]
     assert (frames[-1].value.delivery_count, frames[-1].value.link_credit) == (5, 0)
+
+
+def test_a_drain_is_answered_behind_all_turns_of_a_deep_queue() -> None:
+    count = MOST_SERVED + 1
+    desk, peer = stocked(count)
+    peer.attach_receiver()
+    frames = peer.flow(count + 1, incoming_window=2 * count, drain=True)
+    assert len(frames) == MOST_SERVED, "not drained: there is more"
+    desk.note(desk.broker.handle(0, TimerFired()))
+    *rest, answer = peer.read()
+    assert bodies(rest) == [f"m{MOST_SERVED}"]
+    assert (answer.value.delivery_count, answer.value.link_credit) == (count + 1, 0)
 
 
 def test_a_link_that_ends_in_the_middle_of_a_message_stops_sending_it() -> None:
