@@ -29,7 +29,6 @@ amqp_connections = Group("amqp-connections")
 SMALL = "AMQP10-FRAME-02"
 OFFSET = "AMQP10-FRAME-03"
 EXTENDED = "AMQP10-FRAME-04"
-BODY = "AMQP10-FRAME-05"
 
 
 # --- frames ---------------------------------------------------------------------------------------
@@ -109,30 +108,6 @@ def frames_larger_than_asked_for(original, reached, self, opened, channel):
     original(self, opened, channel)
     self.peer_max_frame_size += 20
     reached()
-
-
-@amqp_connections.mutant("AMQP10-READING-FRAME-01")
-def no_performative_passed_over(patch, reached):
-    """A frame whose body is no performative is passed over."""
-    passing_over(patch, reached, refusal.NOT_A_PERFORMATIVE)
-
-
-@amqp_connections.mutant("AMQP10-READING-FRAME-01")
-def damaged_frames_passed_over(patch, reached):
-    """A frame whose body cannot be decoded is passed over."""
-    passing_over(patch, reached, refusal.BAD_PERFORMATIVE)
-
-
-@amqp_connections.mutant("AMQP10-IDLE-18")
-def weeks_are_refused(patch, reached):
-    """An open with an idle-time-out of 2^31 ms or more ends the connection."""
-
-    @patch.override(AmqpConnection)
-    def _open(original, self, opened, channel):
-        if (opened.idle_time_out or 0) >= 2**31:
-            reached()
-            raise Refusal(refusal.BAD_FIELD, "an idle-time-out that is too long")
-        original(self, opened, channel)
 
 
 @amqp_connections.override(AmqpConnection, "_frame", breaks="AMQP10-FRAME-06 AMQP10-IDLE-19")
@@ -320,13 +295,6 @@ def beats_by_its_own_time_out(patch, reached):
 def zero_is_a_time_out(patch, reached):
     """An idle-time-out of 0 or none is taken for half a second."""
     _opening(patch, reached, lambda asked: None if asked else ms(250))
-
-
-@amqp_connections.mutant("AMQP10-READING-IDLE-01")
-def weeks_are_negative(patch, reached):
-    """An idle-time-out of 2^31 ms or more is taken for a negative number: the next sign of life is
-    always due."""
-    _opening(patch, reached, lambda asked: ms(1) if asked >= 2**31 else None)
 
 
 @amqp_connections.override(AmqpConnection, "_send_open", breaks="AMQP10-IDLE-14")
