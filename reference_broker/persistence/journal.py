@@ -71,12 +71,16 @@ class Segment:
     """One file, of which ``good`` bytes are known to be synced. ``live`` counts the messages that
     were added here last, ``live_size`` their bytes."""
 
-    __slots__ = ("good", "live", "live_size", "number", "places", "records", "seed", "size")
+    __slots__ = (
+        *("good", "live", "live_size", "number", "places", "records", "seed", "size"),
+        "snapshot_size",
+    )
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.seed = records.seed(self.file)
         self.size = self.good = self.records = self.live = self.live_size = 0
+        self.snapshot_size = 0
         self.places: list[int] = []
 
     @property
@@ -231,11 +235,13 @@ class Journal:
         accounts, self._accounts = self._accounts, []
         self._syncs, self._must_sync = bool(self._under_way) or self._must_sync, False
         segment = self._current
-        if segment is None or segment.size >= self._size:
+        # Without its snapshot: one that is larger than a segment would make each write a new one.
+        if segment is None or segment.size - segment.snapshot_size >= self._size:
             segment = self._current = self.segments[self.next_segment] = Segment(self.next_segment)
             self.next_segment += 1
             self._syncs = True
             snapshot = b"".join(operation.encode() for operation in self._snapshot())
+            segment.snapshot_size = len(snapshot)
             parts = [b"".join((snapshot, *accounts, *(part for part, _ in self._under_way)))]
             data = records.head(segment.file)
             segment.records = 1
@@ -289,9 +295,8 @@ class Journal:
         if len(self.segments) <= _ROOM_FOR_DEAD or self.waits:
             return
         needed = sum(segment.live_size for segment in self.segments.values())
-        if sum(segment.size for segment in self.segments.values()) < _ROOM_FOR_DEAD * (
-            needed + self._size
-        ):
+        size = sum(segment.size - segment.snapshot_size for segment in self.segments.values())
+        if size < _ROOM_FOR_DEAD * (needed + self._size):
             return
         oldest = next(iter(self.segments.values()))
         for place in oldest.places:

@@ -176,6 +176,24 @@ def test_a_transaction_is_there_as_a_whole_or_not_at_all(limit: int) -> None:
     assert seen == {("a", "b", "c"), ("b", "c", *_bodies(8))}
 
 
+def test_a_snapshot_larger_than_a_segment_does_not_keep_the_journal_writing() -> None:
+    driver = StoringDriver()
+    producer = driver.connect()
+    long = "n" * 2 * SMALL.segment
+    driver.send(producer, "first", to=long)
+    for number in range(40):
+        driver.send(producer, f"m{number}")
+        for _ in range(100):
+            if not driver.step():
+                break
+        else:
+            pytest.fail("the journal is written again and again")
+    assert len(_journals(driver)) < 10
+    driver.kill()
+    assert driver.drain(long) == ["first"]
+    assert driver.drain() == [f"m{number}" for number in range(40)]
+
+
 def test_old_segments_go_and_one_that_lasts_does_not_hold_them_back() -> None:
     driver = StoringDriver()
     producer = driver.connect()
