@@ -12,7 +12,7 @@ import hashlib
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, TypeGuard
+from typing import Any
 
 from brokerproof.harness.cases import confirm_and_shrink
 from brokerproof.harness.cases.example_record import ExampleRecord
@@ -98,7 +98,7 @@ def execute_unrecorded(run: Run, call: Call) -> tuple[Result, list[Event]]:
             break
         if problem is not None and run.health is not None:
             run.health.examine(call.id, explain(problem))
-        if isinstance(problem, ControlFailed) or _is_shared_limit(problem):
+        if isinstance(problem, ControlFailed):
             if attempt < most:
                 earlier_attempts += f" (attempt {attempt}: {explain(problem)})"
         elif problem is not None or not any(finding.uncertain for finding in findings):
@@ -248,11 +248,6 @@ def _is_absent(problem: Exception | None) -> bool:
     if isinstance(problem, MissingParameter):
         return True
     return isinstance(problem, ControlFailed) and problem.symptom is Symptom.ABSENT
-
-
-def _is_shared_limit(problem: Exception | None) -> TypeGuard[LimitReached]:
-    """True if the case ended at a limit that it shares with the cases beside it."""
-    return isinstance(problem, LimitReached) and problem.shared
 
 
 def _excuse(run: Run, call: Call, problem: Exception | None) -> Deviation | None:

@@ -27,15 +27,10 @@ class LimitReached(Exception):
         self.detail = detail
 
     @property
-    def shared(self) -> bool:
-        """True if the cases beside this one had a part in it."""
-        return self.limit.startswith("parallel_")
-
-    @property
     def may_be_the_hosts(self) -> bool:
         """True if a slow host, or the cases beside this one, may be the reason instead of the
         target."""
-        return self.shared or self.limit == "case_seconds"
+        return self.limit.startswith("parallel_") or self.limit == "case_seconds"
 
 
 class RunStopped(BaseException):

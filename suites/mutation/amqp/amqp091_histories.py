@@ -141,7 +141,7 @@ def ranges_leave_out_what_was_got(original, reached, self, tag):
     return taken
 
 
-@amqp091_histories.override(UnackedDeliveries, "take_to", breaks=MULTIPLE)
+@amqp091_histories.override(UnackedDeliveries, "take_to", breaks=f"{MULTIPLE} {MORE}")
 def ranges_are_of_one_consumer(original, reached, self, tag):
     """A cumulative settlement is about the deliveries of the consumer whose tag it names."""
     taken = original(self, tag)
