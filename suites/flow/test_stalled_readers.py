@@ -74,13 +74,17 @@ def test_a_client_that_does_not_read_holds_up_nobody(target: Bench, ack: str) ->
         for body in (b"first", b"second"):
             producer.publish(other, body, proves=ANSWERED)
             neighbour.message(body=body, proves=DELIVERED)
-    numbers = [int(message.body.partition(b".")[0]) for message in receive(target, consumer, count)]
+    messages = receive(target, consumer, count)
+    numbers = [int(message.body.partition(b".")[0]) for message in messages]
     target.record_finding(
         DELIVERED,
         sorted(numbers) == list(range(count)),
         f"{count} messages waited for a reader, and it got {len(numbers)},"
         f" {len(set(numbers))} of them different; {consumer.instead()}",
     )
+    if ack != "auto" and consumer.ended is None:
+        for message in messages:  # several runs would fill the broker's memory with them
+            consumer.ack(message, receipt=message is messages[-1])
 
 
 @case(ONE_COPY, needs={"stomp-1.2", "anycast"})
