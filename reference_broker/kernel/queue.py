@@ -42,8 +42,8 @@ _MOST_COUNTED = 32
 
 
 MOST_SERVED = 1000
-"""Messages that queues hand out within one input, about 10 ms of processor time. A body counts as
-one more for each 4 KiB."""
+"""Messages that queues hand out within one input, about 10 ms of processor time. One counts once
+more for each 4 KiB of its size, not of its body: an AMQP message decodes that when it is asked."""
 
 
 class Serving:
@@ -361,7 +361,7 @@ class Queue:
             self._choose()
 
     def _hand_share(self, consumer: Consumer, entry: Entry) -> None:
-        self.serving.left -= 1 + (len(entry.message.body) >> 12)
+        self.serving.left -= 1 + (entry.message.size() >> 12)
         self.hand(consumer, entry)
 
     def _interrupted(self) -> bool:
