@@ -120,10 +120,13 @@ def _folders_of(group: str) -> dict[str, Path]:
 
 
 def pytest_command() -> list[str]:
-    """Return the command that collects conformance cases, without the suites."""
+    """Return the command that collects conformance cases, without the suites.
+
+    ``-P``: what the folder in which it runs happens to hold, such as a checkout, is not imported.
+    """
     home = suites_folder()
     return [
-        *(sys.executable, "-m", "pytest", "-c", str(home / "conformance.ini")),
+        *(sys.executable, "-P", "-m", "pytest", "-c", str(home / "conformance.ini")),
         *("--rootdir", str(home), "-q", "--no-header", "--tb=no"),
         # What a case finds it judges; its asserts only say what is there, and need not be rewritten
         # to tell more.

@@ -25,7 +25,7 @@ def command(folder: Path, *, quiet: bool) -> list[str] | None:
     if not entry_points(group="brokerproof.commands", name="report"):
         return None
     report = [str(folder), "--out", str(folder / "report"), "--early"]
-    run = [sys.executable, "-m", "brokerproof.harness.commands.cli", "report"]
+    run = [sys.executable, "-P", "-m", "brokerproof.harness.commands.cli", "report"]
     return [*run, *report, *(["--quiet"] if quiet else [])]
 
 

@@ -19,7 +19,7 @@ class LocalDrivers:
 
     def start(self, address: str, token: str, drivers: int) -> None:
         """See :class:`brokerproof.harness.load.conductor.Drivers`."""
-        command = [sys.executable, "-m", "brokerproof.harness.load.worker", address, token]
+        command = [sys.executable, "-P", "-m", "brokerproof.harness.load.worker", address, token]
         self._processes = [
             subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True

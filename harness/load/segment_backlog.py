@@ -98,6 +98,7 @@ class SegmentBacklog:
     def _call(self, nice: int) -> None:
         command = [
             sys.executable,
+            "-P",
             "-m",
             "brokerproof.harness.load.trace_writer",
             str(self._about.tape),

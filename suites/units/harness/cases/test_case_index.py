@@ -84,6 +84,16 @@ def test_suites_that_cannot_be_collected_are_reported(monkeypatch: pytest.Monkey
         case_index._collect()
 
 
+def test_a_package_in_the_current_folder_is_not_imported(tmp_path: Path) -> None:
+    """A user who stands in a checkout has installed the package elsewhere."""
+    (tmp_path / "brokerproof").mkdir()
+    (tmp_path / "brokerproof" / "__init__.py").write_text("raise ImportError('not this one')\n")
+    suite = case_index.suites_folder() / "stomp" / "test_receipts.py"
+    command = [*case_index.pytest_command(), "--collect-only", str(suite)]
+    collected = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert collected.returncode == 0, collected.stdout + collected.stderr
+
+
 def test_the_catalogue_sees_a_case_once() -> None:
     described = case_index.described([CASE, OTHER])
     assert list(described) == ["a.b"]
