@@ -193,7 +193,8 @@ def test_a_fault_planted_in_a_broker_process_is_noticed(
 ) -> None:
     monkeypatch.setattr(StompConnection, "receive", _at_a_fault(harm))
     monkeypatch.setattr(sockets, "MOST_GROWTH", 32 << 20)
-    monkeypatch.setattr(sockets, "WITHIN_NS", 100 * NS_PER_MS)
+    if kind == "slow":  # on a busy host another broker would be slow by this, too
+        monkeypatch.setattr(sockets, "WITHIN_NS", 100 * NS_PER_MS)
     world = pool.scene(Setting("artemis", False))
     world.play(Open(1, "all"))
     if harm is _spins:
