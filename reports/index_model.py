@@ -119,11 +119,6 @@ class MatrixRow:
     words: Words
     cells: tuple[Cell | None, ...]
 
-    @property
-    def is_judged(self) -> bool:
-        """True if a case did not only skip it."""
-        return any(cell is not None and cell.verdict != "SKIP" for cell in self.cells)
-
 
 @dataclass(frozen=True)
 class Group:

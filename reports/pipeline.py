@@ -116,7 +116,9 @@ def build(
     )
     _write_brokers(out / "targets", of_targets, pages)
     places = {(row.run, row.target, row.case): row.page or "" for row in rows}
-    _write_requirements(out / "requirements", keepers(judgements, shown.columns, places), pages)
+    compliance = keepers(judgements, shown.columns, places)
+    shown_requirements = {name: compliance[name] for name in compliance if name in judged}
+    _write_requirements(out / "requirements", shown_requirements, pages)
     step("exports")
     _write_exports(rows, runs, shown, out)
     return Report(out, shown, data.pages)
@@ -182,8 +184,6 @@ def _write_requirements(folder: Path, known: Mapping[str, Sequence[Keeper]], pag
     for name, text in pages.shared().items():
         (folder.parent / name).write_text(text, "utf-8")
     for name, of_requirement in known.items():
-        if all(keeper.verdict == "SKIP" for keeper in of_requirement):
-            continue
         page = pages.requirement(name, of_requirement)
         (folder / f"{plain_slug(name)}.html").write_text(page, "utf-8")
 

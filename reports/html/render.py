@@ -41,6 +41,7 @@ class Pages:
             .render(
                 model=model,
                 overview=first,
+                judged=self._judged,
                 begun=model.cases[:BEGUN],
                 listing=listing(model, self._requirements, self._judged),
                 choices=choices(model, self._requirements),

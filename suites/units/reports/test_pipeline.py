@@ -608,9 +608,10 @@ def test_a_requirement_that_every_case_skipped_has_no_page_and_no_link(
 ) -> None:
     judged, skipped = "STOMP12-HB-02", "STOMP12-HB-04"
     write_header(tmp_path / "run", header("run"))
-    for requirement, verdict in ((judged, Verdict.PASS), (skipped, Verdict.SKIP)):
+    outcomes = ((judged, Verdict.PASS), (judged, Verdict.SKIP), (skipped, Verdict.SKIP))
+    for requirement, verdict in outcomes:
         findings = never_reached((requirement,), verdict, "")
-        case = f"c.{verdict.lower()}"
+        case = f"{requirement}.{verdict.lower()}"
         append(tmp_path / "run", Result(case, "reference", (requirement,), verdict, "", findings))
     found = build(
         spark.sparkContext, open_runs([tmp_path / "run"]), tmp_path / "report", requirements
