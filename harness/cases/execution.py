@@ -110,10 +110,11 @@ def execute_unrecorded(run: Run, call: Call) -> tuple[Result, list[Event]]:
     elif _is_absent(problem):
         judgement = _judge_lacking(run, call, findings, str(problem))
     elif run.target.clock is Clock.REAL and isinstance(problem, ControlFailed):
-        judgement = _judge_unmet(findings, f"precondition not met: {problem}")
         if min(late) >= LATE:
             words = f"the host was late by {min(late) // NS_PER_MS} ms: {problem}"
             judgement = _judge_unmet(findings, words, Seen.NEVER_REACHED)
+        else:
+            judgement = _judge_unmet(findings, f"precondition not met: {problem}")
     elif run.target.clock is Clock.REAL and isinstance(problem, LimitReached):
         seen = Seen.NEVER_REACHED if problem.may_be_the_hosts else Seen.UNMET
         judgement = _judge_unmet(findings, explain(problem), seen)

@@ -279,10 +279,8 @@ class MeasurementJudge(CaseRecord):
         gaps = self._gaps(instants, bounds)
         on_time = any(gap.late <= bounds[1] // ON_TIME_SHARE for gap in gaps)
         if gaps:
-            jitter, mean = (
-                self.sending_jitter(bounds[1]),
-                sum(gap.length for gap in gaps) // len(gaps),
-            )
+            jitter = self.sending_jitter(bounds[1])
+            mean = sum(gap.length for gap in gaps) // len(gaps)
             on_time = on_time or bounds[0] - jitter <= mean <= bounds[1] + jitter
         if until is not None:
             gaps = self._gaps([*instants, until], bounds)

@@ -92,10 +92,7 @@ class Outbox:
             layer = self._layers.get(conn)
             if layer is not None:
                 data = layer.outgoing(data)
-        if self._lines:
-            self.put(conn, data)
-        else:
-            self._put_now(conn, data)
+        self.put(conn, data)
 
     def put(self, conn: int, data: bytes) -> None:
         """Send ``data`` without passing the layers above TCP."""

@@ -228,8 +228,7 @@ class Router:
         made = queue(
             name, RoutingType.ANYCAST, self._new_dispatcher(), attempts, lambda queue, entry: None
         )
-        made.serving = self.serving
-        self._by_name.setdefault(name, OrderedDict())[made] = address
+        self._register(made, address)
         address.bind(made)
         return made
 
@@ -484,9 +483,12 @@ class Router:
             self._dead_letter(address.name, entry)
 
         queue = self._new_queue(name, routing, self._new_dispatcher(), attempts, dead_letter)
-        queue.serving = self.serving
-        self._by_name.setdefault(name, OrderedDict())[queue] = address
+        self._register(queue, address)
         return queue
+
+    def _register(self, queue: Queue, address: Address) -> None:
+        queue.serving = self.serving
+        self._by_name.setdefault(queue.name, OrderedDict())[queue] = address
 
     def _dead_letter(self, address: str, entry: Entry) -> None:
         """A message given up goes to the dead letter address as it was sent; without one it is

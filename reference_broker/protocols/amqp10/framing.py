@@ -48,6 +48,7 @@ class FrameParser(ByteBuffer):
     def next(self) -> Frame | None:
         """Return the next frame, or None when it is not complete. Raises :class:`Refusal` for bytes
         that can be no frame, and must not be called again then."""
+        # This runs for every frame: has() is called only where the bytes are not in one piece.
         if len(self._data) - self._at < 8 and not self.has(8):
             if self.has(4):
                 self._judge(int.from_bytes(self._data[self._at : self._at + 4]))
