@@ -47,7 +47,7 @@ class Grid:
     slip: Duration
 
     def ttl_ms(self, closed: Closed) -> Range:
-        """Which TTL ends a silence of that length, in ms."""
+        """The TTL, in ms, that ends a silence of that length."""
         low_check, high_check = self.check.low or 0, self.check.high or 0
         silence = closed.silence
         if not high_check:

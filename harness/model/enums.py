@@ -49,7 +49,7 @@ class FullPolicy(StrEnum):
 
 
 class Clock(StrEnum):
-    """Which kind of time an event's instant belongs to."""
+    """The kind of time that an event's instant belongs to."""
 
     VIRTUAL = enum.auto()
     REAL = enum.auto()

@@ -206,7 +206,7 @@ class Ledger:
                 self._returned(fact)
 
     def must_come(self) -> set[Key]:
-        """Which messages have to be delivered yet, if anybody still consumes."""
+        """The messages that are still to be delivered, if anybody still consumes."""
         return {
             key for key, entry in self._entries.items() if entry.now is _Now.BACK or _owed(entry)
         }

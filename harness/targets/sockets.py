@@ -94,7 +94,9 @@ class SocketTarget:
 
     def shipped_configuration(self) -> str:
         """Raise :class:`SetUpFailed`: only some releases ship one that can be looked at."""
-        raise SetUpFailed(f"target {self.identity.name}: nobody knows what its release ships")
+        raise SetUpFailed(
+            f"target {self.identity.name}: the configuration that its release ships is not known"
+        )
 
     def trust(self, folder: Path) -> None:
         """Speak TLS with the acceptors whose configuration has it, by the certificates that were

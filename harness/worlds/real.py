@@ -236,7 +236,7 @@ class RealWorld:
 
     def page_files(self, content: bytes) -> Mapping[str, int]:
         if self._pages is None:
-            raise Unreachable("nobody here sees the files of this broker")
+            raise Unreachable("the folder of this broker's files is not known")
         files: dict[str, int] = {}
         paths = [
             Path(folder, name)

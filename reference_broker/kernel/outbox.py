@@ -108,13 +108,13 @@ class Outbox:
         self.streams.begin(conn, head, body, tail)
 
     def gather(self, conn: int, body: LargeBodySlice, made_of: Callable[[bytes], bytes]) -> None:
-        """Likewise for a protocol that needs a body as a whole: what is ``made_of`` its bytes
-        leaves when they are read."""
+        """Send what ``made_of`` returns for the bytes of ``body`` when they are read, for a
+        protocol that needs a body as a whole."""
         self._concerned.add(conn)
         self.streams.begin(conn, b"", body, b"", made_of)
 
     def watch(self, conn: int, streams: Callable[[bool], None]) -> None:
-        """``streams`` is told whether something leaves piece by piece to ``conn``."""
+        """Call ``streams`` with whether something leaves piece by piece to ``conn``."""
         self.streams.watchers[conn] = streams
 
     def pause_writing(self, conn: int, paused: bool) -> None:

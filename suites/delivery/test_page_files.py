@@ -21,7 +21,7 @@ REMOVED = "ARTEMIS-PAGING-3"
 UNLIMITED = "ARTEMIS-PAGING-7"
 NEEDS = {"stomp-1.2", "admin", "paging", "page-files"}
 DEFAULT_PAGE = 10 * 1024 * 1024
-"""page-size-bytes where nothing is said (ARTEMIS-PAGING-2)."""
+"""page-size-bytes where none is configured (ARTEMIS-PAGING-2)."""
 PAGES_OF_DEFAULT_SIZE = "default-pages."
 """The beginning of addresses with a limit and no page-size-bytes in our broker.xml."""
 SIZE, LARGE = 1000, 90_000

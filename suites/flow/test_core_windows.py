@@ -40,7 +40,7 @@ HEAD = 25
 """Bytes of a delivery's packet that are no part of the message: its head, consumer and delivery
 count."""
 DEFAULT, SMALL = 1024 * 1024, 2000
-"""default-consumer-window-size where nothing is said, and of the addresses window-2000.#;
+"""default-consumer-window-size where none is configured, and of the addresses window-2000.#;
 bytes."""
 
 

@@ -166,7 +166,7 @@ class ColonNotEscaped(Connection):
 
 
 class AbortIgnored(Connection):
-    """What was sent in a transaction is delivered although the transaction was aborted."""
+    """Messages of an aborted transaction are delivered."""
 
     def end_transaction(self, frame: Frame) -> list[Frame]:
         ended = super().end_transaction(frame)

@@ -1,4 +1,4 @@
-"""What may hinder a broker while a property is judged: other clients that misbehave or wait, and
+"""Hindrances of a broker while a property is judged: other clients that misbehave or wait, and
 links that are slow or wrapped.
 
 A property that takes hindrances as a parameter holds during them and after them. Each is a context:

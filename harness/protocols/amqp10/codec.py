@@ -182,7 +182,7 @@ class Frame:
         return {key: types.plain(item) for key, item in fields_of(self.fields.get(name)).items()}
 
     def kind(self, name: str) -> str | None:
-        """Which composite a field is: ``accepted`` for a state, ``coordinator`` for a target …"""
+        """The composite of a field: ``accepted`` for a state, ``coordinator`` for a target …"""
         return name_of(self.fields.get(name))
 
     @property

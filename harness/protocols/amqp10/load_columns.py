@@ -113,7 +113,7 @@ def columns(stretch: LogSlice) -> dict[str, pa.Array]:
 class _Found(NamedTuple):
     frames: Frames
     fits: Bools
-    """Which rows could be taken apart this way."""
+    """The rows that could be decoded this way."""
 
 
 def _together(code: int, data: Bytes, begins: Ints, at: Ints, lengths: Ints, sizes: Ints) -> _Found:

@@ -2,7 +2,7 @@
 
 Every verb fills in what a correct peer would say, from books that are kept as frames go out and
 come in; every field can be given otherwise (None leaves it out), and ``send`` with ``write`` send
-what no verb would. The books are no judge: a lie is entered as it was told.
+what no verb would. The books do not judge: a false number is entered as it was sent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which protocols a port speaks, found out by asking in each."""
+"""Find the protocols that a port speaks by asking in each."""
 
 from __future__ import annotations
 

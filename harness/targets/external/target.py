@@ -95,8 +95,8 @@ class AddressTarget(SocketTarget):
         )
 
     def _greetings(self) -> list[Greeting]:
-        """What the broker says of itself over the protocols that cases use by default. Capabilities
-        of a protocol that an endpoint does not speak are given up."""
+        """Properties that the broker announces over the protocols that cases use by default.
+        Capabilities of a protocol that an endpoint does not speak are given up."""
         identity, credentials = self.identity, self._credentials()
         greetings = []
         stomp = self._given.get(identity.default_acceptor)

@@ -77,7 +77,7 @@ OTHERS: dict[str, Entry] = {
         Refused("there is nothing like it here; remove the parameter"),
     ),
 }
-"""Where ``sslEnabled=true``."""
+"""Parameters that count with ``sslEnabled=true``."""
 
 NAMES = frozenset({*USED, *OTHERS})
 

@@ -22,7 +22,7 @@ def _charges(entries: Iterable[Entry]) -> list[Charge]:
 
 @conservation.override(Transaction, "undo", breaks=EMPTY)
 def aborted_sends_stay_charged(original, reached, self):
-    """What was sent in a transaction that is aborted is charged for ever."""
+    """Messages of an aborted transaction are charged for ever."""
     if self._sends:
         reached()
         self._sends.clear()
@@ -31,7 +31,7 @@ def aborted_sends_stay_charged(original, reached, self):
 
 @conservation.override(Transaction, "commit", breaks=EMPTY)
 def committed_sends_charged_twice(original, reached, self, publish):
-    """What was sent in a transaction stays charged to it when it is committed."""
+    """Messages of a transaction stay charged to it when it is committed."""
     for _, charge in self._sends:
         if isinstance(charge, Charge):
             reached()

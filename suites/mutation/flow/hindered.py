@@ -112,7 +112,7 @@ def shut_windows_shut_the_next(patch, reached):
 
 @hindered.override(Queue, "_may_have", breaks=f"{WINDOW} {CREDIT}")
 def choosy_consumers_take_turns(original, reached, self, entry, consumer):
-    """What a choosy consumer does not select waits, as it might select it later."""
+    """A message that a selector refuses waits although another consumer would take it."""
     right = original(self, entry, consumer)
     return reached.instead(right, False) if self._selectors else right
 
@@ -150,7 +150,7 @@ def aborts_take_messages_along(patch, reached):
 
 @hindered.mutant(f"{WINDOW} {CREDIT}")
 def one_address_reads_pages_at_a_time(patch, reached):
-    """What was paged is not read while another address has pages."""
+    """Paged messages are not read while another address has pages."""
     paged: weakref.WeakSet[Queue] = weakref.WeakSet()
 
     @patch.override(Queue)

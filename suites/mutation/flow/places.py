@@ -89,7 +89,7 @@ def single_acks_of_topics_are_ranges(original, reached, self, delivery):
 
 @places.override(Subscription, "unsubscribe", breaks=f"{EACH_ONCE} {BACK}")
 def held_messages_of_durable_subscriptions_lost(original, reached, self):
-    """What a durable subscription holds is gone with its connection."""
+    """The messages of a durable subscription are gone with its connection."""
     entries = original(self)
     if is_durable(self.queue) and entries:
         reached()

@@ -22,7 +22,7 @@ def never_resumed(original, reached, self, paused):
 
 @stalled_readers.override(Subscription, "pause_delivery", breaks=DELIVERED)
 def resumed_without_looking(original, reached, self, paused):
-    """What waited for a peer that did not read is gone when it reads again."""
+    """Bytes that waited for a peer which did not read are gone when it reads again."""
     if not paused and len(self.queue):
         reached()
         self.queue.purge()
@@ -73,7 +73,7 @@ def beats_of_stalled_peers_not_heard(patch, reached):
 
 @stalled_readers.mutant("ARTEMIS-CONCEPTS-queue-1")
 def held_messages_of_stalled_peers_lost(patch, reached):
-    """What a stalled peer holds is lost when it breaks off."""
+    """The unacknowledged messages of a stalled peer are lost when it breaks off."""
 
     @patch.override(StompConnection)
     def on_peer_gone(original, self):

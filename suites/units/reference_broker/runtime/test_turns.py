@@ -12,7 +12,7 @@ from brokerproof.reference_broker.runtime.turns import Turns
 
 
 class Loop:
-    """What is to be called in the next turn."""
+    """A loop that keeps what is to be called in the next turn."""
 
     def __init__(self) -> None:
         self._next: list[Callable[[], None]] = []
