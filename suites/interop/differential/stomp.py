@@ -1,45 +1,22 @@
-"""Differential search over STOMP: the same generated conversations on real brokers and on the
-reference with the profile of their family: ``python -m brokerproof.suites.interop.differential``.
+"""STOMP: a CONNECT and a few frames of a grammar with mistakes in it.
 
-A conversation is a CONNECT and a few frames of a grammar with mistakes in it. Its transcript has,
-for each frame, what the broker sent until its receipt, or until it was silent, without what brokers
-may choose: ids, texts, further headers. An ERROR is the end: whether the connection closes behind
-it is left to the suite ``stomp.errors``. Where two transcripts part first, the frame and the two
-answers are the key of a cluster. It is played again, with more patience, before it counts. A
-cluster that ``differential_stomp.toml`` does not explain is a failure.
+A transcript leaves out what brokers may choose: ids, texts, further headers. An ERROR is the end:
+whether the connection closes behind it is left to the suite ``stomp.errors``.
 """
 
 from __future__ import annotations
 
-import functools
-import itertools
-import json
 import random
-import secrets
 import socket
-import sys
-import tempfile
-import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from fnmatch import fnmatchcase
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-import click
-
 from brokerproof.harness.protocols.stomp import codec
-from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.sockets import SocketTarget
+from brokerproof.suites.interop.differential import grammar
+from brokerproof.suites.interop.differential.grammar import Conversation, Grammar
 
-REFERENCES = {
-    "artemis": "reference-real",
-    "activemq": "reference-activemq-real",
-    "rabbitmq": "reference-rabbitmq-real",
-}
-"""The reference with the profile of its family, by real broker."""
-EXPLANATIONS = Path(__file__).with_suffix(".toml").with_stem("differential_stomp")
 QUIET_S, PATIENT_S = 0.1, 0.6
 """Seconds without a byte after which a broker is silent, in the search and when a cluster is
 confirmed."""
@@ -49,24 +26,14 @@ ABSENT = "(absent)"
 
 
 @dataclass(frozen=True)
-class Step:
-    """One frame of a conversation; ``label`` names its kind and its mistake. Placeholders in
-    values: ``{queue}``, ``{host}``, ``{ack}``, ``{message}``."""
+class Step(grammar.Step):
+    """One frame. Placeholders in values: ``{queue}``, ``{host}``, ``{ack}``, ``{message}``."""
 
-    label: str
     command: str
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
     raw: bytes | None = None
     """Bytes in place of a frame."""
-
-
-@dataclass(frozen=True)
-class Conversation:
-    """Frames that one connection sends, CONNECT first."""
-
-    version: str
-    steps: tuple[Step, ...]
 
 
 # --- the grammar ----------------------------------------------------------------------------------
@@ -116,7 +83,7 @@ SUBSCRIBES: tuple[tuple[str, Mapping[str, str]], ...] = (
 LITERAL = (
     Step("an unknown command", "", raw=b"WIBBLE\n\n\0"),
     Step("a command in small letters", "", raw=b"send\ndestination:{queue}\n\nx\0"),
-    Step("ends of line", "", raw=b"\n\n\r\n"),
+    Step("ends of line", "", raw=b"\n\n\n"),
     Step("a NUL before SEND", "", raw=b"\0SEND\ndestination:{queue}\nreceipt:{receipt}\n\nx\0"),
     Step("a header line without colon", "", raw=b"SEND\ndestination:{queue}\nnothing\n\nx\0"),
     Step("an empty header name", "", raw=b"SEND\ndestination:{queue}\n:v\n\nx\0"),
@@ -212,7 +179,7 @@ def acknowledgement(draw: random.Random, version: str) -> Step:
 # --- playing a conversation -----------------------------------------------------------------------
 
 
-class Player:
+class StompPlayer:
     """Plays conversations on one broker."""
 
     def __init__(self, target: SocketTarget) -> None:
@@ -237,6 +204,7 @@ class Player:
         answers = []
         with socket.create_connection(self.endpoint, timeout=5) as connection:
             for number, step in enumerate(conversation.steps):
+                assert isinstance(step, Step)
                 values["receipt"] = f"r{number}"
                 data = self._encoded(step, values, conversation.version)
                 answers.append(_exchange(connection, data, reader, values, patient))
@@ -315,141 +283,15 @@ def _remember(frame: codec.Frame, values: dict[str, str]) -> None:
         values["ack"] = frame.get("ack") or frame.get("message-id") or ""
 
 
-# --- clusters -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, order=True)
-class Cluster:
-    """Conversations of a version that part at the same kind of frame in the same way."""
-
-    broker: str
-    frame: str
-    reference: str
-    answer: str
-    version: str
-
-
-def cluster_of(
-    broker: str, talk: Conversation, reference: Sequence[str], answers: Sequence[str]
-) -> Cluster | None:
-    """Return the cluster of the first frame that is answered otherwise, None if none is."""
-    for step, expected, answer in zip(talk.steps, reference, answers, strict=False):
-        if expected != answer:
-            if _kind(expected) != _kind(answer):  # then messages beside it are of no account
-                expected, answer = _kind(expected), _kind(answer)
-            return Cluster(broker, step.label, expected, answer, talk.version)
-    return None
-
-
-def _kind(answer: str) -> str:
+def kind(answer: str) -> str:
+    """Return RECEIPT for any answer that confirms: messages beside it are of no account."""
     return "RECEIPT" if answer.endswith("RECEIPT") else answer
 
 
-def search(
-    broker: str, players: tuple[Player, Player], talks: Sequence[Conversation], run: str
-) -> dict[Cluster, Conversation]:
-    """Return the shortest conversation of each cluster that showed itself twice."""
-    clusters: dict[Cluster, Conversation] = {}
-    for patient in (False, True):
-        play = functools.partial(_played, talks=talks, run=f"{run}.{patient}", patient=patient)
-        with ThreadPoolExecutor(len(players)) as pool:
-            references, answers = pool.map(play, players)
-        clusters = {}
-        for talk, expected, answer in zip(talks, references, answers, strict=True):
-            cluster = cluster_of(broker, talk, expected, answer)
-            if cluster is not None and len(talk.steps) < _length(clusters.get(cluster)):
-                clusters[cluster] = talk
-        talks = list(clusters.values())
-    return clusters
-
-
-def _played(
-    player: Player, talks: Sequence[Conversation], run: str, patient: bool
-) -> list[list[str]]:
-    return [player.play(talk, f"{run}.{number}", patient) for number, talk in enumerate(talks)]
-
-
-def _length(talk: Conversation | None) -> int:
-    return sys.maxsize if talk is None else len(talk.steps)
-
-
-def explanation_of(cluster: Cluster) -> str:
-    """Return why the answers differ, as ``differential_stomp.toml`` has it; empty if it has not.
-    An entry is for some brokers, versions (all, where it names none) and patterns of frames."""
-    for entry in tomllib.loads(EXPLANATIONS.read_text("utf-8"))["cluster"]:
-        if (
-            cluster.broker in entry["brokers"]
-            and cluster.version in entry.get("versions", codec.VERSIONS)
-            and any(fnmatchcase(cluster.frame, pattern) for pattern in entry["frames"])
-            and (cluster.reference, cluster.answer) == (entry["reference"], entry["answer"])
-        ):
-            return str(entry["why"])
-    return ""
-
-
-def sentences(clusters: Iterable[Cluster]) -> Iterator[str]:
-    """Yield clusters, one line for those that differ in the version alone."""
-    for (broker, label, reference, answer), alike in itertools.groupby(
-        sorted(clusters),
-        lambda cluster: (cluster.broker, cluster.frame, cluster.reference, cluster.answer),
-    ):
-        versions = " ".join(cluster.version for cluster in alike)
-        yield f"{broker} {label} ({versions}): reference {reference}, {broker} {answer}"
-
-
-@contextmanager
-def started(name: str, folder: Path) -> Iterator[Player]:
-    """The broker of a target file, and what plays conversations on it."""
-    broker = target_file.load(name)
-    assert isinstance(broker, SocketTarget)
-    broker.start(folder)
-    try:
-        yield Player(broker)
-    finally:
-        broker.stop()
-
-
-@click.command()
-@click.option("--seed", type=int, default=1, show_default=True)
-@click.option("--conversations", type=click.IntRange(1), default=5000, show_default=True)
-@click.option(
-    "--broker",
-    "brokers",
-    type=click.Choice(list(REFERENCES)),
-    multiple=True,
-    default=list(REFERENCES),
-    help="Real brokers to compare; all without this option.",
+GRAMMAR = Grammar(
+    codec.VERSIONS,
+    conversation,
+    StompPlayer,
+    Path(__file__).with_suffix(".toml"),
+    kind,
 )
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True)
-def main(seed: int, conversations: int, brokers: tuple[str, ...], out: Path) -> None:
-    """Search for disagreements and report those that nothing explains."""
-    out.mkdir(parents=True, exist_ok=True)
-    draw = random.Random(seed)
-    talks = [conversation(draw) for _ in range(conversations)]
-    clusters: dict[Cluster, Conversation] = {}
-    for broker in brokers:
-        with (
-            tempfile.TemporaryDirectory(prefix="brokerproof-differential-") as name,
-            started(REFERENCES[broker], Path(name)) as reference,
-            started(broker, Path(name)) as real,
-        ):
-            clusters |= search(broker, (reference, real), talks, f"{seed}.{secrets.token_hex(4)}")
-    explained = {cluster: explanation_of(cluster) for cluster in clusters}
-    with (out / "clusters.jsonl").open("w", encoding="utf-8") as rows:
-        for cluster, talk in sorted(clusters.items(), key=lambda item: item[0]):
-            row = {
-                **asdict(cluster),
-                "why": explained[cluster],
-                "conversation": [step.label for step in talk.steps],
-            }
-            rows.write(json.dumps(row) + "\n")
-    unexplained = [cluster for cluster, why in explained.items() if not why]
-    counts = f"{len(clusters)} clusters, {len(unexplained)} unexplained"
-    click.echo(f"{conversations} conversations, {counts}")
-    for sentence in sentences(unexplained):
-        click.echo(sentence)
-    sys.exit(bool(unexplained))
-
-
-if __name__ == "__main__":
-    main()

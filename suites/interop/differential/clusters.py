@@ -1,0 +1,107 @@
+"""Clusters of disagreements between a broker and the reference, and their explanations."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from brokerproof.suites.interop.differential.grammar import Conversation, Grammar, Player
+
+AT_A_TIME = 8
+"""Conversations that one broker has at a time: most of their time is silence."""
+
+
+@dataclass(frozen=True, order=True)
+class Cluster:
+    """Conversations of a version that part at the same kind of frame in the same way."""
+
+    broker: str
+    frame: str
+    reference: str
+    answer: str
+    version: str
+
+
+def cluster_of(
+    grammar: Grammar,
+    broker: str,
+    talk: Conversation,
+    reference: Sequence[str],
+    answers: Sequence[str],
+) -> Cluster | None:
+    """Return the cluster of the first frame that is answered otherwise, None if none is."""
+    for step, expected, answer in zip(talk.steps, reference, answers, strict=False):
+        if expected != answer:
+            if grammar.kind(expected) != grammar.kind(answer):
+                expected, answer = grammar.kind(expected), grammar.kind(answer)
+            return Cluster(broker, step.label, expected, answer, talk.version)
+    return None
+
+
+def search(
+    grammar: Grammar,
+    broker: str,
+    players: tuple[Player, Player],
+    talks: Sequence[Conversation],
+    run: str,
+) -> dict[Cluster, Conversation]:
+    """Return the shortest conversation of each cluster that showed itself twice."""
+    clusters: dict[Cluster, Conversation] = {}
+    for patient in (False, True):
+        play = functools.partial(_played, talks=talks, run=f"{run}.{patient}", patient=patient)
+        with ThreadPoolExecutor(len(players)) as pool:
+            references, answers = pool.map(play, players)
+        clusters = {}
+        for talk, expected, answer in zip(talks, references, answers, strict=True):
+            cluster = cluster_of(grammar, broker, talk, expected, answer)
+            if cluster is not None and len(talk.steps) < _length(clusters.get(cluster)):
+                clusters[cluster] = talk
+        talks = list(clusters.values())
+    return clusters
+
+
+def _played(
+    player: Player, talks: Sequence[Conversation], run: str, patient: bool
+) -> list[list[str]]:
+    names = [f"{run}.{number}" for number in range(len(talks))]
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        return list(pool.map(player.play, talks, names, itertools.repeat(patient)))
+
+
+def _length(talk: Conversation | None) -> int:
+    return sys.maxsize if talk is None else len(talk.steps)
+
+
+def explanation_of(grammar: Grammar, cluster: Cluster) -> str:
+    """Return why the answers differ, as the grammar's explanations have it; empty if they have not.
+    An entry is for some brokers, versions (all, where it names none) and patterns of frames."""
+    for entry in tomllib.loads(grammar.explanations.read_text("utf-8"))["cluster"]:
+        if (
+            cluster.broker in entry["brokers"]
+            and cluster.version in entry.get("versions", grammar.versions)
+            and any(fnmatchcase(cluster.frame, pattern) for pattern in entry["frames"])
+            and cluster.reference in _listed(entry["reference"])
+            and cluster.answer in _listed(entry["answer"])
+        ):
+            return str(entry["why"])
+    return ""
+
+
+def _listed(answers: str | list[str]) -> list[str]:
+    return [answers] if isinstance(answers, str) else answers
+
+
+def sentences(clusters: Iterable[Cluster]) -> Iterator[str]:
+    """Yield clusters, one line for those that differ in the version alone."""
+    for (broker, label, reference, answer), alike in itertools.groupby(
+        sorted(clusters),
+        lambda cluster: (cluster.broker, cluster.frame, cluster.reference, cluster.answer),
+    ):
+        versions = " ".join(cluster.version for cluster in alike)
+        yield f"{broker} {label} ({versions}): reference {reference}, {broker} {answer}"

@@ -1,0 +1,47 @@
+"""What the search needs of a protocol: how conversations are drawn, and how one is played."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from brokerproof.harness.targets.sockets import SocketTarget
+
+
+@dataclass(frozen=True)
+class Step:
+    """One frame of a conversation; ``label`` names its kind and its mistake."""
+
+    label: str
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """Frames that one connection sends."""
+
+    version: str
+    steps: tuple[Step, ...]
+
+
+class Player(Protocol):
+    """Plays conversations on one broker, several at a time."""
+
+    def play(self, conversation: Conversation, name: str, patient: bool) -> list[str]:
+        """Return what was answered to each step, up to the one that ended the conversation.
+        ``name`` is that of a fresh place; a ``patient`` player awaits longer silence."""
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """Conversations of one protocol, with mistakes in them."""
+
+    versions: tuple[str, ...]
+    conversation: Callable[[random.Random], Conversation]
+    player: Callable[[SocketTarget], Player]
+    explanations: Path
+    """A TOML file that says of each cluster why the answers differ."""
+    kind: Callable[[str], str] = str
+    """What counts of two answers whose kinds differ."""
