@@ -9,15 +9,18 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Where, case, over
+from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.oracles import amqp_credit, amqp_deliveries, amqp_windows
 from brokerproof.harness.protocols.amqp10 import codec
+from brokerproof.harness.protocols.amqp10.codec import RECEIVER
 from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
 from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, frame
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.targets.target import Target
 from brokerproof.suites.amqp10.steps import QUIET, granted, judge_trace
 from brokerproof.suites.amqp10.wrapping_ids import wrapping
-from brokerproof.suites.steps import hindrances
+from brokerproof.suites.steps import hindrances, small_addresses
+from brokerproof.suites.steps.queue_model import MEMORY, place_names
 
 CREDIT_FORMULA = "AMQP10-CREDIT-03"
 NO_TRANSFER_WITHOUT_CREDIT = "AMQP10-CREDIT-09"
@@ -25,6 +28,13 @@ DRAIN_ANSWERED = "AMQP10-CREDIT-12"
 REMOTE_INCOMING_WINDOW = "AMQP10-WIN-02"
 WINDOW_FORMULA = "AMQP10-WIN-07"
 RELEASED_AVAILABLE = "AMQP10-OUT-09"
+
+
+TOPIC, WILDCARD, TEMPORARY = "topic", "wildcard", "temporary"
+"""Places that are gone with their links: a topic, topics of a pattern, and a node that the broker
+makes on request."""
+PATTERNS = {TOPIC: ("", ""), WILDCARD: (".below", ".*")}
+"""Ends of a topic's address, as senders and receivers name it."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +157,7 @@ class Run:
     """A plan on its way: the receiver's connection, the producer's, and the model."""
 
     target: Bench
+    place: str
     nodes: tuple[Node, Node]
     peer: AmqpPeer
     links: tuple[Link, Link]
@@ -228,7 +239,7 @@ class Run:
 
     def finish(self) -> None:
         """Every remaining message can be consumed: by these links, or, if they hold it, by others
-        once they have gone."""
+        once they have gone. A place that goes with them leaves nothing behind."""
         model = self.model
         model.window = 1000
         for queue, link in enumerate(self.links):
@@ -237,6 +248,10 @@ class Run:
         self.peer.settle()
         self.watch("plenty of credit and window")
         left = sorted(delivery.message.body for held in model.held for delivery in held)
+        if self.place in (TOPIC, WILDCARD, TEMPORARY):
+            detail = f"each message of the {self.place} arrived; {left} are held in the end"
+            self.target.record_finding(RELEASED_AVAILABLE, True, detail)
+            return
         self.peer.close()
         self.peer.close_socket()  # a broker may wait for it before it redelivers
         other = self.target.amqp()
@@ -254,13 +269,78 @@ class Run:
         )
 
 
+def all_places(target: Target) -> list[str]:
+    """Return the places that the target has."""
+    needs = {TOPIC: "multicast", WILDCARD: "wildcard-topics", TEMPORARY: "amqp-dynamic"}
+    capabilities = target.identity.capabilities
+    return [*place_names(target), *(place for place, name in needs.items() if name in capabilities)]
+
+
+def corners_placed(target: Target) -> list[dict[str, object]]:
+    """Credit that is used up, given back and drained, with messages that come again, at each
+    place."""
+    steps = [
+        Send(0, 5),
+        Grant(0, 2),
+        Settle(0, 1, "released", False),
+        Settle(0, 0, "accepted", False),
+        Grant(0, 3),
+        Grant(1, 3),
+        Send(1, 2),
+        Grant(1, 1),
+        Send(1, 3),
+        Drain(1, 4),
+        Settle(0, 0, "failed", True),
+        Drain(0, 6),
+        Open(0),
+        Send(0, 2),
+        Grant(0, 1),
+        Open(1),
+    ]
+    where = Where(target.identity.default_amqp_acceptor)
+    return [
+        {"where": where, "place": place, "hindered_by": [], "window": 9, "steps": steps}
+        for place in all_places(target)
+    ]
+
+
+def nodes_of(
+    target: Bench, place: str, name: str, peer: AmqpPeer
+) -> tuple[tuple[Node, Node], tuple[Link, Link]]:
+    """Make two nodes of that kind, the first with this name where it can have one; return them as
+    senders name them, with links that receive from them."""
+    names = name, target.fresh_name()
+    if place == TEMPORARY:
+        capabilities = target.node().capabilities
+        terminus = codec.composite("source", dynamic=True, capabilities=capabilities or None)
+        links = peer.attach(RECEIVER, source=terminus), peer.attach(RECEIVER, source=terminus)
+        first, second = (Node(made_address(target, link), capabilities) for link in links)
+        return (first, second), links
+    if place in PATTERNS:
+        (below, pattern), topic = PATTERNS[place], RoutingType.MULTICAST
+        nodes = [target.node(topic, name=name + below) for name in names]
+        sources = [target.node(topic, name=name + pattern) for name in names]
+    elif place == MEMORY:
+        nodes = sources = [target.node(name=name) for name in names]
+    else:
+        nodes = sources = [small_addresses.node(target, place) for _ in names]
+    return (nodes[0], nodes[1]), (peer.receiver(sources[0]), peer.receiver(sources[1]))
+
+
+def made_address(target: Bench, link: Link) -> str:
+    """Return the address of the node that was made for a link."""
+    address = "" if link.answer is None else str(link.answer.part("source").get("address") or "")
+    target.control(bool(address), "a dynamic source should have an address")
+    return address
+
+
 def corners_hindered(target: Target) -> list[dict[str, object]]:
     """A session that is held up by its window and by the credit of its links, hindered in each
     way."""
     steps = [Send(0, 4), Send(1, 2), Grant(0, 3), Grant(1, 1), Open(2), Drain(0, 1), Send(0, 2)]
     where = Where(target.identity.default_amqp_acceptor)
     return [
-        {"where": where, "hindered_by": [name], "window": 2, "steps": steps}
+        {"where": where, "place": MEMORY, "hindered_by": [name], "window": 2, "steps": steps}
         for name in hindrances.names(target)
     ]
 
@@ -279,8 +359,10 @@ def corners_hindered(target: Target) -> list[dict[str, object]]:
     examples=40,
     always=lambda target: [
         *corners_hindered(target),
+        *corners_placed(target),
         {
             "where": Where(target.identity.default_amqp_acceptor),
+            "place": MEMORY,
             "hindered_by": [],
             "window": 2,
             "steps": [
@@ -294,6 +376,7 @@ def corners_hindered(target: Target) -> list[dict[str, object]]:
         },
         {
             "where": Where(target.identity.default_amqp_acceptor),
+            "place": MEMORY,
             "hindered_by": [],
             "window": 9,
             "steps": [
@@ -306,28 +389,28 @@ def corners_hindered(target: Target) -> list[dict[str, object]]:
             ],
         },
     ],
+    place=lambda target: st.sampled_from(all_places(target)),
     hindered_by=hindrances.pairs,
     window=st.integers(0, 5),
     steps=st.lists(STEPS, min_size=1, max_size=12),
 )
 def test_credit_and_window_do_what_the_model_says(
-    target: Bench, where: Where, hindered_by: list[str], window: int, steps: list[Step]
+    target: Bench, where: Where, place: str, hindered_by: list[str], window: int, steps: list[Step]
 ) -> None:
-    """Two links of a session take messages of two queues while credit, window and settlement change
-    as drawn and other clients hinder. After each step as many messages have arrived as the model
-    says: what waits, within the credit of each link and the window of both. A drain uses the credit
-    up. In the end nothing is lost or duplicated.
+    """Two links of a session take messages of two queues, topics or nodes made on request, while
+    credit, window and settlement change as drawn and other clients hinder. After each step as many
+    messages have arrived as the model says: what waits, within the credit of each link and the
+    window of both. A drain uses the credit up. In the end nothing is lost or duplicated.
 
     One scenario: the six requirements are the model.
     """
     name = target.fresh_name()
-    nodes = target.node(name=name), target.node()
     with hindrances.hindered(target, hindered_by, target.destination(name=name)):
         peer, producer = target.amqp(begin=False), target.amqp()
         peer.begin(incoming_window=window)
-        links = peer.receiver(nodes[0]), peer.receiver(nodes[1])
+        nodes, links = nodes_of(target, place, name, peer)
         senders = producer.sender(nodes[0]), producer.sender(nodes[1])
-        run = Run(target, nodes, peer, links, producer, senders, Model(window=window))
+        run = Run(target, place, nodes, peer, links, producer, senders, Model(window=window))
         for step in steps:
             run.step(step)
         if not any(isinstance(step, Drain) for step in steps):

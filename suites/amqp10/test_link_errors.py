@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Where, case, over
 from brokerproof.harness.oracles import amqp_conditions
-from brokerproof.harness.protocols.amqp10 import codec, messages
+from brokerproof.harness.protocols.amqp10 import codec, messages, types
 from brokerproof.harness.protocols.amqp10.codec import RECEIVER, SENDER, Frame
 from brokerproof.harness.protocols.amqp10.endpoint_state import Link
 from brokerproof.harness.protocols.amqp10.raw_peer import (
@@ -43,9 +43,16 @@ UNSETTLED_MAP = "AMQP10-LINK-03"
 CLOSE_ANSWERED = "AMQP10-LINK-08"
 MAX_MESSAGE_SIZE = "AMQP10-LINK-15"
 RELEASED_AVAILABLE = "AMQP10-OUT-09"
+RESUMED_IGNORED = "AMQP10-XFER-21"
 
 LONG_TAG = bytes(33)
 """One byte more than a delivery-tag may have (AMQP10-XFER-05)."""
+STATES = {
+    None: None,
+    "accepted": codec.composite("accepted"),
+    "received": codec.composite("received", section_number=0, section_offset=types.ulong(0)),
+}
+TROUBLE = either(ending("detach"), ending("end"), ending("close"))
 STOLEN = "amqp:link:stolen"
 TOO_LARGE = "amqp:link:message-size-exceeded"
 
@@ -268,6 +275,33 @@ def test_a_broker_tells_no_deliveries_that_it_does_not_know(
         UNSETTLED_MAP,
         fine,
         f"{len(tags)} deliveries that never were, and the broker's attach is {observed}",
+    )
+
+
+@case(RESUMED_IGNORED, needs={"amqp"})
+@over(examples=6, state=st.sampled_from([None, "accepted", "received"]), settled=st.booleans())
+def test_a_resumed_delivery_that_never_was_is_ignored(
+    target: Bench, state: str | None, settled: bool
+) -> None:
+    """A client sends a message as the rest of a delivery that it resumes, on a new link without
+    unsettled deliveries, and a plain message behind it. The plain message alone is in the queue; or
+    the broker refuses the link with an error, and the sentence does not apply."""
+    node, peer = target.node(), target.amqp()
+    link = peer.sender(node)
+    granted(target, peer, link, credit=2)
+    resumed = messages.message(b"resumed")
+    peer.transfer(link, resumed, resume=True, settled=settled, state=STATES[state])
+    if (error := peer.watch_for(TROUBLE, within=QUIET)) is not None:
+        target.record_not_applicable(RESUMED_IGNORED, f"the delivery was refused: {error.brief()}")
+        return
+    peer.publish(link, b"plain")
+    consumer = target.amqp()
+    received = bodies(collect(target, consumer, consumer.receiver(node, credit=10), 1))
+    target.control(b"plain" in received, f"{received} arrived; {consumer.instead()}")
+    target.record_finding(
+        RESUMED_IGNORED,
+        received == [b"plain"],
+        f"a resumed delivery that never was, and then a plain one: {received} arrived",
     )
 
 

@@ -1,14 +1,17 @@
 """Faults of windows, acknowledgements and order that only subscriptions of a topic have, durable
-ones among them."""
+ones among them, and of credit that only topics, paged addresses and nodes made on request have."""
 
 from __future__ import annotations
 
 import weakref
 from typing import Any
 
-from brokerproof.harness.model.enums import AckMode, RoutingType
+from brokerproof.harness.model.enums import AckMode, Outcome, RoutingType
 from brokerproof.reference_broker.kernel.credit import ByteWindow
 from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.protocols.amqp10.messaging import Accepted, Modified, Released
+from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
+from brokerproof.reference_broker.protocols.amqp10.session import Session
 from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
 from brokerproof.suites.mutation.mutant import Group
 
@@ -18,6 +21,8 @@ WINDOW, FIFO = "ARTEMIS-STOMP-window-3", "ARTEMIS-GROUPING-fifo-1"
 CUMULATIVE, INDIVIDUAL = "STOMP12-SUB-11", "STOMP12-SUB-13"
 EACH_ONCE, GONE = "ARTEMIS-CONCEPTS-queue-1", "ARTEMIS-CONCEPTS-queue-2"
 BACK = "ARTEMIS-REDELIVERY-back-1"
+CREDIT, NO_CREDIT, DRAIN = "AMQP10-CREDIT-03", "AMQP10-CREDIT-09", "AMQP10-CREDIT-12"
+SESSION_WINDOW, AGAIN = "AMQP10-WIN-02", "AMQP10-OUT-09"
 
 
 def of_a_topic(queue: Queue) -> bool:
@@ -160,3 +165,110 @@ def sixth_messages_of_topics_are_lost(original, reached, self, entry):
         self.queue.discard(entry)
     else:
         original(self, entry)
+
+
+# --- credit of AMQP 1.0 links ---------------------------------------------------------------------
+
+
+def is_made(link: OutgoingLink) -> bool:
+    """True if the broker made the link's node on request."""
+    return link._dynamic is not None
+
+
+def is_paged(queue: Queue) -> bool:
+    """True if messages of the queue are behind memory."""
+    return queue.behind is not None and queue.behind.left > 0
+
+
+@places.override(OutgoingLink, "deliver", breaks=NO_CREDIT)
+def credit_on_topics_is_not_spent(original, reached, self, entry):
+    """A second delivery on a link from a topic spends no credit."""
+    spent = self.credit.credit
+    original(self, entry)
+    if of_a_topic(self.queue) and self._tag > 1:
+        reached()
+        self.credit.credit = spent
+
+
+@places.override(OutgoingLink, "flow", breaks=f"{CREDIT} {NO_CREDIT}")
+def credit_on_topics_adds_up(original, reached, self, flow):
+    """A flow on a link from a topic adds its credit to what is left."""
+    left = self.credit.credit
+    if of_a_topic(self.queue) and left and flow.link_credit and not flow.drain:
+        reached()
+        flow.link_credit += left
+    original(self, flow)
+
+
+@places.override(OutgoingLink, "flow", breaks=DRAIN)
+def drains_of_topics_are_forgotten(original, reached, self, flow):
+    """A drain of a link from a topic with no message to send is taken for a plain flow."""
+    if of_a_topic(self.queue) and flow.drain and not len(self.queue):
+        reached()
+        flow.drain = False
+    original(self, flow)
+
+
+@places.override(OutgoingLink, "apply", breaks=f"{AGAIN} {DRAIN}")
+def released_messages_of_topics_are_gone(original, reached, self, deliveries, state):
+    """A message of a topic that is released is gone."""
+    if of_a_topic(self.queue) and isinstance(state, Released) and not self._stopped:
+        reached()
+        state = Accepted()
+    original(self, deliveries, state)
+
+
+@places.override(OutgoingLink, "deliver", breaks=NO_CREDIT)
+def credit_of_made_nodes_is_not_spent(original, reached, self, entry):
+    """A delivery from a node that was made on request spends no credit while others wait."""
+    spent = self.credit.credit
+    original(self, entry)
+    if is_made(self) and len(self.queue):
+        reached()
+        self.credit.credit = spent
+
+
+@places.override(OutgoingLink, "flow", breaks=CREDIT)
+def made_nodes_grant_one_less(original, reached, self, flow):
+    """A credit of two or more on a link from a made node counts for one less."""
+    if is_made(self) and (flow.link_credit or 0) > 1 and not flow.drain:
+        reached()
+        flow.link_credit -= 1
+    original(self, flow)
+
+
+@places.override(OutgoingLink, "flow", breaks=DRAIN)
+def drains_of_made_nodes_leave_credit(original, reached, self, flow):
+    """A drain of a node that was made on request leaves one credit."""
+    original(self, flow)
+    if is_made(self) and flow.drain and not self.credit.credit:
+        reached()
+        self.credit.credit = 1
+        self.credit.count -= 1
+        self.session.flow(self)
+
+
+@places.override(OutgoingLink, "apply", breaks=f"{AGAIN} {DRAIN}")
+def failed_messages_of_made_nodes_are_gone(original, reached, self, deliveries, state):
+    """A message of a node that was made on request is gone behind a failed delivery."""
+    if is_made(self) and isinstance(state, Modified) and not self._stopped:
+        reached()
+        state = Accepted()
+    original(self, deliveries, state)
+
+
+@places.override(Queue, "settle", breaks=f"{AGAIN} {DRAIN}")
+def what_comes_back_before_pages_is_gone(original, reached, self, entries, outcome):
+    """A message that comes back to a queue with messages on pages is gone."""
+    if is_paged(self) and outcome is Outcome.RELEASED:
+        reached()
+        outcome = Outcome.ACCEPTED
+    original(self, entries, outcome)
+
+
+@places.override(Session, "can_send", breaks=SESSION_WINDOW)
+def session_windows_ignore_topics(original, reached, self):
+    """A session without room goes on sending while it has a link from a topic."""
+    room = original(self)
+    links = [link for link in self.links.values() if isinstance(link, OutgoingLink)]
+    return reached.instead(room, True) if any(of_a_topic(link.queue) for link in links) else room
