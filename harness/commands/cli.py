@@ -72,8 +72,11 @@ def docstring(entry_point: EntryPoint) -> str:
     spec = find_spec(entry_point.module)
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         return ""
-    for node in ast.parse(Path(spec.origin).read_bytes()).body:
-        if isinstance(node, ast.FunctionDef) and node.name == entry_point.attr:
+    source = Path(spec.origin).read_text("utf-8")
+    # Only the function is parsed: whole modules would take most of the time of --help.
+    function = re.search(rf"^def {entry_point.attr}\(.*?(?=^[^\s)]|\Z)", source, re.S | re.M)
+    for node in ast.parse(function[0]).body if function else ():
+        if isinstance(node, ast.FunctionDef):
             return ast.get_docstring(node) or ""
     return ""
 
