@@ -80,8 +80,11 @@ def fits(pattern: str, key: str) -> bool:
 @over(
     examples=60,
     always=lambda target: [
-        {"kind": kind, "bindings": ["a", "a.b"], "keys": ["a", "a.b", "b"]}
-        for kind in ("direct", "fanout", "topic")
+        {"kind": "topic", "bindings": ["a.#", "*.b"], "keys": ["a", "a.b.c", "b", "c.b"]},
+        *(
+            {"kind": kind, "bindings": ["a", "a.b"], "keys": ["a", "a.b", "b"]}
+            for kind in ("direct", "fanout", "topic")
+        ),
     ],
     kind=st.sampled_from(["direct", "fanout", "topic", "topic"]),
     bindings=st.lists(WORDS, min_size=1, max_size=4),

@@ -6,9 +6,11 @@ from brokerproof.suites.mutation import controls
 from brokerproof.suites.mutation.amqp import (
     amqp091,
     amqp091_connections,
+    amqp091_errors,
     amqp091_histories,
     amqp091_numbers,
     amqp091_settling,
+    amqp091_topology,
     connections,
     credit,
     numbers,
@@ -72,6 +74,8 @@ from brokerproof.suites.mutation.stomp import (
 GROUPS: tuple[Group, ...] = (
     amqp091.amqp091,
     amqp091_connections.amqp091_connections,
+    amqp091_errors.amqp091_errors,
+    amqp091_topology.amqp091_topology,
     amqp091_settling.amqp091_settling,
     amqp091_numbers.amqp091_numbers,
     alarms.alarms,

@@ -127,6 +127,33 @@ def beats_are_forgotten(patch, reached):
         return reached.instead(original(self, now), self.turn % 3 == 0)
 
 
+@amqp091.override(HeartBeats, "beat_due", breaks="AMQP091-HB-02 RABBITMQ-AMQP091-HB-01")
+def beats_late_by_a_tenth(original, reached, self, now):
+    """The server sends a heartbeat every interval and a tenth."""
+    due = original(self, now)
+    reached()
+    self.send_at = now + self._interval * 11 // 10
+    return due
+
+
+@amqp091.override(HeartBeats, "is_dead", breaks="RABBITMQ-AMQP091-HB-01")
+def given_up_a_tenth_late(original, reached, self, now):
+    """The server looks every interval and a tenth whether a client is silent."""
+    dead = original(self, now)
+    reached()
+    self.look_at = now + self._interval * 11 // 10
+    return dead
+
+
+@amqp091.override(HeartBeats, "is_dead", breaks="AMQP091-HB-03 RABBITMQ-AMQP091-HB-01")
+def given_up_a_fifth_early(original, reached, self, now):
+    """The server looks every four fifths of an interval whether a client is silent."""
+    dead = original(self, now)
+    reached()
+    self.look_at = now + self._interval * 4 // 5
+    return dead
+
+
 @amqp091.override(HeartBeats, "on_bytes_received", breaks="AMQP091-HB-05")
 def nothing_is_a_sign_of_life(original, reached, self):
     """Nothing that a client sends is a sign of life."""

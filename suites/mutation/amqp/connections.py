@@ -29,6 +29,9 @@ amqp_connections = Group("amqp-connections")
 SMALL = "AMQP10-FRAME-02"
 OFFSET = "AMQP10-FRAME-03"
 EXTENDED = "AMQP10-FRAME-04"
+PERFORMATIVE = "AMQP10-FRAME-05"
+CLOSE = b"\0\x53\x18"
+"""The descriptor of a close."""
 
 
 # --- frames ---------------------------------------------------------------------------------------
@@ -117,6 +120,37 @@ def empty_frames_need_a_session(original, reached, self, type, channel, body):
         reached()
         raise Refusal(refusal.NO_SESSION, f"an empty frame on channel {channel}")
     original(self, type, channel, body)
+
+
+def _on_mistakes(patch, reached, change):
+    """The close after a mistake of the peer is sent as ``change`` makes its bytes."""
+    errors = []
+
+    @patch.override(AmqpConnection)
+    def close_with(original, self, error):
+        errors.append(error)
+        original(self, error)
+        errors.clear()
+
+    @patch.override(AmqpConnection)
+    def send(original, self, data):
+        if errors and data[8:11] == CLOSE:
+            reached()
+            data = change(data)
+        original(self, data)
+
+
+@amqp_connections.mutant(f"{PERFORMATIVE} AMQP10-CLOSE-01")
+def close_without_its_descriptor(patch, reached):
+    """The body of a close after a mistake of the peer is a list that nothing describes."""
+    _on_mistakes(patch, reached, lambda data: frame(0, data[11:]))
+
+
+@amqp_connections.mutant(PERFORMATIVE)
+def mistakes_noted_in_a_frame_of_its_own(patch, reached):
+    """Before the close after a mistake of the peer goes a frame with a descriptor above those of
+    the nine performatives."""
+    _on_mistakes(patch, reached, lambda data: frame(0, b"\0\x53\x19\x45") + data)
 
 
 # --- opening and closing --------------------------------------------------------------------------
@@ -285,6 +319,12 @@ def beats_too_late(patch, reached):
     _opening(patch, reached, lambda asked: ms(asked) * 3 // 2 if asked else None)
 
 
+@amqp_connections.mutant("AMQP10-IDLE-20")
+def beats_late_by_a_tenth(patch, reached):
+    """Signs of life come a tenth later than what the peer allows."""
+    _opening(patch, reached, lambda asked: ms(asked) * 11 // 10 if asked else None)
+
+
 @amqp_connections.mutant("AMQP10-IDLE-20 AMQP10-IDLE-02")
 def beats_by_its_own_time_out(patch, reached):
     """Signs of life come as often as the broker itself asks for, whatever the peer asked for."""
@@ -295,6 +335,26 @@ def beats_by_its_own_time_out(patch, reached):
 def zero_is_a_time_out(patch, reached):
     """An idle-time-out of 0 or none is taken for half a second."""
     _opening(patch, reached, lambda asked: None if asked else ms(250))
+
+
+@amqp_connections.override(AmqpConnection, "_open", breaks="AMQP10-IDLE-18")
+def time_outs_have_a_sign(original, reached, self, opened, channel):
+    """An idle-time-out of 2^31 and more is taken for a negative one, and refused."""
+    if (opened.idle_time_out or 0) >= 2**31:
+        reached()
+        raise Refusal(refusal.IDLE_TOO_SHORT, "an idle-time-out is not negative")
+    original(self, opened, channel)
+
+
+@amqp_connections.override(AmqpConnection, "_open", breaks="AMQP10-IDLE-18")
+def timers_of_weeks_run_over(original, reached, self, opened, channel):
+    """The timer of an idle-time-out of 2^31 and more runs over: the peer is silent for too long at
+    once."""
+    original(self, opened, channel)
+    if (opened.idle_time_out or 0) >= 2**31:
+        reached()
+        self._silence_check.cancel()
+        self._on_silence(self.shared.now)
 
 
 @amqp_connections.override(AmqpConnection, "_send_open", breaks="AMQP10-IDLE-14")
@@ -330,6 +390,17 @@ def announces_a_quarter_too_much(patch, reached):
     saying(patch, reached, change)
 
 
+@amqp_connections.override(AmqpConnection, "_on_silence_check", breaks="AMQP10-IDLE-05")
+def silence_noticed_a_tenth_late(original, reached, self, now):
+    """A silent peer is closed a tenth later than at twice the idle-time-out of open."""
+    late = self._frame_at + self._ttl * 11 // 10
+    if self._frame_at + self._ttl <= now < late and not self.stalled:
+        reached()
+        self._silence_check.move(late)
+    else:
+        original(self, now)
+
+
 def _silence(patch, reached, instead):
     @patch.override(AmqpConnection)
     def _on_silence(original, self, now):
@@ -343,7 +414,7 @@ def silence_borne_for_ever(patch, reached):
     _silence(patch, reached, lambda self, now: None)
 
 
-@amqp_connections.mutant("AMQP10-IDLE-03 AMQP10-CLOSE-01")
+@amqp_connections.mutant("AMQP10-IDLE-03")
 def silence_cut_off(patch, reached):
     """The connection of a silent peer ends without a close."""
     _silence(patch, reached, lambda self, now: self._close())

@@ -8,9 +8,11 @@ from dataclasses import replace
 
 from brokerproof.reference_broker.families.artemis.accounting import AddressAccount, Charge
 from brokerproof.reference_broker.families.artemis.admission import Admission
+from brokerproof.reference_broker.families.artemis.family import ArtemisFamily
 from brokerproof.reference_broker.kernel.admission import Verdict
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.persistence.pages import PageLimits, PagingStore
+from brokerproof.reference_broker.persistence.router_store import Stored
 from brokerproof.reference_broker.persistence.store import Store
 from brokerproof.suites.mutation.mutant import Group
 
@@ -135,6 +137,38 @@ def the_first_queue_makes_room(original, reached, self):
         self._account.accounting.size -= self._size
         self._size = 0
     original(self)
+
+
+def _limited(patch, reached, limit):
+    """Addresses without limits have that of ``limit``, a function of what the accounts before them
+    have; None for none."""
+    known = []
+
+    @patch.override(AddressAccount)
+    def __init__(original, self, name, rule, accounting):
+        original(self, name, rule, accounting)
+        if rule.max_size_bytes >= 0:
+            known.append(rule.max_size_bytes)
+        most = limit(known)
+        if rule.max_size_bytes < 0 and rule.max_size_messages < 0 and most is not None:
+            reached()
+            self._max_size = most
+
+    @patch.override(ArtemisFamily)
+    def storage(original, self, store, settings, rules):
+        return Stored(original(self, store, settings, rules).store, lambda name: True)
+
+
+@paging.mutant("ARTEMIS-PAGING-7")
+def addresses_page_by_default(patch, reached):
+    """An address without limits pages above 10 MiB."""
+    _limited(patch, reached, lambda known: 10 * 1024 * 1024)
+
+
+@paging.mutant("ARTEMIS-PAGING-7")
+def one_limit_holds_for_all(patch, reached):
+    """An address without limits has the one of the first address that has any."""
+    _limited(patch, reached, lambda known: known[0] if known else None)
 
 
 # --- files ----------------------------------------------------------------------------------------

@@ -1,0 +1,354 @@
+"""Faults of AMQP 0-9-1's exceptions: mistakes of a client that have no consequence, or the wrong
+one."""
+
+from __future__ import annotations
+
+from pamqp import commands
+
+from brokerproof.reference_broker.protocols.amqp091 import login, publishing
+from brokerproof.reference_broker.protocols.amqp091.channel import HANDLERS
+from brokerproof.reference_broker.protocols.amqp091.connection import Amqp091Connection, State
+from brokerproof.reference_broker.protocols.amqp091.errors import (
+    ACCESS_REFUSED,
+    CHANNEL_ERROR,
+    COMMAND_INVALID,
+    INTERNAL_ERROR,
+    NOT_ALLOWED,
+    NOT_FOUND,
+    NOT_IMPLEMENTED,
+    PRECONDITION_FAILED,
+    RESOURCE_LOCKED,
+    SYNTAX_ERROR,
+    UNEXPECTED_FRAME,
+    Refusal,
+)
+from brokerproof.reference_broker.protocols.amqp091.framing import (
+    BODY,
+    END,
+    HEADER,
+    HEARTBEAT,
+    METHOD,
+    FrameParser,
+)
+from brokerproof.reference_broker.protocols.amqp091.version_detection import AmqpVersionDetector
+from brokerproof.suites.mutation.mutant import Group
+
+amqp091_errors = Group("amqp091-errors", "reference-rabbitmq")
+
+MISSING = "AMQP091-EXCH-06 AMQP091-EXCH-12 AMQP091-PUB-01 AMQP091-QUEUE-02 AMQP091-QUEUE-11"
+DIFFERENT = (
+    "AMQP091-EXCH-07 AMQP091-EXCH-10 AMQP091-QUEUE-03 AMQP091-QUEUE-09 AMQP091-QUEUE-10"
+    " AMQP091-TX-03 RABBITMQ-AMQP091-ARG-01 RABBITMQ-AMQP091-CONF-03 RABBITMQ-AMQP091-SIZE-01"
+)
+FORBIDDEN = "AMQP091-CONS-02 AMQP091-EXCH-08 AMQP091-PUB-02 AMQP091-QUEUE-07"
+LOCKED = "AMQP091-QUEUE-04"
+INVALID = "AMQP091-FRAME-06 AMQP091-FRAME-09"
+CHANNELS = "AMQP091-CHAN-01 AMQP091-CHAN-03 AMQP091-CONTENT-02"
+CONTENT = "AMQP091-CONTENT-01"
+NEVER = "RABBITMQ-AMQP091-PUB-01 RABBITMQ-AMQP091-QOS-02"
+HEADERS = "AMQP091-VER-02 AMQP091-VER-03"
+
+
+# --- reply codes ----------------------------------------------------------------------------------
+
+
+def _coded(patch, reached, right, wrong=INTERNAL_ERROR):
+    """Exceptions of the reply code ``right`` have ``wrong``."""
+
+    @patch.override(Refusal)
+    def __init__(original, self, code, *arguments, **options):
+        if code == right:
+            reached()
+        original(self, wrong if code == right else code, *arguments, **options)
+
+
+@amqp091_errors.mutant(MISSING)
+def what_is_missing_is_forbidden(patch, reached):
+    """What does not exist is refused with 403."""
+    _coded(patch, reached, NOT_FOUND, ACCESS_REFUSED)
+
+
+@amqp091_errors.mutant(MISSING)
+def what_is_missing_ends_the_connection(patch, reached):
+    """What does not exist is an exception of the connection, 530."""
+    _coded(patch, reached, NOT_FOUND, NOT_ALLOWED)
+
+
+@amqp091_errors.mutant(DIFFERENT)
+def preconditions_are_missing(patch, reached):
+    """A precondition that fails is refused with 404."""
+    _coded(patch, reached, PRECONDITION_FAILED, NOT_FOUND)
+
+
+@amqp091_errors.mutant(DIFFERENT)
+def preconditions_end_the_connection(patch, reached):
+    """A precondition that fails is an exception of the connection, 541."""
+    _coded(patch, reached, PRECONDITION_FAILED)
+
+
+@amqp091_errors.mutant(FORBIDDEN)
+def what_is_forbidden_is_missing(patch, reached):
+    """What a client may not do is refused with 404."""
+    _coded(patch, reached, ACCESS_REFUSED, NOT_FOUND)
+
+
+@amqp091_errors.mutant(LOCKED)
+def what_is_locked_is_forbidden(patch, reached):
+    """A queue that is exclusive to another connection is refused with 403."""
+    _coded(patch, reached, RESOURCE_LOCKED, ACCESS_REFUSED)
+
+
+@amqp091_errors.mutant(INVALID)
+def invalid_commands_have_another_code(patch, reached):
+    """A command that cannot be there is refused with 541."""
+    _coded(patch, reached, COMMAND_INVALID)
+
+
+@amqp091_errors.mutant(CHANNELS)
+def errors_of_channels_have_another_code(patch, reached):
+    """What does not fit the state of a channel is refused with 541."""
+    _coded(patch, reached, CHANNEL_ERROR)
+
+
+@amqp091_errors.mutant(CONTENT)
+def bad_content_has_another_code(patch, reached):
+    """A content that is not whole is refused with 541."""
+    _coded(patch, reached, UNEXPECTED_FRAME)
+
+
+@amqp091_errors.mutant("AMQP091-CONS-01")
+def a_tag_in_use_has_another_code(patch, reached):
+    """A consumer tag that is in use is refused with 541."""
+    _coded(patch, reached, NOT_ALLOWED)
+
+
+@amqp091_errors.mutant(NEVER)
+def what_is_not_implemented_has_another_code(patch, reached):
+    """What is not implemented is refused with 541."""
+    _coded(patch, reached, NOT_IMPLEMENTED)
+
+
+@amqp091_errors.override(HANDLERS, commands.Basic.Qos, breaks="RABBITMQ-AMQP091-QOS-02")
+def a_prefetch_by_size_is_ignored(original, reached, channel, method):
+    """A prefetch by size is passed over."""
+    method.prefetch_size = reached.instead(method.prefetch_size, 0)
+    original(channel, method)
+
+
+@amqp091_errors.override(publishing, "publish", breaks="RABBITMQ-AMQP091-PUB-01")
+def immediate_is_ignored(original, reached, channel, method, *content):
+    """The flag immediate is passed over."""
+    method.immediate = reached.instead(method.immediate, False)
+    original(channel, method, *content)
+
+
+# --- mistakes without a consequence ---------------------------------------------------------------
+
+
+def _passed_over(patch, reached, *codes):
+    """Mistakes with these codes, of a client that is let in, do nothing at all."""
+
+    @patch.override(Amqp091Connection)
+    def _refuse(original, self, problem, channel, method):
+        if problem.code in codes and self._state is State.RUNNING and not problem.silent:
+            reached()
+        else:
+            original(self, problem, channel, method)
+
+
+@amqp091_errors.mutant(f"{MISSING} {DIFFERENT} {FORBIDDEN} {LOCKED}")
+def mistakes_on_a_channel_are_passed_over(patch, reached):
+    """What should close a channel has no consequence."""
+    _passed_over(patch, reached, NOT_FOUND, PRECONDITION_FAILED, ACCESS_REFUSED, RESOURCE_LOCKED)
+
+
+@amqp091_errors.mutant(
+    f"{INVALID} {CHANNELS} {CONTENT} {NEVER} AMQP091-CONS-01 AMQP091-FRAME-07 AMQP091-FRAME-08"
+)
+def mistakes_on_a_connection_are_passed_over(patch, reached):
+    """What should close the connection has no consequence."""
+    codes = (COMMAND_INVALID, CHANNEL_ERROR, UNEXPECTED_FRAME, NOT_IMPLEMENTED, NOT_ALLOWED)
+    _passed_over(patch, reached, *codes, SYNTAX_ERROR)
+
+
+@amqp091_errors.override(FrameParser, "next", breaks="AMQP091-FRAME-01")
+def unknown_types_are_passed_over(original, reached, self):
+    """A frame of an unknown type is passed over."""
+    while self.has(8) and self._data[self._at] not in (METHOD, HEADER, BODY, HEARTBEAT):
+        size = int.from_bytes(self._data[self._at + 3 : self._at + 7])
+        if not self.has(size + 8):
+            return None
+        reached()
+        self._at += size + 8
+    return original(self)
+
+
+@amqp091_errors.override(FrameParser, "next", breaks="AMQP091-FRAME-03")
+def frame_ends_are_not_looked_at(original, reached, self):
+    """The last byte of a frame may be any."""
+    if self.has(7):
+        size = int.from_bytes(self._data[self._at + 3 : self._at + 7])
+        end = self._at + 7 + size
+        if len(self._data) > end and self._data[end] != END:
+            reached()
+            data = bytearray(self._data)
+            data[end] = END
+            self._data = bytes(data)
+    return original(self)
+
+
+def _answered(patch, reached, beginning):
+    """Bytes that are no frame, with a detail that begins so, are answered by connection.close."""
+
+    @patch.override(FrameParser)
+    def _out_of_step(original, self, detail, *, silent=False):
+        if detail.startswith(beginning):
+            silent = reached.instead(silent, False)
+        return original(self, detail, silent=silent)
+
+
+@amqp091_errors.mutant("AMQP091-FRAME-02")
+def unknown_types_are_answered(patch, reached):
+    """A frame of an unknown type is answered with connection.close."""
+    _answered(patch, reached, "no frame has the type")
+
+
+@amqp091_errors.mutant("AMQP091-FRAME-04")
+def wrong_frame_ends_are_answered(patch, reached):
+    """A frame with another end is answered with connection.close."""
+    _answered(patch, reached, "a frame ends with")
+
+
+# --- before the connection is open ----------------------------------------------------------------
+
+
+@amqp091_errors.override(Amqp091Connection, "_tune_ok", breaks="AMQP091-TUNE-02")
+def more_channels_are_cut_to_ours(original, reached, self, now, method):
+    """A client that tunes more channels than proposed gets as many as were."""
+    most = self.acceptor.amqp091.channel_max or 65535
+    method.channel_max = reached.instead(method.channel_max, min(method.channel_max, most))
+    original(self, now, method)
+
+
+@amqp091_errors.override(Amqp091Connection, "_tune_ok", breaks="AMQP091-TUNE-03")
+def larger_frames_are_cut_to_ours(original, reached, self, now, method):
+    """A client that tunes larger frames than proposed gets the proposed ones."""
+    most = self.acceptor.amqp091.frame_max or 2**32
+    method.frame_max = reached.instead(method.frame_max, min(method.frame_max, most))
+    original(self, now, method)
+
+
+@amqp091_errors.override(Amqp091Connection, "_tune_ok", breaks="AMQP091-TUNE-04")
+def smaller_frames_are_the_least(original, reached, self, now, method):
+    """A client that tunes frames below 4096 bytes gets those of 4096."""
+    method.frame_max = reached.instead(method.frame_max, max(method.frame_max, 4096))
+    original(self, now, method)
+
+
+@amqp091_errors.override(Amqp091Connection, "_open", breaks="AMQP091-OPEN-01")
+def any_virtual_host_is_the_usual_one(original, reached, self, method):
+    """Whatever virtual host a client names, it gets the usual one."""
+    method.virtual_host = reached.instead(method.virtual_host, "/")
+    original(self, method)
+
+
+@amqp091_errors.override(login, "user", breaks="AMQP091-START-03")
+def unknown_mechanisms_are_let_in(original, reached, shared, conn, mechanism, response):
+    """A mechanism that was not offered lets anybody in."""
+    if mechanism in login.offered(shared, conn):
+        return original(shared, conn, mechanism, response)
+    reached()
+    return "anybody"
+
+
+@amqp091_errors.override(Amqp091Connection, "_command", breaks="AMQP091-START-04")
+def methods_out_of_turn_are_passed_over(original, reached, self, now, method):
+    """A method that is not due before the connection is open does nothing, and the next one is
+    waited for."""
+    try:
+        original(self, now, method)
+    except Refusal as problem:
+        if self._state is State.RUNNING or not problem.silent or problem.code == NOT_ALLOWED:
+            raise
+        reached()
+
+
+def _unanswered(patch, reached, of_amqp):
+    """A connection with another header, of AMQP or not, is closed without one."""
+
+    @patch.override(AmqpVersionDetector)
+    def _refuse(original, self, header):
+        if header.startswith(b"AMQP") is of_amqp:
+            reached()
+            self._closed = True
+            self._shared.outbox.close(self._conn)
+        else:
+            original(self, header)
+
+
+@amqp091_errors.mutant("AMQP091-VER-02")
+def other_versions_are_not_answered(patch, reached):
+    """A connection whose header has another version is closed without one."""
+    _unanswered(patch, reached, True)
+
+
+@amqp091_errors.mutant("AMQP091-VER-03")
+def other_protocols_are_not_answered(patch, reached):
+    """A connection that begins with no header of AMQP is closed without one."""
+    _unanswered(patch, reached, False)
+
+
+@amqp091_errors.mutant(HEADERS)
+def behind_another_header_the_connection_stays(patch, reached):
+    """A connection with another header is answered, and stays open."""
+
+    @patch.override(AmqpVersionDetector)
+    def _refuse(original, self, header):
+        outbox, closed = self._shared.outbox, self._shared.outbox.close
+        reached()
+        outbox.close = lambda conn: None
+        try:
+            original(self, header)
+        finally:
+            outbox.close = closed
+
+
+def _saying(patch, reached, kind, **fields):
+    """Methods of ``kind`` on channel 0 have these fields."""
+
+    @patch.override(Amqp091Connection)
+    def tell(original, self, method, channel=0):
+        if isinstance(method, kind):
+            reached()
+            for name, value in fields.items():
+                setattr(method, name, value)
+        original(self, method, channel)
+
+
+@amqp091_errors.mutant("AMQP091-VER-01")
+def start_says_another_version(patch, reached):
+    """connection.start says version 0-10."""
+    _saying(patch, reached, commands.Connection.Start, version_minor=10)
+
+
+@amqp091_errors.mutant("AMQP091-START-01")
+def start_speaks_no_english(patch, reached):
+    """Among the locales of connection.start there is no en_US."""
+    _saying(patch, reached, commands.Connection.Start, locales="de_DE en_GB")
+
+
+@amqp091_errors.mutant("AMQP091-START-02")
+def start_does_not_name_the_product(patch, reached):
+    """The server's properties lack the product."""
+    _saying(patch, reached, commands.Connection.Start, server_properties={"version": "1"})
+
+
+@amqp091_errors.mutant("AMQP091-TUNE-01")
+def frames_below_the_least_are_proposed(patch, reached):
+    """connection.tune proposes frames of 4095 bytes, and a client may take them."""
+    _saying(patch, reached, commands.Connection.Tune, frame_max=4095)
+
+    @patch.override(Amqp091Connection)
+    def _tune_ok(original, self, now, method):
+        method.frame_max = max(4096, method.frame_max)
+        original(self, now, method)

@@ -1,0 +1,249 @@
+"""Faults of AMQP 0-9-1's exchanges, bindings, queues and contents."""
+
+from __future__ import annotations
+
+from pamqp import commands
+
+from brokerproof.reference_broker.families.rabbitmq.exchanges import Exchange, Exchanges
+from brokerproof.reference_broker.families.rabbitmq.topology import Topology
+from brokerproof.reference_broker.protocols.amqp091 import declaring, publishing
+from brokerproof.reference_broker.protocols.amqp091.channel import HANDLERS, Channel
+from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer
+from brokerproof.reference_broker.protocols.amqp091.errors import UNEXPECTED_FRAME, Refusal
+from brokerproof.reference_broker.protocols.amqp091.framing import BODY
+from brokerproof.suites.mutation.mutant import Group
+
+amqp091_topology = Group("amqp091-topology", "reference-rabbitmq")
+
+DIRECT, FANOUT, TOPIC = "AMQP091-EXCH-03", "AMQP091-EXCH-04", "AMQP091-EXCH-05"
+
+
+# --- exchanges ------------------------------------------------------------------------------------
+
+
+@amqp091_topology.override(Exchanges, "find", breaks="AMQP091-EXCH-01")
+def there_is_no_standard_fanout(original, reached, self, name):
+    """There is no exchange amq.fanout."""
+    exchange = original(self, name)
+    return reached.instead(exchange, None) if name == "amq.fanout" else exchange
+
+
+@amqp091_topology.override(Exchanges, "route", breaks="AMQP091-EXCH-02")
+def queues_are_not_known_by_their_names(original, reached, self, exchange, key, headers):
+    """Nothing is routed through the exchange without a name."""
+    queues = original(self, exchange, key, headers)
+    return reached.instead(queues, []) if exchange is self._default else queues
+
+
+@amqp091_topology.override(Exchange, "fitting", breaks=DIRECT)
+def direct_exchanges_pass_beginnings(original, reached, self, key, headers):
+    """A direct exchange passes a message on by every key with which its routing key begins."""
+    fitting = list(original(self, key, headers))
+    if self.type != "direct":
+        return fitting
+    return reached.instead(
+        fitting, [binding for binding in self.bindings if key.startswith(binding.key)]
+    )
+
+
+@amqp091_topology.override(Exchange, "fitting", breaks=FANOUT)
+def fanouts_look_at_keys(original, reached, self, key, headers):
+    """A fanout exchange passes a message to queues bound with its routing key."""
+    fitting = list(original(self, key, headers))
+    if self.type != "fanout":
+        return fitting
+    return reached.instead(fitting, [binding for binding in fitting if binding.key == key])
+
+
+@amqp091_topology.override(Exchange, "fitting", breaks=TOPIC)
+def a_hash_is_at_least_a_word(original, reached, self, key, headers):
+    """In the key of a topic # stands for one word or more."""
+    fitting = list(original(self, key, headers))
+    if self.type != "topic":
+        return fitting
+    words = len(key.split(".")) if key else 0
+    return reached.instead(
+        fitting, [binding for binding in fitting if len(binding.key.split(".")) <= words]
+    )
+
+
+@amqp091_topology.override(Exchanges, "route", breaks="AMQP091-EXCH-11")
+def a_queue_gets_one_for_each_binding(original, reached, self, exchange, key, headers):
+    """A queue gets a message once for each of its bindings that fits."""
+    queues = original(self, exchange, key, headers)
+    if exchange is self._default:
+        return queues
+    bindings = [binding.target for binding in exchange.fitting(key, headers)]
+    return reached.instead(
+        queues, [queue for queue in queues for _ in range(max(1, bindings.count(queue)))]
+    )
+
+
+@amqp091_topology.override(Exchanges, "unbind", breaks="AMQP091-EXCH-13")
+def bindings_stay(original, reached, self, source, binding):
+    """A binding that is taken away still lets messages pass."""
+    reached()
+
+
+@amqp091_topology.override(Exchanges, "route", breaks="RABBITMQ-AMQP091-E2E-01")
+def nothing_passes_between_exchanges(original, reached, self, exchange, key, headers):
+    """Nothing passes from one exchange to another."""
+    queues = original(self, exchange, key, headers)
+    if exchange is self._default:
+        return queues
+    own = {binding.target for binding in exchange.fitting(key, headers)}
+    return reached.instead(queues, [queue for queue in queues if queue in own])
+
+
+@amqp091_topology.override(publishing, "_announce", breaks="AMQP091-PUB-03")
+def unroutable_messages_are_not_returned(original, reached, channel, message, queues, mandatory):
+    """A mandatory message that no queue gets is dropped."""
+    if mandatory and not queues:
+        reached()
+    original(channel, message, queues, False)
+
+
+# --- queues ---------------------------------------------------------------------------------------
+
+
+@amqp091_topology.override(Topology, "new_name", breaks="AMQP091-QUEUE-01")
+def all_queues_get_one_name(original, reached, self, beginning, seed):
+    """Every queue without a name gets the same one."""
+    return reached.instead(original(self, beginning, seed), f"{beginning}-any")
+
+
+@amqp091_topology.override(declaring, "_same", breaks="AMQP091-QUEUE-03")
+def queues_change_unnoticed(original, reached, declared, method, given, conn):
+    """A queue that exists may be declared otherwise."""
+    try:
+        original(declared, method, given, conn)
+    except Refusal:
+        reached()
+
+
+@amqp091_topology.override(Topology, "left", breaks="AMQP091-QUEUE-06")
+def auto_delete_queues_stay(original, reached, self, declared):
+    """An auto-delete queue stays when its last consumer is gone."""
+    declared.sole = False
+    self.used(declared)
+    if declared.auto_delete:
+        reached()
+
+
+@amqp091_topology.mutant("AMQP091-QUEUE-08")
+def a_purge_is_not_counted(patch, reached):
+    """A purge reports that it took nothing."""
+    _answering(patch, reached, commands.Queue.PurgeOk, message_count=0)
+
+
+@amqp091_topology.override(HANDLERS, commands.Queue.Delete, breaks="AMQP091-QUEUE-09")
+def queues_in_use_are_deleted(original, reached, channel, method):
+    """if-unused has no effect on queues."""
+    method.if_unused = reached.instead(method.if_unused, False)
+    original(channel, method)
+
+
+@amqp091_topology.override(HANDLERS, commands.Queue.Delete, breaks="AMQP091-QUEUE-10")
+def queues_with_messages_are_deleted(original, reached, channel, method):
+    """if-empty has no effect."""
+    method.if_empty = reached.instead(method.if_empty, False)
+    original(channel, method)
+
+
+@amqp091_topology.override(HANDLERS, commands.Queue.Declare, breaks="AMQP091-QUEUE-11")
+def the_first_queue_is_the_last(original, reached, channel, method):
+    """A method without a queue's name is about the first one declared on the channel."""
+    first = channel.last_queue
+    original(channel, method)
+    if first:
+        channel.last_queue = reached.instead(channel.last_queue, first)
+
+
+def _answering(patch, reached, kind, **fields):
+    """Methods of ``kind`` on a channel have these fields."""
+
+    @patch.override(Channel)
+    def tell(original, self, method):
+        if isinstance(method, kind):
+            for name, value in fields.items():
+                setattr(method, name, reached.instead(getattr(method, name), value))
+        original(self, method)
+
+
+@amqp091_topology.mutant("AMQP091-QUEUE-12")
+def consumers_are_not_counted(patch, reached):
+    """declare-ok says that there are no consumers."""
+    _answering(patch, reached, commands.Queue.DeclareOk, consumer_count=0)
+
+
+# --- consumers ------------------------------------------------------------------------------------
+
+
+@amqp091_topology.override(HANDLERS, commands.Basic.Cancel, breaks="AMQP091-CONS-05")
+def unknown_tags_are_not_answered(original, reached, channel, method):
+    """A cancel of a tag that no consumer has is not answered."""
+    if method.consumer_tag in channel.consumers:
+        original(channel, method)
+    else:
+        reached()
+
+
+@amqp091_topology.mutant("AMQP091-CONS-06")
+def deliveries_come_before_consume_ok(patch, reached):
+    """The first messages of a consumer go out before consume-ok."""
+    answers = {}
+
+    @patch.override(Channel)
+    def tell(original, self, method):
+        if isinstance(method, commands.Basic.ConsumeOk) and self not in answers:
+            answers[self] = method
+        else:
+            original(self, method)
+
+    @patch.override(Consumer)
+    def attach(original, self):
+        original(self)
+        answer = answers.get(self.channel)
+        if answer is not None:
+            reached()
+            self.channel.tell(answer)
+            del answers[self.channel]
+
+
+@amqp091_topology.override(Channel, "next_tag", breaks="AMQP091-TAG-01")
+def tags_begin_at_zero(original, reached, self):
+    """The first delivery of a channel has the tag 0."""
+    reached()
+    return original(self) - 1
+
+
+@amqp091_topology.override(Channel, "next_tag", breaks="AMQP091-TAG-01")
+def tags_are_used_twice(original, reached, self):
+    """Every second delivery has the tag of the one before."""
+    tag = original(self)
+    return reached.instead(tag, (tag + 1) // 2)
+
+
+# --- contents -------------------------------------------------------------------------------------
+
+
+@amqp091_topology.override(Channel, "_content", breaks="AMQP091-CONTENT-03")
+def bodies_have_one_frame(original, reached, self, type, payload, publish):
+    """A body of more than one frame is refused."""
+    if type == BODY and self._body:
+        reached()
+        raise Refusal(UNEXPECTED_FRAME, "a body has one frame")
+    original(self, type, payload, publish)
+
+
+@amqp091_topology.override(publishing, "publish", breaks="AMQP091-CONTENT-04")
+def bodies_are_stripped(original, reached, channel, method, data, body):
+    """White space at the end of a body is lost, and of a large one the last byte."""
+    wrong = bytes(body).rstrip()
+    original(channel, method, data, reached.instead(bytes(body), wrong[:4000]))
+
+
+@amqp091_topology.override(publishing, "publish", breaks="AMQP091-CONTENT-05")
+def properties_are_lost(original, reached, channel, method, data, body):
+    """Messages lose the properties that their producer set."""
+    original(channel, method, reached.instead(bytes(data), b"\0\0"), body)
