@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from brokerproof.harness.model.finding import Finding
 from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration, Instant
 from brokerproof.harness.model.verdicts import Seen
-from brokerproof.harness.oracles.connection_lifetimes import MARGIN, SURELY_LATE
+from brokerproof.harness.oracles.connection_lifetimes import MARGIN, is_captured, surely_silent
 from brokerproof.harness.protocols.amqp091.fact_reader import ANSWERS, DELIVERIES
 from brokerproof.harness.trace.events import (
     ConnectionAbandoned,
@@ -141,8 +141,7 @@ def _came(channel: _Channel, event: FrameReceived) -> Iterator[Finding]:
 
 def beats(events: Sequence[Event], conn: int) -> list[Finding]:
     """Judge whether something came from the broker in each interval of heartbeats that tune-ok
-    said. The recorder may have been late by an unknown time: what lies not far outside is
-    uncertain."""
+    said. The recorder, or the network, may have been late: what is not far outside is uncertain."""
     due: Duration = 0
     last: Instant | None = None
     worst: Duration = -1
@@ -168,7 +167,8 @@ def beats(events: Sequence[Event], conn: int) -> list[Finding]:
     detail = f"longest silence: {worst / NS_PER_MS:g} ms, should be at most {due / NS_PER_MS:g} ms"
     if worst <= most:
         return [Finding(BEATS, Seen.HELD, detail)]
-    late = "the recording may have been late" if worst <= SURELY_LATE * most + NS_PER_S else None
+    sure = worst > surely_silent(most, captured=is_captured(events, conn))
+    late = None if sure else "the recording may have been late"
     return [Finding(BEATS, Seen.VIOLATED, detail, uncertain=late)]
 
 

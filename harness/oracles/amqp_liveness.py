@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from brokerproof.harness.model.finding import Finding
-from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration, Instant
+from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant
 from brokerproof.harness.model.verdicts import Seen
-from brokerproof.harness.oracles.connection_lifetimes import MARGIN, SURELY_LATE
+from brokerproof.harness.oracles.connection_lifetimes import MARGIN, is_captured, surely_silent
 from brokerproof.harness.protocols.amqp10.fact_reader import EMPTY, Side, WireFrame, frames, placed
 from brokerproof.harness.trace.events import ConnectionAbandoned, ConnectionClosed, Event
 
@@ -57,11 +57,12 @@ def idle(
 
 
 def idle_as_recorded(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """:func:`idle` where the recorder may have been late by an unknown time: what lies not far
-    outside is uncertain."""
+    """:func:`idle` where the recorder, or the network, may have been late: what is not far outside
+    is uncertain."""
     worst, allowed = _silence(events, conn, side)
     margin = max(MARGIN, (allowed or 0) // 10)
-    close = worst <= SURELY_LATE * ((allowed or 0) + margin) + NS_PER_S
+    captured = is_captured(events, conn)
+    close = worst <= surely_silent((allowed or 0) + margin, captured=captured)
     late = "the recording may have been late" if close else None
     return [
         replace(silence, uncertain=late) if silence.seen is Seen.VIOLATED else silence

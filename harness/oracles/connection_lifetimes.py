@@ -3,16 +3,18 @@ before or after their TTL.
 
 A recording does not say how an acceptor was configured, but the broker's own answer does: Artemis
 asks for beats every TTL / modifier (:mod:`brokerproof.harness.oracles.liveness`), so TTL is what
-CONNECTED asks for times the modifier of the profile. The recorder may have been late, and by
-how much is unknown. So an interval is widened by a margin, and what lies not far outside of it is
-uncertain, except a close that came too early: lateness of the recorder makes closes later, not
-earlier.
+CONNECTED asks for times the modifier of the profile. A recorder that is a client may have been
+late, and by how much is unknown. So an interval is widened by a margin, and what is not far outside
+of it is uncertain, except a close that came too early: lateness of the recorder makes closes later,
+not earlier. Captured packets have the instants of the kernel that saw them, however late the
+program was that wrote them down: near the broker they are judged by what one lost packet may cost
+(:data:`RESENT`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from brokerproof.harness.model.enums import Vantage
@@ -39,9 +41,12 @@ from brokerproof.harness.trace.facts import HIDING_NOTHING
 SILENT, EARLY, LATE = "silent", "closed early", "closed late"
 KINDS = (SILENT, EARLY, LATE)
 MARGIN = ms(50)
+RESENT = NS_PER_S
+"""The longest time for which one lost packet holds up what follows it: the first retransmission
+comes after a second at most (RFC 6298)."""
 SURELY_LATE = 4
-"""A silence is a violation when it was so many times as long as allowed, and a second
-more."""
+"""A silence that a client recorded is a violation when it was so many times as long as allowed, and
+:data:`RESENT` more."""
 _EXPIRED = re.compile(r"TTL|time-?d? ?out|heart-?beat|not receive", re.IGNORECASE)
 _IN = (FrameReceived, HeartBeatReceived, OctetsRefused)
 _OUT = (FrameSent, HeartBeatSent, OctetsSent)
@@ -68,6 +73,8 @@ class Lifetime:
     unseen: Instant | None = None
     """Since when the recording does not hold all bytes of the connection, or holds them late;
     None: it holds all."""
+    captured: bool = False
+    """True if the instants are those of captured packets."""
 
 
 def find_anomalies(
@@ -107,10 +114,20 @@ def _beats(life: Lifetime) -> Iterator[Anomaly]:
             f" {due / NS_PER_MS:g} ms"
         )
         # What was not seen may have been the beats.
-        uncertain = longest <= SURELY_LATE * allowed + NS_PER_S or (
+        uncertain = longest <= surely_silent(allowed, captured=life.captured) or (
             life.unseen is not None and life.unseen <= until
         )
         yield Anomaly(SILENT, "", life.conn, "", what, ((until, 0),), uncertain)
+
+
+def surely_silent(allowed: Duration, *, captured: bool) -> Duration:
+    """Return the silence beyond which a recording proves that more than ``allowed`` passed."""
+    return (1 if captured else SURELY_LATE) * allowed + RESENT
+
+
+def is_captured(events: Iterable[Event], conn: int) -> bool:
+    """True if the events of the connection are captured packets."""
+    return any(event.vantage is Vantage.CAPTURE for event in events if event.conn == conn)
 
 
 def ttl_ms(life: Lifetime, modifier: float) -> int:
@@ -146,7 +163,7 @@ def _ttl(life: Lifetime, modifier: float, check_interval_ms: int) -> Iterator[An
             "",
             f"the connection lived on through {between}",
             witness,
-            silence <= 2 * hi,
+            silence <= (hi + margin + RESENT if life.captured and life.unseen is None else 2 * hi),
         )
 
 
@@ -164,6 +181,7 @@ def lifetimes(events: Sequence[Event]) -> dict[int, Lifetime]:
         if event.conn is None or event.vantage is Vantage.BROKER:
             continue
         life = lives.setdefault(event.conn, Lifetime(event.conn))
+        life.captured |= event.vantage is Vantage.CAPTURE
         if isinstance(event, _IN):
             if life.received is not None and event.at_ns - life.received > life.longest:
                 life.longest, life.until = event.at_ns - life.received, event.at_ns

@@ -120,7 +120,9 @@ def find_anomalies(spark: SparkSession, source: Source, ground: Expectations) ->
     suspicious = {kind for kind, (_, rechecked) in groups.items() if rechecked}
 
     anomalies = OnSpark().run(
-        _LifetimeAnomalies(ground, source.whole), _connection_rows(merged), ANOMALIES
+        _LifetimeAnomalies(ground, source.whole, source.captured),
+        _connection_rows(merged),
+        ANOMALIES,
     )
     if suspicious & {DELIVERIES, ORDER, WINDOWS}:
         counts_messages = "messages" in ground.windows.values()
@@ -190,12 +192,15 @@ class _LifetimeAnomalies:
 
     ground: Expectations
     whole: bool
+    captured: bool
 
     def __call__(self, rows: Iterator[Row]) -> Iterable[Row]:
         for row in rows:
             summary = pickle.loads(row["summary"])  # written by our own workers
             for anomaly in connection_lifetimes.find_anomalies(
-                lifetime(row["conn"], summary), self.ground, whole=self.whole
+                lifetime(row["conn"], summary, captured=self.captured),
+                self.ground,
+                whole=self.whole,
             ):
                 # The witness of a summary has no place in the recording, only an instant.
                 witness = [{"at_ns": at, "seq": None} for at, _ in anomaly.witness]
@@ -224,7 +229,9 @@ def _seen(instant: int) -> int | None:
     return None if instant == NEVER else instant
 
 
-def lifetime(conn: int, summary: ConnectionSummary) -> connection_lifetimes.Lifetime:
+def lifetime(
+    conn: int, summary: ConnectionSummary, *, captured: bool = False
+) -> connection_lifetimes.Lifetime:
     """Return a connection's summary in the form of the oracle."""
     return connection_lifetimes.Lifetime(
         conn,
@@ -240,4 +247,5 @@ def lifetime(conn: int, summary: ConnectionSummary) -> connection_lifetimes.Life
         summary.disconnected,
         summary.opaque,
         min((since for since, _ in summary.unseen.values()), default=None),
+        captured,
     )

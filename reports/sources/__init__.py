@@ -36,6 +36,8 @@ class Source:
     """Sentences about files that could not be read."""
     whole: bool = True
     """True if every connection of the broker is known to be in the recording."""
+    captured: bool = False
+    """True if the events are captured packets, with the instants of the kernel that saw them."""
     load: Callable[[SparkSession, Sequence[Piece]], DataFrame] | None = None
     """Fetches what workers cannot: returns the pieces as rows with ``place`` and the other keys
     that ``open`` needs."""

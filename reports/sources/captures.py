@@ -98,7 +98,7 @@ def local(names: Iterable[str], parallel: int = 1, *, whole: bool = False) -> So
     paths = tuple(str(path.resolve()) for path in files(names))
     parts = divided(paths, parallel)
     pieces = [{"place": place, "paths": list(paths)} for place in range(parts)]
-    return Source(pieces, Opening(paths, parts, whole), whole=whole)
+    return Source(pieces, Opening(paths, parts, whole), whole=whole, captured=True)
 
 
 def divided(paths: Iterable[str], parallel: int) -> int:
