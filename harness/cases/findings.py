@@ -47,6 +47,11 @@ ON_TIME_SHARE = 20
 this many of its bound: a sender that is late by a tenth shows in such a gap."""
 
 
+LATENESS_SHARE = 6
+"""A duration that reaches its lower bound only with the host's lateness is no proof if that is more
+than one part in this many of the bound: what came a fifth too early may look the same."""
+
+
 class CaseRecord(Judge):
     """The trace and the findings of one case, in the order in which they were made.
 
@@ -134,6 +139,10 @@ class CaseRecord(Judge):
         for requirement in _ids(requirements):
             self._keep(Finding(requirement, Seen.NOT_APPLICABLE, reason))
 
+    def _never_reached(self, requirements: Requirements, detail: str, reason: str) -> None:
+        for requirement in _ids(requirements):
+            self._keep(Finding(requirement, Seen.NEVER_REACHED, detail, reason))
+
     def _keep(self, finding: Finding) -> None:
         requirement, seen, detail = finding.requirement, finding.seen.value, finding.detail
         if requirement not in self.cited:
@@ -161,6 +170,13 @@ def _interval(low: Duration, high: Duration | None) -> str:
     if low <= 0:
         return f"at most {high / ms(1):g} ms"
     return f"between {low / ms(1):g} and {high / ms(1):g} ms"
+
+
+def _held_by_lateness(value: Duration, low: Duration, late: Duration) -> bool:
+    """True if ``value`` may have reached its lower bound only because the host was ``late``."""
+    if low <= 0 or value - late >= low:
+        return False
+    return late > max(MARGIN_FLOOR, low // LATENESS_SHARE)
 
 
 def _ids(requirements: Requirements) -> tuple[str, ...]:
@@ -243,14 +259,19 @@ class MeasurementJudge(CaseRecord):
         """Judge a duration that began at ``since`` against [lo, hi], both sides.
 
         Inside: HELD. Outside, but within the margin: a violation that is uncertain. Beyond: a
-        violation.
+        violation. Where the host was late for so long that a duration below the interval would have
+        been measured inside (:data:`LATENESS_SHARE`), nothing was judged.
         """
         low, high = bounds
+        late = 0 if self.virtual else self.world.lateness(since)
         margin = self.margin(bounds, since)
         held = low <= value and (high is None or value <= high)
         beyond = value < low - margin or (high is not None and value > high + margin)
         detail = f"{label}: {value / ms(1):g} ms, should be {_interval(low, high)}"
         self._measured(requirements, label, value, low, high, margin, "ns")
+        if held and _held_by_lateness(value, low, late):
+            self._never_reached(requirements, detail, f"the host was late by {late / ms(1):g} ms")
+            return True
         uncertain = None if beyond else f"within the margin of {margin / ms(1):g} ms"
         expectation = Expectation(
             kind="duration", words=label, since=since, value=value, bounds=bounds
@@ -289,13 +310,13 @@ class MeasurementJudge(CaseRecord):
         margin = 0 if self.virtual else max(MARGIN_FLOOR, bounds[1] // MARGIN_SHARE)
         self._measured(requirements, label, worst.length, worst.low, worst.high, margin, "ns")
         detail = (
-            f"{label}: {worst.length / ms(1):g} ms, should be {_interval(worst.low, worst.high)}"
+            f"{label}: {worst.length / ms(1):g} ms, {worst.length / bounds[1]:.2f} of what was"
+            f" agreed, should be {_interval(worst.low, worst.high)}"
         )
         if worst.distance >= 0 and not on_time:
             least = min((gap.late for gap in gaps), default=0)
             reason = f"the host was late by {least / ms(1):g} ms or more in every gap"
-            for requirement in _ids(requirements):
-                self._keep(Finding(requirement, Seen.NEVER_REACHED, detail, reason))
+            self._never_reached(requirements, detail, reason)
             return True
         expectation = Expectation(
             kind="duration",

@@ -15,7 +15,7 @@ from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.core.raw_peer import CorePeer
 from brokerproof.harness.targets.target import Target
 from brokerproof.suites.steps.core import CORE
-from brokerproof.suites.steps.silence import judge_close
+from brokerproof.suites.steps.silence import SPREAD, judge_close, judge_spread_closes
 
 CLOSED = "ARTEMIS-TTL-core-1"
 KEPT = "ARTEMIS-TTL-core-2"
@@ -67,6 +67,20 @@ def test_a_silent_connection_ends_with_its_ttl(target: Bench, ttl_ms: int) -> No
     peer.settle()
     ping(target, peer, ttl_ms)
     judge_silence(target, peer, ttl_ms)
+
+
+@case(CLOSED, needs={CORE})
+def test_a_broker_with_timers_of_its_own_is_held_to_them(target: Bench) -> None:
+    """Eight connections ping with one TTL and fall silent, spread over a check interval. Each is
+    closed inside its interval, and no later than the interval of the checks that they show."""
+    peers = [target.core() for _ in range(SPREAD)]
+    interval = ms(int(target.parameters()["connection_ttl_check_interval_ms"] or 0))
+    low, high = target.silence_interval(2000, peers[0].acceptor)
+    # A real broker has sessions to undo before it closes, as in judge_silence.
+    bounds = low, high if target.virtual else high + interval
+    judge_spread_closes(
+        target, peers, lambda peer: ping(target, peer, 2000), CLOSED, bounds, interval
+    )
 
 
 @case(KEPT, CLOSED, needs={CORE})

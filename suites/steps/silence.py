@@ -1,14 +1,19 @@
 """The close of a silent connection: awaited a little longer than its interval, and judged on both
-sides of it."""
+sides of it; of several connections also by what they show of the broker's timers."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.model.time import Duration, Instant, ms, seconds
 from brokerproof.harness.protocols.conversation import Conversation, Requirements
 
+Peer = TypeVar("Peer", bound=Conversation[Any])
+
+SPREAD = 8
+"""Connections whose silences begin evenly spread over one check interval."""
 GRACE: Duration = seconds(3)
 """How long we wait beyond the interval before we say that the broker never closes."""
 
@@ -34,3 +39,44 @@ def judge_close(
         return
     assert peer.ended is not None
     target.judge_duration(proves, "silence until the close", peer.ended.at - since, bounds, since)
+
+
+def judge_spread_closes(
+    target: Bench,
+    peers: Sequence[Peer],
+    speak: Callable[[Peer], None],
+    proves: Requirements,
+    bounds: tuple[Duration, Duration],
+    interval: Duration,
+    *,
+    rounding: Duration = 0,
+) -> None:
+    """Let :data:`SPREAD` connections fall silent, one after the other over one check ``interval``,
+    and judge when each is closed.
+
+    A broker that checks at intervals closes them after silences that differ by seven eighths of its
+    interval or more. So eight sevenths of what they differ by bounds the interval of its timers,
+    and by that and no more it may be later than the lower bound, whatever ``bounds`` allow it.
+    ``rounding`` is how much longer the agreed time may be than the lower bound says.
+    """
+    for first in range(len(peers)):
+        for peer in peers[first:]:
+            speak(peer)
+        target.advance(interval // len(peers))
+    target.wait_until(
+        lambda: all(peer.ended is not None for peer in peers), bounds[1] + interval + GRACE
+    )
+    silences = [
+        (peer.spoke_at, peer.ended.at - peer.spoke_at)
+        for peer in peers
+        if peer.ended is not None and peer.spoke_at is not None
+    ]
+    target.require(
+        proves, len(silences) == len(peers), f"{len(silences)} of {len(peers)} were closed"
+    )
+    lengths = [length for _, length in silences]
+    granularity = (max(lengths) - min(lengths)) * SPREAD // (SPREAD - 1)
+    low = bounds[0]
+    high = min(bounds[1], low + rounding + granularity + target.sending_jitter(low))
+    for since, length in silences:
+        target.judge_duration(proves, "silence until the close", length, (low, high), since)

@@ -15,6 +15,16 @@ NO_LESS = "ACTIVEMQ-STOMP-hb-2"
 GRACE = "ACTIVEMQ-STOMP-hb-3"
 
 
+def stretched(patch, reached, monitor, share, of):
+    """``monitor`` gives a client up after ``share`` parts of ``of`` of the silence that should."""
+
+    @patch.override(monitor)
+    def deadline(original, self):
+        right = original(self)
+        wrong = self.last_heard + (right - self.last_heard) * share // of
+        return right if right >= NEVER else reached.instead(right, wrong)
+
+
 def ending(patch, reached, monitor, looks_more):
     """``monitor`` gives a client up so many looks later."""
 
@@ -34,6 +44,20 @@ def two_looks_too_few(patch, reached):
 def some_looks_too_many(patch, reached):
     """A client is given up two looks after the one that should."""
     ending(patch, reached, InactivityMonitor, 2)
+
+
+@looks.mutant(SILENCE)
+def given_up_a_tenth_late(patch, reached):
+    """A client is given up a tenth later than at the look that should."""
+    stretched(patch, reached, InactivityMonitor, 11, 10)
+
+
+@looks.override(InactivityMonitor, "deadline", breaks=NO_LESS)
+def given_up_a_fifth_early(original, reached, self):
+    """A client is given up by a timer of its own, a fifth before its silence is as long as
+    agreed."""
+    right = original(self)
+    return right if right >= NEVER else reached.instead(right, self.last_heard + self.ttl * 4 // 5)
 
 
 @looks.override(MirroredHeartBeats, "negotiate", breaks=GRACE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from brokerproof.reference_broker.families.artemis.ttl_liveness import LivenessMonitor
 from brokerproof.reference_broker.protocols.core import codes
 from brokerproof.reference_broker.protocols.core.connection import TTL_MS, CoreConnection
 from brokerproof.suites.mutation.mutant import Group
@@ -17,6 +18,18 @@ def silence_goes_on_for_ever(original, reached, self, now):
     reached()
     self._liveness.on_bytes_received(now, b"")
     original(self, now)
+
+
+@core_liveness.override(LivenessMonitor, "deadline", breaks=OVER)
+def exact_and_a_tenth_late(original, reached, self):
+    """Each connection has a timer of its own, which is late by a tenth of the TTL."""
+    return reached.instead(original(self), self.last_heard + max(1, self.ttl * 11 // 10))
+
+
+@core_liveness.override(LivenessMonitor, "deadline", breaks=OVER)
+def exact_and_a_fifth_early(original, reached, self):
+    """Each connection has a timer of its own, which is early by a fifth of the TTL."""
+    return reached.instead(original(self), self.last_heard + max(1, self.ttl * 4 // 5))
 
 
 @core_liveness.override(CoreConnection, "_on_liveness_packet", breaks=OVER)

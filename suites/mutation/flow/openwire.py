@@ -257,6 +257,24 @@ def the_first_look_closes(original, reached, self):
     )
 
 
+@openwire.override(InactivityMonitor, "deadline", breaks=CLOSED)
+def exact_and_a_fifth_early(original, reached, self):
+    """Each connection has a timer of its own, which is early by a fifth of the duration."""
+    right = original(self)
+    return int(
+        reached.instead(right, right if self.ttl <= 0 else self.last_heard + self.ttl * 4 // 5)
+    )
+
+
+@openwire.override(InactivityMonitor, "deadline", breaks=CLOSED)
+def late_by_a_tenth(original, reached, self):
+    """Silence is noticed a tenth later than at the second look behind the one that saw
+    something."""
+    right = original(self)
+    late = self.last_heard + (right - self.last_heard) * 11 // 10
+    return int(reached.instead(right, right if self.ttl <= 0 else late))
+
+
 @openwire.override(InactivityMonitor, "deadline", breaks="OPENWIRE-INACT-1 OPENWIRE-INACT-3")
 def a_look_too_many(original, reached, self):
     """The peer is given up one look later."""
@@ -293,6 +311,12 @@ def signs_of_life_are_not_answered(original, reached, self, data):
 def no_signs_of_life(original, reached, self, now):
     """The broker sends no KeepAliveInfo."""
     return bool(reached.instead(original(self, now), False))
+
+
+@openwire.override(Signs, "rhythm", breaks=SIGNS)
+def signs_of_life_are_late_by_a_tenth(original, reached, self):
+    """The broker sends a sign of life every duration and a tenth."""
+    return int(reached.instead(original(self), self.duration * 11 // 10))
 
 
 @openwire.override(Signs, "rhythm", breaks=SIGNS)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from brokerproof.reference_broker.families.activemq.inactivity import NEVER
 from brokerproof.reference_broker.protocols.stomp.rabbitmq import RabbitHeartBeats, TwoMissedChecks
-from brokerproof.suites.mutation.flow.check_interval import ending
+from brokerproof.suites.mutation.flow.check_interval import ending, stretched
 from brokerproof.suites.mutation.mutant import Group
 
 whole_seconds = Group("whole-seconds", "reference-rabbitmq")
@@ -25,6 +26,26 @@ def one_look_is_enough(patch, reached):
 def a_third_look(patch, reached):
     """A client is given up at the third look that finds nothing."""
     ending(patch, reached, TwoMissedChecks, 1)
+
+
+@whole_seconds.mutant(GIVEN_UP)
+def given_up_a_tenth_late(patch, reached):
+    """A client is given up a tenth later than at the look that should."""
+    stretched(patch, reached, TwoMissedChecks, 11, 10)
+
+
+@whole_seconds.override(TwoMissedChecks, "deadline", breaks=GIVEN_UP)
+def given_up_a_fifth_early(original, reached, self):
+    """A client is given up by a timer of its own, a fifth before two intervals are over."""
+    right = original(self)
+    return right if right >= NEVER else reached.instead(right, self.last_heard + self.ttl * 8 // 5)
+
+
+@whole_seconds.override(RabbitHeartBeats, "negotiate", breaks=HALVES)
+def beats_late_by_a_tenth(original, reached, self, header, version):
+    """The server's heartbeats come a tenth later than every half of an interval."""
+    right = original(self, header, version)
+    return replace(right, beat_ms=reached.instead(right.beat_ms, right.beat_ms * 11 // 10))
 
 
 @whole_seconds.override(RabbitHeartBeats, "negotiate", breaks=AGREED)
