@@ -233,7 +233,7 @@ def test_a_drain_uses_the_credit_up(
     expected = min(count, credit)
     got = collect(target, peer, link, expected, quiet=0)
     target.wait_until(lambda: link.credit <= 0 or peer.ended is not None, PATIENCE)
-    target.record_finding(
+    drained = target.record_finding(
         (DRAIN_ANSWERED, DRAIN_IS_PROMPT),
         len(got) == expected and link.credit == 0,
         f"a drain of {credit} credits over {count} messages: {len(got)} arrived and {link.credit}"
@@ -254,6 +254,8 @@ def test_a_drain_uses_the_credit_up(
     target.record_finding(
         SENDERS_DELIVERY_COUNT, True, "the flows report the delivery-count unchanged"
     )
+    if not drained:
+        return
     left = count - len(got)
     sender = filler.sender(node)
     granted(target, filler, sender)

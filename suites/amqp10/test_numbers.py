@@ -78,6 +78,10 @@ class _Answered(Exception):
         self.words = words
 
 
+SETTLED = 1
+"""The snd-settle-mode of a sender that settles everything it sends."""
+
+
 def silence_is_right(replaced: Replaced) -> bool:
     """True if with this number no message has to come, by the sentence named beside it."""
     value = replaced.value
@@ -120,13 +124,17 @@ def _play(target: Bench, peer: AmqpPeer, node: Node, replaced: Replaced) -> None
     receiver = _attach(peer, peer.receiver, node, replaced, RECEIVER_HANDLE, codec.RECEIVER)
     if not target.wait_until(lambda: sender.credit > 0 or _over(peer), PATIENCE):
         raise _Answered(Outcome.SILENT, "no credit for the sender")
-    delivery = peer.transfer(sender, _message(replaced), **replaced.inside("transfer"))
-    settled = target.wait_until(
+    # A sender of that mode sends settled deliveries alone, and nothing is said of them.
+    settled = str(replaced.field) == "attach.snd-settle-mode" and replaced.value == SETTLED
+    delivery = peer.transfer(
+        sender, _message(replaced), **{"settled": settled or None, **replaced.inside("transfer")}
+    )
+    answered = settled or target.wait_until(
         lambda: any(_is_about(reply, delivery) for reply in peer.inbox) or _over(peer), PATIENCE
     )
     if _over(peer):
         raise _ended(target, peer)
-    if not settled:
+    if not answered:
         raise _Answered(Outcome.SILENT, f"no disposition of delivery {delivery}")
     outcome = session.outcomes.get(delivery)
     if outcome is not None and outcome.kind("state") != "accepted":

@@ -144,7 +144,8 @@ def test_released_messages_can_be_had_again_unchanged(
         target.record_finding(
             RELEASED_AVAILABLE,
             bodies_received == sorted(expected),
-            f"{len(expected)} were released, {bodies_received} arrived again",
+            f"{len(expected)} were released, {bodies_received} arrived again on"
+            f" {'another' if elsewhere else 'the same'} link",
         )
         same = all(bare.get(delivery.message.body) == delivery.message.bare for delivery in got)
         target.record_finding(

@@ -235,6 +235,8 @@ def test_the_agreed_settle_mode_of_the_sender_is_kept(
     always=lambda target: [
         {"parts": 1, "more": True, "junk": b"\x00", "settled": None},
         {"parts": 1, "more": None, "junk": b"", "settled": None},
+        {"parts": 0, "more": None, "junk": b"", "settled": None},
+        {"parts": 3, "more": None, "junk": messages.message(b"aborted")[3:], "settled": None},
     ],
     examples=24,
     parts=st.integers(0, 3),
@@ -245,8 +247,30 @@ def test_the_agreed_settle_mode_of_the_sender_is_kept(
 def test_an_aborted_delivery_never_was(
     target: Bench, parts: int, more: bool | None, junk: bytes, settled: bool | None
 ) -> None:
-    """After some transfers of a message one is aborted: with a payload or none, with more or not.
-    No disposition names that delivery. The next message is accepted, and is alone in the queue."""
+    """After some transfers of a message one is aborted, with a payload or none. No disposition
+    names that delivery. The next message is accepted, and is alone in the queue. Once that held it
+    is tried with more, which is to be ignored."""
+    if not more:
+        judge_aborted(target, ABORTED_DELIVERY, parts, None, junk, settled)
+        return
+    target.record_not_applicable(
+        ABORTED_BEFORE_MORE,
+        "a delivery that is aborted without more is not as if it had never been",
+    )
+    judge_aborted(target, ABORTED_DELIVERY, parts, None, junk, settled)
+    judge_aborted(target, ABORTED_BEFORE_MORE, parts, True, junk, settled)
+
+
+def judge_aborted(
+    target: Bench,
+    proves: str,
+    parts: int,
+    more: bool | None,
+    junk: bytes,
+    settled: bool | None,
+) -> None:
+    """Abort a delivery after ``parts`` transfers, and require that it is as if it had never
+    been."""
     node = target.node()
     peer = target.amqp()
     link = peer.sender(node)
@@ -255,18 +279,15 @@ def test_an_aborted_delivery_never_was(
     for at in range(parts):
         peer.transfer(link, whole[at : at + 1], more=True)
     aborted = peer.transfer(link, junk, aborted=True, more=more, settled=settled)
-    judged = (ABORTED_BEFORE_MORE, ABORTED_DELIVERY) if more else (ABORTED_DELIVERY,)
-    peer.publish(link, b"whole", proves=judged)
+    peer.publish(link, b"whole", proves=proves)
     peer.settle()
     word = spoken_of(target, peer, aborted)
-    target.record_finding(
-        ABORTED_DELIVERY, not word, f"of the aborted delivery {len(word)} dispositions spoke"
-    )
+    target.require(proves, not word, f"of the aborted delivery {len(word)} dispositions spoke")
     received = [
         _carried(delivery) for delivery in collect(target, peer, peer.receiver(node, credit=5), 1)
     ]
-    target.record_finding(
-        judged,
+    target.require(
+        proves,
         received == [b"whole"],
         f"an aborted delivery, more={more}, and the queue has {received}",
     )

@@ -179,10 +179,13 @@ def test_persistent_messages_sent_in_one_go_keep_their_order_through_pages(
     if not paging.paged(target, admin, to.name):
         return
     received = Taker(target, to).all(count)
+    lost = sorted(set(range(count)) - set(received))
+    twice = len(received) - len(set(received))
     target.record_finding(
         KEEPS,
         received == list(range(count)),
-        f"{count} persistent messages were sent, {brief(received)} arrived",
+        f"of {count} persistent messages {len(lost)} were lost and {twice} doubled;"
+        f" {brief(received)} arrived",
     )
 
 

@@ -23,12 +23,12 @@ FIXTURES = ROOT / "fixtures"
 
 COUNTS = {
     "amqp091": 92,
-    "amqp10": 258,
+    "amqp10": 259,
     "artemis-concepts": 4,
     "artemis-connection-ttl": 3,
     "artemis-crossing": 6,
     "artemis-filter": 2,
-    "artemis-flow": 21,
+    "artemis-flow": 22,
     "artemis-grouping": 1,
     "artemis-paging": 17,
     "artemis-redelivery": 2,

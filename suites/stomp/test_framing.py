@@ -36,6 +36,7 @@ FRAME_ENDS = {
 }
 CR_LF = "STOMP12-FRAME-01"
 CR_IN_LINE = "STOMP11-FRAME-04"
+ESCAPED_AS_THEY_CAME = "STOMP11-ENC-08"
 COMMANDS_1_0 = "STOMP10-FRAME-06"
 
 GRAMMAR = {"1.0": "STOMP10-FRAME-01", "1.1": "STOMP11-FRAME-01", "1.2": "STOMP12-FRAME-02"}
@@ -231,10 +232,10 @@ def mixed(
     return b"".join(ended) + body + b"\x00"
 
 
-@case(CR_IN_LINE)
+@case(CR_IN_LINE, ESCAPED_AS_THEY_CAME)
 def test_a_cr_before_lf_belongs_to_the_line_in_1_1(target: Bench) -> None:
-    """A 1.1 SEND has a header line that ends with CR LF. MESSAGE has the CR as part of the
-    value."""
+    """A 1.1 SEND has a header line that ends with CR LF. MESSAGE has the CR as part of the value,
+    and leaves it as it is: 1.1 knows no escape for it."""
     consumer, to = target.stomp("1.1"), target.destination()
     raw = tap(consumer)
     consumer.subscribe(to)
@@ -252,9 +253,14 @@ def test_a_cr_before_lf_belongs_to_the_line_in_1_1(target: Bench) -> None:
     target.wait_until(lambda: b"with a CR\x00" in raw, MOMENT * 10)
     received = re.findall(rb"\nx-word:([^\n]*)\n", bytes(raw))
     target.control(len(received) >= 1, "the control message has its header")
-    target.record_finding(
-        CR_IN_LINE, received[1:] == [b"value\r"], f"x-word:value CR arrived as {received[1:]!r}"
+    detail = f"x-word:value CR arrived as {received[1:]!r}"
+    has_a_cr = target.record_finding(
+        CR_IN_LINE, received[1:] in ([b"value\r"], [b"value\\r"]), detail
     )
+    if has_a_cr:
+        target.record_finding(ESCAPED_AS_THEY_CAME, received[1:] == [b"value\r"], detail)
+    else:
+        target.record_not_applicable(ESCAPED_AS_THEY_CAME, detail)
 
 
 COMMANDS_HAVE_CASE = {"1.1": "STOMP11-FRAME-02", "1.2": "STOMP12-FRAME-03"}
