@@ -16,7 +16,7 @@ from brokerproof.harness.targets.parameters import speaking
 from brokerproof.harness.targets.target import Parameters, Target
 from brokerproof.harness.trace.events import FrameReceived, HeartBeatReceived
 from brokerproof.suites.amqp10.steps import give_cause_to_close, judge_trace
-from brokerproof.suites.steps.silence import SPREAD, judge_spread_closes
+from brokerproof.suites.steps.silence import SPREAD, closed_at, judge_spread_closes
 
 PEERS_TIMEOUT_KEPT = "AMQP10-IDLE-20"
 TIMEOUTS_INDEPENDENT = "AMQP10-IDLE-02"
@@ -275,8 +275,26 @@ def test_a_broker_with_timers_of_its_own_is_held_to_them(target: Bench) -> None:
     # An odd number of milliseconds has no half that could be announced.
     bounds = (2 * ms(announced), most + ms(1) + interval)
     judge_spread_closes(
-        target, peers, AmqpPeer.beat, ANNOUNCED_IS_HALF, bounds, interval, rounding=ms(1)
+        target,
+        peers,
+        AmqpPeer.beat,
+        ANNOUNCED_IS_HALF,
+        bounds,
+        interval,
+        rounding=ms(1),
+        closed=lambda peer: close_written_at(target, peer),
     )
+
+
+def close_written_at(target: Bench, peer: AmqpPeer) -> Instant | None:
+    """Return when the broker's close arrived, behind which it waits for the client's, or when the
+    connection ended without one; None if neither has happened."""
+    closes = (
+        event.at_ns
+        for event in target.events
+        if isinstance(event, FrameReceived) and event.conn == peer.conn and event.command == "close"
+    )
+    return next(closes, closed_at(peer))
 
 
 def longest_silence(target: Target) -> int:

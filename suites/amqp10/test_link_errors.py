@@ -42,8 +42,8 @@ LINK_CONDITIONS = "AMQP10-ERR-04"
 UNSETTLED_MAP = "AMQP10-LINK-03"
 CLOSE_ANSWERED = "AMQP10-LINK-08"
 MAX_MESSAGE_SIZE = "AMQP10-LINK-15"
-RELEASED_AVAILABLE = "AMQP10-OUT-09"
 RESUMED_IGNORED = "AMQP10-XFER-21"
+GIVEN_BACK = "AMQP10-READING-OUT-01"
 
 LONG_TAG = bytes(33)
 """One byte more than a delivery-tag may have (AMQP10-XFER-05)."""
@@ -391,7 +391,7 @@ def test_a_receiver_without_a_limit_gets_messages_of_any_size(
     )
 
 
-@case(MAX_MESSAGE_SIZE, CLOSE_ANSWERED, RELEASED_AVAILABLE, needs={"amqp", "amqp-redelivery"})
+@case(MAX_MESSAGE_SIZE, CLOSE_ANSWERED, GIVEN_BACK, needs={"amqp", "amqp-redelivery"})
 @over(
     examples=8,
     # Brokers add annotations of their own: a small message must stay below the limit with them.
@@ -457,7 +457,7 @@ def test_a_message_above_the_receivers_size_is_no_delivery(
     other = target.amqp()
     back = collect(target, other, other.receiver(node, credit=5), 1)
     target.record_finding(
-        RELEASED_AVAILABLE,
+        GIVEN_BACK,
         bodies(back) == [bytes(size)],
         f"another link got {[len(body) for body in bodies(back)]} bytes",
     )

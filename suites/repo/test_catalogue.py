@@ -23,7 +23,7 @@ FIXTURES = ROOT / "fixtures"
 
 COUNTS = {
     "amqp091": 92,
-    "amqp10": 259,
+    "amqp10": 260,
     "artemis-concepts": 4,
     "artemis-connection-ttl": 3,
     "artemis-crossing": 6,
@@ -32,6 +32,7 @@ COUNTS = {
     "artemis-grouping": 1,
     "artemis-paging": 17,
     "artemis-redelivery": 2,
+    "artemis-ring": 1,
     "artemis-sends": 3,
     "artemis-stomp": 36,
     "activemq-order": 1,

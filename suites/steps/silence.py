@@ -41,6 +41,11 @@ def judge_close(
     target.judge_duration(proves, "silence until the close", peer.ended.at - since, bounds, since)
 
 
+def closed_at(peer: Conversation[Any]) -> Instant | None:
+    """Return when the connection ended; None if it has not."""
+    return None if peer.ended is None else peer.ended.at
+
+
 def judge_spread_closes(
     target: Bench,
     peers: Sequence[Peer],
@@ -50,6 +55,7 @@ def judge_spread_closes(
     interval: Duration,
     *,
     rounding: Duration = 0,
+    closed: Callable[[Peer], Instant | None] = closed_at,
 ) -> None:
     """Let :data:`SPREAD` connections fall silent, one after the other over one check ``interval``,
     and judge when each is closed.
@@ -57,19 +63,19 @@ def judge_spread_closes(
     A broker that checks at intervals closes them after silences that differ by seven eighths of its
     interval or more. So eight sevenths of what they differ by bounds the interval of its timers,
     and by that and no more it may be later than the lower bound, whatever ``bounds`` allow it.
-    ``rounding`` is how much longer the agreed time may be than the lower bound says.
+    ``rounding`` is how much longer the agreed time may be than the lower bound says; ``closed``
+    returns when the broker closed a connection, None if it has not.
     """
     for first in range(len(peers)):
         for peer in peers[first:]:
             speak(peer)
         target.advance(interval // len(peers))
-    target.wait_until(
-        lambda: all(peer.ended is not None for peer in peers), bounds[1] + interval + GRACE
-    )
+    patience = bounds[1] + interval + GRACE
+    target.wait_until(lambda: None not in map(closed, peers), patience)
     silences = [
-        (peer.spoke_at, peer.ended.at - peer.spoke_at)
-        for peer in peers
-        if peer.ended is not None and peer.spoke_at is not None
+        (peer.spoke_at, end - peer.spoke_at)
+        for peer, end in zip(peers, map(closed, peers), strict=True)
+        if end is not None and peer.spoke_at is not None
     ]
     target.require(
         proves, len(silences) == len(peers), f"{len(silences)} of {len(peers)} were closed"

@@ -24,7 +24,7 @@ ORDER = "ARTEMIS-PAGING-11 ARTEMIS-PAGING-10"
 # --- what comes back ------------------------------------------------------------------------------
 
 
-@paging.override(Queue, "append_paged", breaks=ORDER)
+@paging.override(Queue, "append_paged", breaks=f"{ORDER} ARTEMIS-RING-order-1")
 def what_was_paged_overtakes(original, reached, self, message, source_entry, charge):
     """Messages read from a page go in front of those in memory."""
     entry = original(self, message, source_entry, charge)
