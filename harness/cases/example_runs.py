@@ -35,6 +35,14 @@ EFFORTS: Mapping[str, tuple[float, float]] = {
 """The fraction of a property's examples that is run, in virtual and in real time (at least 5 and
 3)."""
 
+ATTEMPTS = 3
+"""The most attempts at a case in real time while the host leaves its findings uncertain, or a
+control fails.
+
+A failed control says nothing about the broker but that the case could not be put to it. In real
+time that may be a race of a moment; what it was stays in the result's detail.
+"""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -55,6 +63,7 @@ class Run:
     saves the time."""
     allow_harm: bool = False
     """True if a broker that the harness did not start may be harmed too."""
+    attempts: int = ATTEMPTS
     health: TargetHealth | None = None
     """Distinguishes a broker that no longer serves anybody from one that breaks a promise. None:
     every violation is reported."""

@@ -17,6 +17,7 @@ from typing import Any
 from brokerproof.harness.cases import confirm_and_shrink
 from brokerproof.harness.cases.example_record import ExampleRecord
 from brokerproof.harness.cases.example_runs import (
+    ATTEMPTS,
     EFFORTS,
     Call,
     Run,
@@ -52,13 +53,6 @@ from brokerproof.harness.worlds.bounds import LimitReached
 
 __all__ = ["ATTEMPTS", "EFFORTS", "Call", "Run", "execute"]
 
-ATTEMPTS = 3
-"""The most attempts at a case in real time while the host leaves its findings uncertain, or a
-control fails.
-
-A failed control says nothing about the broker but that the case could not be put to it. In real
-time that may be a race of a moment; what it was stays in the result's detail.
-"""
 LATE: Duration = 500 * NS_PER_MS
 """A host that is so late may have failed a control itself: clients of ours have TTLs of 1 s, and
 send something every half of it."""
@@ -86,7 +80,7 @@ def execute_unrecorded(run: Run, call: Call) -> tuple[Result, list[Event]]:
             Verdict.SKIP, detail, never_reached(call.cited, Verdict.SKIP, detail)
         )
         return _result(run, call, judgement, ExampleRecord(), 0, began), []
-    most = ATTEMPTS if run.target.clock is Clock.REAL else 1
+    most = run.attempts if run.target.clock is Clock.REAL else 1
     earlier_attempts = ""
     late: list[Duration] = []
     for attempt in range(1, most + 1):

@@ -22,6 +22,7 @@ from brokerproof.suites.mutation import (
     survivors,
     uncovered_requirements,
 )
+from brokerproof.suites.mutation.bytecode import command as bytecode_command
 from brokerproof.suites.mutation.matrix import Extent, Fate, Plan
 from brokerproof.suites.mutation.wire import command as wire_command
 
@@ -65,6 +66,18 @@ from brokerproof.suites.mutation.wire import command as wire_command
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the matrix as JSON.")
 @click.option(
+    "--bytecode",
+    metavar="TARGET",
+    help="Mutate the classes of TARGET, an Artemis, instead; needs --out, Maven and a JDK.",
+)
+@click.option(
+    "--most",
+    type=click.IntRange(1),
+    default=300,
+    show_default=True,
+    help="With --bytecode: the size of the sample of mutants.",
+)
+@click.option(
     "--wire", metavar="TARGET", help="Tamper with the wire of TARGET instead: a real broker, say."
 )
 def mutants(
@@ -77,6 +90,8 @@ def mutants(
     only_list: bool,
     only_unbroken: bool,
     as_json: bool,
+    bytecode: str | None,
+    most: int,
     wire: str | None,
 ) -> int:
     """Judge the suites: run them against copies of the reference broker with one fault each.
@@ -87,7 +102,15 @@ def mutants(
 
     With --wire the broker is left alone, and what crosses the wire is rewritten on its way: the
     faults are others, and the broker may be any target.
+
+    With --bytecode PIT, a tool that knows nothing of the suites, mutates the classes of a real
+    Artemis. Nobody declared what these faults break: the table says how many are killed, and the
+    survivors are for people to sort. DIR keeps what is known, and a second run goes on there.
     """
+    if bytecode is not None:
+        return bytecode_command.judge(
+            bytecode, names, out, most, seed, processes, every_case=every_case, as_json=as_json
+        )
     if wire is not None:
         return wire_command.judge(
             wire, names, Plan(effort, seed, Extent.FIRST), only_list=only_list, as_json=as_json

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from brokerproof.harness.targets import certificates, java_runtime, maven
@@ -94,6 +94,8 @@ class ArtemisProcess(JavaBroker):
     stop_s = STOP_S
     bind_failed = "Failed to bind acceptor"
     reasons = _REASONS
+    java_options: Sequence[str] = ()
+    """Options for the JVM beside our own."""
 
     @property
     def log(self) -> Path:
@@ -187,6 +189,7 @@ class ArtemisProcess(JavaBroker):
         return [
             runtime,
             *SMALL,
+            *self.java_options,
             *("--add-opens", "java.base/jdk.internal.misc=ALL-UNNAMED")
             * (RELEASES.java_minimum(self._version) > 8),
             "-Dlog4j2.disableJmx=true",

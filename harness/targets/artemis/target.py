@@ -19,11 +19,15 @@ class ArtemisTarget(SocketTarget):
 
     def __init__(self, identity: Identity, config: Path, version: str | None = None) -> None:
         super().__init__(identity, config)
-        self._path, self._version = config, version
+        self._path = config
+        self.version = version
         self._process: ArtemisProcess | None = None
+        self.java_options: tuple[str, ...] = ()
+        """Options for the broker's JVM beside our own."""
 
     def start(self, folder: Path) -> TargetFacts:
-        self._process = ArtemisProcess(self._path, self._version, folder / self.identity.name)
+        self._process = ArtemisProcess(self._path, self.version, folder / self.identity.name)
+        self._process.java_options = self.java_options
         running = self._process.start()
         self.endpoints = {name: (running.host, port) for name, port in running.ports.items()}
         self.trust(self._process.certificates)
@@ -36,6 +40,11 @@ class ArtemisTarget(SocketTarget):
             addresses=parameters.address_settings(self._path),
             endpoint=f"{running.host}:{running.ports[self.identity.default_acceptor]}",
         )
+
+    @property
+    def ended(self) -> bool:
+        """True if the broker is not running."""
+        return self._process is None or self._process.ended()
 
     def shipped_configuration(self) -> str:
         assert self._process is not None, "start() comes first"

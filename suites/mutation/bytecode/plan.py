@@ -1,0 +1,67 @@
+"""The cases that are run on a mutant: those that run its line, for as long as its turn lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from brokerproof.suites.mutation.bytecode.agent import BytecodeMutant
+from brokerproof.suites.mutation.bytecode.records import ControlRecord
+
+STARTING = "(start)"
+"""Stands for a case: the lines that run while the broker starts."""
+TURN_S = 25.0
+"""Seconds of cases on one mutant, as long as they take on the broker as it is."""
+LONGEST_CASE_S = 15.0
+_ENDLESS = "FailureCheckAndFlushThread.run"
+"""A loop that lasts as long as the broker: it is mutated only if the broker starts with it."""
+JUDGING = frozenset({"PASS", "NOTE", "KNOWN", "WARN"})
+"""Verdicts of a case on the broker as it is by which it can tell a mutant from it."""
+
+
+def covering(
+    mutant: BytecodeMutant, controls: Mapping[str, ControlRecord], turn_s: float = TURN_S
+) -> list[ControlRecord]:
+    """The cases that run the mutant's line and judge the broker as it is, in the order in which
+    they are tried.
+
+    The shortest one and the one that runs the fewest lines take turns: the first kill most per
+    second, the second know most of the line.
+    """
+    able = [
+        control
+        for control in controls.values()
+        if mutant.source_line in control.lines
+        and control.verdict in JUDGING
+        and control.duration_s <= LONGEST_CASE_S
+    ]
+    short = sorted(able, key=lambda control: (control.duration_s, control.case))
+    special = sorted(able, key=lambda control: (len(control.lines), control.case))
+    order = dict.fromkeys(
+        control.case for pair in zip(short, special, strict=True) for control in pair
+    )
+    return within_a_turn((controls[case] for case in order), turn_s)
+
+
+def within_a_turn(ordered: Iterable[ControlRecord], turn_s: float = TURN_S) -> list[ControlRecord]:
+    """The first cases, until a turn is over."""
+    chosen: list[ControlRecord] = []
+    left = turn_s
+    for control in ordered:
+        left -= control.duration_s
+        if left < 0 and chosen:
+            break
+        chosen.append(control)
+    return chosen
+
+
+def quickest(controls: Mapping[str, ControlRecord], turn_s: float = TURN_S) -> list[ControlRecord]:
+    """Cases for a mutant whose line runs only while the broker starts: the shortest ones."""
+    able = [control for control in controls.values() if control.verdict in JUDGING]
+    return within_a_turn(
+        sorted(able, key=lambda control: (control.duration_s, control.case)), turn_s
+    )
+
+
+def begins_mutated(mutant: BytecodeMutant, is_covered: bool) -> bool:
+    """True if the broker has to start as the mutant, because its method is not called later."""
+    return not is_covered or f"{mutant.class_name}.{mutant.method}".endswith(_ENDLESS)

@@ -1,0 +1,81 @@
+"""The files of a run of bytecode mutants: one JSON object a line, appended as soon as it is known,
+so that a run goes on where an earlier one stopped."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+OWN_TESTS = "own-tests.ndjson"
+"""The fates of the mutants in Artemis' own tests."""
+
+
+class Fate(enum.StrEnum):
+    """The end of one mutant in one body of tests."""
+
+    KILLED = "killed"
+    """A case failed that passes without the mutant, or the broker ended."""
+    INCONCLUSIVE = "inconclusive"
+    """A case could not be put to the broker any more, and none failed: the run exits with 2."""
+    SURVIVED = "survived"
+    NOT_EXECUTED = "not executed"
+    """No case runs the line."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRecord:
+    """One case on the broker as it is: its verdict, and the lines that ran meanwhile."""
+
+    case: str
+    verdict: str
+    duration_s: float
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FateRecord:
+    """What became of one mutant. ``cases`` ran on it; ``covering`` run its line."""
+
+    mutant: str
+    area: str
+    description: str
+    fate: Fate
+    case: str = ""
+    """The case that noticed it."""
+    detail: str = ""
+    cases: int = 0
+    covering: int = 0
+
+
+def append(path: Path, record: Any) -> None:
+    """Append a record to the file at once."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(dataclasses.asdict(record), ensure_ascii=False) + "\n")
+
+
+def _objects(path: Path) -> Iterator[dict[str, Any]]:
+    if not path.exists():
+        return
+    for line in path.read_text("utf-8").splitlines():
+        yield json.loads(line)
+
+
+def controls(path: Path) -> dict[str, ControlRecord]:
+    """The records of a control's file, by case."""
+    return {
+        values["case"]: ControlRecord(**values | {"lines": tuple(values["lines"])})
+        for values in _objects(path)
+    }
+
+
+def fates(path: Path) -> dict[str, FateRecord]:
+    """The records of a file of fates, by mutant; the last one of each counts."""
+    return {
+        values["mutant"]: FateRecord(**values | {"fate": Fate(values["fate"])})
+        for values in _objects(path)
+    }
