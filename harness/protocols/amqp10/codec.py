@@ -377,7 +377,7 @@ class Reader(LengthPrefixedReader[Frame | Empty]):
             name,
             fields_of(what),
             data[end:],
-            0 if type == SASL_FRAME else channel,
+            channel,
             type,
             size,
             data[HEADER_SIZE:start],

@@ -1,0 +1,133 @@
+"""Faults of how AMQP 1.0 connections begin: protocol headers, SASL frames, the first frame."""
+
+from __future__ import annotations
+
+from brokerproof.reference_broker.protocols.amqp10.connection import AmqpConnection, State
+from brokerproof.reference_broker.protocols.amqp10.framing import SASL, frame
+from brokerproof.reference_broker.protocols.amqp10.performatives import End
+from brokerproof.suites.mutation.mutant import Group
+
+amqp_opening = Group("amqp-opening")
+
+REFUSED = "AMQP10-VER-08 AMQP10-VER-11 AMQP10-VER-12"
+PADDING = bytes(520)
+
+
+# --- protocol headers -----------------------------------------------------------------------------
+
+
+def _answering(patch, reached, change):
+    """The header that answers one which is refused is sent as ``change`` makes it; None drops
+    it."""
+
+    @patch.override(AmqpConnection)
+    def _header(original, self):
+        held = []
+        self.send = held.append
+        try:
+            accepted = original(self)
+        finally:
+            del self.send
+        for data in held:
+            answer = change(data) if self._state is State.CLOSED else data
+            if answer != data:
+                reached()
+            if answer is not None:
+                self.send(answer)
+        return accepted
+
+
+@amqp_opening.mutant(REFUSED)
+def refused_headers_are_not_answered(patch, reached):
+    """A header that is refused is answered by the end of the connection alone."""
+    _answering(patch, reached, lambda data: None)
+
+
+@amqp_opening.mutant("AMQP10-VER-09")
+def refused_headers_are_answered_with_an_older_version(patch, reached):
+    """A header that is refused is answered with one of version 0.9.0, which is not spoken."""
+    _answering(patch, reached, lambda data: data[:5] + b"\0\x09\0")
+
+
+@amqp_opening.override(AmqpConnection, "_close", breaks=f"{REFUSED} AMQP10-VER-03")
+def refused_headers_leave_the_connection_open(original, reached, self):
+    """Behind the answer to a header that is refused the connection stays open."""
+    if self._state is State.HEADER:
+        reached()
+        self._state = State.CLOSING
+        self._cancel_deadlines()
+    else:
+        original(self)
+
+
+@amqp_opening.override(AmqpConnection, "send", breaks="AMQP10-VER-01 AMQP10-VER-07")
+def headers_are_in_small_letters(original, reached, self, data):
+    """The name of the protocol in the broker's headers is in small letters."""
+    if data[:4] == b"AMQP":
+        reached()
+        data = b"amqp" + bytes(data[4:])
+    original(self, data)
+
+
+# --- SASL frames ----------------------------------------------------------------------------------
+
+
+def _sasl(patch, reached, change):
+    """The broker's SASL frames are sent as ``change`` makes them."""
+
+    @patch.override(AmqpConnection)
+    def send(original, self, data):
+        if data[:4] != b"AMQP" and data[5] == SASL:
+            reached()
+            data = change(bytes(data[8:]))
+        original(self, data)
+
+
+@amqp_opening.mutant("AMQP10-SASL-03")
+def sasl_frames_have_a_channel(patch, reached):
+    """The broker's SASL frames have a channel."""
+    _sasl(patch, reached, lambda body: frame(7, body, SASL))
+
+
+@amqp_opening.mutant("AMQP10-SASL-03 AMQP10-SASL-04")
+def sasl_frames_are_too_large(patch, reached):
+    """The broker's SASL frames have an extended header of 520 bytes."""
+    doff = 2 + len(PADDING) // 4
+
+    def change(body: bytes) -> bytes:
+        size = doff * 4 + len(body)
+        return size.to_bytes(4) + bytes((doff, SASL, 0, 0)) + PADDING + body
+
+    _sasl(patch, reached, change)
+
+
+@amqp_opening.mutant("AMQP10-SASL-05")
+def something_follows_a_sasl_body(patch, reached):
+    """Behind the body of the broker's SASL frames is a byte more."""
+    _sasl(patch, reached, lambda body: frame(0, body + b"\x40", SASL))
+
+
+@amqp_opening.override(AmqpConnection, "_sasl_frame", breaks="AMQP10-SASL-02")
+def a_login_may_have_any_type(original, reached, self, type, body):
+    """The type of a SASL frame is not looked at."""
+    original(self, reached.instead(type, SASL), body)
+
+
+@amqp_opening.override(AmqpConnection, "_sasl_frame", breaks="AMQP10-SASL-06")
+def empty_sasl_frames_are_passed_over(original, reached, self, type, body):
+    """An empty SASL frame is passed over."""
+    if body:
+        original(self, type, body)
+    else:
+        reached()
+
+
+# --- the first frame ------------------------------------------------------------------------------
+
+
+@amqp_opening.override(AmqpConnection, "_send_open", breaks="AMQP10-OPEN-01 AMQP10-OPEN-02")
+def something_comes_before_open(original, reached, self):
+    """An end goes out ahead of the broker's open."""
+    reached()
+    self.send(frame(0, End().encode()))
+    original(self)
