@@ -185,7 +185,8 @@ class Run:
                     self.target.require(
                         requirement, requirement not in faults, f"after {after}: {fault}"
                     )
-        detail = f"after {after} {got} arrived, should be {due}; {self.peer.instead()}"
+        place = "" if self.place == MEMORY else f" from {self.place}"
+        detail = f"after {after} {got} arrived{place}, should be {due}; {self.peer.instead()}"
         self.target.require(judged_by or limit, got == due, detail)
 
     def step(self, step: Step) -> None:

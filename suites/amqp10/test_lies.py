@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
@@ -121,6 +122,38 @@ def test_a_frame_without_its_fields_is_an_error(
             CLOSE_WRITTEN,
             answer is not None or peer.ended is None,
             f"{what}: {'no end of the connection' if peer.ended is None else observed}",
+        )
+
+
+WRONG_OPENS: Mapping[str, dict[str, Any]] = {
+    "without container-id": {"container-id": None},
+    "with a wrong container-id": {"container-id": NUMBER},
+    "with a wrong max-frame-size": {"max-frame-size": WRONG},
+    "with a wrong channel-max": {"channel-max": WRONG},
+    "with a wrong idle-time-out": {"idle-time-out": WRONG},
+}
+
+
+@case(BAD_FIELDS, CLOSE_WRITTEN, needs={"amqp", "amqp-robust"})
+@pytest.mark.parametrize("wrong", list(WRONG_OPENS))
+def test_an_open_without_its_fields_is_an_error(target: Bench, wrong: str) -> None:
+    """An open lacks its container-id, or has a field of a wrong type. The broker ends the
+    connection, after a close with an error; another connection still works."""
+    with bystander(target):
+        peer = target.amqp_peer()
+        peer.authenticate(target.target.identity.login, target.target.identity.passcode)
+        peer.open(answered=False, **WRONG_OPENS[wrong])
+        answer = peer.watch_for(ending("close"))
+        observed = peer.instead() if answer is None else answer.brief()
+        target.record_finding(
+            BAD_FIELDS,
+            answer is not None,
+            f"an open {wrong} was answered with {observed}, should be an error",
+        )
+        target.record_finding(
+            CLOSE_WRITTEN,
+            answer is not None or peer.ended is None,
+            f"an open {wrong}: {'no end of the connection' if peer.ended is None else observed}",
         )
 
 

@@ -13,10 +13,11 @@ from brokerproof.harness.model.time import ms
 from brokerproof.harness.oracles import amqp_liveness
 from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.harness.protocols.amqp10.endpoint_state import Link
-from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, frame
+from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, either, frame
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.targets.target import RECONFIGURABLE, Target
 from brokerproof.suites.amqp10.steps import (
+    LARGEST,
     QUIET,
     bystander,
     connection_refused,
@@ -280,3 +281,29 @@ def test_the_broker_attaches_no_handle_above_the_clients_maximum(target: Bench, 
     for _ in range(most + 1):
         peer.sender(target.node())
     judge_trace(target, peer, amqp_liveness.limits)
+
+
+@case(PEERS_HANDLE_MAX, needs={"amqp"})
+@over(examples=6, most=st.sampled_from([0, 1, 3]))
+def test_a_link_beyond_the_clients_handle_max_is_not_attached(target: Bench, most: int) -> None:
+    """The client's begin has a small handle-max, and a link more than that allows is asked for by a
+    handle that the broker takes. It is refused with an error, or left without an answer. No attach
+    of the broker has a handle above the maximum."""
+    peer = target.amqp(begin=False)
+    session = peer.begin(handle_max=most)
+    assert session.answer is not None
+    if session.answer.get("handle-max", LARGEST) <= most:
+        target.record_not_applicable(PEERS_HANDLE_MAX, "the broker takes no further handle either")
+        return
+    for _ in range(most + 1):
+        peer.sender(target.node())
+    link = peer.sender(target.node(), answered=False)
+    answer = peer.watch_for(either(frame("attach", name=link.name), frame("end"), frame("close")))
+    handle = answer.get("handle") if answer is not None and answer.name == "attach" else None
+    observed = "nothing" if answer is None else answer.name
+    observed = observed if handle is None else f"handle {handle}"
+    target.record_finding(
+        PEERS_HANDLE_MAX,
+        handle is None or handle <= most,
+        f"with handle-max {most} another link was answered with {observed}",
+    )

@@ -3,16 +3,19 @@ attach."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.protocols.amqp10 import codec
-from brokerproof.harness.protocols.amqp10.codec import RECEIVER, SENDER
+from brokerproof.harness.protocols.amqp10.codec import RECEIVER, SENDER, words
 from brokerproof.harness.protocols.amqp10.endpoint_state import Link
-from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node
+from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, either, frame
+from brokerproof.harness.protocols.amqp10.types import NULL, Described, string, symbol
 from brokerproof.suites.amqp10.steps import QUIET, bodies, collect, fill, granted, numbered
 
 DISTRIBUTION_MODE = "AMQP10-TERM-04"
@@ -73,6 +76,36 @@ def test_the_mode_of_a_link_is_told_and_kept(target: Bench, mode: str, count: in
         TERMINUS_PROPERTIES,
         later == (sent if kept else []),
         f"the link reported {named}, and then {later} could be received",
+    )
+
+
+UNKNOWN = "brokerproof:nobody-has-this"
+UNKNOWN_PROPERTIES: Mapping[str, dict[str, Any]] = {
+    "distribution-mode": {"distribution-mode": UNKNOWN},
+    "capability": {"capabilities": (UNKNOWN,)},
+    "filter": {"filter": {UNKNOWN: Described(symbol(UNKNOWN), string("x"))}},
+}
+
+
+@case(TERMINUS_PROPERTIES, needs={"amqp"})
+@pytest.mark.parametrize("kind", list(UNKNOWN_PROPERTIES))
+def test_a_property_that_no_source_has_is_not_told(target: Bench, kind: str) -> None:
+    """A receiver asks for a source with a distribution-mode, capability or filter that nobody has.
+    The link is refused; or the source of the broker's attach does not have it. The same source
+    without it is attached before."""
+    node, peer = target.node(), target.amqp()
+    peer.detach(peer.receiver(node))
+    fields = {"address": node.address, "capabilities": node.capabilities or None}
+    fields |= UNKNOWN_PROPERTIES[kind]
+    source = codec.composite("source", fields)
+    link = peer.attach(RECEIVER, source=source, answered=False)
+    peer.watch_for(either(frame("attach", name=link.name), frame("end"), frame("close")))
+    source_told = words(link.answer.fields.get("source", NULL)) if link.answer else "no attach"
+    untold = UNKNOWN not in source_told
+    target.record_finding(
+        TERMINUS_PROPERTIES,
+        untold,
+        f"asked for an unknown {kind}, the broker told {'none' if untold else 'that it has it'}",
     )
 
 

@@ -87,6 +87,8 @@ def silence_is_right(replaced: Replaced) -> bool:
     match str(replaced.field):
         case "ActiveMQBytesMessage.expiration":
             return 0 < replaced.value < FAR_MS
+        case "ConsumerInfo.prefetchSize" | "ConsumerControl.prefetch":
+            return replaced.value < 0  # no more than that are dispatched (OPENWIRE-PREFETCH-1)
         case "TransactionInfo.type" | "MessageAck.ackType":
             return True  # what was published in a transaction may stay there, or be gone
     return False

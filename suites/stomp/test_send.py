@@ -3,6 +3,7 @@ one is answered."""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
@@ -26,6 +27,13 @@ LENGTH_OF_NULS = {"1.1": "STOMP11-HDR-02", "1.2": "STOMP12-HDR-06"}
 NUL_AFTER_BODY = {"1.0": "STOMP10-SEND-06", "1.1": "STOMP11-HDR-04", "1.2": "STOMP12-HDR-04"}
 NUL_ENDS_BODY = "STOMP10-SEND-07"
 
+ODD_DESTINATIONS = {
+    "empty": "",
+    "slash": "/",
+    "blank": " ",
+    "queue": "/queue/",
+    "long": "d" * 5000,
+}
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789-_."
 names = st.text(LETTERS, min_size=1, max_size=12).map(lambda text: f"x-{text}")
 values = st.one_of(
@@ -83,6 +91,20 @@ def test_a_send_without_a_destination_is_refused(target: Bench, version: str) ->
             refuses=FAILED_SEND.get(version, HEADER_MISSING),
             answers=FAILED_SEND.get(version, ()),
         )
+
+
+@case(FAILED_SEND)
+@pytest.mark.parametrize("name", ["empty", "slash", "blank", "queue", "long"])
+def test_a_send_to_an_odd_destination_is_taken_or_refused(
+    target: Bench, version: str, name: str
+) -> None:
+    """SEND to a destination that may name no place (nothing, a slash, a blank, a prefix alone,
+    5000 letters) is confirmed, or answered with ERROR and the connection closes."""
+    with bystander(target, version):
+        peer = target.stomp(version)
+        peer.publish(target.destination(), b"to a usual destination")
+        headers = {"destination": ODD_DESTINATIONS[name], "content-length": "7"}
+        refused(target, peer, "SEND", headers, b"nowhere", refuses=(), answers=FAILED_SEND[version])
 
 
 @case(FAILED_SEND, needs={"transactions"})

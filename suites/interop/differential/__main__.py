@@ -24,7 +24,7 @@ import click
 
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.sockets import SocketTarget
-from brokerproof.suites.interop.differential import stomp
+from brokerproof.suites.interop.differential import amqp10, stomp
 from brokerproof.suites.interop.differential.clusters import (
     Cluster,
     explanation_of,
@@ -33,7 +33,7 @@ from brokerproof.suites.interop.differential.clusters import (
 )
 from brokerproof.suites.interop.differential.grammar import Conversation, Grammar, Player
 
-GRAMMARS = {"stomp": stomp.GRAMMAR}
+GRAMMARS = {"amqp10": amqp10.GRAMMAR, "stomp": stomp.GRAMMAR}
 REFERENCES = {
     "artemis": "reference-real",
     "activemq": "reference-activemq-real",
