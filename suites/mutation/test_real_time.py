@@ -65,10 +65,6 @@ SHOWN_BY = {
         RABBITMQ,
         "flow.rabbitmq_heart_beats.a_client_that_misses_two_beats_is_given_up",
     ),
-    "looks.given-up-a-tenth-late": (
-        ACTIVEMQ,
-        "flow.activemq_heart_beats.a_silent_client_is_given_up_in_time_and_not_before",
-    ),
     "looks.given-up-a-fifth-early": (
         ACTIVEMQ,
         "flow.activemq_heart_beats.a_silent_client_is_given_up_in_time_and_not_before",

@@ -15,16 +15,6 @@ NO_LESS = "ACTIVEMQ-STOMP-hb-2"
 GRACE = "ACTIVEMQ-STOMP-hb-3"
 
 
-def stretched(patch, reached, monitor, share, of):
-    """``monitor`` gives a client up after ``share`` parts of ``of`` of the silence that should."""
-
-    @patch.override(monitor)
-    def deadline(original, self):
-        right = original(self)
-        wrong = self.last_heard + (right - self.last_heard) * share // of
-        return right if right >= NEVER else reached.instead(right, wrong)
-
-
 def ending(patch, reached, monitor, looks_more):
     """``monitor`` gives a client up so many looks later."""
 
@@ -44,12 +34,6 @@ def two_looks_too_few(patch, reached):
 def some_looks_too_many(patch, reached):
     """A client is given up two looks after the one that should."""
     ending(patch, reached, InactivityMonitor, 2)
-
-
-@looks.mutant(SILENCE)
-def given_up_a_tenth_late(patch, reached):
-    """A client is given up a tenth later than at the look that should."""
-    stretched(patch, reached, InactivityMonitor, 11, 10)
 
 
 @looks.override(InactivityMonitor, "deadline", breaks=NO_LESS)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from brokerproof.reference_broker.families.activemq.inactivity import NEVER
 from brokerproof.reference_broker.protocols.stomp.rabbitmq import RabbitHeartBeats, TwoMissedChecks
-from brokerproof.suites.mutation.flow.check_interval import ending, stretched
+from brokerproof.suites.mutation.flow.check_interval import ending
 from brokerproof.suites.mutation.mutant import Group
 
 whole_seconds = Group("whole-seconds", "reference-rabbitmq")
@@ -28,10 +28,12 @@ def a_third_look(patch, reached):
     ending(patch, reached, TwoMissedChecks, 1)
 
 
-@whole_seconds.mutant(GIVEN_UP)
-def given_up_a_tenth_late(patch, reached):
+@whole_seconds.override(TwoMissedChecks, "deadline", breaks=GIVEN_UP)
+def given_up_a_tenth_late(original, reached, self):
     """A client is given up a tenth later than at the look that should."""
-    stretched(patch, reached, TwoMissedChecks, 11, 10)
+    right = original(self)
+    late = self.last_heard + (right - self.last_heard) * 11 // 10
+    return right if right >= NEVER else reached.instead(right, late)
 
 
 @whole_seconds.override(TwoMissedChecks, "deadline", breaks=GIVEN_UP)
