@@ -21,12 +21,19 @@ from brokerproof.harness.targets.target import Target
 from brokerproof.suites.steps import small_addresses
 from brokerproof.suites.steps.queues import QUIET, bodies, collect
 from brokerproof.suites.steps.refusals import bystander, either
-from brokerproof.suites.steps.small_addresses import MESSAGES, limit_of
+from brokerproof.suites.steps.small_addresses import MESSAGES, MULTICAST, limit_of
 
 POLICIES = "ARTEMIS-PAGING-8"
 BLOCKS = "ARTEMIS-FLOW-block-1"
 ONLY_BLOCK = "ARTEMIS-FLOW-block-3"
 THREE = "ARTEMIS-PAGING-13"
+ENDS_WITH_CONNECTION = "ARTEMIS-CONCEPTS-topic-2"
+ENDINGS = {
+    "UNSUBSCRIBE": POLICIES,
+    "DISCONNECT": ENDS_WITH_CONNECTION,
+    "a closed socket": ENDS_WITH_CONNECTION,
+}
+"""How a subscription ends, and the sentence by which nothing is kept for it then."""
 GAPS = (-1, 0, 1)
 fillings = st.lists(st.sampled_from([2, 300, 1000, 4000]), max_size=3)
 
@@ -268,3 +275,39 @@ def _has_receipts(peer: StompPeer, count: int) -> Callable[[], bool]:
 
 def _receipts(peer: StompPeer) -> int:
     return sum(received.command == "RECEIPT" for received in peer.inbox)
+
+
+def endings(target: Target) -> list[dict[str, Any]]:
+    return [{"ending": ending, "size": 1000} for ending in ENDINGS]
+
+
+@case(POLICIES, ENDS_WITH_CONNECTION, needs={"stomp-1.2", "address-full", "multicast"})
+@over(
+    examples=6, always=endings, ending=st.sampled_from(list(ENDINGS)), size=st.integers(500, 4000)
+)
+def test_a_subscription_that_ended_takes_no_room(target: Bench, ending: str, size: int) -> None:
+    """The only subscription of a topic under FAIL ends. Messages of twice the limit are accepted
+    then. They are refused on a topic whose subscription stands and acknowledges nothing."""
+    topic, full = (small_addresses.destination(target, "fail", MULTICAST) for _ in range(2))
+    count = 2 * limit_of(target) // size + 1
+    standing = target.stomp()
+    standing.subscribe(full, "standing", ack="client")
+    subscriber = target.stomp()
+    subscriber.subscribe(topic, "ending", ack="client")
+    if ending == "UNSUBSCRIBE":
+        subscriber.request("UNSUBSCRIBE", {"id": "ending"})
+    else:
+        if ending == "DISCONNECT":
+            subscriber.request("DISCONNECT")
+        subscriber.close_socket()
+        target.advance(QUIET)  # the end of a connection is noticed a moment later
+    producer = target.stomp()
+    for number in range(count):
+        producer.publish(topic, small_addresses.body(number, size), proves=ENDINGS[ending])
+    other = target.stomp()
+    for number in range(count):
+        other.publish(full, small_addresses.body(number, size), receipt=False)
+    target.control(
+        other.watch_for(ERROR) is not None,
+        f"{count} messages of {size} bytes do not fill an address whose subscription stands",
+    )

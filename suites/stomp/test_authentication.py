@@ -17,9 +17,10 @@ from brokerproof.suites.stomp.error_recovery_steps import Bystander, fate
 ADMITTED = {"1.0": "STOMP10-CONNECT-02", "1.1": "STOMP11-CONNECT-01", "1.2": "STOMP12-CONNECT-01"}
 MAY_REFUSE = {"1.1": "STOMP11-CONNECT-02", "1.2": "STOMP12-CONNECT-02"}
 REFUSED_WITH_ERROR = {"1.1": "STOMP11-CONNECT-03", "1.2": "STOMP12-CONNECT-03"}
+CLOSE_AFTER_ERROR = "STOMP12-ERR-02"
 BLANKS_ARE_KEPT = {"1.1": "STOMP11-ENC-09", "1.2": "STOMP12-ENC-10"}
 
-
+LOGIN = ("login", "passcode")
 WRONG = (
     "wrong passcode",
     "wrong login",
@@ -72,11 +73,7 @@ def test_a_wrong_login_or_passcode_is_turned_away_with_a_reason(
     """CONNECT with a wrong or missing login or passcode may be refused. A refusal is an ERROR and
     the end of the connection, without CONNECTED."""
     bystander = Bystander(target, version)
-    headers = [
-        header
-        for header in target.connect_headers(version)
-        if header[0] not in ("login", "passcode")
-    ]
+    headers = [header for header in target.connect_headers(version) if header[0] not in LOGIN]
     peer = target.peer(version)
     peer.send(command, (*headers, *credentials(target, how).items()))
     admitted = peer.watch_for(CONNECTED) is not None
@@ -101,6 +98,25 @@ def test_a_wrong_login_or_passcode_is_turned_away_with_a_reason(
         "there is no CONNECTED behind the refusal",
     )
     bystander.check()
+
+
+@case(CLOSE_AFTER_ERROR, needs={"login"})
+@over(examples=20, how=st.sampled_from(WRONG))
+def test_the_error_of_a_refused_login_is_the_last_frame(target: Bench, how: str) -> None:
+    """CONNECT with a wrong or missing login or passcode: if the answer is an ERROR, the server
+    sends nothing more and closes the connection."""
+    peer = target.peer("1.2")
+    headers = [header for header in target.connect_headers("1.2") if header[0] not in LOGIN]
+    peer.send("CONNECT", (*headers, *credentials(target, how).items()))
+    # Well before a broker's handshake timeout (10 s is usual).
+    seen = fate(target, peer, end_within=seconds(5))
+    later = [frame.brief() for frame in peer.inbox]
+    if seen.explained:
+        target.record_finding(
+            CLOSE_AFTER_ERROR,
+            seen.ended is not None and not later,
+            f"{how}: {seen}" + (f", and {later} arrived" if later else ""),
+        )
 
 
 @case(MAY_REFUSE, REFUSED_WITH_ERROR, needs={"login"})

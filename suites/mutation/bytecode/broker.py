@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from brokerproof.harness.cases.example_runs import Call, Run
@@ -31,6 +32,7 @@ class MutableBroker:
         self._catalogue = requirements.load()
         self._target: ArtemisTarget | None = None
         self._run: Run | None = None
+        self._executed = 0
         self.agent = Agent(folder / "agent")
 
     def start(self, scope: Iterable[str] = (), mutant: BytecodeMutant | None = None) -> None:
@@ -64,10 +66,15 @@ class MutableBroker:
         return self._target is None or self._target.ended
 
     def execute(self, call: Call) -> Result:
-        """Run one case. A broker that has stopped serving anybody is an ERROR."""
+        """Run one case. A broker that has stopped serving anybody is an ERROR.
+
+        Each run has a seed of its own: a case names its addresses by the seed, and must not find
+        what it left there on another mutant.
+        """
         assert self._run is not None, "start() comes first"
+        self._executed += 1
         try:
-            return execute(self._run, call)
+            return execute(replace(self._run, seed=self._seed + self._executed), call)
         except RunStopped as problem:
             return Result(
                 case=call.id,

@@ -191,6 +191,18 @@ def subscriptions_outlive_connections(patch, reached):
         return original(self, name, *rest)
 
 
+@queues.mutant("ARTEMIS-CONCEPTS-topic-2 ARTEMIS-PAGING-8")
+def subscriptions_leave_their_queues(patch, reached):
+    """The queue of a subscription stays when the subscription ends, and is filled further."""
+
+    @patch.override(Router)
+    def tidy(original, self, queue):
+        if queue.routing.value == "MULTICAST" and not len(queue._dispatcher):
+            reached()
+        else:
+            original(self, queue)
+
+
 def _spoilt(message: Message) -> Message:
     """The message with other bytes at its end."""
     body: Any = message.body

@@ -44,6 +44,18 @@ def not_closed(patch, reached):
     _kept_open(patch, reached, lambda connection, frame: connection._state.name == "SESSION")
 
 
+@errors.mutant("STOMP12-ERR-02 STOMP11-CONNECT-03 STOMP12-CONNECT-03")
+def refused_login_not_closed(patch, reached):
+    """A client whose login is refused gets its ERROR, and the connection stays open."""
+    _kept_open(
+        patch,
+        reached,
+        lambda connection, frame: (
+            frame.head.command == "CONNECT" and connection._state.name != "SESSION"
+        ),
+    )
+
+
 @errors.mutant(SUBSCRIBE_FAILED)
 def subscribe_not_closed(patch, reached):
     """A SUBSCRIBE that fails gets its ERROR, and the connection stays open."""
