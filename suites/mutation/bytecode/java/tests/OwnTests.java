@@ -79,7 +79,14 @@ public final class OwnTests {
   }
 
   private static void mutants(Path file, Path plan, int seconds) throws Exception {
-    for (String line : Files.readAllLines(plan)) {
+    List<String> lines = Files.readAllLines(plan);
+    for (String test : lines.get(0).split("\t")) {
+      if (test.startsWith("[")) {
+        outcome(test); // the first test of a JVM loads its classes: it must not be late for that
+        break;
+      }
+    }
+    for (String line : lines) {
       String[] fields = line.split("\t");
       String status = "SURVIVED";
       String by = "";
