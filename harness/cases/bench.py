@@ -38,16 +38,27 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, MeasurementJud
         seed: int = 0,
         overrides: Overrides | None = None,
         example_record: ExampleRecord | None = None,
+        situations: tuple[str, ...] = (),
     ) -> None:
         self.target = target
         self.cited = cited
         self.label = label
         self.seed = seed
         self.overrides = overrides
+        self.situations = situations
         self.example_record = ExampleRecord() if example_record is None else example_record
         self.world = target.world(seed, overrides, self.record)
         self.example_record.wire.mark = f"{seed:x}"
         self.example_record.seed = seed
+
+    def reached(self, situation: str) -> None:
+        """Note that this example reached ``situation``, one of those that its property declares.
+
+        Raises ``ValueError`` for another one.
+        """
+        if situation not in self.situations:
+            raise ValueError(f"the property does not declare the situation {situation!r}")
+        self.example_record.situations[situation] = 1
 
     # the verbs that hide the clock
 

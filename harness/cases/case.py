@@ -13,7 +13,9 @@ A case cites the requirements it judges and names the capabilities it needs::
 
 The second form runs once per version and cites the ids of that version. ``@over`` makes a property
 of it: each strategy draws one argument; a strategy may be a function of the target, and an argument
-that is a :class:`Where`, or has one as its ``where``, configures the broker of its example.
+that is a :class:`Where`, or has one as its ``where``, configures the broker of its example. A
+property may declare the ``situations`` that its examples are drawn for; it says so by
+``target.reached(situation)`` where one has come about.
 """
 
 from __future__ import annotations
@@ -46,6 +48,10 @@ class Where:
     overrides: Overrides | None = None
 
 
+Situations = tuple[str, ...] | Callable[[Target], tuple[str, ...]]
+"""Names of situations, or a function of the target that returns them."""
+
+
 @dataclass(frozen=True)
 class Over:
     """The strategies of a property, and how many examples it takes at normal effort in virtual
@@ -58,6 +64,12 @@ class Over:
     always: Callable[[Target], Iterable[Mapping[str, Any]]] | None = None
     """Examples that are run whatever is drawn: the corners without which the property would prove
     less."""
+    situations: Situations = ()
+    """The situations that the examples are drawn for."""
+
+    def situations_on(self, target: Target) -> tuple[str, ...]:
+        """Return the situations that examples on ``target`` are drawn for."""
+        return self.situations(target) if callable(self.situations) else self.situations
 
 
 @dataclass(frozen=True)
@@ -158,16 +170,19 @@ def over(
     examples: int = 100,
     least: int = 0,
     always: Callable[[Target], Iterable[Mapping[str, Any]]] | None = None,
+    situations: Situations = (),
     **strategies: Any,
 ) -> Callable[[Function], Function]:
     """Make a property of a case; stands below ``@case``.
 
     ``examples`` is for virtual time, where normal effort draws 0.3 of it, but not less than
-    ``least``; ``always`` gives examples that are run besides.
+    ``least``; ``always`` gives examples that are run besides. In virtual time more examples are
+    drawn while one of ``situations`` was not reached, and a case that never reaches it is
+    INCONCLUSIVE.
     """
 
     def decorate(function: Function) -> Function:
-        setattr(function, _OVER, Over(strategies, examples, least, always))
+        setattr(function, _OVER, Over(strategies, examples, least, always, situations))
         return function
 
     return decorate

@@ -23,6 +23,8 @@ class ExampleRecord:
     wire: ByteLog = field(default_factory=ByteLog)
     failing: list[ExampleRecord] = field(default_factory=list)
     """The records of the examples of a property that violated something."""
+    situations: dict[str, int] = field(default_factory=dict)
+    """Examples that reached a situation, by its name."""
     plan: Mapping[str, Any] = field(default_factory=dict)
     """The drawn arguments of the example."""
     seed: int = 0

@@ -124,6 +124,7 @@ def one_example(
         seed=seed,
         overrides=places[0].overrides if places else None,
         example_record=outcome,
+        situations=situations(run, call),
     )
     start: Event
     if number is None:
@@ -158,6 +159,17 @@ def explain(problem: Exception) -> str:
     )
 
 
+def situations(run: Run, call: Call) -> tuple[str, ...]:
+    """Return the situations that the examples of ``call`` are drawn for, on the run's target."""
+    over = call.case.over
+    return () if over is None else over.situations_on(run.target)
+
+
+def unreached(run: Run, call: Call, record: ExampleRecord) -> list[str]:
+    """Return the declared situations that no example of ``record`` reached."""
+    return [name for name in situations(run, call) if name not in record.situations]
+
+
 def strategies(run: Run, call: Call) -> dict[str, Any]:
     """The strategies from which the arguments of a property are drawn, on the run's target."""
     assert call.case.over is not None
@@ -185,13 +197,16 @@ def draw(
     database: ExampleDatabase | None,
     *,
     shrink: bool,
+    fixed: bool = True,
 ) -> None:
     """Let Hypothesis call ``example`` with drawn arguments until it raises
-    :class:`ViolationFound`, and shrink what it raised for."""
+    :class:`ViolationFound`, and shrink what it raised for. ``fixed`` also runs the examples that
+    the property always has."""
     assert call.case.over is not None
     by_seed_alone()
     wrapped: Any = given(**strategies(run, call))(example)
-    for plan in call.case.over.always(run.target) if call.case.over.always is not None else ():
+    always = call.case.over.always if fixed else None
+    for plan in always(run.target) if always is not None else ():
         wrapped = hypothesis.example(**plan)(wrapped)
     phases = [Phase.explicit, Phase.reuse, Phase.generate] + ([Phase.shrink] if shrink else [])
     settings = hypothesis.settings(

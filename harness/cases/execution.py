@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,6 +26,8 @@ from brokerproof.harness.cases.example_runs import (
     draw,
     explain,
     one_example,
+    situations,
+    unreached,
 )
 from brokerproof.harness.catalogue import capabilities
 from brokerproof.harness.catalogue.deviations import Deviation, match, match_control
@@ -57,6 +60,8 @@ LATE: Duration = 500 * NS_PER_MS
 """A host that is so late may have failed a control itself: clients of ours have TTLs of 1 s, and
 send something every half of it."""
 SIDE_BY_SIDE_EXAMPLES = 16
+MORE_DRAWS = 4
+"""How often as many examples are drawn again for situations that none has reached."""
 
 
 def execute(run: Run, call: Call) -> Result:
@@ -88,6 +93,8 @@ def execute_unrecorded(run: Run, call: Call) -> tuple[Result, list[Event]]:
         problem = _attempt(run, call, record, attempt)
         late.append(record.late)
         findings = _complete(call, record.findings)
+        if run.target.clock is Clock.VIRTUAL:
+            findings = _doubt_unreached(findings, unreached(run, call, record))
         if (excuse := _excuse(run, call, problem)) is not None or _is_absent(problem):
             break
         if problem is not None and run.health is not None:
@@ -288,6 +295,10 @@ def _property(run: Run, call: Call, total: ExampleRecord, seed: int) -> None:
             _add(total, record)
 
     draw(run, call, example, seed, run.database, shrink=run.shrink)
+    for more in range(1, MORE_DRAWS + 1):
+        if failed or not unreached(run, call, total):
+            break
+        draw(run, call, example, seed + more, None, shrink=run.shrink, fixed=False)
     if failed:
         _add(total, failed[0])
 
@@ -323,6 +334,20 @@ def _add(total: ExampleRecord, record: ExampleRecord) -> None:
     total.findings = combine(total.findings + record.findings)
     for label, measurement in record.measurements.items():
         total.measure(label, measurement)
+    for situation, examples in record.situations.items():
+        total.situations[situation] = total.situations.get(situation, 0) + examples
+
+
+def _doubt_unreached(findings: list[Finding], missing: Sequence[str]) -> list[Finding]:
+    """Return ``findings`` in which nothing held for certain if a situation is ``missing``: in
+    virtual time that is a fault of the generator. In real time the examples are too few to say."""
+    if not missing:
+        return findings
+    doubt = f"no example reached: {', '.join(missing)}"
+    return [
+        replace(finding, uncertain=doubt) if finding.seen is Seen.HELD else finding
+        for finding in findings
+    ]
 
 
 def _complete(call: Call, findings: list[Finding]) -> list[Finding]:
@@ -390,6 +415,7 @@ def _result(
 ) -> Result:
     redaction = run.target.identity.redaction
     findings = judgement.findings
+    declared = situations(run, call) if attempts else ()
     if redaction.by_value:
         findings = tuple(
             replace(
@@ -407,6 +433,7 @@ def _result(
         detail=redaction.text(judgement.detail),
         findings=findings,
         measurements=record.measurements,
+        situations={name: record.situations.get(name, 0) for name in declared},
         attempts=attempts,
         duration_s=round(time.perf_counter() - began, 3),
         trace_ref=run.recorder.reference(call.id) if attempts else "",

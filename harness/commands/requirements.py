@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import click
 
 from brokerproof.harness.cases import case_index
 from brokerproof.harness.catalogue import cases, coverage, requirement_texts, requirements
 from brokerproof.harness.commands import errors
+from brokerproof.harness.results import records
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -25,14 +27,29 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     help='For example stomp12, "STOMP 1.2", artemis-stomp or seeds.',
 )
 @click.option("--uncovered", is_flag=True, help="Only requirements that owe a case and have none.")
+@click.option(
+    "--reached",
+    metavar="RUN",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The situations that properties of this run declare, and their examples.",
+)
 @_JSON
 def requirements_(
-    requirement: str | None, source: str | None, uncovered: bool, as_json: bool
+    requirement: str | None,
+    source: str | None,
+    uncovered: bool,
+    reached: Path | None,
+    as_json: bool,
 ) -> None:
     """List requirements with their level and cases, or explain the one with this ID.
 
     An explanation has the statement, its source, the cases that cite it, and how to contest it.
     """
+    if reached is not None:
+        if source is not None or uncovered:
+            raise errors.Usage("--reached is of one run: give it alone, or with an ID")
+        _reached(reached, requirement, as_json)
+        return
     if requirement is None:
         _list(source, uncovered, as_json)
         return
@@ -77,6 +94,38 @@ def _explain(requirement: str, as_json: bool) -> None:
         click.echo(json.dumps(facts))
     else:
         click.echo(requirement_texts.explanation_text(facts, _width()), nl=False)
+
+
+def _reached(folder: Path, requirement: str | None, as_json: bool) -> None:
+    """Print the situations of the run in ``folder``, of cases that cite ``requirement`` if one is
+    given."""
+    try:
+        results = [
+            latest.result
+            for latest in records.last_of_each(records.read(folder))
+            if latest.result.situations
+            and (requirement is None or requirement in latest.result.requirements)
+        ]
+    except records.UnreadableResults as problem:
+        raise errors.Usage(str(problem)) from None
+    if as_json:
+        fields = [
+            {
+                "case": result.case,
+                "target": result.target,
+                "requirements": result.requirements,
+                "situations": result.situations,
+            }
+            for result in results
+        ]
+        click.echo(json.dumps(fields))
+        return
+    for result in results:
+        click.echo(f"{result.case} on {result.target} ({', '.join(result.requirements)})")
+        for situation, examples in result.situations.items():
+            click.echo(f"{examples:>8}  {situation}")
+    counts = [examples for result in results for examples in result.situations.values()]
+    click.echo(f"{len(counts)} situations of {len(results)} cases, {counts.count(0)} never reached")
 
 
 def _width() -> int:

@@ -42,6 +42,8 @@ class Result:
     attempts: int = 1
     duration_s: float = 0.0
     trace_ref: str = ""
+    situations: Mapping[str, int] = field(default_factory=dict)
+    """Examples that reached each situation that the property declares."""
 
     def line(self) -> str:
         """The result as one line of JSON, without the line end."""
@@ -56,6 +58,7 @@ class Result:
         values["requirements"] = tuple(_list(values["requirements"]))
         values["findings"] = tuple(_finding(finding) for finding in _list(values["findings"]))
         values["measurements"] = measurements_of(values.get("measurements", {}))
+        values["situations"] = _object(values.get("situations", {}))
         result = cls(**values)
         if not result._well_formed():
             raise TypeError("a field has the wrong type")
@@ -74,6 +77,7 @@ class Result:
             and type(self.attempts) is int
             and 0 <= self.attempts <= MOST_ATTEMPTS
             and type(self.duration_s) in (int, float)
+            and all(type(examples) is int for examples in self.situations.values())
         )
 
 

@@ -1,0 +1,134 @@
+"""Situations that a property declares: noted by examples, drawn for, missed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import strategies as st
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import Over, Situations
+from brokerproof.harness.cases.execution import Call, execute
+from brokerproof.harness.commands.requirements import requirements_
+from brokerproof.harness.model.verdicts import Seen, Verdict
+from brokerproof.harness.results import records
+from brokerproof.harness.results.records import Result
+from brokerproof.harness.targets import target_file
+from brokerproof.harness.targets.target import Target
+from brokerproof.suites.units.harness.cases.test_execution import MUST, made, run_of
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    target = target_file.load("reference")
+    target.start(tmp_path_factory.mktemp("logs"))
+    yield target
+    target.stop()
+
+
+def property_of(most: int, situations: Situations = ("even", "odd")) -> Call:
+    """A property whose examples draw a number up to ``most`` and note whether it is even."""
+
+    def function(target: Bench, number: int) -> None:
+        target.reached("odd" if number % 2 else "even")
+        target.record_finding(MUST, True, f"{number}")
+
+    over = Over({"number": st.integers(0, most)}, 20, situations=situations)
+    return made(function, MUST, over=over)
+
+
+def test_the_examples_that_reached_a_situation_are_counted(reference: Target) -> None:
+    result = execute(run_of(reference), property_of(100))
+    assert result.verdict is Verdict.PASS
+    assert list(result.situations) == ["even", "odd"]
+    assert all(examples > 0 for examples in result.situations.values())
+
+
+def test_a_situation_that_no_example_reaches_leaves_the_case_inconclusive(
+    reference: Target,
+) -> None:
+    result = execute(run_of(reference), property_of(0))
+    assert (result.verdict, result.situations["odd"]) == (Verdict.INCONCLUSIVE, 0)
+    assert [finding.uncertain for finding in result.findings] == ["no example reached: odd"]
+    assert "no example reached: odd" in result.detail
+
+
+def test_more_examples_are_drawn_for_a_situation_that_is_rare(reference: Target) -> None:
+    numbers: list[int] = []
+
+    def function(target: Bench, number: int) -> None:
+        numbers.append(number)
+        if len(numbers) > 12:
+            target.reached("late")
+        target.record_finding(MUST, True, f"{number}")
+
+    over = Over({"number": st.integers(0, 10**9)}, 20, situations=("late",))
+    result = execute(run_of(reference), made(function, MUST, over=over))
+    assert result.verdict is Verdict.PASS
+    assert len(numbers) > 12, "6 examples are drawn at normal effort"
+
+
+def test_a_violation_is_no_matter_of_situations(reference: Target) -> None:
+    def function(target: Bench, number: int) -> None:
+        target.record_finding(MUST, False, f"{number}")
+
+    over = Over({"number": st.integers(0, 9)}, 20, situations=("never",))
+    result = execute(run_of(reference), made(function, MUST, over=over))
+    assert result.verdict is Verdict.FAIL
+    assert [finding.seen for finding in result.findings] == [Seen.VIOLATED]
+
+
+def test_situations_may_depend_on_the_target(reference: Target) -> None:
+    names = {"reference": ("even",)}
+    call = property_of(0, lambda target: names[target.identity.name])
+    assert list(execute(run_of(reference), call).situations) == ["even"]
+
+
+def test_an_undeclared_situation_is_our_error(reference: Target) -> None:
+    result = execute(run_of(reference), property_of(100, ("even",)))
+    assert result.verdict is Verdict.ERROR
+    assert "does not declare the situation 'odd'" in result.detail
+
+
+def test_in_real_time_a_missed_situation_is_counted_and_nothing_else() -> None:
+    """There are as few as three examples there."""
+    target = target_file.load("reference-real")
+    run = run_of(target)
+    try:
+        result = execute(run, property_of(0))
+    finally:
+        target.stop()
+    assert (result.verdict, result.situations["odd"]) == (Verdict.PASS, 0)
+
+
+RESULT = Result("c", "t", (MUST,), Verdict.PASS, "", situations={"even": 3, "odd": 0})
+
+
+def test_the_command_lists_the_situations_of_a_run(tmp_path: Path) -> None:
+    records.append(tmp_path, RESULT)
+    records.append(tmp_path, replace(RESULT, case="d", situations={}))
+    shown = CliRunner().invoke(requirements_, ["--reached", str(tmp_path)])
+    assert shown.exit_code == 0, shown.output
+    assert shown.output.splitlines() == [
+        f"c on t ({MUST})",
+        "       3  even",
+        "       0  odd",
+        "2 situations of 1 cases, 1 never reached",
+    ]
+    other = CliRunner().invoke(requirements_, ["STOMP12-HB-02", "--reached", str(tmp_path)])
+    assert other.output.splitlines() == ["0 situations of 0 cases, 0 never reached"]
+    shown = CliRunner().invoke(requirements_, ["--reached", str(tmp_path), "--json"])
+    assert [fields["situations"] for fields in json.loads(shown.output)] == [{"even": 3, "odd": 0}]
+
+
+@pytest.mark.parametrize("situations", ['{"even": "3"}', "[]", '{"even": 1.5}'])
+def test_situations_of_another_type_are_no_result(tmp_path: Path, situations: str) -> None:
+    line = RESULT.line().replace('{"even":3,"odd":0}', situations)
+    (tmp_path / records.NAME).write_text(line + "\n")
+    with pytest.raises(records.UnreadableResults, match="line 1: is no result"):
+        list(records.read(tmp_path))
