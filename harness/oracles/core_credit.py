@@ -8,7 +8,8 @@ message costs its producer is the size of its encoding, which the trace has as `
 A consumer's credit grows by what its client gives, whole as soon as that is sent: what is judged is
 the most that the broker can have had. -1 takes the limit away. 0 takes what is left of the credit
 away, but messages may be under way then; it counts from the answer to a force-delivery on that was
-asked for behind it. A delivery may begin with any credit above zero.
+asked for behind it. 0 also forgives at once what was delivered beyond the credit
+(ServerConsumerImpl.receiveCredits of 2.56.0). A delivery may begin with any credit above zero.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Consumer:
             self.credit = None
         elif credits == 0:
             self._since = 0
+            self.credit = None if self.credit is None else max(self.credit, 0)
         elif self.credit is not None:
             self.credit += credits
             self.given += credits

@@ -24,6 +24,7 @@ from brokerproof.harness.targets.target import Target
 from brokerproof.suites.amqp091.steps import bodies, drained, eventually, queue_of
 from brokerproof.suites.steps import hindrances
 from brokerproof.suites.steps.queue_model import IN_VIRTUAL_TIME, QueueModel
+from brokerproof.suites.steps.strategies import some_kinds
 
 LIMIT = "AMQP091-QOS-01"
 MORE = "AMQP091-QOS-02"
@@ -37,6 +38,26 @@ ORDER = "AMQP091-PUB-04"
 ROLLBACK = "AMQP091-TX-02"
 CLOSED = "AMQP091-CHAN-04"
 
+CHANNEL_HOLDS = "a channel's limit holds up a consumer with room of its own"
+OWN_HOLDS = "a consumer's own limit holds it up"
+TWO_CONSUMERS = "one acknowledgement settles deliveries of two consumers"
+BEHIND = "a message comes back behind younger ones that were delivered"
+ROLLED_BACK = "a rollback returns deliveries to their channel"
+COMMITTED = "a commit requeues"
+CANCELLED = "a delivery is settled whose consumer is cancelled"
+GOT_AGAIN = "basic.get takes a message that came back"
+CLOSED_WITHIN = "a channel is closed within a transaction that settled something"
+SITUATIONS = (
+    CHANNEL_HOLDS,
+    OWN_HOLDS,
+    TWO_CONSUMERS,
+    BEHIND,
+    ROLLED_BACK,
+    COMMITTED,
+    CANCELLED,
+    GOT_AGAIN,
+    CLOSED_WITHIN,
+)
 PUBLISHER, PLAIN, TRANSACTED = 1, 2, 3
 """Channels."""
 STOPPED = ms(50)
@@ -118,27 +139,27 @@ class Close:
 
 Step = Publish | Consume | Cancel | Limit | Settle | Recover | Get | End | Close
 CHANNELS, QUEUES = st.sampled_from([PLAIN, TRANSACTED]), st.integers(0, 1)
-SETTLE = st.builds(
-    Settle, CHANNELS, st.integers(0, 9), st.sampled_from(["ack", "requeue", "drop"]), st.booleans()
-)
+VERBS, WHICH = st.sampled_from(["ack", "requeue", "drop"]), st.integers(0, 9)
+SETTLE = st.builds(Settle, CHANNELS, WHICH, VERBS, st.booleans())
 PUBLISH = st.builds(Publish, QUEUES, st.integers(1, 6))
-CONSUME = st.builds(
-    Consume, CHANNELS, QUEUES, st.integers(0, 4), st.sampled_from([False, False, False, True])
-)
-STEPS = st.one_of(
-    PUBLISH,
-    PUBLISH,
-    CONSUME,
-    CONSUME,
-    SETTLE,
-    SETTLE,
-    SETTLE,
-    st.builds(Cancel, st.integers(0, 5)),
-    st.builds(Limit, CHANNELS, st.integers(0, 5)),
-    st.builds(Recover, CHANNELS),
-    st.builds(Get, CHANNELS, QUEUES),
+PREFETCH, NO_ACK = st.integers(0, 4), st.sampled_from([False, False, False, True])
+CONSUME = st.builds(Consume, CHANNELS, QUEUES, PREFETCH, NO_ACK)
+TRANSACT = st.one_of(
+    st.builds(Consume, st.just(TRANSACTED), QUEUES, PREFETCH, st.just(False)),
+    st.builds(Settle, st.just(TRANSACTED), WHICH, VERBS, st.booleans()),
     st.builds(End, st.booleans()),
-    st.builds(Close, CHANNELS),
+)
+STEPS = some_kinds(
+    [PUBLISH, CONSUME, SETTLE, SETTLE],
+    [
+        st.builds(Cancel, st.integers(0, 5)),
+        st.builds(Limit, CHANNELS, st.integers(0, 5)),
+        st.builds(Recover, CHANNELS),
+        st.builds(Get, CHANNELS, QUEUES),
+        TRANSACT,
+        st.builds(Close, CHANNELS),
+    ],
+    sizes=(8, 24),
 )
 
 
@@ -154,11 +175,13 @@ class Consumer:
     held: int = 0
 
     @property
+    def has_own_room(self) -> bool:
+        return self.no_ack or not self.prefetch or self.held < self.prefetch
+
+    @property
     def has_room(self) -> bool:
-        return self.no_ack or (
-            (not self.prefetch or self.held < self.prefetch)
-            and (not self.channel.limit or self.channel.held < self.channel.limit)
-        )
+        within_channel = not self.channel.limit or self.channel.held < self.channel.limit
+        return self.no_ack or (self.has_own_room and within_channel)
 
 
 @dataclass(frozen=True)
@@ -220,9 +243,7 @@ class Run:
             case Consume(channel, queue, prefetch, no_ack):
                 self._consume(self.channels[channel], queue, prefetch, no_ack)
             case Cancel(which) if self.consumers:
-                consumer = self.consumers.pop(which % len(self.consumers))
-                fields = {"consumer-tag": consumer.tag}
-                self.peer.call("basic.cancel", fields, channel=consumer.channel.number)
+                self._cancel(which % len(self.consumers))
             case Limit(channel, limit):
                 self._limit(self.channels[channel], limit)
             case Settle(channel, which, verb, multiple) if self.channels[channel].out:
@@ -250,6 +271,11 @@ class Run:
         self.peer.consume(self.names[queue], tag, channel=channel.number, no_ack=no_ack)
         self.consumers.append(Consumer(tag, channel, queue, prefetch, no_ack))
 
+    def _cancel(self, place: int) -> None:
+        consumer = self.consumers.pop(place)
+        fields = {"consumer-tag": consumer.tag}
+        self.peer.call("basic.cancel", fields, channel=consumer.channel.number)
+
     def _limit(self, channel: Channel, limit: int) -> None:
         """Set the limit while nothing is out that no consumer got: whether such messages count is
         not documented."""
@@ -268,6 +294,11 @@ class Run:
             self.peer.send("basic.nack", fields, channel=channel.number)
         tags = [other for other in channel.out if multiple and other < tag]
         settled = {number: channel.out.pop(number) for number in [*tags, tag]}
+        consumers = {held.consumer for held in settled.values() if held.consumer is not None}
+        if len(consumers) > 1:
+            self.target.reached(TWO_CONSUMERS)
+        if not consumers <= set(self.consumers):
+            self.target.reached(CANCELLED)
         if channel.number == TRANSACTED:
             channel.pending.append((settled, verb))
         else:
@@ -284,7 +315,10 @@ class Run:
     def _give_back(self, channel: Channel, deliveries: list[Held]) -> None:
         channel.release(deliveries)
         for held in deliveries:
-            self.queues[held.queue].give_back([held.number])
+            model = self.queues[held.queue]
+            model.give_back([held.number])
+            if model.delivered and held.number < max(model.delivered):
+                self.target.reached(BEHIND)
 
     def _get(self, channel: Channel, queue: int) -> None:
         """Get a message that nobody else may be given meanwhile."""
@@ -300,6 +334,8 @@ class Run:
             f"{expected} is the oldest that waits, and basic.get brought {answer.brief()}",
         )
         self._mark(model, answer)
+        if expected in model.delivered:
+            self.target.reached(GOT_AGAIN)
         model.take([expected])
         channel.out[answer["delivery-tag"]] = Held(queue, expected, None)
 
@@ -307,6 +343,10 @@ class Run:
         pending, channel.pending = channel.pending, []
         self.peer.call("tx.commit" if commit else "tx.rollback", channel=channel.number)
         for settled, verb in pending:
+            if not commit:
+                self.target.reached(ROLLED_BACK)
+            elif verb == "requeue":
+                self.target.reached(COMMITTED)
             if commit:
                 self._settled(channel, list(settled.values()), verb)
             else:
@@ -316,6 +356,8 @@ class Run:
         self.peer.close_channel(channel.number)
         self.consumers = [other for other in self.consumers if other.channel is not channel]
         out = channel.all_out()
+        if channel.pending:
+            self.target.reached(CLOSED_WITHIN)
         channel.out.clear()
         channel.pending.clear()
         channel.limit = 0
@@ -331,6 +373,9 @@ class Run:
             self.peer.settle(number)
         self.target.advance(STOPPED)
         self._take(after, judged)
+        for consumer in self.consumers:
+            if self.queues[consumer.queue].waiting and not consumer.has_room:
+                self.target.reached(CHANNEL_HOLDS if consumer.has_own_room else OWN_HOLDS)
         idle = [f"{consumer.tag} ({consumer.held} held)" for consumer in self._idle()]
         detail = f"after {after}: {', '.join(idle) or 'nobody'} has room while messages wait"
         self.target.require(MORE, rest and not idle, detail)
@@ -394,7 +439,10 @@ class Run:
         self.target.record_finding(MARK, delivery["redelivered"] is again, detail)
 
     def finish(self) -> None:
-        """Close the channels: all that was not settled can be had again, in order."""
+        """End the consumers, then the channels: all that was not settled can be had again, in
+        order."""
+        while self.consumers:
+            self._cancel(0)
         for channel in self.channels.values():
             self._close(channel)
         for name, model in zip(self.names, self.queues, strict=True):
@@ -484,9 +532,10 @@ def corners(target: Target) -> list[dict[str, object]]:
 @over(
     examples=40,
     always=corners,
+    situations=lambda target: (*SITUATIONS, *hindrances.situations(target)),
     hindered_by=hindrances.pairs,
     rounds=st.sampled_from([1, 1, 1, 4]),
-    steps=st.lists(STEPS, min_size=4, max_size=24),
+    steps=STEPS,
 )
 def test_channels_do_what_the_model_says(
     target: Bench, hindered_by: list[str], rounds: int, steps: list[Step]

@@ -16,9 +16,9 @@ from brokerproof.harness.protocols.amqp10.codec import RECEIVER
 from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
 from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, frame
 from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.targets.target import Target
+from brokerproof.harness.targets.target import RECONFIGURABLE, Target
 from brokerproof.suites.amqp10.steps import QUIET, granted, judge_trace
-from brokerproof.suites.amqp10.wrapping_ids import wrapping
+from brokerproof.suites.amqp10.wrapping_ids import WRAP, at_the_end, wrapping
 from brokerproof.suites.steps import hindrances, small_addresses
 from brokerproof.suites.steps.queue_model import MEMORY, place_names
 
@@ -30,6 +30,15 @@ WINDOW_FORMULA = "AMQP10-WIN-07"
 RELEASED_AVAILABLE = "AMQP10-OUT-09"
 
 
+WINDOW_HOLDS = "the window holds up deliveries for which there is credit"
+CREDIT_HOLDS = "a link without credit has messages that wait"
+BOTH_LINKS = "both links have credit for what waits, and the window does not take both"
+TAKEN_BACK = "credit is taken back while messages wait"
+DRAIN_LEFT = "a drain finds less than its credit"
+DRAIN_USED = "a drain uses all of its credit"
+AGAIN = "a delivery that was given back arrives again"
+WRAPPED = "a delivery-id runs over the end"
+SITUATIONS = (WINDOW_HOLDS, CREDIT_HOLDS, BOTH_LINKS, TAKEN_BACK, DRAIN_LEFT, DRAIN_USED, AGAIN)
 TOPIC, WILDCARD, TEMPORARY = "topic", "wildcard", "temporary"
 """Places that are gone with their links: a topic, topics of a pattern, and a node that the broker
 makes on request."""
@@ -117,9 +126,11 @@ class Model:
     @property
     def within_credit(self) -> int:
         """Deliveries of both queues that wait and for which there is credit."""
-        return sum(
-            min(len(waits), credit) for waits, credit in zip(self.waiting, self.credit, strict=True)
-        )
+        return sum(min(len(waits), credit) for waits, credit in self.by_link())
+
+    def by_link(self) -> list[tuple[set[bytes], int]]:
+        """Messages that wait, and credit, of each link."""
+        return list(zip(self.waiting, self.credit, strict=True))
 
     @property
     def due(self) -> int:
@@ -164,6 +175,8 @@ class Run:
     producer: AmqpPeer
     senders: tuple[Link, Link]
     model: Model = field(default_factory=Model)
+    given_back: set[bytes] = field(default_factory=set)
+    last_id: int | None = None
 
     def watch(self, after: str, judged_by: str = "") -> None:
         """Judge that what has to come does, and nothing else: by ``judged_by``, or by the limit
@@ -175,10 +188,12 @@ class Run:
         self.target.wait_until(
             lambda: self.peer.ended is not None or len(self.peer.deliveries) > due, QUIET
         )
+        self._note_situations()
         got = 0
         for queue, link in enumerate(self.links):
             for delivery in self.peer.take_deliveries(link):
                 got += 1
+                self._note_delivery(delivery)
                 faults = self.model.came(queue, delivery)
                 for requirement in (NO_TRANSFER_WITHOUT_CREDIT, REMOTE_INCOMING_WINDOW, *faults):
                     fault = faults.get(requirement, "as it should")
@@ -189,6 +204,23 @@ class Run:
         detail = f"after {after} {got} arrived{place}, should be {due}; {self.peer.instead()}"
         self.target.require(judged_by or limit, got == due, detail)
 
+    def _note_situations(self) -> None:
+        """Note what the model says before the deliveries that are due are taken."""
+        model = self.model
+        if model.due < model.within_credit:
+            self.target.reached(WINDOW_HOLDS)
+            if all(min(len(waits), credit) for waits, credit in model.by_link()):
+                self.target.reached(BOTH_LINKS)
+        if any(waits and not credit for waits, credit in model.by_link()):
+            self.target.reached(CREDIT_HOLDS)
+
+    def _note_delivery(self, delivery: Delivery) -> None:
+        if delivery.message.body in self.given_back:
+            self.target.reached(AGAIN)
+        if WRAPPED in self.target.situations and delivery.id < (self.last_id or 0) - WRAP // 2:
+            self.target.reached(WRAPPED)
+        self.last_id = delivery.id
+
     def step(self, step: Step) -> None:
         """One step of the plan, in the world and in the model."""
         model, peer = self.model, self.peer
@@ -198,6 +230,8 @@ class Run:
                     granted(self.target, self.producer, self.senders[queue])
                     self.producer.publish(self.senders[queue], model.new(queue))
             case Grant(queue, credit):
+                if credit < model.credit[queue] and model.waiting[queue]:
+                    self.target.reached(TAKEN_BACK)
                 peer.flow(self.links[queue], link_credit=credit)
                 model.credit[queue] = credit
             case Drain(queue, credit):
@@ -217,6 +251,7 @@ class Run:
         model.window = sum(map(len, model.waiting)) + 10
         self.peer.flow(link, incoming_window=model.window, link_credit=credit, drain=True)
         model.credit[queue] = credit
+        self.target.reached(DRAIN_LEFT if len(model.waiting[queue]) < credit else DRAIN_USED)
         self.watch(f"a drain of {credit}", DRAIN_ANSWERED)
         self.target.wait_until(lambda: link.credit <= 0 or self.peer.ended is not None, PATIENCE)
         detail = f"a drain of {credit} credits left {link.credit}; {self.peer.instead()}"
@@ -237,6 +272,7 @@ class Run:
             held.remove(delivery)
             if outcome != "accepted":
                 self.model.waiting[queue].add(delivery.message.body)
+                self.given_back.add(delivery.message.body)
 
     def finish(self) -> None:
         """Every remaining message can be consumed: by these links, or, if they hold it, by others
@@ -335,15 +371,34 @@ def made_address(target: Bench, link: Link) -> str:
     return address
 
 
+def situations(target: Target) -> tuple[str, ...]:
+    """Return the situations that the plans are drawn for."""
+    configured = RECONFIGURABLE in target.identity.capabilities
+    wraps = (WRAPPED,) if configured else ()
+    at = tuple(f"at {place}" for place in all_places(target))
+    return (*SITUATIONS, *at, *wraps, *hindrances.situations(target))
+
+
 def corners_hindered(target: Target) -> list[dict[str, object]]:
-    """A session that is held up by its window and by the credit of its links, hindered in each
-    way."""
-    steps = [Send(0, 4), Send(1, 2), Grant(0, 3), Grant(1, 1), Open(2), Drain(0, 1), Send(0, 2)]
-    where = Where(target.identity.default_amqp_acceptor)
-    return [
-        {"where": where, "place": MEMORY, "hindered_by": [name], "window": 2, "steps": steps}
-        for name in hindrances.names(target)
+    """A session that is held up by its window and by the credit of its links, which is taken
+    back, hindered in each way."""
+    steps = [
+        Send(0, 4),
+        Send(1, 2),
+        Grant(0, 3),
+        Grant(1, 1),
+        Grant(0, 0),
+        Open(2),
+        Drain(0, 1),
+        Send(0, 2),
     ]
+    history: dict[str, object] = {
+        "where": at_the_end(target),
+        "place": MEMORY,
+        "window": 2,
+        "steps": steps,
+    }
+    return hindrances.each_once(target, [history])
 
 
 @case(
@@ -390,6 +445,7 @@ def corners_hindered(target: Target) -> list[dict[str, object]]:
             ],
         },
     ],
+    situations=situations,
     place=lambda target: st.sampled_from(all_places(target)),
     hindered_by=hindrances.pairs,
     window=st.integers(0, 5),
@@ -406,6 +462,7 @@ def test_credit_and_window_do_what_the_model_says(
     One scenario: the six requirements are the model.
     """
     name = target.fresh_name()
+    target.reached(f"at {place}")
     with hindrances.hindered(target, hindered_by, target.destination(name=name)):
         peer, producer = target.amqp(begin=False), target.amqp()
         peer.begin(incoming_window=window)

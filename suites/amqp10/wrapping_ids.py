@@ -15,6 +15,15 @@ NEAR_WRAP = st.sampled_from(STARTS)
 signed numbers break."""
 
 
+def at_the_end(target: Target) -> Where:
+    """Return an acceptor whose second delivery-id runs over the end; without configuration the
+    usual one."""
+    acceptor = target.identity.default_amqp_acceptor
+    if RECONFIGURABLE not in target.identity.capabilities:
+        return Where(acceptor)
+    return Where(acceptor, {"acceptor": {"amqp_first_delivery_id": WRAP - 1}})
+
+
 def wrapping(target: Target) -> st.SearchStrategy[Where]:
     """An acceptor whose transfer-ids, delivery-ids and delivery-counts begin anywhere; without
     configuration the usual one."""

@@ -30,6 +30,13 @@ SENT = "STOMP12-SEND-02"
 ABORTED = "STOMP12-ABORT-01"
 ONCE = "ARTEMIS-CONCEPTS-queue-2"
 ALIVE = "ARTEMIS-STOMP-ttl-3"
+SHUT = "messages wait for a window that is shut"
+COMMITTED = "a COMMIT sends into a window that is shut"
+WITHDRAWN = "an ABORT withdraws a message"
+SMALL = "a message is larger than its window"
+ONLY_BEATS = "the consumer does nothing but beat for as long as its TTL"
+SILENT = "a silent consumer leaves with messages"
+SITUATIONS = (SHUT, COMMITTED, WITHDRAWN, SMALL, ONLY_BEATS, SILENT)
 QUIET = ms(200)
 """How long nothing must come before the broker has stopped."""
 BEAT_MS, REAL_BEAT_MS = 1500, 4000
@@ -116,6 +123,8 @@ class Run:
             case Ack(which):
                 self._ack(which)
             case Idle(intervals):
+                if intervals * self.beat_ms >= self.target.negotiated((self.beat_ms, 0)).ttl_ms:
+                    self.target.reached(ONLY_BEATS)
                 for _ in range(3 * intervals if self.target.virtual else intervals):
                     self.target.advance(ms(self.beat_ms) // 3)
                     self.consumer.beat()
@@ -140,6 +149,10 @@ class Run:
         self.producer.request(
             "COMMIT" if commit else "ABORT", {"transaction": f"t{self.transactions}"}
         )
+        if self.pending and not commit:
+            self.target.reached(WITHDRAWN)
+        if self.pending and commit and not self.account.open:
+            self.target.reached(COMMITTED)
         for body in self.pending:
             self.ledger.update(Confirmed(body) if commit else Withdrawn(body))
         self.waiting += self.pending if commit else []
@@ -179,6 +192,8 @@ class Run:
         )
         for message in self.consumer.take_messages():
             self._took(message, after)
+        if self.waiting:
+            self.target.reached(SHUT)
 
     def _took(self, message: Frame, after: str) -> None:
         body = message.body
@@ -192,6 +207,8 @@ class Run:
         )
         self.waiting.remove(body)
         size = sum(self.account.held)
+        if message.size > self.account.window:
+            self.target.reached(SMALL)
         allowed = self.account.delivered(message.size)
         self.held.append(message)
         detail = (
@@ -212,6 +229,12 @@ class Run:
 @over(
     examples=40,
     always=lambda target: [
+        {
+            "window": 1,
+            "mode": "client",
+            "silent": False,
+            "steps": [Publish(50, False), Publish(50, True), End(True), Ack(0)],
+        },
         {
             "window": 700,
             "mode": "client",
@@ -239,6 +262,7 @@ class Run:
             ],
         },
     ],
+    situations=SITUATIONS,
     window=st.sampled_from([1, 300, 500, 700, 1500, 5000]),
     mode=st.sampled_from(["client", "client-individual"]),
     silent=st.booleans(),
@@ -263,6 +287,8 @@ def test_a_session_does_what_the_model_says(
         (SENT, ABORTED, WINDOW), True, f"{len(steps)} steps went as the model says"
     )
     if silent:
+        if run.held:
+            target.reached(SILENT)
         consumer.beat()
         since = target.now()
         bounds = target.silence_interval(target.negotiated((beat_ms, 0)).ttl_ms)

@@ -43,6 +43,15 @@ FIFO = "ARTEMIS-GROUPING-fifo-1"
 TOPIC, DURABLE = "topic", "durable subscription"
 """Places with one subscription: a topic's is gone with its end, a durable one comes back."""
 CLIENT, CLIENT_INDIVIDUAL = "client", "client-individual"
+SHUT = "messages wait for a window that is shut"
+LARGER = "a message is larger than its window"
+RANGE = "one ACK settles three messages or more"
+PASSED_OVER = "an ACK passes over an older message"
+BEHIND = "a message comes back behind younger ones that are held"
+THIRD = "a message is delivered for the third time"
+BOTH = "two subscriptions hold messages at once"
+PAGED = "messages wait at an address that pages"
+SITUATIONS = (SHUT, LARGER, RANGE, PASSED_OVER, BEHIND, THIRD, BOTH)
 STOPPED = ms(50)
 """How long a surplus message is waited for at each stop; one that is later is judged at the
 next."""
@@ -188,6 +197,10 @@ class Run:
         client.peer.ack(client.held[place], receipt=True)
         proves = CUMULATIVE if client.mode == CLIENT else INDIVIDUAL
         settled = client.held[first : place + 1]
+        if len(settled) > 2:
+            self.target.reached(RANGE)
+        if first > 0:
+            self.target.reached(PASSED_OVER)
         self.settled_by |= dict.fromkeys(map(number_of, settled), GONE)
         del client.held[first : place + 1]
         del client.account.held[first : place + 1]
@@ -207,6 +220,9 @@ class Run:
         client.account = None
         client.held.clear()
         self._drop_unless_kept()
+        held = [number_of(message) for other in self.clients for message in other.held]
+        if held and self.model.waiting and self.model.waiting[0] < max(held):
+            self.target.reached(BEHIND)
         return True
 
     def stop(self, after: str) -> None:
@@ -216,11 +232,21 @@ class Run:
             client.peer.settle()
         self.target.advance(STOPPED)
         self._take(after)
+        self._note_situations()
         idle = ", ".join(map(str, self._idle())) or "nobody"
         detail = f"after {after}: {idle} has room while {len(self.model.waiting)} messages wait"
         if self._idle():
             self.finish()  # messages that are lost keep nobody waiting
         self.target.require(WINDOW, rest and idle == "nobody", detail)
+
+    def _note_situations(self) -> None:
+        holders = [client for client in self.clients if client.held]
+        if len(holders) > 1:
+            self.target.reached(BOTH)
+        if self.model.waiting and any(not client.has_room for client in holders):
+            self.target.reached(SHUT)
+        if self.model.waiting and self.place not in (MEMORY, TOPIC, DURABLE):
+            self.target.reached(PAGED)
 
     def _idle(self) -> list[Client]:
         out = sum(message.size for client in self.clients for message in client.held)
@@ -237,6 +263,8 @@ class Run:
                 detail = f"after {after}: {number_of(message)} arrived for {client}"
                 self.target.require(WINDOW, client.has_room, detail)
                 assert client.account is not None
+                if 0 < client.account.window < message.size:
+                    self.target.reached(LARGER)
                 client.account.delivered(message.size)
             client.held += messages
             arrivals.append([number_of(message) for message in messages])
@@ -252,6 +280,8 @@ class Run:
         self.model.take(numbers)
         for number in numbers:
             self.attempts[number] = self.attempts.get(number, 0) + 1
+            if self.attempts[number] == 3:
+                self.target.reached(THIRD)
         return False
 
     def finish(self) -> None:
@@ -327,6 +357,13 @@ def corners(target: Target) -> list[dict[str, object]]:
     ]
 
 
+def situations(target: Target) -> tuple[str, ...]:
+    """Return the situations that the histories are drawn for."""
+    paged = (PAGED,) if len(place_names(target)) > 1 else ()
+    at = tuple(f"at a {place}" for place in own_places(target))
+    return (*SITUATIONS, *paged, *at, *hindrances.situations(target))
+
+
 def own_places(target: Target) -> list[str]:
     """Return the places with one subscription that the target has."""
     durable = "durable-subscriptions" in target.identity.capabilities
@@ -351,6 +388,7 @@ def all_places(target: Target) -> st.SearchStrategy[str]:
 @over(
     examples=30,
     always=corners,
+    situations=situations,
     place=all_places,
     link=hindrances.some_link,
     hindered_by=hindrances.pairs,
@@ -379,6 +417,7 @@ def test_subscriptions_do_what_the_model_says(
         headers = {"durable-subscription-name": "one"}
     if place in (TOPIC, DURABLE):
         count = 1
+        target.reached(f"at a {place}")
     ending: list[Step] = [
         Publish(3, 0),
         Subscribe(0, CLIENT, 700),

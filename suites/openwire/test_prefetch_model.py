@@ -29,6 +29,7 @@ from brokerproof.harness.targets.target import Target
 from brokerproof.suites.openwire.steps import OPENWIRE, number_of
 from brokerproof.suites.steps import hindrances
 from brokerproof.suites.steps.queue_model import QueueModel
+from brokerproof.suites.steps.strategies import some_kinds
 
 LIMIT = "OPENWIRE-PREFETCH-1"
 MORE = "OPENWIRE-PREFETCH-2"
@@ -37,6 +38,14 @@ SEEN_ACK = "OPENWIRE-MSGACK-1"
 STANDARD_ACK = "OPENWIRE-MSGACK-2"
 INDIVIDUAL_ACK = "OPENWIRE-MSGACK-3"
 
+MIDDLE = "a range in the middle is acknowledged"
+SEEN_SETTLED = "a message that its client has seen is acknowledged"
+IN_TRANSACTION = "messages are acknowledged in a transaction"
+SHRUNK = "a limit shrinks below what is out"
+PULLED_AGAIN = "a pull brings a message that came back"
+BOTH = "two consumers have messages out at once"
+AT_LIMIT = "messages wait for a consumer that is at its limit"
+SITUATIONS = (MIDDLE, SEEN_SETTLED, IN_TRANSACTION, SHRUNK, PULLED_AGAIN, BOTH, AT_LIMIT)
 BEGIN, COMMIT = 0, 2
 """Types of TransactionInfo."""
 STOPPED = ms(50)
@@ -106,18 +115,20 @@ WHICH, COUNT = st.integers(0, 5), st.integers(1, 4)
 ACKNOWLEDGE = st.builds(
     Acknowledge, WHICH, st.integers(0, 5), COUNT, st.booleans(), st.sampled_from([False, True])
 )
-STEPS = st.one_of(
-    st.builds(Publish, st.integers(1, 6)),
-    st.builds(Publish, st.integers(1, 6)),
-    st.builds(Consume, st.integers(0, 1), st.integers(0, 4)),
-    st.builds(See, WHICH, COUNT),
-    st.builds(See, WHICH, COUNT),
-    ACKNOWLEDGE,
-    ACKNOWLEDGE,
-    ACKNOWLEDGE,
-    st.builds(Change, WHICH, COUNT),
-    st.builds(Pull, WHICH),
-    st.builds(Remove, WHICH),
+STEPS = some_kinds(
+    [
+        st.builds(Publish, st.integers(1, 6)),
+        st.builds(Consume, st.integers(0, 1), st.integers(0, 4)),
+        ACKNOWLEDGE,
+        ACKNOWLEDGE,
+    ],
+    [
+        st.builds(See, WHICH, COUNT),
+        st.builds(Change, WHICH, COUNT),
+        st.builds(Pull, WHICH),
+        st.builds(Remove, WHICH),
+    ],
+    sizes=(6, 20),
 )
 
 
@@ -199,6 +210,8 @@ class Run:
         fields = {"destination": self.place, "consumerId": consumer.id, "prefetch": limit}
         consumer.peer.send("ConsumerControl", fields)
         consumer.peer.settle()
+        if limit < len(consumer.out) - consumer.seen:
+            self.target.reached(SHRUNK)
         consumer.limit = limit
 
     def _see(self, which: int, count: int) -> None:
@@ -225,6 +238,10 @@ class Run:
         covered = consumer.seen or len(consumer.out)
         first = step.first % covered
         settled = consumer.out[first : min(covered, first + step.count)]
+        if not step.individual and first > 0 and first + len(settled) < len(consumer.out):
+            self.target.reached(MIDDLE)
+        if consumer.seen:
+            self.target.reached(SEEN_SETTLED)
         # What was seen and is then acknowledged alone in a transaction counts twice in release
         # 6.3.1. No client does that.
         transacted = step.transacted and not (step.individual and consumer.seen)
@@ -240,6 +257,7 @@ class Run:
             )
         if transacted:
             self._transact(consumer.peer, fields["transactionId"], COMMIT)
+            self.target.reached(IN_TRANSACTION)
         del consumer.out[first : first + len(settled)]
         consumer.seen = max(0, consumer.seen - len(settled))
         self.settled_by |= dict.fromkeys(map(number_of, settled), proves)
@@ -275,6 +293,10 @@ class Run:
             peer.settle()
         self.target.advance(STOPPED)
         self._take(after)
+        if sum(bool(consumer.out) for consumer in self.consumers) > 1:
+            self.target.reached(BOTH)
+        if self.model.waiting and any(not consumer.has_room for consumer in self._pushed()):
+            self.target.reached(AT_LIMIT)
         idle = ", ".join(map(str, self._idle())) or "nobody"
         detail = f"after {after}: {idle} has room while {len(self.model.waiting)} messages wait"
         if self._idle():
@@ -292,6 +314,8 @@ class Run:
                 detail = f"after {after}: {number_of(dispatched)} arrived for {consumer}"
                 proves = LIMIT if consumer.limit else PULL
                 self.target.require(proves, consumer.has_room, detail)
+                if not consumer.limit and number_of(dispatched) in self.model.delivered:
+                    self.target.reached(PULLED_AGAIN)
                 consumer.pulled = 0
                 consumer.out.append(dispatched)
                 numbers.append(number_of(dispatched))
@@ -375,9 +399,10 @@ def corners(target: Target) -> list[dict[str, object]]:
 @over(
     examples=30,
     always=corners,
+    situations=lambda target: (*SITUATIONS, *hindrances.situations(target)),
     hindered_by=hindrances.pairs,
     rounds=st.sampled_from([1, 1, 1, 3]),
-    steps=st.lists(STEPS, min_size=4, max_size=20),
+    steps=STEPS,
 )
 def test_consumers_do_what_the_model_says(
     target: Bench, hindered_by: list[str], rounds: int, steps: list[Step]

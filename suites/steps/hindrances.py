@@ -148,6 +148,19 @@ def names(target: Target) -> list[str]:
     return [name for name, hindrance in HINDRANCES.items() if hindrance.needs in capabilities]
 
 
+TWO = "two hindrances at once"
+
+
+def situations(target: Target) -> tuple[str, ...]:
+    """Return the situations of a property that takes hindrances: each of them, and two at once."""
+    known = tuple(map(_hinders, names(target)))
+    return (*known, TWO) if len(known) > 1 else known
+
+
+def _hinders(name: str) -> str:
+    return f"hindered by {name}"
+
+
 def pairs(target: Target) -> st.SearchStrategy[list[str]]:
     """Draw up to two hindrances."""
     known = names(target)
@@ -157,20 +170,26 @@ def pairs(target: Target) -> st.SearchStrategy[list[str]]:
 
 
 def each_once(target: Target, histories: Sequence[dict[str, object]]) -> list[dict[str, object]]:
-    """Return the histories unhindered, and the first with each hindrance."""
+    """Return the histories unhindered, and the first with each hindrance and with two."""
+    known = names(target)
     return [
         *({**history, "hindered_by": []} for history in histories),
-        *({**histories[0], "hindered_by": [name]} for name in names(target)),
+        *({**histories[0], "hindered_by": [name]} for name in known),
+        *({**histories[0], "hindered_by": known[-2:]} for _ in known[1:2]),
     ]
 
 
 @contextmanager
 def hindered(target: Bench, by: Sequence[str], to: Destination) -> Iterator[None]:
-    """Hinder the broker inside; ``to`` is the queue of the property that is judged."""
+    """Hinder the broker inside; ``to`` is the queue of the property that is judged, which declares
+    :func:`situations`."""
     with ExitStack() as stack:
+        if len(by) > 1:
+            target.reached(TWO)
         for name in by:
             target.record_note(f"from here on there is {name}")
             stack.enter_context(HINDRANCES[name].context(target, to))
+            target.reached(_hinders(name))
         yield
 
 

@@ -7,8 +7,9 @@ above.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -121,3 +122,25 @@ def _broker_parameters() -> st.SearchStrategy[Parameters]:
 def _int(value: object) -> int:
     assert isinstance(value, int)
     return value
+
+
+def some_kinds(
+    usual: Sequence[st.SearchStrategy[Any]],
+    others: Sequence[st.SearchStrategy[Any]],
+    *,
+    sizes: tuple[int, int],
+) -> st.SearchStrategy[list[Any]]:
+    """Draw a list of steps of the ``usual`` kinds and of one to three of the ``others``, with a
+    length within ``sizes``.
+
+    A history of few kinds goes deeper into each than one of all kinds (swarm testing: Groce and
+    others, ISSTA 2012).
+    """
+    few = st.lists(st.sampled_from(range(len(others))), min_size=1, max_size=3, unique=True)
+    return few.flatmap(
+        lambda chosen: st.lists(
+            st.one_of(*usual, *(others[number] for number in chosen)),
+            min_size=sizes[0],
+            max_size=sizes[1],
+        )
+    )

@@ -73,12 +73,20 @@ SOUND = {
         credit(1),
         message(9),
     ],
+    "what was overdrawn is forgiven by 0": [
+        credit(1),
+        message(500),
+        credit(0),
+        credit(1),
+        message(9),
+    ],
     "an answer costs nothing": [credit(1), ask(1), answer(1), message(9)],
 }
 WRONG = {
     "no credit": [message(9)],
     "no credit left": [credit(500), message(500), message(500)],
     "overdrawn": [credit(1), message(500), credit(499), message(1)],
+    "forgiven is not given": [credit(1), message(500), credit(0), message(9)],
     "somebody else's": [credit(1, 1), message(9, 0)],
     "taken away before": [credit(1), credit(0), ask(1), answer(1), message(9)],
     "only what was given behind that": [
