@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import comparison
-from comparison import started_reference
+from comparison import started_activemq, started_artemis, started_reference
 
 from brokerproof.harness.targets.proton.examples import ProtonProcess
 from brokerproof.harness.targets.rabbitmq import release as rabbitmq_release
@@ -59,6 +59,38 @@ def rabbitmq(stack: ExitStack, folder: Path) -> list[Broker]:
     ]
 
 
+def artemis(stack: ExitStack, folder: Path) -> list[Broker]:
+    """Artemis in memory, with anycast queues."""
+    running = started_artemis(stack, folder)
+    return [
+        Broker(
+            "Artemis",
+            running.version,
+            running.pid,
+            running.ports["amqp"],
+            capability="queue",
+            login=running.login,
+            passcode=running.passcode,
+        )
+    ]
+
+
+def activemq(stack: ExitStack, folder: Path) -> list[Broker]:
+    """ActiveMQ Classic in memory."""
+    running = started_activemq(stack, folder)
+    return [
+        Broker(
+            "ActiveMQ",
+            running.version,
+            running.pid,
+            running.ports["amqp"],
+            "queue://{}",
+            login=running.login,
+            passcode=running.passcode,
+        )
+    ]
+
+
 def _proton(name: str, language: str) -> Callable[[ExitStack, Path], list[Broker]]:
     def start(stack: ExitStack, folder: Path) -> list[Broker]:
         process = ProtonProcess(name, folder / name)
@@ -74,6 +106,8 @@ def _proton(name: str, language: str) -> Callable[[ExitStack, Path], list[Broker
 BROKERS: dict[str, Callable[[ExitStack, Path], list[Broker]]] = {
     "reference": reference,
     "rabbitmq": rabbitmq,
+    "artemis": artemis,
+    "activemq": activemq,
     "proton-c": _proton("proton-c", "C"),
     "proton-python": _proton("proton-python", "Python"),
 }

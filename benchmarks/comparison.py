@@ -23,8 +23,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
+from brokerproof.harness.targets.activemq.broker import ActivemqProcess
+from brokerproof.harness.targets.artemis.broker import ArtemisProcess
 from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.java_broker import JavaBroker
 from brokerproof.harness.targets.local_process import NativeProcess
+from brokerproof.harness.targets.managed_broker import RunningBroker
 
 
 class Job(Protocol):
@@ -86,6 +90,26 @@ def started_reference(stack: ExitStack, folder: Path, *arguments: str) -> dict[s
     )
     ready: dict[str, Any] = json.loads(console.read_text("utf-8").splitlines()[0])
     return ready
+
+
+def started_artemis(stack: ExitStack, folder: Path) -> RunningBroker:
+    """Artemis in memory, as the target of that name has it."""
+    return _started_java(
+        stack, ArtemisProcess(ArtemisProcess.releases.our_files / "broker.xml", None, folder / "a")
+    )
+
+
+def started_activemq(stack: ExitStack, folder: Path) -> RunningBroker:
+    """ActiveMQ Classic in memory, as the target of that name has it."""
+    return _started_java(
+        stack,
+        ActivemqProcess(ActivemqProcess.releases.our_files / "activemq.xml", None, folder / "q"),
+    )
+
+
+def _started_java(stack: ExitStack, process: JavaBroker) -> RunningBroker:
+    stack.callback(process.stop)
+    return process.start()
 
 
 @dataclass(frozen=True)

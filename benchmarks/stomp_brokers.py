@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import comparison
-from comparison import START_S, last_line, started_python, started_reference
+from comparison import (
+    START_S,
+    last_line,
+    started_activemq,
+    started_artemis,
+    started_python,
+    started_reference,
+)
 from stomp_peers import Speech
 
 from brokerproof.harness.targets.failure import SetUpFailed
@@ -52,6 +59,31 @@ def rabbitmq(stack: ExitStack, folder: Path) -> list[Broker]:
     return [Broker("RabbitMQ", running.version, running.pid, running.ports["stomp"], speech)]
 
 
+def artemis(stack: ExitStack, folder: Path) -> list[Broker]:
+    """Artemis in memory, with an anycast queue as the reference has it."""
+    running = started_artemis(stack, folder)
+    speech = Speech(
+        where="{}",
+        send="destination-type:ANYCAST\n",
+        subscribe="subscription-type:ANYCAST\n",
+        window="consumer-window-size:{bytes}\n",
+        login=running.login,
+        passcode=running.passcode,
+    )
+    return [Broker("Artemis", running.version, running.pid, running.ports["stomp"], speech)]
+
+
+def activemq(stack: ExitStack, folder: Path) -> list[Broker]:
+    """ActiveMQ Classic in memory."""
+    running = started_activemq(stack, folder)
+    speech = Speech(
+        window="activemq.prefetchSize:{messages}\n",
+        login=running.login,
+        passcode=running.passcode,
+    )
+    return [Broker("ActiveMQ", running.version, running.pid, running.ports["stomp"], speech)]
+
+
 def coilmq(stack: ExitStack, folder: Path) -> list[Broker]:
     """coilmq with its store in memory, twice: as the others, and with one message at a time.
 
@@ -90,6 +122,8 @@ def coilmq(stack: ExitStack, folder: Path) -> list[Broker]:
 BROKERS: dict[str, Callable[[ExitStack, Path], list[Broker]]] = {
     "reference": reference,
     "rabbitmq": rabbitmq,
+    "artemis": artemis,
+    "activemq": activemq,
     "coilmq": coilmq,
 }
 """Return the start of each broker by name. Raises
