@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
-from brokerproof.harness.results.verdict import WORST_FIRST
+from brokerproof.harness.results.verdict import LISTED, WORST_FIRST
 from brokerproof.reports.requirements import Words
 from brokerproof.reports.runs import Run
 from brokerproof.reports.target_history import Past
@@ -38,18 +38,8 @@ MEANINGS: Mapping[str, str] = {
 VERDICTS: tuple[str, ...] = tuple(verdict.value for verdict in WORST_FIRST)
 """Worst first."""
 
-SHOWN: tuple[str, ...] = (
-    "FAIL",
-    "ERROR",
-    "INCONCLUSIVE",
-    "KNOWN",
-    "WARN",
-    "NOTE",
-    "PASS",
-    "SKIP",
-)
-"""The order in which verdicts are listed: a violation before an error of ours, what a target lacks
-last."""
+SHOWN: tuple[str, ...] = tuple(verdict.value for verdict in LISTED)
+"""As verdicts are listed."""
 
 
 @dataclass(frozen=True, slots=True)

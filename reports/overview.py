@@ -8,12 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results import area_summary, causes
 from brokerproof.harness.results.area_summary import AreaState, State
 from brokerproof.harness.results.causes import Cause
 from brokerproof.harness.results.difference import Course
 from brokerproof.harness.results.records import Result, last_of_each, read
+from brokerproof.reports.html.times import duration
 from brokerproof.reports.index_model import Bar, CaseRow, Column, Group
 from brokerproof.reports.measured_charts import Chart, charts
 from brokerproof.reports.requirements import Requirements, Words
@@ -51,6 +53,8 @@ class CauseLine:
     observed: tuple[str, ...]
     cases: tuple[tuple[str, tuple[str, ...], str], ...]
     more: int
+    certainty: str = ""
+    """Why a failure is the broker's and not the host's; empty where the run does not record it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +136,7 @@ def overview(
         for target, states in area_summary.summarise(results).items():
             own = [column for column in columns if column.target == target]
             areas[name, target] = [_area(state, own, groups, columns) for state in states]
-        lines += _causes(name, results, requirements, several=len(runs) > 1)
+        lines += _causes(by_name[name], results, requirements, several=len(runs) > 1)
     lines.sort(key=lambda line: line.verdict != Verdict.FAIL)
     of_targets: dict[tuple[str, str], list[CaseRow]] = {place: [] for place in areas}
     for case in cases:
@@ -206,7 +210,7 @@ def _first_failure(cells: Sequence[object], places: Sequence[int]) -> int:
 
 
 def _causes(
-    run: str, results: Sequence[Result], requirements: Requirements, *, several: bool
+    run: Run, results: Sequence[Result], requirements: Requirements, *, several: bool
 ) -> list[CauseLine]:
     return [
         _cause(run, cause, requirements, several=several)
@@ -215,14 +219,14 @@ def _causes(
     ]
 
 
-def _cause(run: str, cause: Cause, requirements: Requirements, *, several: bool) -> CauseLine:
+def _cause(run: Run, cause: Cause, requirements: Requirements, *, several: bool) -> CauseLine:
     named = list(cause.names.items())
     shown = [
         (
             name,
             tuple(variant for variant in variants if variant),
             case_link(
-                run,
+                run.name,
                 cause.target,
                 f"{name}[{variants[0]}]" if variants[0] else name,
                 several=several,
@@ -239,4 +243,26 @@ def _cause(run: str, cause: Cause, requirements: Requirements, *, several: bool)
         observed=tuple(cause.observed[:MOST_OBSERVED]),
         cases=tuple(shown),
         more=len(named) - len(shown),
+        certainty=_certainty(run, cause.target) if cause.verdict is Verdict.FAIL else "",
     )
+
+
+def _certainty(run: Run, target: str) -> str:
+    clock = next((facts.get("clock") for facts in run.targets if facts["name"] == target), None)
+    match clock:
+        case Clock.VIRTUAL:
+            return "seen in virtual time, where every run with this seed is the same"
+        case Clock.REAL:
+            # Otherwise its verdict is INCONCLUSIVE (harness/cases/execution.py).
+            return f"seen again when the case was repeated{_lateness(run, target)}"
+        case _:
+            return ""
+
+
+def _lateness(run: Run, target: str) -> str:
+    try:
+        canary = run.header["host"]["canary"][target]
+        usual, worst = duration(int(canary["p99_ns"])), duration(int(canary["worst_ns"]))
+    except (KeyError, TypeError, ValueError):
+        return ""
+    return f"; this host was late by up to {usual} in 99 of 100 measurements, {worst} at most"

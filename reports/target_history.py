@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from brokerproof.harness.model.verdicts import Verdict
-from brokerproof.harness.results.verdict import WORST_FIRST
+from brokerproof.harness.results.verdict import LISTED
 from brokerproof.reports.runs import Run
 
 WORDS: Mapping[str, str] = {
@@ -71,9 +71,9 @@ class Past:
 
     @property
     def verdicts(self) -> list[str]:
-        """Return every verdict of any stage, worst first."""
+        """Every verdict of any stage, in the order in which verdicts are listed."""
         verdicts = {verdict for stage in self.stages for verdict in stage.counts}
-        return sorted(verdicts, key=lambda verdict: WORST_FIRST.index(Verdict(verdict)))
+        return sorted(verdicts, key=lambda verdict: LISTED.index(Verdict(verdict)))
 
 
 def in_order(runs: Sequence[Run]) -> list[Run]:

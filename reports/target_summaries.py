@@ -14,7 +14,7 @@ from brokerproof.harness.catalogue import deviations, profiles
 from brokerproof.harness.model import strict_json
 from brokerproof.harness.model.finding import ListedDeviation
 from brokerproof.harness.model.input_file import BadInput
-from brokerproof.reports.index_model import VERDICTS, Bar, CaseRow, Column, Group
+from brokerproof.reports.index_model import SHOWN, Bar, CaseRow, Column, Group
 from brokerproof.reports.runs import Run, UnreadableRun
 
 SKIPPED = 40
@@ -63,10 +63,10 @@ class Broker:
 
     @property
     def of_sources(self) -> list[str]:
-        """Return every verdict on a requirement, worst first."""
+        """Every verdict on a requirement, in the order in which verdicts are listed."""
         return [
             verdict
-            for verdict in VERDICTS
+            for verdict in SHOWN
             if any(verdict in counts for counts in self.sources.values())
         ]
 
@@ -108,9 +108,7 @@ def brokers(
                 deviations=_deviations(listed, known.get((run.name, target), {})),
                 skipped=tuple(skips.get((run.name, target), ())),
                 verdicts=tuple(
-                    verdict
-                    for verdict in VERDICTS
-                    if any(verdict in dict(row.counts) for row in own)
+                    verdict for verdict in SHOWN if any(verdict in dict(row.counts) for row in own)
                 ),
             )
         )
@@ -228,10 +226,12 @@ def _sources(
             cell = row.cells[place] if place is not None else None
             if cell is not None:
                 by_source.setdefault(group.source, Counter())[cell.verdict] += 1
-    return {
-        source: {verdict: counts[verdict] for verdict in VERDICTS if verdict in counts}
+    sources = {
+        source: {verdict: counts[verdict] for verdict in SHOWN if verdict in counts}
         for source, counts in by_source.items()
     }
+    # A document of which every requirement was skipped says nothing of the target.
+    return dict(sorted(sources.items(), key=lambda item: item[1].keys() == {"SKIP"}))
 
 
 def _skips(cases: Iterable[CaseRow]) -> dict[tuple[str, str], list[tuple[str, int]]]:

@@ -10,6 +10,18 @@ from brokerproof.harness.model.verdicts import Level, Seen, Verdict
 
 WORST_FIRST: tuple[Verdict, ...] = tuple(Verdict)
 """Merge order: the definition order of :class:`~brokerproof.harness.model.verdicts.Verdict`."""
+LISTED: tuple[Verdict, ...] = (
+    Verdict.FAIL,
+    Verdict.ERROR,
+    Verdict.INCONCLUSIVE,
+    Verdict.KNOWN,
+    Verdict.WARN,
+    Verdict.NOTE,
+    Verdict.PASS,
+    Verdict.SKIP,
+)
+"""The order in which people read verdicts: a violation before an error of ours, what a target lacks
+last."""
 
 _VIOLATED = {
     Level.MUST: Verdict.FAIL,

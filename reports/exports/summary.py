@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from brokerproof.reports.index_model import VERDICTS, CaseRow, Model
+from brokerproof.reports.index_model import SHOWN, CaseRow, Model
 
 LISTED = 25
 _SHOWN = ("ERROR", "FAIL", "INCONCLUSIVE", "KNOWN", "WARN")
@@ -14,7 +14,7 @@ def markdown(model: Model) -> str:
     """The summary as GitHub's Markdown."""
     lines = ["## brokerproof", ""]
     lines += [f"> **{_cell(text)}**\n" for text in model.warnings]
-    present = [verdict for verdict in VERDICTS if verdict in model.totals]
+    present = [verdict for verdict in SHOWN if verdict in model.totals]
     lines.append("| target | cases |" + "".join(f" {verdict} |" for verdict in present))
     lines.append("| --- | ---: |" + " ---: |" * len(present))
     for bar in model.bars:

@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 
 from brokerproof.harness.model.time import NS_PER_MS
 from brokerproof.reports.html.times import duration
-from brokerproof.reports.index_model import LETTERS, MEANINGS, VERDICTS, CaseRow
+from brokerproof.reports.index_model import LETTERS, MEANINGS, SHOWN, CaseRow
 from brokerproof.reports.slugs import plain_slug
 from brokerproof.reports.target_history import WORDS
 
@@ -42,7 +42,7 @@ def templates() -> Environment:
     environment.globals.update(
         letters=LETTERS,
         meanings=MEANINGS,
-        verdicts=VERDICTS,
+        verdicts=SHOWN,
         went=WORDS,
         style=Markup(texts[STYLE]),
         style_file=STYLE,
