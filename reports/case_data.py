@@ -211,8 +211,8 @@ def _packed(
         ground = grounds.get((work.run, work.target), NOTHING)
         wrong = [{**scope, **anomaly} for anomaly in anomalies(recorded, ground)]
         unreadable = [
-            {**scope, "what": "octets", "detail": recorded.column("detail")[place]}
-            for place, kind in enumerate(recorded.column("kind"))
+            {**scope, "what": "octets", "detail": detail}
+            for kind, detail in zip(recorded.column("kind"), recorded.column("detail"), strict=True)
             if kind == "OctetsRefused"
         ]
         page = b""

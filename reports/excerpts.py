@@ -20,15 +20,17 @@ HEADER_LENGTH = 300
 SAFE = 2**53
 """From here on JavaScript's numbers are no integers: larger values are written as text."""
 
-_MARKED = (
-    "ConnectionAbandoned",
-    "ConnectionClosed",
-    "ConnectionOpened",
-    "IntervalExpected",
-    "Judged",
-    "LinkFaulted",
-    "Measured",
-    "OctetsRefused",
+_MARKED = frozenset(
+    {
+        "ConnectionAbandoned",
+        "ConnectionClosed",
+        "ConnectionOpened",
+        "IntervalExpected",
+        "Judged",
+        "LinkFaulted",
+        "Measured",
+        "OctetsRefused",
+    }
 )
 _INSTANTS = ("lo_ns", "hi_ns")
 
@@ -89,8 +91,8 @@ def shown_places(case: RecordedCase, places: Places) -> Places:
     size = case.total if len(places) == len(case) else len(places)
     index = case.numbers[places] - case.numbers[places[0]]
     reached = (index < HEAD) | (index >= size - TAIL)
-    kinds = np.asarray(case.column("kind"), dtype=object)[places]
-    marked = np.isin(kinds, _MARKED)
+    kinds = case.column("kind")
+    marked = np.array([kinds[place] in _MARKED for place in places.tolist()])
     marked &= np.cumsum(marked) <= MARKED
     chosen: Places = places[reached | marked]
     return chosen

@@ -1,10 +1,11 @@
-"""Events of recorded cases, column by column: segments are read by Arrow, and only what somebody
-asks for becomes a Python object."""
+"""Events of recorded cases, column by column: segments are read by Arrow, and only columns that are
+asked for become Python objects."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +25,46 @@ _KINDS = {kind.__name__: kind for kind in ev.ALL}
 _VANTAGES = {vantage.value: vantage for vantage in Vantage}
 
 
+class Columns:
+    """Columns of recorded events as Python values.
+
+    Each is converted when it is first asked for, and then for all cases of a segment at once: a
+    conversion costs more than the values of most cases.
+    """
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+        self._values: dict[str, list[Any]] = {}
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    def __getitem__(self, name: str) -> list[Any]:
+        values = self._values.get(name)
+        if values is None:
+            column = self._table.column(name).combine_chunks()
+            values = _headers(column) if name == "headers" else column.to_pylist()
+            self._values[name] = values
+        return values
+
+
 class RecordedCase:
-    """The events of one case, in order, by their place from 0.
+    """The events of one case, in order, by their place from 0: ``rows`` of the columns, all by
+    default.
 
     ``total`` is how many the recording has. Places are contiguous; ``numbers`` are the places in
     the whole recording, which differ behind what was left out.
     """
 
-    def __init__(self, table: pa.Table, numbers: np.ndarray[Any, Any], total: int) -> None:
-        self._table = table
+    def __init__(
+        self,
+        columns: Columns,
+        numbers: np.ndarray[Any, Any],
+        total: int,
+        rows: slice = slice(None),
+    ) -> None:
+        self._source = columns
+        self._rows = rows
         self._columns: dict[str, list[Any]] = {}
         self._fields: dict[str, list[tuple[str, list[Any]]]] = {}
         self._typed_fields: dict[str, list[tuple[str, list[Any]]]] = {}
@@ -41,22 +73,19 @@ class RecordedCase:
         self.total = total
 
     def __len__(self) -> int:
-        return int(self._table.num_rows)
+        return len(self.numbers)
 
     def column(self, name: str) -> list[Any]:
         """One column of the trace as Python values; headers as pairs of name and value."""
         values = self._columns.get(name)
         if values is None:
-            column = self._table.column(name).combine_chunks()
-            values = _headers(column) if name == "headers" else column.to_pylist()
-            self._columns[name] = values
+            values = self._columns[name] = self._source[name][self._rows]
         return values
 
     @cached_property
     def parts(self) -> np.ndarray[Any, Any]:
         """The example that each event belongs to: 0 before the first, then 1, 2, …."""
-        kinds = np.asarray(self.column("kind"), dtype=object)
-        return np.cumsum(kinds == "ExampleStarted")
+        return np.cumsum([kind == "ExampleStarted" for kind in self.column("kind")])
 
     def fields(self, kind: str) -> list[tuple[str, list[Any]]]:
         """Names and columns of the fields that events of a kind have of their own."""
@@ -65,13 +94,17 @@ class RecordedCase:
             fields = self._fields[kind] = [(name, self.column(name)) for name in FIELDS[kind]]
         return fields
 
-    def event(self, place: int) -> ev.Event:
-        """The event as it was recorded."""
-        kind = self.column("kind")[place]
-        if kind not in self._typed_fields:
+    def events(self, places: Iterable[int]) -> list[ev.Event]:
+        """The events at these places as they were recorded."""
+        kinds = self.column("kind")
+        return [self._event(kinds[place], place) for place in places]
+
+    def _event(self, kind: str, place: int) -> ev.Event:
+        fields = self._typed_fields.get(kind)
+        if fields is None:
             names = ("at_ns", "conn", "vantage", *FIELDS[kind])
-            self._typed_fields[kind] = [(name, self._typed(name)) for name in names]
-        return _KINDS[kind](**{name: column[place] for name, column in self._typed_fields[kind]})
+            fields = self._typed_fields[kind] = [(name, self._typed(name)) for name in names]
+        return _KINDS[kind](**{name: column[place] for name, column in fields})
 
     def _typed(self, name: str) -> list[Any]:
         """One column with its enumerations."""
@@ -106,17 +139,20 @@ def cases_of(paths: Sequence[str]) -> Iterator[tuple[str, RecordedCase]]:
     names = table.column("case").combine_chunks()
     codes = np.asarray(names.indices)
     # The recorder writes whole cases, so this mostly sorts what is sorted.
-    order = np.argsort(codes, kind="stable")
-    edges = np.flatnonzero(np.diff(codes[order])) + 1
-    for places in np.split(order, edges):
-        if not len(places):
+    if (np.diff(codes) < 0).any():
+        order = np.argsort(codes, kind="stable")
+        codes = codes[order]
+        table = table.take(order)
+    edges = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
+    columns = Columns(table)
+    for start, end in pairwise(edges):
+        if start == end:
             continue
-        name = names.dictionary[int(codes[places[0]])].as_py()
-        whole = len(places) == places[-1] - places[0] + 1
-        own = table.slice(places[0], len(places)) if whole else table.take(places)
-        alone = len(places) == table.num_rows
-        in_case = numbers if alone else np.arange(len(places))
-        yield name, RecordedCase(own, in_case, total if alone else len(places))
+        name = names.dictionary[int(codes[start])].as_py()
+        alone = end - start == len(codes)
+        in_case = numbers if alone else np.arange(end - start)
+        case_total = total if alone else end - start
+        yield name, RecordedCase(columns, in_case, case_total, slice(start, end))
 
 
 def _tables(paths: Sequence[str]) -> tuple[list[pa.Table], np.ndarray[Any, Any], int]:

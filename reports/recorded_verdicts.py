@@ -16,16 +16,18 @@ from brokerproof.reports.judging import amqp
 from brokerproof.reports.judging.requirement_map import statement
 from brokerproof.reports.recorded_cases import MOST_EVENTS, RecordedCase
 
-_KINDS = (
-    "FrameSent",
-    "FrameReceived",
-    "HeartBeatSent",
-    "HeartBeatReceived",
-    "OctetsSent",
-    "OctetsRefused",
-    "ConnectionOpened",
-    "ConnectionClosed",
-    "ConnectionAbandoned",
+_KINDS = frozenset(
+    {
+        "FrameSent",
+        "FrameReceived",
+        "HeartBeatSent",
+        "HeartBeatReceived",
+        "OctetsSent",
+        "OctetsRefused",
+        "ConnectionOpened",
+        "ConnectionClosed",
+        "ConnectionAbandoned",
+    }
 )
 
 
@@ -57,10 +59,11 @@ def anomalies(case: RecordedCase, ground: Expectations) -> Iterator[dict[str, An
 
     The oracles take a whole example at a time, and of a load its beginning.
     """
-    kinds = np.asarray(case.column("kind"), dtype=object)
-    vantages = np.asarray(case.column("vantage"), dtype=object)
-    spoken = np.isin(kinds, _KINDS) & (vantages != "BROKER") & (case.numbers < MOST_EVENTS)
-    places = np.flatnonzero(spoken)
+    spoken = [
+        kind in _KINDS and vantage != "BROKER"
+        for kind, vantage in zip(case.column("kind"), case.column("vantage"), strict=True)
+    ]
+    places = np.flatnonzero(np.array(spoken) & (case.numbers < MOST_EVENTS))
     parts = case.parts[places]
     for own in np.split(places, np.flatnonzero(np.diff(parts)) + 1):
         if len(own):
@@ -73,27 +76,33 @@ def _judged(
     case: RecordedCase, places: Sequence[int], ground: Expectations
 ) -> Iterator[dict[str, Any]]:
     # Most examples have nothing that an oracle could speak of; all of them are looked at, so
-    # looking has to be cheap.
+    # looking has to be cheap. An event is built only for an oracle that reads it.
     kinds, commands = case.column("kind"), case.column("command")
-    delivered = beating = False
+    delivered = False
+    beating: set[int] = set()
     talking: dict[int, list[Event]] = {}
     protocols, conns = case.column("protocol"), case.column("conn")
     for place in places:
-        kind, command = kinds[place], commands[place]
+        kind, command, conn = kinds[place], commands[place], conns[place]
+        if conn is None:
+            continue
         if kind == "FrameReceived":
             delivered = delivered or command == "MESSAGE"
-            if command == "CONNECTED":
-                beating = beating or _beating(case.column("headers")[place])
-        elif kind == "FrameSent" and protocols[place] == "AMQP" and conns[place] is not None:
-            talking[conns[place]] = []
+            if command == "CONNECTED" and _beating(case.column("headers")[place]):
+                beating.add(conn)
+        elif kind == "FrameSent" and protocols[place] == "AMQP":
+            talking[conn] = []
     if not (delivered or beating or talking):
         return
-    events = [case.event(place) for place in places]
+    if not delivered:
+        places = [place for place in places if conns[place] in beating or conns[place] in talking]
+    events = case.events(places)
     wrong = recorded_anomalies.find_anomalies(events, ground) if delivered else []
     if beating:
+        lives = connection_lifetimes.lifetimes(event for event in events if event.conn in beating)
         wrong += [
             anomaly
-            for life in connection_lifetimes.lifetimes(events).values()
+            for life in lives.values()
             for anomaly in connection_lifetimes.find_anomalies(life, ground)
         ]
     for event in events if talking else ():

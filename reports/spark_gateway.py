@@ -19,12 +19,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from brokerproof.reports.class_archive import ClassArchive
+
 _DROPPED = "--add-modules=jdk.incubator.vector"
 _LAUNCHER = "org.apache.spark.launcher.Main"
 _SUBMIT = "org.apache.spark.deploy.SparkSubmit"
 START_WITHIN_S = 240
 """Seconds. A JVM that ends is noticed at once; on a machine with a load of 35 one was not ready
 after 60."""
+_END_WITHIN_S = 5
+_ARCHIVE_WITHIN_S = 120
+"""Seconds for a JVM that writes an archive of its classes when it ends."""
 
 
 class NoGateway(Exception):
@@ -53,12 +58,16 @@ def command(java: Path, spark_home: Path, conf: Mapping[str, str]) -> list[str]:
 
 @contextlib.contextmanager
 def gateway(
-    java: Path, spark_home: Path, conf: Mapping[str, str], scratch: Path
+    java: Path,
+    spark_home: Path,
+    conf: Mapping[str, str],
+    scratch: Path,
+    archive: ClassArchive,
 ) -> Iterator[tuple[int, str]]:
     """Run the gateway and give its port and secret; end it when the block ends.
 
-    The JVM's own output goes to ``scratch/jvm.log``. Raises :class:`NoGateway` when it ends or says
-    nothing in time.
+    The JVM's own output goes to ``scratch/jvm.log``, the classes that it loads may come from an
+    ``archive`` or go there. Raises :class:`NoGateway` when it ends or prints nothing in time.
     """
     output = scratch / "jvm.log"
     with tempfile.TemporaryDirectory(dir=scratch) as folder, output.open("wb") as log:
@@ -66,8 +75,9 @@ def gateway(
         environment = {**_environment(spark_home), "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info)}
         # The JVM ends by itself when its standard input does, so it never outlives this process. A
         # group of its own keeps Ctrl-C from reaching it before Spark's Python side has had its say.
+        program, *arguments = command(java, spark_home, conf)
         process = subprocess.Popen(
-            command(java, spark_home, conf),
+            [program, *archive.options, *arguments],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
@@ -93,7 +103,8 @@ def gateway(
                 ) from None
             raise
         finally:
-            _end(process)
+            _end(process, _END_WITHIN_S if archive.draft is None else _ARCHIVE_WITHIN_S)
+            archive.keep()
 
 
 def _environment(spark_home: Path) -> dict[str, str]:
@@ -130,11 +141,11 @@ def _connection(info: Path) -> tuple[int, str]:
         return port, file.read(size).decode()
 
 
-def _end(process: subprocess.Popen[Any]) -> None:
+def _end(process: subprocess.Popen[Any], within_s: float) -> None:
     assert process.stdin is not None
     process.stdin.close()
     try:
-        process.wait(timeout=5)
+        process.wait(timeout=within_s)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -18,6 +18,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from brokerproof.harness.targets.java_runtime import find_java
+from brokerproof.reports.class_archive import class_archive
 from brokerproof.reports.spark_gateway import gateway
 
 JAVA_MINIMUM = 17
@@ -34,6 +35,8 @@ def context(
     cores: int | None = None,
     brief: bool = False,
     heap: str | None = None,
+    daemon: str | None = None,
+    classes: str = "rdd",
 ) -> Iterator[SparkContext]:
     """A Spark context on ``master`` (default ``local[*]``), ended and cleaned up when the block
     ends.
@@ -41,9 +44,12 @@ def context(
     ``cores`` are those of the default master (all of the machine's by default). ``brief`` is for a
     little data: the JVM then spends no time on optimising code that runs once. ``heap`` is the
     driver's memory as Spark writes it (``4g``; by default 1g where it is brief, else a part of the
-    machine's). Raises :class:`brokerproof.harness.targets.java_runtime.NoJava` without a Java of
-    version 17 or newer and :class:`brokerproof.reports.spark_gateway.NoGateway` when the JVM does
-    not start.
+    machine's). ``daemon`` is the module from which a local master forks its Python workers (by
+    default PySpark's own), ``classes`` names the archive of classes
+    (:mod:`brokerproof.reports.class_archive`).
+
+    Raises :class:`brokerproof.harness.targets.java_runtime.NoJava` without a Java of version 17 or
+    newer and :class:`brokerproof.reports.spark_gateway.NoGateway` when the JVM does not start.
     """
     where = master or f"local[{cores or '*'}]"
     scratch = Path(tempfile.mkdtemp(prefix="brokerproof-spark-"))
@@ -51,11 +57,14 @@ def context(
         conf = configuration(where, scratch, cores or os.cpu_count() or 1, brief=brief)
         if heap is not None:
             conf["spark.driver.memory"] = heap
+        if daemon is not None and where.startswith("local"):
+            conf["spark.python.daemon.module"] = daemon
         with contextlib.ExitStack() as stack:
             connection: dict[str, str] = {}
             if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit has started one already
                 java, home = find_java(JAVA_MINIMUM), spark_home()
-                port, secret = stack.enter_context(gateway(java, home, conf, scratch))
+                archive = class_archive(java, home, classes)
+                port, secret = stack.enter_context(gateway(java, home, conf, scratch, archive))
                 connection = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
             if where.startswith("local"):
                 stack.enter_context(
@@ -82,7 +91,7 @@ def session(
 ) -> Iterator[SparkSession]:
     """A Spark session, for DataFrames, on a :func:`context` with the same arguments. The classes of
     Spark SQL cost seconds to load: what needs no DataFrame does without."""
-    with context(master, cores=cores, brief=brief, heap=heap) as started:
+    with context(master, cores=cores, brief=brief, heap=heap, classes="sql") as started:
         spark = SparkSession(started)
         if brief and master is not None and not master.startswith("local"):
             _few_partitions(spark)

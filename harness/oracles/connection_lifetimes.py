@@ -174,7 +174,7 @@ def heart_beat(headers: Mapping[str, str]) -> tuple[int, int]:
     return (0, 0) if sent is None or requested is None else (sent, requested)
 
 
-def lifetimes(events: Sequence[Event]) -> dict[int, Lifetime]:
+def lifetimes(events: Iterable[Event]) -> dict[int, Lifetime]:
     """The lives of all connections in a recording."""
     lives: dict[int, Lifetime] = {}
     for event in events:

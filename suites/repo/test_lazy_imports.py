@@ -51,6 +51,8 @@ def index() -> None:
     [
         ("--help",),
         ("run", "--help"),
+        ("report", "--help"),
+        ("judge", "--help"),
         ("targets",),
         ("cases", "--area", "heartbeat"),
         ("requirements", "--source", "stomp12"),

@@ -17,7 +17,7 @@ from benchmarks.load_trace import Anomalies, write
 from brokerproof.harness.catalogue.profiles import load
 from brokerproof.harness.oracles.expectations import expectations_of
 from brokerproof.harness.targets.java_runtime import find_java
-from brokerproof.reports import command
+from brokerproof.reports import report_writing
 from brokerproof.reports.judging.judge import find_anomalies
 from brokerproof.reports.sources.segments import local
 from brokerproof.reports.spark_gateway import _environment
@@ -105,8 +105,8 @@ def test_the_judges_find_five_anomalies_with_two_executors(master: str, tmp_path
 
 def test_the_report_is_the_same_as_on_this_process_alone(master: str, tmp_path: Path) -> None:
     run = full_run(tmp_path / "run")
-    there = command.write([run], tmp_path / "there", master)
-    here = command.write([run], tmp_path / "here")
+    there = report_writing.write([run], tmp_path / "there", master)
+    here = report_writing.write([run], tmp_path / "here")
     assert there.pages == here.pages
     assert there.model.totals == here.model.totals
     for name in ("summary.md", "badge.json"):

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from brokerproof.harness.trace.columns import batch
 from brokerproof.harness.trace.events import Event
-from brokerproof.reports.recorded_cases import RecordedCase
+from brokerproof.reports.recorded_cases import Columns, RecordedCase
 
 
 def recorded_case(events: Sequence[Event]) -> RecordedCase:
@@ -19,4 +19,4 @@ def recorded_case(events: Sequence[Event]) -> RecordedCase:
     envelope = {name: pa.array([word] * size) for name, word in words.items()}
     envelope["seq"] = pa.array(range(size))
     table = pa.Table.from_batches([batch(events, envelope)])
-    return RecordedCase(table, np.arange(size), size)
+    return RecordedCase(Columns(table), np.arange(size), size)

@@ -16,7 +16,8 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from brokerproof.harness.targets.java_runtime import NoJava, find_java
-from brokerproof.reports import command, spark_session
+from brokerproof.reports import report_writing, spark_session
+from brokerproof.reports.class_archive import ClassArchive
 from brokerproof.reports.command import report
 from brokerproof.reports.spark_gateway import NoGateway, gateway
 from brokerproof.reports.spark_gateway import command as gateway_command
@@ -45,7 +46,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("no JVM may be started for bad input")
         yield
 
-    monkeypatch.setattr(command, "context", never)
+    monkeypatch.setattr(report_writing, "context", never)
 
 
 @pytest.mark.usefixtures("no_spark")
@@ -81,7 +82,7 @@ def test_without_java_or_spark_set_up_failed(
         raise problem
         yield
 
-    monkeypatch.setattr(command, "context", failing)
+    monkeypatch.setattr(report_writing, "context", failing)
     write_header(tmp_path, header("r"))
     assert refused(3, tmp_path) == f"brokerproof report: {problem}"
 
@@ -105,9 +106,9 @@ def test_a_report_that_starts_early_reads_the_run_when_it_is_asked_to(
         yield object()
 
     warm, reported = [], []
-    monkeypatch.setattr(command, "context", starting)
-    monkeypatch.setattr(command, "warm_up", warm.append)
-    monkeypatch.setattr(command, "build", lambda spark, *_, **__: reported.append(spark))
+    monkeypatch.setattr(report_writing, "context", starting)
+    monkeypatch.setattr(report_writing, "warm_up", warm.append)
+    monkeypatch.setattr(report_writing, "build", lambda spark, *_, **__: reported.append(spark))
     arguments = [str(tmp_path / "r"), "--early", "--json"]
     result = CliRunner().invoke(report, arguments, input="")
     assert (result.exit_code, result.output, reported) == (0, "", [])
@@ -124,7 +125,7 @@ def test_that_spark_did_not_start_early_is_reported_when_the_run_has_ended(
         raise NoJava("no Java")
         yield
 
-    monkeypatch.setattr(command, "context", failing)
+    monkeypatch.setattr(report_writing, "context", failing)
     write_header(tmp_path, header("r"))
     unasked = CliRunner().invoke(report, [str(tmp_path), "--early"], input="")
     assert (unasked.exit_code, unasked.output) == (0, "")
@@ -141,7 +142,7 @@ def test_damage_that_only_spark_meets_is_named_and_anything_else_is_ours(
         raise PySparkException("first line\n  at java.lang.Thread")
         yield
 
-    monkeypatch.setattr(command, "context", failing)
+    monkeypatch.setattr(report_writing, "context", failing)
     folder = full_run(tmp_path / "r")
     assert refused(5, folder) == "brokerproof report: Spark gave up: first line"
     segment = next(folder.glob("trace/target=artemis/part-*.parquet"))
@@ -186,6 +187,6 @@ def test_a_jvm_that_ends_at_once_says_why(tmp_path: Path, monkeypatch: pytest.Mo
     home = Path(_find_spark_home())
     with (
         pytest.raises(NoGateway, match="ended at once: Error: out of luck"),
-        gateway(java, home, {}, tmp_path),
+        gateway(java, home, {}, tmp_path, ClassArchive()),
     ):
         pass

@@ -19,7 +19,7 @@ from brokerproof.harness.oracles.expectations import Expectations
 from brokerproof.harness.trace import events as ev
 from brokerproof.harness.trace import read
 from brokerproof.harness.trace.recorder import Recorder
-from brokerproof.reports import judge_command
+from brokerproof.reports import judge_command, recording_judgement
 from brokerproof.reports.judging import recheck
 from brokerproof.reports.judging.amqp import connection_anomalies
 from brokerproof.reports.judging.judge import find_anomalies
@@ -122,7 +122,7 @@ def test_five_anomalies_among_many_events_are_found_by_the_command(
     def shared(*_: object, **__: object) -> Iterator[SparkSession]:
         yield spark
 
-    monkeypatch.setattr(judge_command, "session", shared)
+    monkeypatch.setattr(recording_judgement, "session", shared)
     told = CliRunner().invoke(
         judge_command.judge,
         [str(tmp_path), "--profile", "artemis", "--json"],

@@ -1,0 +1,34 @@
+"""Reasons why a command of this folder wrote or judged nothing."""
+
+from __future__ import annotations
+
+from typing import IO, Any
+
+import click
+
+
+class Refusal(click.ClickException):
+    """Why no report was written, in one sentence: what was given is no run, or the folder cannot be
+    written."""
+
+    exit_code = 4
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.ctx = click.get_current_context(silent=True)
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        name = self.ctx.info_name if self.ctx is not None else "report"
+        click.echo(f"brokerproof {name}: {self.message}", file=file, err=file is None)
+
+
+class SetUpFailed(Refusal):
+    """There is no usable Java or Spark here."""
+
+    exit_code = 3
+
+
+class OurError(Refusal):
+    """The run may be fine; the report is not."""
+
+    exit_code = 5

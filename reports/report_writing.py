@@ -1,0 +1,196 @@
+"""Writes the report on run folders, on a Spark of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from pathlib import Path
+
+import click
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+
+from brokerproof.harness.catalogue.requirements import load
+from brokerproof.harness.catalogue.tables import BadData
+from brokerproof.harness.results.records import UnreadableResults
+from brokerproof.harness.targets.java_runtime import NoJava
+from brokerproof.harness.trace.read import UnreadableTrace
+from brokerproof.reports.case_data import warm_up
+from brokerproof.reports.pipeline import Report, Step, build
+from brokerproof.reports.refusals import OurError, Refusal, SetUpFailed
+from brokerproof.reports.requirements import Requirements
+from brokerproof.reports.result_rows import flatten
+from brokerproof.reports.runs import UnreadableRun, check_data, open_runs
+from brokerproof.reports.spark_gateway import NoGateway
+from brokerproof.reports.spark_session import context
+from brokerproof.reports.target_summaries import read_measured
+
+BRIEF_EVENTS = 400_000
+"""Fewer events than this are in tables before an optimising compiler pays. What writes no tables of
+the trace leaves the events to Python's workers."""
+WORKERS = "brokerproof.reports.case_workers"
+_EARLY_NICENESS = 5
+"""Of a process that starts Spark while others measure times."""
+
+
+def command(
+    runs: Sequence[Path],
+    out: Path,
+    master: str | None,
+    inferred: Iterable[str],
+    *,
+    trace_tables: bool,
+    as_json: bool,
+    quiet: bool,
+    early: bool,
+) -> None:
+    """Write the report as ``brokerproof report`` does; the arguments are its options."""
+    with in_one_sentence(), ExitStack() as stack:
+        say = _silent if quiet or as_json else _say
+        started = stack.enter_context(_started_early(master)) if early else None
+        written = write(runs, out, master, say, inferred, trace_tables, started)
+    if as_json:
+        click.echo(json.dumps(facts(written), indent=1))
+    elif not quiet:
+        click.echo(f"report: {written.index}")
+
+
+@contextmanager
+def _started_early(master: str | None) -> Iterator[SparkContext]:
+    """Start Spark for a little data, then wait for a line of standard input, and end this process
+    without one. That Spark did not start is an error only behind the line."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    os.nice(_EARLY_NICENESS)
+    with ExitStack() as stack:
+        problem: Exception | None = None
+        try:
+            started = stack.enter_context(context(master, brief=True, daemon=WORKERS))
+            warm_up(started)
+        except (NoJava, NoGateway, PySparkException, Py4JError) as failed:
+            problem = failed
+        if not sys.stdin.readline():
+            sys.exit(0)
+        if problem is not None:
+            raise problem
+        yield started
+
+
+def write(
+    runs: Iterable[Path],
+    out: Path,
+    master: str | None = None,
+    step: Step = lambda _: None,
+    inferred: Iterable[str] = (),
+    trace_tables: bool = False,
+    started: SparkContext | None = None,
+) -> Report:
+    """Write the report on ``runs`` to ``out``, with ``inferred`` as ``--infer`` takes it, on a
+    Spark that was ``started`` or on one of its own; raises what :func:`command` turns into
+    sentences.
+
+    Bad input is found before a JVM is started. Only what Spark alone can see, a damaged segment
+    with a whole footer, shows later, and is then looked for without Spark so that it can be named.
+    """
+    requirements = Requirements(load().values())
+    opened = open_runs(runs)
+    outcomes = flatten(opened)
+    measured = read_measured(inferred)
+    out.mkdir(parents=True, exist_ok=True)
+    brief = not trace_tables or sum(run.events() for run in opened) < BRIEF_EVENTS
+    try:
+        with (
+            context(master, brief=brief, daemon=WORKERS)
+            if started is None
+            else nullcontext(started)
+        ) as spark:
+            return build(
+                spark,
+                opened,
+                out,
+                requirements,
+                outcomes=outcomes,
+                measured=measured,
+                trace_tables=trace_tables,
+                step=step,
+            )
+    except (PySparkException, Py4JError):
+        check_data(opened)
+        raise
+
+
+def facts(written: Report) -> dict[str, object]:
+    """Return the output of ``--json``."""
+    shown = written.model
+    return {
+        "report": str(written.folder),
+        "index": str(written.index),
+        "runs": [
+            {"run": run.name, "folder": str(run.folder), "finished": run.footer is not None}
+            for run in shown.runs
+        ],
+        "targets": [
+            {
+                "run": bar.column.run,
+                "target": bar.column.target,
+                "cases": bar.cases,
+                "verdicts": dict(bar.counts),
+            }
+            for bar in shown.bars
+        ],
+        "requirements": {"judged": shown.judged_total, "unjudged": shown.unjudged_total},
+        "pages": written.pages,
+        "warnings": shown.warnings,
+    }
+
+
+@contextmanager
+def in_one_sentence() -> Iterator[None]:
+    """Turn what goes wrong on the way to a report or a judgement into a :class:`Refusal` that says
+    so."""
+    try:
+        yield
+    except (UnreadableRun, UnreadableResults) as problem:
+        raise Refusal(str(problem)) from None
+    except (NoJava, NoGateway) as problem:
+        raise SetUpFailed(str(problem)) from None
+    except OSError as problem:
+        named = f"{problem.filename}: " if problem.filename else ""
+        raise Refusal(
+            f"{named}the report cannot be written ({problem.strerror or problem})"
+        ) from None
+    except BadData as problem:
+        raise OurError(str(problem)) from None
+    except (PySparkException, Py4JError) as problem:
+        if unreadable := _UNREADABLE.search(_text(problem)):
+            raise Refusal(unreadable[1]) from None
+        raise OurError(f"Spark gave up: {_first_line(problem)}") from None
+
+
+def _say(what: str) -> None:
+    click.echo(f"report: {what}", err=True)
+
+
+def _silent(_: str) -> None:
+    """Nothing."""
+
+
+_UNREADABLE = re.compile(rf"^{UnreadableTrace.__module__}.{UnreadableTrace.__name__}: (.+)$", re.M)
+"""The last line of a worker's traceback, if it could not read what it was given."""
+
+
+def _text(problem: BaseException) -> str:
+    try:
+        return str(problem)
+    except Exception:  # py4j asks the JVM for the words, and it may be gone
+        return ""
+
+
+def _first_line(problem: BaseException) -> str:
+    lines = [line.strip() for line in _text(problem).splitlines() if line.strip()]
+    return (lines[0] if lines else type(problem).__name__)[:400]
