@@ -14,7 +14,7 @@ program was that wrote them down: near the broker they are judged by what one lo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from brokerproof.harness.model.enums import Vantage
