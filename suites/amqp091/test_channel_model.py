@@ -8,7 +8,7 @@ consumers gets a message is the broker's choice.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -47,6 +47,7 @@ COMMITTED = "a commit requeues"
 CANCELLED = "a delivery is settled whose consumer is cancelled"
 GOT_AGAIN = "basic.get takes a message that came back"
 CLOSED_WITHIN = "a channel is closed within a transaction that settled something"
+THIRD = "a message is delivered for the third time"
 SITUATIONS = (
     CHANNEL_HOLDS,
     OWN_HOLDS,
@@ -57,6 +58,7 @@ SITUATIONS = (
     CANCELLED,
     GOT_AGAIN,
     CLOSED_WITHIN,
+    THIRD,
 )
 PUBLISHER, PLAIN, TRANSACTED = 1, 2, 3
 """Channels."""
@@ -230,6 +232,8 @@ class Run:
     settled_by: dict[tuple[int, int], str] = field(default_factory=dict)
     """The requirement by which a message is gone, by queue and number."""
     tags: int = 0
+    attempts: Counter[tuple[int, int]] = field(default_factory=Counter)
+    """Deliveries of a message, by queue and number."""
 
     def step(self, step: Step) -> None:
         """One step of the plan, at the broker and in the model, up to its stop."""
@@ -333,7 +337,7 @@ class Run:
             got == expected,
             f"{expected} is the oldest that waits, and basic.get brought {answer.brief()}",
         )
-        self._mark(model, answer)
+        self._mark(queue, answer)
         if expected in model.delivered:
             self.target.reached(GOT_AGAIN)
         model.take([expected])
@@ -422,7 +426,7 @@ class Run:
         if consumer is None:
             self.target.require(LIMIT, False, f"{detail}, which is cancelled")
             return
-        self._mark(self.queues[consumer.queue], delivery)
+        self._mark(consumer.queue, delivery)
         arrivals[consumer.queue][tag].append(number)
         if consumer.no_ack:
             self.target.record_finding(NOT_FOR_NO_ACK, True, detail)
@@ -433,8 +437,12 @@ class Run:
         channel.held += 1
         channel.out[delivery["delivery-tag"]] = Held(consumer.queue, number, consumer)
 
-    def _mark(self, model: QueueModel, delivery: Method) -> None:
-        again = int(delivery.body) in model.delivered
+    def _mark(self, queue: int, delivery: Method) -> None:
+        number = int(delivery.body)
+        self.attempts[queue, number] += 1
+        if self.attempts[queue, number] == 3:
+            self.target.reached(THIRD)
+        again = number in self.queues[queue].delivered
         detail = f"{delivery.brief()}, which was {'' if again else 'not '}delivered before"
         self.target.record_finding(MARK, delivery["redelivered"] is again, detail)
 
@@ -509,6 +517,14 @@ def corners(target: Target) -> list[dict[str, object]]:
                 Publish(0, 4),
                 Recover(TRANSACTED),
                 Cancel(0),
+            ],
+        },
+        {
+            "rounds": 1,
+            "steps": [
+                Publish(0, 2),
+                Consume(PLAIN, 0, 1, False),
+                *[Settle(PLAIN, 0, "requeue", False)] * 3,
             ],
         },
     ]

@@ -23,6 +23,15 @@ def credit_of_a_stopped_session_is_lost(original, reached, self, credits):
         reached()
 
 
+@core_histories.override(CoreConsumer, "given", breaks=WINDOW)
+def credit_of_a_stopped_session_is_not_taken_back(original, reached, self, credits):
+    """A credit of 0 leaves the credit as it is while the session is stopped."""
+    if credits == 0 and not self._session.may_deliver and self.credit.has_room():
+        reached()
+    else:
+        original(self, credits)
+
+
 @core_histories.override(CoreConsumer, "rolled_back", breaks=WINDOW)
 def a_rollback_gives_credit(original, reached, self, outcome):
     """A rolled-back acknowledgement gives its credit back, as if its client had."""
