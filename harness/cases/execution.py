@@ -340,8 +340,9 @@ def _add(total: ExampleRecord, record: ExampleRecord) -> None:
 
 def _doubt_unreached(findings: list[Finding], missing: Sequence[str]) -> list[Finding]:
     """Return ``findings`` in which nothing held for certain if a situation is ``missing``: in
-    virtual time that is a fault of the generator. In real time the examples are too few to say."""
-    if not missing:
+    virtual time that is a fault of the generator, unless a violation ended the drawing. In real
+    time the examples are too few to say."""
+    if not missing or any(finding.seen is Seen.VIOLATED for finding in findings):
         return findings
     doubt = f"no example reached: {', '.join(missing)}"
     return [

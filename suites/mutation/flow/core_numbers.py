@@ -5,7 +5,7 @@ from __future__ import annotations
 from brokerproof.harness.model.time import ms
 from brokerproof.reference_broker.protocols.core import codes
 from brokerproof.reference_broker.protocols.core.connection import CoreConnection
-from brokerproof.reference_broker.protocols.core.consumer import ConsumerCredit, CoreConsumer
+from brokerproof.reference_broker.protocols.core.consumer import CoreConsumer
 from brokerproof.reference_broker.protocols.core.encoding import Fields
 from brokerproof.reference_broker.protocols.core.producer_credit import Grants
 from brokerproof.reference_broker.protocols.core.session import Session
@@ -20,14 +20,6 @@ ARRIVES, GRANTED, LIVES = (
 )
 SENT, ACKNOWLEDGED = "ARTEMIS-SENDS-send-1", "ARTEMIS-SENDS-ack-1"
 COMMITTED = "ARTEMIS-SENDS-tx-1"
-
-
-@core_numbers.override(ConsumerCredit, "given", breaks=ARRIVES)
-def credit_overflows(original, reached, self, credits):
-    """Credit is summed in 32 bits with sign: given once too much, it is below zero."""
-    original(self, credits)
-    if self.credit is not None:
-        self.credit = reached.instead(self.credit, (self.credit + 2**31) % 2**32 - 2**31)
 
 
 @core_numbers.override(CoreConsumer, "deliver", breaks=ARRIVES)

@@ -15,12 +15,18 @@ from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Over, Situations
 from brokerproof.harness.cases.execution import Call, execute
 from brokerproof.harness.commands.requirements import requirements_
-from brokerproof.harness.model.verdicts import Seen, Verdict
+from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results import records
 from brokerproof.harness.results.records import Result
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.target import Target
-from brokerproof.suites.units.harness.cases.test_execution import MUST, made, run_of
+from brokerproof.suites.units.harness.cases.test_execution import (
+    MUST,
+    OTHER_MUST,
+    SHOULD,
+    made,
+    run_of,
+)
 
 
 @pytest.fixture(scope="module")
@@ -73,14 +79,18 @@ def test_more_examples_are_drawn_for_a_situation_that_is_rare(reference: Target)
     assert len(numbers) > 12, "6 examples are drawn at normal effort"
 
 
-def test_a_violation_is_no_matter_of_situations(reference: Target) -> None:
+@pytest.mark.parametrize(("cited", "verdict"), [(OTHER_MUST, Verdict.FAIL), (SHOULD, Verdict.WARN)])
+def test_a_violation_ends_the_drawing_and_leaves_no_doubt(
+    reference: Target, cited: str, verdict: Verdict
+) -> None:
     def function(target: Bench, number: int) -> None:
-        target.record_finding(MUST, False, f"{number}")
+        target.record_finding(MUST, True, f"{number}")
+        target.record_finding(cited, False, f"{number}")
 
     over = Over({"number": st.integers(0, 9)}, 20, situations=("never",))
-    result = execute(run_of(reference), made(function, MUST, over=over))
-    assert result.verdict is Verdict.FAIL
-    assert [finding.seen for finding in result.findings] == [Seen.VIOLATED]
+    result = execute(run_of(reference), made(function, MUST, cited, over=over))
+    assert result.verdict is verdict
+    assert [finding.uncertain for finding in result.findings] == [None, None]
 
 
 def test_situations_may_depend_on_the_target(reference: Target) -> None:
