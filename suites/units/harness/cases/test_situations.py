@@ -105,12 +105,14 @@ def test_an_undeclared_situation_is_our_error(reference: Target) -> None:
     assert "does not declare the situation 'odd'" in result.detail
 
 
-def test_in_real_time_a_missed_situation_is_counted_and_nothing_else() -> None:
+def test_in_real_time_a_missed_situation_is_counted_and_nothing_else(
+    reference: Target, tmp_path: Path
+) -> None:
     """There are as few as three examples there."""
     target = target_file.load("reference-real")
-    run = run_of(target)
+    facts = target.start(tmp_path)
     try:
-        result = execute(run, property_of(0))
+        result = execute(replace(run_of(reference), target=target, facts=facts), property_of(0))
     finally:
         target.stop()
     assert (result.verdict, result.situations["odd"]) == (Verdict.PASS, 0)
