@@ -66,17 +66,22 @@ def judge_spread_closes(
     ``rounding`` is how much longer the agreed time may be than the lower bound says; ``closed``
     returns when the broker closed a connection, None if it has not.
     """
+    spoken: list[list[Instant]] = [[] for _ in peers]
     for first in range(len(peers)):
-        for peer in peers[first:]:
+        for peer, instants in zip(peers[first:], spoken[first:], strict=True):
             speak(peer)
+            if peer.spoke_at is not None:
+                instants.append(peer.spoke_at)
         target.advance(interval // len(peers))
     patience = bounds[1] + interval + GRACE
     target.wait_until(lambda: None not in map(closed, peers), patience)
-    silences = [
-        (peer.spoke_at, end - peer.spoke_at)
-        for peer, end in zip(peers, map(closed, peers), strict=True)
-        if end is not None and peer.spoke_at is not None
-    ]
+    silences = []
+    for peer, instants in zip(peers, spoken, strict=True):
+        end = closed(peer)
+        # A client that was late may have spoken to a connection that was closed already.
+        before = [instant for instant in instants if end is not None and instant < end]
+        if end is not None and before:
+            silences.append((before[-1], end - before[-1]))
     target.require(
         proves, len(silences) == len(peers), f"{len(silences)} of {len(peers)} were closed"
     )
