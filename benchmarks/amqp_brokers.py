@@ -11,6 +11,7 @@ from pathlib import Path
 import comparison
 from comparison import started_activemq, started_artemis, started_reference
 
+from brokerproof.harness.targets.managed_broker import RunningBroker
 from brokerproof.harness.targets.proton.examples import ProtonProcess
 from brokerproof.harness.targets.rabbitmq import release as rabbitmq_release
 from brokerproof.harness.targets.rabbitmq.broker import RabbitmqProcess
@@ -61,34 +62,24 @@ def rabbitmq(stack: ExitStack, folder: Path) -> list[Broker]:
 
 def artemis(stack: ExitStack, folder: Path) -> list[Broker]:
     """Artemis in memory, with anycast queues."""
-    running = started_artemis(stack, folder)
-    return [
-        Broker(
-            "Artemis",
-            running.version,
-            running.pid,
-            running.ports["amqp"],
-            capability="queue",
-            login=running.login,
-            passcode=running.passcode,
-        )
-    ]
+    return [_java("Artemis", started_artemis(stack, folder), capability="queue")]
 
 
 def activemq(stack: ExitStack, folder: Path) -> list[Broker]:
     """ActiveMQ Classic in memory."""
-    running = started_activemq(stack, folder)
-    return [
-        Broker(
-            "ActiveMQ",
-            running.version,
-            running.pid,
-            running.ports["amqp"],
-            "queue://{}",
-            login=running.login,
-            passcode=running.passcode,
-        )
-    ]
+    return [_java("ActiveMQ", started_activemq(stack, folder), where="queue://{}")]
+
+
+def _java(name: str, running: RunningBroker, **speech: str) -> Broker:
+    return Broker(
+        name,
+        running.version,
+        running.pid,
+        running.ports["amqp"],
+        login=running.login,
+        passcode=running.passcode,
+        **speech,
+    )
 
 
 def _proton(name: str, language: str) -> Callable[[ExitStack, Path], list[Broker]]:

@@ -263,12 +263,12 @@ class MeasurementJudge(CaseRecord):
         been measured inside (:data:`LATENESS_SHARE`), nothing was judged.
         """
         low, high = bounds
-        late = 0 if self.virtual else self.world.lateness(since)
         margin = self.margin(bounds, since)
         held = low <= value and (high is None or value <= high)
         beyond = value < low - margin or (high is not None and value > high + margin)
         detail = f"{label}: {value / ms(1):g} ms, should be {_interval(low, high)}"
         self._measured(requirements, label, value, low, high, margin, "ns")
+        late = self.world.lateness(since) if held and not self.virtual else 0
         if held and _held_by_lateness(value, low, late):
             self._never_reached(requirements, detail, f"the host was late by {late / ms(1):g} ms")
             return True

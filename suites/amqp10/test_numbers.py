@@ -124,7 +124,7 @@ def _play(target: Bench, peer: AmqpPeer, node: Node, replaced: Replaced) -> None
     receiver = _attach(peer, peer.receiver, node, replaced, RECEIVER_HANDLE, codec.RECEIVER)
     if not target.wait_until(lambda: sender.credit > 0 or _over(peer), PATIENCE):
         raise _Answered(Outcome.SILENT, "no credit for the sender")
-    # A sender of that mode sends settled deliveries alone, and nothing is said of them.
+    # A sender of that mode sends settled deliveries alone, which get no disposition.
     settled = str(replaced.field) == "attach.snd-settle-mode" and replaced.value == SETTLED
     delivery = peer.transfer(
         sender, _message(replaced), **{"settled": settled or None, **replaced.inside("transfer")}

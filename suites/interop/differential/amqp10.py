@@ -82,7 +82,7 @@ OF_A_SESSION = {*WINDOWS, "next-incoming-id"}
 
 @dataclass
 class _Books:
-    """What a conversation has open while it is drawn."""
+    """The channels, links and deliveries that a conversation has open while it is drawn."""
 
     session: bool = False
     links: set[int] = field(default_factory=set)

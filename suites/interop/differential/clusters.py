@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
 
 from brokerproof.suites.interop.differential.grammar import Conversation, Grammar, Player
 
@@ -81,7 +83,7 @@ def _length(talk: Conversation | None) -> int:
 def explanation_of(grammar: Grammar, cluster: Cluster) -> str:
     """Return why the answers differ, as the grammar's explanations have it; empty if they have not.
     An entry is for some brokers, versions (all, where it names none) and patterns of frames."""
-    for entry in tomllib.loads(grammar.explanations.read_text("utf-8"))["cluster"]:
+    for entry in _explanations(grammar.explanations):
         if (
             cluster.broker in entry["brokers"]
             and cluster.version in entry.get("versions", grammar.versions)
@@ -91,6 +93,12 @@ def explanation_of(grammar: Grammar, cluster: Cluster) -> str:
         ):
             return str(entry["why"])
     return ""
+
+
+@functools.cache
+def _explanations(path: Path) -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = tomllib.loads(path.read_text("utf-8"))["cluster"]
+    return entries
 
 
 def _listed(answers: str | list[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the search needs of a protocol: how conversations are drawn, and how one is played."""
+"""Grammars: how conversations of a protocol are drawn, and how one is played."""
 
 from __future__ import annotations
 
@@ -44,4 +44,4 @@ class Grammar:
     explanations: Path
     """A TOML file that says of each cluster why the answers differ."""
     kind: Callable[[str], str] = str
-    """What counts of two answers whose kinds differ."""
+    """The part of an answer that counts where two are of different kinds."""

@@ -64,13 +64,13 @@ def _coded(patch, reached, right, wrong=INTERNAL_ERROR):
 
 @amqp091_errors.mutant(MISSING)
 def what_is_missing_is_forbidden(patch, reached):
-    """What does not exist is refused with 403."""
+    """A name that does not exist is refused with 403."""
     _coded(patch, reached, NOT_FOUND, ACCESS_REFUSED)
 
 
 @amqp091_errors.mutant(MISSING)
 def what_is_missing_ends_the_connection(patch, reached):
-    """What does not exist is an exception of the connection, 530."""
+    """A name that does not exist is an exception of the connection, 530."""
     _coded(patch, reached, NOT_FOUND, NOT_ALLOWED)
 
 
@@ -88,7 +88,7 @@ def preconditions_end_the_connection(patch, reached):
 
 @amqp091_errors.mutant(FORBIDDEN)
 def what_is_forbidden_is_missing(patch, reached):
-    """What a client may not do is refused with 404."""
+    """A forbidden request is refused with 404."""
     _coded(patch, reached, ACCESS_REFUSED, NOT_FOUND)
 
 
@@ -106,7 +106,7 @@ def invalid_commands_have_another_code(patch, reached):
 
 @amqp091_errors.mutant(CHANNELS)
 def errors_of_channels_have_another_code(patch, reached):
-    """What does not fit the state of a channel is refused with 541."""
+    """A method that does not fit the state of its channel is refused with 541."""
     _coded(patch, reached, CHANNEL_ERROR)
 
 
@@ -124,7 +124,7 @@ def a_tag_in_use_has_another_code(patch, reached):
 
 @amqp091_errors.mutant(NEVER)
 def what_is_not_implemented_has_another_code(patch, reached):
-    """What is not implemented is refused with 541."""
+    """A method that is not implemented is refused with 541."""
     _coded(patch, reached, NOT_IMPLEMENTED)
 
 
@@ -158,7 +158,7 @@ def _passed_over(patch, reached, *codes):
 
 @amqp091_errors.mutant(f"{MISSING} {DIFFERENT} {FORBIDDEN} {LOCKED}")
 def mistakes_on_a_channel_are_passed_over(patch, reached):
-    """What should close a channel has no consequence."""
+    """A mistake that should close a channel has no consequence."""
     _passed_over(patch, reached, NOT_FOUND, PRECONDITION_FAILED, ACCESS_REFUSED, RESOURCE_LOCKED)
 
 
@@ -166,7 +166,7 @@ def mistakes_on_a_channel_are_passed_over(patch, reached):
     f"{INVALID} {CHANNELS} {CONTENT} {NEVER} AMQP091-CONS-01 AMQP091-FRAME-07 AMQP091-FRAME-08"
 )
 def mistakes_on_a_connection_are_passed_over(patch, reached):
-    """What should close the connection has no consequence."""
+    """A mistake that should close the connection has no consequence."""
     codes = (COMMAND_INVALID, CHANNEL_ERROR, UNEXPECTED_FRAME, NOT_IMPLEMENTED, NOT_ALLOWED)
     _passed_over(patch, reached, *codes, SYNTAX_ERROR)
 

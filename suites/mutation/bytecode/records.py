@@ -39,7 +39,7 @@ class ControlRecord:
 
 @dataclass(frozen=True, slots=True)
 class FateRecord:
-    """What became of one mutant. ``cases`` ran on it; ``covering`` run its line."""
+    """The fate of one mutant. ``cases`` ran on it; ``covering`` run its line."""
 
     mutant: str
     area: str
