@@ -76,7 +76,7 @@ def create_broker(
     ``start`` is the instant of its birth: the connection-TTL check passes are counted from it.
     ``session_seed`` goes into the session identifiers; a driver that restarts brokers gives each
     another one, so that sessions stay unique. ``epoch`` and an instant together are the nanoseconds
-    since 1970, which only selectors ask for. ``store`` is where messages go that do not fit into
+    since 1970, by which messages expire. ``store`` is where messages go that do not fit into
     memory or have to survive a restart; what it found of an earlier broker is there again at once.
     Without it everything is kept in memory. ``linked``: it reports its alarms to the
     other nodes of a RabbitMQ cluster.
@@ -151,6 +151,8 @@ def create_broker(
         large=None if store is None or family.stalls_producers else store.large,
     )
     router.creator = lambda: context.conn
+    if settings.rabbitmq is None:
+        router.expire_by(lambda: context.now + context.epoch)
     if isinstance(family, RabbitMqFamily):
         family.topology.dead = partial(dead_letters.dead_letter, context)
     if linked:

@@ -168,7 +168,7 @@ class Model:
     unjudged: list[Unjudged]
     unjudged_total: int
     known_requirements: int
-    errors: list[Mapping[str, Any]]
+    errors: list[Mapping[str, Any]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     pasts: list[Past] = field(default_factory=list)
     again: Again = field(default_factory=Again)

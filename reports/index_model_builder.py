@@ -190,14 +190,12 @@ def unjudged(
 def model(
     tables: Tables,
     rows: Sequence[CaseRow],
-    irregular: Sequence[Mapping[str, Any]],
-    errors: Sequence[Mapping[str, Any]],
     runs: Sequence[Run],
     requirements: Requirements,
     limits: Limits,
 ) -> Model:
-    """The index's model, each part bounded. ``rows`` are the cases, ``irregular`` what their
-    recordings show again, contradictions first."""
+    """Return the index's model without what recordings show, each part bounded. ``rows`` are the
+    cases."""
     counted = tables.counts.to_pylist()
     all_columns = columns(runs, counted)
     shown = shown_columns(all_columns, runs, limits.columns)
@@ -223,15 +221,21 @@ def model(
         unjudged=missing,
         unjudged_total=missing_total,
         known_requirements=sum(1 for _ in requirements),
-        errors=list(errors[: limits.errors]),
         warnings=_warnings(runs, all_columns, shown),
-        again=Again(
-            list(irregular[: limits.again]),
-            len(irregular),
-            sum(bool(row["contradicts"]) for row in irregular),
-        ),
         pasts=_pasts(tables.history, runs, all_bars, pages, limits) if len(runs) > 1 else [],
     )
+
+
+def with_recordings(
+    shown: Model,
+    irregular: Sequence[Mapping[str, Any]],
+    errors: Sequence[Mapping[str, Any]],
+    limits: Limits,
+) -> Model:
+    """Return the model with what recordings show again, contradictions first, and with errors."""
+    contradictions = sum(bool(row["contradicts"]) for row in irregular)
+    again = Again(list(irregular[: limits.again]), len(irregular), contradictions)
+    return replace(shown, errors=list(errors[: limits.errors]), again=again)
 
 
 def _pasts(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,7 +25,13 @@ from brokerproof.reports.exports import badge, ctrf, junit, summary
 from brokerproof.reports.html.case_page import CasePages
 from brokerproof.reports.html.render import Pages
 from brokerproof.reports.index_model import CaseRow, Model
-from brokerproof.reports.index_model_builder import Limits, Tables, case_rows, model
+from brokerproof.reports.index_model_builder import (
+    Limits,
+    Tables,
+    case_rows,
+    model,
+    with_recordings,
+)
 from brokerproof.reports.overview import Overview, overview
 from brokerproof.reports.recorded_verdicts import AGAIN, beside_verdicts
 from brokerproof.reports.requirement_compliance import Keeper, keepers
@@ -43,6 +52,7 @@ from brokerproof.reports.target_summaries import Broker, Measured, brokers
 INDEX_BYTES = 5_000_000
 """The index is never larger: its lists are halved until it fits."""
 
+Result = TypeVar("Result")
 Step = Callable[[str], None]
 """Called with the next step, in a few words."""
 
@@ -87,41 +97,58 @@ def build(
     judgements = flattened.findings.to_pylist()
     judged = {row["requirement"] for row in judgements if row["verdict"] != "SKIP"}
     pages = Pages(requirements, judged)
-    step("cases")
     of_cases = CasePages(requirements, runs, judged)
-    data, chunks = case_data.write(
-        context, rows, judgements, runs, of_cases, _grounds(runs), out / "cases"
+    cases_written = partial(
+        case_data.write, context, rows, judgements, runs, of_cases, _grounds(runs), out / "cases"
     )
+    with _beside(context, cases_written) as writing:
+        tables = tables_of(flattened, requirements, runs)
+        shown = model(tables, rows, runs, requirements, limits)
+        step("targets and requirements")
+        of_targets = brokers(
+            runs, shown.bars, shown.groups, shown.columns, rows, judgements, measured or {}
+        )
+        _write_brokers(out / "targets", of_targets, pages)
+        places = {(row.run, row.target, row.case): row.page or "" for row in rows}
+        compliance = keepers(judgements, shown.columns, places)
+        shown_requirements = {name: compliance[name] for name in compliance if name in judged}
+        _write_requirements(out / "requirements", shown_requirements, pages)
+        (out / "findings.html").write_text(
+            pages.findings(shown, judgements, limits.findings), "utf-8"
+        )
+        _write_moved(out / "cases", rows[: limits.findings], pages)
+        step("exports")
+        _write_exports(rows, runs, shown, out)
+        step("cases")
+        data, chunks = writing.result()
+    step("tables")
     verdicts = {(row.run, row.target, row.case): row.verdict for row in rows}
     irregular = beside_verdicts(data.anomalies, verdicts)
     errors = errors_of(rows, data.unreadable)
-    step("tables")
-    tables = tables_of(flattened, requirements, runs)
     _write_tables(tables, irregular, errors, out / "tables")
     if trace_tables:
         step("tables of the trace")
         trace_table.write(trace(SparkSession(context), runs), out / "tables")
     step("index")
-    shown = model(tables, rows, irregular, errors, runs, requirements, limits)
+    shown = with_recordings(shown, irregular, errors, limits)
     first = overview(runs, shown.latest, shown.groups, shown.columns, requirements, rows, irregular)
     _write_index(shown, first, pages, out / "index.html")
     (out / "summary.html").write_text(pages.summary(shown, first), "utf-8")
     facts = of_cases.facts([run.name for run in in_order(runs)], chunks)
     (out / "case.html").write_text(pages.case(facts), "utf-8")
-    (out / "findings.html").write_text(pages.findings(shown, judgements, limits.findings), "utf-8")
-    _write_moved(out / "cases", rows[: limits.findings], pages)
-    step("targets and requirements")
-    of_targets = brokers(
-        runs, shown.bars, shown.groups, shown.columns, rows, judgements, measured or {}
-    )
-    _write_brokers(out / "targets", of_targets, pages)
-    places = {(row.run, row.target, row.case): row.page or "" for row in rows}
-    compliance = keepers(judgements, shown.columns, places)
-    shown_requirements = {name: compliance[name] for name in compliance if name in judged}
-    _write_requirements(out / "requirements", shown_requirements, pages)
-    step("exports")
-    _write_exports(rows, runs, shown, out)
     return Report(out, shown, data.pages)
+
+
+@contextmanager
+def _beside(context: SparkContext, work: Callable[[], Result]) -> Iterator[Future[Result]]:
+    """Have Spark do ``work`` while the block runs, because this process would only wait for it.
+    The work ends with a block that fails."""
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            yield pool.submit(work)
+        except BaseException:
+            context.cancelAllJobs()
+            raise
 
 
 def tables_of(outcomes: Outcomes, requirements: Requirements, runs: Sequence[Run]) -> Tables:

@@ -1,7 +1,9 @@
-"""The index of all cases with their versions and parameters: what ``brokerproof cases`` lists.
+"""The index of all cases with their versions and parameters, and of all requirements: what
+``brokerproof cases`` and ``brokerproof requirements`` list.
 
-Importing and collecting the suites takes seconds, so pytest does it once in a process of its own,
-and the index is kept in the cache folder until a file of the suites or the harness changes.
+Importing and collecting the suites takes seconds, so pytest does it once in a process of its own.
+Reading the catalogue's TOML takes longer than the rest of a command. So the index is kept in the
+cache folder until a file of the suites, the harness or the catalogue changes.
 """
 
 from __future__ import annotations
@@ -17,10 +19,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
-from brokerproof.harness.catalogue import extensions
+from brokerproof.harness.catalogue import extensions, requirements
 from brokerproof.harness.catalogue.areas import Area, area_of
 from brokerproof.harness.catalogue.cases import CONFORMANCE, SUITE_ALIASES, CaseInfo
+from brokerproof.harness.catalogue.requirements import Catalogue
 from brokerproof.harness.catalogue.tables import BadData
 from brokerproof.harness.targets.cache import cache_folder
 
@@ -57,16 +61,25 @@ class IndexedCase:
         return tuple(area for area in Area if area in cited)
 
 
-def load() -> list[IndexedCase]:
-    """Return all cases, in the order of the suites. Raises :class:`NoIndex`."""
+@dataclass(frozen=True)
+class Index:
+    """All cases, in the order of the suites, and all requirements."""
+
+    cases: list[IndexedCase]
+    catalogue: Catalogue
+
+
+def load() -> Index:
+    """Return the index, from the cache folder if no source has changed. Raises :class:`NoIndex`, or
+    :class:`~brokerproof.harness.catalogue.tables.BadData` for a wrong file of requirements."""
     key = _key()
     path = cache_folder() / "cases" / f"{key}.json"
     try:
         return _read(path)
     except (OSError, ValueError, TypeError, KeyError):
-        cases = _collect()
-    _keep(path, cases)
-    return cases
+        index = Index(_collect(), requirements.load())
+    _keep(path, index)
+    return index
 
 
 def described(cases: Iterable[IndexedCase]) -> dict[str, CaseInfo]:
@@ -134,15 +147,21 @@ def pytest_command() -> list[str]:
     ]
 
 
-def write(path: Path, cases: Iterable[IndexedCase]) -> None:
-    """Write the index, whole or not at all. Raises ``OSError``."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    text = json.dumps([dataclasses.asdict(case) for case in cases], ensure_ascii=False)
-    partial.write_text(text, "utf-8")
-    partial.rename(path)
+def write_cases(path: Path, cases: Iterable[IndexedCase]) -> None:
+    """Write the cases that pytest has collected. Raises ``OSError``."""
+    path.write_text(json.dumps(_case_rows(cases), ensure_ascii=False), "utf-8")
 
 
-def _read(path: Path) -> list[IndexedCase]:
+def _case_rows(cases: Iterable[IndexedCase]) -> list[dict[str, Any]]:
+    return [dataclasses.asdict(case) for case in cases]
+
+
+def _read(path: Path) -> Index:
+    values = json.loads(path.read_text("utf-8"))
+    return Index(_cases(values["cases"]), Catalogue.from_json(values["catalogue"]))
+
+
+def _cases(rows: Iterable[dict[str, Any]]) -> list[IndexedCase]:
     return [
         IndexedCase(
             **{
@@ -152,7 +171,7 @@ def _read(path: Path) -> list[IndexedCase]:
                 "levels": tuple(row["levels"]),
             }
         )
-        for row in json.loads(path.read_text("utf-8"))
+        for row in rows
     ]
 
 
@@ -200,17 +219,20 @@ def _collect() -> list[IndexedCase]:
             cwd=folder,
         )
         try:
-            return _read(path)
+            return _cases(json.loads(path.read_text("utf-8")))
         except FileNotFoundError:
             lines = (collected.stdout + collected.stderr).strip().splitlines() or ["nothing"]
             raise NoIndex(f"the suites cannot be collected; pytest printed: {lines[-1]}") from None
 
 
-def _keep(path: Path, cases: list[IndexedCase]) -> None:
+def _keep(path: Path, index: Index) -> None:
     """Keep the index for the next time; without a writable cache folder it is made again."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write(path, cases)
+        partial = path.with_name(f".{path.name}.{os.getpid()}")
+        values = {"cases": _case_rows(index.cases), "catalogue": index.catalogue.to_json()}
+        partial.write_text(json.dumps(values, ensure_ascii=False), "utf-8")
+        partial.rename(path)
         newest_first = sorted(path.parent.glob("*.json"), key=_modified, reverse=True)
         for former in newest_first[KEPT:]:
             former.unlink(missing_ok=True)

@@ -230,14 +230,14 @@ class MeasurementJudge(CaseRecord):
         A tenth of the period, at least 50 ms (STOMP11-HB-12, STOMP12-HB-12 ask receivers to allow
         for as much).
         """
-        return 0 if self.virtual else max(ms(50), period // 10)
+        return 0 if self.virtual else max(self.world.of_host(ms(50)), period // 10)
 
     def sending_jitter(self, period: Duration) -> Duration:
         """The lateness allowed to a sender that is held to its own period, for which no text allows
         an error margin: nothing in virtual time, a fiftieth of the period and at least 10 ms in
         real time. What the host was late by comes on top (:meth:`judge_period`, :meth:`margin`).
         """
-        return 0 if self.virtual else max(ms(10), period // 50)
+        return 0 if self.virtual else max(self.world.of_host(ms(10)), period // 50)
 
     def margin(self, bounds: tuple[Duration, Duration | None], since: Instant) -> Duration:
         """The amount by which an interval is widened: nothing in virtual time; see
@@ -246,7 +246,11 @@ class MeasurementJudge(CaseRecord):
             return 0
         late = self.world.lateness(since)
         self.record(JitterMeasured(at_ns=self.now(), late_ns=late))
-        return max(MARGIN_FLOOR, (bounds[1] or bounds[0]) // MARGIN_SHARE) + late
+        return self._least_margin(bounds[1] or bounds[0]) + late
+
+    def _least_margin(self, bound: Duration) -> Duration:
+        """The margin on a host that is never late."""
+        return max(self.world.of_host(MARGIN_FLOOR), bound // MARGIN_SHARE)
 
     def judge_duration(
         self,
@@ -307,7 +311,7 @@ class MeasurementJudge(CaseRecord):
             gaps = self._gaps([*instants, until], bounds)
         worst = min(gaps, key=lambda gap: gap.distance)
         self.record(JitterMeasured(at_ns=self.now(), late_ns=worst.late))
-        margin = 0 if self.virtual else max(MARGIN_FLOOR, bounds[1] // MARGIN_SHARE)
+        margin = 0 if self.virtual else self._least_margin(bounds[1])
         self._measured(requirements, label, worst.length, worst.low, worst.high, margin, "ns")
         detail = (
             f"{label}: {worst.length / ms(1):g} ms, {worst.length / bounds[1]:.2f} of what was"

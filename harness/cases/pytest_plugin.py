@@ -232,7 +232,7 @@ class _Session:
         calls = {item.nodeid: call for item in items if (call := _call(item)) is not None}
         if self._options.brokerproof_index is not None:
             levels = {row.id: row.level.value for row in requirements.load().values()}
-            case_index.write(
+            case_index.write_cases(
                 Path(self._options.brokerproof_index),
                 [
                     replace(_indexed(call), levels=tuple(levels.get(r, "") for r in call.cited))

@@ -26,11 +26,16 @@ _KEYS = {
     "family": Key(str, required=False),
     "protocol": Key(str, required=False),
     "endpoints": Key(list, required=False),
+    "judged_on": Key(dict, required=False),
     "ours": Key(bool, required=False),
 }
 
 
-class UnknownCapability(OneSentence):
+class BadCapabilities(OneSentence):
+    """A file's capabilities contradict each other, or one is absent without a reason."""
+
+
+class UnknownCapability(BadCapabilities):
     """A name that is no capability, and the nearest one."""
 
 
@@ -48,6 +53,8 @@ class Capability:
     """The protocol without which a target cannot have it; empty: any."""
     endpoints: frozenset[str]
     """Endpoints of which a target that is reached by addresses names one; empty: any."""
+    judged_on: Mapping[str, str]
+    """The shipped target that was configured for it, by the family's profile."""
     ours: bool
     """True if only brokers that brokerproof starts have it."""
 
@@ -83,6 +90,7 @@ def _capability(path: Path, name: str, row: Mapping[str, object]) -> Capability:
         entry.text("family"),
         entry.text("protocol"),
         frozenset(entry.values.get("endpoints", ())),
+        entry.values.get("judged_on", {}),
         bool(entry.values.get("ours", False)),
     )
 
@@ -99,12 +107,25 @@ def check(names: Iterable[str]) -> None:
         )
 
 
+def check_reasons(reasons: Mapping[str, object], offered: Iterable[str]) -> None:
+    """Raise :class:`BadCapabilities` if an absent capability is not listed, has no reason, or is
+    also ``offered``."""
+    check(reasons)
+    for name, reason in reasons.items():
+        if not isinstance(reason, str) or not reason.strip():
+            raise BadCapabilities(
+                f"{name} has no reason; write why the broker lacks it, and where that is documented"
+            )
+        if name in offered:
+            raise BadCapabilities(f"{name} is offered as well; remove it from one of the two")
+
+
 def missing(
     names: Iterable[str], absent: Mapping[str, str] | None = None, profile: str = ""
 ) -> str:
-    """Return the sentence of a SKIP: the capabilities that a target has not got, each with what to
-    configure. ``absent`` gives reasons that are known of this target, and ``profile`` its family:
-    nothing need be configured for what belongs to another one."""
+    """Return the sentence of a SKIP: the capabilities that a target has not got, each with the
+    reason or with what to configure. ``absent`` gives reasons that are known of this target, and
+    ``profile`` its family: nothing need be configured for what belongs to another one."""
     reasons = []
     for name in sorted(names):
         known = listed().get(name)

@@ -1,15 +1,16 @@
 """Profiles: the parameters and capabilities that are expected of a broker family.
 
-``fixtures/profiles/<name>.toml`` holds ``description``, ``capabilities`` and ``[parameters]``. A
-parameter's value is the family's default; a target file or the broker's own configuration overrides
-it. ``_ms`` parameters are milliseconds.
+``fixtures/profiles/<name>.toml`` holds ``description``, ``capabilities``, ``[not_offered]`` and
+``[parameters]``. ``[not_offered]`` gives the reason for each capability that the family's brokers
+lack, and the place in manual or source that states it. A parameter's value is the family's default;
+a target file or the broker's own configuration overrides it. ``_ms`` parameters are milliseconds.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
@@ -20,7 +21,12 @@ from brokerproof.harness.catalogue.tables import BadData, Key, read, table
 
 Value: TypeAlias = int | float | str | bool
 
-_PROFILE = {"description": Key(str), "capabilities": Key(list), "parameters": Key(dict)}
+_PROFILE = {
+    "description": Key(str),
+    "capabilities": Key(list),
+    "not_offered": Key(dict, required=False),
+    "parameters": Key(dict),
+}
 
 
 class UnknownProfile(BadData):
@@ -48,6 +54,8 @@ class Profile:
     parameters: Mapping[str, Value]
     capabilities: frozenset[str]
     description: str
+    not_offered: Mapping[str, str] = field(default_factory=dict)
+    """The reason for each capability that the family's brokers do not offer."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", MappingProxyType(Stated(self.parameters)))
@@ -82,6 +90,11 @@ def _read(path: Path) -> Profile:
         capabilities.check(map(str, entry.values["capabilities"]))
     except capabilities.UnknownCapability as problem:
         raise BadData(f"{path}: {problem}") from None
+    not_offered = entry.values.get("not_offered", {})
+    try:
+        capabilities.check_reasons(not_offered, entry.values["capabilities"])
+    except capabilities.BadCapabilities as problem:
+        raise BadData(f"{path}: not_offered: {problem}") from None
     if len(set(entry.values["capabilities"])) != len(entry.values["capabilities"]):
         raise BadData(f"{path}: a capability stands in the list twice; remove one of them")
     for key, value in entry.values["parameters"].items():
@@ -94,6 +107,7 @@ def _read(path: Path) -> Profile:
         parameters=entry.values["parameters"],
         capabilities=frozenset(entry.values["capabilities"]),
         description=entry.text("description"),
+        not_offered=not_offered,
     )
 
 

@@ -19,10 +19,11 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
@@ -183,6 +184,35 @@ class Catalogue(Mapping[str, Requirement]):
     def __len__(self) -> int:
         return len(self._by_id)
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the catalogue as plain values, which :meth:`from_json` takes."""
+        return {
+            "documents": [
+                {**_values(document), "anchors": dict(document.anchors)}
+                for document in self.documents
+            ],
+            "requirements": [
+                {**_values(requirement), "document": requirement.document.name}
+                for requirement in self.values()
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Catalogue:
+        """Return the catalogue that :meth:`to_json` made. Raises ``KeyError``, ``TypeError`` or
+        ``ValueError`` for other values."""
+        documents = {
+            row["name"]: Document(**{**row, "anchors": MappingProxyType(row["anchors"])})
+            for row in values["documents"]
+        }
+        requirements = {
+            row["id"]: Requirement(
+                **{**row, "document": documents[row["document"]], "level": Level(row["level"])}
+            )
+            for row in values["requirements"]
+        }
+        return cls(tuple(documents.values()), requirements)
+
     def find(self, requirement: str) -> Requirement:
         """The requirement of that id. Raises :class:`UnknownRequirement`, which names the nearest
         ids."""
@@ -192,6 +222,10 @@ class Catalogue(Mapping[str, Requirement]):
                 f"no requirement has the id {requirement!r}; {_nearest(requirement, self._by_id)}"
             )
         return requirement_row
+
+
+def _values(record: Document | Requirement) -> dict[str, Any]:
+    return {field.name: getattr(record, field.name) for field in fields(record)}
 
 
 def folder_of_package() -> Path:

@@ -109,7 +109,7 @@ def choose(suites: Sequence[str], selection: Selection) -> list[IndexedCase]:
     """Return the cases of ``suites`` (none: all) that ``selection`` has. Raises ``Usage`` for one
     that is misspelled or selects nothing."""
     try:
-        every = case_index.load()
+        every = case_index.load().cases
         asked = set(suites_named(suites))
         of_suites = [case for case in every if case.suite in asked]
         for text in selection.unused(of_suites):

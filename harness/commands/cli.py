@@ -4,6 +4,7 @@ never imported."""
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 from importlib.metadata import EntryPoint, entry_points
@@ -42,15 +43,16 @@ class _Commands(click.Group):
     """Commands by entry point. Each is imported when it is run, not when it is listed: ``broker``
     must not wait for what ``run`` imports, nor ``--help`` for any of them."""
 
+    @functools.cached_property
     def _entry_points(self) -> dict[str, EntryPoint]:
         own = {name: EntryPoint(name, value, GROUP) for name, value in OWN.items()}
         return own | {entry_point.name: entry_point for entry_point in entry_points(group=GROUP)}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(self._entry_points().keys() - ALIASES)
+        return sorted(self._entry_points.keys() - ALIASES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        entry_point = self._entry_points().get(cmd_name)
+        entry_point = self._entry_points.get(cmd_name)
         if entry_point is None:
             return None
         command = entry_point.load()
@@ -59,7 +61,7 @@ class _Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands, each with the first sentence of its docstring."""
-        listed = {name: self._entry_points()[name] for name in self.list_commands(ctx)}
+        listed = {name: self._entry_points[name] for name in self.list_commands(ctx)}
         with formatter.section("Commands"):
             formatter.write_dl(
                 [(name, _first_sentence(docstring(listed[name]))) for name in listed]

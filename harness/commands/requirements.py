@@ -12,9 +12,8 @@ from pathlib import Path
 import click
 
 from brokerproof.harness.cases import case_index
-from brokerproof.harness.catalogue import cases, coverage, requirement_texts, requirements
+from brokerproof.harness.catalogue import coverage, requirement_texts, requirements
 from brokerproof.harness.commands import errors
-from brokerproof.harness.results import records
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -67,10 +66,11 @@ def explain(requirement: str, as_json: bool) -> None:
 
 
 def _list(source: str | None, uncovered: bool, as_json: bool) -> None:
+    index = _index()
     try:
         rows = requirement_texts.rows(
-            requirements.load(),
-            _described(),
+            index.catalogue,
+            case_index.described(index.cases),
             coverage.load_listed(),
             source=source,
             uncovered=uncovered,
@@ -84,9 +84,13 @@ def _list(source: str | None, uncovered: bool, as_json: bool) -> None:
 
 
 def _explain(requirement: str, as_json: bool) -> None:
+    index = _index()
     try:
         facts = requirement_texts.explanation(
-            requirements.load(), _described(), requirement, coverage.load_listed()
+            index.catalogue,
+            case_index.described(index.cases),
+            requirement,
+            coverage.load_listed(),
         )
     except requirements.UnknownRequirement as problem:
         raise errors.Usage(str(problem)) from None
@@ -99,6 +103,8 @@ def _explain(requirement: str, as_json: bool) -> None:
 def _reached(folder: Path, requirement: str | None, as_json: bool) -> None:
     """Print the situations of the run in ``folder``, of cases that cite ``requirement`` if one is
     given."""
+    from brokerproof.harness.results import records  # only this option reads results
+
     try:
         results = [
             latest.result
@@ -133,8 +139,8 @@ def _width() -> int:
     return min(shutil.get_terminal_size().columns, 100)
 
 
-def _described() -> dict[str, cases.CaseInfo]:
+def _index() -> case_index.Index:
     try:
-        return case_index.described(case_index.load())
+        return case_index.load()
     except case_index.NoIndex as problem:
         raise errors.Ours(str(problem)) from None

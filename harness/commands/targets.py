@@ -45,7 +45,7 @@ def targets(as_json: bool) -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def capabilities(name: str | None, as_json: bool) -> None:
-    """List the capabilities that cases need, and what to configure so that a target has them.
+    """List the capabilities that cases need, and how a target gets them or why it lacks them.
 
     With --target nothing is connected to: a run may find out that a broker has fewer.
     """
@@ -61,10 +61,15 @@ def capabilities(name: str | None, as_json: bool) -> None:
         {
             "name": capability.name,
             "meaning": capability.meaning,
-            "configure": (identity.absent if identity else {}).get(
-                capability.name, capability.advice(identity.profile.name if identity else "")
+            "configure": capability.advice(identity.profile.name if identity else ""),
+            **(
+                {}
+                if identity is None
+                else {
+                    "has": capability.name in identity.capabilities,
+                    "reason": identity.absent.get(capability.name, ""),
+                }
             ),
-            **({} if identity is None else {"has": capability.name in identity.capabilities}),
         }
         for capability in catalogue.listed().values()
     ]
@@ -74,7 +79,9 @@ def capabilities(name: str | None, as_json: bool) -> None:
     for row in rows:
         mark = {True: " (has it)", False: " (has it not)", None: ""}[row.get("has")]  # type: ignore[index]
         click.echo(click.style(str(row["name"]), bold=True) + mark)
-        for words in (f"{row['meaning']}.", f"So that its cases run: {row['configure']}."):
+        reason = row.get("reason")
+        last = f"It is {reason}." if reason else f"So that its cases run: {row['configure']}."
+        for words in (f"{row['meaning']}.", last):
             click.echo(
                 click.wrap_text(
                     words, initial_indent="    ", subsequent_indent="    ", width=_width()

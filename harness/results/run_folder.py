@@ -166,6 +166,8 @@ def wrong_key(header: Mapping[str, Any]) -> str:
         profile = target.get("profile", "")
         if not isinstance(profile, str) or not _PROFILE.fullmatch(profile):
             return f"targets, entry {number}: profile is {profile!r:.60}; it should be a name"
+        if not isinstance(target.get("absent", {}), dict):
+            return f"targets, entry {number}: absent should be an object of reasons"
     return ""
 
 
@@ -186,6 +188,7 @@ def add_target(folder: Path, target: Target, facts: TargetFacts) -> None:
         "clock": target.clock.value,
         "profile": target.identity.profile.name,
         "capabilities": sorted(target.identity.capabilities),
+        "absent": dict(sorted(target.identity.absent.items())),
         **dataclasses.asdict(facts),
     }
     header["targets"] = [

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from brokerproof.harness.targets import java_runtime
+from brokerproof.harness.targets import accelerated_clock, java_runtime
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.java_releases import JavaReleases
 from brokerproof.harness.targets.local_process import NativeProcess, free_ports, taken
@@ -155,7 +155,7 @@ class JavaBroker(ManagedBroker):
 
     def _launch(self, command: list[str | Path], ports: Mapping[str, int]) -> int:
         self._process = NativeProcess(
-            command,
+            [*accelerated_clock.prefix(self.clock_rate), *command],
             folder=self._folder,
             console=self._console,
             grace_s=self.stop_s,

@@ -1,7 +1,8 @@
 """``like = "artemis"``: a target file or URL that inherits what is known of a shipped target's
 family.
 
-Inherited are the profile, parameters, known deviations, capabilities and exclusions, limits, the
+Inherited are the profile, parameters, known deviations, capabilities with the reasons for
+those that are absent, limits, the
 manual's release and the type of queues; not the login and not how the broker is started. What a
 file says itself comes first.
 """
@@ -18,6 +19,7 @@ from brokerproof.harness.model.input_file import OneSentence
 
 _INHERITED = ("profile", "manual", "queue_type")
 _MERGED = ("parameters", "limits")
+_ABSENT = ("not_offered", "judged_on")
 
 
 class BadLikeness(OneSentence):
@@ -51,11 +53,15 @@ def inherited(values: Mapping[str, Any], shipped: Mapping[str, Path]) -> dict[st
     if "deviations" in family and "deviations" not in values:
         result["deviations"] = str(path.parent / family["deviations"])
     added = set(values.get("add_capabilities", ()))
-    removed = set(values.get("remove_capabilities", ()))
-    result["add_capabilities"] = sorted((set(family.get("add_capabilities", ())) - removed) | added)
-    result["remove_capabilities"] = sorted(
-        (set(family.get("remove_capabilities", ())) - added) | removed
-    )
+    absent = {name for key in _ABSENT for name in values.get(key, {})}
+    result["add_capabilities"] = sorted((set(family.get("add_capabilities", ())) - absent) | added)
+    for key in _ABSENT:
+        inherited_reasons = {
+            name: reason
+            for name, reason in family.get(key, {}).items()
+            if name not in added | absent
+        }
+        result[key] = inherited_reasons | values.get(key, {})
     result["like"] = like
     return result
 

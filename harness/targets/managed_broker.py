@@ -28,6 +28,8 @@ class RunningBroker:
 class ManagedBroker:
     """One broker, from its start to its end. A context manager that starts and stops it."""
 
+    clock_rate: int = 1
+    """How many times as fast as the host's its clock runs. Set it before :meth:`start`."""
     _process: NativeProcess | None = None
 
     def start(self) -> RunningBroker:

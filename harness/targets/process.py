@@ -40,7 +40,7 @@ class ProcessTarget(SocketTarget):
     With ``--control`` among its words it takes limits for memory and disk space on its standard
     input, a JSON object a line.
 
-    The ready line has ``acceptors`` (port by name) and ``version``.
+    The ready line has ``acceptors`` (port by name), ``broker`` (its name) and ``version``.
     """
 
     is_local = True  # asyncio sets TCP_NODELAY
@@ -84,7 +84,7 @@ class ProcessTarget(SocketTarget):
         self.trust(made)
         self.watch_the_host(self._process.pid)
         return TargetFacts(
-            broker=str(ready.get("broker", "brokerproof reference broker")),
+            broker=str(ready.get("broker", "unknown broker")),
             version=str(ready.get("version", "unknown")),
             configuration="" if self.config is None else parameters.describe(self.config),
             addresses=[] if self.config is None else parameters.address_settings(self.config),

@@ -15,6 +15,7 @@ from brokerproof.harness.targets.target import Identity, Overrides, Parameters, 
 from brokerproof.harness.trace.events import Observed
 from brokerproof.harness.worlds.bounds import RunBounds
 from brokerproof.harness.worlds.broker_core_waits import SchedulerDelay
+from brokerproof.harness.worlds.host_clock import HostClock
 from brokerproof.harness.worlds.real import RealWorld
 from brokerproof.harness.worlds.tls import Tls
 from brokerproof.harness.worlds.wake_up_lateness import Canary
@@ -33,11 +34,12 @@ class SocketTarget:
 
     def __init__(self, identity: Identity, config: Path | None = None) -> None:
         self.identity, self.config = identity, config
+        self.host_clock = HostClock(identity.clock_rate)
         self.endpoints: dict[str, tuple[str, int]] = {}
         """Host and port by acceptor name; filled by ``start``."""
         self.tls: dict[str, Tls] = {}
         """Settings of TLS, by the names of the acceptors that have it; filled by ``start``."""
-        self.bounds = RunBounds(identity.limits)
+        self.bounds = RunBounds(identity.limits, self.host_clock)
         """Shared by all cases of the run."""
         self.pages: Path | None = None
         """The broker's paging folder, where the harness started it; set by ``start``."""
@@ -90,6 +92,7 @@ class SocketTarget:
             is_local=self.is_local,
             bounds=self.bounds,
             pages=self.pages,
+            host_clock=self.host_clock,
         )
 
     def shipped_configuration(self) -> str:
@@ -110,9 +113,11 @@ class SocketTarget:
         """Start the canary; once the broker is up, so that its start does not count. A target that
         is started again after its end gets another one. ``broker`` is its process, where it is one
         of this host."""
-        self.canary = Canary(None if broker is None else SchedulerDelay(broker))
+        self.canary = Canary(
+            None if broker is None else SchedulerDelay(broker), host_clock=self.host_clock
+        )
         self.canary.start()
-        self.bounds = RunBounds(self.identity.limits)
+        self.bounds = RunBounds(self.identity.limits, self.host_clock)
 
     def process_end(self) -> str:
         """The end of the broker's process, where it is one of ours; empty while it runs."""

@@ -60,7 +60,7 @@ class Identity:
     default_amqp_acceptor: str = "amqp"
     capabilities: frozenset[str] = field(default_factory=frozenset)
     absent: Mapping[str, str] = field(default_factory=dict)
-    """Capabilities that the target would have if it was configured otherwise: what to configure."""
+    """The reasons for capabilities that the target lacks."""
     deviations: Path | None = None
     """The list of known deviations of this broker family, if there is one."""
 
@@ -85,6 +85,8 @@ class Identity:
     """Addresses that are soon full, as they were configured."""
     limits: Limits = field(default_factory=Limits)
     """Bounds of a run in real time."""
+    clock_rate: int = 1
+    """How many times as fast as the host's the broker's clock runs, which the harness keeps too."""
 
 
 class Target(Protocol):

@@ -19,6 +19,7 @@ file has::
     image = "rabbitmq:4.1-management"      # container; optional
     queue_type = "classic" | "quorum"      # rabbitmq: of queues declared for AMQP 1.0; optional
     nodes = 2                      # rabbitmq: a cluster; optional
+    clock_rate = 10                # artemis, activemq, rabbitmq: the broker's clock runs so many times as fast; optional
     parameters = { stomp_host = "/" }       # other values than the profile's; optional
     limits = { case_seconds = 60 }  # other bounds in real time than harness/model/cost_limits.py; optional
     endpoints = { stomp = "127.0.0.1:61613", amqp = "amqps://127.0.0.1:5671?ca=ca.pem" }   # address; see endpoint.py
@@ -28,7 +29,9 @@ file has::
     release = "2.56.0"             # address: of a broker that does not name it; optional
     local = true                   # address: a process of this machine without a proxy; optional
     manual = "2.33"                # the release whose manual binds it; optional: its own release
-    login, passcode (or passcode_env, passcode_file), default_acceptor, default_amqp_acceptor, add_capabilities, remove_capabilities, deviations   # optional
+    login, passcode (or passcode_env, passcode_file), default_acceptor, default_amqp_acceptor, add_capabilities, deviations   # optional
+    not_offered = { amqp-modified = "README of the plugin, Limitations" }   # capabilities of the profile that it lacks, and why; optional
+    judged_on = { stomp = "rabbitmq" }   # capabilities that are judged on that shipped target instead; optional
 """  # noqa: E501
 
 from __future__ import annotations
@@ -71,6 +74,8 @@ from brokerproof.harness.targets.target import Identity, Target
 from brokerproof.harness.trace.redaction import without_passcode
 
 GROUP = "brokerproof.targets"
+CLIENT_CLOCKS = "client-clocks"
+"""The capability of a target whose clock is not accelerated."""
 SOCKETS = "sockets"
 """The capability of a target in real time: clients may bring sockets of their own."""
 LOGIN = "login"
@@ -94,7 +99,8 @@ _COMMON: dict[str, type] = {
     "default_acceptor": str,
     "default_amqp_acceptor": str,
     "add_capabilities": list,
-    "remove_capabilities": list,
+    "not_offered": dict,
+    "judged_on": dict,
     "deviations": str,
     "manual": str,
     "parameters": dict,
@@ -103,9 +109,15 @@ _COMMON: dict[str, type] = {
 _OF_KIND: dict[str, dict[str, type]] = {
     "virtual": {"factory": str, "config": str},
     "process": {"command": list, "config": str},
-    "artemis": {"config": str, "version": str},
-    "activemq": {"config": str, "version": str},
-    "rabbitmq": {"config": str, "version": str, "queue_type": str, "nodes": int},
+    "artemis": {"config": str, "version": str, "clock_rate": int},
+    "activemq": {"config": str, "version": str, "clock_rate": int},
+    "rabbitmq": {
+        "config": str,
+        "version": str,
+        "queue_type": str,
+        "nodes": int,
+        "clock_rate": int,
+    },
     "proton": {"broker": str, "version": str},
     "container": {"broker": str, "config": str, "version": str, "image": str, "queue_type": str},
     "address": {
@@ -121,7 +133,7 @@ _OF_KIND: dict[str, dict[str, type]] = {
 }
 _OPTIONAL = {
     *("version", "queue_type", "nodes", "image", "acceptors", "addresses", "rabbitmqctl"),
-    *("release", "local"),
+    *("release", "local", "clock_rate"),
 } | (_COMMON.keys() - {"kind", "profile"})
 
 
@@ -216,14 +228,10 @@ def _from_file(path: Path, name: str, limits: Mapping[str, int], version: str = 
             raise BadTarget(
                 f"{path}: {key} should be a {allowed[key].__name__}, it is {value!r:.60}"
             )
-    for key in ("command", "rabbitmqctl", "add_capabilities", "remove_capabilities"):
+    for key in ("command", "rabbitmqctl", "add_capabilities"):
         if not all(isinstance(word, str) for word in values.get(key, ())):
             raise BadTarget(f"{path}: {key} should be a list of texts")
-    for key in ("add_capabilities", "remove_capabilities"):
-        try:
-            capabilities.check(values.get(key, ()))
-        except capabilities.UnknownCapability as problem:
-            raise BadTarget(f"{path}: {key}: {problem}") from None
+    _check_capabilities(values, path)
     for key in ("endpoints", "parameters"):
         for entry, value in values.get(key, {}).items():
             if not isinstance(value, str | int | float):
@@ -245,6 +253,57 @@ def _from_file(path: Path, name: str, limits: Mapping[str, int], version: str = 
     return _MAKERS[kind](_identity(name, kind, values, path), values, path)
 
 
+def _check_capabilities(values: Mapping[str, Any], path: Path) -> None:
+    added = values.get("add_capabilities", ())
+    not_offered, judged_on = values.get("not_offered", {}), values.get("judged_on", {})
+    key = "add_capabilities"
+    try:
+        capabilities.check(added)
+        key = "not_offered"
+        capabilities.check_reasons(not_offered, {*added, *judged_on})
+        key = "judged_on"
+        capabilities.check_reasons(judged_on, added)
+    except capabilities.BadCapabilities as problem:
+        raise BadTarget(f"{path}: {key}: {problem}") from None
+    for name, target in judged_on.items():
+        if target not in shipped_targets.paths():
+            raise BadTarget(
+                f"{path}: judged_on: {name} is {target!r:.60}; name a target that `brokerproof"
+                " targets` lists"
+            )
+
+
+def _absent(profile: profiles.Profile, values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the reasons for capabilities that the profile or the file states to be absent."""
+    not_offered = {**profile.not_offered, **values.get("not_offered", {})}
+    of_protocols = {
+        name: not_offered[capability.protocol]
+        for name, capability in capabilities.listed().items()
+        if capability.protocol in not_offered
+        and capability.family in ("", profile.name)
+        and name not in profile.capabilities
+    }
+    reasons = {
+        name: f"not offered: {reason}" for name, reason in (of_protocols | not_offered).items()
+    }
+    for name, target in values.get("judged_on", {}).items():
+        reasons[name] = f"judged on the target {target}"
+    return {
+        name: reason
+        for name, reason in reasons.items()
+        if name not in values.get("add_capabilities", ())
+    }
+
+
+def _elsewhere(profile: str) -> dict[str, str]:
+    """Return for capabilities that are configured on one shipped target of the family its name."""
+    return {
+        name: f"judged on the target {capability.judged_on[profile]}"
+        for name, capability in capabilities.listed().items()
+        if profile in capability.judged_on
+    }
+
+
 def _identity(name: str, kind: str, values: Mapping[str, Any], path: Path) -> Identity:
     try:
         profile = profiles.load(values["profile"])
@@ -263,9 +322,18 @@ def _identity(name: str, kind: str, values: Mapping[str, Any], path: Path) -> Id
     except ValueError as problem:
         raise BadTarget(f"{path}: limits: {problem}") from None
     deviations = values.get("deviations")
+    clock_rate = values.get("clock_rate", 1)
+    if clock_rate < 1:
+        raise BadTarget(f"{path}: clock_rate is {clock_rate}; it should be 1 or more")
+    absent = _absent(profile, values)
     known = ({LOGIN} if "login" in values else set()) | ({SOCKETS} if kind != "virtual" else set())
+    known |= {CLIENT_CLOCKS} if clock_rate == 1 else set()
     if TLS in values.get("add_capabilities", ()) and _proton_has_tls():
         known.add(PROTON_TLS)
+    offered = profile.capabilities | known | set(values.get("add_capabilities", ()))
+    if kind != "address":  # a broker that is running already is configured by its user
+        missing = _elsewhere(profile.name).items()
+        absent = {name: reason for name, reason in missing if name not in offered} | absent
     return Identity(
         name=name,
         kind=kind,
@@ -277,10 +345,11 @@ def _identity(name: str, kind: str, values: Mapping[str, Any], path: Path) -> Id
         websockets=frozenset(values.get("websockets", ())),
         addresses=values.get("full_addresses", full_addresses.SHIPPED),
         default_amqp_acceptor=values.get("default_amqp_acceptor", "amqp"),
-        capabilities=(profile.capabilities | known | set(values.get("add_capabilities", ())))
-        - set(values.get("remove_capabilities", ())),
+        capabilities=offered - absent.keys(),
+        absent=absent,
         deviations=None if deviations is None else path.parent / deviations,
         limits=limits,
+        clock_rate=clock_rate,
     )
 
 

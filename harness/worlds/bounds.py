@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter, deque
 from dataclasses import dataclass
 
 from brokerproof.harness.model.cost_limits import Limits
 from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
+from brokerproof.harness.worlds.host_clock import HOST_CLOCK, HostClock
 
 CHECK_EVERY: Duration = NS_PER_S // 4
 """The longest that a waiting case takes to notice the end of its run."""
@@ -52,8 +52,9 @@ class Action:
 class RunBounds:
     """Shared by all worlds of a run on one target, each in its own thread."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, host_clock: HostClock = HOST_CLOCK) -> None:
         self.limits = limits
+        self.host_clock = host_clock
         self.received_at: Instant = 0
         """Return the instant at which any connection last received bytes."""
         self.bytes_received: dict[CaseBounds, int] = {}
@@ -66,7 +67,12 @@ class RunBounds:
 
     def now(self) -> Instant:
         """The current instant of every world of the run."""
-        return time.monotonic_ns()
+        return self.host_clock.now()
+
+    def case_deadline(self, limits: Limits) -> Instant:
+        """The instant at which a case that begins now has taken its ``case_seconds``, which are
+        those of the host."""
+        return self.now() + self.host_clock.of_host(limits.case_seconds * NS_PER_S)
 
     def stop(self, reason: str) -> None:
         """End every case of the run soon. The first reason counts."""
@@ -112,13 +118,13 @@ class CaseBounds:
         self._frames_on: Counter[int | None] = Counter()
         self.deadline: Instant = _UNLIMITED
         if run is not None:
-            self.deadline = time.monotonic_ns() + self._limits.case_seconds * NS_PER_S
+            self.deadline = run.case_deadline(self._limits)
 
     def tighten(self, limits: Limits) -> None:
         """Replace the limits of this case, whose time begins again."""
         if self._run is not None:
             self._limits = limits
-            self.deadline = time.monotonic_ns() + limits.case_seconds * NS_PER_S
+            self.deadline = self._run.case_deadline(limits)
 
     def check(self, now: Instant) -> None:
         """Raise :class:`RunStopped` or :class:`LimitReached` when waiting must end."""

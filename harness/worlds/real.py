@@ -9,7 +9,6 @@ import os
 import selectors
 import socket
 import struct
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Protocol
 from brokerproof.harness.model.enums import Clock, CloseHow
 from brokerproof.harness.model.time import NS_PER_S, Duration, Instant, seconds
 from brokerproof.harness.worlds.bounds import CHECK_EVERY, CaseBounds, RunBounds
+from brokerproof.harness.worlds.host_clock import HOST_CLOCK, HostClock
 from brokerproof.harness.worlds.socket_close import SocketCloseTracker
 from brokerproof.harness.worlds.tls import Certificate, Tls, TlsFailed, TlsLayer
 from brokerproof.harness.worlds.wake_up_lateness import Canary
@@ -204,7 +204,8 @@ class RealWorld:
     """Connections to acceptors at ``endpoints`` (host and port by acceptor name), with TLS at those
     that ``tls`` names. ``is_local``: see
     :class:`brokerproof.harness.targets.sockets.SocketTarget`. Without ``bounds`` nothing is
-    limited. ``pages`` is the broker's paging folder, where it is one of ours."""
+    limited. ``pages`` is the broker's paging folder, where it is one of ours. Instants and
+    durations are those of ``host_clock``."""
 
     clock = Clock.REAL
 
@@ -217,9 +218,11 @@ class RealWorld:
         is_local: bool = False,
         bounds: RunBounds | None = None,
         pages: Path | None = None,
+        host_clock: HostClock = HOST_CLOCK,
     ) -> None:
         self.is_local = is_local
         self._pages = pages
+        self._clock = host_clock
         self.bounds = CaseBounds(bounds)
         self._endpoints, self._canary, self._tls = endpoints, canary, tls or {}
         self._selector = selectors.DefaultSelector()
@@ -229,10 +232,13 @@ class RealWorld:
         self._order = 0
 
     def now(self) -> Instant:
-        return time.monotonic_ns()
+        return self._clock.now()
 
     def lateness(self, since: Instant, until: Instant | None = None) -> Duration:
         return self._canary.worst(since, until)
+
+    def of_host(self, duration: Duration) -> Duration:
+        return self._clock.of_host(duration)
 
     def page_files(self, content: bytes) -> Mapping[str, int]:
         if self._pages is None:
@@ -329,7 +335,7 @@ class RealWorld:
             ):  # the broker is gone; what it said before is still to be read
                 connection.sendall(tls.outgoing())
 
-        deadline = self.now() + _AGREE_WITHIN
+        deadline = self.now() + self._clock.of_host(_AGREE_WITHIN)
         try:
             say()
             while not tls.established and not tls.failed:
@@ -372,7 +378,8 @@ class RealWorld:
             if now >= deadline:
                 return False
             wake_at = min([deadline, *(due for due, _, _ in self._timers[:1])])
-            for key, mask in self._selector.select(min(wake_at - now, CHECK_EVERY) / NS_PER_S):
+            waiting_s = self._clock.waiting_s(wake_at - now)
+            for key, mask in self._selector.select(min(waiting_s, CHECK_EVERY / NS_PER_S)):
                 key.fileobj.ready(mask)  # type: ignore[union-attr]
         return True
 

@@ -245,6 +245,9 @@ class VirtualWorld:
     def now(self) -> Instant:
         return self._now
 
+    def of_host(self, duration: Duration) -> Duration:
+        return duration
+
     def lateness(self, since: Instant, until: Instant | None = None) -> Duration:
         return 0
 

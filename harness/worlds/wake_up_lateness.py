@@ -16,6 +16,7 @@ from itertools import takewhile
 
 from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant
 from brokerproof.harness.worlds.broker_core_waits import SchedulerDelay
+from brokerproof.harness.worlds.host_clock import HOST_CLOCK, HostClock
 
 PERIOD: Duration = 10 * NS_PER_MS
 LOOK: Duration = 250 * NS_PER_MS
@@ -29,13 +30,16 @@ _KEEP = 200_000
 
 
 class Canary:
-    """Measured lateness by instant of the monotonic clock. Start once; read from any thread.
-    ``broker`` is looked at too."""
+    """Measured lateness by instant of ``host_clock``. Start once; read from any thread. ``broker``
+    is looked at too."""
 
-    def __init__(self, broker: SchedulerDelay | None = None) -> None:
+    def __init__(
+        self, broker: SchedulerDelay | None = None, host_clock: HostClock = HOST_CLOCK
+    ) -> None:
         self._readings: deque[tuple[Instant, Duration]] = deque(maxlen=_KEEP)
         self._waited: deque[tuple[Instant, Duration]] = deque(maxlen=_KEEP)
         self._broker, self._looked, self._looking = broker, 0, threading.Lock()
+        self._clock = host_clock
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="brokerproof-canary", daemon=True)
 
@@ -79,16 +83,20 @@ class Canary:
         """The worst lateness of any reading taken at or after ``since``, the broker's included; 0
         when there is none. With ``until`` only of what was due, or looked at, before it."""
         self._look()
+        since = self._clock.on_host(since)
         readings, waited = _since(self._readings, since), _since(self._waited, since)
         if until is not None:
+            until = self._clock.on_host(until)
             readings = [(at, late) for at, late in readings if at - late <= until]
             waited = [(at, late) for at, late in waited if at - LOOK <= until]
-        return max(max((late for _, late in readings), default=0), _worst_chain(waited))
+        worst = max(max((late for _, late in readings), default=0), _worst_chain(waited))
+        return self._clock.of_host(worst)
 
     def quantile(self, share: float) -> Duration:
         """The lateness that this share of our own readings did not exceed; 0 without readings."""
         ordered = sorted(late for _, late in self._readings.copy())
-        return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0
+        late = ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0
+        return self._clock.of_host(late)
 
 
 def _since(

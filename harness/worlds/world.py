@@ -138,6 +138,10 @@ class World(Protocol):
         """By how much the host itself was late, at worst, since that instant, or between the two. 0
         in virtual time."""
 
+    def of_host(self, duration: Duration) -> Duration:
+        """Return how much time of this world passes during ``duration`` of the host: as much, but
+        where the target's clock is accelerated. Virtual time knows no host: ``duration`` itself."""
+
     def page_files(self, content: bytes) -> Mapping[str, int]:
         """Sizes in bytes of the broker's page files that contain these bytes, by path below its
         paging folder. For targets with the capability "page-files"."""

@@ -28,6 +28,7 @@ class Envelope:
 
     __slots__ = (
         "_durable",
+        "_expires",
         "_properties",
         "address",
         "destination",
@@ -55,6 +56,7 @@ class Envelope:
         self.size = selector_properties.size(headers)
         self._properties: dict[str, Value] | None = None
         self._durable: bool | None = None
+        self._expires: int | None = None
 
     @property
     def durable(self) -> bool:
@@ -63,6 +65,13 @@ class Envelope:
             values = (value for name, value in self.headers if name == "persistent")
             self._durable = next(values, "") == "true"
         return self._durable
+
+    @property
+    def expires(self) -> int:
+        """The first header ``expires``: milliseconds since 1970, 0 without one."""
+        if self._expires is None:
+            self._expires = selector_properties.expires(self.headers)
+        return self._expires
 
     @property
     def properties(self) -> dict[str, Value]:
@@ -111,6 +120,11 @@ class Message:
     def durable(self) -> bool:
         """True if the message must survive a restart."""
         return self.envelope.durable
+
+    @property
+    def expires(self) -> int:
+        """The end of the message's life, in milliseconds since 1970; never, if not above 0."""
+        return self.envelope.expires
 
     def content(self) -> int | None:
         """Return the bytes of content and properties; None if only the headers tell."""

@@ -32,6 +32,7 @@ from operator import attrgetter
 from typing import Protocol
 
 from brokerproof.harness.model.enums import Outcome, RoutingType
+from brokerproof.harness.model.time import NS_PER_MS, Instant
 from brokerproof.reference_broker.kernel.message import Entry, Message, ResourceClaim
 from brokerproof.reference_broker.selector.selector import Selector
 
@@ -203,6 +204,8 @@ class Queue:
         self.batch = 0
         self.on_consumer: Callable[[], None] | None = None
         """Called before a consumer sees anything."""
+        self.clock: Callable[[], Instant] | None = None
+        """Returns the nanoseconds since 1970; None where messages do not expire."""
         self.unsettled = 0
         """Entries that are with a consumer, or with a transaction, and may come back."""
         self._dispatcher = dispatcher
@@ -341,14 +344,21 @@ class Queue:
 
     def hand(self, consumer: Consumer, entry: Entry) -> None:
         """``consumer``, who has room, gets ``entry``: on the wire when both are stored. A message
-        whose body is damaged leaves the queue: it would disconnect one consumer after the other."""
+        whose body is damaged leaves the queue: it would disconnect one consumer after the other. So
+        does one whose life is over: that is seen when its turn comes, not before."""
         large = entry.message.large
-        if large is not None and large.damaged:
+        if (large is not None and large.damaged) or self._has_expired(entry.message):
             self.discard(entry)
             return
         if self.unstored is not None:
             consumer.wait_for(max(entry.batch, self.batch))
         consumer.deliver(entry)
+
+    def _has_expired(self, message: Message) -> bool:
+        if self.clock is None:
+            return False
+        expires = message.expires
+        return expires > 0 and expires * NS_PER_MS <= self.clock()
 
     def _serve(self) -> None:
         ready = self._ready

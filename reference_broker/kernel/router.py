@@ -68,6 +68,7 @@ class Router:
         self.special: Callable[[str, MemoryAccount], Address | None] = lambda name, account: None
         """Makes the address of a name that stands for something else than queues; None for all
         others."""
+        self._clock: Callable[[], Instant] | None = None
         self.creator: Callable[[], int | None] = lambda: None
         """Returns the connection whose input creates an address; None for the broker itself."""
         self.within_unit = False
@@ -85,6 +86,13 @@ class Router:
                 made.durable = configured.durable
                 if made.routing is RoutingType.MULTICAST:
                     self._durable[made.name] = address, made
+
+    def expire_by(self, clock: Callable[[], Instant]) -> None:
+        """Let the messages of all queues expire by ``clock``, in nanoseconds since 1970."""
+        self._clock = clock
+        for queues in self._by_name.values():
+            for queue in queues:
+                queue.clock = clock
 
     @property
     def addresses(self) -> Mapping[str, Address]:
@@ -488,6 +496,7 @@ class Router:
 
     def _register(self, queue: Queue, address: Address) -> None:
         queue.serving = self.serving
+        queue.clock = self._clock
         self._by_name.setdefault(queue.name, OrderedDict())[queue] = address
 
     def _dead_letter(self, address: str, entry: Entry) -> None:

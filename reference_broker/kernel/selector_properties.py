@@ -42,6 +42,12 @@ def of_headers(address: str, headers: Headers) -> dict[str, Value]:
     }
 
 
+def expires(headers: Headers) -> int:
+    """Return the first header ``expires``, 0 where it is absent or no whole number."""
+    values = (value for name, value in headers if name == "expires")
+    return _whole(next(values, None)) or 0
+
+
 def size(headers: Headers) -> int:
     """Bytes of the names and values of ``headers``."""
     return sum(len(name.encode()) + len(value.encode()) for name, value in headers)

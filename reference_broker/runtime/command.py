@@ -4,7 +4,7 @@ When it is ready it prints one JSON line on standard output and nothing else eve
 
     {"ready": true, "pid": 4711, "stomp": 61613, "amqp": 5672, "core": null, "openwire": null,
      "stomp+ssl": null, "amqps": null, "acceptors": {"stomp": 61613, "amqp": 5672}, "tls": [],
-     "closed": [], "version": "0.1.0"}
+     "closed": [], "broker": "brokerproof reference broker", "version": "0.1.0"}
 
 ``stomp``, ``amqp``, ``core`` and ``openwire`` are the ports of the first acceptors that speak each
 in the clear, ``stomp+ssl`` and ``amqps`` those of the first that speak it over TLS, null where none
@@ -385,6 +385,7 @@ def _serve(
             "openwire": None if settings.activemq is None else first("OPENWIRE", tls=False),
             "stomp+ssl": first("STOMP", tls=True),
             "amqps": first("AMQP", tls=True),
+            "broker": "brokerproof reference broker",
             "acceptors": dict(ports),
             "tls": [acceptor.name for acceptor in acceptors if _has_tls(acceptor)],
             "closed": [

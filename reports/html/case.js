@@ -68,12 +68,13 @@
   function example(part, first) {
     var rows = bp.numbered(part.rows), start = rows.find(function (row) { return row.kind === "ExampleStarted"; }), marks = bp.marks(rows), lines = bp.lines(rows), sequence = bp.sequence(rows, marks), endings = bp.endings(rows);
     var title = start && html`<h3>Example ${start.example}${start.detail && html` <span class="soft mono">${start.detail}</span>`}</h3>`;
-    var axis = marks.last > marks.first ? html`<div class="figure" tabindex="0" role="region" aria-label="Time axis, to scale">${bp.axis(marks)}</div>
+    var of_example = start ? " of example " + start.example : "";
+    var axis = marks.last > marks.first ? html`<div class="figure" tabindex="0" role="region" aria-label="Time axis${of_example}, to scale">${bp.axis(marks)}</div>
 <div class="legend" aria-hidden="true"><span class="is-sent"><i class="k"></i>sent, above the line</span><span class="is-received"><i class="k"></i>received, below</span><span class="is-band"><i class="k"></i>expected interval</span><span class="soft">to scale; short ticks are heartbeats, dashed ones loose bytes, ✕ is the close of a connection</span></div>`
       : html`<p class="soft">All of it has one instant of virtual time, so there is no time axis.</p>`;
     var left_out = [[marks.lanes_left_out, "connections"], [marks.bands_left_out, "intervals"]].map(function (pair) { return pair[0] ? html`<p class="soft">${pair[0]} further ${pair[1]} are not drawn.</p>` : ""; });
     var plots = part.curves.length > 0 && html`<div class="plots">${part.curves.map(function (curve) { return html`<figure class="plot">${bp.plot(curve)}<figcaption>${bp.curve_in_words(curve)}</figcaption></figure>`; })}</div>`;
-    return html`${title}${axis}${left_out}${plots}${sequence && html`<details ${first && lines.length <= 90 && "open"}><summary>The conversation, step by step <span class="soft">· time runs down, silences are shortened; dashed lines are deadlines and bounds</span></summary><div class="figure" tabindex="0" role="region" aria-label="Sequence diagram">${sequence}</div></details>`}
+    return html`${title}${axis}${left_out}${plots}${sequence && html`<details ${first && lines.length <= 90 && "open"}><summary>The conversation, step by step <span class="soft">· time runs down, silences are shortened; dashed lines are deadlines and bounds</span></summary><div class="figure" tabindex="0" role="region" aria-label="Sequence diagram${of_example}">${sequence}</div></details>`}
 <details ${first && lines.length <= 60 && "open"}><summary>The log <span class="soft">· ${lines.length} lines of ${part.events} events</span></summary>
 <table class="log"><thead><tr><th scope="col" class="num">Seconds</th><th scope="col">Conn</th><th scope="col"><span class="unseen">Way</span></th><th scope="col">What</th></tr></thead><tbody>${bp.log(lines)}</tbody></table></details>
 <h3>How it closed</h3><ul class="plain">${endings.length ? endings.map(function (text) { return html`<li>${text}</li>`; }) : html`<li>No connection was opened.</li>`}</ul>`;

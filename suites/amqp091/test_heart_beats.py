@@ -31,7 +31,7 @@ def _beats(target: Bench, peer: Amqp091Peer, since: Instant) -> list[Instant]:
 
 
 def _interval(target: Bench, virtual_s: int) -> int:
-    return virtual_s if target.virtual else REAL_S
+    return virtual_s if target.virtual else REAL_S * target.target.identity.clock_rate
 
 
 @case(SERVER_HEARTBEATS, RABBITMQ_HEARTBEATS, needs={"amqp091"})

@@ -15,6 +15,7 @@ from brokerproof.harness.protocols.amqp10.codec import RECEIVER, Frame
 from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
 from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, either, ending, frame
 from brokerproof.harness.protocols.amqp10.trace_recorder import UNREADABLE
+from brokerproof.harness.protocols.amqp10.types import Malformed
 from brokerproof.harness.protocols.conversation import PATIENCE, Match
 from brokerproof.harness.trace.events import Event
 from brokerproof.suites.steps.positive_control import beside
@@ -90,8 +91,16 @@ def collect(
 
 
 def bodies(deliveries: Sequence[Delivery]) -> list[bytes]:
-    """Return the bodies of deliveries, in order."""
-    return [delivery.message.body for delivery in deliveries]
+    """Return the bodies of deliveries, in order; all bytes of a delivery that is no message."""
+    return [_body(delivery) for delivery in deliveries]
+
+
+def _body(delivery: Delivery) -> bytes:
+    try:
+        body: bytes = delivery.message.body
+    except Malformed:
+        return bytes(delivery.payload)
+    return body
 
 
 def judge_trace(target: Bench, peer: AmqpPeer, *oracles: Oracle) -> None:
@@ -109,6 +118,34 @@ def objection(peer: AmqpPeer, within: Duration = QUIET) -> Frame | None:
     """Return the error by which the broker ends a link, the session or the connection; None if none
     arrives ``within`` that time."""
     return peer.watch_for(either(ending("detach"), ending("end"), ending("close")), within=within)
+
+
+def lasting_objection(peer: AmqpPeer) -> Frame | None:
+    """Return the error as :func:`objection` does, but wait until the broker has answered a begin: a
+    session that crashed may end its connection later."""
+    if (error := objection(peer)) is not None or peer.ended is not None:
+        return error
+    channel = max(peer.sessions) + 1
+    session = peer.begin(channel, answered=False)
+    begun = frame("begin", remote_channel=channel)
+    reply = peer.watch_for(either(begun, ending("detach"), ending("end"), ending("close")))
+    if reply is not None and reply.name == "begin":
+        peer.end(session)
+        del peer.sessions[channel]
+        return None
+    return reply
+
+
+def unbroken(
+    target: Bench, peer: AmqpPeer, done: Callable[[], bool], sentence: str, stimulus: str
+) -> None:
+    """Wait until ``done``. A connection that ends before, behind frames in good order and without a
+    close, breaks ``sentence``."""
+    target.wait_until(
+        lambda: done() or peer.ended is not None or any(map(peer.fatal, peer.inbox)), PATIENCE
+    )
+    cut = peer.ended is not None and not any(frame.name == "close" for frame in peer.inbox)
+    target.require(sentence, not cut, f"{stimulus}: {peer.instead()}")
 
 
 def give_cause_to_close(peer: AmqpPeer) -> None:

@@ -47,7 +47,8 @@ def test_errors_of_connections_have_names_of_the_standard(target: Bench, kind: s
     with bystander(target):
         peer = target.amqp()
         break_connection(peer, kind)
-        peer.watch_for(ending("close"))
+        if peer.watch_for(ending("close")) is None:
+            target.record_not_applicable(CONNECTION_CONDITIONS, "no close had an error")
         judge_trace(target, peer, amqp_conditions.conditions)
 
 
@@ -116,5 +117,9 @@ def test_errors_of_links_have_names_of_the_standard(target: Bench, kind: str) ->
                 case _:
                     peer.transfer(link, payload, message_format=7)
         answered = Match[Frame]("a disposition", lambda reply: reply.name == "disposition")
-        peer.watch_for(either(ending("detach"), ending("end"), ending("close"), answered))
+        answer = peer.watch_for(either(ending("detach"), ending("end"), ending("close"), answered))
+        if answer is None or answer.name != "detach":
+            target.record_not_applicable(LINK_CONDITIONS, "no link ended with an error")
+        if answer is not None and answer.name == "disposition":
+            target.record_not_applicable(SHARED_CONDITIONS, f"answered with {answer.brief()}")
         judge_trace(target, peer, amqp_conditions.conditions)

@@ -351,7 +351,7 @@ def test_large_messages_come_in_frames_that_fit(
     judge_trace(target, peer, amqp_liveness.limits, amqp_windows.windows, amqp_credit.credit)
 
 
-@case(NO_MAX_FRAME_SIZE, needs={"amqp", "amqp-multi-transfer"})
+@case(NO_MAX_FRAME_SIZE, needs={"amqp"})
 def test_without_a_maximum_a_message_may_come_in_one_frame(target: Bench) -> None:
     """The client announces no max-frame-size. A message of 100 000 bytes arrives whole, in any
     number of frames."""

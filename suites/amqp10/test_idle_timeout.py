@@ -17,6 +17,7 @@ from brokerproof.harness.targets.target import Parameters, Target
 from brokerproof.harness.trace.events import FrameReceived, HeartBeatReceived
 from brokerproof.suites.amqp10.steps import give_cause_to_close, judge_trace
 from brokerproof.suites.steps.silence import SPREAD, closed_at, judge_spread_closes
+from brokerproof.suites.steps.strategies import waited_for
 
 PEERS_TIMEOUT_KEPT = "AMQP10-IDLE-20"
 TIMEOUTS_INDEPENDENT = "AMQP10-IDLE-02"
@@ -47,9 +48,8 @@ def timeouts(target: Target) -> st.SearchStrategy[int]:
         if timeout_ms >= least
     ]
     if target.clock is Clock.REAL:
-        return st.sampled_from(
-            [timeout_ms for timeout_ms in corners if timeout_ms <= LONGEST_REAL_MS]
-        )
+        short = [timeout_ms for timeout_ms in corners if timeout_ms <= LONGEST_REAL_MS]
+        return st.sampled_from(waited_for(target, *short))
     return st.one_of(st.sampled_from(corners), st.integers(max(100, least), LONGEST_JUDGED_MS))
 
 
@@ -64,7 +64,7 @@ def shortest(target: Target) -> int:
     TIMEOUTS_INDEPENDENT,
     NO_EMPTY_FRAME_BEFORE_OPEN,
     EMPTY_FRAME_KEEPS_ALIVE,
-    needs={"amqp", "amqp-keepalive"},
+    needs={"amqp"},
 )
 @over(examples=60, asked=timeouts, busy=st.booleans())
 def test_the_broker_gives_the_signs_of_life_that_the_client_asked_for(
@@ -137,7 +137,7 @@ def test_a_time_out_of_zero_is_none(target: Bench, asked: int | None) -> None:
     )
 
 
-@case(TIMEOUT_HAS_32_BITS, NO_STREAM_OF_FRAMES, needs={"amqp", "amqp-keepalive"})
+@case(TIMEOUT_HAS_32_BITS, NO_STREAM_OF_FRAMES, needs={"amqp"})
 @over(examples=8, asked=st.sampled_from([2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1]))
 def test_a_time_out_of_weeks_is_a_number_of_32_bits(target: Bench, asked: int) -> None:
     """The client's open has an idle-time-out of 24 to 49 days, up to 2^32 - 1. The broker accepts
@@ -147,7 +147,7 @@ def test_a_time_out_of_weeks_is_a_number_of_32_bits(target: Bench, asked: int) -
     # A broker that refuses it may close before its open is read: that is an answer, and no control.
     peer.open(answered=False, idle_time_out=asked)
     peer.expect(frame("open"), proves=TIMEOUT_HAS_32_BITS)
-    target.advance(ms(300))
+    target.advance(target.world.of_host(ms(300)))
     seen = beats(target, peer)
     taken = peer.ended is None and not any(reply.name == "close" for reply in peer.inbox)
     target.record_finding(
@@ -192,7 +192,7 @@ def short_acceptors(target: Target) -> st.SearchStrategy[str]:
 
 
 def _longest(target: Target) -> int:
-    return 3000 if target.clock is Clock.REAL else LONGEST_JUDGED_MS
+    return waited_for(target, 3000)[-1] if target.clock is Clock.REAL else LONGEST_JUDGED_MS
 
 
 @case(
@@ -228,7 +228,8 @@ def test_a_silent_client_is_closed_in_time_and_not_before(
         since,
         bounds,
     )
-    patience = max(bounds[1], longest_silence(target.target) * ms(announced)) + seconds(5)
+    patience = max(bounds[1], longest_silence(target.target) * ms(announced))
+    patience += target.world.of_host(seconds(5))
     target.wait_until(
         lambda: peer.ended is not None or any(reply.name == "close" for reply in peer.inbox),
         patience,
@@ -361,10 +362,12 @@ def test_frames_that_keep_coming_keep_the_connection(
 
 def short(target: Target) -> st.SearchStrategy[int]:
     """Idle-time-outs that cost little time."""
-    return st.sampled_from(sorted({max(timeout_ms, shortest(target)) for timeout_ms in (200, 500)}))
+    return st.sampled_from(
+        sorted({max(timeout_ms, shortest(target)) for timeout_ms in waited_for(target, 200, 500)})
+    )
 
 
-@case(NO_EMPTY_FRAME_AFTER_CLOSE, needs={"amqp", "amqp-keepalive"})
+@case(NO_EMPTY_FRAME_AFTER_CLOSE, needs={"amqp"})
 @over(examples=8, asked=short, ours=st.booleans())
 def test_no_sign_of_life_comes_behind_close(target: Bench, asked: int, ours: bool) -> None:
     """A client that gets empty frames closes, or provokes a close with an error and leaves it

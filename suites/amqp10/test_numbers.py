@@ -34,6 +34,7 @@ CLOSE_WRITTEN = "AMQP10-CLOSE-01"
 CREDIT_FORMULA = "AMQP10-CREDIT-03"
 WINDOW_FORMULA = "AMQP10-WIN-07"
 HANDLE_ABOVE_MAX = "AMQP10-CHMAX-05"
+IDLE_TIMEOUT_REFUSED = "AMQP10-IDLE-09"
 
 SENT = (
     "open",
@@ -58,6 +59,7 @@ FIELDS = {
 GIVES_LEAVE = frozenset({"flow.link-credit", "flow.incoming-window"})
 """Numbers by which the broker may send: formulas say how much."""
 HANDLE = "attach.handle"
+IDLE_TIMEOUT = "open.idle-time-out"
 SENDER_HANDLE, RECEIVER_HANDLE = 3, 5
 CREDIT = 10
 BODY = b"a body"
@@ -235,24 +237,43 @@ def _is_about(reply: Frame, delivery: int) -> bool:
     return bool((delivery - first) % 2**32 <= (reply.get("last", first) - first) % 2**32)
 
 
-def judge(target: Bench, replaced: Replaced, works_or_ends: str = SESSION_ERROR_ENDS) -> Outcome:
-    """Play the conversation, judge how it went, silence by ``works_or_ends``, and return that."""
+def judge(
+    target: Bench,
+    replaced: Replaced,
+    works_or_ends: str = SESSION_ERROR_ENDS,
+    ends_with_reason: str = CLOSE_WRITTEN,
+) -> Outcome:
+    """Play the conversation, judge how it went and return that: silence by ``works_or_ends``, a
+    connection that ends without an error by ``ends_with_reason``."""
     with bystander(target):
         outcome, words = converse(target, replaced)
         detail = f"{replaced}: {outcome}, {words}"
         target.record_finding(works_or_ends, outcome is not Outcome.SILENT, detail)
-        target.record_finding(CLOSE_WRITTEN, outcome is not Outcome.CUT, detail)
+        target.record_finding(ends_with_reason, outcome is not Outcome.CUT, detail)
     return outcome
 
 
 @case(SESSION_ERROR_ENDS, CLOSE_WRITTEN, needs={"amqp"})
-@pytest.mark.parametrize("field", sorted(FIELDS.keys() - {HANDLE} - GIVES_LEAVE))
+@pytest.mark.parametrize("field", sorted(FIELDS.keys() - {HANDLE, IDLE_TIMEOUT} - GIVES_LEAVE))
 @over_boundaries
 def test_a_number_works_or_is_refused(target: Bench, field: str, position: int) -> None:
     """One number of a conversation is replaced by one of its boundary values. The broker ends the
     link, the session or the connection with an error, or every frame gets its answer and the
     message arrives; another connection still works."""
     judge(target, FIELDS[field].replaced(position))
+
+
+@case(SESSION_ERROR_ENDS, IDLE_TIMEOUT_REFUSED, needs={"amqp"})
+@over_boundaries
+def test_an_idle_time_out_works_or_is_refused(target: Bench, position: int) -> None:
+    """A client announces a boundary value as its idle-time-out. The broker closes the connection
+    with an error, or every frame gets its answer and the message arrives; another connection still
+    works."""
+    judge(
+        target,
+        FIELDS[IDLE_TIMEOUT].replaced(position),
+        ends_with_reason=IDLE_TIMEOUT_REFUSED,
+    )
 
 
 @case(CREDIT_FORMULA, CLOSE_WRITTEN, needs={"amqp"})

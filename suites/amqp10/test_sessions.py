@@ -281,7 +281,13 @@ def test_a_flow_sent_ahead_of_the_begin_counts_from_the_start(
         )
     expected = min(windows[-1], count)
     got = collect(target, peer, link, expected)
-    detail = f"with windows of {windows} from the start {len(got)} of {count} messages arrived"
+    comparison = "more than" if len(got) > expected else "fewer than"
+    if len(got) == expected:
+        comparison = "as many as"
+    detail = (
+        f"with windows of {windows} from the start {len(got)} messages arrived, {comparison} the"
+        f" {expected} due"
+    )
     if not target.record_finding(WINDOW_WITHOUT_INCOMING_ID, len(got) == expected, detail):
         return
     peer.flow(link, incoming_window=100, link_credit=count + 1 - len(got), drain=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 from hypothesis import strategies as st
 
@@ -11,10 +9,9 @@ from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.protocols.amqp10 import codec, messages
-from brokerproof.harness.protocols.amqp10.codec import SENDER, Frame
+from brokerproof.harness.protocols.amqp10.codec import Frame
 from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
 from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, either, frame
-from brokerproof.harness.protocols.amqp10.types import Described
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.suites.amqp10.steps import (
     QUIET,
@@ -24,6 +21,14 @@ from brokerproof.suites.amqp10.steps import (
     fill,
     granted,
     numbered,
+)
+from brokerproof.suites.amqp10.transaction_steps import (
+    OUTCOMES,
+    TROUBLE,
+    control,
+    post,
+    waiting,
+    within,
 )
 
 DECLARE_ANSWERED = "AMQP10-TXN-01"
@@ -43,86 +48,7 @@ OUTCOME_IN_SECOND_TRANSACTION = "AMQP10-READING-TXN-02"
 TRANSACTIONAL_ACQUISITION = "AMQP10-TXN-12"
 FAILED_SETTLED_POST = "AMQP10-TXN-15"
 
-OUTCOMES = ["amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list"]
 UNKNOWN = b"brokerproof-no-such-id"
-TROUBLE = either(frame("detach"), frame("end"), frame("close"))
-
-
-@dataclass(frozen=True)
-class Control:
-    """A link to the coordinator."""
-
-    target: Bench
-    peer: AmqpPeer
-    link: Link
-
-    def say(self, what: str, *, settled: bool = False, **fields: object) -> int:
-        """Send a declare or discharge; returns the delivery-id."""
-        granted(self.target, self.peer, self.link)
-        return self.peer.post(self.link, codec.composite(what, fields), settled=settled)
-
-    def answered(self, delivery: int, proves: str | tuple[str, ...] | None = None) -> Frame:
-        """The disposition that settles it, whatever it says."""
-        return self.peer.confirmed(self.link.session, delivery, None, proves=proves)
-
-    def await_answer(self, delivery: int) -> None:
-        """Wait until that delivery is settled, or something has ended."""
-        self.target.wait_until(
-            lambda: (
-                self.link.session.outcomes.get(delivery) is not None
-                or self.peer.ended is not None
-                or any(map(TROUBLE.accepts, self.peer.inbox))
-            ),
-            PATIENCE,
-        )
-
-    def declare(self) -> bytes:
-        """A transaction's id. That it can be declared is a control."""
-        answer = self.answered(self.say("declare"))
-        self.target.control(
-            answer.kind("state") == "declared", f"a declare was answered with {answer.brief()}"
-        )
-        return bytes(answer.part("state")["txn-id"])
-
-    def discharge(self, id: bytes, fail: bool) -> Frame:
-        """Commit, or roll back. That it is accepted is a control."""
-        answer = self.answered(self.say("discharge", txn_id=id, fail=fail))
-        self.target.control(
-            answer.kind("state") == "accepted", f"a discharge was answered with {answer.brief()}"
-        )
-        return answer
-
-
-def control(target: Bench, peer: AmqpPeer) -> Control:
-    """Attach to the coordinator."""
-    source = codec.composite("source", {"outcomes": OUTCOMES})
-    return Control(
-        target, peer, peer.attach(SENDER, source=source, target=codec.composite("coordinator"))
-    )
-
-
-def within(id: bytes, outcome: str | Described | None = None) -> Described:
-    """A transactional-state."""
-    state = codec.composite(outcome) if isinstance(outcome, str) else outcome
-    return codec.composite("transactional-state", {"txn-id": id, "outcome": state})
-
-
-def post(
-    target: Bench, peer: AmqpPeer, link: Link, id: bytes, body: bytes, *, settled: bool = False
-) -> int:
-    """A message in a transaction."""
-    granted(target, peer, link)
-    return peer.transfer(link, messages.message(body), state=within(id), settled=settled or None)
-
-
-def waiting(target: Bench, node: Node, count: int) -> list[bytes]:
-    """Return the messages of a queue that another connection can get; it gives them back."""
-    other = target.amqp()
-    got = collect(target, other, other.receiver(node, credit=count + 10), count)
-    for delivery in got:
-        other.disposition(delivery, "released")
-    other.close()
-    return bodies(got)
 
 
 @case(DECLARE_ANSWERED, ROLLBACK_SUCCEEDS, needs={"amqp", "amqp-transactions"})

@@ -10,6 +10,7 @@ from __future__ import annotations
 import html
 import os
 import re
+import tarfile
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +23,8 @@ from brokerproof.harness.catalogue.requirements import load
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.records import Result
 from brokerproof.harness.results.verdict import never_reached
+from brokerproof.harness.targets import npm
+from brokerproof.harness.targets.cache import cache_folder, once
 from brokerproof.reports.pipeline import build
 from brokerproof.reports.requirements import Requirements
 from brokerproof.reports.runs import open_runs
@@ -299,6 +302,23 @@ def test_no_page_is_wider_than_its_window(
             )
 
 
+def test_a_target_stays_within_its_card(reports: tuple[Path, Path], browser: Browser) -> None:
+    """With three targets or more a card is 340 pixels wide."""
+    index(browser, reports[0])
+    reason = "no statistics (add <statisticsBrokerPlugin/> to the broker's plugins)"
+    browser.run("document.querySelector('.cards').style.gridTemplateColumns = 'repeat(3, 340px)'")
+    browser.run(
+        "document.querySelectorAll('.card table.areas td:last-child')"
+        f".forEach(why => why.textContent = {reason!r})"
+    )
+    beyond = (
+        "[...document.querySelectorAll('.card')].map(card => [...card.querySelectorAll('*')]"
+        ".filter(part => part.getBoundingClientRect().right"
+        " > card.getBoundingClientRect().right).length)"
+    )
+    assert set(browser.run(beyond)) == {0}
+
+
 def test_the_theme_can_be_chosen(reports: tuple[Path, Path], browser: Browser) -> None:
     index(browser, reports[0])
     colour = "getComputedStyle(document.body).backgroundColor"
@@ -339,6 +359,39 @@ def test_a_screen_reader_is_told_what_everything_is(
             " Set(ids).size)([...document.querySelectorAll('[id]')].map(each => each.id))"
         )
         assert browser.run(repeated) == 0, page.name
+
+
+AXE = "4.14.1"
+"""axe-core's rules for WCAG 2.2 and good practice."""
+
+
+def axe() -> str:
+    """Return axe-core's script, in the cache, put there by npm if it is not."""
+
+    def make(folder: Path) -> Path:
+        npm.call(["pack", f"axe-core@{AXE}"], folder, f"axe-core {AXE}")
+        with tarfile.open(next(folder.glob("*.tgz"))) as archive:
+            archive.extract("package/axe.min.js", folder, filter="data")
+        return folder / "package" / "axe.min.js"
+
+    return once(cache_folder() / "npm" / f"axe-core-{AXE}.min.js", make).read_text("utf-8")
+
+
+AXE_VIOLATIONS = """axe.run().then(result => result.violations.map(
+  rule => [rule.id, rule.nodes.map(node => node.html.slice(0, 200))]))"""
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(DESKTOP, "light"), (DESKTOP, "dark"), (PHONE, "light")]
+)
+def test_axe_has_no_complaint(
+    reports: tuple[Path, Path], browser: Browser, width: int, scheme: str
+) -> None:
+    browser.look(width=width, scheme=scheme)
+    for page in pages(reports[0]):
+        opened(browser, page)
+        browser.run(f"{axe()};0")
+        assert browser.run(AXE_VIOLATIONS) == [], page.name
 
 
 CONTRAST = """(() => {

@@ -134,7 +134,7 @@ def test_pika_is_told_of_errors(target: Bench) -> None:
     peer.expect(event_named("message", body="on"), proves=OTHER_CHANNELS_CONTINUE)
 
 
-@case(SERVER_HEARTBEATS, ANY_BYTE_KEEPS_ALIVE, needs={"amqp091"})
+@case(SERVER_HEARTBEATS, ANY_BYTE_KEEPS_ALIVE, needs={"amqp091", "client-clocks"})
 def test_pika_and_its_heart_beats(target: Bench) -> None:
     """pika and the server exchange heartbeats for five intervals. Neither closes the connection."""
     interval = 30 if target.virtual else 1

@@ -60,7 +60,7 @@ def received(target: Bench, peer: ContainerPeer, node: Node, count: int) -> list
     BARE_MESSAGE,
     DISPOSITION_ROLE,
     CLOSE_WRITTEN,
-    needs={"amqp", "sockets", "amqp-multi-transfer"},
+    needs={"amqp", "sockets"},
 )
 @over(
     examples=3,

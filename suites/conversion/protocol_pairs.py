@@ -13,6 +13,9 @@ from brokerproof.harness.protocols.stomp.codec import Frame
 from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
 from brokerproof.suites.amqp10.steps import granted
 
+CONVERSION = {"stomp", "amqp", "crossing", "conversion"}
+"""Capabilities that cases on Artemis' conversions need."""
+
 
 @dataclass(frozen=True)
 class Queue:

@@ -13,6 +13,7 @@ from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery
 from brokerproof.harness.protocols.amqp10.types import Value, symbol, uint
 from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE
 from brokerproof.suites.conversion.protocol_pairs import (
+    CONVERSION,
     message,
     post,
     queue,
@@ -45,7 +46,7 @@ def kind(delivery: Delivery) -> str:
     )
 
 
-@case(BODY_CONVERSION, CONTENT_LENGTH_MEANS_BYTES, needs={"stomp", "amqp", "crossing"})
+@case(BODY_CONVERSION, CONTENT_LENGTH_MEANS_BYTES, needs=CONVERSION)
 @over(
     examples=30,
     always=lambda target: [{"text": ""}, {"text": "text"}, {"text": "ü€" * 200}],
@@ -66,7 +67,7 @@ def test_text_of_stomp_is_a_string(target: Bench, text: str) -> None:
     )
 
 
-@case(BODY_CONVERSION, CONTENT_LENGTH_MEANS_BYTES, needs={"stomp", "amqp", "crossing"})
+@case(BODY_CONVERSION, CONTENT_LENGTH_MEANS_BYTES, needs=CONVERSION)
 @over(
     examples=30,
     always=lambda target: [{"body": b"text"}, {"body": b"a\0b"}, {"body": b"\xff" * 3000}],
@@ -87,7 +88,7 @@ def test_octets_of_stomp_are_data(target: Bench, body: bytes) -> None:
     )
 
 
-@case(BODY_CONVERSION, CONTENT_LENGTH_MEANS_BYTES, needs={"stomp", "amqp", "crossing", "stomp-1.0"})
+@case(BODY_CONVERSION, CONTENT_LENGTH_MEANS_BYTES, needs=CONVERSION | {"stomp-1.0"})
 @over(
     examples=30,
     always=lambda target: [{"body": "text"}, {"body": b"octets"}, {"body": ""}, {"body": b""}],
@@ -110,7 +111,7 @@ def test_content_length_tells_stomp_1_0_what_it_was(target: Bench, body: str | b
     )
 
 
-@case(BODY_CONVERSION, SEVERAL_SECTIONS, needs={"stomp", "amqp", "crossing"})
+@case(BODY_CONVERSION, SEVERAL_SECTIONS, needs=CONVERSION)
 @over(
     always=lambda target: [{"spoken": "1.2", "body": b"in three parts", "parts": 3}],
     examples=20,
@@ -155,7 +156,7 @@ STRANGE: Mapping[str, Any] = {
 }
 
 
-@case(STOMP_SUBSCRIPTION, needs={"stomp", "amqp", "crossing"})
+@case(STOMP_SUBSCRIPTION, needs=CONVERSION)
 @over(
     always=lambda target: [{"kind": name} for name in STRANGE],
     examples=7,
@@ -181,7 +182,7 @@ def test_a_message_with_any_body_comes(target: Bench, kind: str) -> None:
 @case(
     OTHER_BODIES_ARE_BYTES,
     CONTENT_LENGTH_MEANS_BYTES,
-    needs={"stomp", "amqp", "crossing", "stomp-1.0"},
+    needs=CONVERSION | {"stomp-1.0"},
 )
 @over(
     always=lambda target: [{"kind": name} for name in UNKNOWN],
@@ -200,7 +201,7 @@ def test_bodies_that_the_conventions_do_not_know_are_octets(target: Bench, kind:
     )
 
 
-@case(BODY_CONVERSION, CONTENT_LENGTH_MEANS_BYTES, needs={"stomp", "amqp", "crossing"})
+@case(BODY_CONVERSION, CONTENT_LENGTH_MEANS_BYTES, needs=CONVERSION)
 @over(examples=16, body=st.one_of(TEXTS, BODIES))
 def test_a_body_that_crosses_twice_is_as_it_was(target: Bench, body: str | bytes) -> None:
     """A body goes in by STOMP and out by AMQP, then in by AMQP and out by STOMP. It is
@@ -215,7 +216,7 @@ def test_a_body_that_crosses_twice_is_as_it_was(target: Bench, body: str | bytes
     )
 
 
-@case(BARE_MESSAGE, STOMP_HEADERS_KEPT, needs={"stomp", "amqp", "crossing"})
+@case(BARE_MESSAGE, STOMP_HEADERS_KEPT, needs=CONVERSION)
 @over(examples=12, count=st.integers(1, 6), first=st.sampled_from(["stomp", "amqp"]))
 def test_both_protocols_share_a_queue_in_order(target: Bench, count: int, first: str) -> None:
     """STOMP and AMQP producers take turns on one queue, and an AMQP and a STOMP consumer share it.
@@ -252,7 +253,7 @@ def test_both_protocols_share_a_queue_in_order(target: Bench, count: int, first:
     )
 
 
-@case(BODY_CONVERSION, LARGE_STOMP_MESSAGE, needs={"stomp", "amqp", "crossing", "large-messages"})
+@case(BODY_CONVERSION, LARGE_STOMP_MESSAGE, needs=CONVERSION | {"large-messages"})
 @over(
     examples=0, always=lambda target: [{"counted": True}, {"counted": False}], counted=st.booleans()
 )

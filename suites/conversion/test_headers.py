@@ -10,7 +10,7 @@ from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.model.time import NS_PER_MS
 from brokerproof.harness.protocols.amqp10.types import Value, uint
-from brokerproof.suites.conversion.protocol_pairs import message, to_amqp, to_stomp
+from brokerproof.suites.conversion.protocol_pairs import CONVERSION, message, to_amqp, to_stomp
 
 HEADER_DEFAULTS = "AMQP10-MSG-01"
 TTL_REMAINING = "AMQP10-MSG-08"
@@ -26,7 +26,7 @@ PROPERTY = {"correlation-id": "correlation-id", "reply-to": "reply-to", "type": 
 """STOMP headers and the AMQP properties that they are."""
 
 
-@case(HEADER_CONVERSION, HEADER_DEFAULTS, needs={"stomp", "amqp", "crossing"})
+@case(HEADER_CONVERSION, HEADER_DEFAULTS, needs=CONVERSION)
 @over(
     examples=30,
     always=lambda target: [{"durable": None, "priority": None}, {"durable": True, "priority": 9}],
@@ -57,7 +57,7 @@ def test_durability_and_priority_go_to_amqp(
     )
 
 
-@case(HEADER_CONVERSION, needs={"stomp", "amqp", "crossing"})
+@case(HEADER_CONVERSION, needs=CONVERSION)
 @over(
     examples=30,
     always=lambda target: [{"durable": True, "priority": 9}],
@@ -89,7 +89,7 @@ def test_durability_and_priority_go_to_stomp(
     )
 
 
-@case(HEADER_CONVERSION, needs={"stomp", "amqp", "crossing"})
+@case(HEADER_CONVERSION, needs=CONVERSION)
 @over(examples=8, expires=st.integers(FAR, FAR + 10**12))
 def test_an_instant_of_expiry_crosses(target: Bench, expires: int) -> None:
     """A message expires at an instant in the far future. STOMP's expires and AMQP's
@@ -111,7 +111,7 @@ def test_an_instant_of_expiry_crosses(target: Bench, expires: int) -> None:
     )
 
 
-@case(HEADER_CONVERSION, TTL_REMAINING, needs={"stomp", "amqp", "crossing"})
+@case(HEADER_CONVERSION, TTL_REMAINING, needs=CONVERSION)
 @over(
     examples=8,
     ttls=st.tuples(st.sampled_from([60_000, 3_600_000]), st.sampled_from([100_000, 10_000_000])),
@@ -149,7 +149,7 @@ def test_a_time_to_live_crosses(target: Bench, ttls: tuple[int, int]) -> None:
     )
 
 
-@case(PROPERTY_CONVERSION, needs={"stomp", "amqp", "crossing"})
+@case(PROPERTY_CONVERSION, needs=CONVERSION)
 @over(
     examples=30,
     always=lambda target: [{"headers": dict.fromkeys(PROPERTY, "word")}],
@@ -166,7 +166,7 @@ def test_known_headers_are_properties_of_amqp(target: Bench, headers: dict[str, 
         )
 
 
-@case(PROPERTY_CONVERSION, needs={"stomp", "amqp", "crossing"})
+@case(PROPERTY_CONVERSION, needs=CONVERSION)
 @over(
     examples=30,
     always=lambda target: [{"texts": dict.fromkeys(PROPERTY, "word")}],
@@ -188,7 +188,7 @@ def test_known_properties_are_headers_of_stomp(target: Bench, texts: dict[str, s
         )
 
 
-@case(APPLICATION_PROPERTIES, needs={"stomp", "amqp", "crossing"})
+@case(APPLICATION_PROPERTIES, needs=CONVERSION)
 @over(
     examples=30,
     always=lambda target: [{"headers": {"own_header": "ü: and\nnewline"}}],
@@ -219,7 +219,7 @@ VALUES: tuple[tuple[Any, str], ...] = (
 )
 
 
-@case(APPLICATION_PROPERTIES, needs={"stomp", "amqp", "crossing"})
+@case(APPLICATION_PROPERTIES, needs=CONVERSION)
 @over(
     always=lambda target: [{"chosen": {f"own_{at}": at for at in range(len(VALUES))}}],
     examples=20,

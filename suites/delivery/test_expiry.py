@@ -1,15 +1,25 @@
-"""Expiry of messages: none expires before its TTL."""
+"""Expiry of messages: none before its time to live is over, and each then."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.time import ms
 from brokerproof.harness.protocols.amqp10.messages import message
-from brokerproof.suites.amqp10.steps import collect, granted
+from brokerproof.harness.protocols.amqp10.raw_peer import Node
+from brokerproof.harness.targets.target import Target
+from brokerproof.suites.amqp10.steps import bodies, collect, granted
+from brokerproof.suites.conversion.protocol_pairs import to_stomp
+from brokerproof.suites.steps import small_addresses
+from brokerproof.suites.steps.queue_model import MEMORY, place_names
 
 ONE_CONSUMER = "ARTEMIS-CONCEPTS-queue-1"
+TTL_ENDS = "AMQP10-MSG-16"
+INSTANT_ENDS = "ARTEMIS-EXPIRY-1"
 
 MINUTE = 60_000
 """Milliseconds."""
@@ -44,3 +54,120 @@ def test_a_message_lives_as_long_as_its_ttl_says(target: Bench, ttl: int) -> Non
         f" {len(received)} arrived: {received}"
     )
     target.record_finding(ONE_CONSUMER, received == [b"0", b"1", b"2"], words)
+
+
+SHORT, WAIT = 1000, 2000
+"""Milliseconds: the life of a message that expires, and the wait for its end."""
+LASTING, BRIEF = "lasts", "expires"
+FATES = st.lists(st.sampled_from([LASTING, BRIEF]), min_size=1, max_size=6)
+
+
+def some_places(target: Target) -> list[str]:
+    """Return a place in memory and one that pages after three messages, where there is one."""
+    return place_names(target)[:2]
+
+
+def corners(target: Target) -> list[dict[str, object]]:
+    """At each place short lives first, in the middle and last."""
+    fates = [BRIEF, LASTING, BRIEF, BRIEF, LASTING, BRIEF]
+    return [{"place": place, "returned": True, "fates": fates} for place in some_places(target)]
+
+
+@case(TTL_ENDS, needs={"amqp"})
+@over(
+    examples=8,
+    always=corners,
+    place=lambda target: st.sampled_from(some_places(target)),
+    returned=st.booleans(),
+    fates=FATES,
+)
+def test_a_message_whose_ttl_is_over_is_not_delivered(
+    target: Bench, place: str, returned: bool, fates: list[str]
+) -> None:
+    """Some messages of a queue have a ttl of a second, the others one of a minute. One of the first
+    may be with a consumer, which releases it when two seconds are over. A consumer that attaches
+    then gets exactly those of the others."""
+    node = target.node() if place == MEMORY else small_addresses.node(target, place)
+    peer, link = small_addresses.producer(target, node)
+    holder = target.amqp()
+    held = []
+    lives = [BRIEF, *fates] if returned else fates
+    for number, fate in enumerate([*lives, LASTING]):
+        granted(target, peer, link)
+        ttl = MINUTE if fate == LASTING else SHORT
+        payload = message(small_addresses.body(number, 20), header={"ttl": ttl})
+        peer.confirmed(link.session, peer.transfer(link, payload))
+        if returned and number == 0:
+            receiver = holder.receiver(node, credit=1)
+            held = collect(target, holder, receiver, 1, quiet=0)
+            if not held:
+                target.record_note(f"the message was not delivered within {SHORT} ms")
+    target.advance(ms(WAIT))
+    for delivery in held:
+        holder.disposition(delivery, "released")
+    holder.settle()
+    expected = [number for number, fate in enumerate([*lives, LASTING]) if fate == LASTING]
+    _judge_arrivals(
+        target, TTL_ENDS, node, expected, f"ttls at {place}, the first held: {bool(held)}"
+    )
+
+
+def _judge_arrivals(
+    target: Bench, requirement: str, node: Node, expected: Sequence[int], words: str
+) -> None:
+    """A consumer gets the messages of ``expected``, which is a control, and no others."""
+    consumer = target.amqp()
+    receiver = consumer.receiver(node, credit=20)
+    arrived = [
+        small_addresses.number_of(data)
+        for data in bodies(collect(target, consumer, receiver, len(expected)))
+    ]
+    target.control(
+        set(expected) <= set(arrived),
+        f"{expected} live for a minute and should arrive: {arrived} did; {consumer.instead()}",
+    )
+    target.record_finding(
+        requirement,
+        sorted(arrived) == list(expected),
+        f"{words}: {WAIT} ms later {arrived} arrived, of which {expected} live for a minute",
+    )
+
+
+STOMP, ABSOLUTE, TTL = "expires of STOMP", "absolute-expiry-time", "ttl"
+
+
+@case(INSTANT_ENDS, needs={"stomp-1.2", "amqp", "crossing", "queue-semantics"})
+@over(
+    examples=6,
+    always=lambda target: [{"ways": [STOMP, ABSOLUTE, TTL]}],
+    ways=st.lists(st.sampled_from([STOMP, ABSOLUTE, TTL]), min_size=1, max_size=4),
+)
+def test_a_message_whose_instant_of_expiry_is_past_is_not_delivered(
+    target: Bench, ways: list[str]
+) -> None:
+    """Messages are sent with an instant a second ahead, by what each protocol has for it, and one
+    with an instant a minute ahead behind them by each way. When two seconds are over a consumer
+    gets only the latter."""
+    to = target.destination()
+    node = small_addresses.same(to)
+    instant = to_stomp(target, message(b"now", header={"ttl": MINUTE})).get("expires") or ""
+    target.control(instant.isdecimal(), f"a ttl should arrive as an instant: expires:{instant}")
+    now = int(instant) - MINUTE
+    stomp = target.stomp()
+    peer, link = small_addresses.producer(target, node)
+    lives = [(way, life) for way in ways for life in (SHORT, MINUTE)]
+    for number, (way, life) in enumerate(lives):
+        body = small_addresses.body(number, 20)
+        if way == STOMP:
+            stomp.publish(to, body, {"expires": str(now + life)})
+            continue
+        granted(target, peer, link)
+        sections: dict[str, dict[str, object]] = (
+            {"header": {"ttl": life}}
+            if way == TTL
+            else {"properties": {"absolute-expiry-time": now + life}}
+        )
+        peer.confirmed(link.session, peer.transfer(link, message(body, **sections)))
+    target.advance(ms(WAIT))
+    expected = [number for number, (_, life) in enumerate(lives) if life == MINUTE]
+    _judge_arrivals(target, INSTANT_ENDS, node, expected, f"instants by {', '.join(ways)}")

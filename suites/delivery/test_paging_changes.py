@@ -3,6 +3,7 @@ and entered again."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
@@ -21,56 +22,137 @@ from brokerproof.harness.oracles.accounting import (
 )
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.stomp.raw_peer import Destination
+from brokerproof.harness.targets.target import Target
+from brokerproof.suites.amqp10.transaction_steps import control, post
 from brokerproof.suites.steps import paging, small_addresses
 from brokerproof.suites.steps.paging import Taker, brief
 from brokerproof.suites.steps.queues import QUIET
+from brokerproof.suites.steps.small_addresses import page_of
 
 KEEPS = "ARTEMIS-PAGING-11"
+REMOVED = "ARTEMIS-PAGING-3"
 NEEDS = {"stomp-1.2", "address-full", "admin", "paging"}
 
 
-@case(KEEPS, needs=NEEDS | {"transactions"})
+class StompTransaction:
+    """A STOMP transaction that sends to ``to``."""
+
+    def __init__(self, target: Bench, to: Destination) -> None:
+        self.to = to
+        self.peer = target.stomp()
+        self.peer.request("BEGIN", {"transaction": "t"})
+
+    def send(self, numbers: Sequence[int]) -> None:
+        """Send messages with these numbers in the transaction."""
+        paging.send(self.to, self.peer, numbers, headers={"transaction": "t"})
+
+    def end(self, how: str) -> None:
+        """Commit or roll back, or close the connection."""
+        if how == CLOSED:
+            self.peer.close_socket()
+        else:
+            self.peer.request("COMMIT" if how == COMMITTED else "ABORT", {"transaction": "t"})
+
+
+class AmqpTransaction:
+    """An AMQP transaction that sends to ``to``."""
+
+    def __init__(self, target: Bench, to: Destination) -> None:
+        self.target = target
+        self.peer, self.link = small_addresses.producer(target, small_addresses.same(to))
+        self.coordinator = control(target, self.peer)
+        self.id = self.coordinator.declare()
+
+    def send(self, numbers: Sequence[int]) -> None:
+        """Post messages with these numbers in the transaction."""
+        for number in numbers:
+            data = small_addresses.body(number, paging.SIZE)
+            post(self.target, self.peer, self.link, self.id, data, settled=True)
+        self.peer.settle()
+
+    def end(self, how: str) -> None:
+        """Discharge with success or failure, or close the connection."""
+        if how == CLOSED:
+            self.peer.close_socket()
+        else:
+            self.coordinator.discharge(self.id, fail=how == ROLLED_BACK)
+
+
+COMMITTED, ROLLED_BACK, CLOSED = ENDS = (
+    "committed",
+    "rolled back",
+    "open when its connection closed",
+)
+BEFORE, INSIDE, PAGE_END = "began before page mode", "began in page mode", "has the end of a page"
+TRANSACTIONS: Mapping[str, tuple[str, type[StompTransaction] | type[AmqpTransaction]]] = {
+    "stomp": ("transactions", StompTransaction),
+    "amqp": ("amqp-transactions", AmqpTransaction),
+}
+
+
+def protocols(target: Target) -> list[str]:
+    """Return the protocols in which the target has transactions."""
+    capabilities = target.identity.capabilities
+    return [name for name, (needed, _) in TRANSACTIONS.items() if needed in capabilities]
+
+
+def corners(target: Target) -> list[dict[str, object]]:
+    """Every end by each protocol, one of them of a transaction that began before page mode."""
+    return [
+        {"before": before, "inside": 60 - before, "end": end, "protocol": protocol}
+        for protocol in protocols(target)
+        for before, end in ((40, COMMITTED), (40, ROLLED_BACK), (0, CLOSED))
+    ]
+
+
+@case(KEEPS, REMOVED, needs=NEEDS)
 @over(
     examples=6,
-    always=lambda target: [
-        {"before": 0, "inside": 40, "end": "COMMIT"},
-        {"before": 40, "inside": 20, "end": "ABORT"},
-    ],
+    always=corners,
+    situations=lambda target: (BEFORE, INSIDE, PAGE_END, *ENDS, *protocols(target)),
     before=st.sampled_from([0, 5, 15, 40]),
     inside=st.integers(15, 50),
-    end=st.sampled_from(["COMMIT", "COMMIT", "ABORT"]),
+    end=st.sampled_from([COMMITTED, *ENDS]),
+    protocol=lambda target: st.sampled_from(protocols(target)),
 )
 def test_a_transaction_across_the_limit_is_whole(
-    target: Bench, before: int, inside: int, end: str
+    target: Bench, before: int, inside: int, end: str, protocol: str
 ) -> None:
     """A transaction sends past the limit of an address while another producer makes it page. After
-    COMMIT all of its messages are there in order, after ABORT none."""
+    a commit all of its messages are there in order, after a rollback or the close of its connection
+    none. When everything is consumed no page is left.
+
+    One scenario: a transaction's messages that nobody may have must not keep their pages.
+    """
     to, admin = small_addresses.destination(target, "page"), target.admin()
-    peer, other = target.stomp(), target.stomp()
+    producer, other = target.stomp(), target.stomp()
     if before:
-        paging.send(to, peer, range(before))
-    peer.request("BEGIN", {"transaction": "t"})
-    paging.send(to, peer, range(before, before + inside), headers={"transaction": "t"})
+        paging.send(to, producer, range(before))
+    transaction = TRANSACTIONS[protocol][1](target, to)
+    target.reached(INSIDE if before and admin.address(to.name).paging else BEFORE)
+    transaction.send(range(before, before + inside))
     paging.send(to, other, range(1000, 1030))
     if not paging.paged(target, admin, to.name):
         return
-    peer.request(end, {"transaction": "t"})
-    paging.send(to, peer, range(before + inside, before + inside + 10))
-    mine = [
-        *range(before + (inside if end == "COMMIT" else 0)),
-        *range(before + inside, before + inside + 10),
-    ]
-    if end == "ABORT":
-        mine = [*range(before), *range(before + inside, before + inside + 10)]
-    delivered = Taker(target, to).all(len(mine) + 30)
+    transaction.end(end)
+    target.reached(end)
+    target.reached(protocol)
+    if inside * paging.SIZE > page_of(target):
+        target.reached(PAGE_END)
+    tail = range(before + inside, before + inside + 10)
+    paging.send(to, producer, tail)
+    mine = [*range(before + (inside if end == COMMITTED else 0)), *tail]
+    taker = Taker(target, to)
+    delivered = taker.all(len(mine) + 30)
     received = (
         [number for number in delivered if number < 1000],
         [number for number in delivered if number >= 1000],
     )
+    words = f"of a transaction over {protocol} that was {end}"
     target.record_finding(
         KEEPS,
         received[0] == mine,
-        f"after {end} {brief(mine)} should arrive, arrived {brief(received[0])}",
+        f"{words} {brief(mine)} should arrive, arrived {brief(received[0])}",
     )
     others = list(range(1000, 1030))
     target.record_finding(
@@ -78,6 +160,9 @@ def test_a_transaction_across_the_limit_is_whole(
         received[1] == others,
         f"of another producer {brief(others)} should arrive, arrived {brief(received[1])}",
     )
+    taker.peer.settle()
+    state, gone = admin.until(to.name, lambda status: not status.paging and status.pages == 0)
+    target.record_finding(REMOVED, gone, f"{words} everything is consumed, and there is {state}")
 
 
 @case(KEEPS, needs=NEEDS)

@@ -6,6 +6,7 @@ fixtures/brokers/activemq/activemq.xml.)
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from brokerproof.harness.model.time import Duration, ms
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.targets.parameters import speaking
 from brokerproof.harness.targets.target import Parameters, Target
+from brokerproof.suites.steps.strategies import waited_for
 
 SILENCE = "ACTIVEMQ-STOMP-hb-1"
 NO_LESS = "ACTIVEMQ-STOMP-hb-2"
@@ -29,6 +31,11 @@ def multiplier(parameters: Parameters) -> float:
     value = parameters["heart_beat_grace_multiplier"]
     assert isinstance(value, (int, float))
     return float(value)
+
+
+def promises(*intervals_ms: int) -> Callable[[Target], st.SearchStrategy[int]]:
+    """Intervals in milliseconds that a client promises."""
+    return lambda target: st.sampled_from(waited_for(target, *intervals_ms))
 
 
 def acceptors(target: Target) -> st.SearchStrategy[str]:
@@ -54,7 +61,7 @@ def allowed(target: Bench, acceptor: str, promised: int) -> Duration:
     examples=40,
     always=each_acceptor,
     acceptor=acceptors,
-    promised=st.sampled_from([300, 501, 1000, 1999]),
+    promised=promises(300, 501, 1000, 1999),
     beats=st.integers(0, 4),
 )
 def test_a_silent_client_is_given_up_in_time_and_not_before(
@@ -85,7 +92,7 @@ def test_a_silent_client_is_given_up_in_time_and_not_before(
 
 
 @case(GRACE, needs=NEEDS)
-@over(examples=10, promised=st.sampled_from([400, 1000, 1500]), beats=st.integers(4, 8))
+@over(examples=10, promised=promises(400, 1000, 1500), beats=st.integers(4, 8))
 def test_late_beats_are_forgiven_within_the_grace(target: Bench, promised: int, beats: int) -> None:
     """On a connector with a grace of one half a client beats a fifth too late. Its connection stays
     and works."""

@@ -30,6 +30,7 @@ from brokerproof.suites.steps.producer_flow import (
 from brokerproof.suites.steps.small_addresses import body
 
 ONE_BY_ONE = "ACTIVEMQ-PFC-1"
+ONE_BY_ONE_ON_DISK = "ACTIVEMQ-PFC-READING-1"
 WAITS = "ACTIVEMQ-PFC-2"
 SWITCHED_OFF = "ACTIVEMQ-PFC-6"
 LIMITS = "ACTIVEMQ-PFC-11"
@@ -177,7 +178,7 @@ def test_all_of_the_temporary_store_can_be_used_up(target: Bench) -> None:
     StompConsumer(target, beside).rest(1)
 
 
-@case(ONE_BY_ONE, needs=NEEDS)
+@case(LIMITS, ONE_BY_ONE_ON_DISK, needs=NEEDS)
 @pytest.mark.parametrize("kind", ["store", "temp"])
 def test_who_waits_for_disk_does_not_hold_up_its_connection(target: Bench, kind: str) -> None:
     """A SEND waits because the disk has no room for its kind of message. A SEND of the other kind
@@ -186,7 +187,7 @@ def test_who_waits_for_disk_does_not_hold_up_its_connection(target: Bench, kind:
     to, beside = place(target, PLAIN), place(target, PLAIN if kind == "temp" else "vm")
     before = empty(target, statistics, kind)
     producer.send(beside, body(0, 20), persistent=kind == "temp")
-    count, waiting = on_disk(target, producer, to, kind, before, (ONE_BY_ONE,))
+    count, waiting = on_disk(target, producer, to, kind, before, (LIMITS,))
     behind = producer.offer(beside, body(1, 20), persistent=kind == "temp")
     received = producer.heard(behind, 5 * QUIET)
     answer = received or "not answered"
@@ -194,7 +195,7 @@ def test_who_waits_for_disk_does_not_hold_up_its_connection(target: Bench, kind:
         f"while a message waits for room ({kind}), one of the other kind on its connection was"
         f" {answer}"
     )
-    target.record_finding(ONE_BY_ONE, received == "taken", detail)
+    target.record_finding(ONE_BY_ONE_ON_DISK, received == "taken", detail)
     delivered = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "with room on disk a message")
     producer.expect(behind, "taken", "with room on disk what stood behind")

@@ -150,7 +150,9 @@ KINDS = ("fail", "drop", "page", "limited.fail")
         {"kind": "limited.fail", "ways": ["released", "left unsettled"]},
         {"kind": "page", "ways": ["filled beyond the limit"]},
         {"kind": "fail", "ways": list(WAYS)[:9]},
+        {"kind": "drop", "ways": ["begun and aborted"]},
     ],
+    situations=(*KINDS, *WAYS),
     kind=st.sampled_from(KINDS),
     ways=st.lists(st.sampled_from(list(WAYS)), min_size=1, max_size=4),
 )
@@ -162,9 +164,11 @@ def test_a_used_address_is_as_large_as_a_fresh_one(
     number as it is shows in the size."""
     fresh = Used(target, kind).capacity()
     used = Used(target, kind)
+    target.reached(kind)
     for way in ways:
         used.history.append(way)
         WAYS[way](used)
+        target.reached(way)
         used.empty()  # a full address may refuse credit to the link of the next way
     again = used.capacity()
     target.record_finding(

@@ -167,7 +167,7 @@ def test_a_producer_that_keeps_to_its_window_gets_everything_through(
 # --- room -----------------------------------------------------------------------------------------
 
 
-@case(WITHIN_ROOM, needs=FULL)
+@case(COST, WITHIN_ROOM, needs=FULL)
 def test_no_producer_is_given_more_than_the_room(target: Bench) -> None:
     """A producer asks for half the limit of an empty address, and another for three times the
     limit. The first request is granted, and the second gets no more than the room."""
@@ -179,7 +179,7 @@ def test_no_producer_is_given_more_than_the_room(target: Bench) -> None:
     peer.request_credits(modest, limit_of(target) // 2)
     got = grants(target, peer, 1)
     target.record_finding(
-        WITHIN_ROOM,
+        COST,
         got == [limit_of(target) // 2],
         f"{limit_of(target) // 2} bytes were asked for of {limit_of(target)}, {got} granted",
     )

@@ -16,6 +16,7 @@ from brokerproof.harness.protocols.core.raw_peer import CorePeer
 from brokerproof.harness.targets.target import Target
 from brokerproof.suites.steps.core import CORE
 from brokerproof.suites.steps.silence import SPREAD, judge_close, judge_spread_closes
+from brokerproof.suites.steps.strategies import waited_for
 
 CLOSED = "ARTEMIS-TTL-core-1"
 KEPT = "ARTEMIS-TTL-core-2"
@@ -59,7 +60,7 @@ def ttls(target: Target) -> st.SearchStrategy[int]:
     """Milliseconds; in real time ones that are over soon."""
     if target.clock is Clock.VIRTUAL:
         return st.sampled_from([1, 499, 500, 501, 1000, 2001, 60_000, 86_400_000])
-    return st.sampled_from([501, 1000, 1700])
+    return st.sampled_from(waited_for(target, 501, 1000, 1700))
 
 
 @case(CLOSED, needs={CORE})
@@ -96,17 +97,18 @@ def test_a_broker_with_timers_of_its_own_is_held_to_them(target: Bench) -> None:
 def test_pings_keep_a_connection_alive(target: Bench) -> None:
     """A client pings within its TTL for several times as long and its session works. When it stops
     the connection is closed."""
+    ttl_ms = waited_for(target.target, 1500)[-1]
     peer = target.core()
-    peer.ping(1500)
+    peer.ping(ttl_ms)
     for _ in range(7):
-        target.advance(ms(500))
-        peer.ping(1500)
-    detail = "a connection with a ping every 500 ms and a TTL of 1500 ms was closed"
-    target.record_finding(KEPT, peer.ended is None, detail, uncertain=peer.overdue(ms(1500)))
+        target.advance(ms(ttl_ms // 3))
+        peer.ping(ttl_ms)
+    detail = f"a connection with a ping every {ttl_ms // 3} ms and a TTL of {ttl_ms} ms was closed"
+    target.record_finding(KEPT, peer.ended is None, detail, uncertain=peer.overdue(ms(ttl_ms)))
     if peer.ended is None:
         peer.settle()
-        ping(target, peer, 1500)
-        judge_silence(target, peer, 1500)
+        ping(target, peer, ttl_ms)
+        judge_silence(target, peer, ttl_ms)
 
 
 @case(NEVER, needs={CORE})

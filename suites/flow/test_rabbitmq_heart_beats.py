@@ -17,6 +17,7 @@ from brokerproof.harness.oracles.rabbitmq_heartbeats import Rules, agreed
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.targets.target import Target
 from brokerproof.harness.trace.events import HeartBeatReceived
+from brokerproof.suites.steps.strategies import waited_for
 
 AGREED = "RABBITMQ-STOMP-hb-1"
 GIVEN_UP = "RABBITMQ-STOMP-hb-2"
@@ -28,7 +29,9 @@ VIRTUAL_MS = [*REAL_MS, 1, 999, 2000, 2700, 60_000, 61_999]
 
 def intervals(target: Target) -> st.SearchStrategy[int]:
     """Draw an interval in milliseconds to promise or to ask for; in real time only short ones."""
-    return st.sampled_from(REAL_MS if target.clock is Clock.REAL else VIRTUAL_MS)
+    return st.sampled_from(
+        waited_for(target, *REAL_MS) if target.clock is Clock.REAL else VIRTUAL_MS
+    )
 
 
 def corners(target: Target) -> list[dict[str, Any]]:

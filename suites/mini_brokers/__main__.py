@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from contextlib import suppress
@@ -13,16 +14,17 @@ from brokerproof.suites.mini_brokers.faults import BROKERS
 
 
 def obey(broker: Broker) -> None:
-    """Take a limit from standard input: a line of JSON."""
-    line = sys.stdin.readline()
-    if not line:
+    """Take limits from standard input: lines of JSON, each written at once."""
+    # Not readline(): it would keep a second line to itself until a third arrives.
+    lines = os.read(sys.stdin.fileno(), 1 << 16).splitlines()
+    if not lines:
         broker.loop.remove_reader(sys.stdin)
-        return
-    limits = json.loads(line)
-    if "memory" in limits:
-        broker.set_short("memory", limits["memory"] == 0)
-    if "disk" in limits:
-        broker.set_short("disk", limits["disk"] > 10**12)
+    for line in lines:
+        limits = json.loads(line)
+        if "memory" in limits:
+            broker.set_short("memory", limits["memory"] == 0)
+        if "disk" in limits:
+            broker.set_short("disk", limits["disk"] > 10**12)
 
 
 async def serve(parts: Parts, port: int) -> None:
@@ -32,7 +34,8 @@ async def serve(parts: Parts, port: int) -> None:
     server = await loop.create_server(lambda: parts.connection(broker), "127.0.0.1", port)
     loop.add_signal_handler(signal.SIGTERM, server.close)
     bound = server.sockets[0].getsockname()[1]
-    sys.stdout.write(json.dumps({"acceptors": {"stomp": bound}, "version": "1.0"}) + "\n")
+    ready = {"acceptors": {"stomp": bound}, "broker": "mini-broker", "version": "1.0"}
+    sys.stdout.write(json.dumps(ready) + "\n")
     sys.stdout.flush()
     if "--control" in sys.argv:
         loop.add_reader(sys.stdin, obey, broker)

@@ -8,8 +8,10 @@ other examples. They run in an environment of their own
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -21,6 +23,8 @@ from brokerproof.harness.commands import summary
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results import causes
 from brokerproof.harness.results.records import Result
+from brokerproof.suites.mini_brokers.__main__ import obey
+from brokerproof.suites.mini_brokers.broker import Broker
 from brokerproof.suites.mini_brokers.faults import BROKERS
 from brokerproof.suites.mini_brokers.judging import judge, write_target
 
@@ -29,6 +33,21 @@ SUITES = ("stomp", "flow", "delivery")
 SEED = int(os.environ.get("BROKERPROOF_MINI_BROKERS_SEED", "1"))
 AT_ONCE = 4
 """Brokers that are judged at the same time: their cases mostly wait."""
+
+
+def test_limits_that_arrive_together_are_all_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.new_event_loop()
+    broker = Broker(loop, BROKERS["honest"].parts)
+    read, write = os.pipe()
+    with os.fdopen(read) as control, os.fdopen(write, "wb", 0) as harness:
+        monkeypatch.setattr(sys, "stdin", control)
+        harness.write(b'{"memory": 0}\n{"disk": 9000000000000000}\n')
+        obey(broker)
+        assert broker.shortages == {"memory", "disk"}
+        harness.write(b'{"memory": 0.9}\n{"disk": 1000000}\n')
+        obey(broker)
+        assert broker.shortages == set()
+    loop.close()
 
 
 def results_of(name: str, folder: Path) -> list[Result]:

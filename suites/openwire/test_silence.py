@@ -22,6 +22,7 @@ from brokerproof.harness.targets.target import Target
 from brokerproof.harness.trace.events import FrameReceived, HeartBeatReceived
 from brokerproof.suites.openwire.steps import OPENWIRE
 from brokerproof.suites.steps.silence import judge_close
+from brokerproof.suites.steps.strategies import waited_for
 
 SILENT_CONNECTION_CLOSED = "OPENWIRE-INACT-1"
 BROKER_NEVER_SILENT = "OPENWIRE-INACT-2"
@@ -70,20 +71,22 @@ def durations(target: Target) -> st.SearchStrategy[int]:
     broker's own."""
     if target.clock is Clock.VIRTUAL:
         return st.sampled_from([1, 4, 500, 501, 1000, 29_999, 30_000, 30_001, 86_400_000])
-    return st.sampled_from([700, 1000, 1300])
+    return st.sampled_from(waited_for(target, 700, 1000, 1300)[:3])
 
 
 def delays(target: Target) -> st.SearchStrategy[int]:
     """Initial delays in milliseconds."""
     if target.clock is Clock.VIRTUAL:
         return st.sampled_from([0, 1, 499, 1000, 9_999, 10_000, 60_000])
-    return st.sampled_from([0, 300, 1500])
+    return st.sampled_from(waited_for(target, 0, 300, 1500)[:3])
 
 
 @case(SILENT_CONNECTION_CLOSED, LESSER_DURATION, needs={OPENWIRE})
 @over(
     examples=24,
-    always=lambda target: [{"duration_ms": 1000, "delay_ms": 0, "after_ms": 0}],
+    always=lambda target: [
+        {"duration_ms": waited_for(target, 1000)[0], "delay_ms": 0, "after_ms": 0}
+    ],
     duration_ms=durations,
     delay_ms=delays,
     after_ms=st.sampled_from([0, 0, 1, 250, 700]),
@@ -105,16 +108,20 @@ def test_a_silent_connection_ends(
 def test_signs_of_life_keep_a_connection(target: Bench) -> None:
     """A client sends KeepAliveInfo well within the duration. It stays connected for several
     durations, and its session works. When it stops, the connection is closed."""
-    peer = watched(target, 1200, 0)
+    duration_ms = waited_for(target.target, 1200)[0]
+    peer = watched(target, duration_ms, 0)
     for _ in range(8):
-        target.advance(ms(400))
+        target.advance(ms(duration_ms // 3))
         peer.keep_alive()
-    detail = "a connection with a KeepAliveInfo every 400 ms and a duration of 1200 ms was closed"
-    overdue = peer.overdue(ms(1200))
+    detail = (
+        f"a connection with a KeepAliveInfo every {duration_ms // 3} ms and a duration of"
+        f" {duration_ms} ms was closed"
+    )
+    overdue = peer.overdue(ms(duration_ms))
     target.record_finding(KEEPALIVE_KEEPS, peer.ended is None, detail, uncertain=overdue)
     if peer.ended is None:
         peer.settle()
-        judge_silence(target, peer, 1200, 0, SILENT_CONNECTION_CLOSED)
+        judge_silence(target, peer, duration_ms, 0, SILENT_CONNECTION_CLOSED)
 
 
 @case(KEEPALIVE_KEEPS, needs={OPENWIRE})
@@ -147,8 +154,10 @@ def _heard(target: Bench, peer: OpenWirePeer, since: Instant) -> list[Instant]:
 @case(BROKER_NEVER_SILENT, needs={OPENWIRE})
 @over(
     examples=10,
-    always=lambda target: [{"duration_ms": 900, "delay_ms": 0, "busy": False}],
-    duration_ms=st.sampled_from([600, 900, 1500]),
+    always=lambda target: [
+        {"duration_ms": waited_for(target, 900)[0], "delay_ms": 0, "busy": False}
+    ],
+    duration_ms=lambda target: st.sampled_from(waited_for(target, 600, 900, 1500)[:3]),
     delay_ms=st.sampled_from([0, 400]),
     busy=st.booleans(),
 )

@@ -4,7 +4,7 @@ deviations."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -12,9 +12,11 @@ import pytest
 
 from brokerproof.harness.cases.case import registry
 from brokerproof.harness.catalogue import coverage, deviations, profiles, requirements
+from brokerproof.harness.catalogue.capabilities import listed
 from brokerproof.harness.catalogue.cases import CaseInfo, citations, describe, import_suites
-from brokerproof.harness.targets.target import RECONFIGURABLE
-from brokerproof.harness.targets.target_file import PROTON_TLS, SOCKETS
+from brokerproof.harness.targets import shipped_targets, target_file
+from brokerproof.harness.targets.target import RECONFIGURABLE, Identity
+from brokerproof.harness.targets.target_file import CLIENT_CLOCKS, PROTON_TLS, SOCKETS
 from brokerproof.suites.repo import deciding_sentences, quotations
 from brokerproof.suites.repo.sources import ROOT, modules, texts
 
@@ -23,20 +25,21 @@ FIXTURES = ROOT / "fixtures"
 
 COUNTS = {
     "amqp091": 92,
-    "amqp10": 260,
+    "amqp10": 263,
     "artemis-concepts": 4,
     "artemis-connection-ttl": 3,
     "artemis-crossing": 6,
+    "artemis-expiry": 1,
     "artemis-filter": 2,
     "artemis-flow": 22,
     "artemis-grouping": 1,
     "artemis-paging": 17,
     "artemis-redelivery": 2,
-    "artemis-ring": 1,
+    "artemis-ring": 2,
     "artemis-sends": 3,
     "artemis-stomp": 36,
     "activemq-order": 1,
-    "activemq-pfc": 12,
+    "activemq-pfc": 13,
     "activemq-stomp": 3,
     "artemis-tls": 6,
     "openwire": 23,
@@ -44,9 +47,9 @@ COUNTS = {
     "rabbitmq-flow": 15,
     "rabbitmq-stomp": 3,
     "rfc6455": 34,
-    "stomp10": 54,
-    "stomp11": 130,
-    "stomp12": 163,
+    "stomp10": 55,
+    "stomp11": 132,
+    "stomp12": 166,
 }
 """Statements by document. Whoever adds or removes one says so here: none gets lost unseen."""
 
@@ -106,6 +109,24 @@ def test_levels_follow_the_words_of_the_document() -> None:
         and not requirement.note
     ]
     assert not wrong, f"{'; '.join(wrong)}: follow the word, or say in a note why not"
+
+
+OBLIGED_ELSEWHERE = {
+    "AMQP091-FRAME-09": "the quotation explains the reply code that the sentence asks for",
+    "RFC6455-HS-05": "the quotation is the computation, the sentence before it says MUST",
+}
+"""Rows whose quotation lacks the word that obliges, and why."""
+
+
+def test_a_quotation_has_the_word_that_obliges() -> None:
+    wrong = [
+        f"{requirement.id}: {requirement.verb} is not in {requirement.quotation!r}"
+        for requirement in CATALOGUE.values()
+        if requirement.quotation and requirement.verb in STRENGTH["MUST"] + STRENGTH["SHOULD"]
+        if requirement.verb.lower() not in requirement.quotation.lower()
+        if requirement.verb[0].isupper() and requirement.id not in OBLIGED_ELSEWHERE
+    ]
+    assert not wrong, f"{'; '.join(wrong)}: quote the word, or say where it stands"
 
 
 def test_every_section_is_used() -> None:
@@ -184,15 +205,15 @@ def test_reasons_are_reasons() -> None:
 
 
 def test_capabilities_that_cases_need_can_be_had() -> None:
-    offered = {RECONFIGURABLE, SOCKETS, PROTON_TLS}.union(
+    offered = {RECONFIGURABLE, CLIENT_CLOCKS, SOCKETS, PROTON_TLS}.union(
         *(profiles.load(name).capabilities for name in profiles.names())
     )
     added = re.compile(r"add_capabilities\s*=\s*\[([^\]]*)\]")
     for path in sorted(FIXTURES.glob("brokers/*/*.target.toml")):
         text = path.read_text()
         offered |= {"login"} if re.search(r"^login\s*=", text, re.MULTILINE) else set()
-        for listed in added.findall(text):
-            offered |= set(re.findall(r'"([^"]+)"', listed))
+        for names in added.findall(text):
+            offered |= set(re.findall(r'"([^"]+)"', names))
     wrong = [
         f"{case.id} needs {', '.join(sorted(case.needs - offered))}"
         for case in cases().values()
@@ -200,6 +221,50 @@ def test_capabilities_that_cases_need_can_be_had() -> None:
     ]
     assert not wrong, (
         f"{'; '.join(wrong)}: no profile or target file offers that, so the case never runs"
+    )
+
+
+MACHINE = {"proton-tls"}
+"""Capabilities of the machine that judges: ``brokerproof doctor`` shows them."""
+VIRTUAL = {RECONFIGURABLE, "readings"}
+"""Capabilities of the reference broker in virtual time alone: no real broker can offer them."""
+
+
+def absent_without_a_reason(identity: Identity, needed: Collection[str]) -> list[str]:
+    """Return the needed capabilities that a target lacks for none of the documented reasons."""
+    return sorted(
+        name
+        for name in needed - identity.capabilities - identity.absent.keys() - MACHINE - VIRTUAL
+        if listed()[name].family in ("", identity.profile.name)
+    )
+
+
+def test_real_brokers_lack_capabilities_for_a_reason() -> None:
+    needed = {name for case in cases().values() for name in case.needs}
+    wrong = [
+        f"{name} lacks {', '.join(unexplained)}"
+        for name, path in shipped_targets.paths().items()
+        if path.parent.name != "reference"
+        if (unexplained := absent_without_a_reason(target_file.load(name).identity, needed))
+    ]
+    assert not wrong, (
+        f"{'; '.join(wrong)}: write in [not_offered] of the profile or target file why, and where"
+        " that is documented; or name in judged_on the target on which it is judged"
+    )
+
+
+def test_what_is_judged_on_another_target_is_judged_there() -> None:
+    identities = {name: target_file.load(name).identity for name in shipped_targets.paths()}
+    wrong = [
+        f"{name}: {capability} on {other}"
+        for name, identity in identities.items()
+        for capability, reason in identity.absent.items()
+        if (other := reason.removeprefix("judged on the target ")) != reason
+        if capability not in identities[other].capabilities
+        or identities[other].profile.name != identity.profile.name
+    ]
+    assert not wrong, (
+        f"{'; '.join(wrong)}: that target lacks the capability, or is another family's"
     )
 
 

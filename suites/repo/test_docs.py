@@ -127,7 +127,7 @@ FACTS = (
 UNNAMED_FACTS = {
     "docs/explanation/activemq.md": 0,
     "docs/explanation/artemis.md": 1,
-    "docs/explanation/brokers.md": 4,
+    "docs/explanation/brokers.md": 3,
     "docs/explanation/rabbitmq.md": 0,
 }
 """Bold facts about real brokers that name no case and no requirement yet: a wait that broker.xml

@@ -7,7 +7,7 @@ above.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,32 @@ from brokerproof.harness.targets.parameters import speaking
 from brokerproof.harness.targets.target import RECONFIGURABLE, Parameters, Target
 
 LONGEST_REAL_TTL_MS = 4000
-"""In real time a case waits for no longer TTL than this."""
+"""In real time a case waits for no longer TTL than this …"""
+ACCELERATED_TTLS_MS = (500, 7000)
+"""… and on an accelerated clock for none that takes less or more of the host's milliseconds."""
+MINUTE_MS = 60_000
+
+
+def real_ttls(target: Target) -> range:
+    """TTLs in milliseconds for which a case waits in real time."""
+    rate = target.identity.clock_rate
+    if rate == 1:
+        return range(LONGEST_REAL_TTL_MS + 1)
+    shortest, longest = ACCELERATED_TTLS_MS
+    return range(shortest * rate, longest * rate + 1)
+
+
+def waited_for(target: Target, *durations_ms: int) -> list[int]:
+    """Durations in milliseconds that take as long on this target as ``durations_ms`` take on the
+    host, and a minute where the target's clock is accelerated."""
+    rate = target.identity.clock_rate
+    durations = [duration_ms * rate for duration_ms in durations_ms]
+    return durations if rate == 1 else [*durations, MINUTE_MS]
+
+
+def periods(*corners_ms: int) -> Callable[[Target], st.SearchStrategy[int]]:
+    """Intervals of heartbeats in milliseconds, near those that can be waited for."""
+    return lambda target: near(waited_for(target, *corners_ms), low=1)
 
 
 def near(points: Iterable[int], low: int = 0) -> st.SearchStrategy[int]:
@@ -75,7 +100,7 @@ def silences(target: Target) -> st.SearchStrategy[Silence]:
                 silence.heart_beat,
                 silence.version,
             ).ttl_ms
-            <= LONGEST_REAL_TTL_MS
+            in real_ttls(target)
         )
     )
 

@@ -7,13 +7,16 @@ from dataclasses import dataclass
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.model.enums import CloseHow
-from brokerproof.harness.model.time import Duration, ms
+from brokerproof.harness.model.time import Duration, ms, seconds
 from brokerproof.harness.protocols.conversation import PATIENCE, Match, Requirements
 from brokerproof.harness.protocols.stomp.codec import Frame
 from brokerproof.harness.protocols.stomp.raw_peer import ERROR, StompPeer, frame
 
 MOMENT: Duration = ms(300)
 """How long a broker is given to speak up by itself before it is asked."""
+BEFORE_HANDSHAKE_TIMEOUT: Duration = seconds(5)
+"""Time in which a refused client is closed. A broker's handshake timeout (10 s is usual) ends the
+connection for another reason."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,11 @@ def fate(
 ) -> Fate:
     """Return the fate of one connection: see :func:`fates`."""
     return fates(target, [peer], within=within, end_within=end_within)[0]
+
+
+def fate_of_stranger(target: Bench, peer: StompPeer) -> Fate:
+    """Return the fate of a client that was not connected."""
+    return fate(target, peer, end_within=BEFORE_HANDSHAKE_TIMEOUT)
 
 
 def fates(

@@ -15,7 +15,7 @@ from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant, ms, seconds
 from brokerproof.harness.protocols.stomp.raw_peer import StompPeer
 from brokerproof.harness.trace.events import FrameReceived, HeartBeatReceived
-from brokerproof.suites.steps.strategies import near
+from brokerproof.suites.steps.strategies import near, periods
 from brokerproof.suites.stomp.byte_steps import tap
 
 SYNTAX = {"1.1": "STOMP11-HB-01", "1.2": "STOMP12-HB-01"}
@@ -101,7 +101,7 @@ def _connected_at(target: Bench, peer: StompPeer) -> Instant:
 
 
 @case(SERVER_BEATS, AT_LEAST_EVERY, BEAT_IS_EOL, needs={"heart-beat"})
-@over(examples=60, cy=near([500, 1000, 1500], low=1))
+@over(examples=60, cy=periods(500, 1000, 1500))
 def test_the_server_beats_as_agreed(target: Bench, version: str, cy: int) -> None:
     """CONNECT asks for a heartbeat every cy ms. While no frame is sent, ends of line arrive at
     least every max(sx, cy) ms from CONNECTED on. One scenario: the sentences describe the same
@@ -177,7 +177,7 @@ def test_no_header_means_no_beats(target: Bench, version: str) -> None:
 
 
 @case(CLIENT_BEATS, needs={"heart-beat"})
-@over(examples=40, cx=near([500, 1000], low=1), frames=st.booleans())
+@over(examples=40, cx=periods(500, 1000), frames=st.booleans())
 def test_a_client_that_beats_as_agreed_is_not_dropped(
     target: Bench, version: str, cx: int, frames: bool
 ) -> None:
@@ -212,7 +212,7 @@ def test_a_client_that_beats_as_agreed_is_not_dropped(
 
 
 @case(SILENCE, needs={"heart-beat"})
-@over(examples=60, cx=near([500, 1000, 1500], low=1))
+@over(examples=60, cx=periods(500, 1000, 1500))
 def test_silence_is_not_death_before_the_agreed_interval(
     target: Bench, version: str, cx: int
 ) -> None:

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.time import seconds
 from brokerproof.harness.protocols.stomp.codec import Frame
 from brokerproof.harness.protocols.stomp.raw_peer import CONNECTED, StompPeer, frame
 from brokerproof.harness.targets.target import Target
-from brokerproof.suites.stomp.error_recovery_steps import fate
+from brokerproof.suites.stomp.error_recovery_steps import fate_of_stranger
 
 HIGHEST_COMMON = ("STOMP11-NEGO-04", "STOMP12-NEGO-04")
 DIALECTS = {"1.0": "STOMP10-RECEIPT-02", "1.1": "STOMP11-ENC-08", "1.2": "STOMP12-ENC-09"}
@@ -136,9 +135,7 @@ def test_without_a_common_version_there_is_no_session(
         connected is None,
         f"{asked} was answered {connected.brief() if connected else peer.instead()}",
     )
-    # well before a broker's handshake timeout (10 s is usual) would end the connection for another
-    # reason
-    seen = fate(target, peer, end_within=seconds(5))
+    seen = fate_of_stranger(target, peer)
     target.record_finding(MAY_REFUSE[version], seen.refused, f"{asked}: {seen}")
     target.record_finding(
         REFUSED_WITH_ERROR[version], seen.explained and seen.ended is not None, f"{asked}: {seen}"

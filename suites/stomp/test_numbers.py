@@ -37,6 +37,7 @@ ANSWERED = "STOMP12-HDR-17"
 DELIVERED = "STOMP12-SUB-02"
 SEND_REFUSED = "STOMP12-SEND-07"
 SUBSCRIBE_REFUSED = "STOMP12-SUB-03"
+NEGATIVE_LIMIT = "STOMP12-READING-LIMIT-01"
 
 FIRST_BEAT, SECOND_BEAT = "first of heart-beat", "second of heart-beat"
 CONNECT_NUMBERS = (FIRST_BEAT, SECOND_BEAT)
@@ -62,6 +63,7 @@ SUBSCRIBE_NUMBERS = (
     "x-max-length-bytes",
     "x-max-priority",
 )
+LIMITS = ("consumer-window-size", "activemq.prefetchSize", "prefetch-count")
 BODY = b"a body"
 LARGEST_MESSAGE = 1000
 """Bytes that no message of these conversations has."""
@@ -178,14 +180,25 @@ STAGES = {
 """The sentence that decides at each stage about a close without an ERROR and about silence."""
 
 
+def broken_by(conversation: Conversation) -> str | None:
+    """Return the requirement that the end of ``conversation`` breaks: for a limit below 0, of which
+    no document speaks, a reading."""
+    broken = STAGES.get((conversation.stage, conversation.outcome))
+    replaced = conversation.replaced
+    limits_below_zero = replaced.field.name in LIMITS and replaced.value < 0
+    if broken == DELIVERED and conversation.outcome is Outcome.SILENT and limits_below_zero:
+        return NEGATIVE_LIMIT
+    return broken
+
+
 def judge(target: Bench, replaced: Replaced) -> None:
     """Play the conversation, and judge its end by the sentence about its last stage; those about
     the stages before held."""
     with bystander(target, "1.2"):
         conversation = Conversation(target, replaced)
         conversation.play()
-        broken = STAGES.get((conversation.stage, conversation.outcome))
-        for requirement in dict.fromkeys(STAGES.values()):
+        broken = broken_by(conversation)
+        for requirement in dict.fromkeys((*STAGES.values(), NEGATIVE_LIMIT)):
             if requirement in target.cited:
                 target.record_finding(requirement, requirement != broken, conversation.detail)
 
@@ -218,7 +231,14 @@ def test_a_number_of_send_works_or_is_refused(target: Bench, name: str, position
     judge(target, NumberField("SEND", name, *ANY).replaced(position))
 
 
-@case(SUBSCRIBE_REFUSED, SEND_REFUSED, DELIVERED, ANSWERED, needs={"stomp-1.2"})
+@case(
+    SUBSCRIBE_REFUSED,
+    SEND_REFUSED,
+    DELIVERED,
+    ANSWERED,
+    NEGATIVE_LIMIT,
+    needs={"stomp-1.2"},
+)
 @pytest.mark.parametrize("name", SUBSCRIBE_NUMBERS)
 @over_boundaries
 def test_a_number_of_subscribe_works_or_is_refused(target: Bench, name: str, position: int) -> None:

@@ -29,7 +29,7 @@ SELECTOR_BY_VERSION = {
 }
 FAILED_SUBSCRIBE = {"1.1": "STOMP11-SUB-03", "1.2": "STOMP12-SUB-03"}
 
-NEEDS = {"selectors"}
+NEEDS = {"selectors", "core-filters"}
 SELECTOR = "ARTEMIS-STOMP-selector-1"
 SYNTAX_OF_JMS = "ARTEMIS-FILTER-syntax-1"
 STRINGS_CONVERTED = "ARTEMIS-FILTER-convert-1"

@@ -16,7 +16,7 @@ from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.protocols.stomp.raw_peer import CONNECTED, StompPeer, frame
 from brokerproof.harness.trace.events import HeartBeatReceived
 from brokerproof.harness.worlds.tls import CERTIFIED, NOBODY, STRANGER, Certificate
-from brokerproof.suites.stomp.error_recovery_steps import Bystander, fate
+from brokerproof.suites.stomp.error_recovery_steps import Bystander, fate_of_stranger
 
 CERTIFICATE_OPTIONAL = "ARTEMIS-TLS-client-2"
 SERVER_BEATS = "ARTEMIS-STOMP-ttl-9"
@@ -177,7 +177,7 @@ def test_a_certificate_of_nobody_is_no_login(
     peer = target.peer(acceptor=MAY, certificate=certificate)
     peer.send("CONNECT", without_login(target))
     admitted = peer.watch_for(CONNECTED) is not None
-    seen = fate(target, peer, end_within=seconds(5))
+    seen = fate_of_stranger(target, peer)
     target.record_finding(
         LISTED_CERTIFICATE, not admitted and seen.explained and seen.ended is not None, str(seen)
     )

@@ -1,16 +1,66 @@
 """Commands that the specification does not list: the server may answer with ERROR (and, in 1.2,
-then closes)."""
+then closes).
+
+Whatever a server makes of such a frame, it has read it to its end: the next one is a frame again.
+Commands that begin like a listed one are the hard ones, because a reader that knows a command by
+its first letters takes them for it, or waits for letters that never arrive.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case
+from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.suites.steps.refusals import bystander, error_from
+from brokerproof.harness.protocols.stomp.raw_peer import ERROR, frame
+from brokerproof.harness.targets.target import Target
+from brokerproof.suites.steps.queues import QUIET
+from brokerproof.suites.steps.refusals import bystander, either, error_from
 
 MAY_SEND_ERROR = {"1.1": "STOMP11-ONCE-02", "1.2": "STOMP12-CLIENT-02"}
+SEND_ANSWERED = {"1.1": "STOMP11-SEND-07", "1.2": "STOMP12-SEND-07"}
+OTHER_COMMAND = {"1.1": "STOMP11-READING-ONCE-01", "1.2": "STOMP12-READING-CLIENT-01"}
+
+CLIENT_COMMANDS = (
+    "SEND",
+    "SUBSCRIBE",
+    "UNSUBSCRIBE",
+    "BEGIN",
+    "COMMIT",
+    "ABORT",
+    "ACK",
+    "NACK",
+    "DISCONNECT",
+    "CONNECT",
+    "STOMP",
+)
+SERVER_COMMANDS = ("CONNECTED", "MESSAGE", "RECEIPT", "ERROR")
+LISTED = frozenset((*CLIENT_COMMANDS, *SERVER_COMMANDS))
+
+
+def beginning_like(command: str) -> Iterator[str]:
+    """Yield unlisted commands that begin like ``command``: shorter, longer, and of its length with
+    the last letter changed, or all behind the second."""
+    words = (
+        command[:-1],
+        command[:2],
+        f"{command}S",
+        f"{command}{command}",
+        f"{command[:-1]}X",
+        command[:2] + "X" * (len(command) - 2),
+    )
+    yield from (word for word in words if word not in LISTED)
+
+
+UNLISTED = tuple(
+    dict.fromkeys(
+        word for command in (*CLIENT_COMMANDS, *SERVER_COMMANDS) for word in beginning_like(command)
+    )
+)
 
 
 @case(MAY_SEND_ERROR)
@@ -35,3 +85,95 @@ def test_an_unlisted_command_may_be_answered_with_error(
             f"{command[:20]} was answered with {error.brief() if error else 'no ERROR'}, and the"
             f" connection {end}",
         )
+
+
+@case(SEND_ANSWERED)
+@pytest.mark.parametrize("command", ["HELLO", *SERVER_COMMANDS])
+def test_a_send_behind_an_unlisted_command_is_answered(
+    target: Bench, version: str, command: str
+) -> None:
+    """A SEND that asks for a receipt follows a frame whose command is unlisted, or a server's.
+    RECEIPT or ERROR answers it, unless the connection ends. Other connections are served."""
+    _answered_behind(target, version, command)
+
+
+@case(SEND_ANSWERED)
+@over(
+    examples=30,
+    always=lambda target: [{"word": "SUBS"}, {"word": "SENX"}],
+    word=st.sampled_from(UNLISTED),
+)
+def test_a_send_behind_what_begins_like_a_command_is_answered(
+    target: Bench, version: str, word: str
+) -> None:
+    """A SEND that asks for a receipt follows a frame whose command begins like a listed one.
+    RECEIPT or ERROR answers it, unless the connection ends. Other connections are served."""
+    _answered_behind(target, version, word)
+
+
+def _answered_behind(target: Bench, version: str, command: str) -> None:
+    with bystander(target, version):
+        peer, to = target.stomp(version), target.destination()
+        peer.publish(to, b"before")
+        peer.send(command, {"x": "y"})
+        peer.publish(to, b"behind", {"receipt": "behind"}, receipt=False)
+        answer = peer.watch_for(either(frame("RECEIPT", {"receipt-id": "behind"}), ERROR))
+        observed = peer.instead() if answer is None else answer.brief()
+        target.record_finding(
+            SEND_ANSWERED[version],
+            answer is not None or peer.ended is not None,
+            f"a SEND behind {command} was answered with {observed}",
+        )
+
+
+EFFECTS = {"SEND": "stomp", "SUBSCRIBE": "stomp", "COMMIT": "transactions"}
+"""Commands whose effect is that a message arrives, and what a target needs for them."""
+
+
+def effective(target: Target) -> list[str]:
+    """Return those that the target carries out."""
+    capabilities = target.identity.capabilities
+    return [command for command, needed in EFFECTS.items() if needed in capabilities]
+
+
+@case(OTHER_COMMAND)
+@over(
+    examples=20,
+    always=lambda target: [
+        {"pair": (command, f"{command[:-1]}X")} for command in effective(target)
+    ],
+    pair=lambda target: st.sampled_from(effective(target)).flatmap(
+        lambda command: st.tuples(st.just(command), st.sampled_from([*beginning_like(command)]))
+    ),
+)
+def test_a_command_that_begins_like_a_listed_one_has_not_its_effect(
+    target: Bench, version: str, pair: tuple[str, str]
+) -> None:
+    """A frame is a proper SEND, SUBSCRIBE or COMMIT but for the letters behind the first of its
+    command. The message that the proper one would bring about does not arrive."""
+    command, word = pair
+    with bystander(target, version):
+        to, offender, witness = target.destination(), target.stomp(version), target.stomp(version)
+        match command:
+            case "SEND":
+                witness.subscribe(to)
+                offender.send(word, (("destination", to.name), *to.send_headers), b"one")
+            case "COMMIT":
+                witness.subscribe(to)
+                offender.request("BEGIN", {"transaction": "t"})
+                offender.publish(to, b"one", {"transaction": "t"}, receipt=False)
+                offender.send(word, {"transaction": "t"})
+            case _:
+                place = (("destination", to.name), *to.subscribe_headers, ("id", "0"))
+                offender.send(word, place)
+                witness.publish(to, b"one")
+                witness = offender
+        arrived = target.wait_until(lambda: witness.messages_seen > 0, QUIET)
+        target.record_finding(
+            OTHER_COMMAND[version],
+            not arrived,
+            f"{word} in place of {command}: {witness.messages_seen} messages arrived",
+        )
+        if witness is not offender:
+            target.stomp(version).publish(to, b"after")
+            witness.message(body=b"after")

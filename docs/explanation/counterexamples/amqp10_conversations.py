@@ -1,11 +1,9 @@
-"""AMQP 1.0: three short conversations in which Artemis 2.56, ActiveMQ 6.3.1 or RabbitMQ 4.0 break a
+"""AMQP 1.0: short conversations in which Artemis 2.56, ActiveMQ 6.3.1, RabbitMQ 3.10 or 4.0 break a
 sentence of the standard.
 
 Needs nothing but Python, and a broker with SASL PLAIN or ANONYMOUS.
 
-    python3 amqp10_conversations.py resumed HOST:PORT ADDRESS [LOGIN PASSCODE]
-    python3 amqp10_conversations.py handle-max HOST:PORT ADDRESS [LOGIN PASSCODE]
-    python3 amqp10_conversations.py open HOST:PORT ADDRESS [LOGIN PASSCODE]
+    python3 amqp10_conversations.py NAME HOST:PORT ADDRESS [LOGIN PASSCODE]
 
 ``resumed``: a message is sent on a new link with the flag resume, as if to go on with a delivery of
 an earlier link; a plain message follows. "The receiver MUST ignore resumed deliveries that are not
@@ -15,24 +13,52 @@ in its local unsettled map" (2.7.5), so the queue at ADDRESS has the plain messa
 attach a link using a handle value outside the range that its partner can handle" (2.7.2), so no
 attach of the broker has handle 1.
 
-``open``: an open has no container-id. The broker may end the connection, but "prior to closing a
-connection, each peer MUST write a close frame with a code indicating the reason" (2.4.3).
+``handle``: a link is asked for with a handle above the broker's own handle-max. "A peer that
+receives a handle outside the supported range MUST close the Connection with the framing-error"
+(2.7.2), so a close arrives. This harms Artemis: start it anew afterwards.
 
-Exits with 0 if the broker keeps the sentence, with 1 if it breaks it, with 2 if it cannot tell.
+``open``: an open has no container-id. ``open-max-frame-size``: an open has the max-frame-size 100.
+The broker may end the connection, but "prior to closing a connection, each peer MUST write a close
+frame with a code indicating the reason" (2.4.3). ``open-idle-time-out``: an open asks for an
+idle-time-out of 1 ms. A broker that is unwilling to support it "SHOULD close the connection with an
+error explaining why" (2.4.5).
+
+``property``: a source is asked for with a distribution-mode that nobody has. The attach that
+answers has the properties of the source as they are (2.6.3), so it does not have this one.
+
+``link-credit``: a receiver gives a link-credit of 2^31, which is a uint. "The sender's link-credit
+variable MUST be set according to this formula when flow information is given by the receiver"
+(2.6.7), so the one message of the queue arrives.
+
+``drain``: 100 messages of 1,000 bytes are sent and confirmed; a receiver drains 110 credits. "The
+Sender MUST advance its delivery-count until link-credit is zero" (2.6.7), and sends what it has
+until then, so 100 messages arrive ahead of the flow that answers. On addresses that page Artemis
+answers before it has read its pages, which no sentence forbids in so many words.
+
+Each broker breaks some of them (docs/reference/differential-search.md). ADDRESS is a queue without
+messages and, on RabbitMQ, ``/queue/NAME``. Exits with 0 if the broker keeps the sentence, with 1 if
+it breaks it, with 2 if it cannot tell.
 """
 
-# ruff: noqa: T201 - it speaks to whoever runs it
+# ruff: noqa: T201 - it prints for a reader
 
 from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 PATIENCE_S = 5.0
-"""How long an answer is waited for. Seconds."""
+"""Time an answer may take, in seconds."""
+WIDTHS = {4: 0, 5: 1, 6: 2, 7: 4, 8: 8, 9: 16}
+"""Bytes of a value, by the upper half of its constructor."""
+LENGTH_WIDTHS = {0xA: 1, 0xB: 4, 0xC: 1, 0xD: 4, 0xE: 1, 0xF: 4}
+"""Bytes of the length of a value that has one."""
+DRAINED = 100
+"""Messages of a queue that is drained."""
 NULL, TRUE, FALSE = b"\x40", b"\x41", b"\x42"
-OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, CLOSE = 0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x18
+OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION = 0x10, 0x11, 0x12, 0x13, 0x14, 0x15
+DETACH, END, CLOSE = 0x16, 0x17, 0x18
 SOURCE, TARGET, SASL_INIT, SASL_OUTCOME = 0x28, 0x29, 0x41, 0x44
 
 
@@ -62,16 +88,21 @@ def fields(frame: bytes) -> list[bytes]:
     at = 11 + {0x45: 1, 0xC0: 3, 0xD0: 9}[frame[11]]
     values = []
     while at < len(frame):
-        width = {4: 0, 5: 1, 6: 2, 7: 4, 8: 8}.get(frame[at] >> 4)
-        if frame[at] == 0:  # a composite: what follows is of no interest
-            break
-        start = at + 1
-        if width is None:
-            start += 4 if frame[at] >> 4 in (0xB, 0xD, 0xF) else 1
-            width = int.from_bytes(frame[at + 1 : start])
-        values.append(frame[start : start + width])
-        at = start + width
+        end = end_of(frame, at)
+        values.append(frame[at + 1 + LENGTH_WIDTHS.get(frame[at] >> 4, 0) : end])
+        at = end
     return values
+
+
+def end_of(data: bytes, at: int) -> int:
+    """Return where the value at an index ends."""
+    if data[at] == 0:  # a descriptor and its value
+        return end_of(data, end_of(data, at + 1))
+    kind = data[at] >> 4
+    if kind in WIDTHS:
+        return at + 1 + WIDTHS[kind]
+    start = at + 1 + LENGTH_WIDTHS[kind]
+    return start + int.from_bytes(data[at + 1 : start])
 
 
 class Peer:
@@ -81,6 +112,8 @@ class Peer:
         host, _, port = endpoint.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), PATIENCE_S)
         self._data = b""
+        self._sent = 0
+        self.delivery_count = 0
         self._socket.sendall(b"AMQP\x03\x01\x00\x00")
         mechanism, response = b"ANONYMOUS", NULL
         if login:
@@ -92,6 +125,7 @@ class Peer:
 
     def send(self, code: int, *fields: bytes, payload: bytes = b"", kind: int = 0) -> None:
         """Send one frame on channel 0."""
+        self._sent += code == TRANSFER
         body = composite(code, *fields) + payload
         self._socket.sendall((len(body) + 8).to_bytes(4) + bytes([2, kind, 0, 0]) + body)
 
@@ -114,9 +148,9 @@ class Peer:
     def _size(self) -> int:
         return 8 if self._data[:4] == b"AMQP" else int.from_bytes(self._data[:4])
 
-    def wait_for(self, code: int) -> bytes | None:
-        """Return the next frame with this performative, None if none arrives."""
-        return next((frame for other, frame in self.frames() if other == code), None)
+    def wait_for(self, *codes: int) -> bytes | None:
+        """Return the next frame with one of these performatives, None if none arrives."""
+        return next((frame for code, frame in self.frames() if code in codes), None)
 
     def begin(self, handle_max: int) -> None:
         """Open the connection and begin a session."""
@@ -125,17 +159,54 @@ class Peer:
         self.send(BEGIN, *windows, uint(handle_max))
         if (answer := self.wait_for(BEGIN)) is None:
             sys.exit(2)
-        self.next_incoming = int.from_bytes(fields(answer)[1])
+        self.begun = fields(answer)
+        self.next_incoming = int.from_bytes(self.begun[1])
 
-    def attach(self, name: bytes, handle: int, receives: bool, address: str) -> bytes | None:
-        """Attach a link; return the answer."""
+    def attach(
+        self, name: bytes, handle: int, receives: bool, address: str, mode: bytes = NULL
+    ) -> bytes | None:
+        """Attach a link, whose source has a distribution-mode; return the answer."""
+        self.ask(name, handle, receives, address, mode)
+        answer = self.wait_for(ATTACH)
+        if answer is not None and receives and len(fields(answer)) > 9:
+            self.delivery_count = int.from_bytes(fields(answer)[9])
+        return answer
+
+    def ask(
+        self, name: bytes, handle: int, receives: bool, address: str, mode: bytes = NULL
+    ) -> None:
+        """Send an attach."""
         place, queue = sized(0xB1, address.encode()), sized(0xB3, b"queue")  # for Artemis
-        source = composite(SOURCE, place, *[NULL] * 9, queue) if receives else composite(SOURCE)
-        target = composite(TARGET) if receives else composite(TARGET, place, *[NULL] * 5, queue)
+        source, target = composite(SOURCE), composite(TARGET)
+        if receives:
+            source = composite(SOURCE, place, *[NULL] * 5, mode, *[NULL] * 3, queue)
+        else:
+            target = composite(TARGET, place, *[NULL] * 5, queue)
         role = TRUE if receives else FALSE
         fields = sized(0xB1, name), uint(handle), role, NULL, NULL, source, target
         self.send(ATTACH, *fields, NULL, NULL, *([] if receives else [uint(0)]))
-        return self.wait_for(ATTACH)
+
+    def publish(self, address: str, count: int, body: bytes) -> bool:
+        """Send messages on link 0; True if each was confirmed."""
+        if self.attach(b"sender", 0, False, address) is None or self.wait_for(FLOW) is None:
+            return False
+        for number in range(count):
+            tag = sized(0xB0, str(number).encode())
+            delivery = uint(0), uint(number), tag, uint(0), FALSE
+            self.send(TRANSFER, *delivery, payload=message(body))
+        confirmed = 0
+        for code, frame in self.frames():
+            if code == DISPOSITION:
+                _, first, last, *_ = (int.from_bytes(field) for field in [*fields(frame), b""])
+                confirmed += max(first, last) - first + 1
+            if confirmed == count:
+                return True
+        return False
+
+    def grant(self, credit: int, drain: bytes = FALSE) -> None:
+        """Give link 1 credit."""
+        windows = uint(self.next_incoming), uint(1000), uint(self._sent), uint(100)
+        self.send(FLOW, *windows, uint(1), uint(self.delivery_count), uint(credit), NULL, drain)
 
 
 def resumed(peer: Peer, address: str) -> bool | None:
@@ -149,8 +220,7 @@ def resumed(peer: Peer, address: str) -> bool | None:
     peer.send(TRANSFER, *second, payload=message(b"plain"))
     peer.wait_for(DISPOSITION)
     peer.attach(b"receiver", 1, True, address)
-    windows = uint(peer.next_incoming), uint(100), uint(2), uint(100)
-    peer.send(FLOW, *windows, uint(1), NULL, uint(10))
+    peer.grant(10)
     bodies = b"".join(frame for code, frame in peer.frames() if code == TRANSFER)
     print(f"resumed arrived: {b'resumed' in bodies}, plain arrived: {b'plain' in bodies}")
     return None if b"plain" not in bodies else b"resumed" not in bodies
@@ -171,17 +241,98 @@ def handle_max(peer: Peer, address: str) -> bool | None:
     return handle == 0
 
 
-def bad_open(peer: Peer, address: str) -> bool | None:
-    """True if the broker writes close before it ends the connection."""
-    peer.send(OPEN, NULL)
+def handle(peer: Peer, address: str) -> bool | None:
+    """True if the broker closes the connection for a handle above its handle-max."""
+    peer.begin(100)
+    most = int.from_bytes(peer.begun[4]) if len(peer.begun) > 4 and peer.begun[4] else 2**32 - 1
+    if most == 2**32 - 1:
+        print("the broker allows every handle")
+        return None
+    peer.ask(b"sender", most + 1, False, address)
     closed = peer.wait_for(CLOSE) is not None
-    print("close was written" if closed else "the connection ended, or nothing came")
+    print(f"after handle {most + 1} {'a close' if closed else 'no close'} arrived")
     return closed
+
+
+def property_of_nobody(peer: Peer, address: str) -> bool | None:
+    """True if the broker does not report a distribution-mode that nobody has."""
+    peer.begin(100)
+    if peer.attach(b"plain", 0, True, address) is None:
+        return None
+    unknown = b"vnd:nobody-has-this"
+    answer = peer.attach(b"receiver", 1, True, address, sized(0xB3, unknown)) or b""
+    print(f"the broker's attach {'has' if unknown in answer else 'does not have'} it")
+    return unknown not in answer
+
+
+def link_credit(peer: Peer, address: str) -> bool | None:
+    """True if a credit of 2^31 is credit, or is refused."""
+    peer.begin(100)
+    if not peer.publish(address, 1, b"one"):
+        return None
+    peer.attach(b"receiver", 1, True, address)
+    peer.grant(2**31)
+    if peer.wait_for(TRANSFER, DETACH, END, CLOSE) is not None:
+        print("the message arrived, or the credit was refused")
+        return True
+    peer.grant(10)
+    later = peer.wait_for(TRANSFER) is not None
+    print(
+        f"a credit of 2^31 brought nothing, a credit of 10 {'the message' if later else 'neither'}"
+    )
+    return False if later else None
+
+
+def drain(peer: Peer, address: str) -> bool | None:
+    """True if all messages arrive ahead of the flow that answers a drain."""
+    peer.begin(100)
+    if not peer.publish(address, DRAINED, b"x" * 1000):
+        return None
+    peer.attach(b"receiver", 1, True, address)
+    peer.grant(DRAINED + 10, TRUE)
+    arrived = 0
+    for code, frame in peer.frames():
+        if code in (DETACH, END, CLOSE):
+            print(f"{arrived} messages arrived, and an error: {frame!r}")
+            return False
+        arrived += code == TRANSFER
+        if code == FLOW and is_drained(fields(frame)):
+            break
+    print(f"{arrived} of {DRAINED} messages arrived ahead of the answer to the drain")
+    return arrived == DRAINED
+
+
+def is_drained(flow: list[bytes]) -> bool:
+    """True if a flow says that its link, the second one, has no credit left."""
+    return len(flow) > 6 and int.from_bytes(flow[4]) == 1 and int.from_bytes(flow[6]) == 0
+
+
+def bad_open(*fields: bytes) -> Callable[[Peer, str], bool | None]:
+    """Return the check that an open with ``fields`` is answered before the connection ends."""
+
+    def check(peer: Peer, address: str) -> bool | None:
+        peer.send(OPEN, *fields)
+        answer = peer.wait_for(OPEN, CLOSE)
+        print("it was answered" if answer else "the connection ended, or nothing arrived")
+        return answer is not None
+
+    return check
 
 
 def main() -> int:
     """Run one of the conversations; return what to exit with."""
-    checks = {"resumed": resumed, "handle-max": handle_max, "open": bad_open}
+    ours = sized(0xB1, b"counterexample")
+    checks: dict[str, Callable[[Peer, str], bool | None]] = {
+        "resumed": resumed,
+        "handle-max": handle_max,
+        "handle": handle,
+        "open": bad_open(NULL),
+        "open-idle-time-out": bad_open(ours, NULL, NULL, NULL, uint(1)),
+        "open-max-frame-size": bad_open(ours, NULL, uint(100)),
+        "property": property_of_nobody,
+        "link-credit": link_credit,
+        "drain": drain,
+    }
     name, endpoint, address, *login = sys.argv[1:]
     kept = checks[name](Peer(endpoint, login), address)
     return 2 if kept is None else int(not kept)

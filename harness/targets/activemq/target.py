@@ -22,6 +22,7 @@ class ActivemqTarget(SocketTarget):
 
     def start(self, folder: Path) -> TargetFacts:
         self._process = ActivemqProcess(self._path, self._version, folder / self.identity.name)
+        self._process.clock_rate = self.identity.clock_rate
         running = self._process.start()
         self.endpoints = {name: (running.host, port) for name, port in running.ports.items()}
         self.watch_the_host(running.pid)

@@ -28,6 +28,7 @@ class ArtemisTarget(SocketTarget):
     def start(self, folder: Path) -> TargetFacts:
         self._process = ArtemisProcess(self._path, self.version, folder / self.identity.name)
         self._process.java_options = self.java_options
+        self._process.clock_rate = self.identity.clock_rate
         running = self._process.start()
         self.endpoints = {name: (running.host, port) for name, port in running.ports.items()}
         self.trust(self._process.certificates)

@@ -15,7 +15,7 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from brokerproof.harness.targets import debian
+from brokerproof.harness.targets import accelerated_clock, debian
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.local_process import NativeProcess, free_ports
 from brokerproof.harness.targets.managed_broker import ManagedBroker, RunningBroker
@@ -51,9 +51,9 @@ _REASONS = (
 _WITH_EPMD = (
     'setpriv --pdeathsig KILL epmd -address 127.0.0.1 -port "$ERL_EPMD_PORT" & tries=0; until epmd'
     ' -names >/dev/null 2>&1; do tries=$((tries + 1)); [ "$tries" -lt 300 ] || { echo "epmd does'
-    ' not answer on port $ERL_EPMD_PORT"; exit 71; }; done; exec "$0"'
+    ' not answer on port $ERL_EPMD_PORT"; exit 71; }; done; exec $CLOCK "$0"'
 )
-_WITHOUT = 'exec "$0"'
+_WITHOUT = 'exec $CLOCK "$0"'
 
 
 def default_plugins(version: str) -> tuple[str, ...]:
@@ -282,6 +282,7 @@ class RabbitmqProcess(ManagedBroker):
                 f"{problem.filename}: cannot be written ({problem.strerror}); use another folder"
             ) from None
         folder_inside = folder if release.root is None else debian.FOLDER
+        clock = accelerated_clock.prefix_inside(self.clock_rate, folder, folder_inside)
         loopback = "-kernel inet_dist_use_interface {127,0,0,1}"
         ours = {
             "RABBITMQ_NODENAME": node,
@@ -304,6 +305,7 @@ class RabbitmqProcess(ManagedBroker):
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "ERL_EPMD_PORT": str(epmd),
             "HOME": f"{folder_inside}/home",
+            "CLOCK": " ".join(clock),
             "LANG": "C.UTF-8",
             **({} if release.root is None else {"PATH": debian.PATH}),
         }

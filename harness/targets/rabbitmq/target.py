@@ -49,6 +49,7 @@ class RabbitmqTarget(SocketTarget):
         self._process = RabbitmqProcess(
             folder / self.identity.name, config=self._path, release=release
         )
+        self._process.clock_rate = self.identity.clock_rate
         running = self._process.start()
         self.endpoints = {name: (running.host, port) for name, port in running.ports.items()}
         if int(running.version.partition(".")[0]) >= NATIVE_AMQP:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from brokerproof.harness.model.time import Instant
+from brokerproof.harness.model.time import NS_PER_MS, Instant
 from brokerproof.reference_broker.kernel.large_body import LargeBodySlice
 from brokerproof.reference_broker.kernel.message import Entry, Envelope, Message
 from brokerproof.reference_broker.protocols.amqp10 import (
@@ -60,6 +60,12 @@ DURABLE = 0x41
 """First byte of a durable message's prefix: the boolean true."""
 NO_PREFIX = b"\x40\x40"
 """Prefix of a header without durable and priority."""
+
+
+PROPERTIES_BEGIN = b"\0\x53\x73"
+"""The descriptor of the properties section, as everybody writes it."""
+EXPIRY_FIELD = 8
+"""The place of absolute-expiry-time in it."""
 
 
 class AmqpMessage(Message):
@@ -102,6 +108,21 @@ class AmqpMessage(Message):
     def durable(self) -> bool:
         return self.prefix[0] == DURABLE
 
+    @property
+    def expires(self) -> int:
+        """absolute-expiry-time, or the arrival and ttl; milliseconds since 1970, 0 for never."""
+        instant = self._absolute_expiry_time()
+        if instant is not None:
+            return instant
+        return 0 if self.ttl is None else self.arrived // NS_PER_MS + self.ttl
+
+    def _absolute_expiry_time(self) -> int | None:
+        """Look at the properties only if they have so many fields, which is rare."""
+        if self.bare[:3] != PROPERTIES_BEGIN or _fields_of(self.bare, 3) <= EXPIRY_FIELD:
+            return None
+        properties, _ = stomp_conversion.sections_of(self.described)
+        return None if properties is None else properties.absolute_expiry_time
+
     def size(self) -> int:
         return len(self.annotations) + len(self.bare)
 
@@ -134,6 +155,16 @@ class AmqpMessage(Message):
         if self._names is None:
             self._names = filters.names(self)
         return self._names.get(name)
+
+
+def _fields_of(data: bytes, at: int) -> int:
+    """Return the number of fields of the list that begins ``at``."""
+    match data[at]:
+        case 0xC0:
+            return data[at + 2]
+        case 0xD0:
+            return int.from_bytes(data[at + 5 : at + 9])
+    return 0
 
 
 def _before_data(constructor: int) -> int:

@@ -80,6 +80,10 @@ class CoreMessage(Message):
     def durable(self) -> bool:
         return self._fields.durable
 
+    @property
+    def expires(self) -> int:
+        return self._fields.expiration
+
     def size(self) -> int:
         return 12 + len(self.data) + len(self.tail)
 

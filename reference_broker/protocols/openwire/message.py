@@ -242,6 +242,10 @@ class OpenWireMessage(Message):
     def durable(self) -> bool:
         return self.fields.persistent
 
+    @property
+    def expires(self) -> int:
+        return self.fields.expiration
+
     def size(self) -> int:
         return len(self.fields.content or b"") + len(self.fields.properties or b"")
 

@@ -179,15 +179,6 @@ def consumers_are_not_counted(patch, reached):
 # --- consumers ------------------------------------------------------------------------------------
 
 
-@amqp091_topology.override(HANDLERS, commands.Basic.Cancel, breaks="AMQP091-CONS-05")
-def unknown_tags_are_not_answered(original, reached, channel, method):
-    """A cancel of a tag that no consumer has is not answered."""
-    if method.consumer_tag in channel.consumers:
-        original(channel, method)
-    else:
-        reached()
-
-
 @amqp091_topology.mutant("AMQP091-CONS-06")
 def deliveries_come_before_consume_ok(patch, reached):
     """The first messages of a consumer go out before consume-ok."""

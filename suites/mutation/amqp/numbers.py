@@ -68,7 +68,7 @@ def channel_max_of_zero_allows_nothing(original, reached, self, begun, channel):
         reached()
 
 
-@amqp_numbers.override(AmqpConnection, "_open", breaks=CUT)
+@amqp_numbers.override(AmqpConnection, "_open", breaks="AMQP10-IDLE-18 AMQP10-IDLE-09")
 def long_time_outs_end_the_socket(original, reached, self, opened, channel):
     """An idle-time-out of 2^31 ms and more ends the socket without a close."""
     if opened.idle_time_out is not None and opened.idle_time_out >= 2**31:

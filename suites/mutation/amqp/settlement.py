@@ -235,12 +235,6 @@ def rejection_not_counted(original, reached, self, deliveries, state):
     original(self, deliveries, state)
 
 
-@amqp_settlement.mutant("AMQP10-OUT-06")
-def reason_of_rejection_lost(patch, reached):
-    """The error of a rejection is not kept."""
-    _outcome(patch, reached, lambda state: Rejected() if isinstance(state, Rejected) else state)
-
-
 @amqp_settlement.override(OutgoingLink, "disposed", breaks="AMQP10-OUT-03")
 def default_is_accepted(original, reached, self, deliveries, state, settled):
     """A delivery settled without an outcome counts as accepted, whatever default-outcome the source

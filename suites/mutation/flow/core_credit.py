@@ -17,7 +17,7 @@ from brokerproof.suites.mutation.mutant import Group
 core_credit = Group("core-credit")
 
 BOUND, OVERRIDDEN = "ARTEMIS-FLOW-consumer-1", "ARTEMIS-FLOW-consumer-5"
-COST, WITHIN_ROOM = "ARTEMIS-FLOW-producer-1", "ARTEMIS-FLOW-producer-2"
+COST = "ARTEMIS-FLOW-producer-1"
 BLOCKS = "ARTEMIS-FLOW-block-1"
 ONLY_BLOCK = "ARTEMIS-FLOW-block-3"
 OVERDRAWN = "ARTEMIS-FLOW-block-5"
@@ -134,19 +134,6 @@ def a_byte_more_than_asked_for(original, reached, self, credits):
 def large_requests_cut(original, reached, self, credits):
     """No more than a window of 65535 bytes is granted at once, and the rest never."""
     original(self, reached.instead(credits, min(credits, 65_535)))
-
-
-@core_credit.override(Grants, "most", breaks=WITHIN_ROOM)
-def room_not_looked_at(original, reached, self):
-    """An address that is not full grants whatever it is asked for."""
-    return int(reached.instead(original(self), 2**31 - 1))
-
-
-@core_credit.override(Grants, "most", breaks=WITHIN_ROOM)
-def one_byte_beyond_the_room(original, reached, self):
-    """The room is reckoned one byte too large."""
-    most = original(self)
-    return int(reached.instead(most, most + (most < 2**31 - 1)))
 
 
 @core_credit.override(Grants, "request", breaks=BLOCKS)

@@ -15,7 +15,7 @@ core_numbers = Group("core-numbers")
 
 ARRIVES, GRANTED, LIVES = (
     "ARTEMIS-CONCEPTS-queue-1",
-    "ARTEMIS-FLOW-producer-2",
+    "ARTEMIS-FLOW-producer-1",
     "ARTEMIS-TTL-core-1",
 )
 SENT, ACKNOWLEDGED = "ARTEMIS-SENDS-send-1", "ARTEMIS-SENDS-ack-1"

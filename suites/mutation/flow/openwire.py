@@ -19,8 +19,8 @@ openwire = Group("openwire", "reference-activemq")
 
 BEGINS, SPOKEN = "OPENWIRE-NEG-1", "OPENWIRE-NEG-2"
 SAME, PLAIN = "OPENWIRE-ENC-1", "OPENWIRE-ENC-2"
-ANSWERED, REFUSED = "OPENWIRE-RESP-1", "OPENWIRE-RESP-2"
-TAKEN, ONLY = "OPENWIRE-ACK-1", "OPENWIRE-ACK-2"
+ANSWERED = "OPENWIRE-RESP-1"
+TAKEN = "OPENWIRE-ACK-1"
 BOUND = "OPENWIRE-PREFETCH-1"
 MORE = "OPENWIRE-PREFETCH-2"
 PULL = "OPENWIRE-PREFETCH-3"
@@ -74,7 +74,7 @@ def groups_begin_anew(original, reached, self, entry):
     original(self, entry)
 
 
-@openwire.override(OpenWireConnection, "send", breaks="OPENWIRE-ENC-2 OPENWIRE-RESP-2")
+@openwire.override(OpenWireConnection, "send", breaks="OPENWIRE-ENC-2")
 def exceptions_have_their_stack(original, reached, self, data):
     """An exception is followed by a stack trace, if an empty one, that nobody asked for."""
     if data[4] == codes.EXCEPTION_RESPONSE:
@@ -114,37 +114,7 @@ def responses_name_the_command_before(original, reached, self, fields, request):
         request.number -= 1
 
 
-@openwire.override(OpenWireConnection, "refuse", breaks=REFUSED)
-def what_cannot_be_done_is_answered_well(original, reached, self, request, problem):
-    """A refusal is answered like what was done."""
-    reached()
-    self.answer(request)
-
-
-@openwire.override(OpenWireConnection, "refuse", breaks=REFUSED)
-def nobody_is_told_without_a_response(original, reached, self, request, problem):
-    """A command that fails without asking for a response fails silently."""
-    if request.response:
-        original(self, request, problem)
-    else:
-        reached()
-
-
-@openwire.override(OpenWireConnection, "refuse", breaks=REFUSED)
-def a_refusal_ends_the_connection(original, reached, self, request, problem):
-    """Behind an exception the connection is closed."""
-    original(self, request, problem)
-    reached()
-    self.close_behind()
-
-
 # --- windows of producers -------------------------------------------------------------------------
-
-
-@openwire.override(Producer, "windowed", breaks=ONLY)
-def everybody_has_a_window(original, reached, self):
-    """A producer without a window is told of what was taken."""
-    return bool(reached.instead(self.window > 0, True))
 
 
 @openwire.override(Producer, "acknowledge", breaks=TAKEN)
@@ -154,18 +124,12 @@ def messages_without_their_head(original, reached, self, size):
     original(self, size - 1024)
 
 
-@openwire.override(Producer, "acknowledge", breaks="OPENWIRE-ACK-1 OPENWIRE-ACK-2")
+@openwire.override(Producer, "acknowledge", breaks=TAKEN)
 def told_twice(original, reached, self, size):
     """Each message is told of twice."""
     reached()
     original(self, size)
     original(self, size)
-
-
-@openwire.override(Producer, "taken", breaks=ONLY)
-def told_of_what_was_answered(original, reached, self, size, *, answered):
-    """A message that has a response is in a ProducerAck too."""
-    original(self, size, answered=bool(reached.instead(answered, False)))
 
 
 @openwire.mutant(TAKEN)

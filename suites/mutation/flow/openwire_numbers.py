@@ -11,7 +11,7 @@ from brokerproof.suites.mutation.mutant import Group
 
 openwire_numbers = Group("openwire-numbers", "reference-activemq")
 
-ARRIVES, ANSWERED, STAYS = "OPENWIRE-ENC-1", "OPENWIRE-RESP-1", "OPENWIRE-RESP-2"
+ARRIVES, ANSWERED = "OPENWIRE-ENC-1", "OPENWIRE-RESP-1"
 
 
 @openwire_numbers.override(OpenWireConnection, "answer", breaks=ANSWERED)
@@ -67,18 +67,6 @@ def limits_below_zero_break_off(original, reached, self, fields, request):
     if ahead.int32() < 0:
         reached()
         request.withheld = True
-    original(self, fields, request)
-
-
-@openwire_numbers.override(Client, "remove", breaks=STAYS)
-def last_deliveries_below_zero_end_the_connection(original, reached, self, fields, request):
-    """A RemoveInfo whose lastDeliveredSequenceId is below -1 closes the connection."""
-    ahead = Fields(fields.buffer, fields.at)
-    structure(ahead, self.version)
-    if ahead.int64() < -1:
-        reached()
-        request.withheld = True
-        self.connection.close_behind()
     original(self, fields, request)
 
 

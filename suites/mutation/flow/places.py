@@ -257,7 +257,7 @@ def failed_messages_of_made_nodes_are_gone(original, reached, self, deliveries, 
     original(self, deliveries, state)
 
 
-@places.override(Queue, "settle", breaks=f"{AGAIN} {DRAIN}")
+@places.override(Queue, "settle", breaks=f"{AGAIN} {DRAIN} ARTEMIS-PAGING-11")
 def what_comes_back_before_pages_is_gone(original, reached, self, entries, outcome):
     """A message that comes back to a queue with messages on pages is gone."""
     if is_paged(self) and outcome is Outcome.RELEASED:

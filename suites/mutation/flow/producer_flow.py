@@ -272,12 +272,6 @@ def the_store_is_not_given_back(original, reached, self, claim):
         self.usage.store.add(claim.cost)
 
 
-@usage_limits.override(ProducerFlow, "parks", breaks=ONE_BY_ONE)
-def a_full_store_stalls_everybody(original, reached, self, account, sending):
-    """Without space in a store the whole connection waits, also where an answer is waited for."""
-    return reached.instead(original(self, account, sending), self.memory_is_short(account))
-
-
 # --- no space: at once ----------------------------------------------------------------------------
 
 

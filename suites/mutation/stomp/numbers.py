@@ -31,16 +31,6 @@ def windows_wrap_at_32_bits(original, reached, session, frame, mode):
     return (asked + 2**31) % 2**32 - 2**31
 
 
-@stomp_numbers.override(commands, "_window", breaks=NOT_DELIVERED)
-def negative_windows_are_closed(original, reached, session, frame, mode):
-    """A window below -1 is confirmed, and nothing passes it."""
-    asked = number(frame, "activemq.prefetchSize")
-    if asked is None or asked >= -1:
-        return original(session, frame, mode)
-    reached()
-    return asked
-
-
 def _confirmed_and_dropped(name: str, header: str, low: int, high: int) -> None:
     def drop(original, reached, session, frame):
         value = number(frame, header)

@@ -49,6 +49,8 @@ def header(
                 "broker": "brokerproof reference",
                 "version": "0.1.0",
                 "profile": "artemis",
+                "capabilities": ["stomp"],
+                "absent": {"amqp091": "not offered: <manual>, chapter AMQP"},
                 "configuration": "broker.xml sha256 0f1e2d",
                 "endpoint": "stomp://127.0.0.1:61613",
             }

@@ -6,8 +6,11 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -16,7 +19,7 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from brokerproof.harness.targets.java_runtime import NoJava, find_java
-from brokerproof.reports import report_writing, spark_session
+from brokerproof.reports import pipeline, report_writing, spark_session
 from brokerproof.reports.class_archive import ClassArchive
 from brokerproof.reports.command import report
 from brokerproof.reports.spark_gateway import NoGateway, gateway
@@ -190,3 +193,12 @@ def test_a_jvm_that_ends_at_once_says_why(tmp_path: Path, monkeypatch: pytest.Mo
         gateway(java, home, {}, tmp_path, ClassArchive()),
     ):
         pass
+
+
+def test_work_beside_a_block_that_fails_is_cancelled() -> None:
+    cancelled = threading.Event()
+    spark: Any = SimpleNamespace(cancelAllJobs=cancelled.set)
+    with pytest.raises(OSError, match="disk full"):  # noqa: SIM117
+        with pipeline._beside(spark, lambda: cancelled.wait(30)) as writing:
+            raise OSError("disk full")
+    assert writing.result() is True

@@ -175,6 +175,7 @@ def test_a_targets_page_has_what_is_documented_measured_and_skipped(written: Rep
     assert re.findall(r"<td[^>]*>([^<]*)", row[1]) == ["1000", "900 … 950.5 ms", "", "bisected"]
     assert '<span class="v FAIL">no</span>' in row[1]
     assert "the target has no selectors" in found
+    assert re.search(r">amqp091</th><td>not offered: &lt;manual&gt;, chapter AMQP</td>", found)
     assert 'href="../index.html#target=artemis&amp;verdict=FAIL">2</a>' in found
     assert "Nothing was measured" in text(written, "targets/reference.html")
 

@@ -9,6 +9,8 @@ import pytest
 
 from brokerproof.harness.cases import case_index
 from brokerproof.harness.cases.case_index import IndexedCase
+from brokerproof.harness.catalogue import requirements
+from brokerproof.harness.catalogue.requirements import Catalogue
 
 CASE = IndexedCase(
     "a.b[1.2]", "a.b", "a", "test_b", "1.2", ("X-1",), ("tls",), "", "s:1", ("MUST",)
@@ -36,12 +38,24 @@ def test_the_index_is_kept_until_a_source_changes(
     keys = ["one", "one", "two"]
     monkeypatch.setattr(case_index, "_collect", collect)
     monkeypatch.setattr(case_index, "_key", lambda: keys.pop(0))
-    assert [case_index.load() for _ in range(3)] == [[CASE]] * 3
-    assert len(collected) == 2
+    read: list[int] = []
+    shipped = requirements.load()
+
+    def catalogue() -> Catalogue:
+        read.append(1)
+        return shipped
+
+    monkeypatch.setattr(requirements, "load", catalogue)
+    indexes = [case_index.load() for _ in range(3)]
+    assert [index.cases for index in indexes] == [[CASE]] * 3
+    for index in indexes:
+        assert index.catalogue.documents == shipped.documents
+        assert list(index.catalogue.items()) == list(shipped.items())
+    assert len(collected) == len(read) == 2
     assert {path.name for path in (cache / "cases").iterdir()} == {"one.json", "two.json"}
 
 
-@pytest.mark.parametrize("text", ["", "[{}]", '{"a": 1}', "[1]"])
+@pytest.mark.parametrize("text", ["", "[{}]", '{"a": 1}', "[1]", '{"cases": [], "catalogue": {}}'])
 def test_a_damaged_index_is_made_again(
     monkeypatch: pytest.MonkeyPatch, cache: Path, text: str
 ) -> None:
@@ -49,8 +63,8 @@ def test_a_damaged_index_is_made_again(
     monkeypatch.setattr(case_index, "_key", lambda: "one")
     (cache / "cases").mkdir()
     (cache / "cases" / "one.json").write_text(text)
-    assert case_index.load() == [CASE]
-    assert case_index._read(cache / "cases" / "one.json") == [CASE]
+    assert case_index.load().cases == [CASE]
+    assert case_index._read(cache / "cases" / "one.json").cases == [CASE]
 
 
 def test_without_a_cache_folder_it_still_answers(
@@ -58,7 +72,7 @@ def test_without_a_cache_folder_it_still_answers(
 ) -> None:
     monkeypatch.setattr(case_index, "_collect", lambda: [CASE])
     (cache / "cases").write_text("no folder")
-    assert case_index.load() == [CASE]
+    assert case_index.load().cases == [CASE]
 
 
 def test_a_change_of_a_source_changes_the_key(

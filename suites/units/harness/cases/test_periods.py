@@ -29,6 +29,9 @@ class HostThatIsLate:
     def now(self) -> Instant:
         return 0
 
+    def of_host(self, duration: Duration) -> Duration:
+        return duration
+
     def lateness(self, since: Instant, until: Instant | None = None) -> Duration:
         return next(self._late)
 

@@ -13,15 +13,17 @@ from brokerproof.harness.catalogue import capabilities, profiles, tables
 from brokerproof.harness.catalogue.tables import BadData
 from brokerproof.harness.commands.cli import cli
 from brokerproof.harness.targets import shipped_targets, target_file
+from brokerproof.harness.targets.target import Target
 from brokerproof.harness.targets.target_file import BadTarget
 
 
 def test_all_that_profiles_and_target_files_name_is_listed() -> None:
     for name in profiles.names():
         capabilities.check(profiles.load(name).capabilities)
+        capabilities.check(profiles.load(name).not_offered)
     for path in shipped_targets.paths().values():
         values, _ = tables.read(path)
-        for key in ("add_capabilities", "remove_capabilities"):
+        for key in ("add_capabilities", "not_offered", "judged_on"):
             capabilities.check(values.get(key, ()))
 
 
@@ -34,21 +36,101 @@ def test_a_name_that_is_not_listed_is_refused_with_the_nearest_one() -> None:
     capabilities.check(["x-of-my-own"])
 
 
-@pytest.mark.parametrize("key", ["add_capabilities", "remove_capabilities"])
-def test_a_target_file_with_an_unknown_name_is_refused(tmp_path: Path, key: str) -> None:
+def own_target(tmp_path: Path, more: str, like: str = "rabbitmq") -> Target:
+    """Return the target of a file with these lines."""
     file = tmp_path / "mine.target.toml"
     file.write_text(
-        'kind = "address"\nprofile = "stomp"\n'
-        f'{key} = ["nak"]\n[endpoints]\nstomp = "localhost:61613"\n'
+        f'kind = "address"\nlike = "{like}"\n{more}\n[endpoints]\n'
+        'stomp = "localhost:61613"\namqp = "localhost:5672"\n'
     )
-    with pytest.raises(BadTarget, match=f"{key}: no capability has the name 'nak'; did you mean"):
-        target_file.load(str(file))
+    return target_file.load(str(file))
+
+
+@pytest.mark.parametrize(
+    ("lines", "sentence"),
+    [
+        ('add_capabilities = ["nak"]', "add_capabilities: no capability has the name 'nak'; did"),
+        ('not_offered = { nak = "x" }', "not_offered: no capability has the name 'nak'; did you"),
+        ('judged_on = { nak = "rabbitmq" }', "judged_on: no capability has the name 'nak'; did"),
+        ('not_offered = { nack = " " }', "not_offered: nack has no reason; write why the broker"),
+        ("not_offered = { nack = 3 }", "not_offered: nack has no reason; write why the broker"),
+        (
+            'add_capabilities = ["nack"]\nnot_offered = { nack = "why" }',
+            "not_offered: nack is offered as well; remove it from one of the two",
+        ),
+        (
+            'add_capabilities = ["nack"]\njudged_on = { nack = "rabbitmq" }',
+            "judged_on: nack is offered as well; remove it from one of the two",
+        ),
+        (
+            'not_offered = { nack = "why" }\njudged_on = { nack = "rabbitmq" }',
+            "not_offered: nack is offered as well",
+        ),
+        ('judged_on = { nack = "mine" }', "judged_on: nack is 'mine'; name a target that"),
+    ],
+)
+def test_a_target_file_with_wrong_capabilities_is_refused(
+    tmp_path: Path, lines: str, sentence: str
+) -> None:
+    with pytest.raises(BadTarget, match=rf"mine\.target\.toml: {sentence}"):
+        own_target(tmp_path, lines)
+
+
+def test_a_capability_that_is_not_offered_has_its_reason(tmp_path: Path) -> None:
+    identity = own_target(
+        tmp_path,
+        'add_capabilities = ["amqp-transactions"]\n'
+        'not_offered = { nack = "our manual, page 3" }\njudged_on = { multicast = "rabbitmq" }',
+    ).identity
+    assert not {"nack", "multicast"} & identity.capabilities
+    assert identity.absent["nack"] == "not offered: our manual, page 3"
+    assert identity.absent["multicast"] == "judged on the target rabbitmq"
+    # What the family lacks and this broker has is offered, and the rest keeps the family's reason.
+    assert "amqp-transactions" in identity.capabilities
+    assert "amqp-transactions" not in identity.absent
+    assert identity.absent["amqp-dynamic"].startswith("not offered: rabbitmq.com/docs/amqp")
+    assert capabilities.missing({"nack"}, identity.absent, "rabbitmq") == (
+        "the target has no nack (not offered: our manual, page 3)"
+    )
+
+
+def test_a_broker_of_a_user_has_advice_where_a_shipped_one_names_another_target(
+    tmp_path: Path,
+) -> None:
+    assert target_file.load("activemq").identity.absent["producer-flow-control"] == (
+        "judged on the target activemq-flow"
+    )
+    own = own_target(tmp_path, "", like="activemq").identity
+    assert "producer-flow-control" not in own.absent
+
+
+def test_capabilities_of_a_protocol_that_is_not_offered_share_its_reason() -> None:
+    absent = target_file.load("proton-c").identity.absent
+    assert absent["heart-beat"] == absent["stomp"]
+    assert absent["stomp"] == "not offered: the library speaks AMQP 1.0 alone"
 
 
 def test_a_profile_with_an_unknown_name_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('description = "d"\ncapabilities = ["stompp"]\n[parameters]\n')
     with pytest.raises(BadData, match="did you mean 'stomp'"):
+        profiles.load(str(file))
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ('nak = "why"', "not_offered: no capability has the name 'nak'; did you mean 'nack'"),
+        ('nack = ""', "not_offered: nack has no reason; write why the broker lacks it"),
+        ('stomp = "why"', "not_offered: stomp is offered as well; remove it from one of the two"),
+    ],
+)
+def test_a_profile_with_a_wrong_reason_is_refused(tmp_path: Path, line: str, sentence: str) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        f'description = "d"\ncapabilities = ["stomp"]\n[not_offered]\n{line}\n[parameters]\n'
+    )
+    with pytest.raises(BadData, match=rf"mine\.toml: {sentence}"):
         profiles.load(str(file))
 
 
@@ -93,6 +175,14 @@ def test_the_command_lists_them_and_says_which_a_target_has() -> None:
     has = {row["name"]: row["has"] for row in json.loads(done.output)}
     assert (has["amqp091"], has["connection-ttl"]) == (True, False)
     assert set(has) == set(capabilities.listed())
+    reasons = {row["name"]: row["reason"] for row in json.loads(done.output)}
+    assert (
+        reasons["amqp-transactions"]
+        == "not offered: rabbitmq.com/docs/amqp, Limitations: transactions"
+    )
+    assert reasons["amqp091"] == ""
+    text = CliRunner().invoke(cli, ["capabilities", "--target", "rabbitmq"]).output
+    assert "It is not offered: rabbitmq.com/docs/amqp, Limitations: transactions." in text
     text = CliRunner().invoke(cli, ["capabilities"]).output
     assert all(name in text for name in has)
     assert "(has it" not in text

@@ -54,7 +54,8 @@ def test_an_unknown_name_is_answered_with_a_near_one_or_all() -> None:
         (
             "[parameters]",
             "[values]",
-            "unknown key 'values'; a profile has description, capabilities, parameters",
+            "unknown key 'values'; a profile has description, capabilities, not_offered,"
+            " parameters",
         ),
     ],
 )

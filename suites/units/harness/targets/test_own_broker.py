@@ -52,7 +52,7 @@ def test_a_profile_of_a_family_brings_its_exclusions(tmp_path: Path) -> None:
 
 def test_what_a_file_says_itself_comes_first(tmp_path: Path) -> None:
     more = (
-        'add_capabilities = ["x-mine"]\nremove_capabilities = ["selectors"]\n'
+        'add_capabilities = ["x-mine"]\nnot_offered = { selectors = "switched off" }\n'
         'deviations = "mine.toml"\nparameters = { connection_ttl_max_ms = 5 }\n'
     )
     path = tmp_path / "mine.target.toml"

@@ -3,6 +3,7 @@ commands/test_run.py has refused ones."""
 
 from __future__ import annotations
 
+import json
 import tomllib
 from importlib.resources import files
 from importlib.util import find_spec
@@ -35,6 +36,22 @@ def test_a_shipped_target_may_have_another_release() -> None:
         target_file.BadTarget, match=r"kind virtual has no releases to choose from; leave @1\.0 out"
     ):
         target_file.load("reference@1.0")
+
+
+@pytest.mark.parametrize("name", ["artemis", "activemq", "rabbitmq"])
+def test_an_accelerated_target_has_no_clients_with_clocks_of_their_own(name: str) -> None:
+    accelerated = target_file.load(f"{name}-accelerated").identity
+    plain = target_file.load(name).identity
+    assert accelerated.clock_rate == 10
+    assert plain.clock_rate == 1
+    assert target_file.CLIENT_CLOCKS in plain.capabilities - accelerated.capabilities
+
+
+def test_a_clock_that_stands_still_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "still.target.toml"
+    path.write_text('kind = "artemis"\nprofile = "artemis"\nconfig = "b.xml"\nclock_rate = 0\n')
+    with pytest.raises(target_file.BadTarget, match="clock_rate is 0; it should be 1 or more"):
+        target_file.load(str(path))
 
 
 def test_an_address_is_judged_by_the_specification_alone() -> None:
@@ -83,3 +100,23 @@ def test_shipped_commands_name_modules_that_exist() -> None:
     modules = {command[command.index("-m") + 1] for command in commands if "-m" in command}
     assert modules == {"brokerproof.reference_broker"}
     assert all(find_spec(module) is not None for module in modules)
+
+
+@pytest.mark.parametrize(
+    ("stated", "broker"), [({"broker": "Acme MQ"}, "Acme MQ"), ({}, "unknown broker")]
+)
+def test_a_process_is_called_what_it_calls_itself(
+    tmp_path: Path, stated: dict[str, str], broker: str
+) -> None:
+    ready = json.dumps({"acceptors": {"stomp": 61613}, "version": "7.1", **stated})
+    path = tmp_path / "acme.target.toml"
+    path.write_text(
+        'description = "Acme"\nkind = "process"\nprofile = "artemis"\n'
+        f"command = ['sh', '-c', 'echo \"$1\"; exec sleep 60', 'sh', '{ready}']\n".replace(
+            "{", "{{"
+        ).replace("}", "}}")
+    )
+    target = target_file.load(str(path))
+    facts = target.start(tmp_path / "log")
+    target.stop()
+    assert (facts.broker, facts.version) == (broker, "7.1")

@@ -72,7 +72,7 @@ def test_it_says_one_line_serves_and_ends_in_order() -> None:
     with running("--stomp", "0") as (process, line):
         assert set(line) == {
             *("ready", "pid", "stomp", "amqp", "core", "openwire", "stomp+ssl", "amqps"),
-            *("acceptors", "tls", "closed", "version"),
+            *("acceptors", "tls", "closed", "broker", "version"),
         }
         assert (line["amqp"], line["core"], line["stomp+ssl"], line["amqps"], line["tls"]) == (
             None,

@@ -1,0 +1,39 @@
+"""The clock of a target in real time: the host's, or one that runs faster.
+
+A broker whose processes see an accelerated clock (``harness/targets/accelerated_clock.py``) keeps a
+time-out of a minute within seconds. The harness measures on the same clock, so that cases need not
+know.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
+
+
+@dataclass(frozen=True, slots=True)
+class HostClock:
+    """The host's monotonic clock, ``rate`` times as fast. ``rate`` is at least 1."""
+
+    rate: int = 1
+
+    def now(self) -> Instant:
+        """The current instant."""
+        return time.monotonic_ns() * self.rate
+
+    def waiting_s(self, duration: Duration) -> float:
+        """Seconds that the host waits while ``duration`` passes on this clock."""
+        return duration / self.rate / NS_PER_S
+
+    def on_host(self, instant: Instant) -> Instant:
+        """The host's monotonic clock at ``instant`` of this clock."""
+        return instant // self.rate
+
+    def of_host(self, duration: Duration) -> Duration:
+        """Duration that passes on this clock while ``duration`` passes on the host's."""
+        return duration * self.rate
+
+
+HOST_CLOCK = HostClock()

@@ -1,0 +1,148 @@
+"""A refused message leaves nothing behind: its delivery is settled, its link goes on, and its
+credit is used up as that of any other."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.protocols.amqp10.codec import SENDER
+from brokerproof.harness.protocols.amqp10.endpoint_state import Link
+from brokerproof.harness.protocols.amqp10.messages import message
+from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, either, frame
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.targets.target import Target
+from brokerproof.suites.amqp10.steps import QUIET, bodies, collect, granted
+from brokerproof.suites.steps import small_addresses
+
+SETTLED = "AMQP10-XFER-14"
+CREDIT = "ARTEMIS-FLOW-amqp-1"
+
+FIRST = 0
+"""rcv-settle-mode first."""
+NOWHERE, FULL = "a message without an address", "a message to a full address"
+TROUBLE = either(frame("detach"), frame("end"), frame("close"))
+
+
+def refusals(target: Target) -> list[str]:
+    """Return the kinds of messages that the target refuses."""
+    return [NOWHERE, FULL] if "address-full" in target.identity.capabilities else [NOWHERE]
+
+
+def producer(target: Bench, peer: AmqpPeer, kind: str) -> tuple[Link, Node]:
+    """Return a link on which messages of that kind are refused, and a node that has room again."""
+    if kind == NOWHERE:
+        return peer.attach(SENDER), target.node()
+    node = small_addresses.node(target, "fail")
+    return peer.sender(node), node
+
+
+def fill(target: Bench, node: Node) -> None:
+    """Fill an address under FAIL: send until a message is not accepted, which is a control."""
+    peer, link = small_addresses.producer(target, node)
+    for number in range(100):
+        granted(target, peer, link)
+        delivery = peer.post(link, small_addresses.body(number, 3000))
+        if _outcome(target, peer, link, delivery) != "accepted":
+            return
+    target.control(False, f"{node.address} should be full")
+
+
+def is_made(link: Link) -> bool:
+    """True if the broker made the link: its attach has a target."""
+    return link.answer is not None and link.answer.kind("target") is not None
+
+
+@case(SETTLED, needs={"amqp"})
+@over(
+    examples=8,
+    always=lambda target: [{"kind": kind, "count": 3} for kind in refusals(target)],
+    situations=lambda target: tuple(refusals(target)),
+    kind=lambda target: st.sampled_from(refusals(target)),
+    count=st.integers(1, 5),
+)
+def test_a_refused_message_is_settled(target: Bench, kind: str, count: int) -> None:
+    """Messages with rcv-settle-mode first are refused, one by one. Each is settled, unless the
+    broker ends the link, the session or the connection. When the address has room again the link
+    takes a message, and that is delivered."""
+    peer = target.amqp()
+    link, node = producer(target, peer, kind)
+    reader = target.amqp()
+    receiver = reader.receiver(node)  # the queue exists from here on
+    target.reached(kind)
+    if not is_made(link):
+        target.record_not_applicable(SETTLED, f"the broker makes no link for {kind}")
+        return
+    if kind == FULL:
+        fill(target, node)
+    for _ in range(count):
+        granted(target, peer, link)
+        payload = message(small_addresses.body(0, 3000))
+        delivery = peer.transfer(link, payload, rcv_settle_mode=FIRST)
+        outcome = _outcome(target, peer, link, delivery)
+        if outcome is None and (peer.ended is not None or any(map(TROUBLE.accepts, peer.inbox))):
+            target.record_not_applicable(SETTLED, f"{kind} ended it: {peer.instead()}")
+            return
+        target.require(
+            SETTLED,
+            outcome is not None,
+            f"{kind} was {outcome or 'not settled'}; {peer.instead()}",
+        )
+    if kind == FULL:
+        small_addresses.drain_queue(target, node, 1)
+        small_addresses.room_again(target, node.address)
+    granted(target, peer, link)
+    payload = message(b"taken", properties={"to": node.address})
+    delivery = peer.transfer(link, payload, rcv_settle_mode=FIRST)
+    outcome = _outcome(target, peer, link, delivery)
+    target.record_finding(
+        SETTLED,
+        outcome is not None,
+        f"a message behind {count} that were refused was {outcome or 'not settled'}",
+    )
+    target.control(outcome == "accepted", f"an address with room should accept: {outcome}")
+    reader.flow(receiver, link_credit=10)
+    arrived = bodies(collect(target, reader, receiver, 1))
+    target.control(b"taken" in arrived, f"the accepted message should arrive: {arrived} did")
+
+
+def _outcome(target: Bench, peer: AmqpPeer, link: Link, delivery: int) -> str | None:
+    """Return the state in which the broker settles ``delivery``; None if it does not."""
+    outcomes = link.session.outcomes
+    target.wait_until(
+        lambda: (
+            outcomes.get(delivery) is not None
+            or peer.ended is not None
+            or any(map(TROUBLE.accepts, peer.inbox))
+        ),
+        PATIENCE,
+    )
+    settled = outcomes.get(delivery)
+    return None if settled is None else settled.kind("state") or "settled without a state"
+
+
+@case(CREDIT, needs={"amqp", "amqp-credit"})
+@over(examples=4, rounds=st.integers(2, 4), taken=st.booleans())
+def test_refused_messages_give_their_credit_back(target: Bench, rounds: int, taken: bool) -> None:
+    """A producer without an address sends several times its credit in messages that are refused, or
+    every second one. The broker fills its credit up as for messages that it takes."""
+    acceptor = "amqp-credits-10"
+    most = int(str(target.parameters(acceptor)["amqp_credits"]))
+    node, peer = target.node(), target.amqp(acceptor=acceptor)
+    link = peer.attach(SENDER)
+    for number in range(rounds * most):
+        target.wait_until(lambda: link.credit > 0 or peer.ended is not None, PATIENCE)
+        target.require(
+            CREDIT,
+            link.credit > 0,
+            f"{link.credit} credits before message {number}, of {most}; {peer.instead()}",
+        )
+        to = {"to": node.address} if taken and number % 2 else {}
+        delivery = peer.transfer(link, message(b"x", properties=to))
+        target.control(
+            _outcome(target, peer, link, delivery) is not None,
+            f"message {number} should be settled; {peer.instead()}",
+        )
+    target.advance(QUIET)
+    target.judge_count(CREDIT, "credit at the end", link.credit, (1, most), "deliveries")

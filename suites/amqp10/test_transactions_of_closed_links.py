@@ -1,0 +1,135 @@
+"""Transactions that outlive the links of their messages: a consumer closes before the discharge.
+
+What the consumer accepted in the transaction was sent settled, so its link has nothing left to
+settle when it closes. The transaction alone decides about these messages: a commit applies the
+outcome, a rollback the source's default-outcome. Another consumer is there all the time, so a
+message that returns too early is seen as well as one that never does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+
+from hypothesis import strategies as st
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.protocols.amqp10 import codec
+from brokerproof.harness.protocols.amqp10.codec import Frame
+from brokerproof.harness.protocols.amqp10.raw_peer import Node
+from brokerproof.harness.targets.target import Target
+from brokerproof.suites.amqp10.steps import bodies, collect, fill, numbered
+from brokerproof.suites.amqp10.transaction_steps import OUTCOMES, control, within
+from brokerproof.suites.steps import small_addresses
+from brokerproof.suites.steps.queue_model import MEMORY, place_names, places
+
+RETIRED_ON_COMMIT = "AMQP10-TXN-09"
+DEFAULT_OUTCOME_ON_ROLLBACK = "AMQP10-TXN-13"
+
+WAYS = ("detach", "end")
+"""How the consumer closes: its link alone, or the session of its link."""
+ACROSS_SESSIONS = "amqp:multi-ssns-per-txn"
+"""The coordinator's capability of transactions with work on other sessions than its own."""
+
+
+def situations(target: Target) -> tuple[str, ...]:
+    """Return the places, ways and ends that the examples are drawn for."""
+    at = tuple(f"at {place}" for place in place_names(target))
+    return (*at, *(f"closed by {way}" for way in WAYS), "committed", "rolled back")
+
+
+def corners(target: Target) -> list[Mapping[str, object]]:
+    """Commit and roll back at each place, by each way."""
+    return [
+        {"place": place, "accepted": [True, False, True], "way": way, "fail": fail}
+        for place in place_names(target)
+        for way, fail in product(WAYS, (False, True))
+    ]
+
+
+@case(RETIRED_ON_COMMIT, DEFAULT_OUTCOME_ON_ROLLBACK, needs={"amqp", "amqp-transactions"})
+@over(
+    examples=16,
+    always=corners,
+    situations=situations,
+    place=places,
+    accepted=st.lists(st.booleans(), min_size=1, max_size=5).filter(any),
+    way=st.sampled_from(WAYS),
+    fail=st.booleans(),
+)
+def test_outcomes_in_a_transaction_outlive_their_link(
+    target: Bench, place: str, accepted: list[bool], way: str, fail: bool
+) -> None:
+    """A receiver accepts some of its messages in a transaction, settled, and releases the others.
+    Its link or session closes, and another consumer waits. After a commit that one has the released
+    messages alone; after a rollback it has all, where the source's default-outcome returns them."""
+    node = target.node() if place == MEMORY else small_addresses.node(target, place)
+    sent = numbered(len(accepted), 1500)
+    fill(target, node, sent)
+    peer = target.amqp()
+    coordinator = control(target, peer)
+    id = coordinator.declare()
+    assert coordinator.link.answer is not None
+    if way == "end" and ACROSS_SESSIONS not in _capabilities(coordinator.link.answer):
+        target.record_not_applicable(target.cited, f"the coordinator has not got {ACROSS_SESSIONS}")
+        target.reached("closed by end")
+        return
+    other = peer.begin(1) if way == "end" else peer.session
+    link = peer.receiver(node, session=other, source=_releasing(node), credit=len(sent))
+    held = collect(target, peer, link, len(sent), quiet=0)
+    target.control(bodies(held) == sent, f"{len(held)} of {len(sent)} messages arrived")
+    for delivery, is_accepted in zip(held, accepted, strict=True):
+        peer.disposition(delivery, within(id, "accepted") if is_accepted else "released")
+    assert link.answer is not None
+    default = codec.name_of(
+        codec.fields_of(link.answer.fields.get("source")).get("default-outcome")
+    )
+    if way == "detach":
+        peer.detach(link)
+    else:
+        peer.end(other)
+    peer.settle()
+    target.reached(f"at {place}")
+    target.reached(f"closed by {way}")
+    target.reached("rolled back" if fail else "committed")
+    heir = target.amqp()
+    inheritance = heir.receiver(node, credit=len(sent) + 10)
+    heir.settle()
+    coordinator.discharge(id, fail)
+    released = [body for body, is_accepted in zip(sent, accepted, strict=True) if not is_accepted]
+    if fail and default not in ("released", "modified"):
+        target.record_not_applicable(
+            DEFAULT_OUTCOME_ON_ROLLBACK, f"the broker's attach has the default-outcome {default}"
+        )
+        return
+    expected = sent if fail else released
+    received = bodies(collect(target, heir, inheritance, len(expected)))
+    target.record_finding(
+        DEFAULT_OUTCOME_ON_ROLLBACK if fail else RETIRED_ON_COMMIT,
+        sorted(received) == expected,
+        f"{accepted.count(True)} of {len(sent)} messages were accepted in a transaction, {way} of"
+        f" their link, {'rollback' if fail else 'commit'}: the other consumer got"
+        f" {_numbers(received)}, should be {_numbers(expected)}",
+    )
+
+
+def _releasing(node: Node) -> object:
+    """Return a source whose default-outcome is released."""
+    source = {
+        "address": node.address,
+        "capabilities": node.capabilities or None,
+        "default-outcome": codec.composite("released"),
+        "outcomes": OUTCOMES,
+    }
+    return codec.composite("source", source)
+
+
+def _capabilities(attach: Frame) -> Sequence[str]:
+    """Return the capabilities of the target in a coordinator's attach: one or several."""
+    capabilities = attach.part("target").get("capabilities") or ()
+    return [capabilities] if isinstance(capabilities, str) else list(map(str, capabilities))
+
+
+def _numbers(messages: list[bytes]) -> list[int]:
+    return [small_addresses.number_of(message) for message in messages]

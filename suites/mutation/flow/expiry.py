@@ -1,0 +1,86 @@
+"""Faults of expiry: messages whose life never ends, or ends for some of them alone."""
+
+from __future__ import annotations
+
+from brokerproof.harness.model.time import NS_PER_MS
+from brokerproof.reference_broker.kernel.message import Message
+from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.protocols.amqp10.message import AmqpMessage
+from brokerproof.suites.mutation.mutant import Group
+
+expiry = Group("expiry")
+
+TTL, INSTANT = "AMQP10-MSG-16", "ARTEMIS-EXPIRY-1"
+
+
+@expiry.override(AmqpMessage, "expires", breaks=f"{TTL} {INSTANT}")
+def a_ttl_is_not_counted(original, reached, self):
+    """A ttl is passed on and ends nothing."""
+    absolute = self._absolute_expiry_time() or 0
+    return reached.instead(original(self), absolute)
+
+
+@expiry.override(AmqpMessage, "expires", breaks=f"{TTL} {INSTANT}")
+def a_ttl_is_in_seconds(original, reached, self):
+    """A ttl is taken for seconds."""
+    right = original(self)
+    if self.ttl is None or self._absolute_expiry_time() is not None:
+        return right
+    return reached.instead(right, self.arrived // NS_PER_MS + 1000 * self.ttl)
+
+
+@expiry.override(AmqpMessage, "_absolute_expiry_time", breaks=INSTANT)
+def an_absolute_expiry_time_is_not_looked_at(original, reached, self):
+    """absolute-expiry-time is passed on and ends nothing."""
+    return reached.instead(original(self), None)
+
+
+@expiry.override(Message, "expires", breaks=INSTANT)
+def the_header_expires_is_not_looked_at(original, reached, self):
+    """The header expires of SEND is passed on and ends nothing."""
+    return reached.instead(original(self), 0)
+
+
+@expiry.override(Queue, "hand", breaks=TTL)
+def what_came_back_lives_for_ever(original, reached, self, consumer, entry):
+    """A message that was with a consumer does not expire any more."""
+    clock = self.clock
+    if entry.deliveries:
+        if self._has_expired(entry.message):
+            reached()
+        self.clock = None
+    try:
+        original(self, consumer, entry)
+    finally:
+        self.clock = clock
+
+
+@expiry.mutant(f"{TTL} {INSTANT}")
+def every_second_one_is_delivered(patch, reached):
+    """Of two expired messages one behind the other the second is delivered."""
+    dropped: dict[Queue, bool] = {}
+
+    @patch.override(Queue)
+    def _has_expired(original, self, message):
+        expired = original(self, message)
+        if expired and dropped.get(self):
+            reached()
+            expired = False
+        dropped[self] = expired
+        return expired
+
+
+@expiry.mutant(TTL)
+def what_was_paged_lives_for_ever(patch, reached):
+    """A message that was on a page does not expire."""
+    paged: set[Message] = set()
+
+    @patch.override(Queue)
+    def append_paged(original, self, message, source_entry, charge):
+        paged.add(message)
+        return original(self, message, source_entry, charge)
+
+    @patch.override(Queue)
+    def _has_expired(original, self, message):
+        expired = original(self, message)
+        return expired if message not in paged else reached.instead(expired, False)

@@ -1,0 +1,140 @@
+"""Faults of transactions at an address that pages: their messages, and the pages they are on."""
+
+from __future__ import annotations
+
+from brokerproof.reference_broker.kernel.router import Router
+from brokerproof.reference_broker.kernel.transactions import Transaction
+from brokerproof.reference_broker.persistence.pages import PagingStore
+from brokerproof.suites.mutation.mutant import Group, Patch
+
+paged_transactions = Group("paged-transactions")
+
+WHOLE, REMOVED = "ARTEMIS-PAGING-11", "ARTEMIS-PAGING-3"
+
+
+class Commits:
+    """True in a boolean context while a transaction is being committed."""
+
+    def __init__(self, patch: Patch) -> None:
+        self.running = False
+
+        @patch.override(Transaction)
+        def commit(original, transaction, publish):
+            self.running = len(transaction._sends) > 0
+            try:
+                return original(transaction, publish)
+            finally:
+                self.running = False
+
+    def __bool__(self) -> bool:
+        return self.running
+
+
+@paged_transactions.mutant(WHOLE)
+def a_page_that_ends_in_a_commit_loses_a_message(patch, reached):
+    """Of the messages of a commit the second on a further page is lost."""
+    commits = Commits(patch)
+    rolled: set[PagingStore] = set()
+
+    @patch.override(PagingStore)
+    def _roll(original, self):
+        if commits and self.last is not None:
+            rolled.add(self)
+        return original(self)
+
+    @patch.override(PagingStore)
+    def takes(original, self, message, queues, source_entry, full):
+        if commits and self in rolled:
+            reached()
+            rolled.remove(self)
+            return True
+        return original(self, message, queues, source_entry, full)
+
+
+@paged_transactions.mutant(WHOLE)
+def a_page_that_ends_in_a_commit_has_a_message_twice(patch, reached):
+    """Of the messages of a commit the first on a further page is written twice."""
+    commits = Commits(patch)
+
+    @patch.override(PagingStore)
+    def append(original, self, message, queues, source_entry):
+        before = self.last
+        size = original(self, message, queues, source_entry)
+        if commits and before is not None and self.last is not before:
+            reached()
+            size += original(self, message, queues, source_entry)
+        return size
+
+
+@paged_transactions.mutant(WHOLE)
+def a_commit_overtakes_the_pages(patch, reached):
+    """The messages of a commit stay in memory although others are on pages before them."""
+    commits = Commits(patch)
+
+    @patch.override(PagingStore)
+    def takes(original, self, message, queues, source_entry, full):
+        if commits and self.active:
+            reached()
+            return False
+        return original(self, message, queues, source_entry, full)
+
+
+@paged_transactions.mutant(WHOLE)
+def a_rollback_leaves_messages_on_pages(patch, reached):
+    """A rollback writes the transaction's messages to the pages of an address that has some."""
+    stores: set[PagingStore] = set()
+    routers: set[Router] = set()
+
+    @patch.override(PagingStore)
+    def append(original, self, message, queues, source_entry):
+        stores.add(self)
+        return original(self, message, queues, source_entry)
+
+    @patch.override(Router)
+    def charge_transaction(original, self, message):
+        routers.add(self)
+        return original(self, message)
+
+    @patch.override(Transaction)
+    def undo(original, self):
+        sends = [message for message, _ in self._sends]
+        queues = original(self)
+        if any(store.active for store in stores):
+            for message in sends:
+                reached()
+                for router in routers:
+                    router.publish(message)
+        return queues
+
+
+@paged_transactions.mutant(REMOVED)
+def a_rollback_keeps_its_page(patch, reached):
+    """The last page of a transaction that was rolled back waits for its messages for ever."""
+    stores: set[PagingStore] = set()
+
+    @patch.override(PagingStore)
+    def append(original, self, message, queues, source_entry):
+        stores.add(self)
+        return original(self, message, queues, source_entry)
+
+    @patch.override(Transaction)
+    def undo(original, self):
+        for store in stores:
+            if self._sends and store.last is not None:
+                reached()
+                store.last.pending += 1
+        return original(self)
+
+
+@paged_transactions.mutant(REMOVED)
+def a_commit_keeps_its_pages(patch, reached):
+    """The pages that a commit began wait for one message more than they have."""
+    commits = Commits(patch)
+
+    @patch.override(PagingStore)
+    def _roll(original, self):
+        last = original(self)
+        if commits:
+            reached()
+            last.pending += 1
+        return last

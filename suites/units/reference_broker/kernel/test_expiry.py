@@ -1,0 +1,96 @@
+"""Messages that expire: by which header, at which instant, and what they leave behind."""
+
+from __future__ import annotations
+
+import pytest
+
+from brokerproof.harness.model.enums import Outcome, RoutingType
+from brokerproof.harness.model.time import NS_PER_MS
+from brokerproof.reference_broker.kernel.message import Entry, Envelope, Message
+from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin
+
+ANY = RoutingType.ANYCAST
+
+
+class Taker:
+    """A consumer that takes everything."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+
+    def has_room(self) -> bool:
+        return True
+
+    def deliver(self, entry: Entry) -> None:
+        self.entries.append(entry)
+
+    def wait_for(self, batch: int) -> None:
+        raise AssertionError("nothing is stored here")
+
+
+class Claim:
+    """A claim that counts how often it is released."""
+
+    released = 0
+
+    def release(self) -> None:
+        self.released += 1
+
+    def failed(self, failures: int) -> None:
+        raise AssertionError("no delivery fails here")
+
+
+def message(*expires: str) -> Message:
+    return Message(
+        1, Envelope("a", "a", ANY, tuple(("expires", text) for text in expires), False), b""
+    )
+
+
+def queue_at(instant: int | None) -> Queue:
+    queue = Queue("q", ANY, RoundRobin(), 0, lambda queue, entry: None)
+    queue.clock = None if instant is None else lambda: instant
+    return queue
+
+
+@pytest.mark.parametrize(
+    ("expires", "instant"),
+    [((), 0), (("0", "7"), 0), (("7", "0"), 7), (("x",), 0), (("-1",), -1), (("1.5",), 0)],
+)
+def test_the_first_header_expires_is_the_instant(expires: tuple[str, ...], instant: int) -> None:
+    assert message(*expires).expires == instant
+
+
+@pytest.mark.parametrize(
+    ("now", "is_delivered"),
+    [(None, True), (7 * NS_PER_MS - 1, True), (7 * NS_PER_MS, False), (2**63, False)],
+)
+def test_a_message_is_delivered_before_its_instant_alone(
+    now: int | None, is_delivered: bool
+) -> None:
+    queue, taker, claim = queue_at(now), Taker(), Claim()
+    queue.enqueue(message("7"), charge=claim)
+    queue.enqueue(message())
+    queue.add_consumer(taker)
+    assert [entry.message.expires for entry in taker.entries] == [7, 0][not is_delivered :]
+    assert claim.released == (not is_delivered)
+
+
+@pytest.mark.parametrize("never", ["0", "-1", "-9223372036854775808"])
+def test_an_instant_that_is_not_above_0_is_never(never: str) -> None:
+    queue, taker = queue_at(2**63), Taker()
+    queue.enqueue(message(never))
+    queue.add_consumer(taker)
+    assert len(taker.entries) == 1
+
+
+def test_a_message_that_comes_back_expires() -> None:
+    queue, taker, claim = queue_at(0), Taker(), Claim()
+    queue.enqueue(message("7"), charge=claim)
+    queue.add_consumer(taker)
+    queue.remove_consumer(taker)
+    queue.clock = lambda: 7 * NS_PER_MS
+    queue.unsettled += 1
+    queue.settle(taker.entries, Outcome.RELEASED)
+    other = Taker()
+    queue.add_consumer(other)
+    assert (other.entries, claim.released) == ([], 1)
