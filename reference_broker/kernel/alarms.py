@@ -33,6 +33,8 @@ class Alarms:
     @property
     def raised(self) -> tuple[str, ...]:
         """The resources that are short, here or elsewhere, in the order in which they became so."""
+        if not self._raised:
+            return ()
         return tuple(dict.fromkeys(resource for _, resource in self._raised))
 
     @property

@@ -262,7 +262,7 @@ class StompConnection:
         """Return True if nothing behind ``frame`` may be read now: it was a SEND, and the broker is
         short of a resource."""
         alarms = self.shared.alarms
-        if not alarms.raised or frame.head.command != "SEND":
+        if frame.head.command != "SEND" or not alarms.raised:
             return False
         self._stop(PauseReason.ALARM)
         alarms.wait(self._unblock)

@@ -15,6 +15,8 @@ Such headers, which only a producer of a later version can send, are left out fo
 
 from __future__ import annotations
 
+import re
+
 from brokerproof.reference_broker.kernel.message import Envelope, Message
 from brokerproof.reference_broker.protocols.stomp.frame import Headers, Version
 
@@ -33,6 +35,8 @@ OURS = frozenset(
 """Headers of a SEND that are not passed on: the broker sets them, or they are meant for this
 hop."""
 
+_PLAIN_LINE = re.compile(r"[^:\r\n\\]*:[^:\r\n\\]*\n")
+"""A header line without anything that any version escapes."""
 _ESCAPES = {
     None: {},
     Version.V1_0: {},
@@ -52,11 +56,14 @@ class FrameEncoder:
 
     def header(self, name: str, value: str) -> bytes:
         """Return one header line with its end; nothing if this version cannot carry it."""
+        line = f"{name}:{value}\n"
+        if _PLAIN_LINE.fullmatch(line):
+            return line.encode()
         if self._escapes:
             return f"{name.translate(self._escapes)}:{value.translate(self._escapes)}\n".encode()
         if "\n" in name or "\n" in value or ":" in name:
             return b""
-        return f"{name}:{value}\n".encode()
+        return line.encode()
 
     def frame(self, command: str, headers: Headers, body: bytes = b"") -> bytes:
         """Return a whole frame. CONNECTED is never escaped (STOMP11-ENC-03, STOMP12-ENC-03)."""

@@ -25,7 +25,7 @@ large and not there as a whole goes there as it comes, and none of it stays here
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from brokerproof.reference_broker.kernel.large_body import LargeBody, LargeBodySlice
@@ -39,11 +39,15 @@ REMEMBERED = 64
 """Heads that a parser remembers, of at most :data:`SHORT` bytes each."""
 SHORT = 1024
 
+_CR = 13
 _LF_LINES = re.compile(rb"\n*")
 _CRLF_LINES = re.compile(rb"(?:\r?\n)*")
 _LF_BLANK = re.compile(rb"\n\n")
 _CRLF_BLANK = re.compile(rb"\n\r?\n")
 _ESCAPE = re.compile(r"\\(.?)", re.DOTALL)
+_PLAIN_HEADER = re.compile(r"\n([a-z-]+):([!-9;-\[\]-~]+)(?=\n|\Z)")
+"""A header that every grammar reads alike: a name as the specification's are, and a value of
+visible ASCII without colon and backslash."""
 
 
 class Sink(Protocol):
@@ -67,6 +71,9 @@ class FrameParser:
     def __init__(self, grammar: Grammar, limits: StompLimits) -> None:
         self._grammar = grammar
         self._limits = limits
+        # A plain head of this size breaks no limit: a header line has four bytes or more. An
+        # opening is always read line by line: its command is refused before the frame has ended.
+        self._plain_size = 0 if grammar.version is None else min(4 * limits.headers, limits.line)
         self._lines = _CRLF_LINES if grammar.crlf else _LF_LINES
         self._blank = _CRLF_BLANK if grammar.crlf else _LF_BLANK
         self._heads: dict[bytes | tuple[bytes, bytes], Head] = {}
@@ -131,13 +138,13 @@ class FrameParser:
             spooled, self._spooled = self._spooled, None
             return spooled
         data, at = self._data, self._at
-        if data[at : at + 1] <= b"\r":
+        if at < len(data) and data[at] <= _CR:
             end_of_lines = self._lines.match(data, at)
             assert end_of_lines is not None
             at = end_of_lines.end()
-            if at == len(data):
-                self._data, self._at = b"", 0
-                return None
+        if at == len(data):
+            self._data, self._at = b"", 0
+            return None
         blank = self._blank.search(data, at)
         if blank is None:
             self._wait(at)
@@ -170,7 +177,8 @@ class FrameParser:
                     return None
                 self._wait(at, body_at=body_at - at)
                 return None
-            self._check_body(head, end - body_at)
+            if end > body_at:
+                self._check_body(head, end - body_at)
         self._at = end + 1
         return Frame(head, data[body_at:end])
 
@@ -301,6 +309,41 @@ class FrameParser:
                 like = self._heads.get(key)
                 if like is not None and len(block) <= min(SHORT, self._limits.line):
                     return like.with_receipt(self._receipt(value, before.count(b"\n") + 2))
+        headers: list[tuple[str, str]] = []
+        try:
+            command = self._read_plain(block, headers) or self._read_lines(block, headers)
+            head = Head(command, tuple(headers), None)
+            head.content_length = self._content_length(head.first)
+            if command not in grammar.commands:
+                known = ", ".join(sorted(grammar.commands))
+                raise self._refuse(refusal.UNKNOWN_COMMAND, f"{shown(command)} is none of {known}")
+            if head.content_length:
+                self._check_body(head, head.content_length)
+        except Refusal as fault:
+            fault.receipt = next((value for name, value in headers if name == "receipt"), None)
+            raise
+        if command == "SEND" and len(block) <= min(SHORT, self._limits.line):
+            if len(self._heads) >= REMEMBERED:
+                self._heads.clear()
+            self._heads[key] = head
+        return head
+
+    def _read_plain(self, block: bytes, headers: list[tuple[str, str]]) -> str:
+        """Read a head of plain headers at once: add them to ``headers`` and return the command.
+        Return "" for one that has to be read line by line."""
+        if len(block) > self._plain_size:
+            return ""
+        command, line_end, lines = block.decode("latin-1").partition("\n")
+        plain = _PLAIN_HEADER.findall(line_end + lines)
+        if len(plain) != block.count(b"\n") or command not in self._grammar.commands:
+            return ""
+        headers += plain
+        return command
+
+    def _read_lines(self, block: bytes, headers: list[tuple[str, str]]) -> str:
+        """Read a head line by line: add each header to ``headers`` and return the command. Raises
+        :class:`Refusal` for the first line that is wrong."""
+        grammar = self._grammar
         lines = block.split(b"\n")
         if grammar.crlf:
             lines = [line[:-1] if line.endswith(b"\r") else line for line in lines]
@@ -311,28 +354,16 @@ class FrameParser:
         ):
             for number, line in enumerate(lines):
                 self._check_line(number, line)
-        headers: list[tuple[str, str]] = []
-        try:
-            command = self._text(lines[0], 1)
-            for number, line in enumerate(lines[1:], 2):
-                headers.append(self._header(line, number))
-            head = Head(command, tuple(headers), self._content_length(headers))
-            if command not in grammar.commands:
-                known = ", ".join(sorted(grammar.commands))
-                raise self._refuse(refusal.UNKNOWN_COMMAND, f"{shown(command)} is none of {known}")
-            self._check_body(head, head.content_length or 0)
-        except Refusal as fault:
-            fault.receipt = next((value for name, value in headers if name == "receipt"), None)
-            raise
-        if command == "SEND" and len(block) <= min(SHORT, self._limits.line):
-            if len(self._heads) >= REMEMBERED:
-                self._heads.clear()
-            self._heads[key] = head
-        return head
+        command = self._text(lines[0], 1)
+        for number, line in enumerate(lines[1:], 2):
+            headers.append(self._header(line, number))
+        return command
 
     def _receipt(self, value: bytes, number: int) -> str:
         """Return the value of a receipt header, which is all that line ``number`` of a remembered
         head can have new."""
+        if value.isalnum():  # ASCII, and the same in every grammar
+            return value.decode()
         if self._grammar.crlf and value.endswith(b"\r"):
             value = value[:-1]
         return self._header(b"receipt:" + value, number)[1]
@@ -384,8 +415,8 @@ class FrameParser:
 
         return _ESCAPE.sub(meaning, text)
 
-    def _content_length(self, headers: list[tuple[str, str]]) -> int | None:
-        value = next((value for name, value in headers if name == "content-length"), None)
+    def _content_length(self, first: Mapping[str, str]) -> int | None:
+        value = first.get("content-length")
         if value is None:
             return None
         if not (value.isascii() and value.isdigit()):

@@ -285,3 +285,39 @@ def test_what_send_knows_of_a_head_survives_another_receipt_and_nothing_else() -
     assert second.head.envelope is first.head.envelope
     assert (first.get("receipt"), second.get("receipt")) == ("1", "2")
     assert third.head.envelope is None
+
+
+odd_lines = st.sampled_from(
+    [b"id:1", b"receipt:r-2", b"content-length:0", b"content-length:x", b"Id:1", b"id:", b"id: 1", b"id:a:b", b"id:a\\cb", b":1",  # noqa: E501
+     b"id", b"id:1\r", b"id:\xc3\xa9", b"id:\xff", b"id:\0", b"i\rd:1", b"i_d:1", b"x:" + b"9" * 12]
+)  # fmt: skip
+
+
+@patient
+@given(
+    st.sampled_from([V10, V11, V12]),
+    st.sampled_from([LIMITS, GENEROUS]),
+    st.sampled_from([b"ACK", b"SEND", b"ACK\r", b"ack", b"CONNECT", b"\xff"]),
+    st.lists(odd_lines, max_size=5),
+)
+@example(V12, LIMITS, b"ACK", [b"id:1"] * 5)
+def test_a_head_read_at_once_is_the_head_read_line_by_line(
+    grammar: Grammar, limits: StompLimits, command: bytes, lines: list[bytes]
+) -> None:
+    frame = b"\n".join([command, *lines]) + b"\n\n\0"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FrameParser, "_read_plain", lambda self, block, headers: "")
+        by_line = parse(grammar, frame, limits=limits)
+    assert parse(grammar, frame, limits=limits) == by_line
+
+
+@given(st.sampled_from([V11, V12]), st.integers(1, 6))
+def test_a_head_of_plain_headers_is_not_read_line_by_line(grammar: Grammar, count: int) -> None:
+    parser = FrameParser(grammar, GENEROUS)
+    lines = [b"id:%d" % number for number in range(count)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delattr(FrameParser, "_read_lines")
+        parser.feed(b"\n".join([b"ACK", *lines]) + b"\n\n\0")
+        frame = parser.next()
+    assert frame is not None
+    assert frame.head.headers == tuple(("id", str(number)) for number in range(count))
