@@ -4,12 +4,10 @@ when we end."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
 import comparison
-from comparison import started_activemq, started_artemis, started_reference
+from comparison import Place, started_activemq, started_artemis, started_reference
 
 from brokerproof.harness.targets.managed_broker import RunningBroker
 from brokerproof.harness.targets.proton.examples import ProtonProcess
@@ -31,20 +29,20 @@ class Broker(comparison.Broker):
     passcode: str = ""
 
 
-def reference(stack: ExitStack, folder: Path) -> list[Broker]:
+def reference(place: Place) -> list[Broker]:
     """The reference broker of this checkout, without a configuration file."""
-    ready = started_reference(stack, folder, "--stomp", "0", "--amqp", "0")
+    ready = started_reference(place, "--stomp", "0", "--amqp", "0")
     return [Broker("reference", ready["version"], ready["pid"], ready["amqp"], capability="queue")]
 
 
-def rabbitmq(stack: ExitStack, folder: Path) -> list[Broker]:
+def rabbitmq(place: Place) -> list[Broker]:
     """RabbitMQ, a release that speaks AMQP 1.0 itself, with classic queues.
 
     An address of the first kind makes its queue.
     """
     release = rabbitmq_release.find(rabbitmq_release.default_version())
-    process = RabbitmqProcess(folder / "rabbitmq", release=release)
-    stack.callback(process.stop)
+    process = RabbitmqProcess(place.folder / "rabbitmq", release=release)
+    place.stack.callback(process.stop)
     running = process.start()
     login, passcode = running.login, running.passcode
     return [
@@ -60,14 +58,14 @@ def rabbitmq(stack: ExitStack, folder: Path) -> list[Broker]:
     ]
 
 
-def artemis(stack: ExitStack, folder: Path) -> list[Broker]:
-    """Artemis in memory, with anycast queues."""
-    return [_java("Artemis", started_artemis(stack, folder), capability="queue")]
+def artemis(place: Place) -> list[Broker]:
+    """Artemis, with anycast queues."""
+    return [_java("Artemis", started_artemis(place), capability="queue")]
 
 
-def activemq(stack: ExitStack, folder: Path) -> list[Broker]:
-    """ActiveMQ Classic in memory."""
-    return [_java("ActiveMQ", started_activemq(stack, folder), where="queue://{}")]
+def activemq(place: Place) -> list[Broker]:
+    """ActiveMQ Classic."""
+    return [_java("ActiveMQ", started_activemq(place), where="queue://{}")]
 
 
 def _java(name: str, running: RunningBroker, **speech: str) -> Broker:
@@ -82,10 +80,10 @@ def _java(name: str, running: RunningBroker, **speech: str) -> Broker:
     )
 
 
-def _proton(name: str, language: str) -> Callable[[ExitStack, Path], list[Broker]]:
-    def start(stack: ExitStack, folder: Path) -> list[Broker]:
-        process = ProtonProcess(name, folder / name)
-        stack.callback(process.stop)
+def _proton(name: str, language: str) -> Callable[[Place], list[Broker]]:
+    def start(place: Place) -> list[Broker]:
+        process = ProtonProcess(name, place.folder / name)
+        place.stack.callback(process.stop)
         running = process.start()
         return [
             Broker(f"Proton's in {language}", running.version, running.pid, running.ports["amqp"])
@@ -94,7 +92,7 @@ def _proton(name: str, language: str) -> Callable[[ExitStack, Path], list[Broker
     return start
 
 
-BROKERS: dict[str, Callable[[ExitStack, Path], list[Broker]]] = {
+BROKERS: dict[str, Callable[[Place], list[Broker]]] = {
     "reference": reference,
     "rabbitmq": rabbitmq,
     "artemis": artemis,

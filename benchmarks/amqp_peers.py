@@ -13,10 +13,11 @@ last can be subtracted.
 
 from __future__ import annotations
 
-import socket
 import time
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+
+from raw_wire import BURST, Cut, Failed, RawWire, meet, work_through
 
 from brokerproof.harness.protocols.amqp10 import codec, types
 from brokerproof.harness.protocols.amqp10 import messages as amqp10_messages
@@ -36,11 +37,6 @@ from brokerproof.harness.protocols.amqp10.hot_path import (
     transfer_fields,
     transfers,
 )
-
-READ = 1 << 20
-"""Bytes asked of the socket at once."""
-BURST = 64
-"""Messages written at once at most."""
 
 _ENDS = (0x16, 0x17, 0x18)
 
@@ -63,20 +59,11 @@ class Job:
     passcode: str
     messages: int
     size: int
+    durable: bool
     settled: bool
     window: int
     backlog: bool
     patience_s: float
-
-
-class Failed(Exception):
-    """The broker did not do its part; the sentence says what came instead."""
-
-
-class _Cut(Exception):
-    def __init__(self, problem: Exception, messages: int) -> None:
-        super().__init__(str(problem))
-        self.messages = messages
 
 
 Coded = tuple[int, bytes, int]
@@ -95,13 +82,12 @@ def _coded(frames: list[bytes]) -> list[Coded]:
     return coded
 
 
-class _Wire:
+class _Wire(RawWire):
     """An open connection with one session and one link."""
 
     def __init__(self, job: Job, sender: bool) -> None:
+        super().__init__(job.port, job.patience_s)
         self.job = job
-        self.socket = socket.create_connection(("127.0.0.1", job.port), timeout=job.patience_s)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._pending = b""
         self._kept: list[Coded] = []
         self._authenticate()
@@ -153,22 +139,6 @@ class _Wire:
                 raise Failed(f"the login was answered with {frame.brief()}")
         self._pending = self._pending[end:]
 
-    def read(self) -> bytes:
-        """Return the bytes that have arrived, at least one."""
-        try:
-            data = self.socket.recv(READ)
-        except TimeoutError:
-            raise Failed(f"nothing came for {self.job.patience_s:g} s") from None
-        if not data:
-            raise Failed("the broker closed the connection")
-        return data
-
-    def write(self, data: bytes) -> None:
-        try:
-            self.socket.sendall(data)
-        except TimeoutError:
-            raise Failed(f"the broker took nothing for {self.job.patience_s:g} s") from None
-
     def frames(self) -> list[Coded]:
         """Frames that have arrived whole, at least one.
 
@@ -212,15 +182,10 @@ class _Wire:
             data = self.read()
 
 
-def _meet(pipe: Connection) -> None:
-    pipe.send("ready")
-    if pipe.recv() != "go":
-        raise Failed("called off")
-
-
 def _transfers(job: Job) -> list[bytes]:
     """Every transfer, encoded: message-format 0, a tag of four bytes, one data section."""
-    message = amqp10_messages.message(b"x" * job.size)
+    header = {"header": {"durable": True}} if job.durable else {}
+    message = amqp10_messages.message(b"x" * job.size, **header)
     return [
         frame
         for number in range(job.messages)
@@ -237,7 +202,7 @@ def produce(job: Job, pipe: Connection) -> dict[str, int]:
     begin, where = wire.answered(BEGIN)
     window = numbers(begin, where, 3)[2]
     wire.answered(ATTACH)
-    _meet(pipe)
+    meet(pipe)
     first = time.monotonic_ns()
     try:
         while sent < job.messages or (settled < job.messages and not job.settled):
@@ -270,7 +235,7 @@ def produce(job: Job, pipe: Connection) -> dict[str, int]:
 def consume(job: Job, pipe: Connection) -> dict[str, int]:
     """Receives the messages; ``last`` is the instant at which the last one was there whole."""
     if job.backlog:
-        _meet(pipe)
+        meet(pipe)
     wire = _Wire(job, sender=False)
     begin, where = wire.answered(BEGIN)
     base = numbers(begin, where, 2)[1]
@@ -278,11 +243,11 @@ def consume(job: Job, pipe: Connection) -> dict[str, int]:
     count = _initial_delivery_count(attach)
     wire.write(_flow(base, count, job.window))
     if not job.backlog:
-        _meet(pipe)
+        meet(pipe)
     began = time.monotonic_ns()
     try:
         last, size = _taken(wire, base, count)
-    except _Cut as cut:
+    except Cut as cut:
         raise Failed(f"{cut} after {cut.messages} of {job.messages} messages") from None
     if size < job.messages * job.size:
         raise Failed(f"{job.messages} messages had {size} bytes, which is less than their bodies")
@@ -335,7 +300,7 @@ def _taken(wire: _Wire, base: int, count: int) -> tuple[int, int]:
                 asked = taken
                 wire.write(_flow(base + transfers, count + taken, job.window))
     except (Failed, OSError) as problem:
-        raise _Cut(problem, taken) from None
+        raise Cut(problem, taken) from None
     if taken > job.messages:
         raise Failed(f"{taken} messages came where {job.messages} were due")
     wire.finish()
@@ -343,11 +308,5 @@ def _taken(wire: _Wire, base: int, count: int) -> tuple[int, int]:
 
 
 def work(pipe: Connection) -> None:
-    """A peer's life: takes ``(role, job)`` from the pipe, answers with the result or with the
-    reason why there is none."""
-    while (task := pipe.recv()) is not None:
-        role, job = task
-        try:
-            pipe.send({"produce": produce, "consume": consume}[role](job, pipe))
-        except (Failed, OSError) as problem:
-            pipe.send(f"{role}r: {problem}")
+    """A peer's life (:func:`raw_wire.work_through`)."""
+    work_through(pipe, {"produce": produce, "consume": consume})

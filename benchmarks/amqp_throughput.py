@@ -1,9 +1,10 @@
-"""Messages a second over AMQP 1.0: the reference broker, RabbitMQ and Proton's example brokers, in
-one run on one machine.
+"""Messages a second over AMQP 1.0: the reference broker, the real brokers that speak it, in one
+run on one machine.
 
 ``python benchmarks/amqp_throughput.py`` runs every scenario on every broker several times,
 interleaved, so that what the machine does meanwhile meets all alike, and prints the figures and the
-ratios to RabbitMQ, pair by pair. See README.md beside this file for what is measured.
+ratios of the reference to each other broker, pair by pair. See README.md beside this file for what
+is measured.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ def job_for(broker: Broker, scenario: str, queue: str, options: argparse.Namespa
         passcode=broker.passcode,
         messages=options.messages,
         size=options.size,
+        durable=options.durable,
         settled=scenario == "settled",
         window=options.window,
         backlog=scenario == "backlog",
@@ -46,7 +48,7 @@ def job_for(broker: Broker, scenario: str, queue: str, options: argparse.Namespa
 def main() -> int:
     """See ``comparison.run``."""
     title = (__doc__ or "").splitlines()[0]
-    return run(Comparison(title, "RabbitMQ", SCENARIOS, BROKERS, job_for, work))
+    return run(Comparison(title, "reference", SCENARIOS, BROKERS, job_for, work))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 broker: ``python benchmarks/amqp_versions.py OLD NEW [OPTIONS]``, each a checkout.
 
 Peers, scenarios and options are those of ``amqp_throughput.py``; runs are interleaved, and ratios
-refer to OLD.
+are those of NEW to OLD.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from __future__ import annotations
 import functools
 import json
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 
 from amqp_brokers import Broker
 from amqp_peers import work
 from amqp_throughput import SCENARIOS, job_for
-from comparison import START_S, Comparison, last_line, run, started_python
+from comparison import START_S, Comparison, Place, last_line, run, started_python
 
 START = """
 import runpy, sys
@@ -27,12 +26,12 @@ runpy.run_module(module, run_name="__main__")
 """
 
 
-def start(name: str, checkout: Path, stack: ExitStack, folder: Path) -> list[Broker]:
+def start(name: str, checkout: Path, place: Place) -> list[Broker]:
     """The broker of ``checkout``, without a configuration file."""
     module = "brokerproof.reference_broker"
     if not (checkout / "brokerproof").is_dir():  # before there was one namespace
         module = "reference_broker"
-    process, console = started_python(stack, folder, name, "-c", START, str(checkout), module)
+    process, console = started_python(place, name, "-c", START, str(checkout), module)
     process.wait_until_ready(
         lambda: console.read_text("utf-8").endswith("}\n"),
         within_s=START_S,
@@ -49,7 +48,7 @@ def main() -> int:
     versions = {name: Path(sys.argv.pop(1)).resolve() for name in ("old", "new")}
     brokers = {name: functools.partial(start, name, path) for name, path in versions.items()}
     title = "AMQP 1.0 over two versions of the reference broker, in one run."
-    return run(Comparison(title, "old", SCENARIOS, brokers, job_for, work))
+    return run(Comparison(title, "new", SCENARIOS, brokers, job_for, work))
 
 
 if __name__ == "__main__":

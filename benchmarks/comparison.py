@@ -26,7 +26,6 @@ from typing import Any, Generic, Protocol, TypeVar
 from brokerproof.harness.targets.activemq.broker import ActivemqProcess
 from brokerproof.harness.targets.artemis.broker import ArtemisProcess
 from brokerproof.harness.targets.failure import SetUpFailed
-from brokerproof.harness.targets.java_broker import JavaBroker
 from brokerproof.harness.targets.local_process import NativeProcess
 from brokerproof.harness.targets.managed_broker import RunningBroker
 
@@ -48,26 +47,37 @@ class Broker:
     port: int
     note: str = field(default="", kw_only=True)
 
-    def cpu_s(self) -> float:
-        """Processor time that it has used so far, on all cores. Seconds, in steps of 10 ms."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text("ascii").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+def cpu_s(pid: int) -> float:
+    """Processor time that a process has used so far, on all cores. Seconds, in steps of 10 ms."""
+    fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 B = TypeVar("B", bound=Broker)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where brokers are started: ``stack`` ends them, ``folder`` is theirs. With ``durable`` their
+    queues survive a restart, and so do persistent messages."""
+
+    stack: ExitStack
+    folder: Path
+    durable: bool = False
+
+
 START_S = 30
 """Seconds until a broker in Python must have started."""
 
 
-def started_python(
-    stack: ExitStack, folder: Path, name: str, *arguments: str
-) -> tuple[NativeProcess, Path]:
-    """A process of this interpreter and its console, ended by ``stack``."""
-    console = folder / f"{name}.log"
+def started_python(place: Place, name: str, *arguments: str) -> tuple[NativeProcess, Path]:
+    """A process of this interpreter and its console."""
+    console = place.folder / f"{name}.log"
     process = NativeProcess(
         [sys.executable, *arguments], folder=Path.cwd(), console=console, grace_s=3
     )
-    stack.callback(process.stop)
+    place.stack.callback(process.stop)
     process.start()
     return process, console
 
@@ -78,10 +88,11 @@ def last_line(console: Path) -> str:
     return lines[-1] if lines else ""
 
 
-def started_reference(stack: ExitStack, folder: Path, *arguments: str) -> dict[str, Any]:
+def started_reference(place: Place, *arguments: str) -> dict[str, Any]:
     """The ready line of the reference broker of this checkout, without a configuration file."""
+    data = ("--data", str(place.folder / "data")) if place.durable else ()
     process, console = started_python(
-        stack, folder, "reference", "-m", "brokerproof.reference_broker", *arguments
+        place, "reference", "-m", "brokerproof.reference_broker", *arguments, *data
     )
     process.wait_until_ready(
         lambda: console.read_text("utf-8").endswith("}\n"),
@@ -92,37 +103,62 @@ def started_reference(stack: ExitStack, folder: Path, *arguments: str) -> dict[s
     return ready
 
 
-def started_artemis(stack: ExitStack, folder: Path) -> RunningBroker:
-    """Artemis in memory, as the target of that name has it."""
-    return _started_java(
-        stack, ArtemisProcess(ArtemisProcess.releases.our_files / "broker.xml", None, folder / "a")
-    )
+OPENWIRE_ACCEPTOR = '<acceptor name="openwire">tcp://127.0.0.1:61616?protocols=OPENWIRE</acceptor>'
 
 
-def started_activemq(stack: ExitStack, folder: Path) -> RunningBroker:
-    """ActiveMQ Classic in memory, as the target of that name has it."""
-    return _started_java(
-        stack,
-        ActivemqProcess(ActivemqProcess.releases.our_files / "activemq.xml", None, folder / "q"),
-    )
+def started_artemis(place: Place) -> RunningBroker:
+    """Artemis as the target of that name has it, with an acceptor for OpenWire beside; in memory,
+    or with a journal."""
+    changes = {"</acceptors>": f"{OPENWIRE_ACCEPTOR}</acceptors>"}
+    if place.durable:
+        changes["<persistence-enabled>false</persistence-enabled>"] = (
+            "<persistence-enabled>true</persistence-enabled><journal-type>NIO</journal-type>"
+        )
+    return _started_java(place, ArtemisProcess, "broker.xml", changes)
 
 
-def _started_java(stack: ExitStack, process: JavaBroker) -> RunningBroker:
-    stack.callback(process.stop)
+def started_activemq(place: Place) -> RunningBroker:
+    """ActiveMQ Classic as the target of that name has it; in memory, or with KahaDB."""
+    changes = {}
+    if place.durable:
+        changes = {
+            'persistent="false"': 'persistent="true"',
+            "${brokerproof.data}": str(place.folder / "kahadb"),
+            '<storeUsage limit="256 mb"/>': '<storeUsage limit="8 gb"/>',
+        }
+    return _started_java(place, ActivemqProcess, "activemq.xml", changes)
+
+
+def _started_java(
+    place: Place,
+    kind: type[ArtemisProcess] | type[ActivemqProcess],
+    name: str,
+    changes: Mapping[str, str],
+) -> RunningBroker:
+    """Start a broker with our file ``name`` in which some texts, all of them there, are others."""
+    text = (kind.releases.our_files / name).read_text("utf-8")
+    for before, after in changes.items():
+        if before not in text:
+            raise SetUpFailed(f"{name} has no {before} any more")
+        text = text.replace(before, after)
+    config = place.folder / name
+    config.write_text(text, "utf-8")
+    process = kind(config, None, place.folder / kind.name)
+    place.stack.callback(process.stop)
     return process.start()
 
 
 @dataclass(frozen=True)
 class Comparison(Generic[B]):
-    """``title`` is one line. ``base`` is the broker that ratios refer to. ``scenarios`` say in
-    words what they are, with ``{window}`` for its size. ``brokers`` are started by name and raise
-    :class:`SetUpFailed` where one cannot be had. ``job`` is given broker, scenario, a fresh queue
-    and the options. ``work`` is a peer's life (see ``Peers``)."""
+    """``title`` is one line. ``subject`` is the broker whose ratios to the others are printed.
+    ``scenarios`` say in words what they are, with ``{window}`` for its size. ``brokers`` are
+    started by name and raise :class:`SetUpFailed` where one cannot be had. ``job`` is given
+    broker, scenario, a fresh queue and the options. ``work`` is a peer's life (see ``Peers``)."""
 
     title: str
-    base: str
+    subject: str
     scenarios: Mapping[str, str]
-    brokers: Mapping[str, Callable[[ExitStack, Path], list[B]]]
+    brokers: Mapping[str, Callable[[Place], list[B]]]
     job: Callable[[B, str, str, argparse.Namespace], Job]
     work: Callable[[Connection], None]
 
@@ -130,10 +166,12 @@ class Comparison(Generic[B]):
 @dataclass
 class Series:
     """The runs of one scenario on one broker; ``rates`` in messages a second, ``cpu_us`` of the
-    broker per message."""
+    broker per message. ``cores`` are how many of the processor's the broker, the producer and the
+    consumer used: a driver close to 1 may be what was measured."""
 
     rates: list[float] = field(default_factory=list)
     cpu_us: list[float] = field(default_factory=list)
+    cores: list[tuple[float, float, float]] = field(default_factory=list)
     failure: str = ""
 
     def figures(self) -> dict[str, Any]:
@@ -145,6 +183,9 @@ class Series:
             "median": round(statistics.median(self.rates)),
             "max": round(max(self.rates)),
             "cpu_us_per_message": round(statistics.median(self.cpu_us), 1),
+            "cores": [
+                round(statistics.median(cores), 2) for cores in zip(*self.cores, strict=True)
+            ],
         }
 
 
@@ -159,18 +200,21 @@ class Peers:
     def __init__(self, stack: ExitStack, work: Callable[[Connection], None]) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipes: dict[str, Connection] = {}
+        self._pids: dict[str, int] = {}
         for role in ("produce", "consume"):
             ours, theirs = context.Pipe()
             process = context.Process(target=work, args=(theirs,), daemon=True)
             process.start()
             theirs.close()
             self._pipes[role] = ours
+            assert process.pid is not None
+            self._pids[role] = process.pid
             stack.callback(process.join, 5)
             stack.callback(ours.send, None)
 
-    def run(self, job: Job) -> float:
-        """Seconds from the first message sent to the last that arrived. Raises :class:`SetUpFailed`
-        when the broker failed."""
+    def run(self, job: Job) -> tuple[float, float, float]:
+        """Seconds from the first message sent to the last that arrived, and processor time of
+        producer and consumer meanwhile. Raises :class:`SetUpFailed` when the broker failed."""
         producer, consumer = self._pipes["produce"], self._pipes["consume"]
         both = (("consume", consumer), ("produce", producer))
         answers = {}
@@ -184,6 +228,7 @@ class Peers:
                     pipe.recv()
             raise SetUpFailed("; ".join(answer for answer in answers.values() if answer != "ready"))
         results = {}
+        before = [cpu_s(self._pids[role]) for role in ("produce", "consume")]
         if job.backlog:
             producer.send("go")
             results["produce"] = producer.recv()
@@ -195,19 +240,24 @@ class Peers:
         results["consume"] = consumer.recv()
         if failures := [result for result in results.values() if isinstance(result, str)]:
             raise SetUpFailed("; ".join(failures))
-        return (results["consume"]["last"] - results["produce"]["first"]) / 1e9
+        produced, consumed = (
+            cpu_s(self._pids[role]) - used
+            for role, used in zip(("produce", "consume"), before, strict=True)
+        )
+        return (results["consume"]["last"] - results["produce"]["first"]) / 1e9, produced, consumed
 
 
 def measure(
     peers: Peers, comparison: Comparison[B], brokers: Sequence[B], options: argparse.Namespace
 ) -> dict[str, dict[str, Series]]:
     """All runs: in each repetition every scenario meets every broker, and each time another broker
-    is first."""
+    is first. The first ``options.warm_up`` repetitions do not count: a JVM compiles meanwhile.
+    """
     all_series = {
         scenario: {broker.name: Series() for broker in brokers} for scenario in options.scenarios
     }
     turn = itertools.count()
-    for repetition in range(options.repetitions):
+    for repetition in range(-options.warm_up, options.repetitions):
         for scenario in options.scenarios:
             first = repetition % len(brokers)
             for broker in [*brokers[first:], *brokers[:first]]:
@@ -215,15 +265,18 @@ def measure(
                 if series.failure:
                     continue
                 job = comparison.job(broker, scenario, f"bench-{next(turn):04d}", options)
-                before = broker.cpu_s()
+                before = cpu_s(broker.pid)
                 try:
-                    took = peers.run(job)
+                    took, *driving = peers.run(job)
                 except SetUpFailed as problem:
                     series.failure = str(problem)
                     say(f"{scenario} {broker.name}: {problem}")
                     continue
-                series.rates.append(job.messages / took)
-                series.cpu_us.append((broker.cpu_s() - before) / job.messages * 1e6)
+                used = cpu_s(broker.pid) - before
+                if repetition >= 0:
+                    series.rates.append(job.messages / took)
+                    series.cpu_us.append(used / job.messages * 1e6)
+                    series.cores.append((used / took, driving[0] / took, driving[1] / took))
                 say(
                     f"{repetition + 1}/{options.repetitions} {scenario} {broker.name}:"
                     f" {job.messages / took:,.0f} a second"
@@ -231,10 +284,10 @@ def measure(
     return all_series
 
 
-def ratios(ours: Sequence[float], base: Sequence[float]) -> list[float]:
-    """Figure by figure of the same repetition; where the base used no processor time that shows,
+def ratios(subject: Sequence[float], other: Sequence[float]) -> list[float]:
+    """Figure by figure of the same repetition; where the other used no processor time that shows,
     none."""
-    return [mine / theirs for mine, theirs in zip(ours, base, strict=False) if theirs]
+    return [ours / theirs for ours, theirs in zip(subject, other, strict=False) if theirs]
 
 
 def say(line: str) -> None:
@@ -252,8 +305,9 @@ def report(
     """The tables as text."""
     lines = [
         (
-            f"{options.messages:,} messages of {options.size:,} bytes, {options.repetitions}"
-            f" repetitions, interleaved; {os.cpu_count()} cores, Python"
+            f"{options.messages:,} {'persistent ' * options.durable}messages of {options.size:,}"
+            f" bytes, {options.repetitions} repetitions behind {options.warm_up} that do not count,"
+            f" interleaved; {os.cpu_count()} cores, Python"
             f" {platform.python_version()}, load {os.getloadavg()[0]:.1f} at the end"
         ),
         "",
@@ -262,9 +316,9 @@ def report(
         lines.append(f"{scenario}: {comparison.scenarios[scenario].format(window=options.window)}")
         lines.append(
             f"  {'messages a second':24} {'min':>9} {'median':>9} {'max':>9}   {'CPU µs each':>11} "
-            f"  ratio to {comparison.base}"
+            f"  cores: broker, producer, consumer; ratio of {comparison.subject} to it"
         )
-        base = by_broker.get(comparison.base, Series())
+        subject = by_broker.get(comparison.subject, Series())
         for broker in brokers:
             series = by_broker[broker.name]
             if series.failure:
@@ -275,9 +329,10 @@ def report(
                 f"{figures[name]:9,}" for name in ("min", "median", "max")
             )
             line += f"   {figures['cpu_us_per_message']:11.1f}"
-            if broker.name != comparison.base and (pairs := ratios(series.rates, base.rates)):
+            line += f"   {' '.join(format(cores, '.2f') for cores in figures['cores'])}"
+            if broker.name != comparison.subject and (pairs := ratios(subject.rates, series.rates)):
                 line += f"   {statistics.median(pairs):.2f} ({min(pairs):.2f} to {max(pairs):.2f})"
-                if work := ratios(series.cpu_us, base.cpu_us):
+                if work := ratios(subject.cpu_us, series.cpu_us):
                     line += (
                         f"; CPU {statistics.median(work):.2f} ({min(work):.2f} to {max(work):.2f})"
                     )
@@ -301,13 +356,13 @@ def as_json(
     """Return the comparison as one JSON object."""
     scenarios: dict[str, Any] = {}
     for scenario, by_broker in all_series.items():
-        base = by_broker.get(comparison.base, Series())
+        subject = by_broker.get(comparison.subject, Series())
         scenarios[scenario] = {
-            name: (
-                series.figures()
-                | {"ratios": [round(ratio, 3) for ratio in ratios(series.rates, base.rates)]}
-                | {"cpu_ratios": [round(ratio, 3) for ratio in ratios(series.cpu_us, base.cpu_us)]}
-            )
+            name: series.figures()
+            | {
+                "ratios": [round(ratio, 3) for ratio in ratios(subject.rates, series.rates)],
+                "cpu_ratios": [round(ratio, 3) for ratio in ratios(subject.cpu_us, series.cpu_us)],
+            }
             for name, series in by_broker.items()
         }
     return json.dumps(
@@ -318,7 +373,9 @@ def as_json(
             "repetitions": options.repetitions,
             "cores": os.cpu_count(),
             "python": platform.python_version(),
-            "base": comparison.base,
+            "warm_up": options.warm_up,
+            "durable": options.durable,
+            "subject": comparison.subject,
             "brokers": {broker.name: broker.version for broker in brokers},
             "missing": missing,
             "scenarios": scenarios,
@@ -347,6 +404,15 @@ def _options(comparison: Comparison[B]) -> argparse.Namespace:
         "--repetitions", type=count, default=5, help="of everything (default: %(default)s)"
     )
     parser.add_argument(
+        "--warm-up",
+        type=int,
+        default=2,
+        help="repetitions before those that count (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--durable", action="store_true", help="persistent messages, queues that survive"
+    )
+    parser.add_argument(
         "--patience", type=count, default=8, help="seconds without progress that fail a run"
     )
     parser.add_argument(
@@ -373,14 +439,13 @@ def run(comparison: Comparison[B]) -> int:
     """0: every broker asked for was measured or is said not to be had; 3: none could be started."""
     options = _options(comparison)
     with ExitStack() as stack:
-        folder = Path(
-            stack.enter_context(tempfile.TemporaryDirectory(prefix="brokerproof-throughput-"))
-        )
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="brokerproof-throughput-"))
+        place = Place(stack, Path(folder), options.durable)
         brokers: list[B] = []
         missing: dict[str, str] = {}
         for name in options.brokers:
             try:
-                brokers += comparison.brokers[name](stack, folder)
+                brokers += comparison.brokers[name](place)
             except SetUpFailed as problem:
                 missing[name] = str(problem)
                 say(f"not measured: {problem}")

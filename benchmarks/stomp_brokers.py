@@ -6,13 +6,12 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
 import comparison
 from comparison import (
     START_S,
+    Place,
     last_line,
     started_activemq,
     started_artemis,
@@ -36,9 +35,9 @@ class Broker(comparison.Broker):
     at_most: int = 0
 
 
-def reference(stack: ExitStack, folder: Path) -> list[Broker]:
+def reference(place: Place) -> list[Broker]:
     """The reference broker of this checkout, without a configuration file."""
-    ready = started_reference(stack, folder, "--stomp", "0")
+    ready = started_reference(place, "--stomp", "0")
     speech = Speech(
         where="{}",
         send="destination-type:ANYCAST\n",
@@ -48,10 +47,10 @@ def reference(stack: ExitStack, folder: Path) -> list[Broker]:
     return [Broker("reference", ready["version"], ready["pid"], ready["stomp"], speech)]
 
 
-def rabbitmq(stack: ExitStack, folder: Path) -> list[Broker]:
+def rabbitmq(place: Place) -> list[Broker]:
     """RabbitMQ with nothing but its STOMP plugin."""
-    process = RabbitmqProcess(folder / "rabbitmq", plugins=["rabbitmq_stomp"])
-    stack.callback(process.stop)
+    process = RabbitmqProcess(place.folder / "rabbitmq", plugins=["rabbitmq_stomp"])
+    place.stack.callback(process.stop)
     running = process.start()
     speech = Speech(
         window="prefetch-count:{messages}\n", login=running.login, passcode=running.passcode
@@ -59,9 +58,9 @@ def rabbitmq(stack: ExitStack, folder: Path) -> list[Broker]:
     return [Broker("RabbitMQ", running.version, running.pid, running.ports["stomp"], speech)]
 
 
-def artemis(stack: ExitStack, folder: Path) -> list[Broker]:
-    """Artemis in memory, with an anycast queue as the reference has it."""
-    running = started_artemis(stack, folder)
+def artemis(place: Place) -> list[Broker]:
+    """Artemis, with an anycast queue as the reference has it."""
+    running = started_artemis(place)
     speech = Speech(
         where="{}",
         send="destination-type:ANYCAST\n",
@@ -73,9 +72,9 @@ def artemis(stack: ExitStack, folder: Path) -> list[Broker]:
     return [Broker("Artemis", running.version, running.pid, running.ports["stomp"], speech)]
 
 
-def activemq(stack: ExitStack, folder: Path) -> list[Broker]:
-    """ActiveMQ Classic in memory."""
-    running = started_activemq(stack, folder)
+def activemq(place: Place) -> list[Broker]:
+    """ActiveMQ Classic."""
+    running = started_activemq(place)
     speech = Speech(
         window="activemq.prefetchSize:{messages}\n",
         login=running.login,
@@ -84,20 +83,22 @@ def activemq(stack: ExitStack, folder: Path) -> list[Broker]:
     return [Broker("ActiveMQ", running.version, running.pid, running.ports["stomp"], speech)]
 
 
-def coilmq(stack: ExitStack, folder: Path) -> list[Broker]:
+def coilmq(place: Place) -> list[Broker]:
     """coilmq with its store in memory, twice: as the others, and with one message at a time.
 
     STOMP 1.1, because its 1.2 wants the host to be its own name. ``client``, because it takes
     ``client-individual`` for ``auto``; it then waits for the ACK of one message before it sends the
     next. It has no window.
     """
+    if place.durable:
+        raise SetUpFailed("coilmq: keeps nothing here")
     if importlib.util.find_spec("coilmq") is None:
         raise SetUpFailed(
             "coilmq: is not installed in this environment; install it with: pip install coilmq"
         )
     port = free_ports(1)[0]
     arguments = ["-m", "coilmq.start", "--host", "127.0.0.1", "--port", str(port)]
-    process, console = started_python(stack, folder, "coilmq", *arguments)
+    process, console = started_python(place, "coilmq", *arguments)
     process.wait_until_ready(
         lambda: listens("127.0.0.1", port), within_s=START_S, reason=lambda: last_line(console)
     )
@@ -119,7 +120,7 @@ def coilmq(stack: ExitStack, folder: Path) -> list[Broker]:
     ]
 
 
-BROKERS: dict[str, Callable[[ExitStack, Path], list[Broker]]] = {
+BROKERS: dict[str, Callable[[Place], list[Broker]]] = {
     "reference": reference,
     "rabbitmq": rabbitmq,
     "artemis": artemis,

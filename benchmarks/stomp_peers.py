@@ -14,15 +14,11 @@ last can be subtracted.
 from __future__ import annotations
 
 import re
-import socket
 import time
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-READ = 1 << 20
-"""Bytes asked of the socket at once."""
-BURST = 64
-"""Messages written at once where nothing limits the messages in flight."""
+from raw_wire import BURST, Cut, Failed, RawWire, meet, work_through
 
 
 @dataclass(frozen=True)
@@ -51,10 +47,11 @@ class Job:
     """One run as both peers see it.
 
     ``in_flight`` is how many SENDs may wait for their receipt, 0 for SENDs without receipts.
-    ``acks`` says whether the consumer acknowledges, ``window`` how many messages its broker may
-    have outstanding then (0: do not ask). With ``backlog`` the consumer subscribes only when the
-    broker has confirmed the last message. ``patience_s`` is how long nothing may happen before the
-    run counts as failed.
+    ``acks`` says whether the consumer acknowledges, ``ack_receipts`` whether it asks for a receipt
+    each time, ``durable`` whether messages are persistent, ``window`` how many messages its
+    broker may have outstanding then (0: do not ask). With ``backlog`` the consumer subscribes only
+    when the broker has confirmed the last message. ``patience_s`` is how long nothing may happen
+    before the run counts as failed.
     """
 
     port: int
@@ -64,42 +61,23 @@ class Job:
     size: int
     in_flight: int
     acks: bool
+    ack_receipts: bool
+    durable: bool
     window: int
     backlog: bool
     patience_s: float
 
 
-class Failed(Exception):
-    """The broker did not do its part; the sentence says what came instead."""
-
-
-class _Wire:
+class _Wire(RawWire):
     """A connected session."""
 
     def __init__(self, job: Job) -> None:
+        super().__init__(job.port, job.patience_s)
         self.job = job
-        self.socket = socket.create_connection(("127.0.0.1", job.port), timeout=job.patience_s)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         speech = job.speech
         login = f"login:{speech.login}\npasscode:{speech.passcode}\n" if speech.login else ""
         head = f"accept-version:{speech.version}\nhost:{speech.host}\n{login}"
         self.ask(f"CONNECT\n{head}\n\0".encode(), b"CONNECTED\n")
-
-    def read(self) -> bytes:
-        """Return the bytes that have arrived, at least one."""
-        try:
-            data = self.socket.recv(READ)
-        except TimeoutError:
-            raise Failed(f"nothing came for {self.job.patience_s:g} s") from None
-        if not data:
-            raise Failed("the broker closed the connection")
-        return data
-
-    def write(self, data: bytes) -> None:
-        try:
-            self.socket.sendall(data)
-        except TimeoutError:
-            raise Failed(f"the broker took nothing for {self.job.patience_s:g} s") from None
 
     def ask(self, frame: bytes, answer: bytes) -> bytes:
         """Send a frame and return its one-frame answer, which must begin like ``answer``."""
@@ -142,7 +120,8 @@ def _subscribe(wire: _Wire, frame_size: int) -> None:
 
 def _send_frame(job: Job, receipt: str) -> bytes:
     where = job.speech.where.format(job.queue)
-    head = f"destination:{where}\n{job.speech.send}content-length:{job.size}\n{receipt}"
+    kept = "persistent:true\n" if job.durable else ""
+    head = f"destination:{where}\n{job.speech.send}{kept}content-length:{job.size}\n{receipt}"
     return f"SEND\n{head}\n".encode() + b"x" * job.size + b"\0"
 
 
@@ -160,22 +139,17 @@ def _frame_size(job: Job) -> int:
 
 
 def _ack(job: Job, frames: bytes) -> list[bytes]:
+    receipt = b"receipt:settled\n" if job.ack_receipts else b""
     if job.speech.version == "1.2":
-        return [b"ACK\nid:%b\n\n\0" % ack_id for ack_id in _ACK.findall(frames)]
+        return [b"ACK\nid:%b\n%b\n\0" % (ack_id, receipt) for ack_id in _ACK.findall(frames)]
     return [
-        b"ACK\nsubscription:0\nmessage-id:%b\n\n\0" % message_id
+        b"ACK\nsubscription:0\nmessage-id:%b\n%b\n\0" % (message_id, receipt)
         for message_id in _MESSAGE_ID.findall(frames)
     ]
 
 
 _ACK = re.compile(rb"\nack:([^\n]+)\n")
 _MESSAGE_ID = re.compile(rb"\nmessage-id:([^\n]+)\n")
-
-
-def _meet(pipe: Connection) -> None:
-    pipe.send("ready")
-    if pipe.recv() != "go":
-        raise Failed("called off")
 
 
 def produce(job: Job, pipe: Connection) -> dict[str, int]:
@@ -187,7 +161,7 @@ def produce(job: Job, pipe: Connection) -> dict[str, int]:
     else:
         frame = _send_frame(job, "")
         burst = frame * BURST
-    _meet(pipe)
+    meet(pipe)
     first = time.monotonic_ns()
     if job.in_flight:
         sent = receipts = 0
@@ -216,23 +190,17 @@ def consume(job: Job, pipe: Connection) -> dict[str, int]:
     wire = _Wire(job)
     if not job.backlog:
         _subscribe(wire, size)
-    _meet(pipe)
+    meet(pipe)
     if job.backlog:
         _subscribe(wire, size)
     began = time.monotonic_ns()
     try:
         last, seen = _acknowledged(wire) if job.acks else _counted(wire)
-    except _Cut as cut:
-        raise Failed(f"{cut} after {cut.frames} of {job.messages} messages") from None
+    except Cut as cut:
+        raise Failed(f"{cut} after {cut.messages} of {job.messages} messages") from None
     if seen < job.messages * job.size:
         raise Failed(f"{job.messages} frames had {seen} bytes, which is less than their bodies")
     return {"began": began, "last": last, "octets": seen}
-
-
-class _Cut(Exception):
-    def __init__(self, problem: Exception, frames: int) -> None:
-        super().__init__(str(problem))
-        self.frames = frames
 
 
 def _counted(wire: _Wire) -> tuple[int, int]:
@@ -245,7 +213,7 @@ def _counted(wire: _Wire) -> tuple[int, int]:
             size += len(data)
             frames += data.count(b"\0")
     except (Failed, OSError) as problem:
-        raise _Cut(problem, frames) from None
+        raise Cut(problem, frames) from None
     last = time.monotonic_ns()
     if frames > due or b"\nERROR\n" in data or b"\0ERROR\n" in data:
         raise Failed(f"something else than {due} messages came: {data[-200:]!r}")
@@ -255,14 +223,16 @@ def _counted(wire: _Wire) -> tuple[int, int]:
 
 def _acknowledged(wire: _Wire) -> tuple[int, int]:
     job = wire.job
-    frames = size = 0
+    frames = size = receipts = 0
+    receipts_due = job.messages if job.ack_receipts else 0
     tail = b""
     last = 0
     try:
-        while frames < job.messages:
+        while frames < job.messages or receipts < receipts_due:
             data = wire.read()
             size += len(data)
-            last = time.monotonic_ns()
+            if frames < job.messages or receipts_due:
+                last = time.monotonic_ns()
             if tail:
                 data = tail + data
             end = data.rfind(b"\0") + 1
@@ -270,22 +240,18 @@ def _acknowledged(wire: _Wire) -> tuple[int, int]:
             if end:
                 whole = data[:end]
                 acks = _ack(job, whole)
-                if len(acks) != whole.count(b"\0"):
+                confirmed = whole.count(b"RECEIPT\n") if job.ack_receipts else 0
+                if len(acks) + confirmed != whole.count(b"\0"):
                     raise Failed(f"expected messages, got {whole[-200:]!r}")
                 frames += len(acks)
+                receipts += confirmed
                 wire.write(b"".join(acks))
     except (Failed, OSError) as problem:
-        raise _Cut(problem, frames) from None
+        raise Cut(problem, frames) from None
     wire.finish(tail)
     return last, size
 
 
 def work(pipe: Connection) -> None:
-    """A peer's life: takes ``(role, job)`` from the pipe, answers with the result or with the
-    reason why there is none."""
-    while (task := pipe.recv()) is not None:
-        role, job = task
-        try:
-            pipe.send({"produce": produce, "consume": consume}[role](job, pipe))
-        except (Failed, OSError) as problem:
-            pipe.send(f"{role}r: {problem}")
+    """A peer's life (:func:`raw_wire.work_through`)."""
+    work_through(pipe, {"produce": produce, "consume": consume})
