@@ -1,12 +1,13 @@
 """Messages a second that the broker's core handles, without sockets: ``python
 benchmarks/broker_core.py``.
 
-Two paths, one process, one core, all in memory, 1 KiB bodies with content-length, chunks of about
+Three paths, one process, one core, all in memory, 1 KiB bodies with content-length, chunks of about
 64 KiB:
 
 * send: SEND without receipt to one ``auto`` subscriber;
 * ack:  SEND without receipt to one ``client`` subscriber with a window of 200 KiB, every message acknowledged with a
-  receipt, the acknowledgements in chunks as large as the deliveries came.
+  receipt, the acknowledgements in chunks as large as the deliveries came;
+* receipts: as ack, with ``client-individual``, and every SEND asks for a receipt too.
 
 The clock here measures us; the broker itself gets instants as arguments.
 """  # noqa: E501
@@ -18,6 +19,7 @@ import pstats
 import re
 import sys
 import time
+from collections.abc import Callable
 
 from brokerproof.harness.model.broker_io import BytesReceived, Connected, Effect, SendBytes
 from brokerproof.reference_broker.assembly import create_broker
@@ -63,14 +65,27 @@ def send_path() -> float:
 
 def ack_path() -> float:
     """Seconds in ``handle`` for all messages, each acknowledged with a receipt."""
-    broker, chunk, took, receipts = (
-        _broker(b"ack:client\nconsumer-window-size:204800\n\n\0"),
-        SEND * BATCH,
-        0.0,
-        0,
+    return _acknowledged(b"client", lambda first: SEND * BATCH)
+
+
+def receipts_path() -> float:
+    """Seconds in ``handle`` for all messages, each sent and acknowledged with a receipt."""
+    return _acknowledged(b"client-individual", _with_receipts)
+
+
+def _with_receipts(first: int) -> bytes:
+    return b"".join(
+        SEND.replace(b"\n\n", b"\nreceipt:r%d\n\n" % number, 1)
+        for number in range(first, first + BATCH)
     )
-    sent = 0
+
+
+def _acknowledged(mode: bytes, chunk_from: Callable[[int], bytes]) -> float:
+    broker = _broker(b"ack:%b\nconsumer-window-size:204800\n\n\0" % mode)
+    took = 0.0
+    sent = receipts = 0
     while sent < MESSAGES:
+        chunk = chunk_from(sent)
         began = time.perf_counter()
         effects = broker.handle(0, BytesReceived(1, chunk))
         took += time.perf_counter() - began
@@ -88,13 +103,13 @@ def ack_path() -> float:
 
 def main() -> None:
     """Print both figures; with ``--profile`` also where the time goes."""
-    for name, path in (("send", send_path), ("ack", ack_path)):
+    for name, path in (("send", send_path), ("ack", ack_path), ("receipts", receipts_path)):
         if "--profile" in sys.argv:
             profile = cProfile.Profile()
             profile.runcall(path)
             pstats.Stats(profile).sort_stats("tottime").print_stats(18)
         took = min(path() for _ in range(3))
-        print(f"{name:5} {MESSAGES / took:9,.0f} messages/s  {took / MESSAGES * 1e6:5.1f} us each")
+        print(f"{name:8} {MESSAGES / took:9,.0f} messages/s  {took / MESSAGES * 1e6:5.1f} us each")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """Processor time per message of two versions of the broker's core: ``python
 benchmarks/broker_core_versions.py OLD NEW [ROUNDS]``, each a checkout.
 
-A process for each version runs the paths of its own ``broker_core.py`` in slices of 3,000 messages,
-one process at a time and in changing order. So whatever else the machine does hits both alike.
+A process for each version runs the paths of this checkout's ``broker_core.py`` in slices of 3,000
+messages, one process at a time and in changing order. So whatever else the machine does hits both
+alike.
 Prints for each path both medians, the median ratio of throughput (NEW to OLD) with the range of the
 middle 90 % of the rounds, and the ratio of the quickest slices.
 """
@@ -14,13 +15,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+PATHS = Path(__file__).resolve().with_name("broker_core.py")
 MESSAGES = 3000
 WARM_UP = 3
 WORKER = f"""
 import runpy, sys, time
 time.perf_counter = time.process_time
 sys.path.insert(0, sys.argv[1])
-paths = runpy.run_path(sys.argv[1] + "/benchmarks/broker_core.py")
+paths = runpy.run_path(sys.argv[2])
 paths["send_path"].__globals__["MESSAGES"] = {MESSAGES}
 for name in sys.stdin:
     print(paths[name.strip()](), flush=True)
@@ -33,7 +35,7 @@ class Version:
     def __init__(self, checkout: str) -> None:
         root = str(Path(checkout).resolve())
         self._process = subprocess.Popen(
-            [sys.executable, "-c", WORKER, root],
+            [sys.executable, "-c", WORKER, root, str(PATHS)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -53,7 +55,7 @@ def main() -> None:
     """Print a line for each path."""
     old, new = Version(sys.argv[1]), Version(sys.argv[2])
     rounds = int(sys.argv[3]) if len(sys.argv) > 3 else 60
-    for path in ("send_path", "ack_path"):
+    for path in ("send_path", "ack_path", "receipts_path"):
         old.slices.clear()
         new.slices.clear()
         for number in range(rounds + WARM_UP):
