@@ -277,10 +277,10 @@ def measure(
                     series.rates.append(job.messages / took)
                     series.cpu_us.append(used / job.messages * 1e6)
                     series.cores.append((used / took, driving[0] / took, driving[1] / took))
-                say(
-                    f"{repetition + 1}/{options.repetitions} {scenario} {broker.name}:"
-                    f" {job.messages / took:,.0f} a second"
+                turn_of = (
+                    f"{repetition + 1}/{options.repetitions}" if repetition >= 0 else "warm-up"
                 )
+                say(f"{turn_of} {scenario} {broker.name}: {job.messages / took:,.0f} a second")
     return all_series
 
 
