@@ -128,7 +128,14 @@ def _send_frame(job: Job, receipt: str) -> bytes:
 def _frame_size(job: Job) -> int:
     """Measure the length of a MESSAGE to this subscription, for windows in bytes."""
     probe = Job(
-        **{**vars(job), "queue": job.queue[:-1] + "~", "window": 1, "messages": 1, "backlog": False}
+        **{
+            **vars(job),
+            "queue": job.queue[:-1] + "~",
+            "window": 1,
+            "messages": 1,
+            "backlog": False,
+            "ack_receipts": False,
+        }
     )
     wire = _Wire(probe)
     _subscribe(wire, 1)
