@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 import click
 from pyspark.sql import SparkSession
@@ -13,16 +15,20 @@ from brokerproof.harness.catalogue.requirements import load
 from brokerproof.harness.oracles.capture_gaps import OF_ALL
 from brokerproof.harness.oracles.expectations import NOTHING, Expectations, expectations_of
 from brokerproof.harness.results.verdict import exit_code
-from brokerproof.harness.trace.read import UnreadableTrace
+from brokerproof.harness.trace.read import UnreadableTrace, row_count
+from brokerproof.reports.judging import small_recordings
 from brokerproof.reports.judging.capture_gaps import missing_in
-from brokerproof.reports.judging.conclusion import Conclusion, conclude, witness
+from brokerproof.reports.judging.conclusion import Conclusion, conclude, conclude_small, witness
 from brokerproof.reports.judging.judge import JUDGED_GROUPS, find_anomalies
+from brokerproof.reports.judging.recheck import MOST_IN_PROCESS
 from brokerproof.reports.refusals import Refusal
 from brokerproof.reports.report_writing import in_one_sentence
 from brokerproof.reports.requirements import Requirements
 from brokerproof.reports.sources import Source, captures, segments
-from brokerproof.reports.spark_session import session
+from brokerproof.reports.spark_session import context, session
 
+SMALL_CAPTURE, SMALL_SEGMENTS = 2 << 20, 8 << 20
+"""Bytes of packets, and of segments, which are compressed. More is no small recording."""
 HEAP = "2g"
 """The driver's memory. Events are read by Python workers; what the JVM handles is summaries, which
 are few, and what is looked at again, which it may write to disk."""
@@ -38,15 +44,26 @@ def command(
         if not as_json:
             click.echo(f"judge: {name}", err=True)
 
-    with in_one_sentence(), _readable(), session(master, brief=True, heap=HEAP) as spark:
-        step("looking at the recording")
-        source = source_of(spark, traces, whole=whole)
-        named = profile or source.profile or "stomp"
-        step(f"judging as {named}")
-        judgement = find_anomalies(spark, source, ground_of(named, guessed=profile is None))
-        step("anomalies and their witnesses")
-        conclusion = conclude(judgement, Requirements(load().values()).level)
-        missing = missing_in(judgement.merged)
+    level_of = Requirements(load().values()).level
+    guessed = profile is None
+    with in_one_sentence(), _readable(), ExitStack() as stack:
+        small = small_source(traces, whole=whole) if master is None else None
+        if small is not None:
+            source, named = small, profile or small.profile or "stomp"
+            ground = ground_of(named, guessed=guessed)
+            started = stack.enter_context(context(brief=True, heap=HEAP))
+            step(f"judging as {named}")
+            found = small_recordings.find_anomalies(started, source, ground)
+            conclusion, missing = conclude_small(found, level_of), found.missing
+        else:
+            spark = stack.enter_context(session(master, brief=True, heap=HEAP))
+            step("looking at the recording")
+            source = source_of(spark, traces, whole=whole)
+            named = profile or source.profile or "stomp"
+            step(f"judging as {named}")
+            judgement = find_anomalies(spark, source, ground_of(named, guessed=guessed))
+            step("anomalies and their witnesses")
+            conclusion, missing = conclude(judgement, level_of), missing_in(judgement.merged)
         doubt = not source.whole and any(wrong.kind in OF_ALL for wrong in conclusion.wrong)
     if as_json:
         click.echo(
@@ -67,8 +84,25 @@ def command(
     return exit_code([conclusion.verdict])
 
 
-def source_of(spark: SparkSession, traces: Sequence[str], *, whole: bool = False) -> Source:
-    """Return the source of the traces; ``whole`` concerns captures. Raises
+def small_source(traces: Sequence[str], *, whole: bool = False) -> Source | None:
+    """Return the source of the traces if their events fit into this process several times
+    (:mod:`brokerproof.reports.judging.small_recordings`), else None. Raises
+    :class:`brokerproof.harness.trace.read.UnreadableTrace`."""
+    if any(segments.is_elsewhere(name) for name in traces):
+        return None
+    captured = _captured(traces)
+    if captured:
+        size = sum(path.stat().st_size for path in captures.files(captured))
+        return captures.local(captured, whole=whole) if size <= SMALL_CAPTURE else None
+    files = segments.files(traces)
+    if sum(file.stat().st_size for file in files) > SMALL_SEGMENTS:
+        return None
+    few = sum(map(row_count, files)) <= MOST_IN_PROCESS
+    return segments.local(traces, parallel=os.cpu_count() or 1) if few else None
+
+
+def _captured(traces: Sequence[str]) -> list[str]:
+    """Return those of the traces that are captured packets: all or none. Raises
     :class:`brokerproof.harness.trace.read.UnreadableTrace`."""
     captured = [
         name for name in traces if not segments.is_elsewhere(name) and captures.holds_captures(name)
@@ -77,6 +111,13 @@ def source_of(spark: SparkSession, traces: Sequence[str], *, whole: bool = False
         raise UnreadableTrace(
             "give either captured packets or recorded traces; judge them one after the other"
         )
+    return captured
+
+
+def source_of(spark: SparkSession, traces: Sequence[str], *, whole: bool = False) -> Source:
+    """Return the source of the traces; ``whole`` concerns captures. Raises
+    :class:`brokerproof.harness.trace.read.UnreadableTrace`."""
+    captured = _captured(traces)
     if captured:
         return captures.local(captured, spark.sparkContext.defaultParallelism, whole=whole)
     away = [name for name in traces if segments.is_elsewhere(name)]

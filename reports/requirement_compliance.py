@@ -11,7 +11,11 @@ from brokerproof.reports.index_model import VERDICTS, Column
 
 ROWS = 12
 """Cases of a requirement on a target that its page lists, the worst first."""
-LONGEST_DETAIL = 400
+KEPT_ROWS = 6
+"""Of cases that kept it, or were skipped, a page lists no more: they say the same."""
+_UNREMARKABLE = ("PASS", "SKIP")
+LONGEST_DETAIL, LONGEST_UNREMARKABLE = 400, 160
+"""Characters of what was received that a page shows; the case's page has all of it."""
 _RANK = {verdict: place for place, verdict in enumerate(VERDICTS)}
 
 
@@ -67,11 +71,17 @@ def keepers(
                 Row(
                     finding["case"],
                     finding["verdict"],
-                    (finding["detail"] or "")[:LONGEST_DETAIL],
+                    _cut(finding["detail"] or "", finding["verdict"]),
                     finding["seen"].replace("_", " ").lower(),
                     pages.get((column.run, column.target, finding["case"])),
                 )
-                for finding in ranked[:ROWS]
+                for place, finding in enumerate(ranked[:ROWS])
+                if place < KEPT_ROWS or finding["verdict"] not in _UNREMARKABLE
             )
             known.setdefault(requirement, []).append(Keeper(column, len(ranked), rows))
     return known
+
+
+def _cut(detail: str, verdict: str) -> str:
+    longest = LONGEST_UNREMARKABLE if verdict in _UNREMARKABLE else LONGEST_DETAIL
+    return detail if len(detail) <= longest else detail[: longest - 1] + "…"

@@ -21,6 +21,9 @@ _RECEIPT = seconds(2)
 _MOST_BYTES = 1024 * 1024
 _MOST_FRAMES = 1_000
 """A plain message takes some 20 frames."""
+_MANY_FRAMES = 100
+"""A target that sent more than this and did not answer is not silent. It floods: a host that reads
+the flood of the cases beside the probe too does not get to :data:`_MOST_FRAMES` in time."""
 
 
 def _stomp(bench: Bench) -> None:
@@ -120,6 +123,10 @@ class PlainMessageProbe:
             if problem.limit != "case_seconds":
                 return ProbeFailure(name, Fault.FLOODS, problem.detail)
             unanswered = f"{_last_sent(events)} was not answered in {self._limits.case_seconds} s"
+            received = bench.world.bounds.frames
+            if received > _MANY_FRAMES:
+                flooded = f"{unanswered}, in which {received} frames came"
+                return ProbeFailure(name, Fault.FLOODS, flooded)
             return ProbeFailure(name, Fault.SILENT, unanswered)
         except Exception as problem:  # a codec of ours failed on what the target sent
             return ProbeFailure(name, Fault.GARBAGE, f"{type(problem).__name__}: {problem}")

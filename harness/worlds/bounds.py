@@ -56,7 +56,7 @@ class RunBounds:
         self.limits = limits
         self.host_clock = host_clock
         self.received_at: Instant = 0
-        """Return the instant at which any connection last received bytes."""
+        """The instant at which any connection last received bytes."""
         self.bytes_received: dict[CaseBounds, int] = {}
         """By case that is under way."""
         self.frames_received: dict[CaseBounds, int] = {}
@@ -113,8 +113,10 @@ class CaseBounds:
     def __init__(self, run: RunBounds | None) -> None:
         self._run = run
         self._limits = Limits() if run is None else run.limits
-        self._bytes = 0
-        self._frames = 0
+        self.bytes = 0
+        """Number of bytes received on all connections of the case."""
+        self.frames = 0
+        """Number of frames, heartbeats and unreadable pieces received on them."""
         self._frames_on: Counter[int | None] = Counter()
         self.deadline: Instant = _UNLIMITED
         if run is not None:
@@ -139,14 +141,14 @@ class CaseBounds:
         if self._run is None:
             return
         self._run.received_at = max(self._run.received_at, at)
-        self._bytes += count
+        self.bytes += count
         if connection_total > self._limits.connection_bytes:
             most = f"{self._limits.connection_bytes:,} bytes on one connection"
             raise LimitReached("connection_bytes", f"the target sent more than {most}")
-        if self._bytes > self._limits.case_bytes:
+        if self.bytes > self._limits.case_bytes:
             most = f"{self._limits.case_bytes:,} bytes in one case"
             raise LimitReached("case_bytes", f"the target sent more than {most}")
-        self._run.bytes_received[self] = self._bytes
+        self._run.bytes_received[self] = self.bytes
         if self._exceeds_share(self._run.bytes_received, self._limits.parallel_bytes):
             most = f"{self._limits.parallel_bytes:,} bytes to the cases under way"
             raise LimitReached("parallel_bytes", f"the target sent more than {most}")
@@ -168,17 +170,17 @@ class CaseBounds:
         if self._run is None:
             return
         self._run.received_at = max(self._run.received_at, at)
-        self._frames += 1
+        self.frames += 1
         self._frames_on[conn] += 1
         if self._frames_on[conn] > self._limits.connection_frames:
             most = f"{self._limits.connection_frames:,} frames on connection {conn}"
             raise LimitReached("connection_frames", f"the target sent more than {most}")
-        if self._frames > self._limits.case_frames:
+        if self.frames > self._limits.case_frames:
             most = f"{self._limits.case_frames:,} frames in one case"
             raise LimitReached("case_frames", f"the target sent more than {most}")
-        if self._frames % _SHARE_CHECKED_EVERY:
+        if self.frames % _SHARE_CHECKED_EVERY:
             return
-        self._run.frames_received[self] = self._frames
+        self._run.frames_received[self] = self.frames
         if self._exceeds_share(self._run.frames_received, self._limits.parallel_frames):
             most = f"{self._limits.parallel_frames:,} frames to the cases under way"
             raise LimitReached("parallel_frames", f"the target sent more than {most}")

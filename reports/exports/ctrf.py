@@ -43,7 +43,9 @@ def write(path: Path, runs: Sequence[Run], bars: Sequence[Bar], cases: Iterable[
         )
         for number, case in enumerate(cases):
             file.write(
-                ("" if number == 0 else ",") + "\n" + json.dumps(_test(case), ensure_ascii=False)
+                ("" if number == 0 else ",")
+                + "\n"
+                + json.dumps(_test(case), ensure_ascii=False, separators=(",", ":"))
             )
         file.write("\n]}}\n")
 
@@ -77,9 +79,10 @@ def _test(case: CaseRow) -> dict[str, Any]:
         "suite": [case.target],
         "rawStatus": case.verdict,
         "tags": list(case.requirements),
-        "retries": max(case.attempts - 1, 0),
-        "extra": {"run": case.run, "target": case.target},
+        "extra": {"run": case.run},
     }
+    if case.attempts > 1:
+        test["retries"] = case.attempts - 1
     if case.detail:
         test["message"] = case.detail
     path, colon, line = case.source.rpartition(":")

@@ -61,14 +61,14 @@ def _case(file: IO[str], case: CaseRow, suite: str) -> None:
     file.write(
         f"  <testcase name={_attribute(name)}"
         f" classname={_attribute(f'{suite}.{module}' if module else suite)} "
-        f'time="{case.duration_s:.3f}"{where}>\n   <properties>\n'
+        f'time="{case.duration_s:.3f}"{where}>\n<properties>'
     )
     for key, value in [
         ("verdict", case.verdict),
         *[("requirement", requirement) for requirement in case.requirements],
     ]:
-        file.write(f"    <property name={_attribute(key)} value={_attribute(value)}/>\n")
-    file.write("   </properties>\n")
+        file.write(f"<property name={_attribute(key)} value={_attribute(value)}/>")
+    file.write("</properties>\n")
     message = _attribute(_SKIPPED.get(case.verdict, "") + case.detail)
     if case.verdict == "FAIL":
         file.write(f'   <failure type="FAIL" message={message}>{_text(case.detail)}</failure>\n')

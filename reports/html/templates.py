@@ -91,9 +91,9 @@ def took(duration_s: float) -> str:
 
 
 def breakable(name: str) -> Markup:
-    """A case's name that may be broken between its words, and is then still found and copied as it
-    is."""
-    return Markup(re.sub(r"([_.])(?=\w)", r"\1<wbr>", str(escape(name))))
+    """A case's name that may be broken between its words, six characters or more behind the last
+    place, and is then still found and copied as it is."""
+    return Markup(re.sub(r"(.{6,}?[_.])(?=\w)", r"\1<wbr>", str(escape(name))))
 
 
 def in_css(text: str) -> Markup:

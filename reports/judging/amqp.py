@@ -45,7 +45,7 @@ from brokerproof.reports.judging.recheck import ANOMALIES, anomaly_row
 from brokerproof.reports.judging.recheck_plan import MOST as MOST_CONNECTIONS
 from brokerproof.reports.judging.recheck_plan import ConnectionKey, scope_of
 from brokerproof.reports.judging.summary import CHANNELS, ORACLE_JUDGED, SCOPE
-from brokerproof.reports.sources import Piece, Source
+from brokerproof.reports.sources import Opener, Piece, Source, Work
 from brokerproof.reports.spark_schema import spark_schema
 
 MOST = 1_000_000
@@ -76,7 +76,7 @@ LEFT_OPEN = frozenset({amqp_deliveries.OWN_TAG})
 """Not judged here: once the receiver has settled, a sender may settle without a frame, and the tag
 is free again."""
 
-_FRAMES = pa.schema(
+FRAMES = pa.schema(
     [
         *WHERE,
         ("vantage", pa.string()),
@@ -148,10 +148,16 @@ def _violations(
 def find_anomalies(spark: SparkSession, source: Source, merged: DataFrame) -> DataFrame:
     """Return the anomalies, with ``requirement``, of the connections that the merged summaries ask
     for."""
-    open_piece = source.open
     asking = merged.where(F.col("kind").isin(ORACLE_JUDGED, CHANNELS) & F.col("needs_recheck"))
     rows = asking.select(*SCOPE, "conn").distinct().limit(MOST_CONNECTIONS + 1).collect()
     chosen = frozenset(map(tuple, rows)) if len(rows) <= MOST_CONNECTIONS else None
+    frames = source.each(spark, frame_reader(source.open, chosen), spark_schema(FRAMES))
+    return OnSpark().run(anomalies_of, frames, WITH_REQUIREMENT, CONNECTION_KEY, ("place", "row"))
+
+
+def frame_reader(open_piece: Opener, chosen: frozenset[ConnectionKey] | None) -> Work:
+    """Return what a task does to read the frames (:data:`FRAMES`) of the chosen connections in a
+    piece (None: of all)."""
 
     def read(piece: Piece) -> Iterator[pa.RecordBatch]:
         names, begin = Names.none(), 0
@@ -161,15 +167,16 @@ def find_anomalies(spark: SparkSession, source: Source, merged: DataFrame) -> Da
             if frames is not None:
                 yield frames
 
-    frames = source.each(spark, read, spark_schema(_FRAMES))
-    connection = (*SCOPE, "conn")
-    return OnSpark().run(_anomalies_of, frames, WITH_REQUIREMENT, connection, ("place", "row"))
+    return read
 
 
+CONNECTION_KEY = (*SCOPE, "conn")
 WITH_REQUIREMENT = pa.schema([*ANOMALIES, ("requirement", pa.string())])
 
 
-def _anomalies_of(rows: Iterator[Row]) -> Iterator[Row]:
+def anomalies_of(rows: Iterator[Row]) -> Iterator[Row]:
+    """Yield the anomalies (:data:`WITH_REQUIREMENT`) in frames that come by connection and in
+    order."""
     for (*scope, conn), of_connection in groupby(
         rows, key=lambda row: (*scope_of(row), row["conn"])
     ):
@@ -210,9 +217,9 @@ def _frames(
         return None
     part = batch.take(pa.array(rows))
     scopes = [names.scopes.values[scope] for scope in origins.scope[rows].tolist()]
-    arrays = {name: part.column(name) for name in _FRAMES.names if name in batch.schema.names}
+    arrays = {name: part.column(name) for name in FRAMES.names if name in batch.schema.names}
     arrays |= {name: pa.array([scope[at] for scope in scopes]) for at, name in enumerate(SCOPE)}
     arrays |= {"place": pa.array(np.full(len(rows), place)), "row": pa.array(rows + begin)}
     return pa.RecordBatch.from_arrays(
-        [arrays[field.name].cast(field.type) for field in _FRAMES], schema=_FRAMES
+        [arrays[field.name].cast(field.type) for field in FRAMES], schema=FRAMES
     )

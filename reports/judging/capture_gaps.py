@@ -40,10 +40,11 @@ UNSEEN = pa.schema(
 
 def unseen(merged: DataFrame) -> DataFrame:
     """Return what is missing on each connection (:data:`UNSEEN`), from merged summaries."""
-    return OnSpark().run(_unseen_of, merged.where(F.col("kind") == CONNECTION), UNSEEN)
+    return OnSpark().run(unseen_of, merged.where(F.col("kind") == CONNECTION), UNSEEN)
 
 
-def _unseen_of(rows: Iterator[Row]) -> Iterable[Row]:
+def unseen_of(rows: Iterable[Row]) -> Iterator[Row]:
+    """Yield what is missing (:data:`UNSEEN`) from the merged summaries of connections."""
     for row in rows:
         summary: ConnectionSummary = pickle.loads(row["summary"])  # written by our own workers
         connection = {name: row[name] for name in (*SCOPE, "conn")}

@@ -3,6 +3,7 @@ how many groups were judged."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +13,14 @@ from pyspark.sql import functions as F
 from brokerproof.harness.model.finding import Finding
 from brokerproof.harness.model.verdicts import Level, Seen, Verdict
 from brokerproof.harness.results.verdict import merge, verdict_for
+from brokerproof.reports.judging.executors import Row
 from brokerproof.reports.judging.judge import Judgement
+from brokerproof.reports.judging.small_recordings import SmallJudgement
 
 LISTED = 1_000
 """Up to so many anomalies are listed one by one. All are counted."""
+_IDENTITY = ("run", "target", "case", "example", "witness", "conn", "queue", "subscription", "what")
+_ORDER = ("kind", "run", "target", "case", "example", "witness")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,26 +57,69 @@ def conclude(
     judgement: Judgement, level_of: Callable[[str], Level | None], listed: int = LISTED
 ) -> Conclusion:
     """Give the anomalies their verdicts. A bounded part of them leaves Spark."""
-    identity = F.struct(
-        "run", "target", "case", "example", "witness", "conn", "queue", "subscription", "what"
-    )
+    identity = F.struct(*_IDENTITY)
     counted = judgement.anomalies.groupBy("kind", "requirement", "uncertain").agg(
         F.count("*").alias("count"), F.min(identity).alias("first")
     )
-    wrong = []
     # As many rows as there are kinds, twice.
-    for row in counted.orderBy("kind", "uncertain").collect():
-        uncertain = "the recording leaves it open" if row.uncertain else None
-        finding = Finding(row.requirement, Seen.VIOLATED, uncertain=uncertain)
-        level = level_of(row.requirement) if row.requirement else Level.SHOULD
-        verdict = verdict_for(level or Level.SHOULD, finding)
-        first = row["first"].asDict(recursive=True)
-        wrong.append(Wrong(row.kind, row.requirement, verdict, row["count"], first))
+    wrong = [
+        _wrong(
+            (row.kind, row.requirement, row.uncertain),
+            row["count"],
+            row["first"].asDict(recursive=True),
+            level_of,
+        )
+        for row in counted.orderBy("kind", "uncertain", "requirement").collect()
+    ]
     if not wrong:
         return Conclusion((), (), judgement.groups)
-    ordered = judgement.anomalies.orderBy("kind", "run", "target", "case", "example", "witness")
+    ordered = judgement.anomalies.orderBy(*_ORDER)
     rows = [row.asDict(recursive=True) for row in ordered.limit(listed).collect()]
     return Conclusion(wrong, rows, judgement.groups)
+
+
+def conclude_small(
+    judgement: SmallJudgement, level_of: Callable[[str], Level | None], listed: int = LISTED
+) -> Conclusion:
+    """Give the anomalies of a small recording their verdicts."""
+    of_class: dict[tuple[str, str, bool], list[Row]] = defaultdict(list)
+    for row in judgement.anomalies:
+        of_class[row["kind"], row["requirement"], bool(row["uncertain"])].append(row)
+    wrong = []
+    for sort in sorted(of_class, key=lambda sort: (sort[0], sort[2], sort[1])):
+        rows = of_class[sort]
+        first = min(rows, key=lambda row: _comparable(row, _IDENTITY))
+        identity = {name: first[name] for name in _IDENTITY}
+        wrong.append(_wrong(sort, len(rows), identity, level_of))
+    ordered = sorted(judgement.anomalies, key=lambda row: _comparable(row, _ORDER))
+    return Conclusion(wrong, ordered[:listed], judgement.groups)
+
+
+def _comparable(row: Row, columns: Sequence[str]) -> list[Any]:
+    """Return the values of these columns as Spark orders them: null before anything."""
+
+    def key(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return tuple(key(part) for part in value.values())
+        if isinstance(value, list):
+            return [key(part) for part in value]
+        return (value is not None, value)
+
+    return [key(row[column]) for column in columns]
+
+
+def _wrong(
+    sort: tuple[str, str, bool],
+    count: int,
+    first: Mapping[str, Any],
+    level_of: Callable[[str], Level | None],
+) -> Wrong:
+    """Return anomalies of one kind, requirement and certainty with their verdict."""
+    kind, requirement, uncertain = sort
+    doubt = "the recording leaves it open" if uncertain else None
+    finding = Finding(requirement, Seen.VIOLATED, uncertain=doubt)
+    level = level_of(requirement) if requirement else Level.SHOULD
+    return Wrong(kind, requirement, verdict_for(level or Level.SHOULD, finding), count, first)
 
 
 def witness(first: Mapping[str, Any]) -> str:

@@ -120,7 +120,7 @@ def find_anomalies(spark: SparkSession, source: Source, ground: Expectations) ->
     suspicious = {kind for kind, (_, rechecked) in groups.items() if rechecked}
 
     anomalies = OnSpark().run(
-        _LifetimeAnomalies(ground, source.whole, source.captured),
+        LifetimeAnomalies(ground, source.whole, source.captured),
         _connection_rows(merged),
         ANOMALIES,
     )
@@ -187,7 +187,7 @@ def _connection_rows(merged: DataFrame) -> DataFrame:
 
 
 @dataclass(frozen=True)
-class _LifetimeAnomalies:
+class LifetimeAnomalies:
     """Judge of connections by their summaries (:data:`ANOMALIES`)."""
 
     ground: Expectations

@@ -61,7 +61,7 @@ from brokerproof.reports.judging.executors import Executor, InProcess, OnSpark, 
 from brokerproof.reports.judging.recheck_plan import FEW, ConnectionKey, RecheckPlan, scope_of
 from brokerproof.reports.judging.summary import CONSUMES, QUEUE_USE, SCOPE, SCOPE_PROTOCOLS
 from brokerproof.reports.judging.windows import WindowClosed
-from brokerproof.reports.sources import Piece, Source
+from brokerproof.reports.sources import Opener, Piece, Source, Work
 from brokerproof.reports.spark_schema import in_batches, spark_schema
 
 MOST_IN_PROCESS = 50_000
@@ -245,7 +245,12 @@ def _in_process(
 def read_events(spark: SparkSession, source: Source, plan: RecheckPlan) -> DataFrame:
     """Read the events that the plan names
     (:data:`brokerproof.reports.judging.event_filter.EVENTS`)."""
-    open_piece = source.open
+    return source.each(spark, event_reader(source.open, plan), spark_schema(EVENTS))
+
+
+def event_reader(open_piece: Opener, plan: RecheckPlan) -> Work:
+    """Return what a task does to read the events of a piece that the plan names
+    (:data:`brokerproof.reports.judging.event_filter.EVENTS`)."""
 
     def read(piece: Piece) -> Iterator[pa.RecordBatch]:
         event_filter = EventFilter(plan, piece["place"])
@@ -254,7 +259,7 @@ def read_events(spark: SparkSession, source: Source, plan: RecheckPlan) -> DataF
             if events is not None:
                 yield events
 
-    return source.each(spark, read, spark_schema(EVENTS))
+    return read
 
 
 def overruns_in_pieces(

@@ -56,7 +56,7 @@ from brokerproof.reports.judging.summary import (
     ScopeProtocols,
 )
 from brokerproof.reports.judging.windows import WindowSummaries
-from brokerproof.reports.sources import Piece, Source
+from brokerproof.reports.sources import Opener, Piece, Source, Work
 from brokerproof.reports.spark_schema import in_batches, spark_schema
 
 _QUEUE_HEADER = {
@@ -75,7 +75,11 @@ _BITS = 3
 
 def summarise(spark: SparkSession, source: Source, ground: Expectations) -> DataFrame:
     """Summarise every piece in a task of its own (:data:`SUMMARIES`)."""
-    open_piece = source.open
+    return source.each(spark, summariser(source.open, ground), spark_schema(SUMMARIES))
+
+
+def summariser(open_piece: Opener, ground: Expectations) -> Work:
+    """Return what a task does to summarise a piece (:data:`SUMMARIES`)."""
 
     def summarise_piece(piece: Piece) -> Iterator[pa.RecordBatch]:
         summaries = SegmentSummaries(ground)
@@ -83,7 +87,7 @@ def summarise(spark: SparkSession, source: Source, ground: Expectations) -> Data
             summaries.update(batch)
         yield from in_batches(summaries.rows(piece["place"]), SUMMARIES)
 
-    return source.each(spark, summarise_piece, spark_schema(SUMMARIES))
+    return summarise_piece
 
 
 class SegmentSummaries:

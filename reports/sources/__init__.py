@@ -3,11 +3,12 @@ batches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -16,6 +17,8 @@ from brokerproof.reports.spark_schema import TRACE
 
 Piece: TypeAlias = Mapping[str, Any]
 Opener: TypeAlias = Callable[[Piece, Sequence[str]], Iterator[pa.RecordBatch]]
+Work: TypeAlias = Callable[[Piece], Iterator[pa.RecordBatch]]
+"""What a task does with a piece."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Source:
     def each(
         self,
         spark: SparkSession,
-        work: Callable[[Piece], Iterator[pa.RecordBatch]],
+        work: Work,
         schema: StructType,
         places: Container[int] | None = None,
     ) -> DataFrame:
@@ -67,6 +70,19 @@ class Source:
                     yield from work(chosen[number])
 
         return spark.range(0, len(chosen), 1, max(1, len(chosen))).mapInArrow(run, schema)
+
+    def collect(self, context: SparkContext, work: Work) -> list[Mapping[str, Any]]:
+        """Return the rows that ``work`` yields for each piece, in order. Every piece is a task of
+        its own; the rows have to fit into this process."""
+        pieces = self.pieces
+
+        def rows(places: Iterable[int]) -> Iterator[Mapping[str, Any]]:
+            for place in places:
+                for batch in work(pieces[place]):
+                    yield from batch.to_pylist()
+
+        tasks = context.parallelize(range(len(pieces)), max(1, len(pieces)))
+        return tasks.mapPartitions(rows).collect()
 
     def events(self, spark: SparkSession) -> DataFrame:
         """Return every event of the recording, with the trace's columns."""

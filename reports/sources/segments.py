@@ -56,9 +56,8 @@ def local(names: Iterable[str], parallel: int = 1) -> Source:
     Raises :class:`brokerproof.harness.trace.read.UnreadableTrace` for a path that holds none or a
     file with other columns.
     """
-    files = sorted({file for name in names for file in _under(Path(name.removeprefix("file://")))})
     segments = sorted(
-        (_Segment(file, row_count(file)) for file in files), key=lambda file: file.order
+        (_Segment(file, row_count(file)) for file in files(names)), key=lambda file: file.order
     )
     total = sum(segment.rows for segment in segments)
     most = max(1, min(PIECE_ROWS, -(-total // (parallel * 3))))
@@ -74,6 +73,12 @@ def local(names: Iterable[str], parallel: int = 1) -> Source:
             rows += segment.rows
         pieces.append({"place": len(pieces), "paths": paths})
     return Source(pieces, read_files, _profile(names))
+
+
+def files(names: Iterable[str]) -> list[Path]:
+    """Return the segments under these paths. Raises
+    :class:`brokerproof.harness.trace.read.UnreadableTrace` for a path that holds none."""
+    return sorted({file for name in names for file in _under(Path(name.removeprefix("file://")))})
 
 
 def elsewhere(spark: SparkSession, uris: Sequence[str]) -> Source:

@@ -61,6 +61,13 @@ def floods_after_login(client: socket.socket) -> None:
         client.sendall(_MESSAGE * 1000)
 
 
+def stalls_in_a_flood(client: socket.socket) -> None:
+    """Answer CONNECT, send 500 messages, and nothing more."""
+    client.recv(_READ)
+    client.sendall(_CONNECTED + _MESSAGE * 500)
+    silent(client)
+
+
 def floods_with_one_frame(client: socket.socket) -> None:
     """Answer CONNECT, and begin a message whose body never ends."""
     client.recv(_READ)
@@ -182,6 +189,7 @@ SERVERS: Mapping[str, Behaviour] = {
         never_reading,
         floods_before_login,
         floods_after_login,
+        stalls_in_a_flood,
         floods_with_one_frame,
         spinning,
         one_byte_per_second,

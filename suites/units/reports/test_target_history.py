@@ -97,6 +97,6 @@ def test_only_targets_of_several_runs_have_a_past() -> None:
     assert list(found.ways) == ["WORSE", "BETTER"]
 
 
-def test_names_break_between_words_and_instants_stop_at_the_minute() -> None:
-    assert breakable("a_b.c[1.2]<i>") == "a_<wbr>b.<wbr>c[1.<wbr>2]&lt;i&gt;"
+def test_long_names_break_between_words_and_instants_stop_at_the_minute() -> None:
+    assert breakable("a_b.c_d_e[1.2]<i>") == "a_b.c_d_<wbr>e[1.2]&lt;i&gt;"
     assert minute("2026-11-21T12:00:09+00:00") == "2026-11-21 12:00"
