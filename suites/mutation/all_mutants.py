@@ -76,6 +76,13 @@ from brokerproof.suites.mutation.stomp import (
 from brokerproof.suites.mutation.stomp import (
     numbers as stomp_numbers,
 )
+from brokerproof.suites.mutation.unseen import (
+    after_errors,
+    anonymous_producers,
+    configuration,
+    fairness,
+    set_up,
+)
 
 GROUPS: tuple[Group, ...] = (
     amqp091.amqp091,
@@ -149,6 +156,25 @@ GROUPS: tuple[Group, ...] = (
     paged_histories.paged_histories,
     paged_transactions.paged_transactions,
     openwire_numbers.openwire_numbers,
+    fairness.fairness,
+    fairness.fairness_amqp091,
+    fairness.fairness_activemq,
+    fairness.fairness_usage,
+    anonymous_producers.anonymous_producers,
+    anonymous_producers.anonymous_publishers,
+    anonymous_producers.anonymous_senders,
+    configuration.configuration,
+    configuration.configuration_amqp091,
+    configuration.configuration_activemq,
+    configuration.configuration_usage,
+    set_up.set_up,
+    set_up.set_up_amqp091,
+    set_up.set_up_openwire,
+    after_errors.after_errors,
+    after_errors.after_errors_amqp091,
+    after_errors.after_errors_activemq,
+    after_errors.after_no_space,
+    after_errors.after_no_space_in_time,
 )
 
 MUTANTS: dict[str, Mutant] = {mutant.name: mutant for group in GROUPS for mutant in group.mutants}

@@ -1,0 +1,1 @@
+"""Faults seeded by people who had not read the suites, one module for each class of faults."""

@@ -1,0 +1,387 @@
+"""Faults of what comes after an error: on its connection, for its neighbours, its messages and its
+names."""
+
+from __future__ import annotations
+
+from pamqp import commands as methods
+
+from brokerproof.reference_broker.families.activemq.producer_flow import NoSpace, ProducerFlow
+from brokerproof.reference_broker.families.rabbitmq.limited_queue import LimitedQueue
+from brokerproof.reference_broker.kernel.router import NoRoute, Router
+from brokerproof.reference_broker.kernel.transactions import Transaction
+from brokerproof.reference_broker.protocols.amqp091 import arguments
+from brokerproof.reference_broker.protocols.amqp091.channel import HANDLERS, Channel
+from brokerproof.reference_broker.protocols.amqp091.connection import Amqp091Connection
+from brokerproof.reference_broker.protocols.amqp091.errors import Refusal as Amqp091Refusal
+from brokerproof.reference_broker.protocols.amqp10.coordinator import CoordinatorLink
+from brokerproof.reference_broker.protocols.amqp10.link import LinkState
+from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
+from brokerproof.reference_broker.protocols.amqp10.performatives import End
+from brokerproof.reference_broker.protocols.amqp10.session import Session
+from brokerproof.reference_broker.protocols.openwire.client import Client
+from brokerproof.reference_broker.protocols.openwire.encoding import Fields
+from brokerproof.reference_broker.protocols.openwire.refusal import Refusal as OpenWireRefusal
+from brokerproof.reference_broker.protocols.openwire.structures import structure
+from brokerproof.reference_broker.protocols.stomp.activemq import ActiveMqStompConnection
+from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
+from brokerproof.suites.mutation.mutant import Group
+
+after_errors = Group("after-errors")
+after_errors_amqp091 = Group("after-errors-amqp091", "reference-rabbitmq")
+after_errors_activemq = Group("after-errors-activemq", "reference-activemq")
+after_no_space = Group("after-no-space", "reference-activemq-fail")
+after_no_space_in_time = Group("after-no-space-in-time", "reference-activemq-timeout")
+
+
+# --- AMQP 1.0 -------------------------------------------------------------------------------------
+
+
+@after_errors.override(Session, "_forget", breaks="AMQP10-LINK-02 AMQP10-LINK-01")
+def the_name_of_a_broken_link_is_taken(original, reached, self, link):
+    """A link that ended with an error still has its name: who attaches it again makes the broker
+    detach the broken one a second time, as stolen."""
+    if link.state is LinkState.BROKEN:
+        reached()
+        return
+    original(self, link)
+
+
+@after_errors.mutant("AMQP10-READING-OUT-01 ARTEMIS-REDELIVERY-back-1")
+def deliveries_of_a_broken_link_wait_for_its_detach(patch, reached):
+    """What a link holds that ended with an error goes back to its queue when the peer answers, and
+    not at all when the peer ends the session instead."""
+    held: dict[OutgoingLink, bool] = {}
+
+    @patch.override(OutgoingLink)
+    def give_back(original, self):
+        if self.state is LinkState.BROKEN and self.unsettled and self not in held:
+            reached()
+            held[self] = True
+            return []
+        return original(self)
+
+    @patch.override(Session)
+    def _detach(original, self, detach):
+        link = self.links.get(detach.handle)
+        original(self, detach)
+        if link in held:
+            for queue in link.give_back():
+                queue.dispatch()
+
+
+@after_errors.override(Session, "_transfer", breaks="AMQP10-WIN-05 AMQP10-WIN-06")
+def transfers_to_a_refused_link_do_not_count(original, reached, self, transfer, payload):
+    """A transfer that follows an attach which was refused takes no transfer-id and no window."""
+    link = self.links.get(transfer.handle)
+    if link is None or link.state is not LinkState.REFUSED:
+        original(self, transfer, payload)
+        return
+    reached()
+    window, next_id = self.incoming_window, self.next_incoming_id
+    original(self, transfer, payload)
+    self.incoming_window, self.next_incoming_id = window, next_id
+
+
+@after_errors.override(Session, "_transfer", breaks="AMQP10-LINK-09 AMQP10-LINK-12 AMQP10-XFER-01")
+def deliveries_to_a_refused_link_are_missed(original, reached, self, transfer, payload):
+    """A delivery that follows an attach which was refused is dropped, and its delivery-id is still
+    expected: the next delivery of another link ends the session."""
+    expected = self._expected_delivery_id
+    original(self, transfer, payload)
+    if self._expected_delivery_id is None and expected is not None:
+        reached()
+        self._expected_delivery_id = expected
+
+
+@after_errors.override(CoordinatorLink, "give_back", breaks="AMQP10-TXN-14")
+def transactions_outlive_a_broken_control_link(original, reached, self):
+    """Transactions of a control link that the broker ended with an error stay open, with what they
+    hold."""
+    if self.state is LinkState.BROKEN and self._opened:
+        reached()
+        return []
+    return original(self)
+
+
+@after_errors.override(Session, "handle", breaks="AMQP10-SESS-04 AMQP10-SESS-02")
+def the_channel_of_a_failed_session_stays_taken(original, reached, self, performative, body, at):
+    """A session that ended with an error drops the peer's end like any other frame: its channel is
+    never free again."""
+    if self._discarding and isinstance(performative, End):
+        reached()
+        return
+    original(self, performative, body, at)
+
+
+@after_errors.override(Session, "fail", breaks="AMQP10-SESS-03 AMQP10-SESS-04")
+def a_failed_session_takes_its_neighbours_settlements(original, reached, self, problem):
+    """When a session fails, settlements that were collected for the other sessions of its
+    connection are forgotten."""
+    others = [session for session in self.connection._touched if session is not self]
+    for session in others:
+        if session._batch:
+            reached()
+            list(session._batch.take())
+    original(self, problem)
+
+
+@after_errors.override(OutgoingLink, "_too_large", breaks="AMQP10-LINK-15 ARTEMIS-CONCEPTS-queue-1")
+def a_message_too_large_for_a_link_is_lost(original, reached, self, entry, size):
+    """A message that is too large for its receiver ends the link, and is not put back."""
+    original(self, entry, size)
+    if not self.copies and entry in self.queue._ready:
+        reached()
+        self.queue._ready.remove(entry)
+        self.queue.discard(entry)
+
+
+# --- STOMP ----------------------------------------------------------------------------------------
+
+
+@after_errors.mutant("STOMP12-BEGIN-04 ARTEMIS-PAGING-12 ARTEMIS-PAGING-1")
+def a_lost_transaction_stays_charged(patch, reached):
+    """What a transaction held occupies the memory of its address when its connection is lost."""
+    lost: list[bool] = []
+
+    @patch.override(StompConnection)
+    def release(original, self, subscriptions, transactions=()):
+        lost.append(True)
+        try:
+            original(self, subscriptions, transactions)
+        finally:
+            lost.pop()
+
+    @patch.override(Transaction)
+    def undo(original, self):
+        if lost and self._sends:
+            reached()
+            self._sends.clear()
+        return original(self)
+
+
+@after_errors.override(Router, "durable", breaks="ARTEMIS-STOMP-durable-1 ARTEMIS-STOMP-selector-1")
+def a_refused_selector_stays(original, reached, self, name, routing, called, selector):
+    """A durable subscription that is asked for with another selector is refused, and has that
+    selector from then on."""
+    known = self._durable.get(called)
+    try:
+        return original(self, name, routing, called, selector)
+    except NoRoute:
+        if known is not None and not known[1].has_consumers and known[1].filter is not selector:
+            reached()
+            known[1].filter = selector
+        raise
+
+
+@after_errors.mutant("STOMP12-BEGIN-04 STOMP12-BEGIN-03 ARTEMIS-REDELIVERY-back-1")
+def the_end_comes_after_a_commit(patch, reached):
+    """A connection that is refused something commits its open transactions in place of undoing
+    them, if they hold acknowledgements alone."""
+    refusing: list[bool] = []
+
+    @patch.override(StompConnection)
+    def _refuse(original, self, problem, frame=None):
+        refusing.append(True)
+        try:
+            original(self, problem, frame)
+        finally:
+            refusing.pop()
+
+    @patch.override(Transaction)
+    def undo(original, self):
+        if refusing and self._settlements and not self._sends:
+            reached()
+            return self.commit(lambda message: None)
+        return original(self)
+
+
+@after_errors_activemq.override(ActiveMqStompConnection, "_refuse", breaks="STOMP11-HDR-13")
+def what_is_behind_an_error_waits_for_more(original, reached, self, problem, frame=None):
+    """Where an ERROR does not end the session, frames behind the refused one are read when the
+    client sends something more."""
+    original(self, problem, frame)
+    if self._again and self._parser.rest().strip(b"\r\n"):
+        reached()
+        self._again = False
+
+
+@after_errors_activemq.override(Client, "add_consumer", breaks="OPENWIRE-RESP-2 OPENWIRE-RESP-1")
+def the_id_of_a_refused_consumer_is_taken(original, reached, self, fields, request):
+    """A consumer that was refused has its id: another one with it is answered, and never gets
+    anything."""
+    known = set(self._consumers)
+    again = Fields(fields.buffer, fields.at)
+    try:
+        original(self, fields, request)
+    except OpenWireRefusal:
+        id = structure(again, self.version)
+        if id not in known and getattr(id, "parent", None) in self._sessions:
+            reached()
+            self._register(id, None)
+        raise
+
+
+# --- AMQP 0-9-1 -----------------------------------------------------------------------------------
+
+
+@after_errors_amqp091.override(Channel, "refuse", breaks="RABBITMQ-AMQP091-CONF-01")
+def confirms_are_lost_with_the_channel(original, reached, self, problem, method):
+    """What was published in one piece with a mistake on the same channel is not confirmed."""
+    if self.confirms is not None and self.confirms._due:
+        reached()
+        self.confirms._due.clear()
+    original(self, problem, method)
+
+
+@after_errors_amqp091.mutant("RABBITMQ-AMQP091-CONF-01")
+def a_new_channel_counts_on(patch, reached):
+    """A channel that is opened with the number of one which was closed for a mistake is in confirm
+    mode already, and counts on."""
+    confirms: dict[tuple[object, int], object] = {}
+
+    @patch.override(Channel)
+    def refuse(original, self, problem, method):
+        if self.confirms is not None:
+            confirms[self.connection, self.number] = self.confirms
+        original(self, problem, method)
+
+    @patch.override(HANDLERS, methods.Confirm.Select)
+    def select(original, channel, method):
+        kept = confirms.pop((channel.connection, channel.number), None)
+        if kept is not None and kept.published:
+            reached()
+            channel.confirms = kept
+        original(channel, method)
+
+
+@after_errors_amqp091.mutant("RABBITMQ-AMQP091-QOS-01")
+def a_new_channel_keeps_the_prefetch(patch, reached):
+    """A channel that is opened with the number of one which was closed for a mistake has its
+    prefetch."""
+    prefetch: dict[tuple[object, int], int] = {}
+
+    @patch.override(Channel)
+    def refuse(original, self, problem, method):
+        if self.prefetch:
+            prefetch[self.connection, self.number] = self.prefetch
+        original(self, problem, method)
+
+    @patch.override(Channel, "__init__")
+    def init(original, self, connection, number):
+        original(self, connection, number)
+        kept = prefetch.pop((connection, number), 0)
+        if kept:
+            reached()
+            self.prefetch = kept
+
+
+@after_errors_amqp091.override(Channel, "refuse", breaks="AMQP091-CHAN-02 AMQP091-CONTENT-03")
+def contents_of_other_channels_are_forgotten(original, reached, self, problem, method):
+    """A mistake on one channel makes the broker forget the content that is under way on
+    another."""
+    original(self, problem, method)
+    for other in self.connection.channels.values():
+        if other is not self and other._publish is not None:
+            reached()
+            other._forget_content()
+
+
+@after_errors_amqp091.override(
+    HANDLERS, methods.Basic.Consume, breaks="AMQP091-CONS-02 AMQP091-CHAN-02"
+)
+def a_refused_consumer_is_exclusive(original, reached, channel, method):
+    """A consumer that wants its queue for itself and is refused leaves the queue in exclusive use:
+    further consumers are refused."""
+    try:
+        original(channel, method)
+    except Amqp091Refusal:
+        declared = channel.topology.find(method.queue or channel.last_queue)
+        if method.exclusive and declared is not None and not declared.sole:
+            reached()
+            declared.sole = True
+        raise
+
+
+@after_errors_amqp091.override(
+    HANDLERS, methods.Queue.Declare, breaks="AMQP091-QUEUE-03 RABBITMQ-AMQP091-LEN-01"
+)
+def a_refused_declaration_counts(original, reached, channel, method):
+    """A queue that is declared with other limits than it has is refused, and has them from then
+    on."""
+    try:
+        original(channel, method)
+    except Amqp091Refusal:
+        declared = channel.topology.find(method.queue)
+        given = method.arguments if isinstance(method.arguments, dict) else {}
+        if declared is not None and isinstance(declared.queue, LimitedQueue):
+            limits = arguments.limits(given)
+            if limits != declared.queue.limits:
+                reached()
+                declared.queue.limits = limits
+        raise
+
+
+@after_errors_amqp091.override(Amqp091Connection, "_refuse", breaks="AMQP091-CHAN-02 AMQP091-TX-01")
+def a_mistake_ends_the_transactions_of_others(original, reached, self, problem, channel, method):
+    """A mistake on one channel forgets what the transactions of the other channels have
+    published."""
+    original(self, problem, channel, method)
+    if problem.soft:
+        for other in self.channels.values():
+            if other.number != channel and other.transaction is not None:
+                if other.transaction.sends:
+                    reached()
+                other.transaction.sends.clear()
+
+
+# --- ActiveMQ -------------------------------------------------------------------------------------
+
+
+@after_no_space.override(ProducerFlow, "send", breaks="ACTIVEMQ-PFC-9 ACTIVEMQ-PFC-2")
+def a_failed_send_stays_charged(original, reached, self, sending):
+    """A message that failed for want of space stays charged to its destination."""
+    try:
+        return original(self, sending)
+    except NoSpace:
+        reached()
+        account = self.accounting.find(sending.destination)
+        account.memory.add(account.cost(sending.message))
+        raise
+
+
+@after_no_space_in_time.mutant("ACTIVEMQ-PFC-10")
+def what_failed_is_added_after_all(patch, reached):
+    """A message that failed because it waited for too long is added when there is space."""
+    failed: list[object] = []
+
+    @patch.override(ProducerFlow)
+    def _on_timeout(original, self, waiting, now):
+        original(self, waiting, now)
+        failed.append(waiting)
+
+    @patch.override(ProducerFlow)
+    def next(original, self):
+        for waiting in list(failed):
+            account = self.accounting.find(waiting.account.name)
+            if self.memory_is_short(account) or not waiting.sending.is_live():
+                continue
+            if not self.store_is_short(account, waiting.sending.persistent):
+                failed.remove(waiting)
+                reached()
+                return waiting.sending.publish
+        return original(self)
+
+
+@after_no_space_in_time.mutant("ACTIVEMQ-PFC-10 ACTIVEMQ-PFC-1")
+def those_behind_one_that_failed_fail_too(patch, reached):
+    """When a message fails because it waited for too long, all that wait behind it fail at once,
+    before their time."""
+
+    @patch.override(ProducerFlow)
+    def _on_timeout(original, self, waiting, now):
+        behind = list(self._waiting.get(waiting.account.name, {}).values())
+        original(self, waiting, now)
+        for other in behind:
+            if other is not waiting and other.number in self._waiting.get(other.account.name, {}):
+                reached()
+                original(self, other, now)

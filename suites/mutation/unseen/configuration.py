@@ -1,0 +1,352 @@
+"""Faults of configuration: edges of limits, settings that overlap, and what they inherit."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+
+from pamqp import commands as methods
+
+from brokerproof.harness.model.enums import FullPolicy
+from brokerproof.reference_broker.families.activemq.usage import Usage
+from brokerproof.reference_broker.families.activemq.usage_accounting import UsageAccount
+from brokerproof.reference_broker.families.artemis.accounting import Accounting, AddressAccount
+from brokerproof.reference_broker.families.rabbitmq.limited_queue import LimitedQueue
+from brokerproof.reference_broker.families.rabbitmq.resources import Resources
+from brokerproof.reference_broker.persistence.pages import PagingStore
+from brokerproof.reference_broker.protocols.amqp091.channel import HANDLERS
+from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer
+from brokerproof.reference_broker.protocols.stomp import commands
+from brokerproof.reference_broker.settings.activemq import ActiveMq, DestinationPolicy
+from brokerproof.reference_broker.settings.address_rules import AddressRules, Rule, _merge
+from brokerproof.suites.mutation.mutant import Group
+
+configuration = Group("configuration")
+configuration_amqp091 = Group("configuration-amqp091", "reference-rabbitmq")
+configuration_activemq = Group("configuration-activemq", "reference-activemq-flow")
+configuration_usage = Group("configuration-usage", "reference-activemq-usage")
+
+FULL, POLICIES, FIRST_LIMIT = "ARTEMIS-PAGING-1", "ARTEMIS-PAGING-8", "ARTEMIS-PAGING-13"
+MATCHING = "ARTEMIS-STOMP-routing-6"
+THRESHOLD = "ARTEMIS-FLOW-amqp-4"
+
+
+# --- limits of an address -------------------------------------------------------------------------
+
+
+@configuration.override(AddressAccount, "full", breaks=f"{FULL} {POLICIES}")
+def a_size_of_zero_is_no_limit(original, reached, self):
+    """max-size-bytes 0 is no limit, as -1."""
+    if self._max_size == 0:
+        right = original(self)
+        self._max_size = -1
+        try:
+            return reached.instead(right, original(self))
+        finally:
+            self._max_size = 0
+    return original(self)
+
+
+@configuration.override(AddressAccount, "full", breaks=FIRST_LIMIT)
+def messages_count_without_a_size_alone(original, reached, self):
+    """max-size-messages counts only where there is no max-size-bytes."""
+    right = original(self)
+    if self._max_size >= 0 and 0 <= self._max_messages <= self.messages:
+        wrong = self._max_size <= self.size or self.accounting.full
+        return reached.instead(right, wrong)
+    return right
+
+
+@configuration.override(AddressAccount, "full", breaks=f"{FULL} {POLICIES}")
+def a_limit_of_its_own_replaces_that_of_all(original, reached, self):
+    """The limit of all addresses together does not count for an address that has one of its
+    own."""
+    right = original(self)
+    if not right or (self._max_size < 0 and self._max_messages < 0):
+        return right
+    own = 0 <= self._max_size <= self.size or 0 <= self._max_messages <= self.messages
+    return reached.instead(right, own)
+
+
+@configuration.override(Accounting, "full", breaks=f"{FULL} {POLICIES}")
+def of_the_limits_of_all_the_first_alone_counts(original, reached, self):
+    """global-max-messages counts only where there is no global-max-size."""
+    right = original(self)
+    if self._max_size >= 0:
+        return reached.instead(right, self._max_size <= self.size)
+    return right
+
+
+@configuration.override(AddressAccount, "rejects", breaks=THRESHOLD)
+def the_threshold_counts_for_a_full_address(original, reached, self):
+    """max-size-bytes-reject-threshold rejects nothing below max-size-bytes."""
+    return reached.instead(original(self), original(self) and self.full)
+
+
+@configuration.override(AddressAccount, "rejects", breaks=f"{POLICIES} {THRESHOLD}")
+def the_threshold_counts_under_any_policy(original, reached, self):
+    """max-size-bytes-reject-threshold rejects under DROP and FAIL too."""
+    if self.policy is FullPolicy.BLOCK:
+        return original(self)
+    return reached.instead(original(self), 0 <= self._threshold <= self.size)
+
+
+@configuration.override(AddressAccount, "rejects", breaks=THRESHOLD)
+def a_threshold_of_zero_is_none(original, reached, self):
+    """max-size-bytes-reject-threshold 0 is no limit, as -1."""
+    return reached.instead(original(self), original(self) and self._threshold > 0)
+
+
+@configuration.override(PagingStore, "is_full", breaks="ARTEMIS-PAGING-15")
+def a_limit_of_messages_needs_one_of_bytes(original, reached, self):
+    """page-limit-messages counts only beside page-limit-bytes."""
+    right = original(self)
+    return right if self.limits.limit_bytes >= 0 else reached.instead(right, False)
+
+
+@configuration.override(PagingStore, "append", breaks="ARTEMIS-PAGING-2")
+def a_page_is_closed_when_it_is_too_large(original, reached, self, message, queues, source_entry):
+    """A page goes on until it has passed page-size-bytes: the message that passes it is still on
+    it."""
+    last = self.last
+    if last is None or last.records < 2 or last.size > self.limits.page_size:
+        return original(self, message, queues, source_entry)
+    limits, pages = self.limits, len(self.pages)
+    result = None
+    self.limits = dataclasses.replace(limits, page_size=2**62)
+    try:
+        result = original(self, message, queues, source_entry)
+    finally:
+        self.limits = limits
+    if last.size > limits.page_size and len(self.pages) == pages:
+        reached()
+    return result
+
+
+# --- settings that overlap ------------------------------------------------------------------------
+
+
+def _with_rules(patch, reached, settings_of):
+    """Give an address the settings that ``settings_of`` returns for its name, the most specific
+    first: rules are made before a broker handles an input, and shared by brokers."""
+    merged: dict[str, Rule] = {}
+
+    def of(rules, name):
+        right = rules.__dict__["of"](name)
+        if name not in merged:
+            merged[name] = settings_of(rules, name)
+        return reached.instead(right, merged[name])
+
+    def get(rules):
+        return functools.partial(of, rules)
+
+    def keep(rules, value):
+        rules.__dict__["of"] = value
+
+    patch.set(AddressRules, "of", property(get, keep))
+
+
+def _matching(rules, name):
+    """Return the settings that match ``name``, the most specific first."""
+    return [setting for pattern, setting in rules._rules if pattern.fullmatch(name)]
+
+
+@configuration.mutant(f"{MATCHING} {POLICIES}")
+def two_settings_are_merged(patch, reached):
+    """An address takes what the most specific setting does not say from the next one that matches,
+    and from no others."""
+    _with_rules(patch, reached, lambda rules, name: _merge(_matching(rules, name)[:2]))
+
+
+@configuration.mutant(POLICIES)
+def a_policy_belongs_to_its_limit(patch, reached):
+    """address-full-policy is taken from the setting that has the limit, or is the default."""
+
+    def settings_of(rules, name):
+        right = _merge(_matching(rules, name))
+        for setting in _matching(rules, name):
+            if setting.max_size_bytes is not None:
+                policy = setting.address_full_policy or FullPolicy.PAGE
+                return dataclasses.replace(right, address_full_policy=policy)
+        return right
+
+    _with_rules(patch, reached, settings_of)
+
+
+@configuration.mutant(MATCHING)
+def any_words_are_one_at_least(patch, reached):
+    """The wildcard for any words does not match none: a.# is not for a."""
+
+    def settings_of(rules, name):
+        none = name + rules._delimiter + rules._any_words
+        return _merge(setting for setting in _matching(rules, name) if setting.match != none)
+
+    _with_rules(patch, reached, settings_of)
+
+
+@configuration.mutant(MATCHING)
+def one_word_ends_at_a_dot(patch, reached):
+    """The wildcard for one word stops at a dot, whatever the delimiter is."""
+
+    def settings_of(rules, name):
+        delimiter = f"(?:(?!{re.escape(rules._delimiter)}).)+"
+        return _merge(
+            setting
+            for pattern, setting in rules._rules
+            if re.fullmatch(pattern.pattern.replace(delimiter, "[^.]+"), name, re.DOTALL)
+        )
+
+    _with_rules(patch, reached, settings_of)
+
+
+@configuration.mutant(MATCHING)
+def a_longer_match_is_the_more_specific(patch, reached):
+    """Of two settings that match, the one with the longer match counts, wildcards or not."""
+
+    def settings_of(rules, name):
+        return _merge(sorted(_matching(rules, name), key=lambda setting: -len(setting.match)))
+
+    _with_rules(patch, reached, settings_of)
+
+
+@configuration.override(commands, "_window", breaks="ARTEMIS-STOMP-window-5 ARTEMIS-STOMP-window-2")
+def a_window_of_zero_is_the_default(original, reached, session, frame, mode):
+    """stompConsumerWindowSize 0 of an acceptor is the default of 10240 bytes."""
+    size = original(session, frame, mode)
+    named = {"consumer-window-size", "activemq.prefetchSize"} & set(frame.head.first)
+    return reached.instead(0, 10240) if size == 0 and not named else size
+
+
+# --- RabbitMQ -------------------------------------------------------------------------------------
+
+
+@configuration_amqp091.override(Resources, "set", breaks="RABBITMQ-FLOW-mem-2 RABBITMQ-FLOW-mem-3")
+def a_watermark_of_zero_is_not_set(original, reached, self, now, memory, disk):
+    """A memory watermark of 0 that is set while the broker runs leaves the one before in force."""
+    if memory is not None and not memory:
+        reached()
+        memory = None
+    original(self, now, memory, disk)
+
+
+@configuration_amqp091.override(Resources, "set", breaks="RABBITMQ-FLOW-mem-3 RABBITMQ-FLOW-disk-1")
+def a_new_memory_limit_forgets_that_of_the_disk(original, reached, self, now, memory, disk):
+    """A memory limit that is set alone puts back the disk limit of the file."""
+    file = self.__dict__.setdefault("_file", self._disk)
+    if disk is None and memory is not None and self._disk != file:
+        reached()
+        disk = file
+    original(self, now, memory, disk)
+
+
+@configuration_amqp091.override(Resources, "disk_limit", breaks="RABBITMQ-FLOW-disk-3")
+def a_multiple_is_of_what_can_be_used(original, reached, self):
+    """A disk limit relative to the memory is one of the watermark, not of the machine's memory."""
+    right = original(self)
+    if isinstance(self._disk, float):
+        return reached.instead(right, int(self._disk * self.memory_limit))
+    return right
+
+
+@configuration_amqp091.override(LimitedQueue, "_above", breaks="RABBITMQ-AMQP091-LEN-01")
+def a_length_of_zero_is_none(original, reached, self, messages, size):
+    """x-max-length 0 is no limit."""
+    right = original(self, messages, size)
+    if self.limits.length == 0:
+        most = self.limits.size
+        wrong = most is not None and self._measured.size + size > most
+        return reached.instead(right, wrong)
+    return right
+
+
+@configuration_amqp091.override(LimitedQueue, "_above", breaks="RABBITMQ-AMQP091-LEN-01")
+def a_length_hides_the_size(original, reached, self, messages, size):
+    """x-max-length-bytes counts only where there is no x-max-length."""
+    right = original(self, messages, size)
+    length = self.limits.length
+    if length is not None:
+        return reached.instead(right, len(self._ready) + messages > length)
+    return right
+
+
+@configuration_amqp091.override(Consumer, "has_room", breaks="RABBITMQ-AMQP091-QOS-01")
+def the_prefetch_of_the_channel_replaces_the_consumers_own(original, reached, self):
+    """Where the channel has a prefetch, that of its consumers does not count."""
+    right = original(self)
+    channel = self.channel
+    if right or self.no_ack or not channel.limit.limit:
+        return right
+    if channel.connection.held or not channel.active:
+        return right
+    return reached.instead(right, channel.limit.has_room())
+
+
+@configuration_amqp091.override(HANDLERS, methods.Basic.Qos, breaks="RABBITMQ-AMQP091-QOS-01")
+def a_prefetch_is_for_those_who_are_there(original, reached, channel, method):
+    """The prefetch of basic.qos without global counts for the channel's present consumers too."""
+    original(channel, method)
+    if not method.global_:
+        for consumer in channel.consumers.values():
+            if consumer.prefetch.limit != method.prefetch_count:
+                reached()
+                consumer.prefetch.limit = method.prefetch_count
+
+
+# --- ActiveMQ -------------------------------------------------------------------------------------
+
+
+@configuration_usage.override(Usage, "full", breaks="ACTIVEMQ-PFC-11")
+def a_limit_of_its_own_is_the_only_one(original, reached, self, mark=100):
+    """A destination that has a limit of its own, below that of the broker, is not full because the
+    broker is."""
+    right = original(self, mark)
+    if self.parent is not None and self.limit < self.parent.limit:
+        return reached.instead(right, self.percent >= mark)
+    return right
+
+
+@configuration_usage.mutant("ACTIVEMQ-PFC-11")
+def a_destination_without_a_limit_is_charged_to_itself(patch, reached):
+    """What is in a destination without a memoryLimit does not count for the broker."""
+    own: set[Usage] = set()
+
+    @patch.override(UsageAccount, "__init__")
+    def init(original, self, name, rule, accounting):
+        original(self, name, rule, accounting)
+        if not self.entry.memory_limit:
+            own.add(self.memory)
+
+    @patch.override(Usage)
+    def add(original, self, size):
+        if self in own and self.parent is not None:
+            reached()
+            self.used += size
+            return
+        original(self, size)
+
+
+@configuration_activemq.override(DestinationPolicy, "matches", breaks="ACTIVEMQ-PFC-6")
+def any_words_of_a_policy_are_one_at_least(original, reached, self, name):
+    """The wildcard > does not match none: a.> is not for a."""
+    right = original(self, name)
+    kind, _, pattern = self.pattern.partition("://")
+    if right and pattern.endswith(".>") and name == f"{kind}://{pattern[:-2]}":
+        return reached.instead(right, False)
+    return right
+
+
+@configuration_activemq.override(DestinationPolicy, "matches", breaks="ACTIVEMQ-PFC-6")
+def a_policy_of_queues_is_one_of_topics(original, reached, self, name):
+    """A policy for queues counts for the topics of the same name."""
+    if name.startswith("topic://") and self.pattern.startswith("queue://"):
+        wrong = original(self, "queue://" + name.removeprefix("topic://"))
+        return reached.instead(original(self, name), wrong)
+    return original(self, name)
+
+
+@configuration_activemq.override(ActiveMq, "policy", breaks="ACTIVEMQ-PFC-6")
+def the_first_policy_that_matches_counts(original, reached, self, name):
+    """Of several policies that match, the first in the file counts, not the closest."""
+    first = next((policy for policy in self.policies if policy.matches(name)), None)
+    return reached.instead(original(self, name), first or self.default_policy)

@@ -1,0 +1,385 @@
+"""Faults of fairness: who waits is forgotten, or served out of turn."""
+
+from __future__ import annotations
+
+from brokerproof.reference_broker.families.activemq.producer_flow import ProducerFlow
+from brokerproof.reference_broker.families.artemis.admission import Admission
+from brokerproof.reference_broker.kernel.alarms import Alarms
+from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin, Serving
+from brokerproof.reference_broker.protocols.amqp091.channel import Channel
+from brokerproof.reference_broker.protocols.amqp10.session import Session
+from brokerproof.reference_broker.protocols.core.producer_credit import Grants
+from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
+from brokerproof.suites.mutation.mutant import Group
+
+fairness = Group("fairness")
+fairness_amqp091 = Group("fairness-amqp091", "reference-rabbitmq")
+fairness_activemq = Group("fairness-activemq", "reference-activemq-flow")
+fairness_usage = Group("fairness-usage", "reference-activemq-usage")
+
+IN_TURN = "ARTEMIS-FLOW-consumer-3"
+GO_ON = "ARTEMIS-FLOW-block-1 ARTEMIS-PAGING-12"
+CREDIT_AGAIN = "ARTEMIS-FLOW-amqp-2"
+EVERY_MESSAGE = "ARTEMIS-CONCEPTS-queue-1"
+
+
+# --- consumers ------------------------------------------------------------------------------------
+
+
+@fairness.mutant(IN_TURN)
+def the_turn_begins_anew_when_a_consumer_leaves(patch, reached):
+    """When a consumer leaves, the others are served in the order in which they joined."""
+    joined: dict[RoundRobin, list[object]] = {}
+
+    @patch.override(RoundRobin)
+    def add(original, self, consumer):
+        original(self, consumer)
+        joined.setdefault(self, []).append(consumer)
+
+    @patch.override(RoundRobin)
+    def remove(original, self, consumer):
+        original(self, consumer)
+        joined[self].remove(consumer)
+        if list(self._turns) != joined[self]:
+            reached()
+            for other in joined[self]:
+                self._turns.move_to_end(other)
+
+
+@fairness.mutant(IN_TURN)
+def the_turn_begins_anew_with_each_input(patch, reached):
+    """Messages of one input are dealt out in turn, and the turn begins with the first consumer at
+    the next input."""
+    joined: dict[RoundRobin, list[object]] = {}
+    dealt: set[RoundRobin] = set()
+
+    @patch.override(RoundRobin)
+    def add(original, self, consumer):
+        original(self, consumer)
+        joined.setdefault(self, []).append(consumer)
+
+    @patch.override(RoundRobin)
+    def remove(original, self, consumer):
+        original(self, consumer)
+        joined[self].remove(consumer)
+
+    @patch.override(Serving)
+    def begin(original, self):
+        original(self)
+        dealt.clear()
+
+    @patch.override(RoundRobin)
+    def pick(original, self):
+        if self not in dealt:
+            dealt.add(self)
+            if list(self._turns) != joined.get(self, []):
+                reached()
+                for consumer in joined[self]:
+                    self._turns.move_to_end(consumer)
+        return original(self)
+
+
+@fairness.override(RoundRobin, "pick_of", breaks=IN_TURN)
+def the_first_whose_selector_fits_gets_everything(original, reached, self, may_have):
+    """Among consumers with selectors the one that joined first gets all that fits it."""
+    for consumer in self._turns:
+        if consumer.has_room() and may_have(consumer):
+            others = [
+                other
+                for other in self._turns
+                if other is not consumer and other.has_room() and may_have(other)
+            ]
+            if others:
+                reached()
+            return consumer
+    return None
+
+
+@fairness.override(Serving, "go_on", breaks=EVERY_MESSAGE)
+def one_of_several_deep_queues_goes_on(original, reached, self):
+    """Of several queues whose deliveries were interrupted for their number, only the first goes
+    on."""
+    while self.interrupted and self.left > 0:
+        queue = next(iter(self.interrupted))
+        if len(self.interrupted) > 1:
+            reached()
+        self.interrupted.clear()
+        queue.read()
+
+
+@fairness.override(Session, "resume", breaks=EVERY_MESSAGE)
+def one_link_resumes_when_the_window_opens(original, reached, self):
+    """When a session's window opens again, one of the links that waited for it goes on."""
+    self._transmit_pending()
+    if self.blocked and self.can_send():
+        if len(self.blocked) > 1:
+            reached()
+        self.blocked.popitem(last=False)[0].resume()
+
+
+@fairness.override(Queue, "_take_back", breaks=f"{EVERY_MESSAGE} ARTEMIS-REDELIVERY-back-1")
+def what_comes_back_was_looked_at(original, reached, self, back):
+    """Where consumers have selectors, a message that comes back is not offered to those who have
+    looked past it."""
+    looked = dict(self._looked)
+    original(self, back)
+    if looked != self._looked:
+        reached()
+        self._looked.update(looked)
+
+
+# --- producers ------------------------------------------------------------------------------------
+
+
+@fairness.mutant(f"{GO_ON} {CREDIT_AGAIN}")
+def one_producer_an_input_goes_on(patch, reached):
+    """Room wakes one of the producers that wait at an address, however much there is; the next one
+    goes on when something else happens."""
+    woken: set[str] = set()
+
+    @patch.override(Serving)
+    def begin(original, self):
+        original(self)
+        woken.clear()
+
+    @patch.override(Admission)
+    def next(original, self):
+        for address, waiting in self._waiting.items():
+            if self._is_open(address):
+                size = self._accounting.find(address).size
+                ready = [callback for callback, then in waiting.items() if then != size]
+                if ready and address in woken:
+                    reached()
+                elif ready:
+                    woken.add(address)
+                    self.forget(ready[0])
+                    return ready[0]
+        return None
+
+
+@fairness.override(Admission, "forget", breaks=f"{GO_ON} {CREDIT_AGAIN}")
+def a_producer_that_leaves_takes_the_others_along(original, reached, self, on_room):
+    """When the producer that waits longest leaves, all who wait at its address are forgotten."""
+    address = self._where.get(on_room)
+    if address is None:
+        return
+    waiting = self._waiting[address]
+    if len(waiting) == 1 or next(iter(waiting)) is not on_room or self._is_open(address):
+        original(self, on_room)
+        return
+    reached()
+    for callback in waiting:
+        del self._where[callback]
+    del self._waiting[address]
+
+
+@fairness.override(Admission, "next", breaks=f"{GO_ON} {CREDIT_AGAIN}")
+def a_full_address_holds_up_those_behind_it(original, reached, self):
+    """Producers of an address go on only when the address at which somebody waited first is not
+    full any more."""
+    first = next(iter(self._waiting), None)
+    if first is None or self._is_open(first):
+        return original(self)
+    if any(self._is_open(address) for address in self._waiting):
+        reached()
+    return None
+
+
+@fairness.mutant(f"{GO_ON} {CREDIT_AGAIN}")
+def only_its_own_address_wakes_a_producer(patch, reached):
+    """A producer that waits for the room of all addresses together goes on when its own address
+    changes, and not when another one makes room."""
+    sizes: dict[object, tuple[int, int]] = {}
+
+    @patch.override(Admission)
+    def _wait(original, self, address, on_room, size):
+        original(self, address, on_room, size)
+        account = self._accounting.find(address)
+        if self._accounting.full:
+            sizes[on_room] = account.size, account.messages
+        else:
+            sizes.pop(on_room, None)
+
+    @patch.override(Admission)
+    def next(original, self):
+        for address, waiting in self._waiting.items():
+            if not self._is_open(address):
+                continue
+            account = self._accounting.find(address)
+            for callback, then in waiting.items():
+                if then == account.size:
+                    continue
+                if sizes.get(callback) == (account.size, account.messages):
+                    reached()
+                    continue
+                self.forget(callback)
+                return callback
+        return None
+
+
+@fairness.mutant(GO_ON)
+def what_is_behind_a_held_send_waits_for_more(patch, reached):
+    """A SEND that waited goes on by itself; the frames that were pipelined behind it are read when
+    the client sends something else."""
+    left: dict[int, bytes] = {}
+
+    @patch.override(StompConnection)
+    def _go_on(original, self):
+        data, self._unread = self._unread, b""
+        if data:
+            reached()
+            left[self.conn] = left.get(self.conn, b"") + data
+        original(self)
+
+    @patch.override(StompConnection)
+    def receive(original, self, now, data):
+        original(self, now, left.pop(self.conn, b"") + data)
+
+
+@fairness.override(Grants, "offer", breaks=GO_ON)
+def the_second_request_is_forgotten(original, reached, self):
+    """Of several requests for credit that one CORE session makes at a full address, the first is
+    granted when there is room."""
+    original(self)
+    if self._due and len(self._due) > 1:
+        reached()
+        while len(self._due) > 1:
+            self._due.pop()
+
+
+# --- families -------------------------------------------------------------------------------------
+
+
+@fairness_amqp091.mutant("RABBITMQ-FLOW-mem-1")
+def one_publisher_goes_on_behind_an_alarm(patch, reached):
+    """When the last alarm is cleared, the connection that waited longest goes on; the others do so
+    behind further alarms."""
+
+    @patch.override(Alarms)
+    def set(original, self, resource, short, node=""):
+        waiting = self._waiting
+        if len(waiting) > 1 and not short and set_of(self) <= {(node, resource)}:
+            reached()
+            first = next(iter(waiting))
+            self._waiting = {first: None}
+            original(self, resource, short, node)
+            self._waiting.update({other: None for other in waiting if other is not first})
+        else:
+            original(self, resource, short, node)
+
+
+def set_of(alarms):
+    """Return all alarms that are raised."""
+    return {*alarms._raised}
+
+
+@fairness_amqp091.override(Channel, "settle", breaks="RABBITMQ-AMQP091-QOS-01")
+def room_of_the_channel_is_for_the_same_queue(original, reached, self, settled, outcome):
+    """An acknowledgement makes room in the prefetch of the channel, and only consumers of the same
+    queue get something for it."""
+    settled = list(settled)
+    if not self.limit.has_room() and len(self._consumed()) > 1:
+        reached()
+        limit, self.limit = self.limit, _Open(self.limit)
+        try:
+            original(self, settled, outcome)
+        finally:
+            self.limit = limit
+    else:
+        original(self, settled, outcome)
+
+
+class _Open:
+    """A prefetch that never was full; consumers ask the channel for its limit while it is here."""
+
+    def __init__(self, limit):
+        self._limit = limit
+        self._asked = False
+
+    @property
+    def limit(self):
+        return self._limit.limit
+
+    def has_room(self):
+        if not self._asked:
+            self._asked = True
+            return True
+        return self._limit.has_room()
+
+    def take(self):
+        self._limit.take()
+
+    def give_back(self):
+        self._limit.give_back()
+
+
+@fairness_activemq.override(ProducerFlow, "next", breaks="ACTIVEMQ-ORDER-1")
+def the_last_that_waits_goes_on_first(original, reached, self):
+    """Of the messages that wait for the same destination the one that came last goes first."""
+    for name, there in self._waiting.items():
+        if len(there) > 1:
+            reached()
+            self._waiting[name] = dict(reversed(there.items()))
+    try:
+        return original(self)
+    finally:
+        for name, there in self._waiting.items():
+            self._waiting[name] = dict(sorted(there.items()))
+
+
+@fairness_activemq.mutant("ACTIVEMQ-PFC-2")
+def one_destination_an_input_goes_on(patch, reached):
+    """Room wakes one of the messages that wait, however much there is; the next one goes on when
+    something else happens."""
+    woken: list[object] = []
+
+    @patch.override(Serving)
+    def begin(original, self):
+        original(self)
+        woken.clear()
+
+    @patch.override(ProducerFlow)
+    def next(original, self):
+        if woken:
+            before = {name: dict(there) for name, there in self._waiting.items()}
+            if any(
+                not self.memory_is_short(waiting.account)
+                and not self.store_is_short(waiting.account, waiting.sending.persistent)
+                for there in before.values()
+                for waiting in there.values()
+            ):
+                reached()
+            return None
+        go_on = original(self)
+        if go_on is not None:
+            woken.append(go_on)
+        return go_on
+
+
+@fairness_usage.override(ProducerFlow, "next", breaks="ACTIVEMQ-PFC-2 ACTIVEMQ-PFC-11")
+def a_full_store_holds_up_what_is_not_persistent(original, reached, self):
+    """A persistent message that waits for the store holds up those behind it that need none."""
+    for there in self._waiting.values():
+        for waiting in there.values():
+            account = self.accounting.find(waiting.account.name)
+            if self.memory_is_short(account):
+                break
+            if self.store_is_short(account, waiting.sending.persistent):
+                if len(there) > 1 and original(_Copy(self)) is not None:
+                    reached()
+                break
+            return original(self)
+    return None
+
+
+class _Copy:
+    """A producer flow that is asked who would go on, and changes nothing."""
+
+    def __init__(self, flow):
+        self._flow = flow
+
+    def __getattr__(self, name):
+        return getattr(self._flow, name)
+
+    def _forget(self, waiting):
+        """Nobody is taken out."""

@@ -1,0 +1,378 @@
+"""Faults of the order of frames at set-up and end: what is pipelined, what comes too early, and
+what comes behind the end."""
+
+from __future__ import annotations
+
+from pamqp import commands as methods
+
+from brokerproof.reference_broker.kernel.queue import Serving
+from brokerproof.reference_broker.protocols.amqp091.channel import HANDLERS, Channel
+from brokerproof.reference_broker.protocols.amqp091.methods import make, numbers_of, write
+from brokerproof.reference_broker.protocols.amqp10.connection import AmqpConnection
+from brokerproof.reference_broker.protocols.amqp10.framing import frame
+from brokerproof.reference_broker.protocols.amqp10.incoming import IncomingLink
+from brokerproof.reference_broker.protocols.amqp10.link import LinkState
+from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
+from brokerproof.reference_broker.protocols.amqp10.performatives import Attach, Detach, End
+from brokerproof.reference_broker.protocols.amqp10.session import Session
+from brokerproof.reference_broker.protocols.openwire.connection import OpenWireConnection
+from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
+from brokerproof.reference_broker.protocols.stomp.connection import State, StompConnection
+from brokerproof.reference_broker.protocols.stomp.parser import FrameParser
+from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
+from brokerproof.suites.mutation.mutant import Group
+
+set_up = Group("set-up")
+set_up_amqp091 = Group("set-up-amqp091", "reference-rabbitmq")
+set_up_openwire = Group("set-up-openwire", "reference-activemq")
+
+
+# --- what is pipelined ----------------------------------------------------------------------------
+
+
+@set_up.mutant("STOMP12-HDR-17 STOMP12-FRAME-02 STOMP12-RCPT-03")
+def a_piece_of_a_frame_behind_connect_is_lost(patch, reached):
+    """Whole frames that come in one piece with CONNECT are read, and a frame that is not complete
+    yet loses its beginning."""
+    connecting: list[bool] = []
+
+    @patch.override(StompConnection)
+    def _connect(original, self, now, frame):
+        connecting.append(True)
+        try:
+            original(self, now, frame)
+        finally:
+            connecting.pop()
+
+    @patch.override(FrameParser)
+    def rest(original, self):
+        data = original(self)
+        if connecting and data.rpartition(b"\0")[2].strip(b"\r\n"):
+            reached()
+            whole, nul, _ = data.rpartition(b"\0")
+            return whole + nul
+        return data
+
+
+@set_up.mutant("STOMP12-HDR-17 STOMP12-RCPT-03 STOMP12-SEND-02")
+def what_is_behind_connect_waits_for_more(patch, reached):
+    """Frames that come in one piece with CONNECT are read when the client sends something more."""
+    left: dict[int, bytes] = {}
+
+    @patch.override(StompConnection)
+    def _connect(original, self, now, frame):
+        original(self, now, frame)
+        rest = self._parser.rest()
+        if rest.strip(b"\r\n") and self._state is State.SESSION:
+            reached()
+            left[self.conn] = rest
+            self._parser._data, self._parser._at = b"", 0
+            self._parser._pending = bytearray()
+
+    @patch.override(StompConnection)
+    def receive(original, self, now, data):
+        original(self, now, left.pop(self.conn, b"") + data)
+
+
+@set_up.mutant("AMQP10-OPEN-01 AMQP10-OPEN-02")
+def what_is_behind_the_header_waits_for_more(patch, reached):
+    """Frames that come in one piece with the protocol header of AMQP are read when the client sends
+    something more."""
+
+    @patch.override(AmqpConnection)
+    def receive(original, self, now, data):
+        if self._state.name == "HEADER" and data[:5] == b"AMQP\0" and len(data) > 8:
+            reached()
+            original(self, now, data[:8])
+            left[self.conn] = data[8:]
+            return
+        original(self, now, left.pop(self.conn, b"") + data)
+
+    left: dict[int, bytes] = {}
+
+
+@set_up.mutant("AMQP10-CREDIT-03 AMQP10-CREDIT-14")
+def the_first_flow_is_for_those_who_have_waited(patch, reached):
+    """A flow that comes in one piece with the attach of its link gives no credit."""
+    inputs = [0]
+    attached: dict[OutgoingLink, int] = {}
+
+    @patch.override(Serving)
+    def begin(original, self):
+        original(self)
+        inputs[0] += 1
+
+    @patch.override(OutgoingLink)
+    def attach(original, self, attach):
+        attached[self] = inputs[0]
+        original(self, attach)
+
+    @patch.override(OutgoingLink)
+    def flow(original, self, flow):
+        if attached.get(self) == inputs[0] and flow.link_credit:
+            reached()
+            return
+        original(self, flow)
+
+
+@set_up.mutant("AMQP10-SESS-07 AMQP10-LINK-08")
+def a_handle_is_free_with_the_next_input(patch, reached):
+    """A link that is attached in one piece with the detach of the one before finds its handle in
+    use."""
+    freed: dict[Session, set[int]] = {}
+
+    @patch.override(Serving)
+    def begin(original, self):
+        original(self)
+        freed.clear()
+
+    @patch.override(Session)
+    def _detach(original, self, detach):
+        original(self, detach)
+        freed.setdefault(self, set()).add(detach.handle)
+
+    @patch.override(Session)
+    def _attach(original, self, attach):
+        if attach.handle in freed.get(self, ()) and attach.handle not in self.links:
+            reached()
+            self.links[attach.handle] = self  # the refusal names no link
+            try:
+                original(self, attach)
+            finally:
+                del self.links[attach.handle]
+        else:
+            original(self, attach)
+
+
+@set_up_openwire.mutant("OPENWIRE-RESP-1 OPENWIRE-NEG-1")
+def what_is_behind_the_wire_format_waits_for_more(patch, reached):
+    """Commands that come in one piece with the client's WireFormatInfo are read when it sends
+    something more."""
+
+    @patch.override(OpenWireConnection)
+    def _negotiate(original, self, now, received):
+        original(self, now, received)
+        fresh.add(self)
+
+    @patch.override(OpenWireConnection)
+    def _command(original, self, received):
+        if self in fresh:
+            reached()
+            late.setdefault(self, []).append(received)
+            return
+        original(self, received)
+
+    @patch.override(OpenWireConnection)
+    def _carry_out(original, self, now):
+        fresh.discard(self)
+        for received in late.pop(self, ()):
+            if self.is_open:
+                self._command(received)
+        original(self, now)
+
+    fresh: set[OpenWireConnection] = set()
+    late: dict[OpenWireConnection, list[object]] = {}
+
+
+# --- what comes too early -------------------------------------------------------------------------
+
+
+@set_up.override(IncomingLink, "attach", breaks="AMQP10-SESS-05 AMQP10-LINK-12")
+def credit_precedes_the_answer(original, reached, self, attach):
+    """A producer is granted its first credit before its attach is answered."""
+    session = self.session
+    held: list[Attach] = []
+
+    def send(performative):
+        if isinstance(performative, Attach):
+            held.append(performative)
+        else:
+            if held:
+                reached()
+            type(session).send(session, performative)
+
+    session.send = send
+    try:
+        original(self, attach)
+    finally:
+        del session.send
+        for answer in held:
+            session.send(answer)
+
+
+@set_up_amqp091.override(HANDLERS, methods.Basic.Recover, breaks="AMQP091-TAG-01 AMQP091-REC-01")
+def tags_begin_anew_behind_recover(original, reached, channel, method):
+    """Behind basic.recover the tags of deliveries begin at 1 again, as on a new channel."""
+    if channel._tags:
+        reached()
+        channel._tags = 0
+    original(channel, method)
+
+
+@set_up_amqp091.mutant("AMQP091-CONS-06")
+def consume_ok_goes_with_the_confirms(patch, reached):
+    """consume-ok goes out with the confirms at the end of the input, behind what is delivered, on a
+    channel that has other consumers."""
+    late: dict[Channel, list[object]] = {}
+
+    @patch.override(Channel)
+    def tell(original, self, method):
+        if isinstance(method, methods.Basic.ConsumeOk) and len(self.consumers) > 1:
+            late.setdefault(self, []).append(method)
+            self.connection.touch(self)
+            return
+        original(self, method)
+
+    @patch.override(Channel)
+    def send_delivery(original, self, consumer, tag, redelivered, what):
+        if any(method.consumer_tag == consumer for method in late.get(self, ())):
+            reached()
+        original(self, consumer, tag, redelivered, what)
+
+    @patch.override(Channel)
+    def flush(original, self):
+        for method in late.pop(self, ()):
+            self.connection.send(write(self.number, method))
+        original(self)
+
+
+# --- what comes behind the end --------------------------------------------------------------------
+
+
+@set_up.override(AmqpConnection, "close_with", breaks="AMQP10-IDLE-15 AMQP10-CLOSE-02")
+def a_closing_connection_beats(original, reached, self, error):
+    """Empty frames keep coming between our close and the peer's."""
+    original(self, error)
+    if self._beat_every:
+        reached()
+        self._next_beat.move(self._sent_at + self._beat_every)
+
+
+@set_up.override(
+    Session, "send", breaks="AMQP10-XFER-14 AMQP10-SESS-05 AMQP10-DISP-01 AMQP10-DISP-03"
+)
+def settlements_follow_the_end(original, reached, self, performative):
+    """What was sent in one piece with a detach or end is settled behind the answer to that."""
+    if not isinstance(performative, (Detach, End)) or not self._batch:
+        original(self, performative)
+        return
+    reached()
+    self.connection.send(frame(self.our_channel, performative.encode()))
+
+
+@set_up.override(
+    Session, "handle", breaks="AMQP10-SESS-05 AMQP10-LINK-08 AMQP10-SESS-02 AMQP10-WIN-10"
+)
+def an_ended_session_still_waits(original, reached, self, performative, body, at):
+    """A producer that waited at a full address when its session ended is granted credit when there
+    is room."""
+    waiting = getattr(self.shared.admission, "_where", {})
+    links = [
+        (waiting[link._on_room], link)
+        for link in self.links.values()
+        if isinstance(performative, End)
+        and isinstance(link, IncomingLink)
+        and link.state is LinkState.ATTACHED
+        and link._on_room in waiting
+    ]
+    original(self, performative, body, at)
+    for address, link in links:
+
+        def refill(link=link):
+            if self.connection.is_open:
+                reached()
+                link.refill()
+
+        self.shared.admission._wait(address, refill, None)
+
+
+@set_up.override(StompConnection, "_refuse", breaks="STOMP12-ERR-02")
+def what_is_behind_an_error_is_confirmed(original, reached, self, problem, frame=None):
+    """Frames behind one that was refused, in the same piece, are carried out and confirmed before
+    the connection is closed."""
+    if self._state is not State.SESSION:
+        original(self, problem, frame)
+        return
+    self.tell(problem, frame)
+    try:
+        while (behind := self._parser.next()) is not None:
+            reached()
+            self._command(behind)
+            if self._state is not State.SESSION:
+                return
+    except Refusal:
+        pass
+    self.close()
+
+
+@set_up.mutant("STOMP12-UNSUB-03 STOMP11-UNSUB-02 STOMP10-UNSUBSCRIBE-02")
+def the_last_message_follows_its_receipt(patch, reached):
+    """What an UNSUBSCRIBE puts back is offered to its own subscription once more, before it is
+    over: the message comes behind the RECEIPT of UNSUBSCRIBE."""
+
+    @patch.override(COMMANDS, "UNSUBSCRIBE")
+    def unsubscribe(original, session, frame):
+        name = frame.get("id")
+        subscription = session.subscriptions.get((name, None if name else frame.get("destination")))
+        last = list(subscription._unsettled.values()) if subscription is not None else []
+        original(session, frame)
+        if not last or frame.get("receipt") is None:
+            return None
+        reached()
+        entry = last[-1].entry
+        encoder, opening = session.encoder, subscription._opening
+        data = encoder.message(opening, entry.message, b"", True)
+        return lambda: session.shared.outbox.send(session.conn, data)
+
+
+@set_up_amqp091.override(Channel, "frame", breaks="RABBITMQ-AMQP091-CONF-01 AMQP091-CLOSE-03")
+def a_close_overtakes_confirms(original, reached, self, type, payload, method):
+    """What was published in one piece with channel.close is not confirmed: close-ok comes
+    first."""
+    if isinstance(method, methods.Channel.Close) and not self.is_closing:
+        confirms = self.confirms
+        if confirms is not None and confirms._due:
+            reached()
+            self.confirms = None
+    original(self, type, payload, method)
+
+
+@set_up_amqp091.mutant("AMQP091-CHAN-02 AMQP091-CHAN-04 AMQP091-CONS-03")
+def a_refused_channel_consumes_on(patch, reached):
+    """The consumers of a channel that the broker closes go on until the client's close-ok."""
+
+    @patch.override(Channel)
+    def refuse(original, self, problem, method):
+        if not self.consumers:
+            original(self, problem, method)
+            return
+        reached()
+        self.flush()
+        self.is_closing = True
+        self._forget_content()
+        failed = numbers_of(self._publish_of(method))
+        self.tell(methods.Channel.Close(problem.code, problem.text, *failed))
+
+    @patch.override(Channel)
+    def _after_close(original, self, method, payload):
+        if isinstance(method, methods.Channel.CloseOk):
+            self._give_all_back()
+        original(self, method, payload)
+
+
+@set_up_amqp091.override(
+    HANDLERS, methods.Basic.Cancel, breaks="AMQP091-CONS-03 RABBITMQ-AMQP091-CANCEL-01"
+)
+def a_cancelled_consumer_is_told_of_the_queue(original, reached, channel, method):
+    """A consumer that has cancelled itself is told with basic.cancel when its queue is deleted."""
+    consumer = channel.consumers.get(method.consumer_tag)
+    original(channel, method)
+    if consumer is not None and channel.connection.capabilities.get("consumer_cancel_notify"):
+        tag = method.consumer_tag
+
+        def tell():
+            if channel.connection.is_open and not (channel.is_closing or channel.is_closed):
+                reached()
+                channel.tell(make(methods.Basic.Cancel, tag, True))
+
+        consumer.declared.on_delete[tell] = None
