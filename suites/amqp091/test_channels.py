@@ -6,16 +6,19 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.protocols.amqp091.raw_peer import method
+from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, either, method
 from brokerproof.suites.amqp091.steps import (
     CHANNEL,
     CONNECTION,
     QUIET,
     arrive,
     bodies,
+    drained,
+    eventually,
     fill,
     queue_of,
 )
+from brokerproof.suites.amqp091.test_confirms import answers
 
 CHANNEL_OPENED_TWICE = "AMQP091-CHAN-01"
 CHANNEL_NOT_OPEN = "AMQP091-CHAN-03"
@@ -24,6 +27,15 @@ CHANNEL_MAX_EXCEEDED = "AMQP091-TUNE-06"
 CLOSED_CHANNEL_REDELIVERS = "AMQP091-CHAN-04"
 REDELIVERED_FLAG = "AMQP091-RED-01"
 CHANNEL_FLOW = "AMQP091-CHAN-05"
+MESSAGES_WHOLE = "AMQP091-CONTENT-03"
+NOTHING_BEFORE_OK = "AMQP091-CONS-06"
+NOTHING_AFTER_CANCEL = "AMQP091-CONS-03"
+TAGS = "AMQP091-TAG-01"
+LIMITS_STAY = "RABBITMQ-AMQP091-LEN-01"
+CONFIRM_NUMBERS = "RABBITMQ-AMQP091-CONF-01"
+PREFETCH = "RABBITMQ-AMQP091-QOS-01"
+BODY_FRAME = 8
+"""Bytes of a frame beside its payload."""
 
 
 @case(CHANNEL_OPENED_TWICE, needs={"amqp091"})
@@ -138,3 +150,200 @@ def test_the_flow_of_content_can_be_stopped(target: Bench) -> None:
     target.record_finding(
         CHANNEL_FLOW, delivery.body == b"later", f"afterwards {delivery.brief()} arrived"
     )
+
+
+LENGTH = 2
+"""x-max-length of the queue that is declared otherwise."""
+BROKEN, NEIGHBOUR = 1, 2
+"""Channels: the one that breaks a rule, and one that does not."""
+
+
+class Shared:
+    """A queue that two channels of a connection use, and the mistakes that one of them makes with
+    it."""
+
+    def __init__(self, target: Bench) -> None:
+        self.target = target
+        self.peer = target.amqp091(channels=2)
+        self.queue = queue_of(self.peer, channel=NEIGHBOUR, arguments={"x-max-length": LENGTH})
+        self.other = queue_of(self.peer, channel=NEIGHBOUR)
+
+    def mistake(self, kind: str) -> None:
+        """Break a rule on one channel; the broker's exception is a control."""
+        send = self.peer.send
+        match kind:
+            case "an unknown queue":
+                fields: dict[str, object] = {"queue": self.target.fresh_name(), "passive": True}
+                send("queue.declare", fields, channel=BROKEN)
+            case "other arguments":
+                arguments = {"x-max-length": 5}
+                fields = {"queue": self.queue, "exclusive": True, "arguments": arguments}
+                send("queue.declare", fields, channel=BROKEN)
+            case "exclusive use":
+                self.peer.consume(self.other, "first", channel=NEIGHBOUR, no_ack=True)
+                send("basic.consume", {"queue": self.other, "exclusive": True}, channel=BROKEN)
+            case "an unknown tag":
+                send("basic.ack", {"delivery-tag": 99}, channel=BROKEN)
+        self.peer.refused(CHANNEL, channel=BROKEN)
+
+    def works(self) -> None:
+        """Judge that both queues do what they did before."""
+        more = {"channel": NEIGHBOUR, "no_ack": True, "proves": OTHER_CHANNELS_CONTINUE}
+        self.peer.consume(self.other, "second", **more)
+        for number in range(LENGTH + 2):
+            self.peer.publish(b"%d" % number, self.queue, channel=NEIGHBOUR)
+        self.peer.settle(NEIGHBOUR)
+        kept = bodies(drained(self.peer, self.queue, channel=NEIGHBOUR))
+        expected = [b"%d" % number for number in range(2, LENGTH + 2)]
+        self.target.record_finding(
+            (OTHER_CHANNELS_CONTINUE, LIMITS_STAY),
+            kept == expected,
+            f"a queue of {LENGTH} messages at most has {kept}, should be {expected}",
+        )
+
+
+MISTAKES = ("an unknown queue", "other arguments", "exclusive use", "an unknown tag")
+MIDST = ("a content", "a transaction", "deliveries", "nothing")
+
+
+@case(
+    OTHER_CHANNELS_CONTINUE,
+    LIMITS_STAY,
+    CONFIRM_NUMBERS,
+    PREFETCH,
+    MESSAGES_WHOLE,
+    needs={"amqp091"},
+)
+@over(
+    examples=8,
+    always=lambda target: [
+        {"kind": kind, "midst": midst} for kind, midst in zip(MISTAKES, MIDST, strict=True)
+    ],
+    situations=(*MISTAKES, *MIDST),
+    kind=st.sampled_from(MISTAKES),
+    midst=st.sampled_from(MIDST),
+)
+def test_a_mistake_on_one_channel_touches_nothing_else(
+    target: Bench, kind: str, midst: str
+) -> None:
+    """A channel in confirm mode and with a prefetch breaks a rule while another is in the midst of
+    a content, of a transaction, or has deliveries. That one goes on where it was, the queues are
+    what they were, and the channel is a new one when it is opened again. One scenario: each part of
+    it is something that an exception may not touch."""
+    shared = Shared(target)
+    peer, place = shared.peer, queue_of(shared.peer, channel=NEIGHBOUR)
+    peer.call("confirm.select", channel=BROKEN)
+    for wide in (False, True):
+        peer.call("basic.qos", {"prefetch-count": 1, "global": wide}, channel=BROKEN)
+    own = queue_of(peer, channel=BROKEN)
+    peer.publish(b"confirmed", own, channel=BROKEN)
+    answers(peer, 1, channel=BROKEN)
+    tags: list[int] = []
+    rest = b""
+    match midst:
+        case "a content":
+            data = peer.publication(b"whole", place, channel=NEIGHBOUR)
+            begun = len(data) - len(b"whole") - BODY_FRAME
+            rest = data[begun:]
+            peer.write(data[:begun])
+        case "a transaction":
+            peer.call("tx.select", channel=NEIGHBOUR)
+            peer.publish(b"whole", place, channel=NEIGHBOUR)
+        case "deliveries":
+            fill(peer, place, [b"whole"], channel=NEIGHBOUR)
+            tags = [peer.get(place, channel=NEIGHBOUR)["delivery-tag"]]
+    if midst == "a content" and kind == "exclusive use":
+        kind = "an unknown queue"  # a method may not stand in the midst of a content
+    shared.mistake(kind)
+    target.reached(kind)
+    target.reached(midst)
+    match midst:
+        case "a content":
+            peer.write(rest)
+        case "a transaction":
+            peer.call("tx.commit", channel=NEIGHBOUR, proves=OTHER_CHANNELS_CONTINUE)
+        case "deliveries":
+            fields = {"delivery-tag": tags[0], "requeue": True}
+            peer.send("basic.reject", fields, channel=NEIGHBOUR)
+    error = peer.watch_for(
+        either(method("connection.close"), method("channel.close")), within=QUIET
+    )
+    observed = "nothing" if error is None else error.brief()
+    detail = f"{kind} on another channel in the midst of {midst} was followed by {observed}"
+    target.require(OTHER_CHANNELS_CONTINUE, error is None and peer.ended is None, detail)
+    if midst != "nothing":
+        eventually(peer, lambda: peer.count(place, channel=NEIGHBOUR) == 1)
+        got = bodies(drained(peer, place, channel=NEIGHBOUR))
+        target.record_finding(
+            (OTHER_CHANNELS_CONTINUE, MESSAGES_WHOLE),
+            got == [b"whole"],
+            f"{kind} on another channel in the midst of {midst}: {got} arrived",
+        )
+    if midst != "a transaction":
+        shared.works()
+    _is_new(target, peer, own)
+
+
+def _is_new(target: Bench, peer: Amqp091Peer, queue: str) -> None:
+    """Judge that a channel which is opened again has neither the prefetch nor the confirms of the
+    one before."""
+    peer.open_channel(BROKEN)
+    peer.call("confirm.select", channel=BROKEN)
+    for body in (b"1", b"2"):
+        peer.publish(body, queue, channel=BROKEN)
+    answered, wrong = answers(peer, 2, channel=BROKEN)
+    target.record_finding(
+        CONFIRM_NUMBERS,
+        sorted(answered) == [1, 2] and not wrong,
+        f"the first two messages of a channel opened again: {answered}, besides {wrong}",
+    )
+    peer.consume(queue, channel=BROKEN)
+    got = bodies(arrive(peer, 3, channel=BROKEN))
+    target.record_finding(
+        PREFETCH,
+        got == [b"confirmed", b"1", b"2"],
+        f"a channel opened again, without a prefetch, was delivered {got} of 3 messages",
+    )
+
+
+@case(NOTHING_BEFORE_OK, NOTHING_AFTER_CANCEL, OTHER_CHANNELS_CONTINUE, TAGS, needs={"amqp091"})
+def test_a_consumer_has_a_beginning_and_an_end(target: Bench) -> None:
+    """A channel has a consumer, and another one begins at a queue with messages: consume-ok comes
+    first. Behind basic.recover no tag is used again. Behind cancel-ok nothing is said of the
+    consumer when its queue goes, and behind channel.close nothing arrives on the channel. One
+    scenario: the life of a consumer."""
+    peer, other = target.amqp091(), target.amqp091()
+    quiet, deep = queue_of(peer), queue_of(peer)
+    fill(peer, deep, [b"1", b"2", b"3"])
+    peer.consume(quiet, "quiet", no_ack=True)
+    peer.send("basic.consume", {"queue": deep, "consumer-tag": "deep"}, channel=1)
+    first = peer.watch_for(either(method("basic.consume-ok"), method("basic.deliver")))
+    observed = peer.instead() if first is None else first.brief()
+    fine = first is not None and first.name == "basic.consume-ok"
+    target.require(NOTHING_BEFORE_OK, fine, f"basic.consume was answered first with {observed}")
+    tags = [delivery["delivery-tag"] for delivery in arrive(peer, 3)]
+    peer.call("basic.recover", {"requeue": True}, channel=1)
+    tags += [delivery["delivery-tag"] for delivery in arrive(peer, 3)]
+    target.record_finding(
+        TAGS, len(set(tags)) == len(tags) == 6, f"with basic.recover in between the tags are {tags}"
+    )
+    peer.call("basic.cancel", {"consumer-tag": "deep"}, channel=1)
+    peer.call("queue.delete", {"queue": deep}, channel=1)
+    told = peer.watch_for(method("basic.cancel"), within=QUIET)
+    target.record_finding(
+        NOTHING_AFTER_CANCEL, told is None, "behind cancel-ok, and without its queue: basic.cancel"
+    )
+    shared = target.fresh_name()
+    other.declare(shared, auto_delete=False)
+    peer.consume(shared, "broken", no_ack=True)
+    peer.send("queue.declare", {"queue": target.fresh_name(), "passive": True}, channel=1)
+    closed = peer.watch_for(method("channel.close"))
+    target.control(closed is not None, f"an unknown queue: {peer.instead()}")
+    other.publish(b"for nobody", shared)
+    other.settle()
+    delivery = peer.watch_for(method("basic.deliver"), within=QUIET)
+    late = "nothing" if delivery is None else delivery.brief()
+    detail = f"behind channel.close {late} arrived on the channel"
+    target.record_finding(OTHER_CHANNELS_CONTINUE, delivery is None, detail)
+    peer.send("channel.close-ok", channel=1)
+    other.call("queue.delete", {"queue": shared}, channel=1)

@@ -44,6 +44,7 @@ CLOSE_ANSWERED = "AMQP10-LINK-08"
 MAX_MESSAGE_SIZE = "AMQP10-LINK-15"
 RESUMED_IGNORED = "AMQP10-XFER-21"
 GIVEN_BACK = "AMQP10-READING-OUT-01"
+ONE_CONSUMER = "ARTEMIS-CONCEPTS-queue-1"
 
 LONG_TAG = bytes(33)
 """One byte more than a delivery-tag may have (AMQP10-XFER-05)."""
@@ -463,4 +464,53 @@ def test_a_message_above_the_receivers_size_is_no_delivery(
         GIVEN_BACK,
         bodies(back) == [bytes(size)],
         f"another link got {[len(body) for body in bodies(back)]} bytes",
+    )
+
+
+@case(LINK_STOLEN, LINK_ERROR_DETACHES, needs={"amqp"})
+@over(
+    examples=2,
+    always=lambda target: [{"answered": answered} for answered in (True, False)],
+    answered=st.booleans(),
+)
+def test_the_name_of_a_link_that_broke_is_free(target: Bench, answered: bool) -> None:
+    """A delivery-tag that is too long breaks a producer's link, whose holder answers or not. Its
+    name is attached again: no active link is there to be stolen, so no further detach arrives, and
+    the new link works."""
+    node, peer = target.node(), target.amqp()
+    link = peer.sender(node, name="again")
+    granted(target, peer, link)
+    peer.transfer(link, messages.message(b"wrong"), delivery_tag=LONG_TAG)
+    broken = trouble(peer, link)
+    if broken is None or broken.name != "detach":
+        target.record_not_applicable(target.cited, f"the tag broke no link: {peer.instead()}")
+        return
+    if answered:
+        peer.detach(link, answered=False)
+    again = peer.sender(node, name="again", proves=LINK_ERROR_DETACHES)
+    other = peer.watch_for(TROUBLE, within=QUIET)
+    observed = "nothing" if other is None else other.brief()
+    detail = f"the name of a link that broke was attached again, and {observed} arrived"
+    target.require((LINK_STOLEN, LINK_ERROR_DETACHES), other is None, detail)
+    granted(target, peer, again)
+    peer.publish(again, b"by the second", proves=LINK_ERROR_DETACHES)
+
+
+@case(ONE_CONSUMER, needs={"amqp"})
+def test_a_message_too_large_for_one_receiver_is_there_for_another(target: Bench) -> None:
+    """A receiver takes messages of up to 1000 bytes, and one of 5000 is in its queue. The broker
+    may end the link, and the message is there for a receiver that has no such limit."""
+    node = target.node()
+    fill(target, node, [bytes(5000)])
+    small = target.amqp()
+    small.flow(small.receiver(node, max_message_size=1000), link_credit=1)
+    gone = small.watch_for(TROUBLE, within=QUIET)
+    target.record_note(f"the small receiver saw {'nothing' if gone is None else gone.brief()}")
+    small.close_socket()
+    large = target.amqp()
+    got = bodies(collect(target, large, large.receiver(node, credit=1), 1))
+    target.record_finding(
+        ONE_CONSUMER,
+        got == [bytes(5000)],
+        f"afterwards {len(got)} messages arrived for a receiver without a limit",
     )

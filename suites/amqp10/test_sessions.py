@@ -543,3 +543,33 @@ def test_a_flow_says_where_the_transfer_ids_are(
         target.record_finding(
             WINDOW_FROM_FLOW, next_incoming_id == expected, f"{detail}, should be {expected}"
         )
+
+
+@case(SESSION_ERROR_ENDS, REMOTE_CHANNEL, needs={"amqp"})
+def test_the_channel_of_a_failed_session_is_free(target: Bench) -> None:
+    """A session fails because of a flow without a link, while another of its connection has just
+    been sent a message. The other settles it, and behind the answer to the end a new session begins
+    on the same channel and works."""
+    node, peer = target.node(), target.amqp()
+    other = peer.begin(1)
+    link = peer.sender(node, session=other)
+    granted(target, peer, link)
+    delivery = peer.post(link, b"in the same moment")
+    peer.flow(session=peer.session, handle=7, delivery_count=0, link_credit=1)
+    answer = peer.watch_for(either(frame("end"), frame("close")))
+    observed = peer.instead() if answer is None else answer.brief()
+    ended = answer is not None and answer.name == "end"
+    target.require(SESSION_ERROR_ENDS, ended, f"a flow for no link was answered with {observed}")
+    peer.confirmed(other, delivery, proves=SESSION_ERROR_ENDS)
+    failed = peer.session
+    peer.end(failed, answered=False)
+    del peer.sessions[failed.channel]
+    again = peer.begin(failed.channel, answered=False)
+    begun = peer.watch_for(either(frame("begin", remote_channel=again.channel), frame("close")))
+    observed = peer.instead() if begun is None else begun.brief()
+    fine = begun is not None and begun.name == "begin"
+    detail = f"a begin on the channel of a failed session was answered with {observed}"
+    target.require(REMOTE_CHANNEL, fine, detail)
+    fresh = peer.sender(node, session=again)
+    granted(target, peer, fresh)
+    peer.publish(fresh, b"on the same channel", proves=SESSION_ERROR_ENDS)

@@ -11,6 +11,7 @@ from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.model.enums import CloseHow, RoutingType
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.stomp.raw_peer import StompPeer
+from brokerproof.suites.amqp10.steps import fill
 from brokerproof.suites.steps.queues import (
     QUIET,
     bodies,
@@ -25,6 +26,10 @@ ONE_CONSUMER = "ARTEMIS-CONCEPTS-queue-1"
 GONE_WHEN_ACKNOWLEDGED = "ARTEMIS-CONCEPTS-queue-2"
 COPY_FOR_EACH = "ARTEMIS-CONCEPTS-topic-1"
 ENDS_WITH_CONNECTION = "ARTEMIS-CONCEPTS-topic-2"
+SOME = 3
+"""Messages in each of several queues."""
+ENDS: dict[str, dict[str, str]] = {"UNSUBSCRIBE": {"id": "0"}, "DISCONNECT": {}}
+"""Frames by which a consumer ends in order."""
 
 
 def all_of(target: Bench, peers: list[StompPeer], count: int) -> list[list[bytes]]:
@@ -234,4 +239,109 @@ def test_a_subscription_gets_what_is_sent_while_it_stands(target: Bench) -> None
     )
     target.record_finding(
         ENDS_WITH_CONNECTION, later == [b"after"], f"the one that returned got {later!r}"
+    )
+
+
+@case(ONE_CONSUMER, needs={"amqp", "queue-semantics"})
+@over(
+    examples=4,
+    always=lambda target: [{"links": 3, "window": 1}],
+    links=st.integers(2, 4),
+    window=st.integers(0, 3),
+)
+def test_all_links_go_on_when_their_session_opens_its_window(
+    target: Bench, links: int, window: int
+) -> None:
+    """Several links of a session, each at a queue of its own, have credit, and the session's window
+    is too small for them. It is opened by one flow, and all messages of all links arrive."""
+    nodes = [target.node() for _ in range(links)]
+    for node in nodes:
+        fill(target, node, numbered(SOME))
+    peer = target.amqp()
+    session = peer.begin(1, incoming_window=window)
+    taking = [peer.receiver(node, session=session) for node in nodes]
+    for link in taking:
+        peer.flow(link, link_credit=SOME, incoming_window=window)
+    target.advance(QUIET)
+    early = len(peer.deliveries)
+    target.control(early < links * SOME, f"a window of {window} let {early} messages out")
+    peer.flow(session=session, incoming_window=1000)
+    due = links * SOME
+    target.wait_until(lambda: len(peer.deliveries) >= due or peer.ended is not None, PATIENCE)
+    shares = [len(peer.take_deliveries(link)) for link in taking]
+    target.record_finding(
+        ONE_CONSUMER,
+        shares == [SOME] * links,
+        f"{SOME} messages in each of {links} queues, a window of {window} and then of 1000:"
+        f" {shares} arrived",
+    )
+
+
+@case(ONE_CONSUMER, needs={"queue-semantics"})
+@over(
+    examples=2,
+    always=lambda target: [{"several": 3, "size": 65_536, "count": 70}],
+    several=st.integers(2, 3),
+    size=st.sampled_from([16_384, 65_536]),
+    count=st.just(70),
+)
+def test_all_deep_queues_are_emptied(target: Bench, several: int, size: int, count: int) -> None:
+    """Several queues hold many large messages, and a consumer of each arrives at the same moment.
+    Each gets all of its queue, in order, without doing anything more."""
+    queues = [target.destination() for _ in range(several)]
+    sent = [body.ljust(size, b".") for body in numbered(count)]
+    for queue in queues:
+        publish_all(target.stomp("1.2"), queue, sent)
+    consumers = [target.stomp("1.2") for _ in queues]
+    for consumer, queue in zip(consumers, queues, strict=True):
+        consumer.subscribe(queue, receipt=False)
+    due = several * count
+    target.wait_until(
+        lambda: sum(consumer.messages_seen for consumer in consumers) >= due, PATIENCE
+    )
+    arrived = [bodies(consumer.take_messages()) for consumer in consumers]
+    target.record_finding(
+        ONE_CONSUMER,
+        all(received == sent for received in arrived),
+        f"{count} messages of {size} bytes in each of {several} queues:"
+        f" {list(map(len, arrived))} arrived",
+    )
+
+
+@case(ONE_CONSUMER, needs={"queue-semantics", "selectors"})
+@over(
+    examples=6,
+    always=lambda target: [{"back": back, "held": 3} for back in (*ENDS, "the end")],
+    back=st.sampled_from([*ENDS, "the end"]),
+    held=st.integers(1, 5),
+)
+def test_what_comes_back_reaches_who_has_looked_past_it(
+    target: Bench, back: str, held: int
+) -> None:
+    """A consumer holds messages while another, with a selector that they match, gets younger ones.
+    Those of the first come back, and the other gets them."""
+    queue, producer = target.destination(), target.stomp("1.2")
+    first, choosy = target.stomp("1.2"), target.stomp("1.2")
+    first.subscribe(queue, ack="client-individual")
+    sent = numbered(held)
+    for body in sent:
+        producer.publish(queue, body, {"colour": "red"})
+    messages = receive(target, first, held)
+    target.control(len(messages) == held, f"{held} messages were sent, {len(messages)} arrived")
+    choosy.subscribe(queue, headers={"selector": "colour = 'red'"})
+    younger: list[bytes] = []
+    for _ in range(3):  # they are served in turn, and who is first is the broker's choice
+        producer.publish(queue, b"younger", {"colour": "red"})
+        younger += bodies(collect(target, choosy, 0))
+    target.control(bool(younger), "the consumer with a selector should get one of three messages")
+    if back in ENDS:
+        first.request(back, ENDS[back])
+    else:
+        first.close_socket()
+    got = bodies(collect(target, choosy, held))
+    lost = [body for body in sent if body not in got]
+    target.record_finding(
+        ONE_CONSUMER,
+        not lost,
+        f"{held} messages came back by {back}; the consumer with a selector got {got!r}",
     )

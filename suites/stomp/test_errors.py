@@ -11,15 +11,19 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from hypothesis import strategies as st
+
 from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case
+from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.stomp import codec
 from brokerproof.harness.protocols.stomp.codec import Frame, HeaderList
-from brokerproof.harness.protocols.stomp.raw_peer import CONNECTED, ERROR, StompPeer
+from brokerproof.harness.protocols.stomp.raw_peer import CONNECTED, ERROR, StompPeer, frame
 from brokerproof.suites.steps.refusals import bystander, either, error_from
 
 MAY_SEND_ERROR = {"1.0": "STOMP10-ERROR-01", "1.1": "STOMP11-ERR-01", "1.2": "STOMP12-ERR-01"}
 CLOSE_AFTER_ERROR = "STOMP12-ERR-02"
+RECEIPTS = "STOMP12-HDR-17"
 SHORT_MESSAGE = {
     "1.0": ("STOMP10-ERROR-02",),
     "1.1": ("STOMP11-ERR-02",),
@@ -224,3 +228,45 @@ def test_a_mistake_ends_only_its_own_connection(target: Bench, version: str) -> 
             other.publish(queue, body)
         for body in (b"one", b"two"):
             other.message(body=body, proves=OTHERS_SERVED[version])
+
+
+@case(CLOSE_AFTER_ERROR, needs={"stomp-1.2"})
+@over(examples=4, always=lambda target: [{"behind": 2}], behind=st.integers(1, 4))
+def test_nothing_follows_an_error(target: Bench, behind: int) -> None:
+    """A frame that is refused, and SENDs with receipts behind it, come in one piece. Nothing
+    arrives behind the ERROR but the end of the connection."""
+    peer, to = target.stomp("1.2"), target.destination()
+    headers = [("destination", to.name), *to.send_headers]
+    wrong = codec.encode("SUBSCRIBE", {"destination": to.name, "id": "0", "ack": "wrong"})
+    sends = [
+        codec.encode("SEND", [*headers, ("receipt", f"behind-{number}")], b"behind")
+        for number in range(behind)
+    ]
+    peer.write(b"".join([wrong, *sends]), as_event=False)
+    target.wait_until(lambda: peer.ended is not None, PATIENCE)
+    commands = [received.command for received in peer.inbox]
+    target.control("ERROR" in commands, f"a wrong ack mode was answered with {commands}")
+    follows = commands[commands.index("ERROR") + 1 :]
+    target.record_finding(CLOSE_AFTER_ERROR, not follows, f"{follows} arrived behind the ERROR")
+
+
+@case(RECEIPTS, needs={"stomp-1.2"})
+@over(
+    examples=6,
+    always=lambda target: [{"cut": 0}, {"cut": 20}],
+    cut=st.integers(0, 60),
+)
+def test_what_is_behind_connect_is_read(target: Bench, cut: int) -> None:
+    """CONNECT, a SEND, and the beginning of another, of up to 60 bytes, come in one piece, and the
+    rest of it later. Both SENDs are confirmed; the first before the rest comes."""
+    to, peer = target.destination(), target.peer("1.2")
+    headers = [("destination", to.name), *to.send_headers]
+    first, second = (
+        codec.encode("SEND", [*headers, ("receipt", name)], b"body") for name in ("first", "second")
+    )
+    connect = codec.encode("CONNECT", target.connect_headers("1.2"))
+    peer.write(connect + first + second[:cut], as_event=False)
+    peer.expect(CONNECTED)
+    peer.expect(frame("RECEIPT", {"receipt-id": "first"}), proves=RECEIPTS)
+    peer.write(second[cut:], as_event=False)
+    peer.expect(frame("RECEIPT", {"receipt-id": "second"}), proves=RECEIPTS)

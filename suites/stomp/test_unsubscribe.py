@@ -217,3 +217,21 @@ def test_a_subscription_of_1_0_ends_by_its_destination(target: Bench) -> None:
     target.record_finding(
         NAMED_IN_1_0, not received, f"after UNSUBSCRIBE by destination arrived {received!r}"
     )
+
+
+@case(UNSUBSCRIBED, needs={"queue-semantics"})
+def test_nothing_that_comes_back_follows_the_receipt(target: Bench, version: str) -> None:
+    """A subscription holds messages and is ended by UNSUBSCRIBE with a receipt. They go back to the
+    queue, and none of them arrives behind the RECEIPT."""
+    queue, consumer = target.destination(), target.stomp(version)
+    consumer.subscribe(queue, ack="client")
+    publish_all(target.stomp(version), queue, numbered(3))
+    held = collect(target, consumer, 3)
+    target.control(len(held) == 3, f"three messages were sent, {len(held)} arrived")
+    seen = consumer.messages_seen
+    consumer.request("UNSUBSCRIBE", {"id": "0"})
+    target.wait_until(_more_than(consumer, seen), QUIET)
+    late = consumer.messages_seen - seen
+    target.record_finding(
+        UNSUBSCRIBED[version], late == 0, f"behind the RECEIPT of UNSUBSCRIBE {late} arrived"
+    )

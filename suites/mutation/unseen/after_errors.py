@@ -385,3 +385,38 @@ def those_behind_one_that_failed_fail_too(patch, reached):
             if other is not waiting and other.number in self._waiting.get(other.account.name, {}):
                 reached()
                 original(self, other, now)
+
+
+# --- seeded after the suites were strengthened ----------------------------------------------------
+
+
+@after_errors_amqp091.override(Channel, "refuse", breaks="AMQP091-CHAN-02")
+def a_mistake_forgets_the_tags_of_other_channels(original, reached, self, problem, method):
+    """A mistake on one channel makes the deliveries of the others unknown: they go back."""
+    original(self, problem, method)
+    for other in list(self.connection.channels.values()):
+        if other is not self and other.unacked:
+            reached()
+            for queue in other.give_back():
+                queue.dispatch()
+
+
+@after_errors_amqp091.mutant("RABBITMQ-AMQP091-QOS-01")
+def a_new_channel_keeps_the_limit_of_all(patch, reached):
+    """A channel that is opened with the number of one which was closed for a mistake has its
+    prefetch for all consumers together."""
+    limits: dict[tuple[object, int], int] = {}
+
+    @patch.override(Channel)
+    def refuse(original, self, problem, method):
+        if self.limit.limit:
+            limits[self.connection, self.number] = self.limit.limit
+        original(self, problem, method)
+
+    @patch.override(Channel, "__init__")
+    def init(original, self, connection, number):
+        original(self, connection, number)
+        kept = limits.pop((connection, number), 0)
+        if kept:
+            reached()
+            self.limit.limit = kept

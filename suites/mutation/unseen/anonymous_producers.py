@@ -424,3 +424,73 @@ def the_window_of_a_producer_without_a_destination_is_ignored(patch, reached):
         if self.destination is None:
             return reached.instead(original(self), False)
         return original(self)
+
+
+# --- seeded after the suites were strengthened ----------------------------------------------------
+
+
+@anonymous_producers.mutant(POLICIES)
+def what_nobody_answers_is_taken(patch, reached):
+    """A full address refuses what is sent unsettled: a settled message of a producer without a
+    target is taken."""
+    arrivals: list[object] = []
+
+    @patch.override(IncomingLink)
+    def arrived(original, self, arrival):
+        arrivals.append((self, arrival))
+        try:
+            return original(self, arrival)
+        finally:
+            arrivals.pop()
+
+    @patch.override(Admission)
+    def judge(original, self, address, *, by_credit):
+        verdict = original(self, address, by_credit=by_credit)
+        if arrivals and verdict in (Verdict.REFUSE, Verdict.DROP):
+            link, arrival = arrivals[-1]
+            if _is_anonymous(link) and arrival.settled:
+                return reached.instead(verdict, Verdict.TAKE)
+        return verdict
+
+
+@anonymous_producers.mutant(f"{POLICIES} {THRESHOLD} ARTEMIS-PAGING-13")
+def a_post_passes_a_full_address(patch, reached):
+    """What is posted in a transaction is taken by a full address: it is looked at before the
+    discharge, and there is nobody to ask then."""
+    arrivals: list[object] = []
+
+    @patch.override(IncomingLink)
+    def arrived(original, self, arrival):
+        arrivals.append(arrival)
+        try:
+            return original(self, arrival)
+        finally:
+            arrivals.pop()
+
+    @patch.override(Admission)
+    def judge(original, self, address, *, by_credit):
+        verdict = original(self, address, by_credit=by_credit)
+        if arrivals and hasattr(arrivals[-1].state, "txn_id") and verdict is not Verdict.WAIT:
+            return reached.instead(verdict, Verdict.TAKE)
+        return verdict
+
+
+@anonymous_producers.mutant(f"{POLICIES} ARTEMIS-PAGING-13")
+def core_is_told_of_what_is_dropped(patch, reached):
+    """Under DROP a producer over CORE gets an exception."""
+    publishing: list[bool] = []
+
+    @patch.override(Session)
+    def publish(original, self, fields, response):
+        publishing.append(True)
+        try:
+            original(self, fields, response)
+        finally:
+            publishing.pop()
+
+    @patch.override(Admission)
+    def judge(original, self, address, *, by_credit):
+        verdict = original(self, address, by_credit=by_credit)
+        if publishing and verdict is Verdict.DROP:
+            return reached.instead(verdict, Verdict.REFUSE)
+        return verdict

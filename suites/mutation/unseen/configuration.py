@@ -27,6 +27,7 @@ configuration_amqp091 = Group("configuration-amqp091", "reference-rabbitmq")
 configuration_activemq = Group("configuration-activemq", "reference-activemq-flow")
 configuration_usage = Group("configuration-usage", "reference-activemq-usage")
 
+BLOCKS = "ARTEMIS-FLOW-block-1 ARTEMIS-FLOW-amqp-2"
 FULL, POLICIES, FIRST_LIMIT = "ARTEMIS-PAGING-1", "ARTEMIS-PAGING-8", "ARTEMIS-PAGING-13"
 MATCHING = "ARTEMIS-STOMP-routing-6"
 THRESHOLD = "ARTEMIS-FLOW-amqp-4"
@@ -35,7 +36,7 @@ THRESHOLD = "ARTEMIS-FLOW-amqp-4"
 # --- limits of an address -------------------------------------------------------------------------
 
 
-@configuration.override(AddressAccount, "full", breaks=f"{FULL} {POLICIES}")
+@configuration.override(AddressAccount, "full", breaks=f"{FULL} {POLICIES} {BLOCKS}")
 def a_size_of_zero_is_no_limit(original, reached, self):
     """max-size-bytes 0 is no limit, as -1."""
     if self._max_size == 0:
@@ -58,7 +59,7 @@ def messages_count_without_a_size_alone(original, reached, self):
     return right
 
 
-@configuration.override(AddressAccount, "full", breaks=f"{FULL} {POLICIES}")
+@configuration.override(AddressAccount, "full", breaks=f"{FULL} {POLICIES} {BLOCKS}")
 def a_limit_of_its_own_replaces_that_of_all(original, reached, self):
     """The limit of all addresses together does not count for an address that has one of its
     own."""
@@ -69,7 +70,7 @@ def a_limit_of_its_own_replaces_that_of_all(original, reached, self):
     return reached.instead(right, own)
 
 
-@configuration.override(Accounting, "full", breaks=f"{FULL} {POLICIES}")
+@configuration.override(Accounting, "full", breaks=f"{FULL} {POLICIES} {BLOCKS}")
 def of_the_limits_of_all_the_first_alone_counts(original, reached, self):
     """global-max-messages counts only where there is no global-max-size."""
     right = original(self)
@@ -350,3 +351,35 @@ def the_first_policy_that_matches_counts(original, reached, self, name):
     """Of several policies that match, the first in the file counts, not the closest."""
     first = next((policy for policy in self.policies if policy.matches(name)), None)
     return reached.instead(original(self, name), first or self.default_policy)
+
+
+# --- seeded after the suites were strengthened ----------------------------------------------------
+
+
+@configuration.override(Accounting, "full", breaks=f"{POLICIES} {BLOCKS} {FIRST_LIMIT}")
+def no_messages_at_all_are_any_number(original, reached, self):
+    """global-max-messages 0 is no limit, as -1."""
+    right = original(self)
+    if self._max_messages == 0:
+        return reached.instead(right, 0 <= self._max_size <= self.size)
+    return right
+
+
+@configuration.override(AddressAccount, "full", breaks=f"{FIRST_LIMIT} {POLICIES}")
+def a_limit_of_messages_is_passed_by_one(original, reached, self):
+    """An address beside whose max-size-messages there is a max-size-bytes is full when it has more
+    than so many messages."""
+    right = original(self)
+    if self._max_size >= 0 and self.messages == self._max_messages > 0:
+        wrong = self._max_size <= self.size or self.accounting.full
+        return reached.instead(right, wrong)
+    return right
+
+
+@configuration.override(AddressAccount, "full", breaks=f"{FIRST_LIMIT} {POLICIES}")
+def drop_looks_at_bytes(original, reached, self):
+    """Under DROP messages are lost by max-size-bytes alone, where there is one."""
+    right = original(self)
+    if self.policy is FullPolicy.DROP and self._max_size >= 0:
+        return reached.instead(right, self._max_size <= self.size or self.accounting.full)
+    return right

@@ -383,3 +383,41 @@ class _Copy:
 
     def _forget(self, waiting):
         """Nobody is taken out."""
+
+
+# --- seeded after the suites were strengthened ----------------------------------------------------
+
+
+@fairness.override(Admission, "forget", breaks=f"{GO_ON} {CREDIT_AGAIN}")
+def a_producer_that_leaves_takes_the_next_along(original, reached, self, on_room):
+    """When a producer leaves that waits at a full address, the one behind it is forgotten too."""
+    address = self._where.get(on_room)
+    waiting = [] if address is None else list(self._waiting[address])
+    original(self, on_room)
+    if address is None or self._is_open(address):
+        return
+    for follower in waiting[waiting.index(on_room) + 1 :][:1]:
+        reached()
+        original(self, follower)
+
+
+@fairness.override(Session, "resume", breaks=EVERY_MESSAGE)
+def the_last_of_the_blocked_links_is_passed_over(original, reached, self):
+    """When a session's window opens again, the link that began to wait last does not go on."""
+    if len(self.blocked) > 1 and self.can_send():
+        reached()
+        self.blocked.popitem()
+    original(self)
+
+
+@fairness.override(Queue, "_take_back", breaks=f"{EVERY_MESSAGE} ARTEMIS-REDELIVERY-back-1")
+def the_oldest_that_comes_back_was_looked_at(original, reached, self, back):
+    """Where consumers have selectors, of several messages that come back the oldest is not offered
+    to those who have looked past it."""
+    original(self, back)
+    if len(back) > 1 and self._looked:
+        oldest = min(entry.order for entry in back)
+        for consumer, looked in self._looked.items():
+            if looked < oldest:
+                reached()
+                self._looked[consumer] = oldest
