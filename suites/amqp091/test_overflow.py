@@ -14,12 +14,21 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
-from brokerproof.suites.amqp091.steps import bind, bodies, drained, eventually, queue_of
+from brokerproof.suites.amqp091.steps import (
+    bind,
+    bodies,
+    drained,
+    eventually,
+    exchange_of,
+    fill,
+    queue_of,
+)
 from brokerproof.suites.amqp091.test_confirms import answers
 
 QUEUE_LENGTH_LIMIT = "RABBITMQ-AMQP091-LEN-01"
 REJECT_PUBLISH = "RABBITMQ-AMQP091-LEN-02"
 OVERFLOW_DEAD_LETTERS = "RABBITMQ-AMQP091-LEN-03"
+EVERY_QUEUE = "AMQP091-EXCH-04"
 
 SIZES = st.lists(st.sampled_from([0, 1, 10, 50, 99, 100, 101, 200]), min_size=1, max_size=10)
 
@@ -172,3 +181,31 @@ def test_dead_letters_get_what_a_queue_does_not_keep(
         reasons == [("maxlen", queue)] * len(letters),
         f"{overflow}: they report {reasons}",
     )
+
+
+@case(REJECT_PUBLISH, EVERY_QUEUE, needs={"amqp091"})
+@over(
+    examples=8,
+    always=lambda target: [{"full": [True, False]}, {"full": [False, True, False]}],
+    full=st.lists(st.booleans(), min_size=1, max_size=4),
+)
+def test_one_full_queue_of_several_refuses_for_itself(target: Bench, full: list[bool]) -> None:
+    """A message is for several queues with reject-publish, some of which are full. It gets
+    basic.nack if any is and basic.ack otherwise, and all that have room get it."""
+    peer = target.amqp091()
+    exchange = exchange_of(target, peer, "fanout")
+    arguments = {"x-max-length": 1, "x-overflow": "reject-publish"}
+    queues = [queue_of(peer, arguments=arguments) for _ in full]
+    for queue, is_full in zip(queues, full, strict=True):
+        if is_full:
+            fill(peer, queue, [b"first"])
+        bind(peer, queue, exchange)
+    peer.call("confirm.select", channel=1)
+    peer.publish(b"for all", "", exchange=exchange)
+    told, _ = answers(peer, 1)
+    expected = {1: "basic.nack" if any(full) else "basic.ack"}
+    detail = f"of queues that are full or not ({full})"
+    target.record_finding(REJECT_PUBLISH, told == expected, f"{detail} a message was told {told}")
+    kept = [bodies(drained(peer, queue)) for queue in queues]
+    due = [[b"first"] if is_full else [b"for all"] for is_full in full]
+    target.record_finding(EVERY_QUEUE, kept == due, f"{detail} have {kept}, should be {due}")
