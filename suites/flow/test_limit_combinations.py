@@ -148,7 +148,8 @@ class Model:
 def test_the_first_limit_that_is_reached_counts(target: Bench, where: Where) -> None:
     """An address has limits in any combination, and six messages are sent to it. A full one refuses
     each under FAIL and loses it under DROP, and gives no credit under BLOCK; from its threshold on
-    one under BLOCK rejects them, and under no other policy."""
+    one under BLOCK rejects them, and under no other policy. One scenario: the limits of one
+    address."""
     model = Model(target, where.overrides or {})
     place = target.node()
     peer, link = small_addresses.producer(target, place)

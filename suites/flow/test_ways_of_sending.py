@@ -194,7 +194,8 @@ def test_the_policy_counts_however_a_message_comes(
 ) -> None:
     """Messages come to a full address in several ways. Under FAIL and above a reject threshold each
     is refused, its producer told if it asks, and not queued; under DROP each is accepted and lost;
-    under PAGE all arrive, behind those that were there, even if its memory has room again."""
+    under PAGE all arrive, behind those that were there, even if its memory has room again. One
+    scenario: a policy, whatever it is."""
     to = small_addresses.destination(target, kind)
     place = small_addresses.same(to)
     senders = [

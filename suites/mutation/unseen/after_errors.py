@@ -138,7 +138,7 @@ def a_message_too_large_for_a_link_is_lost(original, reached, self, entry, size)
 # --- STOMP ----------------------------------------------------------------------------------------
 
 
-@after_errors.mutant("STOMP12-BEGIN-04 ARTEMIS-PAGING-12 ARTEMIS-PAGING-1")
+@after_errors.mutant("STOMP12-BEGIN-04 ARTEMIS-PAGING-12 ARTEMIS-PAGING-9")
 def a_lost_transaction_stays_charged(patch, reached):
     """What a transaction held occupies the memory of its address when its connection is lost."""
     lost: list[bool] = []
