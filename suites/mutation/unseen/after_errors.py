@@ -5,31 +5,22 @@ from __future__ import annotations
 
 from pamqp import commands as methods
 
-from brokerproof.reference_broker.families.activemq.producer_flow import NoSpace, ProducerFlow
+from brokerproof.reference_broker.families.activemq.producer_flow import ProducerFlow
 from brokerproof.reference_broker.families.rabbitmq.limited_queue import LimitedQueue
-from brokerproof.reference_broker.kernel.router import NoRoute, Router
 from brokerproof.reference_broker.kernel.transactions import Transaction
 from brokerproof.reference_broker.protocols.amqp091 import arguments
 from brokerproof.reference_broker.protocols.amqp091.channel import HANDLERS, Channel
 from brokerproof.reference_broker.protocols.amqp091.connection import Amqp091Connection
 from brokerproof.reference_broker.protocols.amqp091.errors import Refusal as Amqp091Refusal
-from brokerproof.reference_broker.protocols.amqp10.coordinator import CoordinatorLink
 from brokerproof.reference_broker.protocols.amqp10.link import LinkState
 from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
 from brokerproof.reference_broker.protocols.amqp10.performatives import End
 from brokerproof.reference_broker.protocols.amqp10.session import Session
-from brokerproof.reference_broker.protocols.openwire.client import Client
-from brokerproof.reference_broker.protocols.openwire.encoding import Fields
-from brokerproof.reference_broker.protocols.openwire.refusal import Refusal as OpenWireRefusal
-from brokerproof.reference_broker.protocols.openwire.structures import structure
-from brokerproof.reference_broker.protocols.stomp.activemq import ActiveMqStompConnection
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.suites.mutation.mutant import Group
 
 after_errors = Group("after-errors")
 after_errors_amqp091 = Group("after-errors-amqp091", "reference-rabbitmq")
-after_errors_activemq = Group("after-errors-activemq", "reference-activemq")
-after_no_space = Group("after-no-space", "reference-activemq-fail")
 after_no_space_in_time = Group("after-no-space-in-time", "reference-activemq-timeout")
 
 
@@ -46,63 +37,6 @@ def the_name_of_a_broken_link_is_taken(original, reached, self, link):
     original(self, link)
 
 
-@after_errors.mutant("AMQP10-READING-OUT-01 ARTEMIS-REDELIVERY-back-1")
-def deliveries_of_a_broken_link_wait_for_its_detach(patch, reached):
-    """What a link holds that ended with an error goes back to its queue when the peer answers, and
-    not at all when the peer ends the session instead."""
-    held: dict[OutgoingLink, bool] = {}
-
-    @patch.override(OutgoingLink)
-    def give_back(original, self):
-        if self.state is LinkState.BROKEN and self.unsettled and self not in held:
-            reached()
-            held[self] = True
-            return []
-        return original(self)
-
-    @patch.override(Session)
-    def _detach(original, self, detach):
-        link = self.links.get(detach.handle)
-        original(self, detach)
-        if link in held:
-            for queue in link.give_back():
-                queue.dispatch()
-
-
-@after_errors.override(Session, "_transfer", breaks="AMQP10-WIN-05 AMQP10-WIN-06")
-def transfers_to_a_refused_link_do_not_count(original, reached, self, transfer, payload):
-    """A transfer that follows an attach which was refused takes no transfer-id and no window."""
-    link = self.links.get(transfer.handle)
-    if link is None or link.state is not LinkState.REFUSED:
-        original(self, transfer, payload)
-        return
-    reached()
-    window, next_id = self.incoming_window, self.next_incoming_id
-    original(self, transfer, payload)
-    self.incoming_window, self.next_incoming_id = window, next_id
-
-
-@after_errors.override(Session, "_transfer", breaks="AMQP10-LINK-09 AMQP10-LINK-12 AMQP10-XFER-01")
-def deliveries_to_a_refused_link_are_missed(original, reached, self, transfer, payload):
-    """A delivery that follows an attach which was refused is dropped, and its delivery-id is still
-    expected: the next delivery of another link ends the session."""
-    expected = self._expected_delivery_id
-    original(self, transfer, payload)
-    if self._expected_delivery_id is None and expected is not None:
-        reached()
-        self._expected_delivery_id = expected
-
-
-@after_errors.override(CoordinatorLink, "give_back", breaks="AMQP10-TXN-14")
-def transactions_outlive_a_broken_control_link(original, reached, self):
-    """Transactions of a control link that the broker ended with an error stay open, with what they
-    hold."""
-    if self.state is LinkState.BROKEN and self._opened:
-        reached()
-        return []
-    return original(self)
-
-
 @after_errors.override(Session, "handle", breaks="AMQP10-SESS-04 AMQP10-SESS-02")
 def the_channel_of_a_failed_session_stays_taken(original, reached, self, performative, body, at):
     """A session that ended with an error drops the peer's end like any other frame: its channel is
@@ -111,18 +45,6 @@ def the_channel_of_a_failed_session_stays_taken(original, reached, self, perform
         reached()
         return
     original(self, performative, body, at)
-
-
-@after_errors.override(Session, "fail", breaks="AMQP10-SESS-03 AMQP10-SESS-04")
-def a_failed_session_takes_its_neighbours_settlements(original, reached, self, problem):
-    """When a session fails, settlements that were collected for the other sessions of its
-    connection are forgotten."""
-    others = [session for session in self.connection._touched if session is not self]
-    for session in others:
-        if session._batch:
-            reached()
-            list(session._batch.take())
-    original(self, problem)
 
 
 @after_errors.override(OutgoingLink, "_too_large", breaks="AMQP10-LINK-15 ARTEMIS-CONCEPTS-queue-1")
@@ -159,78 +81,7 @@ def a_lost_transaction_stays_charged(patch, reached):
         return original(self)
 
 
-@after_errors.override(Router, "durable", breaks="ARTEMIS-STOMP-durable-1 ARTEMIS-STOMP-selector-1")
-def a_refused_selector_stays(original, reached, self, name, routing, called, selector):
-    """A durable subscription that is asked for with another selector is refused, and has that
-    selector from then on."""
-    known = self._durable.get(called)
-    try:
-        return original(self, name, routing, called, selector)
-    except NoRoute:
-        if known is not None and not known[1].has_consumers and known[1].filter is not selector:
-            reached()
-            known[1].filter = selector
-        raise
-
-
-@after_errors.mutant("STOMP12-BEGIN-04 STOMP12-BEGIN-03 ARTEMIS-REDELIVERY-back-1")
-def the_end_comes_after_a_commit(patch, reached):
-    """A connection that is refused something commits its open transactions in place of undoing
-    them, if they hold acknowledgements alone."""
-    refusing: list[bool] = []
-
-    @patch.override(StompConnection)
-    def _refuse(original, self, problem, frame=None):
-        refusing.append(True)
-        try:
-            original(self, problem, frame)
-        finally:
-            refusing.pop()
-
-    @patch.override(Transaction)
-    def undo(original, self):
-        if refusing and self._settlements and not self._sends:
-            reached()
-            return self.commit(lambda message: None)
-        return original(self)
-
-
-@after_errors_activemq.override(ActiveMqStompConnection, "_refuse", breaks="STOMP11-HDR-13")
-def what_is_behind_an_error_waits_for_more(original, reached, self, problem, frame=None):
-    """Where an ERROR does not end the session, frames behind the refused one are read when the
-    client sends something more."""
-    original(self, problem, frame)
-    if self._again and self._parser.rest().strip(b"\r\n"):
-        reached()
-        self._again = False
-
-
-@after_errors_activemq.override(Client, "add_consumer", breaks="OPENWIRE-RESP-2 OPENWIRE-RESP-1")
-def the_id_of_a_refused_consumer_is_taken(original, reached, self, fields, request):
-    """A consumer that was refused has its id: another one with it is answered, and never gets
-    anything."""
-    known = set(self._consumers)
-    again = Fields(fields.buffer, fields.at)
-    try:
-        original(self, fields, request)
-    except OpenWireRefusal:
-        id = structure(again, self.version)
-        if id not in known and getattr(id, "parent", None) in self._sessions:
-            reached()
-            self._register(id, None)
-        raise
-
-
 # --- AMQP 0-9-1 -----------------------------------------------------------------------------------
-
-
-@after_errors_amqp091.override(Channel, "refuse", breaks="RABBITMQ-AMQP091-CONF-01")
-def confirms_are_lost_with_the_channel(original, reached, self, problem, method):
-    """What was published in one piece with a mistake on the same channel is not confirmed."""
-    if self.confirms is not None and self.confirms._due:
-        reached()
-        self.confirms._due.clear()
-    original(self, problem, method)
 
 
 @after_errors_amqp091.mutant("RABBITMQ-AMQP091-CONF-01")
@@ -335,18 +186,6 @@ def a_mistake_ends_the_transactions_of_others(original, reached, self, problem, 
 
 
 # --- ActiveMQ -------------------------------------------------------------------------------------
-
-
-@after_no_space.override(ProducerFlow, "send", breaks="ACTIVEMQ-PFC-9 ACTIVEMQ-PFC-2")
-def a_failed_send_stays_charged(original, reached, self, sending):
-    """A message that failed for want of space stays charged to its destination."""
-    try:
-        return original(self, sending)
-    except NoSpace:
-        reached()
-        account = self.accounting.find(sending.destination)
-        account.memory.add(account.cost(sending.message))
-        raise
 
 
 @after_no_space_in_time.mutant("ACTIVEMQ-PFC-10")

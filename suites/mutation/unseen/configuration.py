@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import re
 
 from pamqp import commands as methods
 
@@ -18,13 +17,11 @@ from brokerproof.reference_broker.persistence.pages import PagingStore
 from brokerproof.reference_broker.protocols.amqp091.channel import HANDLERS
 from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer
 from brokerproof.reference_broker.protocols.stomp import commands
-from brokerproof.reference_broker.settings.activemq import ActiveMq, DestinationPolicy
 from brokerproof.reference_broker.settings.address_rules import AddressRules, Rule, _merge
 from brokerproof.suites.mutation.mutant import Group
 
 configuration = Group("configuration")
 configuration_amqp091 = Group("configuration-amqp091", "reference-rabbitmq")
-configuration_activemq = Group("configuration-activemq", "reference-activemq-flow")
 configuration_usage = Group("configuration-usage", "reference-activemq-usage")
 
 BLOCKS = "ARTEMIS-FLOW-block-1 ARTEMIS-FLOW-amqp-2"
@@ -153,13 +150,6 @@ def _matching(rules, name):
     return [setting for pattern, setting in rules._rules if pattern.fullmatch(name)]
 
 
-@configuration.mutant(f"{MATCHING} {POLICIES}")
-def two_settings_are_merged(patch, reached):
-    """An address takes what the most specific setting does not say from the next one that matches,
-    and from no others."""
-    _with_rules(patch, reached, lambda rules, name: _merge(_matching(rules, name)[:2]))
-
-
 @configuration.mutant(POLICIES)
 def a_policy_belongs_to_its_limit(patch, reached):
     """address-full-policy is taken from the setting that has the limit, or is the default."""
@@ -182,31 +172,6 @@ def any_words_are_one_at_least(patch, reached):
     def settings_of(rules, name):
         none = name + rules._delimiter + rules._any_words
         return _merge(setting for setting in _matching(rules, name) if setting.match != none)
-
-    _with_rules(patch, reached, settings_of)
-
-
-@configuration.mutant(MATCHING)
-def one_word_ends_at_a_dot(patch, reached):
-    """The wildcard for one word stops at a dot, whatever the delimiter is."""
-
-    def settings_of(rules, name):
-        delimiter = f"(?:(?!{re.escape(rules._delimiter)}).)+"
-        return _merge(
-            setting
-            for pattern, setting in rules._rules
-            if re.fullmatch(pattern.pattern.replace(delimiter, "[^.]+"), name, re.DOTALL)
-        )
-
-    _with_rules(patch, reached, settings_of)
-
-
-@configuration.mutant(MATCHING)
-def a_longer_match_is_the_more_specific(patch, reached):
-    """Of two settings that match, the one with the longer match counts, wildcards or not."""
-
-    def settings_of(rules, name):
-        return _merge(sorted(_matching(rules, name), key=lambda setting: -len(setting.match)))
 
     _with_rules(patch, reached, settings_of)
 
@@ -297,16 +262,6 @@ def a_prefetch_is_for_those_who_are_there(original, reached, channel, method):
 # --- ActiveMQ -------------------------------------------------------------------------------------
 
 
-@configuration_usage.override(Usage, "full", breaks="ACTIVEMQ-PFC-11")
-def a_limit_of_its_own_is_the_only_one(original, reached, self, mark=100):
-    """A destination that has a limit of its own, below that of the broker, is not full because the
-    broker is."""
-    right = original(self, mark)
-    if self.parent is not None and self.limit < self.parent.limit:
-        return reached.instead(right, self.percent >= mark)
-    return right
-
-
 @configuration_usage.mutant("ACTIVEMQ-PFC-11")
 def a_destination_without_a_limit_is_charged_to_itself(patch, reached):
     """What is in a destination without a memoryLimit does not count for the broker."""
@@ -325,32 +280,6 @@ def a_destination_without_a_limit_is_charged_to_itself(patch, reached):
             self.used += size
             return
         original(self, size)
-
-
-@configuration_activemq.override(DestinationPolicy, "matches", breaks="ACTIVEMQ-PFC-6")
-def any_words_of_a_policy_are_one_at_least(original, reached, self, name):
-    """The wildcard > does not match none: a.> is not for a."""
-    right = original(self, name)
-    kind, _, pattern = self.pattern.partition("://")
-    if right and pattern.endswith(".>") and name == f"{kind}://{pattern[:-2]}":
-        return reached.instead(right, False)
-    return right
-
-
-@configuration_activemq.override(DestinationPolicy, "matches", breaks="ACTIVEMQ-PFC-6")
-def a_policy_of_queues_is_one_of_topics(original, reached, self, name):
-    """A policy for queues counts for the topics of the same name."""
-    if name.startswith("topic://") and self.pattern.startswith("queue://"):
-        wrong = original(self, "queue://" + name.removeprefix("topic://"))
-        return reached.instead(original(self, name), wrong)
-    return original(self, name)
-
-
-@configuration_activemq.override(ActiveMq, "policy", breaks="ACTIVEMQ-PFC-6")
-def the_first_policy_that_matches_counts(original, reached, self, name):
-    """Of several policies that match, the first in the file counts, not the closest."""
-    first = next((policy for policy in self.policies if policy.matches(name)), None)
-    return reached.instead(original(self, name), first or self.default_policy)
 
 
 # --- seeded after the suites were strengthened ----------------------------------------------------

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from brokerproof.reference_broker.families.activemq.producer_flow import ProducerFlow
 from brokerproof.reference_broker.families.artemis.admission import Admission
-from brokerproof.reference_broker.kernel.alarms import Alarms
 from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin, Serving
-from brokerproof.reference_broker.protocols.amqp091.channel import Channel
 from brokerproof.reference_broker.protocols.amqp10.session import Session
-from brokerproof.reference_broker.protocols.core.producer_credit import Grants
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.suites.mutation.mutant import Group
 
 fairness = Group("fairness")
-fairness_amqp091 = Group("fairness-amqp091", "reference-rabbitmq")
 fairness_activemq = Group("fairness-activemq", "reference-activemq-flow")
-fairness_usage = Group("fairness-usage", "reference-activemq-usage")
 
 IN_TURN = "ARTEMIS-FLOW-consumer-3"
 GO_ON = "ARTEMIS-FLOW-block-1 ARTEMIS-PAGING-12"
@@ -24,26 +19,6 @@ EVERY_MESSAGE = "ARTEMIS-CONCEPTS-queue-1"
 
 
 # --- consumers ------------------------------------------------------------------------------------
-
-
-@fairness.mutant(IN_TURN)
-def the_turn_begins_anew_when_a_consumer_leaves(patch, reached):
-    """When a consumer leaves, the others are served in the order in which they joined."""
-    joined: dict[RoundRobin, list[object]] = {}
-
-    @patch.override(RoundRobin)
-    def add(original, self, consumer):
-        original(self, consumer)
-        joined.setdefault(self, []).append(consumer)
-
-    @patch.override(RoundRobin)
-    def remove(original, self, consumer):
-        original(self, consumer)
-        joined[self].remove(consumer)
-        if list(self._turns) != joined[self]:
-            reached()
-            for other in joined[self]:
-                self._turns.move_to_end(other)
 
 
 @fairness.mutant(IN_TURN)
@@ -77,22 +52,6 @@ def the_turn_begins_anew_with_each_input(patch, reached):
                 for consumer in joined[self]:
                     self._turns.move_to_end(consumer)
         return original(self)
-
-
-@fairness.override(RoundRobin, "pick_of", breaks=IN_TURN)
-def the_first_whose_selector_fits_gets_everything(original, reached, self, may_have):
-    """Among consumers with selectors the one that joined first gets all that fits it."""
-    for consumer in self._turns:
-        if consumer.has_room() and may_have(consumer):
-            others = [
-                other
-                for other in self._turns
-                if other is not consumer and other.has_room() and may_have(other)
-            ]
-            if others:
-                reached()
-            return consumer
-    return None
 
 
 @fairness.override(Serving, "go_on", breaks=EVERY_MESSAGE)
@@ -236,57 +195,12 @@ def what_is_behind_a_held_send_waits_for_more(patch, reached):
         original(self, now, left.pop(self.conn, b"") + data)
 
 
-@fairness.override(Grants, "offer", breaks=GO_ON)
-def the_second_request_is_forgotten(original, reached, self):
-    """Of several requests for credit that one CORE session makes at a full address, the first is
-    granted when there is room."""
-    original(self)
-    if self._due and len(self._due) > 1:
-        reached()
-        while len(self._due) > 1:
-            self._due.pop()
-
-
 # --- families -------------------------------------------------------------------------------------
-
-
-@fairness_amqp091.mutant("RABBITMQ-FLOW-mem-1")
-def one_publisher_goes_on_behind_an_alarm(patch, reached):
-    """When the last alarm is cleared, the connection that waited longest goes on; the others do so
-    behind further alarms."""
-
-    @patch.override(Alarms)
-    def set(original, self, resource, short, node=""):
-        waiting = self._waiting
-        if len(waiting) > 1 and not short and set_of(self) <= {(node, resource)}:
-            reached()
-            first = next(iter(waiting))
-            self._waiting = {first: None}
-            original(self, resource, short, node)
-            self._waiting.update({other: None for other in waiting if other is not first})
-        else:
-            original(self, resource, short, node)
 
 
 def set_of(alarms):
     """Return all alarms that are raised."""
     return {*alarms._raised}
-
-
-@fairness_amqp091.override(Channel, "settle", breaks="RABBITMQ-AMQP091-QOS-01")
-def room_of_the_channel_is_for_the_same_queue(original, reached, self, settled, outcome):
-    """An acknowledgement makes room in the prefetch of the channel, and only consumers of the same
-    queue get something for it."""
-    settled = list(settled)
-    if not self.limit.has_room() and len(self._consumed()) > 1:
-        reached()
-        limit, self.limit = self.limit, _Open(self.limit)
-        try:
-            original(self, settled, outcome)
-        finally:
-            self.limit = limit
-    else:
-        original(self, settled, outcome)
 
 
 class _Open:
@@ -325,51 +239,6 @@ def the_last_that_waits_goes_on_first(original, reached, self):
     finally:
         for name, there in self._waiting.items():
             self._waiting[name] = dict(sorted(there.items()))
-
-
-@fairness_activemq.mutant("ACTIVEMQ-PFC-2")
-def one_destination_an_input_goes_on(patch, reached):
-    """Room wakes one of the messages that wait, however much there is; the next one goes on when
-    something else happens."""
-    woken: list[object] = []
-
-    @patch.override(Serving)
-    def begin(original, self):
-        original(self)
-        woken.clear()
-
-    @patch.override(ProducerFlow)
-    def next(original, self):
-        if woken:
-            before = {name: dict(there) for name, there in self._waiting.items()}
-            if any(
-                not self.memory_is_short(waiting.account)
-                and not self.store_is_short(waiting.account, waiting.sending.persistent)
-                for there in before.values()
-                for waiting in there.values()
-            ):
-                reached()
-            return None
-        go_on = original(self)
-        if go_on is not None:
-            woken.append(go_on)
-        return go_on
-
-
-@fairness_usage.override(ProducerFlow, "next", breaks="ACTIVEMQ-PFC-2 ACTIVEMQ-PFC-11")
-def a_full_store_holds_up_what_is_not_persistent(original, reached, self):
-    """A persistent message that waits for the store holds up those behind it that need none."""
-    for there in self._waiting.values():
-        for waiting in there.values():
-            account = self.accounting.find(waiting.account.name)
-            if self.memory_is_short(account):
-                break
-            if self.store_is_short(account, waiting.sending.persistent):
-                if len(there) > 1 and original(_Copy(self)) is not None:
-                    reached()
-                break
-            return original(self)
-    return None
 
 
 class _Copy:

@@ -5,17 +5,9 @@ from __future__ import annotations
 
 from pamqp import commands as methods
 
-from brokerproof.reference_broker.kernel.queue import Serving
 from brokerproof.reference_broker.protocols.amqp091.channel import HANDLERS, Channel
 from brokerproof.reference_broker.protocols.amqp091.methods import make, numbers_of, write
 from brokerproof.reference_broker.protocols.amqp10.connection import AmqpConnection
-from brokerproof.reference_broker.protocols.amqp10.framing import frame
-from brokerproof.reference_broker.protocols.amqp10.incoming import IncomingLink
-from brokerproof.reference_broker.protocols.amqp10.link import LinkState
-from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
-from brokerproof.reference_broker.protocols.amqp10.performatives import Attach, Detach, End
-from brokerproof.reference_broker.protocols.amqp10.session import Session
-from brokerproof.reference_broker.protocols.openwire.connection import OpenWireConnection
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.reference_broker.protocols.stomp.connection import State, StompConnection
 from brokerproof.reference_broker.protocols.stomp.parser import FrameParser
@@ -24,7 +16,6 @@ from brokerproof.suites.mutation.mutant import Group
 
 set_up = Group("set-up")
 set_up_amqp091 = Group("set-up-amqp091", "reference-rabbitmq")
-set_up_openwire = Group("set-up-openwire", "reference-activemq")
 
 
 # --- what is pipelined ----------------------------------------------------------------------------
@@ -91,113 +82,7 @@ def what_is_behind_the_header_waits_for_more(patch, reached):
     left: dict[int, bytes] = {}
 
 
-@set_up.mutant("AMQP10-CREDIT-03 AMQP10-CREDIT-14")
-def the_first_flow_is_for_those_who_have_waited(patch, reached):
-    """A flow that comes in one piece with the attach of its link gives no credit."""
-    inputs = [0]
-    attached: dict[OutgoingLink, int] = {}
-
-    @patch.override(Serving)
-    def begin(original, self):
-        original(self)
-        inputs[0] += 1
-
-    @patch.override(OutgoingLink)
-    def attach(original, self, attach):
-        attached[self] = inputs[0]
-        original(self, attach)
-
-    @patch.override(OutgoingLink)
-    def flow(original, self, flow):
-        if attached.get(self) == inputs[0] and flow.link_credit:
-            reached()
-            return
-        original(self, flow)
-
-
-@set_up.mutant("AMQP10-SESS-07 AMQP10-LINK-08")
-def a_handle_is_free_with_the_next_input(patch, reached):
-    """A link that is attached in one piece with the detach of the one before finds its handle in
-    use."""
-    freed: dict[Session, set[int]] = {}
-
-    @patch.override(Serving)
-    def begin(original, self):
-        original(self)
-        freed.clear()
-
-    @patch.override(Session)
-    def _detach(original, self, detach):
-        original(self, detach)
-        freed.setdefault(self, set()).add(detach.handle)
-
-    @patch.override(Session)
-    def _attach(original, self, attach):
-        if attach.handle in freed.get(self, ()) and attach.handle not in self.links:
-            reached()
-            self.links[attach.handle] = self  # the refusal names no link
-            try:
-                original(self, attach)
-            finally:
-                del self.links[attach.handle]
-        else:
-            original(self, attach)
-
-
-@set_up_openwire.mutant("OPENWIRE-RESP-1 OPENWIRE-NEG-1")
-def what_is_behind_the_wire_format_waits_for_more(patch, reached):
-    """Commands that come in one piece with the client's WireFormatInfo are read when it sends
-    something more."""
-
-    @patch.override(OpenWireConnection)
-    def _negotiate(original, self, now, received):
-        original(self, now, received)
-        fresh.add(self)
-
-    @patch.override(OpenWireConnection)
-    def _command(original, self, received):
-        if self in fresh:
-            reached()
-            late.setdefault(self, []).append(received)
-            return
-        original(self, received)
-
-    @patch.override(OpenWireConnection)
-    def _carry_out(original, self, now):
-        fresh.discard(self)
-        for received in late.pop(self, ()):
-            if self.is_open:
-                self._command(received)
-        original(self, now)
-
-    fresh: set[OpenWireConnection] = set()
-    late: dict[OpenWireConnection, list[object]] = {}
-
-
 # --- what comes too early -------------------------------------------------------------------------
-
-
-@set_up.override(IncomingLink, "attach", breaks="AMQP10-SESS-05 AMQP10-LINK-12")
-def credit_precedes_the_answer(original, reached, self, attach):
-    """A producer is granted its first credit before its attach is answered."""
-    session = self.session
-    held: list[Attach] = []
-
-    def send(performative):
-        if isinstance(performative, Attach):
-            held.append(performative)
-        else:
-            if held:
-                reached()
-            type(session).send(session, performative)
-
-    session.send = send
-    try:
-        original(self, attach)
-    finally:
-        del session.send
-        for answer in held:
-            session.send(answer)
 
 
 @set_up_amqp091.override(HANDLERS, methods.Basic.Recover, breaks="AMQP091-TAG-01 AMQP091-REC-01")
@@ -248,44 +133,6 @@ def a_closing_connection_beats(original, reached, self, error):
         self._next_beat.move(self._sent_at + self._beat_every)
 
 
-@set_up.override(
-    Session, "send", breaks="AMQP10-XFER-14 AMQP10-SESS-05 AMQP10-DISP-01 AMQP10-DISP-03"
-)
-def settlements_follow_the_end(original, reached, self, performative):
-    """What was sent in one piece with a detach or end is settled behind the answer to that."""
-    if not isinstance(performative, (Detach, End)) or not self._batch:
-        original(self, performative)
-        return
-    reached()
-    self.connection.send(frame(self.our_channel, performative.encode()))
-
-
-@set_up.override(
-    Session, "handle", breaks="AMQP10-SESS-05 AMQP10-LINK-08 AMQP10-SESS-02 AMQP10-WIN-10"
-)
-def an_ended_session_still_waits(original, reached, self, performative, body, at):
-    """A producer that waited at a full address when its session ended is granted credit when there
-    is room."""
-    waiting = getattr(self.shared.admission, "_where", {})
-    links = [
-        (waiting[link._on_room], link)
-        for link in self.links.values()
-        if isinstance(performative, End)
-        and isinstance(link, IncomingLink)
-        and link.state is LinkState.ATTACHED
-        and link._on_room in waiting
-    ]
-    original(self, performative, body, at)
-    for address, link in links:
-
-        def refill(link=link):
-            if self.connection.is_open:
-                reached()
-                link.refill()
-
-        self.shared.admission._wait(address, refill, None)
-
-
 @set_up.override(StompConnection, "_refuse", breaks="STOMP12-ERR-02")
 def what_is_behind_an_error_is_confirmed(original, reached, self, problem, frame=None):
     """Frames behind one that was refused, in the same piece, are carried out and confirmed before
@@ -323,18 +170,6 @@ def the_last_message_follows_its_receipt(patch, reached):
         encoder, opening = session.encoder, subscription._opening
         data = encoder.message(opening, entry.message, b"", True)
         return lambda: session.shared.outbox.send(session.conn, data)
-
-
-@set_up_amqp091.override(Channel, "frame", breaks="RABBITMQ-AMQP091-CONF-01 AMQP091-CLOSE-03")
-def a_close_overtakes_confirms(original, reached, self, type, payload, method):
-    """What was published in one piece with channel.close is not confirmed: close-ok comes
-    first."""
-    if isinstance(method, methods.Channel.Close) and not self.is_closing:
-        confirms = self.confirms
-        if confirms is not None and confirms._due:
-            reached()
-            self.confirms = None
-    original(self, type, payload, method)
 
 
 @set_up_amqp091.mutant("AMQP091-CHAN-02 AMQP091-CHAN-04 AMQP091-CONS-03")
