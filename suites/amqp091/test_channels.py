@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, either, method
+from brokerproof.harness.targets.target import RECONFIGURABLE
 from brokerproof.suites.amqp091.steps import (
     CHANNEL,
     CONNECTION,
@@ -188,8 +189,8 @@ class Shared:
 
     def works(self) -> None:
         """Judge that both queues do what they did before."""
-        more = {"channel": NEIGHBOUR, "no_ack": True, "proves": OTHER_CHANNELS_CONTINUE}
-        self.peer.consume(self.other, "second", **more)
+        proves = OTHER_CHANNELS_CONTINUE
+        self.peer.consume(self.other, "second", channel=NEIGHBOUR, proves=proves, no_ack=True)
         for number in range(LENGTH + 2):
             self.peer.publish(b"%d" % number, self.queue, channel=NEIGHBOUR)
         self.peer.settle(NEIGHBOUR)
@@ -212,7 +213,7 @@ MIDST = ("a content", "a transaction", "deliveries", "nothing")
     CONFIRM_NUMBERS,
     PREFETCH,
     MESSAGES_WHOLE,
-    needs={"amqp091"},
+    needs={"amqp091", RECONFIGURABLE},
 )
 @over(
     examples=8,
@@ -306,7 +307,13 @@ def _is_new(target: Bench, peer: Amqp091Peer, queue: str) -> None:
     )
 
 
-@case(NOTHING_BEFORE_OK, NOTHING_AFTER_CANCEL, OTHER_CHANNELS_CONTINUE, TAGS, needs={"amqp091"})
+@case(
+    NOTHING_BEFORE_OK,
+    NOTHING_AFTER_CANCEL,
+    OTHER_CHANNELS_CONTINUE,
+    TAGS,
+    needs={"amqp091", RECONFIGURABLE},
+)
 def test_a_consumer_has_a_beginning_and_an_end(target: Bench) -> None:
     """A channel has a consumer, and another one begins at a queue with messages: consume-ok comes
     first. Behind basic.recover no tag is used again. Behind cancel-ok nothing is said of the

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.targets.target import RECONFIGURABLE
 from brokerproof.suites.amqp091.steps import (
     bind,
     bodies,
@@ -183,7 +184,7 @@ def test_dead_letters_get_what_a_queue_does_not_keep(
     )
 
 
-@case(REJECT_PUBLISH, EVERY_QUEUE, needs={"amqp091"})
+@case(REJECT_PUBLISH, EVERY_QUEUE, needs={"amqp091", RECONFIGURABLE})
 @over(
     examples=8,
     always=lambda target: [{"full": [True, False]}, {"full": [False, True, False]}],

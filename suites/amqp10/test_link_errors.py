@@ -467,7 +467,7 @@ def test_a_message_above_the_receivers_size_is_no_delivery(
     )
 
 
-@case(LINK_STOLEN, LINK_ERROR_DETACHES, needs={"amqp"})
+@case(LINK_STOLEN, LINK_ERROR_DETACHES, needs={"amqp", RECONFIGURABLE})
 @over(
     examples=2,
     always=lambda target: [{"answered": answered} for answered in (True, False)],
@@ -496,7 +496,7 @@ def test_the_name_of_a_link_that_broke_is_free(target: Bench, answered: bool) ->
     peer.publish(again, b"by the second", proves=LINK_ERROR_DETACHES)
 
 
-@case(ONE_CONSUMER, needs={"amqp"})
+@case(ONE_CONSUMER, needs={"amqp", RECONFIGURABLE})
 def test_a_message_too_large_for_one_receiver_is_there_for_another(target: Bench) -> None:
     """A receiver takes messages of up to 1000 bytes, and one of 5000 is in its queue. The broker
     may end the link, and the message is there for a receiver that has no such limit."""

@@ -545,7 +545,7 @@ def test_a_flow_says_where_the_transfer_ids_are(
         )
 
 
-@case(SESSION_ERROR_ENDS, REMOTE_CHANNEL, needs={"amqp"})
+@case(SESSION_ERROR_ENDS, REMOTE_CHANNEL, needs={"amqp", RECONFIGURABLE})
 def test_the_channel_of_a_failed_session_is_free(target: Bench) -> None:
     """A session fails because of a flow without a link, while another of its connection has just
     been sent a message. The other settles it, and behind the answer to the end a new session begins

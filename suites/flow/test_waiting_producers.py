@@ -133,7 +133,7 @@ def _by_core(target: Bench, at: Held) -> Waiter:
 
     def went_on() -> bool:
         granted = packet("producer-credits", address=at.to.name)
-        return sum(grant["credits"] for grant in filter(granted.accepts, peer.inbox)) >= 500
+        return sum(int(grant["credits"]) for grant in filter(granted.accepts, peer.inbox)) >= 500
 
     return Waiter("CORE", at, went_on, peer.close_socket)
 
@@ -178,7 +178,7 @@ def _corners(target: Target) -> list[dict[str, object]]:
     ]
 
 
-@case(BLOCKS, UNBLOCKS, NO_CREDIT, needs={"amqp", "amqp-credit", "address-full"})
+@case(BLOCKS, UNBLOCKS, NO_CREDIT, needs={"amqp", "amqp-credit", "address-full", RECONFIGURABLE})
 @over(
     examples=8,
     always=_corners,

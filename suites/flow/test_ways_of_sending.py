@@ -17,9 +17,10 @@ from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.protocols.amqp10 import messages
 from brokerproof.harness.protocols.amqp10.codec import Frame, fields_of, name_of
 from brokerproof.harness.protocols.amqp10.raw_peer import Node
-from brokerproof.harness.protocols.core.raw_peer import packet
+from brokerproof.harness.protocols.conversation import Match
+from brokerproof.harness.protocols.core.codec import Packet
 from brokerproof.harness.protocols.stomp.raw_peer import ERROR, Destination, frame
-from brokerproof.harness.targets.target import Target
+from brokerproof.harness.targets.target import RECONFIGURABLE, Target
 from brokerproof.suites.amqp10 import transaction_steps
 from brokerproof.suites.amqp10.steps import collect, granted
 from brokerproof.suites.steps import small_addresses
@@ -36,6 +37,7 @@ BODY = 4000
 EATEN = 2
 """Messages that are taken out of a paging address, so that its memory has room again."""
 
+ANSWERED = Match[Packet]("an answer", lambda reply: reply.name in ("null-response", "exception"))
 Send = Callable[[int], str | None]
 """Sends the message of that number; returns what the producer is told, None if it is told
 nothing, "accepted" if it is told that the message was taken."""
@@ -120,7 +122,7 @@ def _core() -> Way:
         def send(number: int) -> str | None:
             fields = {"message": sized(to.name, number, BODY), "requires-response": True}
             peer.send("send", {**fields, "correlation": number})
-            answer = peer.watch_for(either(packet("null-response"), packet("exception")))
+            answer = peer.watch_for(ANSWERED)
             told = peer.instead() if answer is None else answer.name
             return "accepted" if told == "null-response" else told
 
@@ -177,7 +179,7 @@ def _eaten(target: Bench, place: Node) -> None:
     peer.close_socket()
 
 
-@case(POLICIES, REJECTED, THREE, IN_PLACE, needs={"amqp", "address-full"})
+@case(POLICIES, REJECTED, THREE, IN_PLACE, needs={"amqp", "address-full", RECONFIGURABLE})
 @over(
     examples=10,
     always=lambda target: [

@@ -19,6 +19,7 @@ from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.stomp import codec
 from brokerproof.harness.protocols.stomp.codec import Frame, HeaderList
 from brokerproof.harness.protocols.stomp.raw_peer import CONNECTED, ERROR, StompPeer, frame
+from brokerproof.harness.targets.target import RECONFIGURABLE
 from brokerproof.suites.steps.refusals import bystander, either, error_from
 
 MAY_SEND_ERROR = {"1.0": "STOMP10-ERROR-01", "1.1": "STOMP11-ERR-01", "1.2": "STOMP12-ERR-01"}
@@ -230,7 +231,7 @@ def test_a_mistake_ends_only_its_own_connection(target: Bench, version: str) -> 
             other.message(body=body, proves=OTHERS_SERVED[version])
 
 
-@case(CLOSE_AFTER_ERROR, needs={"stomp-1.2"})
+@case(CLOSE_AFTER_ERROR, needs={"stomp-1.2", RECONFIGURABLE})
 @over(examples=4, always=lambda target: [{"behind": 2}], behind=st.integers(1, 4))
 def test_nothing_follows_an_error(target: Bench, behind: int) -> None:
     """A frame that is refused, and SENDs with receipts behind it, come in one piece. Nothing
@@ -250,7 +251,7 @@ def test_nothing_follows_an_error(target: Bench, behind: int) -> None:
     target.record_finding(CLOSE_AFTER_ERROR, not follows, f"{follows} arrived behind the ERROR")
 
 
-@case(RECEIPTS, needs={"stomp-1.2"})
+@case(RECEIPTS, needs={"stomp-1.2", RECONFIGURABLE})
 @over(
     examples=6,
     always=lambda target: [{"cut": 0}, {"cut": 20}],
