@@ -201,9 +201,7 @@ def test_all_who_wait_go_on_when_there_is_room(
     waiters = [WAYS[way].open(target, places[place]) for place, way in waiting]
     target.advance(QUIET)
     early = [waiter.way for waiter in waiters if waiter.went_on()]
-    target.require(
-        (BLOCKS, NO_CREDIT), not early, f"at full addresses went on: {', '.join(early) or 'nobody'}"
-    )
+    target.require(BLOCKS, not early, f"at full addresses went on: {', '.join(early) or 'nobody'}")
     if leaving is not None:
         left = waiters[leaving % len(waiters)]
         left.leave()
@@ -217,7 +215,7 @@ def test_all_who_wait_go_on_when_there_is_room(
     late = [waiter.way for waiter in due if not waiter.went_on()]
     _note(target, waiters, with_room)
     target.record_finding(
-        (BLOCKS, UNBLOCKS),
+        UNBLOCKS,
         here,
         f"{len(with_room)} of {len(places)} addresses have room, and {len(due)} wait there; who"
         f" did not go on: {', '.join(late) or 'nobody'}",
@@ -225,7 +223,7 @@ def test_all_who_wait_go_on_when_there_is_room(
     target.advance(QUIET)
     early = [waiter.way for waiter in waiters if not waiter.at.emptied and waiter.went_on()]
     target.record_finding(
-        (BLOCKS, NO_CREDIT),
+        BLOCKS,
         not early,
         f"where it is full still, went on: {', '.join(early) or 'nobody'}",
     )
@@ -259,7 +257,7 @@ size."""
 BOTH = {"global_max_size_bytes": 20_000, "global_max_messages": COUNT}
 
 
-@case(BLOCKS, UNBLOCKS, NO_CREDIT, needs={"amqp", "amqp-credit", "address-full", RECONFIGURABLE})
+@case(UNBLOCKS, NO_CREDIT, needs={"amqp", "amqp-credit", "address-full", RECONFIGURABLE})
 @over(
     examples=6,
     where=crowded,
@@ -281,7 +279,7 @@ def test_room_at_one_address_is_room_for_all(target: Bench, where: Where, small:
     target.advance(QUIET)
     credit = [late.credit for _, late in waiting]
     target.record_finding(
-        (BLOCKS, NO_CREDIT),
+        NO_CREDIT,
         not any(credit),
         f"{limits} are used up elsewhere by messages of {size} bytes: {credit} credits",
     )
