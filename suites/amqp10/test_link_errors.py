@@ -496,7 +496,7 @@ def test_the_name_of_a_link_that_broke_is_free(target: Bench, answered: bool) ->
     peer.publish(again, b"by the second", proves=LINK_ERROR_DETACHES)
 
 
-@case(ONE_CONSUMER, needs={"amqp", RECONFIGURABLE})
+@case(ONE_CONSUMER, needs={"amqp", "queue-semantics"})
 def test_a_message_too_large_for_one_receiver_is_there_for_another(target: Bench) -> None:
     """A receiver takes messages of up to 1000 bytes, and one of 5000 is in its queue. The broker
     may end the link, and the message is there for a receiver that has no such limit."""

@@ -11,7 +11,6 @@ from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.model.enums import CloseHow, RoutingType
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.stomp.raw_peer import StompPeer
-from brokerproof.harness.targets.target import RECONFIGURABLE
 from brokerproof.suites.amqp10.steps import fill
 from brokerproof.suites.steps.queues import (
     QUIET,
@@ -243,7 +242,7 @@ def test_a_subscription_gets_what_is_sent_while_it_stands(target: Bench) -> None
     )
 
 
-@case(ONE_CONSUMER, needs={"amqp", "queue-semantics", RECONFIGURABLE})
+@case(ONE_CONSUMER, needs={"amqp", "queue-semantics"})
 @over(
     examples=4,
     always=lambda target: [{"links": 3, "window": 1}],
@@ -278,7 +277,7 @@ def test_all_links_go_on_when_their_session_opens_its_window(
     )
 
 
-@case(ONE_CONSUMER, needs={"queue-semantics", RECONFIGURABLE})
+@case(ONE_CONSUMER, needs={"queue-semantics"})
 @over(
     examples=2,
     always=lambda target: [{"several": 3, "size": 65_536, "count": 70}],
@@ -309,7 +308,7 @@ def test_all_deep_queues_are_emptied(target: Bench, several: int, size: int, cou
     )
 
 
-@case(ONE_CONSUMER, needs={"queue-semantics", "selectors", RECONFIGURABLE})
+@case(ONE_CONSUMER, needs={"queue-semantics", "selectors"})
 @over(
     examples=6,
     always=lambda target: [{"back": back, "held": 3} for back in (*ENDS, "the end")],

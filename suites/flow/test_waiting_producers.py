@@ -178,7 +178,7 @@ def _corners(target: Target) -> list[dict[str, object]]:
     ]
 
 
-@case(BLOCKS, UNBLOCKS, NO_CREDIT, needs={"amqp", "amqp-credit", "address-full", RECONFIGURABLE})
+@case(BLOCKS, UNBLOCKS, NO_CREDIT, needs={"amqp", "amqp-credit", "address-full"})
 @over(
     examples=8,
     always=_corners,

@@ -20,7 +20,7 @@ from brokerproof.harness.protocols.amqp10.raw_peer import Node
 from brokerproof.harness.protocols.conversation import Match
 from brokerproof.harness.protocols.core.codec import Packet
 from brokerproof.harness.protocols.stomp.raw_peer import ERROR, Destination, frame
-from brokerproof.harness.targets.target import RECONFIGURABLE, Target
+from brokerproof.harness.targets.target import Target
 from brokerproof.suites.amqp10 import transaction_steps
 from brokerproof.suites.amqp10.steps import collect, granted
 from brokerproof.suites.steps import small_addresses
@@ -179,7 +179,7 @@ def _eaten(target: Bench, place: Node) -> None:
     peer.close_socket()
 
 
-@case(POLICIES, REJECTED, THREE, IN_PLACE, needs={"amqp", "address-full", RECONFIGURABLE})
+@case(POLICIES, REJECTED, THREE, IN_PLACE, needs={"amqp", "address-full"})
 @over(
     examples=10,
     always=lambda target: [

@@ -10,7 +10,6 @@ from brokerproof.harness.cases.case import case
 from brokerproof.harness.protocols.conversation import PATIENCE, Match
 from brokerproof.harness.protocols.stomp.codec import Frame
 from brokerproof.harness.protocols.stomp.raw_peer import ERROR, StompPeer, frame
-from brokerproof.harness.targets.target import RECONFIGURABLE
 from brokerproof.suites.steps.queues import QUIET, bodies, collect, numbered, publish_all
 from brokerproof.suites.steps.refusals import bystander, refused
 
@@ -220,7 +219,7 @@ def test_a_subscription_of_1_0_ends_by_its_destination(target: Bench) -> None:
     )
 
 
-@case(UNSUBSCRIBED, needs={"queue-semantics", RECONFIGURABLE})
+@case(UNSUBSCRIBED, needs={"queue-semantics"})
 def test_nothing_that_comes_back_follows_the_receipt(target: Bench, version: str) -> None:
     """A subscription holds messages and is ended by UNSUBSCRIBE with a receipt. They go back to the
     queue, and none of them arrives behind the RECEIPT."""
