@@ -78,17 +78,20 @@ class Statistics:
         return {limit: _usage(statistics, limit) for limit in ("memory", "store", "temp")}
 
     def until(
-        self, name: str, reached: Callable[[DestinationUsage], bool]
+        self,
+        name: str,
+        reached: Callable[[DestinationUsage], bool],
+        routing: RoutingType = RoutingType.ANYCAST,
     ) -> tuple[DestinationUsage, bool]:
-        """Read a queue until it has ``reached`` or the time is over; return it and the answer.
+        """Read a destination until it has ``reached`` or the time is over; return it and the answer.
 
         Brokers may update their counters in the background.
         """
-        last = self.destination(name)
+        last = self.destination(name, routing)
         deadline = self._clock.now() + PATIENCE
         while not (done := reached(last)) and self._clock.now() < deadline:
             self._clock.advance(PATIENCE // 100)
-            last = self.destination(name)
+            last = self.destination(name, routing)
         return last, done
 
     def _ask(self, subject: str, routing: RoutingType) -> Mapping[str, Any]:

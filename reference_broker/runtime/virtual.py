@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from brokerproof.harness.model.broker_io import Effect, Input
-from brokerproof.harness.model.time import NS_PER_MS, Instant
+from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant, seconds
 from brokerproof.reference_broker.assembly import create_broker
 from brokerproof.reference_broker.config.artemis import users_properties
 from brokerproof.reference_broker.config.rabbitmq import rabbitmq_conf, rabbitmq_config
@@ -25,6 +25,10 @@ from brokerproof.reference_broker.persistence.store_from_settings import store
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.parameters import parameters, with_parameters
 from brokerproof.reference_broker.settings.settings import AddressSetting, BadSetting, Settings
+
+EPOCH: Duration = seconds(1_790_000_000)
+"""What a broker's clock says at the instant 0, in ns since 1970: September 2026. At 0 the absence
+of an expiry could not be told from one at once, nor do instants in ns come near 64 bits."""
 
 _ACCEPTOR_PARAMETERS = (
     "connection_ttl_ms",
@@ -114,7 +118,8 @@ def make(config: str | None, overrides: Mapping[str, object], *, start: Instant)
         or any(_is_limited(setting) for setting in settings.address_settings)
     )
     disk = MemoryDisk(faults=DiskFaults(write=NS_PER_MS, read=NS_PER_MS)) if limited else None
-    broker = create_broker(settings, start=start, store=None if disk is None else store(settings))
+    files = None if disk is None else store(settings)
+    broker = create_broker(settings, start=start, epoch=EPOCH, store=files)
     return made_of(broker, settings, disk)
 
 

@@ -86,8 +86,12 @@ def test_other_channels_go_on(target: Bench) -> None:
 @case(CHANNEL_MAX_EXCEEDED, needs={"amqp091"})
 @over(examples=3, most=st.sampled_from([1, 2, 5]))
 def test_more_channels_than_agreed_are_refused(target: Bench, most: int) -> None:
-    """As many channels as channel-max allows can be opened. One more closes the connection."""
+    """As many channels as channel-max allows can be opened, and opened again once they were closed.
+    One more closes the connection."""
     peer = target.amqp091(channels=most, channel_max=most)
+    for _ in range(most + 1):
+        peer.close_channel(most)
+        peer.open_channel(most, proves=CHANNEL_MAX_EXCEEDED)
     peer.send("channel.open", channel=most + 1)
     peer.expect(method("connection.close", channel=0), proves=CHANNEL_MAX_EXCEEDED)
 

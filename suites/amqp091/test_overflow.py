@@ -8,12 +8,15 @@ the limit; with reject-publish a message is refused if the sum would be above it
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.time import ms
+from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer
 from brokerproof.harness.targets.target import RECONFIGURABLE
 from brokerproof.suites.amqp091.steps import (
     bind,
@@ -22,6 +25,7 @@ from brokerproof.suites.amqp091.steps import (
     eventually,
     exchange_of,
     fill,
+    holds,
     queue_of,
 )
 from brokerproof.suites.amqp091.test_confirms import answers
@@ -64,12 +68,18 @@ def expected(
 @over(
     examples=40,
     always=lambda target: [
-        {"sizes": [100] * 4, "length": None, "max_bytes": 300, "overflow": overflow}
-        for overflow in (None, "reject-publish")
+        *(
+            {"sizes": [100] * 4, "length": None, "max_bytes": 300, "overflow": overflow}
+            for overflow in (None, "reject-publish")
+        ),
+        *(
+            {"sizes": [100, 1], "length": most, "max_bytes": most, "overflow": "drop-head"}
+            for most in (2**31, 2**32, 2**63 - 1)
+        ),
     ],
     sizes=SIZES,
-    length=st.sampled_from([None, 0, 1, 3]),
-    max_bytes=st.sampled_from([None, 0, 100, 101, 300]),
+    length=st.sampled_from([None, 0, 1, 3, 2**31 - 1, 2**32 + 1]),
+    max_bytes=st.sampled_from([None, 0, 100, 101, 300, 2**31, 2**62]),
     overflow=st.sampled_from([None, "drop-head", "reject-publish"]),
 )
 def test_a_queue_keeps_what_its_limits_say(
@@ -130,6 +140,126 @@ def test_what_is_with_a_consumer_does_not_count(target: Bench) -> None:
     target.record_finding(
         QUEUE_LENGTH_LIMIT, received == [b"3", b"4"], f"{received} waited, should be the last two"
     )
+
+
+class _Used:
+    """A queue that holds three messages of :data:`BYTES` bytes, and the ways of its messages.
+    Channel 2 consumes; channel 3 has transactions."""
+
+    BYTES = 100
+    FULL = 3
+    LIVES_MS = 50
+
+    def __init__(self, target: Bench, arguments: dict[str, Any]) -> None:
+        self.target = target
+        self.peer: Amqp091Peer = target.amqp091(channels=3)
+        self.peer.call("tx.select", channel=3)
+        self.queue = queue_of(self.peer, arguments=arguments)
+
+    def send(self, count: int, **properties: Any) -> None:
+        """Publish messages, which say their numbers."""
+        for at in range(count):
+            body = b"%d." % at
+            self.peer.publish(body.ljust(self.BYTES, b"."), self.queue, properties=properties)
+        self.peer.settle()
+
+    def held(self, *, channel: int = 2) -> list[int]:
+        """Fill the queue and get all of it; return the tags."""
+        self.send(self.FULL)
+        return [
+            self.peer.get(self.queue, channel=channel)["delivery-tag"] for _ in range(self.FULL)
+        ]
+
+    def give_back(self, tags: list[int], *, channel: int = 2, requeue: bool = True) -> None:
+        """Return or refuse deliveries one by one."""
+        for tag in tags:
+            fields = {"delivery-tag": tag, "requeue": requeue}
+            self.peer.send("basic.reject", fields, channel=channel)
+        self.peer.settle(channel=channel)
+
+    def requeue(self) -> None:
+        """The last, the first and then the one between them come back."""
+        first, second, third = self.held()
+        self.give_back([third, first, second])
+        holds(self.peer, self.queue, self.FULL)
+
+    def leave(self) -> None:
+        """A channel is closed with messages."""
+        self.held()
+        self.peer.close_channel(2)
+        self.peer.open_channel(2)
+        holds(self.peer, self.queue, self.FULL)
+
+    def roll_back(self) -> None:
+        """Acknowledgements are rolled back, and then the messages are given back."""
+        tags = self.held(channel=3)
+        self.peer.ack(tags[-1], multiple=True, channel=3)
+        self.peer.call("tx.rollback", channel=3)
+        self.give_back(tags, channel=3)
+        self.peer.call("tx.commit", channel=3)
+        holds(self.peer, self.queue, self.FULL)
+
+    def expire(self) -> None:
+        """Messages expire where they wait."""
+        self.send(self.FULL, expiration=str(self.LIVES_MS))
+        self.target.advance(ms(2 * self.LIVES_MS))
+
+    def purge(self) -> None:
+        """The queue is purged."""
+        self.send(self.FULL)
+        self.peer.call("queue.purge", {"queue": self.queue})
+
+    def empty(self) -> list[int]:
+        """Return the numbers of what waits, and take it away."""
+        return [int(body.partition(b".")[0]) for body in bodies(drained(self.peer, self.queue))]
+
+
+WAYS: Mapping[str, Callable[[_Used], object]] = {
+    "requeued": _Used.requeue,
+    "rejected": lambda used: used.give_back(used.held(), requeue=False),
+    "left with a channel": _Used.leave,
+    "acknowledged and rolled back": _Used.roll_back,
+    "expired": _Used.expire,
+    "purged": _Used.purge,
+    "too many": lambda used: used.send(5),
+}
+
+
+@case(QUEUE_LENGTH_LIMIT, needs={"amqp091"})
+@over(
+    examples=6,
+    always=lambda target: [
+        {"limit": limit, "rejects": rejects, "ways": list(WAYS)}
+        for limit in (("x-max-length", 3), ("x-max-length-bytes", 300))
+        for rejects in (False, True)
+    ],
+    situations=tuple(WAYS),
+    limit=st.sampled_from([("x-max-length", 3), ("x-max-length-bytes", 300)]),
+    rejects=st.booleans(),
+    ways=st.lists(st.sampled_from(list(WAYS)), min_size=1, max_size=4),
+)
+def test_a_used_queue_keeps_as_much_as_a_fresh_one(
+    target: Bench, limit: tuple[str, int], rejects: bool, ways: list[str]
+) -> None:
+    """Messages go into a queue with a limit of three and out of it by several ways, after each of
+    which none is left. Of five messages it then keeps three, as a fresh one does."""
+    overflow = "reject-publish" if rejects else "drop-head"
+    used = _Used(target, {limit[0]: limit[1], "x-overflow": overflow})
+    should = [0, 1, 2] if rejects else [2, 3, 4]
+    for way in ("fresh", *ways):
+        if way in WAYS:
+            WAYS[way](used)
+            target.reached(way)
+        used.empty()
+        used.send(5)
+        kept = used.empty()
+        target.require(
+            QUEUE_LENGTH_LIMIT,
+            kept == should,
+            f"{limit[0]} {limit[1]}, {overflow}, after messages were {way}: of five messages {kept}"
+            f" were kept, should be {should}",
+        )
+    used.peer.close()
 
 
 @case(OVERFLOW_DEAD_LETTERS, needs={"amqp091"})

@@ -314,13 +314,14 @@ def test_a_frame_of_512_octets_is_always_taken(target: Bench, size: int) -> None
         min_size=1,
         max_size=4,
     ),
+    before=st.sampled_from([0, 1, 3]),
 )
 def test_large_messages_come_in_frames_that_fit(
-    target: Bench, limit: int, sizes: list[int]
+    target: Bench, limit: int, sizes: list[int], before: int
 ) -> None:
-    """The client announces a small max-frame-size and receives messages below, at and above it. No
-    frame is larger and each message arrives whole, with one delivery-id, one credit, and one
-    transfer-id for every frame.
+    """The client announces a small max-frame-size and receives messages below, at and above it, on
+    its first link or a later one, whose handle may take more bytes. No frame is larger and each
+    message arrives whole, with one delivery-id, one credit, and one transfer-id for every frame.
 
     One scenario: the four requirements describe the same transfers.
     """
@@ -328,6 +329,8 @@ def test_large_messages_come_in_frames_that_fit(
     sent = [bytes([65 + number]) * size for number, size in enumerate(sizes)]
     fill(target, node, sent)
     peer = target.amqp(max_frame_size=limit)
+    for _ in range(before):
+        peer.receiver(target.node())
     link = peer.receiver(node, credit=len(sent))
     got = collect(target, peer, link, len(sent))
     target.record_finding(

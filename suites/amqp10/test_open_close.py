@@ -205,6 +205,34 @@ def test_the_broker_keeps_to_the_clients_limits(target: Bench, most: int) -> Non
     )
 
 
+WINDOWS = {"next-outgoing-id": 0, "incoming-window": 1, "outgoing-window": 1}
+
+
+@case(CHANNEL_MAX_USABLE, needs={"amqp", RECONFIGURABLE})
+@over(
+    examples=6,
+    always=lambda target: [{"most": 0, "failed": True, "times": 2}],
+    most=st.sampled_from([0, 1, 3]),
+    failed=st.booleans(),
+    times=st.integers(1, 5),
+)
+def test_a_session_that_is_over_leaves_its_channel(
+    target: Bench, most: int, failed: bool, times: int
+) -> None:
+    """The client's open has a small channel-max, and sessions begin and end again and again, in
+    order or because the broker ends them with an error. Behind each another one begins."""
+    peer = target.amqp(begin=False, channel_max=most)
+    for time in range(times * (most + 1)):
+        session = peer.begin(time % (most + 1), proves=CHANNEL_MAX_USABLE)
+        if failed:
+            peer.send("flow", {**WINDOWS, "handle": 77}, channel=session.channel)
+            ended = peer.watch_for(frame("end", channel=session.theirs))
+            target.control(ended is not None, f"an unknown handle ends a session: {peer.instead()}")
+            peer.end(session, answered=False)
+        else:
+            peer.end(session)
+
+
 def few_channels(target: Target) -> st.SearchStrategy[Where]:
     """A broker that allows few channels."""
     return st.sampled_from([0, 1, 7, 255]).map(
@@ -271,15 +299,31 @@ def test_a_handle_above_the_announced_maximum_is_refused(target: Bench) -> None:
         )
 
 
+def firsts(target: Target) -> list[int]:
+    """Return handles with which a client begins. Of real brokers only 0 was tried."""
+    return [0, 1, 255, 5] if RECONFIGURABLE in target.identity.capabilities else [0]
+
+
 @case(PEERS_HANDLE_MAX, needs={"amqp"})
-@over(examples=10, most=st.sampled_from([0, 1, 3]))
-def test_the_broker_attaches_no_handle_above_the_clients_maximum(target: Bench, most: int) -> None:
+@over(
+    examples=10,
+    always=lambda target: [{"most": 1, "first": firsts(target)[-1]}],
+    most=st.sampled_from([0, 1, 3]),
+    first=lambda target: st.sampled_from(firsts(target)),
+)
+def test_the_broker_attaches_no_handle_above_the_clients_maximum(
+    target: Bench, most: int, first: int
+) -> None:
     """The client's begin has a small handle-max, and as many links as that allows are attached. The
-    broker's handles are not above it."""
+    client's own handles, which only the broker's maximum bounds, begin at another number. The
+    broker's handles are not above the client's maximum."""
     peer = target.amqp(begin=False)
     peer.begin(handle_max=most)
-    for _ in range(most + 1):
-        peer.sender(target.node())
+    answer = peer.session.answer
+    allowed = 2**32 - 1 if answer is None else answer.get("handle-max", 2**32 - 1)
+    first = min(first, allowed - most)
+    for number in range(most + 1):
+        peer.sender(target.node(), handle=first + number)
     judge_trace(target, peer, amqp_liveness.limits)
 
 

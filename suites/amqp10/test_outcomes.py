@@ -6,7 +6,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.cases.case import Where, case, over
 from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
 from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, frame
@@ -24,6 +24,7 @@ from brokerproof.suites.amqp10.steps import (
     objection,
     settled_by_broker,
 )
+from brokerproof.suites.steps import paging
 
 RELEASED_NOT_COUNTED = "AMQP10-OUT-08"
 RELEASED_AVAILABLE = "AMQP10-OUT-09"
@@ -577,10 +578,12 @@ def test_a_disposition_for_nothing_held_changes_nothing(
 
 
 @case(REJECTED_COUNTED, REJECTION_ERROR, needs={"amqp", "dead-letters"})
-@over(examples=10, error=st.booleans())
-def test_a_rejected_message_is_kept_with_its_error(target: Bench, error: bool) -> None:
-    """A message is rejected, with an error or without. It is at the dead-letter address with its
-    delivery-count raised, and the error in its delivery-annotations."""
+@over(examples=10, where=paging.places_of_all, error=st.booleans())
+def test_a_rejected_message_is_kept_with_its_error(
+    target: Bench, where: Where, error: bool
+) -> None:
+    """A message is rejected, with an error or without. It is at the dead-letter address, in memory
+    or on a page, with its delivery-count raised, and the error in its delivery-annotations."""
     node = target.node()
     body = node.address.encode()
     producer = target.amqp()
@@ -600,12 +603,9 @@ def test_a_rejected_message_is_kept_with_its_error(target: Bench, error: bool) -
         dead_letters, source=source(dead_letters, distribution_mode="copy"), credit=100_000
     )
     delivery = consumer.delivery(browser, body=body)
-    count = failures(delivery)
-    target.record_finding(
-        REJECTED_COUNTED,
-        count == failures(got[0]) + 1,
-        f"after a rejection the delivery-count is {count}",
-    )
+    count, detail = failures(delivery), "after a rejection the delivery-count is"
+    raised = count == failures(got[0]) + 1
+    target.record_finding(REJECTED_COUNTED, raised, f"{detail} {count}")
     annotation = delivery.message.first("delivery-annotations")
     entries = (
         dict(annotation.value) if isinstance(annotation, Value) and annotation.type == "map" else {}

@@ -13,6 +13,7 @@ from brokerproof.harness.protocols.stomp.raw_peer import Destination
 from brokerproof.suites.amqp10.steps import collect
 from brokerproof.suites.steps import paging, small_addresses
 from brokerproof.suites.steps.paging import SIZE, Taker, brief
+from brokerproof.suites.steps.queue_model import IN_VIRTUAL_TIME
 from brokerproof.suites.steps.queues import QUIET
 from brokerproof.suites.steps.small_addresses import (
     MULTICAST,
@@ -32,6 +33,8 @@ KEEPS = "ARTEMIS-PAGING-11"
 FIRST_IN_FIRST_OUT = "ARTEMIS-RING-order-1"
 WINDOW = "ARTEMIS-PAGING-16"
 NEEDS = {"stomp-1.2", "address-full", "admin", "paging"}
+LARGE = 110_000
+"""Bytes of a body that is stored as a large message."""
 
 
 def stored(target: Bench, count: int, size: int = SIZE) -> Destination:
@@ -373,6 +376,48 @@ def test_one_lazy_subscription_takes_the_whole_address_to_disk(target: Bench, ea
         received == list(range(80)),
         f"of 80 messages the lazy subscription got {brief(received)}",
     )
+
+
+@case(LAZY, KEEPS, needs=NEEDS | {"multicast", IN_VIRTUAL_TIME})
+@over(
+    examples=3,
+    always=lambda target: [
+        {"taken": taken, "large": True, "early": taken == 9} for taken in (0, 9, 40)
+    ],
+    taken=st.integers(0, 40),
+    large=st.booleans(),
+    early=st.booleans(),
+)
+def test_a_subscription_that_ends_takes_nothing_along(
+    target: Bench, taken: int, large: bool, early: bool
+) -> None:
+    """Of three subscriptions of an address that pages one takes some messages, some of which are
+    large, and ends. The others get every message in order: one when that one ends or ``early``,
+    before it does, and one afterwards."""
+    to, admin = small_addresses.destination(target, "page", MULTICAST), target.admin()
+    lazy, leaver = Taker(target, to, window=1), Taker(target, to, window=1)
+    eager, producer = Taker(target, to), target.stomp()
+    for number in range(40):
+        size = LARGE if large and number % 10 == 9 else SIZE
+        producer.publish(to, small_addresses.body(number, size), receipt=number == 39)
+    if not paging.paged(target, admin, to.name):
+        return
+    before = leaver.take(taken)
+    target.control(
+        before == list(range(taken)), f"of {taken} messages the one that ends got {brief(before)}"
+    )
+    if early:
+        eager.take(40)
+    leaver.peer.request("UNSUBSCRIBE", {"id": "0"})
+    leaver.peer.close_socket()
+    for name, requirement, taker in (("eager", LAZY, eager), ("lazy", KEEPS, lazy)):
+        received = taker.all(40)
+        target.record_finding(
+            requirement,
+            received == list(range(40)),
+            f"another one took {taken} and ended; of 40 messages the {name} one got"
+            f" {brief(received)}",
+        )
 
 
 @case(KEEPS, WINDOW, needs=NEEDS)

@@ -120,6 +120,41 @@ def test_credit_is_filled_up_at_the_low_mark(
     )
 
 
+@case(CREDIT, needs={"amqp", "amqp-credit", RECONFIGURABLE})
+@over(
+    examples=12,
+    always=lambda target: [{"where": Where("amqp-credits-10"), "aborted": 3}],
+    where=small,
+    aborted=st.integers(1, 25),
+)
+def test_deliveries_that_are_aborted_cost_no_credit_for_good(
+    target: Bench, where: Where, aborted: int
+) -> None:
+    """A producer aborts deliveries, then sends one message at a time down to amqpLowCredits. A flow
+    fills its credit up to amqpCredits, as if it had aborted none."""
+    most, low = limits(target, where.acceptor)
+    peer, link = producer(target, where.acceptor)
+    for _ in range(aborted):
+        granted(target, peer, link)
+        peer.transfer(link, b"begun", more=True)
+        peer.transfer(link, b"", aborted=True)
+        peer.settle()
+    granted(target, peer, link)
+    for _ in range(2 * most):
+        if link.credit <= low:
+            break
+        peer.publish(link, b"paced")
+        peer.settle()
+        if link.credit == most:
+            break
+    target.wait_until(lambda: link.credit == most or peer.ended is not None, PATIENCE)
+    detail = (
+        f"after {aborted} aborted deliveries and paced messages there are {link.credit} credits,"
+        f" should be {most}; {peer.instead()}"
+    )
+    target.record_finding(CREDIT, link.credit == most, detail)
+
+
 @case(CREDIT, needs={"amqp", "amqp-credit"})
 @over(
     examples=40,

@@ -1,8 +1,8 @@
 """Conservation: an address that was used and emptied is as large as one that is fresh.
 
 Messages go in and out by every way there is: accepted, released, rejected, given back by a close,
-refused, aborted, rolled back, paged, dropped. When none is left, the broker's management reports a
-size of 0, and the address takes exactly as many messages to its limit as a fresh one.
+refused, aborted, rolled back, paged, dropped, expired. When none is left, the broker's management
+reports a size of 0, and the address takes exactly as many messages to its limit as a fresh one.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ from hypothesis import strategies as st
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.clients.artemis_management import ADMIN
+from brokerproof.harness.model.time import ms
+from brokerproof.harness.protocols.amqp10.messages import message
 from brokerproof.harness.protocols.amqp10.raw_peer import Node
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.stomp.raw_peer import Destination
-from brokerproof.suites.amqp10.steps import collect
+from brokerproof.suites.amqp10.steps import collect, granted
+from brokerproof.suites.amqp10.transaction_steps import control, post
 from brokerproof.suites.steps import small_addresses
 
 POLICIES = "ARTEMIS-PAGING-8"
@@ -29,6 +32,8 @@ MOST = 20
 """More messages of :data:`SIZE` than any of these addresses holds."""
 SOME = 3
 ROUNDS = 3
+SHORT_MS = 500
+"""The life of messages that expire."""
 
 
 class Used:
@@ -61,6 +66,41 @@ class Used:
             if outcome is not None:
                 peer.disposition(delivery, outcome)
         peer.settle()
+        peer.close_socket()
+
+    def expire(self, outcome: str | None) -> None:
+        """Let messages expire: where they wait, or with a consumer that settles them with
+        ``outcome`` when their life is over."""
+        peer, link = small_addresses.producer(self.target, self.place)
+        for number in range(SOME):
+            granted(self.target, peer, link)
+            body = small_addresses.body(number, SIZE)
+            payload = message(body, header={"ttl": SHORT_MS})
+            peer.confirmed(link.session, peer.transfer(link, payload), None)
+        held = []
+        if outcome is not None:
+            receiver = peer.receiver(self.place, credit=SOME)
+            held = collect(self.target, peer, receiver, SOME, quiet=0)
+        self.target.advance(ms(2 * SHORT_MS))
+        for delivery in held:
+            peer.disposition(delivery, outcome)
+        peer.settle()
+        peer.close_socket()
+
+    def transact(self, end: str) -> None:
+        """Post messages in an AMQP transaction that ``end`` ends: ``fail``, ``doomed`` (a post that
+        cannot be processed, so that it cannot be discharged), or ``session``, the end of its
+        connection."""
+        peer = self.target.amqp()
+        coordinator, link = control(self.target, peer), peer.sender(self.place)
+        id = coordinator.declare()
+        for number in range(SOME):
+            post(self.target, peer, link, id, small_addresses.body(number, SIZE))
+        if end == "doomed":
+            post(self.target, peer, peer.sender(None), id, b"for nobody", settled=True)
+        peer.settle()
+        if end != "session":
+            coordinator.await_answer(coordinator.say("discharge", txn_id=id, fail=end == "fail"))
         peer.close_socket()
 
     def acknowledge_and_abort(self) -> None:
@@ -138,6 +178,11 @@ WAYS: Mapping[str, Callable[[Used], object]] = {
     "sent and committed": lambda used: used.post_and_roll_back("COMMIT"),
     "sent and left": lambda used: used.post_and_roll_back(""),
     "begun and aborted": Used.abort_transfers,
+    "expired where they waited": lambda used: used.expire(None),
+    "expired with a consumer": lambda used: used.expire("released"),
+    "posted and rolled back": lambda used: used.transact("fail"),
+    "posted for nobody too": lambda used: used.transact("doomed"),
+    "posted and left": lambda used: used.transact("session"),
     "filled beyond the limit": lambda used: used.send(MOST),
 }
 KINDS = ("fail", "drop", "page", "limited.fail")
@@ -149,8 +194,10 @@ KINDS = ("fail", "drop", "page", "limited.fail")
     always=lambda target: [
         {"kind": "limited.fail", "ways": ["released", "left unsettled"]},
         {"kind": "page", "ways": ["filled beyond the limit"]},
-        {"kind": "fail", "ways": list(WAYS)[:9]},
-        {"kind": "drop", "ways": ["begun and aborted"]},
+        *(
+            {"kind": kind, "ways": list(WAYS)[at::3]}
+            for kind, at in (("fail", 0), ("limited.fail", 1), ("drop", 2), ("limited.fail", 0))
+        ),
     ],
     situations=(*KINDS, *WAYS),
     kind=st.sampled_from(KINDS),
@@ -170,6 +217,14 @@ def test_a_used_address_is_as_large_as_a_fresh_one(
         WAYS[way](used)
         target.reached(way)
         used.empty()  # a full address may refuse credit to the link of the next way
+        outcomes = used.send(SOME)
+        target.require(
+            POLICIES,
+            outcomes == ["accepted"] * SOME,
+            f"{kind}, after messages were {', '.join(used.history)}, and all are gone: of {SOME}"
+            f" messages, for which a fresh one has room, the outcomes are {outcomes}",
+        )
+        used.empty()
     again = used.capacity()
     target.record_finding(
         POLICIES,

@@ -19,7 +19,7 @@ from brokerproof.harness.oracles import core_credit
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.core.codec import Packet
 from brokerproof.harness.protocols.core.raw_peer import CorePeer, delivery
-from brokerproof.harness.targets.target import Target
+from brokerproof.harness.targets.target import RECONFIGURABLE, Target
 from brokerproof.suites.steps import hindrances
 from brokerproof.suites.steps.core import CORE, judge_trace, number_of, queue, sized
 from brokerproof.suites.steps.queue_model import (
@@ -41,6 +41,7 @@ BELOW_ZERO = "a message takes a consumer's credit below zero"
 TAKEN_AWAY = "credit is taken away while messages wait"
 PASSED_OVER = "an acknowledgement of one message passes over an older one"
 ROLLED_BACK = "a rollback gives back what was acknowledged"
+CREDIT_LEFT = "a rollback gives messages back to a consumer that has credit left"
 NUMBER_AGAIN = "the number of a consumer is used again"
 STOPPED_SESSION = "a stopped session has credit for messages that wait"
 OTHER_CONSUMER = "a message that came back arrives for another consumer"
@@ -251,6 +252,8 @@ class Run:
             peer.call("rollback", {"last-delivered": False})
             if self.pending:
                 self.target.reached(ROLLED_BACK)
+            if any(consumer.out and consumer.has_room for consumer in out):
+                self.target.reached(CREDIT_LEFT)
             self.model.give_back([*numbers, *self.pending])
             for consumer in out:
                 consumer.out.clear()
@@ -398,6 +401,9 @@ def corners(target: Target) -> list[dict[str, object]]:
             ],
         },
     ]
+    if RECONFIGURABLE in target.identity.capabilities:
+        steps = [Consume(TRANSACTED), Publish(2, 300), Credit(0, 1000), End(False)]
+        histories.append({"rounds": 1, "steps": steps})
     places = reversed(place_names(target)[:2])
     placed = [{"place": place, **history} for place in places for history in histories]
     return hindrances.each_once(target, placed)
@@ -406,7 +412,8 @@ def corners(target: Target) -> list[dict[str, object]]:
 def situations(target: Target) -> tuple[str, ...]:
     """Return the situations that the histories are drawn for."""
     paged = (PAGED,) if len(place_names(target)) > 1 else ()
-    return (*SITUATIONS, *paged, *hindrances.situations(target))
+    left = (CREDIT_LEFT,) if RECONFIGURABLE in target.identity.capabilities else ()
+    return (*SITUATIONS, *left, *paged, *hindrances.situations(target))
 
 
 @case(WINDOW, EACH_ONCE, GONE, BACK, FIFO, needs={CORE})

@@ -83,6 +83,10 @@ from brokerproof.suites.mutation.unseen import (
     fairness,
     set_up,
 )
+from brokerproof.suites.mutation.unseen import conservation as unseen_conservation
+from brokerproof.suites.mutation.unseen import limits as unseen_limits
+from brokerproof.suites.mutation.unseen import numbers as unseen_numbers
+from brokerproof.suites.mutation.unseen import paging as unseen_paging
 
 GROUPS: tuple[Group, ...] = (
     amqp091.amqp091,
@@ -168,6 +172,10 @@ GROUPS: tuple[Group, ...] = (
     after_errors.after_errors,
     after_errors.after_errors_amqp091,
     after_errors.after_no_space_in_time,
+    *unseen_numbers.GROUPS,
+    *unseen_conservation.GROUPS,
+    *unseen_paging.GROUPS,
+    *unseen_limits.GROUPS,
 )
 
 MUTANTS: dict[str, Mutant] = {mutant.name: mutant for group in GROUPS for mutant in group.mutants}

@@ -48,13 +48,16 @@ def test_the_broker_begins_with_its_wire_format(target: Bench) -> None:
 @case(LOWER_VERSION, ENCODING_OPTIONS, MESSAGE_UNCHANGED, needs={OPENWIRE})
 @over(
     examples=6,
-    always=lambda target: [{"client_version": 12}, {"client_version": 1}],
+    always=lambda target: [{"client_version": version} for version in (12, 1, 2**8 + 1, 2**31 - 1)],
     client_version=st.integers(1, NEWEST + 1),
 )
 def test_the_smaller_version_is_spoken(target: Bench, client_version: int) -> None:
     """The client announces a version. The lower of both is used, and a message arrives with that
     version's fields unchanged."""
-    peer = target.openwire(version=client_version)
+    peer, identity = target.openwire_peer(version=client_version), target.target.identity
+    peer.negotiate()
+    peer.connect(identity.login, identity.passcode, proves=LOWER_VERSION)
+    peer.open_session(proves=LOWER_VERSION)
     assert peer.theirs is not None
     target.record_finding(
         LOWER_VERSION,

@@ -31,6 +31,10 @@ ZERO_DISABLES = "OPENWIRE-INACT-4"
 KEEPALIVE_KEEPS = "OPENWIRE-INACT-5"
 
 
+BEYOND_32_BITS = (2**31 + 1000, 2**32 + 1000, 2**62, 2**63 - 1)
+"""Milliseconds that are few, or below 0, where a number has 32 bits."""
+
+
 def watched(target: Bench, duration_ms: int, delay_ms: int) -> OpenWirePeer:
     """Connect with this duration and initial delay."""
     return target.openwire(
@@ -70,14 +74,15 @@ def durations(target: Target) -> st.SearchStrategy[int]:
     """Durations in milliseconds: short ones in real time; in virtual time also ones above the
     broker's own."""
     if target.clock is Clock.VIRTUAL:
-        return st.sampled_from([1, 4, 500, 501, 1000, 29_999, 30_000, 30_001, 86_400_000])
+        usual = [1, 4, 500, 501, 1000, 29_999, 30_000, 30_001, 86_400_000]
+        return st.sampled_from([*usual, *BEYOND_32_BITS])
     return st.sampled_from(waited_for(target, 700, 1000, 1300)[:3])
 
 
 def delays(target: Target) -> st.SearchStrategy[int]:
     """Initial delays in milliseconds."""
     if target.clock is Clock.VIRTUAL:
-        return st.sampled_from([0, 1, 499, 1000, 9_999, 10_000, 60_000])
+        return st.sampled_from([0, 1, 499, 1000, 9_999, 10_000, 60_000, *BEYOND_32_BITS])
     return st.sampled_from(waited_for(target, 0, 300, 1500)[:3])
 
 
@@ -85,7 +90,12 @@ def delays(target: Target) -> st.SearchStrategy[int]:
 @over(
     examples=24,
     always=lambda target: [
-        {"duration_ms": waited_for(target, 1000)[0], "delay_ms": 0, "after_ms": 0}
+        {"duration_ms": waited_for(target, 1000)[0], "delay_ms": 0, "after_ms": 0},
+        *(
+            {"duration_ms": duration, "delay_ms": 0, "after_ms": 0}
+            for duration in BEYOND_32_BITS
+            if target.clock is Clock.VIRTUAL
+        ),
     ],
     duration_ms=durations,
     delay_ms=delays,

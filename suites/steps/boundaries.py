@@ -46,23 +46,24 @@ ANY = (-(2**64) - 1, 2**64 + 1)
 """A number that is written as text."""
 
 
-CORNERS = 5
+CORNERS = 6
 """So many values of :func:`around` are tried always."""
 
 
 def around(low: int, high: int) -> tuple[int, ...]:
     """The boundary values between ``low`` and ``high``, the most telling first: 0, the high end,
     the value at which the sign changes, 1, of 64 bits with sign 2^32 (of which the lower half is 0)
-    and of text 2^31, the low end, and then one below, at and one above 0 and each power of
-    :data:`POWERS` with either sign."""
+    and of text 2^31 and 2^63 - 1, the low end, and then one below, at and one above 0 and each
+    power of :data:`POWERS` with either sign."""
     middle = (low + high + 1) // 2
     edge = middle or -1  # of a type with a sign: 0 was there already
     wide = 2**32 if high == 2**63 - 1 else 2**31 if high > 2**64 else edge - 1
+    longest = (2**63 - 1,) if high > 2**64 else ()
     points = {0, *(sign * 2**power for power in POWERS for sign in (1, -1))}
     others = sorted(point + step for point in points for step in (-1, 0, 1))
     inside = [
         value
-        for value in (0, high, edge, 1, wide, edge - 1, low, high - 1, *others)
+        for value in (0, high, edge, 1, wide, *longest, edge - 1, low, high - 1, *others)
         if low <= value <= high
     ]
     return tuple(dict.fromkeys(inside))

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hypothesis import strategies as st
+
 from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import Where
 from brokerproof.harness.clients.artemis_management import Admin
 from brokerproof.harness.model.time import Duration
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.stomp.codec import Frame
 from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
+from brokerproof.harness.targets.target import RECONFIGURABLE, Target
 from brokerproof.suites.steps import small_addresses
 from brokerproof.suites.steps.queues import QUIET
 
@@ -51,6 +55,21 @@ def left(target: Bench, admin: Admin, name: str) -> bool:
     state, reached = admin.until(name, lambda status: not status.paging)
     target.record_note(f"{name} {'left' if reached else 'did not leave'} page mode: {state}")
     return reached
+
+
+def everywhere(target: Target) -> list[Where]:
+    """Return the usual acceptor, and where the broker can be configured one whose addresses keep
+    all of their messages on pages."""
+    acceptor = target.identity.default_amqp_acceptor
+    usual = Where(acceptor)
+    if not {RECONFIGURABLE, "paging"} <= target.identity.capabilities:
+        return [usual]
+    return [usual, Where(acceptor, {"address": {"max_size_bytes": 0}})]
+
+
+def places_of_all(target: Target) -> st.SearchStrategy[Where]:
+    """Draw one of :func:`everywhere`."""
+    return st.sampled_from(everywhere(target))
 
 
 class Taker:

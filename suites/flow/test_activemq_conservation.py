@@ -1,0 +1,160 @@
+"""Conservation in the ActiveMQ family: a destination that was used and emptied has as much room as
+one that is fresh.
+
+(ActiveMQ documentation, producer flow control; fixtures/brokers/activemq.) Messages go in and out
+of a queue and a topic by several ways. When none is left the broker's statistics report no memory
+in use, and the destination takes exactly as many messages to its limit as a fresh one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from hypothesis import strategies as st
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.enums import CloseHow, RoutingType
+from brokerproof.harness.protocols.openwire.codec import Structure
+from brokerproof.harness.protocols.openwire.raw_peer import OpenWirePeer
+from brokerproof.harness.protocols.openwire.raw_peer import queue as openwire_queue
+from brokerproof.suites.steps.producer_flow import (
+    QUIET,
+    OpenWireProducer,
+    Place,
+    StompConsumer,
+    StompProducer,
+    filled,
+    place,
+)
+from brokerproof.suites.steps.small_addresses import body
+
+ROOM_AGAIN = "ACTIVEMQ-PFC-2"
+NEEDS = {"stomp-1.2", "openwire", "statistics", "producer-flow-control"}
+
+SIZE = 1000
+"""Bytes of a body."""
+SOME = 3
+BEGIN, COMMIT, ROLLBACK = 0, 2, 4
+"""Types of TransactionInfo."""
+
+
+class Used:
+    """A queue or topic whose producers wait when it is full, and the ways of its messages."""
+
+    def __init__(self, target: Bench, routing: RoutingType) -> None:
+        self.target = target
+        self.statistics = target.statistics()
+        self.to: Place = place(target, "vm", routing)
+
+    def take(self) -> None:
+        """Send messages and take them."""
+        producer, consumer = StompProducer(self.target), StompConsumer(self.target, self.to)
+        for number in range(SOME):
+            producer.send(self.to, body(number, SIZE))
+        consumer.take(SOME)
+        consumer.peer.close_socket()
+
+    def leave(self, how: str) -> None:
+        """A consumer that was given one message ends by ``how`` while others wait for it."""
+        consumer = StompConsumer(self.target, self.to, prefetch=1)
+        producer = StompProducer(self.target)
+        for number in range(SOME):
+            producer.send(self.to, body(number, SIZE))
+        if how == "UNSUBSCRIBE":
+            consumer.peer.request("UNSUBSCRIBE", {"id": "0"})
+        consumer.peer.close_socket(CloseHow.RESET if how == "RESET" else CloseHow.EOF)
+
+    def transact(self, end: int | None) -> None:
+        """Send messages in a transaction that ``end`` ends; None is the end of the connection."""
+        peer: OpenWirePeer = self.target.openwire()
+        number = {"value": 1, "connectionId": peer.connection}
+        transaction = Structure("LocalTransactionId", number)
+        fields = {"connectionId": peer.connection, "transactionId": transaction}
+        peer.request("TransactionInfo", {**fields, "type": BEGIN})
+        name = openwire_queue(self.to.name)
+        producer = peer.open_producer(name)
+        for at in range(SOME):
+            message = peer.message(producer, name, body(at, SIZE), transactionId=transaction)
+            peer.answered(peer.publish(message, response=True))
+        if end is not None:
+            peer.request("TransactionInfo", {**fields, "type": end})
+        peer.close_socket()
+
+    def empty(self, after: str) -> None:
+        """Take everything out. Then no memory may be in use."""
+        if self.to.routing is RoutingType.ANYCAST:
+            consumer = StompConsumer(self.target, self.to)
+            while consumer.next(QUIET) is not None:
+                pass
+            consumer.peer.close_socket()
+        usage, free = self.statistics.until(
+            self.to.name, lambda usage: usage.memory.used == 0, self.to.routing
+        )
+        detail = (
+            f"{self.to.routing.name}, after messages were {after}, and all are gone:"
+            f" {usage.memory.used} bytes of memory are in use"
+        )
+        self.target.require(ROOM_AGAIN, free, detail)
+
+    def capacity(self) -> int:
+        """Return how many messages the queue takes to its limit, and empty it again."""
+        producer = OpenWireProducer(self.target)
+        count = filled(self.target, producer, self.statistics, self.to, SIZE)
+        producer.peer.close_socket()
+        self.empty("sent to the limit")
+        return count
+
+
+WAYS: Mapping[str, Callable[[Used], object]] = {
+    "taken": Used.take,
+    "left by UNSUBSCRIBE": lambda used: used.leave("UNSUBSCRIBE"),
+    "left by an end": lambda used: used.leave("EOF"),
+    "left by a reset": lambda used: used.leave("RESET"),
+    "sent and rolled back": lambda used: used.transact(ROLLBACK),
+    "sent and committed": lambda used: used.transact(COMMIT),
+    "sent and left": lambda used: used.transact(None),
+}
+OF_TOPICS = tuple(WAYS)[:4]
+
+
+@case(ROOM_AGAIN, needs=NEEDS)
+@over(
+    examples=4,
+    always=lambda target: [{"ways": list(WAYS)}],
+    situations=tuple(WAYS),
+    ways=st.lists(st.sampled_from(list(WAYS)), min_size=1, max_size=4),
+)
+def test_a_used_queue_has_as_much_room_as_a_fresh_one(target: Bench, ways: list[str]) -> None:
+    """Messages go into a queue and out of it by several ways, after each of which none is left and
+    no memory is in use. It then takes as many messages to its limit as a fresh queue."""
+    fresh = Used(target, RoutingType.ANYCAST).capacity()
+    used = Used(target, RoutingType.ANYCAST)
+    for way in ways:
+        WAYS[way](used)
+        target.reached(way)
+        used.empty(way)
+    again = used.capacity()
+    target.record_finding(
+        ROOM_AGAIN,
+        again == fresh,
+        f"after messages were {', '.join(ways)}: {again} messages fill a queue, and {fresh} a fresh"
+        " one",
+    )
+
+
+@case(ROOM_AGAIN, needs=NEEDS)
+@over(
+    examples=3,
+    always=lambda target: [{"ways": list(OF_TOPICS)}],
+    situations=OF_TOPICS,
+    ways=st.lists(st.sampled_from(OF_TOPICS), min_size=1, max_size=3),
+)
+def test_a_used_topic_has_all_of_its_room(target: Bench, ways: list[str]) -> None:
+    """Messages of a topic are taken, or their subscriber ends while they wait for it. After each of
+    these no memory is in use."""
+    used = Used(target, RoutingType.MULTICAST)
+    for way in ways:
+        WAYS[way](used)
+        target.reached(way)
+        used.empty(way)

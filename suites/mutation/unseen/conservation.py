@@ -1,0 +1,319 @@
+"""Faults of what has to be as before when all is over: memory, counts, credit and windows."""
+
+from __future__ import annotations
+
+from brokerproof.harness.model.enums import Outcome
+from brokerproof.reference_broker.families.activemq.cursor import Cursor
+from brokerproof.reference_broker.families.activemq.cursor_queue import CursorQueue, claim_of
+from brokerproof.reference_broker.families.activemq.usage_accounting import TopicClaim
+from brokerproof.reference_broker.families.rabbitmq.limited_queue import LimitedQueue, _Measured
+from brokerproof.reference_broker.kernel.accounting import Charge
+from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.kernel.transactions import Transaction
+from brokerproof.reference_broker.protocols.amqp091 import channel as channels
+from brokerproof.reference_broker.protocols.amqp091 import publishing
+from brokerproof.reference_broker.protocols.amqp091.channel import Channel
+from brokerproof.reference_broker.protocols.amqp10.incoming import IncomingLink
+from brokerproof.reference_broker.protocols.amqp10.transaction import LiveTransaction
+from brokerproof.reference_broker.protocols.core.producer_credit import Grants
+from brokerproof.reference_broker.protocols.core.session import Session as CoreSession
+from brokerproof.reference_broker.protocols.openwire.client import Client
+from brokerproof.reference_broker.protocols.openwire.consumer import (
+    OpenWireConsumer,
+)
+from brokerproof.reference_broker.protocols.openwire.transaction import OpenWireTransaction
+from brokerproof.reference_broker.protocols.stomp import commands
+from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
+from brokerproof.suites.mutation.mutant import Group
+
+conservation = Group("unseen-conservation")
+conservation_amqp091 = Group("unseen-conservation-amqp091", original="reference-rabbitmq")
+conservation_openwire = Group("unseen-conservation-openwire", original="reference-activemq")
+conservation_usage = Group("unseen-conservation-usage", original="reference-activemq-usage")
+conservation_flow = Group("unseen-conservation-flow", original="reference-activemq-flow")
+GROUPS = (
+    conservation,
+    conservation_amqp091,
+    conservation_openwire,
+    conservation_usage,
+    conservation_flow,
+)
+
+
+@conservation.mutant("ARTEMIS-PAGING-9 ARTEMIS-PAGING-13 ARTEMIS-PAGING-8")
+def a_lost_transaction_keeps_its_memory(patch, reached):
+    """The memory of what was sent in a transaction is given back by COMMIT and ABORT, and not when
+    the connection is lost."""
+    ended_by_frame = [False]
+
+    @patch.override(commands.COMMANDS, "ABORT")
+    def abort(original, session, frame):
+        ended_by_frame[0] = True
+        try:
+            return original(session, frame)
+        finally:
+            ended_by_frame[0] = False
+
+    @patch.override(Transaction)
+    def undo(original, self):
+        if not ended_by_frame[0] and self._sends:
+            reached()
+            self._sends = []
+        return original(self)
+
+
+@conservation.override(
+    LiveTransaction, "roll_back", breaks="ARTEMIS-PAGING-9 ARTEMIS-PAGING-13 ARTEMIS-PAGING-8"
+)
+def a_doomed_transaction_keeps_its_memory(original, reached, self):
+    """A transaction that cannot be discharged any more is rolled back without giving back the
+    memory of its messages."""
+    if self.doomed is not None and self._core._sends:
+        reached()
+        self._core._sends = []
+    return original(self)
+
+
+@conservation.override(Queue, "hand", breaks="ARTEMIS-PAGING-9 ARTEMIS-PAGING-13 ARTEMIS-PAGING-8")
+def what_expires_on_its_way_back_stays_charged(original, reached, self, consumer, entry):
+    """A message that came back from a consumer, and expired meanwhile, leaves its queue and stays
+    charged."""
+    if entry.deliveries and entry.charge is not None and self._has_expired(entry.message):
+        reached()
+        entry.charge = None
+    original(self, consumer, entry)
+
+
+@conservation.override(Queue, "settle", breaks="ARTEMIS-PAGING-13 ARTEMIS-PAGING-8")
+def dead_letters_stay_counted(original, reached, self, entries, outcome):
+    """A message that is given up gives its bytes back, and counts against max-size-messages of its
+    address for ever."""
+    charges = [entry.charge for entry in entries if isinstance(entry.charge, Charge)]
+    accounts = {charge._account for charge in charges}
+    before = {account: account.messages for account in accounts}
+    original(self, entries, outcome)
+    if outcome is Outcome.REJECTED:
+        for account in accounts:
+            lost = before[account] - account.messages
+            if lost > 0:
+                reached()
+                account.messages += lost
+
+
+@conservation.override(Subscription, "deliver", breaks="ARTEMIS-STOMP-window-3")
+def a_redelivery_is_charged_as_the_first(original, reached, self, entry):
+    """A frame that is sent again is charged what it had without its header redelivered."""
+    again = entry.deliveries > 0
+    original(self, entry)
+    if again and self._unsettled and self.window.size > 0:
+        delivery = next(reversed(self._unsettled.values()))
+        if delivery.entry is entry:
+            reached()
+            self.window.give_back(len("redelivered:true\n"))
+            delivery.charge -= len("redelivered:true\n")
+
+
+@conservation.override(Subscription, "take", breaks="ARTEMIS-STOMP-window-3 ARTEMIS-STOMP-window-2")
+def redeliveries_keep_their_credit(original, reached, self, delivery):
+    """A cumulative settlement does not give back the charge of messages that were delivered
+    again and that it does not name itself."""
+    kept = [
+        other
+        for other in self._unsettled.values()
+        if other.entry.deliveries > 1 and other is not delivery
+    ]
+    taken = original(self, delivery)
+    lost = sum(other.charge for other in kept if other.entry in taken)
+    if lost:
+        reached()
+        self.window.charge(lost)
+    return taken
+
+
+@conservation.mutant("ARTEMIS-FLOW-amqp-1")
+def an_aborted_delivery_stays_unanswered(patch, reached):
+    """A delivery that is aborted counts as unanswered for ever: its producer is topped up with one
+    credit less each time."""
+    aborted: dict[IncomingLink, int] = {}
+
+    @patch.override(IncomingLink)
+    def unanswered(original, self):
+        return original(self) + aborted.get(self, 0)
+
+    @patch.override(IncomingLink)
+    def transfer(original, self, transfer, payload):
+        if transfer.aborted:
+            reached()
+            aborted[self] = aborted.get(self, 0) + 1
+        original(self, transfer, payload)
+
+
+@conservation.override(Grants, "spent", breaks="ARTEMIS-PAGING-12 ARTEMIS-FLOW-block-1")
+def what_is_dropped_later_stays_outstanding(original, reached, self, size):
+    """A message that makes its address full leaves the credit that it was sent with
+    outstanding."""
+    account = self._accounting.find(self._address)
+    if account.room is not None and account.room <= size:
+        reached()
+        return
+    original(self, size)
+
+
+@conservation.override(
+    CoreSession, "rollback", breaks="ARTEMIS-REDELIVERY-back-1 ARTEMIS-FLOW-consumer-1"
+)
+def a_rollback_charges_consumers_twice(original, reached, self, fields, response):
+    """After a rollback a consumer that held messages has less credit than it was given: a charge
+    for each of them more."""
+    held = {consumer: len(consumer._unsettled) for consumer in self.holding}
+    for consumer, count in held.items():
+        if consumer.credit.credit is not None and count:
+            reached()
+            consumer.credit.charge(1024 * count)
+    original(self, fields, response)
+
+
+@conservation_amqp091.override(Channel, "settle", breaks="RABBITMQ-AMQP091-QOS-01 AMQP091-QOS-02")
+def cancelled_consumers_keep_the_channels_prefetch(original, reached, self, settled, outcome):
+    """What was delivered to a consumer that is cancelled counts against the prefetch of its channel
+    for ever."""
+    settled = list(settled)
+    before = self.limit.used
+    original(self, settled, outcome)
+    lost = sum(
+        delivery.consumer is not None and delivery.consumer.tag not in self.consumers
+        for delivery in settled
+    )
+    if lost and self.limit.used < before:
+        reached()
+        self.limit.used += lost
+
+
+@conservation_amqp091.override(
+    channels.HANDLERS, publishing.commands.Tx.Rollback, breaks="AMQP091-QOS-01"
+)
+def a_rollback_frees_the_prefetch(original, reached, channel, method):
+    """What was acknowledged in a transaction that is rolled back waits for its acknowledgement
+    again, and does not count against the prefetch any more."""
+    back = [
+        delivery
+        for settled, _ in (channel.transaction.settlements if channel.transaction else ())
+        for delivery in settled
+    ]
+    original(channel, method)
+    for delivery in back:
+        if delivery.consumer is not None:
+            reached()
+            delivery.consumer.prefetch.give_back()
+    if back:
+        channel.dispatch()
+
+
+@conservation_amqp091.override(_Measured, "insert", breaks="RABBITMQ-AMQP091-LEN-01")
+def what_comes_back_between_others_is_not_measured(original, reached, self, place, entry):
+    """A message that comes back to its place between others does not count against
+    x-max-length-bytes."""
+    original(self, place, entry)
+    if entry.message.body:
+        reached()
+        self.size -= len(entry.message.body)
+
+
+@conservation_amqp091.override(LimitedQueue, "purge", breaks="RABBITMQ-AMQP091-LEN-01")
+def a_purge_leaves_the_bytes(original, reached, self):
+    """A purge takes the messages and leaves their bytes in what x-max-length-bytes is compared
+    with."""
+    before = self._measured.size
+    count = original(self)
+    if before:
+        reached()
+        self._measured.size = before
+    return count
+
+
+@conservation_openwire.mutant("OPENWIRE-PREFETCH-1")
+def an_extension_outlives_single_acknowledgements(patch, reached):
+    """What DELIVERED extends a prefetch by shrinks with ranges that are acknowledged, and not with
+    single messages."""
+
+    @patch.override(OpenWireConsumer)
+    def settle(original, self, places, outcome):
+        before = self.prefetch.extension
+        original(self, places, outcome)
+        if places[0] == places[1] and self.prefetch.extension < before:
+            reached()
+            self.prefetch.extension = before
+
+
+@conservation_flow.mutant("ACTIVEMQ-PFC-2")
+def a_lost_client_keeps_its_memory(patch, reached):
+    """The memory of messages in a transaction is not given back when their client is lost."""
+    ending = [False]
+
+    @patch.override(Client)
+    def end(original, self, last=None):
+        ending[0] = True
+        try:
+            original(self, last)
+        finally:
+            ending[0] = False
+
+    @patch.override(OpenWireTransaction)
+    def roll_back(original, self):
+        if ending[0] and self._sends._sends:
+            reached()
+            self._sends._sends = []
+        original(self)
+
+
+@conservation_flow.override(CursorQueue, "discard", breaks="ACTIVEMQ-PFC-2")
+def a_subscription_that_ends_keeps_memory(original, reached, self, entry):
+    """Messages of a topic that a subscription was never sent stay in memory when it ends."""
+    claim = claim_of(entry.charge)
+    if isinstance(claim, TopicClaim) and not entry.deliveries:
+        reached()
+        claim._unsent += 1
+    original(self, entry)
+
+
+@conservation_usage.override(Cursor, "_lies", breaks="ACTIVEMQ-PFC-11 ACTIVEMQ-PFC-12")
+def what_is_brought_back_stays_in_the_temporary_store(
+    original, reached, self, messages, store, temp
+):
+    """A message that is read back from disk is not taken off the usage of the temporary store."""
+    original(self, messages, store, temp)
+    if messages < 0 and temp:
+        reached()
+        self.usage.temp.add(-temp)
+
+
+# --- thought of when the properties had been mended -----------------------------------------------
+
+
+@conservation_amqp091.override(LimitedQueue, "_die", breaks="RABBITMQ-AMQP091-LEN-01")
+def what_expires_leaves_its_bytes(original, reached, self, entry, why):
+    """The bytes of a message that expired count against x-max-length-bytes."""
+    original(self, entry, why)
+    if why == "expired" and entry.message.body:
+        reached()
+        self._measured.size += len(entry.message.body)
+
+
+@conservation.override(
+    LiveTransaction, "roll_back", breaks="ARTEMIS-PAGING-9 ARTEMIS-PAGING-13 ARTEMIS-PAGING-8"
+)
+def a_rollback_frees_all_but_the_last(original, reached, self):
+    """A transaction of several messages is rolled back without the memory of the last."""
+    if len(self._core._sends) > 1:
+        reached()
+        self._core._sends.pop()
+    return original(self)
+
+
+@conservation_flow.override(OpenWireTransaction, "roll_back", breaks="ACTIVEMQ-PFC-2")
+def a_rollback_frees_all_but_the_first(original, reached, self):
+    """A transaction of several messages is rolled back without the memory of the first."""
+    if len(self._sends._sends) > 1:
+        reached()
+        self._sends._sends.pop(0)
+    original(self)

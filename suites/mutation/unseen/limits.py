@@ -1,0 +1,195 @@
+"""Faults of limits: one too many, one too few, measured at the wrong thing, or only where the
+limited thing comes in one piece."""
+
+from __future__ import annotations
+
+from brokerproof.reference_broker.families.rabbitmq.limited_queue import LimitedQueue
+from brokerproof.reference_broker.protocols.amqp091 import errors
+from brokerproof.reference_broker.protocols.amqp091.connection import Amqp091Connection
+from brokerproof.reference_broker.protocols.amqp10 import delivery, outgoing
+from brokerproof.reference_broker.protocols.amqp10 import link as links
+from brokerproof.reference_broker.protocols.amqp10.connection import AmqpConnection
+from brokerproof.reference_broker.protocols.amqp10.incoming import IncomingLink
+from brokerproof.reference_broker.protocols.openwire.encoding import CommandParser
+from brokerproof.reference_broker.protocols.websocket.framing import Broken, Frames, _LimitedDecoder
+from brokerproof.suites.mutation.mutant import Group
+
+limits = Group("unseen-limits")
+limits_amqp091 = Group("unseen-limits-amqp091", original="reference-rabbitmq")
+limits_openwire = Group("unseen-limits-openwire", original="reference-activemq")
+GROUPS = (limits, limits_amqp091, limits_openwire)
+
+
+@limits.mutant("ARTEMIS-STOMP-ws-2 RFC6455-FRAG-01")
+def the_limit_is_for_the_message(patch, reached):
+    """The limit of a WebSocket frame is that of a message: fragments that are allowed one by one
+    are refused together."""
+    sizes: dict[Frames, int] = {}
+
+    @patch.override(Frames)
+    def feed(original, self, data):
+        for event in original(self, data):
+            payload = getattr(event, "payload", b"")
+            if type(event).__name__ == "Data":
+                message_open = self._messages.opcode is not None
+                sizes[self] = sizes.get(self, 0) + len(payload)
+                if sizes[self] > self._most and message_open:
+                    reached()
+                    raise Broken(1009, f"a message may have {self._most} bytes")
+                if not message_open:
+                    sizes[self] = 0
+            yield event
+
+
+@limits.override(
+    _LimitedDecoder, "parse_extended_payload_length", breaks="ARTEMIS-STOMP-ws-2 RFC6455-LIMIT-01"
+)
+def long_lengths_are_not_limited(original, reached, self, opcode, payload_len):
+    """A frame whose length has eight bytes is not measured."""
+    if payload_len != 127:
+        return original(self, opcode, payload_len)
+    most, self._most = self._most, 1 << 63
+    try:
+        length = original(self, opcode, payload_len)
+    finally:
+        self._most = most
+    if length is not None and length > most:
+        reached()
+    return length
+
+
+@limits.mutant("AMQP10-MFS-02")
+def later_frames_are_cut_for_handle_zero(patch, reached):
+    """How much fits into the second and later frames of a delivery is worked out for handle 0: on
+    other handles they are larger than the peer allows."""
+
+    @patch.override(outgoing)
+    def transfers(original, channel, handle, id, tag, settled, payload, largest):
+        more, last = (
+            delivery.Transfer(handle=handle, more=more).encode() for more in (True, False)
+        )
+        of_zero = len(delivery.Transfer(handle=0, more=True).encode())
+        left = len(payload)
+        opening = delivery._FIRST.size + 1
+        pieces = delivery.pieces(
+            payload, largest - opening, largest - delivery.HEADER.size - of_zero
+        )
+        for number, piece in enumerate(pieces):
+            left -= len(piece)
+            if number == 0:
+                yield delivery.opening_transfer(
+                    channel, handle, id, tag, settled, bytes(piece), more=True
+                )
+                continue
+            whole = delivery.frame(channel, b"".join((more if left else last, piece)))
+            if len(whole) > largest:
+                reached()
+            yield whole
+
+
+@limits.mutant("AMQP10-CHMAX-04")
+def links_are_answered_on_their_own_handle(patch, reached):
+    """A link is answered on the handle that the peer uses, be it above the peer's handle-max."""
+
+    @patch.override(links.Link)
+    def __init__(original, self, session, attach, our_handle):
+        if attach.handle > session._handle_max:
+            reached()
+            our_handle = attach.handle
+        original(self, session, attach, our_handle)
+
+
+@limits.override(AmqpConnection, "_session_frame", breaks="AMQP10-CHMAX-03 AMQP10-SESS-02")
+def sessions_that_failed_keep_their_channel(
+    original, reached, self, performative, channel, body, at
+):
+    """The channel of a session that the broker ended with an error is not free again: after as many
+    as the peer's channel-max allows no session begins."""
+    session = self._sessions.get(channel)
+    original(self, performative, channel, body, at)
+    if session is not None and session._discarding and session.is_over:
+        reached()
+        self._channels |= 1 << session.our_channel
+
+
+@limits.mutant("AMQP10-LINK-15")
+def a_message_in_pieces_is_measured_by_them(patch, reached):
+    """max-message-size is compared with each transfer of a message, not with all of them
+    together."""
+
+    @patch.override(IncomingLink)
+    def transfer(original, self, transfer, payload):
+        before = 0 if self.arriving is None else self.arriving.size
+        largest = self._largest
+        if len(payload) <= largest < before + len(payload):
+            reached()
+            self._largest = before + len(payload)
+        try:
+            original(self, transfer, payload)
+        finally:
+            self._largest = largest
+
+
+@limits_amqp091.mutant("AMQP091-CLOSE-03 AMQP091-TUNE-06 AMQP091-CHAN-02")
+def closed_channels_count(patch, reached):
+    """Channels that were closed count against channel-max."""
+    opened: dict[Amqp091Connection, int] = {}
+
+    @patch.override(Amqp091Connection)
+    def _open_channel(original, self, number, method):
+        before = len(self.channels)
+        if self._channel_max and opened.get(self, 0) >= self._channel_max:
+            reached()
+            raise errors.Refusal(errors.NOT_ALLOWED, "the channel-max is reached")
+        original(self, number, method)
+        opened[self] = opened.get(self, 0) + len(self.channels) - before
+
+
+@limits_amqp091.override(LimitedQueue, "_above", breaks="RABBITMQ-AMQP091-LEN-01")
+def what_is_out_counts_too(original, reached, self, messages, size):
+    """Messages that are with a consumer count against x-max-length."""
+    right = original(self, messages, size)
+    length = self.limits.length
+    out = length is not None and len(self._ready) + self.unsettled + messages > length
+    return reached.instead(right, right or out)
+
+
+@limits_openwire.override(CommandParser, "next", breaks="OPENWIRE-SIZE-1")
+def the_size_field_counts(original, reached, self):
+    """The four bytes of the size count against maxFrameSize."""
+    if len(self._waiting) < 4:
+        return original(self)
+    size = int.from_bytes(self._waiting[:4], signed=True)
+    if self.most - 4 < size <= self.most:
+        reached()
+    self.most -= 4
+    try:
+        return original(self)
+    finally:
+        self.most += 4
+
+
+# --- thought of when the properties had been mended -----------------------------------------------
+
+
+@limits.override(AmqpConnection, "_session_frame", breaks="AMQP10-CHMAX-03 AMQP10-SESS-02")
+def sessions_that_ended_keep_their_channel(
+    original, reached, self, performative, channel, body, at
+):
+    """The channel of a session that the peer ended in order is not free again."""
+    session = self._sessions.get(channel)
+    original(self, performative, channel, body, at)
+    if session is not None and session.is_over and not session._discarding:
+        reached()
+        self._channels |= 1 << session.our_channel
+
+
+@limits.mutant("AMQP10-CHMAX-04")
+def handles_begin_at_one(patch, reached):
+    """The handles of the broker begin at 1: the last link that the peer allows has one too
+    many."""
+
+    @patch.override(links.Link)
+    def __init__(original, self, session, attach, our_handle):
+        reached()
+        original(self, session, attach, our_handle + 1)

@@ -1,0 +1,171 @@
+"""Faults of pages that show: what a message had before it lay on one, and has not afterwards."""
+
+from __future__ import annotations
+
+from brokerproof.reference_broker.kernel.message import Envelope
+from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.persistence import codec, page
+from brokerproof.reference_broker.persistence.cursor import PageCursor, PageRef, _Glance
+from brokerproof.reference_broker.persistence.page import Page
+from brokerproof.reference_broker.protocols.amqp10.stored_messages import AmqpRecords
+from brokerproof.suites.mutation.mutant import Group
+
+paging = Group("unseen-paging")
+GROUPS = (paging,)
+
+
+@paging.override(page, "pack", breaks="AMQP10-MSG-09 AMQP10-OUT-05")
+def failures_stay_behind(original, reached, message, ids, durable, unit, source_entry):
+    """The failed attempts of a dead letter are not written to pages."""
+    if source_entry is None or not source_entry.earlier + source_entry.failures:
+        return original(message, ids, durable, unit, source_entry)
+    reached()
+    before = source_entry.earlier, source_entry.failures
+    source_entry.earlier = source_entry.failures = 0
+    try:
+        return original(message, ids, durable, unit, source_entry)
+    finally:
+        source_entry.earlier, source_entry.failures = before
+
+
+@paging.override(Queue, "append_paged", breaks="AMQP10-MSG-08 AMQP10-MSG-16")
+def a_ttl_begins_anew(original, reached, self, message, source_entry, charge):
+    """A message that is read from a page counts as arrived just now: its ttl begins once more."""
+    if self.clock is not None and self.clock() > message.arrived:
+        if getattr(message, "ttl", None) is not None:
+            reached()
+        message.arrived = self.clock()
+    return original(self, message, source_entry, charge)
+
+
+@paging.mutant("ARTEMIS-PAGING-4")
+def browsers_skip_the_first_of_a_page(patch, reached):
+    """A browser that goes on to another page begins with its second message."""
+
+    @patch.override(PageCursor)
+    def _next(original, self, glance: _Glance):
+        number = glance.number
+        following = original(self, glance)
+        if following is not None and glance.number != number and glance.index == 2:
+            reached()
+            return original(self, glance)
+        return following
+
+
+@paging.override(
+    Queue,
+    "remove_consumer",
+    breaks="ARTEMIS-PAGING-5 ARTEMIS-CONCEPTS-queue-1 ARTEMIS-REDELIVERY-back-1",
+)
+def what_a_selector_passed_over_is_lost(original, reached, self, consumer):
+    """Paged messages that a consumer with a selector passed over are done with when it leaves."""
+    selector = self._selectors.get(consumer)
+    original(self, consumer)
+    if selector is None:
+        return
+    for entry in tuple(self._ready):
+        if isinstance(entry.charge, PageRef) and not selector.matches(entry.message):
+            reached()
+            self._ready.remove(entry)
+            self.discard(entry)
+
+
+@paging.override(codec, "_envelope", breaks="STOMP12-REPEAT-02 STOMP12-MSG-08 STOMP11-SEND-06")
+def headers_are_a_table(original, reached, envelope):
+    """The headers of a paged message are kept by name: of a repeated one the last value stays."""
+    headers = tuple(dict(envelope.headers).items())
+    if headers == envelope.headers:
+        return original(envelope)
+    reached()
+    wrong = Envelope(
+        envelope.address, envelope.destination, envelope.routing, headers, envelope.text
+    )
+    return original(wrong)
+
+
+@paging.override(codec, "_envelope", breaks="ARTEMIS-STOMP-jms-1 ARTEMIS-CROSSING-body-1")
+def text_becomes_bytes(original, reached, envelope):
+    """A paged message comes back as bytes, whether it was sent with content-length or not."""
+    if not envelope.text:
+        return original(envelope)
+    reached()
+    wrong = Envelope(
+        envelope.address, envelope.destination, envelope.routing, envelope.headers, False
+    )
+    return original(wrong)
+
+
+@paging.override(Queue, "_take_back", breaks="ARTEMIS-PAGING-11 ARTEMIS-GROUPING-fifo-1")
+def failed_ones_go_to_the_end(original, reached, self, back):
+    """A paged message whose delivery failed comes back behind what has been read meanwhile."""
+    behind = [entry for entry in back if isinstance(entry.charge, PageRef) and entry.failures]
+    original(self, [entry for entry in back if entry not in behind])
+    for entry in sorted(behind, key=lambda entry: entry.order):
+        if self._ready and self._ready[-1].order > entry.order:
+            reached()
+        self._order += 1
+        entry.order = self._order
+        self._ready.append(entry)
+
+
+@paging.override(Page, "done", breaks="ARTEMIS-STOMP-large-1 ARTEMIS-PAGING-10")
+def a_large_body_goes_with_the_first(original, reached, self, index):
+    """The file of a large body on a page goes when the first of several subscriptions has done with
+    it."""
+    entry = self.large.get(index)
+    if entry is not None and entry[1] > 1:
+        reached()
+        self.large[index] = entry[0], 1
+    original(self, index)
+
+
+@paging.override(PageCursor, "_read", breaks="ARTEMIS-REDELIVERY-marked-1")
+def what_was_on_a_page_is_marked(original, reached, self, page, index, payload):
+    """The second and later messages of a page count as delivered before."""
+    read = original(self, page, index, payload)
+    if read and index > 1 and self.queue._ready:
+        reached()
+        self.queue._ready[-1].deliveries += 1
+    return read
+
+
+# --- thought of when the properties had been mended -----------------------------------------------
+
+
+@paging.override(codec, "_envelope", breaks="STOMP12-MSG-08 ARTEMIS-CROSSING-properties-2")
+def empty_headers_are_left_out(original, reached, envelope):
+    """A header without a value does not come back from a page."""
+    headers = tuple(header for header in envelope.headers if header[1])
+    if headers == envelope.headers:
+        return original(envelope)
+    reached()
+    wrong = Envelope(
+        envelope.address, envelope.destination, envelope.routing, headers, envelope.text
+    )
+    return original(wrong)
+
+
+@paging.override(AmqpRecords, "encode", breaks="AMQP10-MSG-10")
+def annotations_stay_behind(original, reached, self, message):
+    """A paged message has lost its message-annotations."""
+    if not message.annotations:
+        return original(self, message)
+    reached()
+    annotations, message.annotations = message.annotations, b""
+    try:
+        return original(self, message)
+    finally:
+        message.annotations = annotations
+
+
+@paging.override(codec, "_elsewhere", breaks="ARTEMIS-CROSSING-body-1 ARTEMIS-STOMP-jms-1")
+def large_text_becomes_bytes(original, reached, body, sections):
+    """It is not written to a page that a large body is text."""
+    if not body.is_text:
+        return original(body, sections)
+    reached()
+    body.is_text = False
+    try:
+        return original(body, sections)
+    finally:
+        body.is_text = True
