@@ -377,6 +377,10 @@ class Run:
             self.peer.settle(number)
         self.target.advance(STOPPED)
         self._take(after, judged)
+        for queue in (queue for queue in self.queues if queue.has_arrivals):
+            disorder = queue.disorder()
+            detail = f"after {after}: {disorder or 'in order'}"
+            self.target.require((ORDER, OLD_PLACE, *judged), not disorder, detail)
         for consumer in self.consumers:
             if self.queues[consumer.queue].waiting and not consumer.has_room:
                 self.target.reached(CHANNEL_HOLDS if consumer.has_own_room else OWN_HOLDS)
@@ -398,16 +402,12 @@ class Run:
             for delivery in self.peer.deliveries(channel.number):
                 self._arrived(channel, delivery, arrivals, after)
         for queue, by_consumer in arrivals.items():
-            numbers = list(by_consumer.values())
-            for number in self.queues[queue].strangers([*chain(*numbers)]):
+            for number in self.queues[queue].strangers([*chain(*by_consumer.values())]):
                 proves = self.settled_by.get((queue, number), judged)
                 detail = f"after {after}: {number} arrived, which is settled or out"
                 self.target.require(proves, False, detail)
-            disorder = self.queues[queue].disorder(numbers)
-            detail = f"after {after}: {disorder or 'in order'}"
-            self.target.require((ORDER, OLD_PLACE, *judged), not disorder, detail)
-            for taken in numbers:
-                self.queues[queue].take(taken)
+            for tag, numbers in by_consumer.items():
+                self.queues[queue].arrive(tag, numbers)
         over = self.peer.ended is not None or any(map(self.peer.fatal, self.peer.inbox))
         instead = self.peer.instead() if over else "the channels stay open"
         self.target.require(judged, not over, f"after {after}: {instead}")

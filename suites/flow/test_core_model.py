@@ -280,6 +280,10 @@ class Run:
             peer.settle()
         self.target.advance(STOPPED)
         self._take(after)
+        if self.model.has_arrivals:
+            disorder = self.model.disorder()
+            detail = f"after {after}: {disorder or 'in order'}"
+            self.target.record_finding(FIFO, not disorder, detail)
         if self.model.waiting and self.place != MEMORY:
             self.target.reached(PAGED)
         idle = ", ".join(map(str, self._idle())) or "nobody"
@@ -298,19 +302,18 @@ class Run:
 
     def _take(self, after: str) -> bool:
         """Judge the messages that have arrived; return True if a connection is over."""
-        arrivals = []
+        arrivals: dict[tuple[int, int], list[int]] = {}
         for consumer in self.consumers:
             packets = self.peers[consumer.session].delivered(consumer.id)
             for packet in packets:
                 self._arrived(consumer, packet, after)
-            arrivals.append([number_of(packet) for packet in packets])
-        numbers = [number for arrived in arrivals for number in arrived]
+            arrivals[consumer.session, consumer.id] = [number_of(packet) for packet in packets]
+        numbers = [number for arrived in arrivals.values() for number in arrived]
         strangers = self.model.strangers(numbers)
         detail = f"after {after}: {strangers} of {numbers} arrived and did not wait"
         self.target.require((GONE, EACH_ONCE), not strangers, detail)
-        disorder = self.model.disorder(arrivals)
-        self.target.record_finding(FIFO, not disorder, f"after {after}: {disorder or 'in order'}")
-        self.model.take(numbers)
+        for name, arrived in arrivals.items():
+            self.model.arrive(name, arrived)
         for number in numbers:
             self.attempts[number] = self.attempts.get(number, 0) + 1
         for peer in self.peers:

@@ -232,6 +232,10 @@ class Run:
             client.peer.settle()
         self.target.advance(STOPPED)
         self._take(after)
+        if self.model.has_arrivals:
+            disorder = self.model.disorder()
+            detail = f"after {after}: {disorder or 'in order'}"
+            self.target.record_finding(FIFO, not disorder, detail)
         self._note_situations()
         idle = ", ".join(map(str, self._idle())) or "nobody"
         detail = f"after {after}: {idle} has room while {len(self.model.waiting)} messages wait"
@@ -275,9 +279,8 @@ class Run:
         for number in self.model.strangers(numbers):
             detail = f"after {after}: {number} arrived, which is acknowledged or held"
             self.target.require(self.settled_by.get(number, EACH_ONCE), False, detail)
-        disorder = self.model.disorder(arrivals)
-        self.target.record_finding(FIFO, not disorder, f"after {after}: {disorder or 'in order'}")
-        self.model.take(numbers)
+        for place, arrived in enumerate(arrivals):
+            self.model.arrive(place, arrived)
         for number in numbers:
             self.attempts[number] = self.attempts.get(number, 0) + 1
             if self.attempts[number] == 3:

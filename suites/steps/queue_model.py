@@ -6,7 +6,8 @@ place. So whatever was settled, and by whom, the next deliveries are the lowest 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
@@ -43,6 +44,8 @@ class QueueModel:
     waiting: list[int] = field(default_factory=list)
     delivered: set[int] = field(default_factory=set)
     published: int = 0
+    _arrived: dict[Hashable, list[int]] = field(default_factory=lambda: defaultdict(list))
+    """By consumer, in the order of its connection, since order was judged last."""
 
     def publish(self) -> int:
         """Add one more message and return its number."""
@@ -63,14 +66,29 @@ class QueueModel:
             if number not in waiting or number in numbers[:at]
         ]
 
-    def disorder(self, arrivals: Sequence[Sequence[int]]) -> str:
-        """Return the fault of the numbers that each consumer got since the last stop, empty if
-        there is none."""
+    def arrive(self, consumer: Hashable, numbers: Sequence[int]) -> None:
+        """Deliver messages that wait to a consumer."""
+        self.take(numbers)
+        if numbers:
+            self._arrived[consumer].extend(numbers)
+
+    @property
+    def has_arrivals(self) -> bool:
+        """True if anything arrived since order was judged last."""
+        return bool(self._arrived)
+
+    def disorder(self) -> str:
+        """Return the fault in the order of what arrived since this was asked last, empty if there
+        is none. To be asked when nothing more is under way: of what a broker hands to consumers on
+        several connections, later messages may be read first."""
+        arrivals = list(self._arrived.values())
+        self._arrived.clear()
         numbers = sorted(number for arrived in arrivals for number in arrived)
-        if numbers != self.waiting[: len(numbers)]:
-            return f"the oldest of {self.waiting} are due, and {numbers} arrived"
-        if any(list(arrived) != sorted(arrived) for arrived in arrivals):
-            return f"consumers got {list(map(list, arrivals))}, not in order"
+        due = sorted([*self.waiting, *numbers])
+        if numbers != due[: len(numbers)]:
+            return f"the oldest of {due} are due, and {numbers} arrived"
+        if any(arrived != sorted(arrived) for arrived in arrivals):
+            return f"consumers got {arrivals}, not in order"
         return ""
 
     def take(self, numbers: Iterable[int]) -> None:

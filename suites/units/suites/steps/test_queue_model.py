@@ -28,9 +28,20 @@ def test_strangers_do_not_wait_or_arrive_twice() -> None:
     assert queue.strangers([1, 2, 2, 9]) == [1, 2, 9]
 
 
+def given(arrivals: list[list[int]], *, published: int) -> QueueModel:
+    """A queue whose messages went to consumers, each with its arrivals."""
+    queue = model(published=published)
+    for consumer, arrived in enumerate(arrivals):
+        queue.arrive(consumer, arrived)
+    return queue
+
+
 @pytest.mark.parametrize("arrivals", [[], [[1, 2]], [[2], [1]], [[1, 3], [2]]])
 def test_the_oldest_may_go_to_any_consumer(arrivals: list[list[int]]) -> None:
-    assert model(published=4).disorder(arrivals) == ""
+    queue = given(arrivals, published=4)
+    assert queue.has_arrivals is bool(arrivals)
+    assert queue.disorder() == ""
+    assert not queue.has_arrivals
 
 
 @pytest.mark.parametrize(
@@ -39,4 +50,10 @@ def test_the_oldest_may_go_to_any_consumer(arrivals: list[list[int]]) -> None:
 def test_what_is_passed_over_or_turned_round_is_a_fault(
     arrivals: list[list[int]], words: str
 ) -> None:
-    assert words in model(published=4).disorder(arrivals)
+    assert words in given(arrivals, published=4).disorder()
+
+
+def test_what_is_read_late_from_another_connection_is_in_order() -> None:
+    queue = given([[1, 3]], published=4)
+    queue.arrive(1, [2, 4])
+    assert queue.disorder() == ""
