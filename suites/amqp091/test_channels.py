@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, either, method
-from brokerproof.harness.targets.target import RECONFIGURABLE
 from brokerproof.suites.amqp091.steps import (
     CHANNEL,
     CONNECTION,
@@ -217,7 +216,7 @@ MIDST = ("a content", "a transaction", "deliveries", "nothing")
     CONFIRM_NUMBERS,
     PREFETCH,
     MESSAGES_WHOLE,
-    needs={"amqp091", RECONFIGURABLE},
+    needs={"amqp091"},
 )
 @over(
     examples=8,
@@ -316,7 +315,7 @@ def _is_new(target: Bench, peer: Amqp091Peer, queue: str) -> None:
     NOTHING_AFTER_CANCEL,
     OTHER_CHANNELS_CONTINUE,
     TAGS,
-    needs={"amqp091", RECONFIGURABLE},
+    needs={"amqp091"},
 )
 def test_a_consumer_has_a_beginning_and_an_end(target: Bench) -> None:
     """A channel has a consumer, and another one begins at a queue with messages: consume-ok comes

@@ -17,7 +17,6 @@ from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.model.time import ms
 from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer
-from brokerproof.harness.targets.target import RECONFIGURABLE
 from brokerproof.suites.amqp091.steps import (
     bind,
     bodies,
@@ -314,7 +313,7 @@ def test_dead_letters_get_what_a_queue_does_not_keep(
     )
 
 
-@case(REJECT_PUBLISH, EVERY_QUEUE, needs={"amqp091", RECONFIGURABLE})
+@case(REJECT_PUBLISH, EVERY_QUEUE, needs={"amqp091"})
 @over(
     examples=8,
     always=lambda target: [{"full": [True, False]}, {"full": [False, True, False]}],

@@ -251,7 +251,7 @@ def test_nothing_follows_an_error(target: Bench, behind: int) -> None:
     target.record_finding(CLOSE_AFTER_ERROR, not follows, f"{follows} arrived behind the ERROR")
 
 
-@case(RECEIPTS, needs={"stomp-1.2", RECONFIGURABLE})
+@case(RECEIPTS, needs={"stomp-1.2"})
 @over(
     examples=6,
     always=lambda target: [{"cut": 0}, {"cut": 20}],
