@@ -81,7 +81,11 @@ from brokerproof.suites.mutation.unseen import (
     anonymous_producers,
     configuration,
     fairness,
+    hindered_liveness,
     set_up,
+    stalled_peers,
+    transactions_and_flow,
+    window_models,
 )
 from brokerproof.suites.mutation.unseen import conservation as unseen_conservation
 from brokerproof.suites.mutation.unseen import limits as unseen_limits
@@ -176,6 +180,18 @@ GROUPS: tuple[Group, ...] = (
     *unseen_conservation.GROUPS,
     *unseen_paging.GROUPS,
     *unseen_limits.GROUPS,
+    stalled_peers.stalled_peers,
+    stalled_peers.stalled_peers_amqp091,
+    stalled_peers.stalled_peers_openwire,
+    hindered_liveness.hindered_liveness,
+    hindered_liveness.liveness_amqp091,
+    hindered_liveness.liveness_openwire,
+    window_models.window_models,
+    window_models.windows_amqp091,
+    window_models.windows_openwire,
+    transactions_and_flow.transactions_and_flow,
+    transactions_and_flow.transactions_amqp091,
+    transactions_and_flow.transactions_activemq,
 )
 
 MUTANTS: dict[str, Mutant] = {mutant.name: mutant for group in GROUPS for mutant in group.mutants}

@@ -1,0 +1,282 @@
+"""Faults around peers that stop reading: what they miss, what they lose, and what others see."""
+
+from __future__ import annotations
+
+from brokerproof.harness.model.enums import Outcome
+from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.protocols.amqp091.channel import Channel
+from brokerproof.reference_broker.protocols.amqp091.connection import Amqp091Connection
+from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
+from brokerproof.reference_broker.protocols.amqp10.session import Session
+from brokerproof.reference_broker.protocols.core.consumer import CoreConsumer
+from brokerproof.reference_broker.protocols.openwire.consumer import OpenWireConsumer
+from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
+from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
+from brokerproof.suites.mutation.mutant import Group
+
+stalled_peers = Group("unseen-stalled-peers")
+stalled_peers_amqp091 = Group("unseen-stalled-peers-amqp091", "reference-rabbitmq")
+stalled_peers_openwire = Group("unseen-stalled-peers-openwire", "reference-activemq")
+
+HANDED, WINDOW = "STOMP12-SUB-02 STOMP11-SUB-02", "ARTEMIS-STOMP-window-3"
+
+
+@stalled_peers.override(StompConnection, "_update_pause", breaks=HANDED)
+def only_the_newest_subscription_is_served_again(original, reached, self):
+    """When a STOMP peer reads again, only its newest subscription is offered what waits."""
+    held = self._paused or self._streams
+    if held or not self.held or len(self.subscriptions) < 2:
+        original(self)
+        return
+    self.held = held
+    for subscription in self.subscriptions.values():
+        subscription.pause_delivery(False)
+    *others, newest = self.subscriptions.values()
+    if any(len(subscription.queue) for subscription in others):
+        reached()
+    newest.queue.dispatch()
+
+
+@stalled_peers.mutant(HANDED)
+def a_subscription_made_meanwhile_stays_paused(patch, reached):
+    """A STOMP subscription that was made while its peer did not read never gets a message."""
+    meanwhile = set()
+
+    @patch.override(Subscription)
+    def pause_delivery(original, self, paused):
+        fresh = not hasattr(self, "paused_once")
+        self.paused_once = True
+        if fresh and paused:
+            meanwhile.add(self)
+        if self in meanwhile and not paused:
+            reached()
+            return
+        original(self, paused)
+
+
+@stalled_peers.mutant(f"{HANDED} ARTEMIS-STOMP-large-1")
+def a_pause_within_a_large_message_counts_once(patch, reached):
+    """A STOMP peer that stopped reading within a large message, and read on, is delivered nothing
+    behind it."""
+
+    @patch.override(StompConnection)
+    def pause_delivery(original, self, paused):
+        original(self, paused)
+        if not paused and self._streams:
+            self.stalled_in_it = True
+
+    @patch.override(StompConnection)
+    def _streaming(original, self, streams):
+        if not streams and getattr(self, "stalled_in_it", False):
+            self.stalled_in_it = False
+            reached()
+            self._streams = False  # and held stays
+            return
+        original(self, streams)
+
+
+@stalled_peers.override(Subscription, "take", breaks=f"{WINDOW} ARTEMIS-STOMP-window-2")
+def acks_during_a_stall_give_nothing_back(original, reached, self, delivery):
+    """What a STOMP peer acknowledges while it does not read stays charged to its window."""
+    stalled = self.has_room != self.window.has_room
+    before = self.window.credit
+    taken = original(self, delivery)
+    if stalled and self.window.credit != before:
+        reached()
+        self.window.credit = before
+    return taken
+
+
+@stalled_peers.override(Subscription, "pause_delivery", breaks=f"{WINDOW} ARTEMIS-STOMP-window-2")
+def windows_end_with_the_first_stall(original, reached, self, paused):
+    """A STOMP peer that reads again is delivered everything, whatever its window."""
+    stalled = self.has_room != self.window.has_room
+    original(self, paused)
+    if stalled and not paused and self.window.size >= 0:
+        reached()
+        self.window.size = -1
+
+
+@stalled_peers.override(Session, "_transmit_pending", breaks="AMQP10-MSG-02 AMQP10-XFER-19")
+def a_frame_is_lost_at_the_stall(original, reached, self):
+    """A delivery that its window has cut loses a transfer when the window opens while the peer does
+    not read."""
+    if self.connection.held and self._pending and self.remote_incoming_window > 0:
+        if next(self._pending[0][1], None):
+            reached()
+        return
+    original(self)
+
+
+@stalled_peers.override(OutgoingLink, "flow", breaks="AMQP10-CREDIT-12")
+def a_stalled_link_is_drained_at_once(original, reached, self, flow):
+    """A drain that arrives while the peer does not read uses the credit up, although messages
+    wait."""
+    original(self, flow)
+    if flow.drain and self.session.connection.held and self.credit.credit and not self._stopped:
+        if len(self.queue):
+            reached()
+        self._drain_due = False
+        self.credit.drained()
+        self.session.flow(self)
+
+
+@stalled_peers.override(OutgoingLink, "resume", breaks="AMQP10-CREDIT-12 AMQP10-CREDIT-24")
+def a_drain_during_a_stall_is_forgotten(original, reached, self):
+    """A drain that arrived while the peer did not read is not answered when it reads again."""
+    if self._drain_due:
+        reached()
+        self._drain_due = False
+    original(self)
+
+
+@stalled_peers.override(CoreConsumer, "given", breaks="ARTEMIS-FLOW-consumer-6")
+def credit_of_a_stalled_consumer_is_lost(original, reached, self, credits):
+    """Credit that a CORE consumer gives while its peer does not read does not count."""
+    if self._session.connection.held and credits > 0:
+        reached()
+        return
+    original(self, credits)
+
+
+@stalled_peers.override(Queue, "_note_looked", breaks=f"ARTEMIS-STOMP-selector-1 {HANDED}")
+def a_stalled_consumer_counts_as_having_looked(original, reached, self, order):
+    """What passes a queue with selectors while a consumer's peer does not read is never offered to
+    that consumer."""
+    original(self, order)
+    for consumer in self._dispatcher._turns:
+        window = getattr(consumer, "window", None)
+        if window is not None and consumer.has_room != window.has_room:
+            if self._looked.get(consumer, 0) < order and any(
+                self._may_have(entry, consumer) for entry in self._ready
+            ):
+                reached()
+            self._looked[consumer] = order
+
+
+@stalled_peers.mutant("AMQP10-READING-OUT-01")
+def half_a_delivery_counts_as_delivered(patch, reached):
+    """A message of which a part is sent when its link ends is not returned to its queue."""
+
+    def settle_halves(session, link=None):
+        for holder, _ in session._pending:
+            if (link is None or holder is link) and holder.unsettled:
+                delivery = holder.unsettled[max(holder.unsettled)]
+                if delivery.transaction is None and not holder.copies:
+                    reached()
+                    holder.forget([delivery])
+                    holder.queue.unsettled -= 1
+                    holder.queue.discard(delivery.entry)
+
+    @patch.override(Session)
+    def release_links(original, self):
+        settle_halves(self)
+        return original(self)
+
+    @patch.override(Session)
+    def _release(original, self, link):
+        settle_halves(self, link)
+        original(self, link)
+
+
+@stalled_peers.override(StompConnection, "_end", breaks="ARTEMIS-REDELIVERY-marked-1")
+def what_a_stalled_peer_had_is_new(original, reached, self):
+    """Messages of a peer that goes while it does not read are delivered to others as if for the
+    first time."""
+    if self._paused:
+        for delivery in self.deliveries.values():
+            reached()
+            delivery.entry.deliveries = 0
+    original(self)
+
+
+@stalled_peers.override(
+    StompConnection, "_end", breaks="STOMP12-ACK-04 STOMP12-SUB-10 STOMP11-SUB-08"
+)
+def what_a_stalled_peer_had_is_gone(original, reached, self):
+    """Messages of a peer that goes while it does not read are lost, those of its first subscription
+    excepted."""
+    if self._paused:
+        for subscription in list(self.subscriptions.values())[1:]:
+            for key, delivery in list(subscription._unsettled.items()):
+                reached()
+                del subscription._unsettled[key], self.deliveries[key]
+                subscription.queue.unsettled -= 1
+                subscription.queue.discard(delivery.entry)
+    original(self)
+
+
+DISPATCHED = "AMQP091-QOS-02 AMQP091-CONS-04"
+
+
+@stalled_peers_amqp091.override(Amqp091Connection, "pause_delivery", breaks=DISPATCHED)
+def only_the_first_channel_goes_on(original, reached, self, paused):
+    """When an AMQP 0-9-1 peer reads again, only its first channel is served."""
+    self.held = paused
+    channels = list(self.channels.values())
+    if not paused and channels:
+        if any(len(queue) for channel in channels[1:] for queue in channel._consumed()):
+            reached()
+        channels[0].dispatch()
+
+
+@stalled_peers_amqp091.override(Amqp091Connection, "pause_delivery", breaks="AMQP091-CHAN-05")
+def a_stall_ends_a_stopped_flow(original, reached, self, paused):
+    """When an AMQP 0-9-1 peer reads again, channels whose flow it had stopped go on too."""
+    if not paused:
+        for channel in self.channels.values():
+            if not channel.active:
+                reached()
+                channel.active = True
+    original(self, paused)
+
+
+@stalled_peers_amqp091.override(Channel, "settle", breaks="AMQP091-QOS-02 RABBITMQ-AMQP091-QOS-01")
+def a_stalled_channel_keeps_its_limit(original, reached, self, settled, outcome):
+    """What is acknowledged while the peer does not read stays counted to its channel's prefetch."""
+    settled = list(settled)
+    used = self.limit.used
+    original(self, settled, outcome)
+    if self.connection.held and self.limit.used != used:
+        if self.limit.limit:
+            reached()
+        self.limit.used = used
+
+
+@stalled_peers_amqp091.override(
+    Channel, "give_back", breaks="RABBITMQ-AMQP091-NACK-02 AMQP091-PUB-04"
+)
+def what_a_stalled_channel_had_goes_to_the_end(original, reached, self):
+    """Messages of a channel that ends while its peer does not read go behind all that wait."""
+    if not self.connection.held:
+        return original(self)
+    for delivery in self.unacked.values():
+        queue = delivery.declared.queue
+        if queue._ready and queue._ready[-1].order > delivery.entry.order:
+            reached()
+        queue._order += 1
+        delivery.entry.order = queue._order
+    return original(self)
+
+
+@stalled_peers_openwire.override(
+    OpenWireConsumer, "settle", breaks="OPENWIRE-PREFETCH-2 OPENWIRE-MSGACK-2"
+)
+def acknowledgements_during_a_stall_are_undone(original, reached, self, places, outcome):
+    """Messages that an OpenWire consumer acknowledges while its peer does not read return to their
+    queue."""
+    if self._client.connection.held and outcome is Outcome.ACCEPTED and not self.browses:
+        reached()
+        outcome = Outcome.RELEASED
+    original(self, places, outcome)
+
+
+@stalled_peers_openwire.override(
+    OpenWireConsumer, "offer", breaks="OPENWIRE-PREFETCH-3 OPENWIRE-PREFETCH-2"
+)
+def a_pull_during_a_stall_is_forgotten(original, reached, self):
+    """A message that an OpenWire consumer pulls while its peer does not read never arrives."""
+    if self._client.connection.held and self.prefetch.pulled:
+        reached()
+        self.prefetch.pulled = 0
+    original(self)

@@ -1,0 +1,390 @@
+"""Faults of flow control where transactions hold messages, credit or room."""
+
+from __future__ import annotations
+
+from brokerproof.harness.model.enums import FullPolicy, Outcome
+from brokerproof.reference_broker.families.activemq.producer_flow import ProducerFlow
+from brokerproof.reference_broker.families.artemis.admission import Admission
+from brokerproof.reference_broker.kernel.admission import Verdict
+from brokerproof.reference_broker.kernel.connection_info import BY_RESOURCE
+from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.kernel.transactions import Transaction
+from brokerproof.reference_broker.protocols.amqp091.publishing import (
+    HANDLERS as PUBLISHING,
+)
+from brokerproof.reference_broker.protocols.amqp091.publishing import commands
+from brokerproof.reference_broker.protocols.amqp091.throttle import Throttle
+from brokerproof.reference_broker.protocols.amqp10.coordinator import CoordinatorLink
+from brokerproof.reference_broker.protocols.amqp10.incoming import IncomingLink
+from brokerproof.reference_broker.protocols.amqp10.messaging import TransactionalState
+from brokerproof.reference_broker.protocols.amqp10.transaction import LiveTransaction
+from brokerproof.reference_broker.protocols.core.session import Session
+from brokerproof.reference_broker.protocols.openwire.producer import Producer
+from brokerproof.reference_broker.protocols.openwire.transaction import OpenWireTransaction
+from brokerproof.reference_broker.protocols.stomp.activemq import ActiveMqStompConnection
+from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
+from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
+from brokerproof.suites.mutation.mutant import Group
+
+transactions_and_flow = Group("unseen-transactions")
+transactions_amqp091 = Group("unseen-transactions-amqp091", "reference-rabbitmq")
+transactions_activemq = Group("unseen-transactions-activemq", "reference-activemq-flow")
+
+BLOCK = "ARTEMIS-FLOW-block-1 ARTEMIS-PAGING-12"
+WHOLE = "STOMP12-BEGIN-03 STOMP11-BEGIN-03"
+
+
+# --- memory that transactions hold ----------------------------------------------------------------
+
+
+def _addresses(transaction):
+    return [message.route.address for message, _ in transaction._sends]
+
+
+@transactions_and_flow.override(Transaction, "undo", breaks=BLOCK)
+def a_rollback_frees_one_message_of_each_address(original, reached, self):
+    """A rollback gives the room of one message back for each address, and keeps that of the
+    others."""
+    seen = set()
+    kept = []
+    for (message, charge), address in zip(self._sends, _addresses(self), strict=True):
+        if address in seen:
+            reached()
+            continue
+        seen.add(address)
+        kept.append((message, charge))
+    self._sends = kept
+    return original(self)
+
+
+@transactions_and_flow.mutant(BLOCK)
+def a_rollback_wakes_nobody(patch, reached):
+    """Producers that wait for room are not told when a rollback makes some; the next message that
+    leaves a queue tells them."""
+    silent: set[str] = set()
+
+    @patch.override(Transaction)
+    def undo(original, self):
+        silent.update(_addresses(self))
+        return original(self)
+
+    @patch.override(Queue)
+    def discard(original, self, entry):
+        silent.clear()
+        original(self, entry)
+
+    @patch.override(Admission)
+    def next(original, self):
+        hidden = {address: self._waiting.pop(address) for address in silent & set(self._waiting)}
+        if any(self._is_open(address) for address in hidden):
+            reached()
+        try:
+            return original(self)
+        finally:
+            self._waiting.update(hidden)
+
+
+@transactions_and_flow.override(Transaction, "commit", breaks=f"{WHOLE} ARTEMIS-FLOW-block-1")
+def a_commit_stops_at_the_limit(original, reached, self, publish):
+    """Of the messages of a transaction those are dropped that find their address full at the
+    commit."""
+
+    def within(message):
+        router = getattr(publish, "__self__", None)
+        address = None if router is None else router.get_address(message.route.address)
+        account = None if address is None else address.account
+        if account is not None and account.policy is FullPolicy.BLOCK and account.full:
+            reached()
+            return True
+        return publish(message)
+
+    return original(self, within)
+
+
+@transactions_and_flow.override(Transaction, "settle", breaks=BLOCK)
+def an_acknowledgement_in_a_transaction_frees_its_room(
+    original, reached, self, queue, entries, outcome
+):
+    """The room of messages that are acknowledged in a transaction is free before the commit, and
+    stays so after a rollback."""
+    for entry in entries:
+        if outcome is Outcome.ACCEPTED and entry.charge is not None:
+            reached()
+            entry.charge.release()
+            entry.charge = None
+    original(self, queue, entries, outcome)
+
+
+@transactions_and_flow.mutant(f"{BLOCK} STOMP12-ABORT-01")
+def an_aborted_transaction_is_still_exempt(patch, reached):
+    """A STOMP client that has aborted a transaction with messages never waits for room again."""
+
+    @patch.override(COMMANDS, "ABORT")
+    def abort(original, session, frame):
+        name = frame.get("transaction")
+        held = name in session.sending_transactions
+        after = original(session, frame)
+        if held:
+            reached()
+            session.sending_transactions.add(object())
+        return after
+
+
+@transactions_and_flow.override(StompConnection, "may_send", breaks=BLOCK)
+def an_open_transaction_waits_for_itself(original, reached, self, address):
+    """A STOMP client with messages in a transaction waits for room that only the end of that
+    transaction can make."""
+    if self.sending_transactions:
+        room = self.shared.admission.has_room(address, self._on_room)
+        if not room:
+            reached()
+        return room
+    return original(self, address)
+
+
+@transactions_and_flow.override(
+    CoordinatorLink, "give_back", breaks="AMQP10-TXN-14 ARTEMIS-FLOW-amqp-2"
+)
+def transactions_that_end_with_their_link_keep_room(original, reached, self):
+    """When its control link ends, the messages of a transaction go, and their memory stays
+    charged."""
+    for transaction in self._opened.values():
+        if transaction._core._sends:
+            reached()
+        transaction._core._sends.clear()
+    return original(self)
+
+
+@transactions_and_flow.mutant("ARTEMIS-FLOW-amqp-1")
+def a_post_in_a_transaction_is_unanswered(patch, reached):
+    """Messages posted in a transaction count against their producer's credit until the
+    discharge."""
+    posted: dict[object, dict[object, int]] = {}
+
+    @patch.override(LiveTransaction)
+    def send(original, self, message):
+        original(self, message)
+        link = posting[-1] if posting else None
+        if link is not None:
+            links = posted.setdefault(self, {})
+            links[link] = links.get(link, 0) + 1
+
+    posting: list[object] = []
+
+    @patch.override(IncomingLink)
+    def arrived(original, self, arrival):
+        posting.append(self)
+        try:
+            return original(self, arrival)
+        finally:
+            posting.pop()
+
+    @patch.override(IncomingLink)
+    def unanswered(original, self):
+        more = sum(links.get(self, 0) for links in posted.values())
+        return reached.instead(original(self), original(self) + more)
+
+    def ended(original, self):
+        links = posted.pop(self, {})
+        queues = original(self)
+        for link in links:
+            if link.is_attached:
+                link.refill()
+        return queues
+
+    patch.override(LiveTransaction, "commit")(ended)
+    patch.override(LiveTransaction, "roll_back")(ended)
+
+
+@transactions_and_flow.override(IncomingLink, "arrived", breaks="ARTEMIS-FLOW-amqp-4")
+def transactions_pass_the_reject_threshold(original, reached, self, arrival):
+    """A message in a transaction is taken by an address that rejects others."""
+    admission = self.session.shared.admission
+    if not isinstance(arrival.state, TransactionalState):
+        return original(self, arrival)
+    judge = admission.judge
+
+    def lenient(address, *, by_credit):
+        verdict = judge(address, by_credit=by_credit)
+        if verdict is Verdict.REFUSE:
+            reached()
+            return Verdict.TAKE
+        return verdict
+
+    admission.judge = lenient
+    try:
+        return original(self, arrival)
+    finally:
+        del admission.judge
+
+
+@transactions_and_flow.override(
+    Session, "publish", breaks="ARTEMIS-FLOW-producer-1 ARTEMIS-FLOW-block-1"
+)
+def a_transaction_spends_no_credit(original, reached, self, fields, response):
+    """Messages that a CORE producer sends in a transaction leave its granted credit as it is: so it
+    gets less than there is room for."""
+    before = {grants: grants.outstanding for grants in self._grants.values()}
+    original(self, fields, response)
+    if not self._sends_at_once:
+        for grants, outstanding in before.items():
+            grants.outstanding = reached.instead(grants.outstanding, outstanding)
+
+
+@transactions_and_flow.override(
+    Session, "rollback", breaks="ARTEMIS-FLOW-producer-2 ARTEMIS-FLOW-block-1"
+)
+def a_rollback_forgets_requests(original, reached, self, fields, response):
+    """A CORE session that rolls back while it waits for credit does not get it any more."""
+    for grants in self._grants.values():
+        if grants._due:
+            reached()
+        grants.close()
+    original(self, fields, response)
+
+
+@transactions_and_flow.override(Session, "release", breaks=BLOCK)
+def a_closed_session_keeps_the_room_of_its_transaction(original, reached, self, outcome):
+    """A CORE session that is closed with an open transaction leaves the memory of its messages
+    charged, unless nothing was acknowledged in it."""
+    if self._transaction._sends and self._transaction._settlements:
+        reached()
+        self._transaction._sends.clear()
+    original(self, outcome)
+
+
+# --- AMQP 0-9-1 -----------------------------------------------------------------------------------
+
+
+@transactions_amqp091.override(
+    Throttle, "published", breaks="RABBITMQ-FLOW-mem-1 RABBITMQ-FLOW-conn-1"
+)
+def transactions_are_not_blocked(original, reached, self):
+    """A connection whose channels are all transactional is not blocked by an alarm."""
+    channels = self._connection.channels.values()
+    if channels and all(channel.transaction is not None for channel in channels):
+        if self._connection.shared.alarms.raised:
+            reached()
+        return
+    original(self)
+
+
+@transactions_amqp091.override(
+    PUBLISHING, commands.Tx.Rollback, breaks="AMQP091-QOS-02 AMQP091-TX-02"
+)
+def a_rollback_charges_the_prefetch_again(original, reached, channel, method):
+    """Deliveries whose acknowledgement is rolled back count twice to the prefetch."""
+    back = [] if channel.transaction is None else channel.transaction.settlements
+    back = [delivery for group, _ in back for delivery in group]
+    original(channel, method)
+    for delivery in back:
+        if delivery.consumer is not None:
+            if delivery.consumer.prefetch.limit:
+                reached()
+            delivery.consumer.prefetch.take()
+
+
+@transactions_amqp091.override(PUBLISHING, commands.Tx.Commit, breaks="AMQP091-QOS-02")
+def a_commit_of_acknowledgements_alone_makes_no_room(original, reached, channel, method):
+    """A commit without messages settles, and does not offer the room that it makes."""
+    transaction = channel.transaction
+    quiet = transaction is not None and not transaction.sends and transaction.settlements
+    held = channel.connection.held
+    if quiet:
+        reached()
+        channel.connection.held = True
+    try:
+        original(channel, method)
+    finally:
+        channel.connection.held = held
+
+
+@transactions_amqp091.override(
+    PUBLISHING, commands.Tx.Commit, breaks="AMQP091-TX-01 RABBITMQ-FLOW-mem-1"
+)
+def a_commit_under_an_alarm_loses_its_last(original, reached, channel, method):
+    """A commit that waited for the end of an alarm leaves out the message that was blocked."""
+    throttle = channel.connection.throttle
+    transaction = channel.transaction
+    waited = throttle.by == BY_RESOURCE and throttle.at is not None
+    if waited and transaction is not None and len(transaction.sends) > 1:
+        reached()
+        transaction.sends.pop()
+    original(channel, method)
+
+
+# --- ActiveMQ -------------------------------------------------------------------------------------
+
+WAITS = "ACTIVEMQ-PFC-2"
+
+
+@transactions_activemq.override(ProducerFlow, "_go_on", breaks=f"{WAITS} STOMP12-RCPT-01")
+def a_message_of_a_dead_transaction_takes_room(original, reached, sending):
+    """A message that waited for space past the end of its transaction is confirmed, and occupies
+    memory for ever."""
+    if sending.is_live():
+        original(sending)
+        return
+    reached()
+    sending.publish()
+    sending.settled(None)
+
+
+@transactions_activemq.mutant(f"{WHOLE} STOMP12-ABORT-01")
+def a_message_that_waited_outlives_its_transaction(patch, reached):
+    """A message that waited for space past the end of its transaction is added by itself."""
+
+    @patch.override(ActiveMqStompConnection)
+    def _publish(original, self, message, transaction):
+        if transaction is not None and transaction not in self.transactions.values():
+            reached()
+            transaction = None
+        original(self, message, transaction)
+
+    @patch.override(ProducerFlow)
+    def _go_on(original, sending):
+        if sending.is_live():
+            original(sending)
+            return
+        sending.publish()
+        sending.settled(None)
+
+
+@transactions_activemq.mutant("ACTIVEMQ-PFC-4 OPENWIRE-ACK-1")
+def no_producer_ack_in_a_transaction(patch, reached):
+    """A producer with a window gets no ProducerAck for messages in a transaction."""
+    sent: list[int] = []
+
+    @patch.override(OpenWireTransaction)
+    def send(original, self, message, charge):
+        original(self, message, charge)
+        sent.append(1)
+
+    @patch.override(Producer)
+    def taken(original, self, size, *, answered):
+        if sent:
+            sent.clear()
+            if self.windowed and not answered:
+                reached()
+            return
+        original(self, size, answered=answered)
+
+
+@transactions_activemq.override(OpenWireTransaction, "roll_back", breaks=WAITS)
+def a_rollback_with_acknowledgements_keeps_room(original, reached, self):
+    """A rollback of an OpenWire transaction that also has acknowledgements leaves the memory of its
+    messages charged."""
+    if self._acknowledged and self._sends._sends:
+        reached()
+        self.is_live = False
+        return
+    original(self)
+
+
+@transactions_activemq.override(Transaction, "undo", breaks=WAITS)
+def a_rollback_frees_half(original, reached, self):
+    """A rollback gives the memory of every second message back."""
+    if len(self._sends) > 1:
+        reached()
+        self._sends = self._sends[::2]
+    return original(self)

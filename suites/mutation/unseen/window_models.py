@@ -1,0 +1,356 @@
+"""Faults of windows, credit, prefetch and settlement that only a sequence of moves shows."""
+
+from __future__ import annotations
+
+from brokerproof.harness.model.enums import Outcome
+from brokerproof.reference_broker.kernel import serial_numbers
+from brokerproof.reference_broker.kernel.credit import SenderCredit
+from brokerproof.reference_broker.kernel.serial_numbers import NumberIndex
+from brokerproof.reference_broker.protocols.amqp091.channel import Channel
+from brokerproof.reference_broker.protocols.amqp091.consumer import UnackedDeliveries
+from brokerproof.reference_broker.protocols.amqp091.consuming import HANDLERS, commands
+from brokerproof.reference_broker.protocols.amqp10.incoming import IncomingLink
+from brokerproof.reference_broker.protocols.amqp10.messaging import Accepted, Modified, Released
+from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
+from brokerproof.reference_broker.protocols.amqp10.session import Session
+from brokerproof.reference_broker.protocols.core.consumer import ConsumerCredit
+from brokerproof.reference_broker.protocols.openwire.client import Client
+from brokerproof.reference_broker.protocols.openwire.consumer import OpenWireConsumer, Prefetch
+from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
+from brokerproof.suites.mutation.mutant import Group
+
+window_models = Group("unseen-windows")
+windows_amqp091 = Group("unseen-windows-amqp091", "reference-rabbitmq")
+windows_openwire = Group("unseen-windows-openwire", "reference-activemq")
+
+# --- AMQP 1.0 -------------------------------------------------------------------------------------
+
+CREDIT = "AMQP10-CREDIT-03"
+
+
+@window_models.override(OutgoingLink, "flow", breaks=CREDIT)
+def a_delivery_under_way_costs_a_second_credit(original, reached, self, flow):
+    """A flow that arrives while a delivery is sent in parts counts that delivery twice."""
+    partial = any(link is self for link, _ in self.session._pending)
+    if partial and flow.link_credit:
+        reached()
+        flow.link_credit -= 1
+    original(self, flow)
+
+
+@window_models.override(SenderCredit, "flow", breaks="AMQP10-CREDIT-13 AMQP10-CREDIT-03")
+def credit_across_the_wrap_is_cut_there(original, reached, self, count, credit, drain):
+    """Credit whose limit lies beyond the wrap of delivery-count ends at the wrap."""
+    good = original(self, count, credit, drain)
+    limit = serial_numbers.MASK - self.count
+    if good and self.credit > limit:
+        reached()
+        self.credit = max(limit, 0) or self.credit
+    return good
+
+
+@window_models.override(SenderCredit, "drained", breaks="AMQP10-CREDIT-12 AMQP10-CREDIT-13")
+def a_drain_stops_at_the_wrap(original, reached, self):
+    """A drain that leads across the wrap of delivery-count starts at zero there."""
+    count, credit = self.count, self.credit
+    original(self)
+    if count + credit > serial_numbers.MASK + 1:
+        reached()
+        self.count = 0
+
+
+@window_models.override(OutgoingLink, "flow", breaks="AMQP10-CREDIT-11 AMQP10-CREDIT-12")
+def a_drain_lasts(original, reached, self, flow):
+    """A link that was drained is drained by its next flow too."""
+    drained = getattr(self, "drained_before", False)
+    self.drained_before = bool(flow.drain)
+    if drained and not flow.drain and flow.link_credit:
+        reached()
+        flow.drain = True
+    original(self, flow)
+
+
+@window_models.override(OutgoingLink, "apply", breaks="AMQP10-CREDIT-02 AMQP10-CREDIT-09")
+def what_is_released_gives_its_credit_back(original, reached, self, deliveries, state):
+    """A delivery that its receiver releases gives one credit back."""
+    original(self, deliveries, state)
+    if isinstance(state, Released) and deliveries and self.is_attached:
+        reached()
+        self.credit.credit += len(deliveries)
+
+
+@window_models.override(OutgoingLink, "offer", breaks="AMQP10-CREDIT-12")
+def a_drain_does_not_wait_for_the_window(original, reached, self):
+    """A drain is answered although messages wait for the window of the session."""
+    original(self)
+    closed = self.session.remote_incoming_window <= 0
+    if self._drain_due and closed and not self._stopped and self.credit.credit:
+        if len(self.queue):
+            reached()
+        self._drain_due = False
+        self.credit.drained()
+        self.session.flow(self)
+
+
+@window_models.override(IncomingLink, "transfer", breaks="AMQP10-WIN-05 AMQP10-WIN-01")
+def an_aborted_transfer_has_no_number(original, reached, self, transfer, payload):
+    """The transfer that aborts a delivery does not count in next-incoming-id."""
+    if transfer.aborted:
+        reached()
+        session = self.session
+        session.next_incoming_id = serial_numbers.add(session.next_incoming_id, -1)
+    original(self, transfer, payload)
+
+
+@window_models.override(IncomingLink, "transfer", breaks="AMQP10-CREDIT-01 AMQP10-CREDIT-23")
+def each_part_of_a_delivery_costs_credit(original, reached, self, transfer, payload):
+    """A delivery in three or more transfers costs a second credit."""
+    parts = self.parts = getattr(self, "parts", 0) + 1 if self.in_delivery else 1
+    if parts == 3 and self.credit.credit > 0:
+        reached()
+        self.credit.spend()
+    original(self, transfer, payload)
+
+
+@window_models.override(IncomingLink, "transfer", breaks="ARTEMIS-FLOW-amqp-1")
+def an_aborted_delivery_is_never_answered(original, reached, self, transfer, payload):
+    """Aborted deliveries count as unanswered: each takes one credit from all later refills."""
+    original(self, transfer, payload)
+    if transfer.aborted:
+        reached()
+        self._rule.most -= 1
+
+
+@window_models.override(IncomingLink, "unanswered", breaks="ARTEMIS-FLOW-amqp-1")
+def a_partial_delivery_counts_as_answered(original, reached, self):
+    """A refill in the middle of a delivery grants one credit too many."""
+    return reached.instead(original(self), 0)
+
+
+@window_models.override(NumberIndex, "between", breaks="AMQP10-DISP-03 AMQP10-DISP-06")
+def a_range_from_a_settled_delivery_is_empty(original, reached, self, first, last, live):
+    """A disposition whose first delivery is settled already settles none of its range."""
+    found = original(self, first, last, live)
+    if found and found[0] != first and first in self._numbers:
+        reached()
+        return []
+    return found
+
+
+@window_models.override(NumberIndex, "between", breaks="AMQP10-DISP-03 AMQP10-DISP-06")
+def a_long_range_is_cut(original, reached, self, first, last, live):
+    """A disposition settles the first hundred deliveries of its range."""
+    found = original(self, first, last, live)
+    if len(found) > 100:
+        reached()
+    return found[:100]
+
+
+@window_models.override(OutgoingLink, "disposed", breaks="AMQP10-OUT-02 AMQP10-DISP-05")
+def a_modified_range_accepts_its_rest(original, reached, self, deliveries, state, settled):
+    """A disposition that modifies several deliveries of a link applies to the first alone; the
+    others are accepted."""
+    if isinstance(state, Modified) and len(deliveries) > 1 and settled:
+        reached()
+        original(self, deliveries[:1], state, settled)
+        original(self, deliveries[1:], Accepted(), settled)
+        return
+    original(self, deliveries, state, settled)
+
+
+@window_models.override(Session, "_flow", breaks="AMQP10-WIN-07")
+def a_late_flow_widens_the_window(original, reached, self, flow):
+    """A flow that does not know the last transfers opens the window by their number too much, if
+    the window was not closed."""
+    was_open = self.remote_incoming_window > 0
+    known = flow.next_incoming_id
+    late = 0 if known is None else serial_numbers.distance(known, self.next_outgoing_id)
+    original_window = flow.incoming_window
+    if was_open and 0 < late < 1000 and original_window:
+        reached()
+        flow.incoming_window = original_window + late
+    original(self, flow)
+
+
+# --- STOMP and CORE -------------------------------------------------------------------------------
+
+BYTES = "ARTEMIS-STOMP-window-3"
+
+
+@window_models.mutant(BYTES)
+def a_redelivery_is_charged_anew_and_given_back_as_before(patch, reached):
+    """The settlement of a redelivered message gives back what its first delivery was charged."""
+    charges: dict[object, int] = {}
+
+    @patch.override(Subscription)
+    def deliver(original, self, entry):
+        original(self, entry)
+        for delivery in reversed(self._unsettled.values()):
+            if delivery.entry is entry:
+                first = charges.setdefault(entry, delivery.charge)
+                delivery.charge = reached.instead(delivery.charge, first)
+            break
+
+
+@window_models.mutant(f"{BYTES} ARTEMIS-STOMP-window-2")
+def a_namesake_inherits_the_debt(patch, reached):
+    """A subscription made under an id that was used before is charged what its predecessor had
+    outstanding."""
+    owed: dict[tuple[int, object], int] = {}
+
+    @patch.override(Subscription)
+    def unsubscribe(original, self):
+        if self.window.size > 0:
+            owed[self._conn, self.id] = self.window.size - self.window.credit
+        return original(self)
+
+    @patch.override(Subscription)
+    def pause_delivery(original, self, paused):
+        debt = owed.pop((self._conn, self.id), 0)
+        if debt and self.window.size > 0:
+            reached()
+            self.window.credit -= debt
+        original(self, paused)
+
+
+@window_models.override(ConsumerCredit, "given", breaks="ARTEMIS-FLOW-consumer-1")
+def an_overdrawn_credit_is_forgiven(original, reached, self, credits):
+    """Credit below zero counts as zero when more is given."""
+    if self.credit is not None and self.credit < 0 and credits > 0:
+        reached()
+        self.credit = 0
+    original(self, credits)
+
+
+@window_models.override(ConsumerCredit, "given", breaks="ARTEMIS-FLOW-consumer-6")
+def small_credit_within_a_window_is_ignored(original, reached, self, credits):
+    """Credit of less than a hundred bytes is added only when there is none left."""
+    if self.credit is not None and self.credit > 0 and 1 < credits < 100:
+        reached()
+        return
+    original(self, credits)
+
+
+# --- AMQP 0-9-1 -----------------------------------------------------------------------------------
+
+MORE = "AMQP091-QOS-02"
+MOST = "AMQP091-QOS-01 RABBITMQ-AMQP091-QOS-01"
+
+
+@windows_amqp091.override(Channel, "settle", breaks=f"{MORE} RABBITMQ-AMQP091-QOS-01")
+def what_a_cancelled_consumer_had_stays_counted(original, reached, self, settled, outcome):
+    """Deliveries of a consumer that is cancelled count to the channel's prefetch for ever."""
+    settled = list(settled)
+    gone = sum(
+        delivery.consumer is not None and delivery.consumer.tag not in self.consumers
+        for delivery in settled
+    )
+    original(self, settled, outcome)
+    if gone and not self.is_closing and not self.is_closed:
+        if self.limit.limit:
+            reached()
+        self.limit.used += gone
+
+
+@windows_amqp091.override(Channel, "settle", breaks=MOST)
+def what_was_fetched_counts_when_it_is_settled(original, reached, self, settled, outcome):
+    """An acknowledgement of a message from basic.get makes room in the channel's prefetch."""
+    settled = list(settled)
+    fetched = sum(delivery.consumer is None for delivery in settled)
+    if fetched and self.limit.used:
+        if self.limit.limit:
+            reached()
+        self.limit.used = max(0, self.limit.used - fetched)
+    original(self, settled, outcome)
+
+
+@windows_amqp091.override(UnackedDeliveries, "__setitem__", breaks="AMQP091-ACK-02 AMQP091-TX-02")
+def what_comes_back_is_not_in_ranges(original, reached, self, tag, delivery):
+    """A delivery whose acknowledgement was rolled back is not among those that a later one with
+    multiple covers."""
+    if self._tags and tag < max(self._tags):
+        reached()
+        dict.__setitem__(self, tag, delivery)
+        return
+    original(self, tag, delivery)
+
+
+@windows_amqp091.override(Channel, "collect", breaks="AMQP091-ACK-02 RABBITMQ-AMQP091-NACK-01")
+def all_are_those_of_consumers(original, reached, self, tag, multiple):
+    """An acknowledgement with multiple and the tag 0 leaves out what came by basic.get."""
+    if not (multiple and not tag):
+        return original(self, tag, multiple)
+    taken = original(self, tag, multiple)
+    kept = [delivery for delivery in taken if delivery.consumer is None]
+    if kept:
+        reached()
+    for delivery in kept:
+        self.unacked[delivery.tag] = delivery
+    return [delivery for delivery in taken if delivery.consumer is not None]
+
+
+@windows_amqp091.override(HANDLERS, commands.Basic.Qos, breaks=MOST)
+def another_prefetch_starts_from_zero(original, reached, channel, method):
+    """A prefetch for a channel that is set while deliveries are out does not count those."""
+    if method.global_ and channel.limit.used and method.prefetch_count:
+        reached()
+        channel.limit.used = 0
+    original(channel, method)
+    channel.dispatch()
+
+
+@windows_amqp091.override(Channel, "settle", breaks=f"{MORE} AMQP091-REC-01")
+def a_requeue_frees_no_prefetch_of_others(original, reached, self, settled, outcome):
+    """A requeue of deliveries of several consumers makes room for the first of them alone."""
+    settled = list(settled)
+    consumers = dict.fromkeys(
+        delivery.consumer for delivery in settled if delivery.consumer is not None
+    )
+    if outcome is Outcome.RELEASED and len(consumers) > 1:
+        first = next(iter(consumers))
+        for delivery in settled:
+            if delivery.consumer is not None and delivery.consumer is not first:
+                if delivery.consumer.prefetch.limit:
+                    reached()
+                delivery.consumer.prefetch.used += 1
+    original(self, settled, outcome)
+
+
+# --- OpenWire -------------------------------------------------------------------------------------
+
+
+@windows_openwire.override(Prefetch, "acknowledged", breaks="OPENWIRE-PREFETCH-1 OPENWIRE-MSGACK-1")
+def a_range_shrinks_the_extension_by_one(original, reached, self, count):
+    """An acknowledgement of several messages takes back the extension for one of them."""
+    extension = self.extension
+    original(self, count)
+    self.extension = reached.instead(self.extension, max(0, extension - 1))
+
+
+@windows_openwire.override(OpenWireConsumer, "settle", breaks="OPENWIRE-MSGACK-3")
+def an_individual_acknowledgement_takes_its_predecessor(original, reached, self, places, outcome):
+    """An INDIVIDUAL acknowledgement behind one of the same kind takes what lies between them."""
+    low, high = places
+    last = getattr(self, "last_single", None)
+    self.last_single = high if low == high else None
+    if low == high and last is not None and serial_numbers.before(last, high):
+        between = self._order.between(last, high, self._keys)
+        if len(between) > 1:
+            reached()
+        places = last, high
+    original(self, places, outcome)
+
+
+@windows_openwire.override(Client, "control_consumer", breaks="OPENWIRE-PREFETCH-1")
+def a_smaller_limit_applies_to_new_messages(original, reached, self, fields, request):
+    """A prefetch limit that is lowered lets as many more out as the new one says, whatever is
+    out."""
+    before = {
+        consumer: consumer.prefetch.limit for consumer in self._consumers.values() if consumer
+    }
+    original(self, fields, request)
+    for consumer, limit in before.items():
+        if 0 < consumer.prefetch.limit < limit and consumer._out:
+            reached()
+            consumer.prefetch.extension += len(consumer._out)
+            consumer.offer()
