@@ -18,12 +18,13 @@ from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.model.time import ms
 from brokerproof.harness.protocols.amqp091.codec import Method
-from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer
+from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, method
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.targets.target import Target
 from brokerproof.suites.amqp091.steps import bodies, drained, eventually, queue_of
-from brokerproof.suites.steps import hindrances
+from brokerproof.suites.steps import hindrances, stalls
 from brokerproof.suites.steps.queue_model import IN_VIRTUAL_TIME, QueueModel
+from brokerproof.suites.steps.stalls import STALLED
 from brokerproof.suites.steps.strategies import some_kinds
 
 LIMIT = "AMQP091-QOS-01"
@@ -48,6 +49,7 @@ CANCELLED = "a delivery is settled whose consumer is cancelled"
 GOT_AGAIN = "basic.get takes a message that came back"
 CLOSED_WITHIN = "a channel is closed within a transaction that settled something"
 THIRD = "a message is delivered for the third time"
+CLOSED_UNREAD = "a channel with deliveries is closed by a peer that does not read"
 SITUATIONS = (
     CHANNEL_HOLDS,
     OWN_HOLDS,
@@ -59,6 +61,8 @@ SITUATIONS = (
     GOT_AGAIN,
     CLOSED_WITHIN,
     THIRD,
+    STALLED,
+    CLOSED_UNREAD,
 )
 PUBLISHER, PLAIN, TRANSACTED = 1, 2, 3
 """Channels."""
@@ -139,7 +143,16 @@ class Close:
     channel: int
 
 
-Step = Publish | Consume | Cancel | Limit | Settle | Recover | Get | End | Close
+@dataclass(frozen=True)
+class Stall:
+    """The connection is not read while others publish and it settles; ``closes``: a channel that it
+    closes within that."""
+
+    steps: tuple[Publish | Settle, ...]
+    closes: int | None = None
+
+
+Step = Publish | Consume | Cancel | Limit | Settle | Recover | Get | End | Close | Stall
 CHANNELS, QUEUES = st.sampled_from([PLAIN, TRANSACTED]), st.integers(0, 1)
 VERBS, WHICH = st.sampled_from(["ack", "requeue", "drop"]), st.integers(0, 9)
 SETTLE = st.builds(Settle, CHANNELS, WHICH, VERBS, st.booleans())
@@ -151,6 +164,11 @@ TRANSACT = st.one_of(
     st.builds(Settle, st.just(TRANSACTED), WHICH, VERBS, st.booleans()),
     st.builds(End, st.booleans()),
 )
+STALL = st.builds(
+    Stall,
+    st.lists(st.one_of(PUBLISH, SETTLE), min_size=1, max_size=5).map(tuple),
+    st.one_of(st.none(), CHANNELS),
+)
 STEPS = some_kinds(
     [PUBLISH, CONSUME, SETTLE, SETTLE],
     [
@@ -160,6 +178,7 @@ STEPS = some_kinds(
         st.builds(Get, CHANNELS, QUEUES),
         TRANSACT,
         st.builds(Close, CHANNELS),
+        STALL,
     ],
     sizes=(8, 24),
 )
@@ -223,6 +242,7 @@ class Run:
 
     target: Bench
     peer: Amqp091Peer
+    publisher: Amqp091Peer
     names: list[str]
     queues: list[QueueModel] = field(default_factory=lambda: [QueueModel(), QueueModel()])
     channels: dict[int, Channel] = field(
@@ -240,10 +260,7 @@ class Run:
         judged: tuple[str, ...] = (LIMIT, MORE)
         match step:
             case Publish(queue, count):
-                for _ in range(count):
-                    body = b"%d" % self.queues[queue].publish()
-                    self.peer.publish(body, self.names[queue], channel=PUBLISHER)
-                self.peer.settle(PUBLISHER)
+                self._publish(self.peer, queue, count)
             case Consume(channel, queue, prefetch, no_ack):
                 self._consume(self.channels[channel], queue, prefetch, no_ack)
             case Cancel(which) if self.consumers:
@@ -266,7 +283,37 @@ class Run:
             case Close(channel):
                 self._close(self.channels[channel])
                 judged = (CLOSED,)
+            case Stall():
+                self._stall(step)
         self.stop(str(step), judged)
+
+    def _publish(self, peer: Amqp091Peer, queue: int, count: int) -> None:
+        for _ in range(count):
+            body = b"%d" % self.queues[queue].publish()
+            peer.publish(body, self.names[queue], channel=PUBLISHER)
+        peer.settle(PUBLISHER)
+
+    def _stall(self, stall: Stall) -> None:
+        """Carry out steps of which no answer can be awaited. Behind them nothing is on its way but
+        what the peer did not read."""
+        closes = None if stall.closes is None else self.channels[stall.closes]
+        with stalls.amqp091(self.target, self.peer, MORE):
+            for step in stall.steps:
+                match step:
+                    case Publish(queue, count):
+                        self._publish(self.publisher, queue, count)
+                    case Settle(channel, which, verb, multiple) if self.channels[channel].out:
+                        self._settle(self.channels[channel], which, verb, multiple)
+                self.target.advance(stalls.STEP)
+            if closes is not None:
+                fields = {"reply-code": 200, "reply-text": "", "class-id": 0, "method-id": 0}
+                self.peer.send("channel.close", fields, channel=closes.number)
+                if closes.out:
+                    self.target.reached(CLOSED_UNREAD)
+                self._closed(closes)
+        if closes is not None:
+            self.peer.expect(method("channel.close-ok", channel=closes.number))
+            open_channel(self.peer, closes.number)
 
     def _consume(self, channel: Channel, queue: int, prefetch: int, no_ack: bool) -> None:
         self.tags += 1
@@ -358,6 +405,10 @@ class Run:
 
     def _close(self, channel: Channel) -> None:
         self.peer.close_channel(channel.number)
+        self._closed(channel)
+        open_channel(self.peer, channel.number)
+
+    def _closed(self, channel: Channel) -> None:
         self.consumers = [other for other in self.consumers if other.channel is not channel]
         out = channel.all_out()
         if channel.pending:
@@ -366,7 +417,6 @@ class Run:
         channel.pending.clear()
         channel.limit = 0
         self._give_back(channel, out)
-        open_channel(self.peer, channel.number)
 
     def stop(self, after: str, judged: tuple[str, ...]) -> None:
         """Wait until nothing more should arrive, and a little longer; judge what arrived."""
@@ -474,6 +524,21 @@ def open_channel(peer: Amqp091Peer, number: int) -> None:
         peer.call("tx.select", channel=number)
 
 
+UNREAD: list[Step] = [
+    Consume(PLAIN, 0, 3, False),
+    Consume(TRANSACTED, 1, 2, False),
+    Publish(0, 5),
+    Publish(1, 5),
+    Limit(PLAIN, 2),
+    Stall((Publish(0, 2), Settle(PLAIN, 0, "ack", True), Settle(PLAIN, 0, "requeue", False))),
+    Settle(PLAIN, 0, "ack", False),
+    Stall((Settle(PLAIN, 1, "ack", True), Publish(1, 1)), closes=TRANSACTED),
+    Consume(TRANSACTED, 1, 0, True),
+    Stall((Publish(1, 4), Publish(0, 1))),
+]
+"""A connection that is not read settles, and closes a channel."""
+
+
 def corners(target: Target) -> list[dict[str, object]]:
     """Histories that need more than a few steps: a limit below what is out, settlements of what a
     cancelled consumer holds, rollbacks of ranges, and many rounds."""
@@ -528,6 +593,7 @@ def corners(target: Target) -> list[dict[str, object]]:
             ],
         },
     ]
+    histories.append({"rounds": 1, "steps": UNREAD})
     return hindrances.each_once(target, histories)
 
 
@@ -566,7 +632,9 @@ def test_channels_do_what_the_model_says(
         peer = target.amqp091()
         for number in (PLAIN, TRANSACTED):
             open_channel(peer, number)
-        run = Run(target, peer, [queue_of(peer), queue_of(peer)])
+        publisher = target.amqp091()
+        names = [queue_of(peer, exclusive=False) for _ in range(2)]
+        run = Run(target, peer, publisher, names)
         for step in [*steps * rounds, Publish(0, 2), Consume(PLAIN, 0, 1, True)]:
             run.step(step)
     run.finish()

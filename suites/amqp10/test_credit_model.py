@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Where, case, over
-from brokerproof.harness.model.enums import RoutingType
+from brokerproof.harness.model.enums import Clock, RoutingType
 from brokerproof.harness.oracles import amqp_credit, amqp_deliveries, amqp_windows
 from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.harness.protocols.amqp10.codec import RECEIVER
@@ -19,8 +19,9 @@ from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.targets.target import RECONFIGURABLE, Target
 from brokerproof.suites.amqp10.steps import QUIET, granted, judge_trace
 from brokerproof.suites.amqp10.wrapping_ids import WRAP, at_the_end, wrapping
-from brokerproof.suites.steps import hindrances, small_addresses
+from brokerproof.suites.steps import hindrances, small_addresses, stalls
 from brokerproof.suites.steps.queue_model import MEMORY, PAGED, SOON_PAGED, place_names
+from brokerproof.suites.steps.stalls import STALLED
 
 CREDIT_FORMULA = "AMQP10-CREDIT-03"
 NO_TRANSFER_WITHOUT_CREDIT = "AMQP10-CREDIT-09"
@@ -39,7 +40,10 @@ DRAIN_LEFT = "a drain finds less than its credit"
 DRAIN_USED = "a drain uses all of its credit"
 AGAIN = "a delivery that was given back arrives again"
 WRAPPED = "a delivery-id runs over the end"
+DRAINED_UNREAD = "a link is drained whose peer does not read"
 SITUATIONS = (WINDOW_HOLDS, CREDIT_HOLDS, BOTH_LINKS, TAKEN_BACK, DRAIN_LEFT, DRAIN_USED, AGAIN)
+UNREAD = (STALLED, DRAINED_UNREAD)
+"""Situations in virtual time."""
 ON_DISK = (PAGED, SOON_PAGED)
 TOPIC, WILDCARD, TEMPORARY = "topic", "wildcard", "temporary"
 """Places that are gone with their links: a topic, topics of a pattern, and a node that the broker
@@ -89,22 +93,35 @@ class Settle:
     all: bool
 
 
-Step = Send | Grant | Drain | Open | Settle
+@dataclass(frozen=True)
+class Stall:
+    """The receiver does not read while messages are sent, and while its credit, its window and what
+    it holds change; ``drained``: in the end one of its links is drained, which is answered when it
+    reads."""
+
+    steps: tuple[Send | Grant | Open | Settle, ...]
+    drained: Drain | None = None
+
+
+Step = Send | Grant | Drain | Open | Settle | Stall
 QUEUES = st.integers(0, 1)
-STEPS = st.one_of(
-    st.builds(Send, QUEUES, st.integers(1, 5)),
-    st.builds(Grant, QUEUES, st.integers(0, 6)),
-    st.builds(Grant, QUEUES, st.integers(0, 6)),
-    st.builds(Drain, QUEUES, st.integers(1, 6)),
-    st.builds(Open, st.integers(0, 6)),
-    st.builds(
-        Settle,
-        QUEUES,
-        st.integers(0, 9),
-        st.sampled_from(["accepted", "released", "failed"]),
-        st.booleans(),
-    ),
+SEND = st.builds(Send, QUEUES, st.integers(1, 5))
+GRANT = st.builds(Grant, QUEUES, st.integers(0, 6))
+DRAIN = st.builds(Drain, QUEUES, st.integers(1, 6))
+OPEN = st.builds(Open, st.integers(0, 6))
+SETTLE = st.builds(
+    Settle,
+    QUEUES,
+    st.integers(0, 9),
+    st.sampled_from(["accepted", "released", "failed"]),
+    st.booleans(),
 )
+STALL = st.builds(
+    Stall,
+    st.lists(st.one_of(SEND, GRANT, OPEN, SETTLE), min_size=1, max_size=5).map(tuple),
+    st.one_of(st.none(), DRAIN),
+)
+STEPS = st.one_of(SEND, GRANT, GRANT, DRAIN, OPEN, SETTLE, STALL)
 
 
 @dataclass
@@ -224,7 +241,30 @@ class Run:
         self.last_id = delivery.id
 
     def step(self, step: Step) -> None:
-        """One step of the plan, in the world and in the model."""
+        """One step of the plan, in the world and in the model, up to its stop."""
+        if isinstance(step, Stall):
+            if not self.target.virtual:
+                return  # real buffers are large
+            self._stall(step)
+        else:
+            self._carry_out(step)
+            self.peer.settle()
+        self.watch(str(step))
+
+    def _stall(self, stall: Stall) -> None:
+        """Carry out steps of which no answer can be awaited."""
+        drained = stall.drained
+        with stalls.amqp(self.target, self.peer, RELEASED_AVAILABLE):
+            for step in stall.steps:
+                self._carry_out(step)
+                self.target.advance(stalls.STEP)
+            if drained is not None:
+                self._begin_drain(drained.queue, drained.credit)
+        if drained is not None:
+            self.target.reached(DRAINED_UNREAD)
+            self._end_drain(drained.queue, drained.credit)
+
+    def _carry_out(self, step: Send | Grant | Drain | Open | Settle) -> None:
         model, peer = self.model, self.peer
         match step:
             case Send(queue, count):
@@ -245,8 +285,6 @@ class Run:
                 model.window = window
             case Settle(queue, which, outcome, all_):
                 self._settle(queue, which, outcome, all_)
-        peer.settle()
-        self.watch(str(step))
 
     def _takes_back(self, queue: int, credit: int) -> bool:
         """True if messages wait for the credit that ``credit`` takes back. A real broker may have
@@ -254,6 +292,10 @@ class Run:
         return credit < self.model.credit[queue] and bool(self.model.waiting[queue])
 
     def _drain(self, queue: int, credit: int) -> None:
+        self._begin_drain(queue, credit)
+        self._end_drain(queue, credit)
+
+    def _begin_drain(self, queue: int, credit: int) -> None:
         """With a window that takes all that is due, so that the drain can come to its end at
         once."""
         model, link = self.model, self.links[queue]
@@ -261,6 +303,10 @@ class Run:
         self.peer.flow(link, incoming_window=model.window, link_credit=credit, drain=True)
         model.credit[queue] = credit
         self.target.reached(DRAIN_LEFT if len(model.waiting[queue]) < credit else DRAIN_USED)
+
+    def _end_drain(self, queue: int, credit: int) -> None:
+        """Judge that the drain brings what is due, and uses up the rest."""
+        model, link = self.model, self.links[queue]
         judged_by = DISK_IS_AVAILABLE if self.place in ON_DISK else DRAIN_ANSWERED
         self.watch(f"a drain of {credit}", judged_by)
         self.target.wait_until(lambda: link.credit <= 0 or self.peer.ended is not None, PATIENCE)
@@ -351,6 +397,22 @@ def corners_placed(target: Target) -> list[dict[str, object]]:
     ]
 
 
+def corners_unread(target: Target) -> list[dict[str, object]]:
+    """A receiver that does not read is sent messages, settles, and drains a link for which messages
+    wait, and one for which none do."""
+    steps = [
+        Send(0, 6),
+        Grant(0, 2),
+        Stall((Send(1, 2), Grant(1, 3), Settle(0, 0, "released", False), Grant(0, 1), Open(4))),
+        Stall((Send(0, 2), Settle(0, 0, "accepted", True), Open(0)), Drain(0, 3)),
+        Stall((Send(1, 1), Grant(0, 0)), Drain(1, 6)),
+        Grant(1, 2),
+        Send(1, 3),
+    ]
+    where = Where(target.identity.default_amqp_acceptor)
+    return [{"where": where, "place": MEMORY, "hindered_by": [], "window": 9, "steps": steps}]
+
+
 def nodes_of(
     target: Bench, place: str, name: str, peer: AmqpPeer
 ) -> tuple[tuple[Node, Node], tuple[Link, Link]]:
@@ -386,7 +448,8 @@ def situations(target: Target) -> tuple[str, ...]:
     configured = RECONFIGURABLE in target.identity.capabilities
     wraps = (WRAPPED,) if configured else ()
     at = tuple(f"at {place}" for place in all_places(target))
-    return (*SITUATIONS, *at, *wraps, *hindrances.situations(target))
+    unread = UNREAD if target.clock is Clock.VIRTUAL else ()
+    return (*SITUATIONS, *unread, *at, *wraps, *hindrances.situations(target))
 
 
 def corners_hindered(target: Target) -> list[dict[str, object]]:
@@ -427,6 +490,7 @@ def corners_hindered(target: Target) -> list[dict[str, object]]:
     always=lambda target: [
         *corners_hindered(target),
         *corners_placed(target),
+        *corners_unread(target),
         {
             "where": Where(target.identity.default_amqp_acceptor),
             "place": MEMORY,

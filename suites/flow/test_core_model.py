@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.model.time import ms
 from brokerproof.harness.oracles import core_credit
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.core.codec import Packet
 from brokerproof.harness.protocols.core.raw_peer import CorePeer, delivery
 from brokerproof.harness.targets.target import RECONFIGURABLE, Target
-from brokerproof.suites.steps import hindrances
+from brokerproof.suites.steps import hindrances, stalls
 from brokerproof.suites.steps.core import CORE, judge_trace, number_of, queue, sized
 from brokerproof.suites.steps.queue_model import (
     MEMORY,
@@ -29,6 +30,7 @@ from brokerproof.suites.steps.queue_model import (
     place_names,
     places,
 )
+from brokerproof.suites.steps.stalls import STALLED
 from brokerproof.suites.steps.strategies import some_kinds
 
 WINDOW = "ARTEMIS-FLOW-consumer-1"
@@ -123,7 +125,14 @@ class Pause:
     taken: bool = False
 
 
-Step = Publish | Consume | Credit | CloseConsumer | Acknowledge | End | Pause
+@dataclass(frozen=True)
+class Stall:
+    """The sessions are not read while messages are published and their consumers give credit."""
+
+    steps: tuple[Publish | Credit, ...]
+
+
+Step = Publish | Consume | Credit | CloseConsumer | Acknowledge | End | Pause | Stall
 SESSIONS, WHICH = st.sampled_from([AT_ONCE, TRANSACTED]), st.integers(0, 5)
 OCTETS = st.sampled_from([1, 200, 324, 325, 326, 1000, 5000])
 PUBLISH = st.builds(Publish, st.integers(1, 5), st.sampled_from([0, 300, 300, 2000]))
@@ -139,6 +148,9 @@ STEPS = some_kinds(
     ],
     sizes=(6, 20),
 )
+
+
+STALL = st.builds(Stall, st.lists(st.one_of(PUBLISH, CREDIT), min_size=1, max_size=4).map(tuple))
 
 
 @dataclass(eq=False)
@@ -180,9 +192,8 @@ class Run:
     def step(self, step: Step) -> None:
         """One step of the plan, at the broker and in the model, up to its stop."""
         match step:
-            case Publish(count, cost):
-                for _ in range(count):
-                    self.producer.publish(sized(self.name, self.model.publish(), cost))
+            case Publish():
+                self._publish(step)
             case Consume(session):
                 self._consume(session)
             case Credit(which, size) if self.consumers:
@@ -195,7 +206,24 @@ class Run:
                 self._end(commit)
             case Pause() if self.consumers:
                 self._pause(step)
+            case Stall() if self.target.virtual:  # real buffers are large
+                self._stall(step)
         self.stop(str(step))
+
+    def _stall(self, stall: Stall) -> None:
+        """Carry out steps of which no answer can be awaited."""
+        with stalls.core(self.target, self.peers, (EACH_ONCE, WINDOW)):
+            for step in stall.steps:
+                match step:
+                    case Publish():
+                        self._publish(step)
+                    case Credit(which, size) if self.consumers:
+                        self._credit(self.consumers[which % len(self.consumers)], size)
+                self.target.advance(stalls.STEP)
+
+    def _publish(self, step: Publish) -> None:
+        for _ in range(step.count):
+            self.producer.publish(sized(self.name, self.model.publish(), step.cost))
 
     def _consume(self, session: int) -> None:
         ids = {consumer.id for consumer in self.consumers if consumer.session == session}
@@ -407,8 +435,12 @@ def corners(target: Target) -> list[dict[str, object]]:
     if RECONFIGURABLE in target.identity.capabilities:
         steps = [Consume(TRANSACTED), Publish(2, 300), Credit(0, 1000), End(False)]
         histories.append({"rounds": 1, "steps": steps})
+    stall = Stall((Publish(2, 300), Credit(0, 1000), Credit(1, 326), Publish(1, 0)))
+    histories.append({"rounds": 1, "steps": [*begin, stall, Acknowledge(0, 1, False)]})
     places = reversed(place_names(target)[:2])
-    placed = [{"place": place, **history} for place in places for history in histories]
+    placed = [
+        {"place": place, "unread": None, **history} for place in places for history in histories
+    ]
     return hindrances.each_once(target, placed)
 
 
@@ -416,7 +448,8 @@ def situations(target: Target) -> tuple[str, ...]:
     """Return the situations that the histories are drawn for."""
     paged = (PAGED,) if len(place_names(target)) > 1 else ()
     left = (CREDIT_LEFT,) if RECONFIGURABLE in target.identity.capabilities else ()
-    return (*SITUATIONS, *left, *paged, *hindrances.situations(target))
+    unread = (STALLED,) if target.clock is Clock.VIRTUAL else ()
+    return (*SITUATIONS, *left, *unread, *paged, *hindrances.situations(target))
 
 
 @case(WINDOW, EACH_ONCE, GONE, BACK, FIFO, needs={CORE})
@@ -428,9 +461,15 @@ def situations(target: Target) -> tuple[str, ...]:
     hindered_by=hindrances.pairs,
     rounds=st.sampled_from([1, 1, 1, 3]),
     steps=STEPS,
+    unread=st.one_of(st.none(), st.none(), st.none(), STALL),  # of all steps the dearest
 )
 def test_sessions_do_what_the_model_says(
-    target: Bench, place: str, hindered_by: list[str], rounds: int, steps: list[Step]
+    target: Bench,
+    place: str,
+    hindered_by: list[str],
+    rounds: int,
+    steps: list[Step],
+    unread: Stall | None,
 ) -> None:
     """Consumers of a queue begin and end in two sessions, one of them transacted, while credit,
     acknowledgements and transactions change as drawn and other clients hinder. After each step the
@@ -443,7 +482,9 @@ def test_sessions_do_what_the_model_says(
     with hindrances.hindered(target, hindered_by, target.destination(name=name)):
         peers = target.core(), target.core(auto_commit_acks=False)
         run = Run(target, name, target.core(), peers, place)
-        for step in [*steps * rounds, Publish(1, 300), Consume(AT_ONCE), Credit(-1, 5000)]:
+        stall = [] if unread is None else [unread]
+        ending: list[Step] = [*stall, Publish(1, 300), Consume(AT_ONCE), Credit(-1, 5000)]
+        for step in [*steps * rounds, *ending]:
             run.step(step)
     run.finish()
     judge_trace(target, peers[AT_ONCE], core_credit.consumers)

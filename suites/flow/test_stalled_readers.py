@@ -15,14 +15,18 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.time import ms
+from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
+from brokerproof.harness.trace.events import HeartBeatReceived
+from brokerproof.suites.steps.queue_model import IN_VIRTUAL_TIME
 from brokerproof.suites.steps.queues import INDIVIDUAL, left_in, receive
 
 DELIVERED = "STOMP12-SUB-02"
 ANSWERED = "STOMP12-HDR-17"
 SIGNS_OF_LIFE = "STOMP12-HB-08"
 ONE_COPY = "ARTEMIS-CONCEPTS-queue-1"
+SIGNS_EXPECTED = "STOMP12-HB-09"
+GIVEN_UP = "ARTEMIS-STOMP-ttl-3"
 
 LARGE = 16_384
 """Bytes of a body."""
@@ -137,3 +141,48 @@ def test_a_client_that_beats_and_does_not_read_lives(target: Bench) -> None:
         f"{count} messages were sent and {len(numbers)} arrived; {detail}",
         uncertain=overdue,
     )
+
+
+@case(
+    SIGNS_EXPECTED, GIVEN_UP, needs={"stomp-1.2", "connection-ttl", "heart-beat", IN_VIRTUAL_TIME}
+)
+def test_a_stall_changes_nothing_about_heartbeats(target: Bench) -> None:
+    """A client with heartbeats both ways does not read for a while, and reads again: the server's
+    heartbeats arrive as agreed. When it neither reads nor says anything, it is given up after its
+    TTL, and its messages go to others. One scenario: it takes a client whose link is full."""
+    count, queue = overflow(target), target.destination()
+    consumer, producer = target.stomp(heart_beat="1000,1000"), target.stomp()
+    consumer.subscribe(queue, ack=INDIVIDUAL["1.2"], headers=NO_WINDOW)
+    with stalled(target, consumer):
+        for number in range(count):
+            producer.publish(queue, numbered_body(number))
+        for _ in range(8):
+            consumer.beat()
+            target.advance(BEAT)
+    receive(target, consumer, count)
+    since = target.now()
+    for _ in range(12):
+        consumer.beat()
+        target.advance(BEAT)
+    beats = [
+        event.at_ns
+        for event in target.events
+        if isinstance(event, HeartBeatReceived)
+        and event.conn == consumer.conn
+        and event.at_ns > since
+    ]
+    period, late = ms(1000), target.punctuality(ms(1000))
+    target.require(SIGNS_EXPECTED, len(beats) > 3, f"{len(beats)} heartbeats arrived in 6 s")
+    target.judge_period(SIGNS_EXPECTED, "between two heartbeats", beats, (0, period + late))
+    for number in range(count):
+        producer.publish(queue, numbered_body(count + number))
+    consumer.channel.hold_reading(True)
+    for number in range(count):
+        producer.publish(queue, numbered_body(2 * count + number))
+    heir = target.stomp()
+    bounds = target.silence_interval(target.negotiated((1000, 1000)).ttl_ms)
+    target.advance(bounds[1] + seconds(3))
+    heir.subscribe(queue, headers=NO_WINDOW)
+    got = len(receive(target, heir, 3 * count))
+    detail = f"{got} of {3 * count} messages of a client that neither read nor spoke went to others"
+    target.record_finding(GIVEN_UP, got == 3 * count, detail)

@@ -23,7 +23,7 @@ from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.stomp.codec import Frame
 from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
 from brokerproof.harness.targets.target import Target
-from brokerproof.suites.steps import hindrances, small_addresses
+from brokerproof.suites.steps import hindrances, small_addresses, stalls
 from brokerproof.suites.steps.queue_model import (
     IN_VIRTUAL_TIME,
     MEMORY,
@@ -32,6 +32,7 @@ from brokerproof.suites.steps.queue_model import (
     place_names,
     places,
 )
+from brokerproof.suites.steps.stalls import STALLED
 
 WINDOW = "ARTEMIS-STOMP-window-3"
 CUMULATIVE = "STOMP12-SUB-11"
@@ -40,6 +41,7 @@ GONE = "ARTEMIS-CONCEPTS-queue-2"
 EACH_ONCE = "ARTEMIS-CONCEPTS-queue-1"
 BACK = "ARTEMIS-REDELIVERY-back-1"
 FIFO = "ARTEMIS-GROUPING-fifo-1"
+MARK = "ARTEMIS-REDELIVERY-marked-1"
 TOPIC, DURABLE = "topic", "durable subscription"
 """Places with one subscription: a topic's is gone with its end, a durable one comes back."""
 CLIENT, CLIENT_INDIVIDUAL = "client", "client-individual"
@@ -51,7 +53,8 @@ BEHIND = "a message comes back behind younger ones that are held"
 THIRD = "a message is delivered for the third time"
 BOTH = "two subscriptions hold messages at once"
 PAGED = "messages wait at an address that pages"
-SITUATIONS = (SHUT, LARGER, RANGE, PASSED_OVER, BEHIND, THIRD, BOTH)
+GONE_UNREAD = "a client that does not read breaks off with messages"
+SITUATIONS = (SHUT, LARGER, RANGE, PASSED_OVER, BEHIND, THIRD, BOTH, GONE_UNREAD, STALLED)
 STOPPED = ms(50)
 """How long a surplus message is waited for at each stop; one that is later is judged at the
 next."""
@@ -92,19 +95,34 @@ class Leave:
     lost: bool
 
 
-Step = Publish | Subscribe | Ack | Leave
+@dataclass(frozen=True)
+class Stall:
+    """The clients stop reading while others publish, and they acknowledge, and who has no
+    subscription subscribes; ``lost``: the first one breaks off within that."""
+
+    steps: tuple[Publish | Subscribe | Ack, ...]
+    lost: bool = False
+
+
+Step = Publish | Subscribe | Ack | Leave | Stall
 CLIENTS = st.integers(0, 1)
 ACK = st.builds(Ack, CLIENTS, st.integers(0, 9))
 PUBLISH = st.builds(Publish, st.integers(1, 5), st.sampled_from([0, 100, 300, 1000]))
+SUBSCRIBE = st.builds(
+    Subscribe,
+    CLIENTS,
+    st.sampled_from([CLIENT, CLIENT_INDIVIDUAL]),
+    st.sampled_from([0, 1, 500, 900, 3000, -1]),
+)
+STALL = st.builds(
+    Stall,
+    st.lists(st.one_of(PUBLISH, ACK, SUBSCRIBE), min_size=1, max_size=5).map(tuple),
+    st.sampled_from([False, False, True]),
+)
 STEPS = st.one_of(
     PUBLISH,
     PUBLISH,
-    st.builds(
-        Subscribe,
-        CLIENTS,
-        st.sampled_from([CLIENT, CLIENT_INDIVIDUAL]),
-        st.sampled_from([0, 1, 500, 900, 3000, -1]),
-    ),
+    SUBSCRIBE,
     ACK,
     ACK,
     ACK,
@@ -160,18 +178,46 @@ class Run:
     def step(self, step: Step) -> None:
         """One step of the plan, at the broker and in the model, up to its stop."""
         match step:
-            case Publish(count, size):
-                for _ in range(count):
-                    body = (b"%d " % self.model.publish()).ljust(size, b".")
-                    self.producer.publish(self.to, body)
-                self._drop_unless_kept()
+            case Publish():
+                self._publish(step)
             case Subscribe(number, mode, window):
                 self._subscribe(self._client(number), mode, window)
             case Ack(number, which) if self._client(number).held:
                 self._ack(self._client(number), which)
             case Leave(number, lost) if self._client(number).account is not None:
                 self._leave(self._client(number), lost)
+            case Stall():
+                self._stall(step)
         self.stop(str(step))
+
+    def _stall(self, stall: Stall) -> None:
+        """Carry out steps of which no answer can be awaited. Behind them nothing is on its way but
+        what the peers did not read."""
+        peers = [client.peer for client in self.clients]
+        lost = None
+        with stalls.stomp(self.target, peers, WINDOW) as filled:
+            for step in stall.steps:
+                match step:
+                    case Subscribe(number, mode, window):
+                        if self._client(number).account is None:
+                            self._subscribe(self._client(number), mode, window, answered=False)
+                    case Ack(number, which):
+                        if self._client(number).held:
+                            self._ack(self._client(number), which, answered=False)
+                    case Publish():
+                        self._publish(step)
+                self.target.advance(stalls.STEP)
+            if stall.lost and self.clients[0].account is not None:
+                lost = self.clients[0].peer
+                if self._leave(self.clients[0], lost=True):
+                    self.target.reached(GONE_UNREAD)
+                    filled.remove(lost)
+
+    def _publish(self, step: Publish) -> None:
+        for _ in range(step.count):
+            body = (b"%d " % self.model.publish()).ljust(step.size, b".")
+            self.producer.publish(self.to, body)
+        self._drop_unless_kept()
 
     def _client(self, number: int) -> Client:
         return self.clients[number % len(self.clients)]
@@ -182,19 +228,19 @@ class Run:
         if (self.place == TOPIC and not subscribed) or (self.place == DURABLE and not self.made):
             self.model.waiting.clear()
 
-    def _subscribe(self, client: Client, mode: str, window: int) -> None:
+    def _subscribe(self, client: Client, mode: str, window: int, *, answered: bool = True) -> None:
         if client.account is None or self._leave(client, lost=False):
             headers = {**self.headers, "consumer-window-size": str(window)}
-            client.peer.subscribe(self.to, ack=mode, headers=headers)
+            client.peer.subscribe(self.to, ack=mode, headers=headers, receipt=answered)
             client.mode = mode
             client.account = WindowAccount(window)
             self.made = True
 
-    def _ack(self, client: Client, which: int) -> None:
+    def _ack(self, client: Client, which: int, *, answered: bool = True) -> None:
         assert client.account is not None
         place = which % len(client.held)
         first = 0 if client.mode == CLIENT else place
-        client.peer.ack(client.held[place], receipt=True)
+        client.peer.ack(client.held[place], receipt=answered)
         proves = CUMULATIVE if client.mode == CLIENT else INDIVIDUAL
         settled = client.held[first : place + 1]
         if len(settled) > 2:
@@ -264,6 +310,10 @@ class Run:
         for client in self.clients:
             messages = client.peer.take_messages()
             for message in messages:
+                again = number_of(message) in self.attempts
+                marked = message.get("redelivered") == "true"
+                detail = f"after {after}: {message.brief()}, delivered before: {again}"
+                self.target.record_finding(MARK, marked is again, detail)
                 detail = f"after {after}: {number_of(message)} arrived for {client}"
                 self.target.require(WINDOW, client.has_room, detail)
                 assert client.account is not None
@@ -309,6 +359,20 @@ class Run:
             self.target.require((kept, BACK), number in got, detail)
 
 
+CHOOSY = ("a choosy consumer",)
+"""The hindrance by which a queue passes over messages."""
+UNREAD: list[Step] = [
+    Subscribe(0, CLIENT_INDIVIDUAL, 900),
+    Publish(9, 100),
+    Stall((Publish(2, 100), Ack(0, 0), Ack(0, 0), Subscribe(1, CLIENT, 500), Publish(1, 0))),
+    Ack(0, 1),
+    Ack(1, 0),
+    Stall((Ack(1, 0), Publish(2, 300), Ack(0, 0)), lost=True),
+    Subscribe(0, CLIENT, 0),
+]
+"""Clients that do not read acknowledge, subscribe, and one of them breaks off."""
+
+
 def corners(target: Target) -> list[dict[str, object]]:
     """Histories that need more than a few steps: older messages that come behind younger ones,
     windows that are left half used, ranges of many messages, and many rounds; in memory and with
@@ -347,14 +411,20 @@ def corners(target: Target) -> list[dict[str, object]]:
             ],
         },
     ]
+    histories.append({"rounds": 1, "steps": UNREAD})
     placed = [
-        {"place": place, "link": "plain", **history}
+        {"place": place, "link": "plain", "unread": None, **history}
         for place in reversed(place_names(target)[:2])
         for history in histories
     ]
-    usual = {"link": "plain", "hindered_by": []}
+    usual: dict[str, object] = {"link": "plain", "unread": None, "hindered_by": []}
     return [
         *hindrances.each_once(target, placed),
+        *(
+            {**placed[2], "hindered_by": [name]}
+            for name in CHOOSY
+            if name in hindrances.names(target)
+        ),
         *({**histories[0], "place": place, **usual} for place in own_places(target)),
         *({**placed[0], **usual, "link": link} for link in hindrances.links(target)[1:]),
     ]
@@ -386,6 +456,7 @@ def all_places(target: Target) -> st.SearchStrategy[str]:
     EACH_ONCE,
     BACK,
     FIFO,
+    MARK,
     needs={"consumer-window", "stomp-1.2", "queue-semantics", IN_VIRTUAL_TIME},
 )
 @over(
@@ -397,9 +468,16 @@ def all_places(target: Target) -> st.SearchStrategy[str]:
     hindered_by=hindrances.pairs,
     rounds=st.sampled_from([1, 1, 1, 3]),
     steps=st.lists(STEPS, min_size=4, max_size=20),
+    unread=st.one_of(st.none(), st.none(), st.none(), STALL),  # of all steps the dearest
 )
 def test_subscriptions_do_what_the_model_says(
-    target: Bench, place: str, link: str, hindered_by: list[str], rounds: int, steps: list[Step]
+    target: Bench,
+    place: str,
+    link: str,
+    hindered_by: list[str],
+    rounds: int,
+    steps: list[Step],
+    unread: Stall | None,
 ) -> None:
     """Two clients subscribe to a queue, or one to a topic, acknowledge, and leave as drawn, with
     windows and modes of their own, over links of each kind and while other clients hinder. After
@@ -422,6 +500,7 @@ def test_subscriptions_do_what_the_model_says(
         count = 1
         target.reached(f"at a {place}")
     ending: list[Step] = [
+        *([] if unread is None else [unread]),
         Publish(3, 0),
         Subscribe(0, CLIENT, 700),
         Ack(0, 0),

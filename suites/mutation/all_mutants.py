@@ -185,13 +185,11 @@ GROUPS: tuple[Group, ...] = (
     stalled_peers.stalled_peers_openwire,
     hindered_liveness.hindered_liveness,
     hindered_liveness.liveness_amqp091,
-    hindered_liveness.liveness_openwire,
     window_models.window_models,
     window_models.windows_amqp091,
     window_models.windows_openwire,
     transactions_and_flow.transactions_and_flow,
     transactions_and_flow.transactions_amqp091,
-    transactions_and_flow.transactions_activemq,
 )
 
 MUTANTS: dict[str, Mutant] = {mutant.name: mutant for group in GROUPS for mutant in group.mutants}

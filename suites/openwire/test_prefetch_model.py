@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.model.time import ms
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.openwire.codec import Structure
@@ -27,8 +28,9 @@ from brokerproof.harness.protocols.openwire.raw_peer import (
 )
 from brokerproof.harness.targets.target import Target
 from brokerproof.suites.openwire.steps import OPENWIRE, number_of
-from brokerproof.suites.steps import hindrances
+from brokerproof.suites.steps import hindrances, stalls
 from brokerproof.suites.steps.queue_model import QueueModel
+from brokerproof.suites.steps.stalls import STALLED
 from brokerproof.suites.steps.strategies import some_kinds
 
 LIMIT = "OPENWIRE-PREFETCH-1"
@@ -110,10 +112,31 @@ class Remove:
     which: int
 
 
-Step = Publish | Consume | Change | See | Acknowledge | Pull | Remove
+@dataclass(frozen=True)
+class Stall:
+    """The connections of the consumers are not read while messages are published, acknowledged and
+    pulled."""
+
+    steps: tuple[Publish | See | Acknowledge | Pull, ...]
+
+
+Step = Publish | Consume | Change | See | Acknowledge | Pull | Remove | Stall
 WHICH, COUNT = st.integers(0, 5), st.integers(1, 4)
 ACKNOWLEDGE = st.builds(
     Acknowledge, WHICH, st.integers(0, 5), COUNT, st.booleans(), st.sampled_from([False, True])
+)
+STALL = st.builds(
+    Stall,
+    st.lists(
+        st.one_of(
+            st.builds(Publish, st.integers(1, 6)),
+            st.builds(See, WHICH, COUNT),
+            st.builds(Acknowledge, WHICH, st.integers(0, 5), COUNT, st.booleans(), st.just(False)),
+            st.builds(Pull, WHICH),
+        ),
+        min_size=1,
+        max_size=5,
+    ).map(tuple),
 )
 STEPS = some_kinds(
     [
@@ -127,6 +150,7 @@ STEPS = some_kinds(
         st.builds(Change, WHICH, COUNT),
         st.builds(Pull, WHICH),
         st.builds(Remove, WHICH),
+        STALL,
     ],
     sizes=(6, 20),
 )
@@ -168,9 +192,31 @@ class Run:
     spared_by: dict[int, str] = field(default_factory=dict)
     """The requirement by which a message stays, which the last acknowledgement left out."""
     transactions: int = 0
+    answered: bool = True
+    """False while no answer can arrive."""
 
     def step(self, step: Step) -> None:
         """One step of the plan, at the broker and in the model, up to its stop."""
+        judged = MORE
+        if isinstance(step, Stall):
+            self._stall(step)
+        else:
+            judged = self._carry_out(step)
+        self.stop(str(step), judged)
+
+    def _stall(self, stall: Stall) -> None:
+        """Carry out steps of which no answer can be awaited, in virtual time: real buffers are
+        large."""
+        if self.target.virtual:
+            with stalls.openwire(self.target, self.peers, MORE):
+                self.answered = False
+                for step in stall.steps:
+                    self._carry_out(step)
+                    self.target.advance(stalls.STEP)
+                self.answered = True
+
+    def _carry_out(self, step: Step) -> str:
+        """Return the requirement by which the step is judged."""
         judged = MORE
         match step:
             case Publish(count):
@@ -193,7 +239,7 @@ class Run:
                 consumer = self.consumers.pop(which % len(self.consumers))
                 consumer.peer.remove(consumer.id)
                 self.model.give_back(map(number_of, consumer.out))
-        self.stop(str(step), judged)
+        return judged
 
     def _pushed(self) -> list[Consumer]:
         return [consumer for consumer in self.consumers if consumer.limit]
@@ -224,6 +270,7 @@ class Run:
                 type=DELIVERED,
                 first=consumer.out[consumer.seen],
                 count=seen - consumer.seen,
+                response=self.answered,
             )
             consumer.seen = seen
             self._spare(consumer, SEEN_ACK)
@@ -249,11 +296,18 @@ class Run:
         if step.individual:
             proves = INDIVIDUAL_ACK
             for dispatched in settled:
-                consumer.peer.ack(dispatched, type=INDIVIDUAL, proves=proves, **fields)
+                consumer.peer.ack(
+                    dispatched, type=INDIVIDUAL, response=self.answered, proves=proves, **fields
+                )
         else:
             proves = STANDARD_ACK
             consumer.peer.ack(
-                settled[-1], first=settled[0], count=len(settled), proves=proves, **fields
+                settled[-1],
+                first=settled[0],
+                count=len(settled),
+                response=self.answered,
+                proves=proves,
+                **fields,
             )
         if transacted:
             self._transact(consumer.peer, fields["transactionId"], COMMIT)
@@ -353,6 +407,17 @@ class Run:
             self.target.require(kept, number in got, detail)
 
 
+UNREAD: list[Step] = [
+    Consume(0, 3),
+    Consume(1, 0),
+    Publish(7),
+    Stall((Acknowledge(0, 0, 2, False, False), Publish(2), Pull(0))),
+    Stall((See(0, 1), Acknowledge(0, 0, 1, True, False), Publish(1))),
+    Remove(0),
+]
+"""Consumers whose connections are not read acknowledge and pull."""
+
+
 def corners(target: Target) -> list[dict[str, object]]:
     """Histories that need more than a few steps: messages that were seen and are acknowledged in
     parts, in ranges from the middle, and many rounds."""
@@ -392,14 +457,20 @@ def corners(target: Target) -> list[dict[str, object]]:
             ],
         },
     ]
+    histories.append({"rounds": 1, "steps": UNREAD})
     return hindrances.each_once(target, histories)
+
+
+def unread(target: Target) -> tuple[str, ...]:
+    """Return the situations in virtual time."""
+    return (STALLED,) if target.clock is Clock.VIRTUAL else ()
 
 
 @case(LIMIT, MORE, PULL, SEEN_ACK, STANDARD_ACK, INDIVIDUAL_ACK, needs={OPENWIRE})
 @over(
     examples=30,
     always=corners,
-    situations=lambda target: (*SITUATIONS, *hindrances.situations(target)),
+    situations=lambda target: (*SITUATIONS, *unread(target), *hindrances.situations(target)),
     hindered_by=hindrances.pairs,
     rounds=st.sampled_from([1, 1, 1, 3]),
     steps=STEPS,

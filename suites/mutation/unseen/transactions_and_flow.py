@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 from brokerproof.harness.model.enums import FullPolicy, Outcome
-from brokerproof.reference_broker.families.activemq.producer_flow import ProducerFlow
 from brokerproof.reference_broker.families.artemis.admission import Admission
 from brokerproof.reference_broker.kernel.admission import Verdict
-from brokerproof.reference_broker.kernel.connection_info import BY_RESOURCE
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.kernel.transactions import Transaction
-from brokerproof.reference_broker.protocols.amqp091.publishing import (
-    HANDLERS as PUBLISHING,
-)
+from brokerproof.reference_broker.protocols.amqp091.channel import HANDLERS
 from brokerproof.reference_broker.protocols.amqp091.publishing import commands
-from brokerproof.reference_broker.protocols.amqp091.throttle import Throttle
 from brokerproof.reference_broker.protocols.amqp10.coordinator import CoordinatorLink
 from brokerproof.reference_broker.protocols.amqp10.incoming import IncomingLink
 from brokerproof.reference_broker.protocols.amqp10.messaging import TransactionalState
 from brokerproof.reference_broker.protocols.amqp10.transaction import LiveTransaction
 from brokerproof.reference_broker.protocols.core.session import Session
-from brokerproof.reference_broker.protocols.openwire.producer import Producer
-from brokerproof.reference_broker.protocols.openwire.transaction import OpenWireTransaction
-from brokerproof.reference_broker.protocols.stomp.activemq import ActiveMqStompConnection
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.suites.mutation.mutant import Group
 
 transactions_and_flow = Group("unseen-transactions")
 transactions_amqp091 = Group("unseen-transactions-amqp091", "reference-rabbitmq")
-transactions_activemq = Group("unseen-transactions-activemq", "reference-activemq-flow")
 
 BLOCK = "ARTEMIS-FLOW-block-1 ARTEMIS-PAGING-12"
 WHOLE = "STOMP12-BEGIN-03 STOMP11-BEGIN-03"
@@ -143,7 +134,7 @@ def an_open_transaction_waits_for_itself(original, reached, self, address):
 
 
 @transactions_and_flow.override(
-    CoordinatorLink, "give_back", breaks="AMQP10-TXN-14 ARTEMIS-FLOW-amqp-2"
+    CoordinatorLink, "give_back", breaks="AMQP10-TXN-14 ARTEMIS-FLOW-amqp-2 ARTEMIS-PAGING-12"
 )
 def transactions_that_end_with_their_link_keep_room(original, reached, self):
     """When its control link ends, the messages of a transaction go, and their memory stays
@@ -219,20 +210,7 @@ def transactions_pass_the_reject_threshold(original, reached, self, arrival):
 
 
 @transactions_and_flow.override(
-    Session, "publish", breaks="ARTEMIS-FLOW-producer-1 ARTEMIS-FLOW-block-1"
-)
-def a_transaction_spends_no_credit(original, reached, self, fields, response):
-    """Messages that a CORE producer sends in a transaction leave its granted credit as it is: so it
-    gets less than there is room for."""
-    before = {grants: grants.outstanding for grants in self._grants.values()}
-    original(self, fields, response)
-    if not self._sends_at_once:
-        for grants, outstanding in before.items():
-            grants.outstanding = reached.instead(grants.outstanding, outstanding)
-
-
-@transactions_and_flow.override(
-    Session, "rollback", breaks="ARTEMIS-FLOW-producer-2 ARTEMIS-FLOW-block-1"
+    Session, "rollback", breaks="ARTEMIS-FLOW-producer-2 ARTEMIS-FLOW-block-1 ARTEMIS-PAGING-12"
 )
 def a_rollback_forgets_requests(original, reached, self, fields, response):
     """A CORE session that rolls back while it waits for credit does not get it any more."""
@@ -257,20 +235,7 @@ def a_closed_session_keeps_the_room_of_its_transaction(original, reached, self, 
 
 
 @transactions_amqp091.override(
-    Throttle, "published", breaks="RABBITMQ-FLOW-mem-1 RABBITMQ-FLOW-conn-1"
-)
-def transactions_are_not_blocked(original, reached, self):
-    """A connection whose channels are all transactional is not blocked by an alarm."""
-    channels = self._connection.channels.values()
-    if channels and all(channel.transaction is not None for channel in channels):
-        if self._connection.shared.alarms.raised:
-            reached()
-        return
-    original(self)
-
-
-@transactions_amqp091.override(
-    PUBLISHING, commands.Tx.Rollback, breaks="AMQP091-QOS-02 AMQP091-TX-02"
+    HANDLERS, commands.Tx.Rollback, breaks="AMQP091-QOS-02 AMQP091-TX-02"
 )
 def a_rollback_charges_the_prefetch_again(original, reached, channel, method):
     """Deliveries whose acknowledgement is rolled back count twice to the prefetch."""
@@ -284,7 +249,7 @@ def a_rollback_charges_the_prefetch_again(original, reached, channel, method):
             delivery.consumer.prefetch.take()
 
 
-@transactions_amqp091.override(PUBLISHING, commands.Tx.Commit, breaks="AMQP091-QOS-02")
+@transactions_amqp091.override(HANDLERS, commands.Tx.Commit, breaks="AMQP091-QOS-02")
 def a_commit_of_acknowledgements_alone_makes_no_room(original, reached, channel, method):
     """A commit without messages settles, and does not offer the room that it makes."""
     transaction = channel.transaction
@@ -297,94 +262,3 @@ def a_commit_of_acknowledgements_alone_makes_no_room(original, reached, channel,
         original(channel, method)
     finally:
         channel.connection.held = held
-
-
-@transactions_amqp091.override(
-    PUBLISHING, commands.Tx.Commit, breaks="AMQP091-TX-01 RABBITMQ-FLOW-mem-1"
-)
-def a_commit_under_an_alarm_loses_its_last(original, reached, channel, method):
-    """A commit that waited for the end of an alarm leaves out the message that was blocked."""
-    throttle = channel.connection.throttle
-    transaction = channel.transaction
-    waited = throttle.by == BY_RESOURCE and throttle.at is not None
-    if waited and transaction is not None and len(transaction.sends) > 1:
-        reached()
-        transaction.sends.pop()
-    original(channel, method)
-
-
-# --- ActiveMQ -------------------------------------------------------------------------------------
-
-WAITS = "ACTIVEMQ-PFC-2"
-
-
-@transactions_activemq.override(ProducerFlow, "_go_on", breaks=f"{WAITS} STOMP12-RCPT-01")
-def a_message_of_a_dead_transaction_takes_room(original, reached, sending):
-    """A message that waited for space past the end of its transaction is confirmed, and occupies
-    memory for ever."""
-    if sending.is_live():
-        original(sending)
-        return
-    reached()
-    sending.publish()
-    sending.settled(None)
-
-
-@transactions_activemq.mutant(f"{WHOLE} STOMP12-ABORT-01")
-def a_message_that_waited_outlives_its_transaction(patch, reached):
-    """A message that waited for space past the end of its transaction is added by itself."""
-
-    @patch.override(ActiveMqStompConnection)
-    def _publish(original, self, message, transaction):
-        if transaction is not None and transaction not in self.transactions.values():
-            reached()
-            transaction = None
-        original(self, message, transaction)
-
-    @patch.override(ProducerFlow)
-    def _go_on(original, sending):
-        if sending.is_live():
-            original(sending)
-            return
-        sending.publish()
-        sending.settled(None)
-
-
-@transactions_activemq.mutant("ACTIVEMQ-PFC-4 OPENWIRE-ACK-1")
-def no_producer_ack_in_a_transaction(patch, reached):
-    """A producer with a window gets no ProducerAck for messages in a transaction."""
-    sent: list[int] = []
-
-    @patch.override(OpenWireTransaction)
-    def send(original, self, message, charge):
-        original(self, message, charge)
-        sent.append(1)
-
-    @patch.override(Producer)
-    def taken(original, self, size, *, answered):
-        if sent:
-            sent.clear()
-            if self.windowed and not answered:
-                reached()
-            return
-        original(self, size, answered=answered)
-
-
-@transactions_activemq.override(OpenWireTransaction, "roll_back", breaks=WAITS)
-def a_rollback_with_acknowledgements_keeps_room(original, reached, self):
-    """A rollback of an OpenWire transaction that also has acknowledgements leaves the memory of its
-    messages charged."""
-    if self._acknowledged and self._sends._sends:
-        reached()
-        self.is_live = False
-        return
-    original(self)
-
-
-@transactions_activemq.override(Transaction, "undo", breaks=WAITS)
-def a_rollback_frees_half(original, reached, self):
-    """A rollback gives the memory of every second message back."""
-    if len(self._sends) > 1:
-        reached()
-        self._sends = self._sends[::2]
-    return original(self)

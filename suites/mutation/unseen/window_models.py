@@ -5,14 +5,11 @@ from __future__ import annotations
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.kernel import serial_numbers
 from brokerproof.reference_broker.kernel.credit import SenderCredit
-from brokerproof.reference_broker.kernel.serial_numbers import NumberIndex
-from brokerproof.reference_broker.protocols.amqp091.channel import Channel
+from brokerproof.reference_broker.protocols.amqp091.channel import HANDLERS, Channel
 from brokerproof.reference_broker.protocols.amqp091.consumer import UnackedDeliveries
-from brokerproof.reference_broker.protocols.amqp091.consuming import HANDLERS, commands
-from brokerproof.reference_broker.protocols.amqp10.incoming import IncomingLink
-from brokerproof.reference_broker.protocols.amqp10.messaging import Accepted, Modified, Released
+from brokerproof.reference_broker.protocols.amqp091.consuming import commands
+from brokerproof.reference_broker.protocols.amqp10.messaging import Released
 from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
-from brokerproof.reference_broker.protocols.amqp10.session import Session
 from brokerproof.reference_broker.protocols.core.consumer import ConsumerCredit
 from brokerproof.reference_broker.protocols.openwire.client import Client
 from brokerproof.reference_broker.protocols.openwire.consumer import OpenWireConsumer, Prefetch
@@ -49,27 +46,6 @@ def credit_across_the_wrap_is_cut_there(original, reached, self, count, credit, 
     return good
 
 
-@window_models.override(SenderCredit, "drained", breaks="AMQP10-CREDIT-12 AMQP10-CREDIT-13")
-def a_drain_stops_at_the_wrap(original, reached, self):
-    """A drain that leads across the wrap of delivery-count starts at zero there."""
-    count, credit = self.count, self.credit
-    original(self)
-    if count + credit > serial_numbers.MASK + 1:
-        reached()
-        self.count = 0
-
-
-@window_models.override(OutgoingLink, "flow", breaks="AMQP10-CREDIT-11 AMQP10-CREDIT-12")
-def a_drain_lasts(original, reached, self, flow):
-    """A link that was drained is drained by its next flow too."""
-    drained = getattr(self, "drained_before", False)
-    self.drained_before = bool(flow.drain)
-    if drained and not flow.drain and flow.link_credit:
-        reached()
-        flow.drain = True
-    original(self, flow)
-
-
 @window_models.override(OutgoingLink, "apply", breaks="AMQP10-CREDIT-02 AMQP10-CREDIT-09")
 def what_is_released_gives_its_credit_back(original, reached, self, deliveries, state):
     """A delivery that its receiver releases gives one credit back."""
@@ -79,7 +55,7 @@ def what_is_released_gives_its_credit_back(original, reached, self, deliveries, 
         self.credit.credit += len(deliveries)
 
 
-@window_models.override(OutgoingLink, "offer", breaks="AMQP10-CREDIT-12")
+@window_models.override(OutgoingLink, "offer", breaks="AMQP10-CREDIT-12 AMQP10-CREDIT-03")
 def a_drain_does_not_wait_for_the_window(original, reached, self):
     """A drain is answered although messages wait for the window of the session."""
     original(self)
@@ -90,86 +66,6 @@ def a_drain_does_not_wait_for_the_window(original, reached, self):
         self._drain_due = False
         self.credit.drained()
         self.session.flow(self)
-
-
-@window_models.override(IncomingLink, "transfer", breaks="AMQP10-WIN-05 AMQP10-WIN-01")
-def an_aborted_transfer_has_no_number(original, reached, self, transfer, payload):
-    """The transfer that aborts a delivery does not count in next-incoming-id."""
-    if transfer.aborted:
-        reached()
-        session = self.session
-        session.next_incoming_id = serial_numbers.add(session.next_incoming_id, -1)
-    original(self, transfer, payload)
-
-
-@window_models.override(IncomingLink, "transfer", breaks="AMQP10-CREDIT-01 AMQP10-CREDIT-23")
-def each_part_of_a_delivery_costs_credit(original, reached, self, transfer, payload):
-    """A delivery in three or more transfers costs a second credit."""
-    parts = self.parts = getattr(self, "parts", 0) + 1 if self.in_delivery else 1
-    if parts == 3 and self.credit.credit > 0:
-        reached()
-        self.credit.spend()
-    original(self, transfer, payload)
-
-
-@window_models.override(IncomingLink, "transfer", breaks="ARTEMIS-FLOW-amqp-1")
-def an_aborted_delivery_is_never_answered(original, reached, self, transfer, payload):
-    """Aborted deliveries count as unanswered: each takes one credit from all later refills."""
-    original(self, transfer, payload)
-    if transfer.aborted:
-        reached()
-        self._rule.most -= 1
-
-
-@window_models.override(IncomingLink, "unanswered", breaks="ARTEMIS-FLOW-amqp-1")
-def a_partial_delivery_counts_as_answered(original, reached, self):
-    """A refill in the middle of a delivery grants one credit too many."""
-    return reached.instead(original(self), 0)
-
-
-@window_models.override(NumberIndex, "between", breaks="AMQP10-DISP-03 AMQP10-DISP-06")
-def a_range_from_a_settled_delivery_is_empty(original, reached, self, first, last, live):
-    """A disposition whose first delivery is settled already settles none of its range."""
-    found = original(self, first, last, live)
-    if found and found[0] != first and first in self._numbers:
-        reached()
-        return []
-    return found
-
-
-@window_models.override(NumberIndex, "between", breaks="AMQP10-DISP-03 AMQP10-DISP-06")
-def a_long_range_is_cut(original, reached, self, first, last, live):
-    """A disposition settles the first hundred deliveries of its range."""
-    found = original(self, first, last, live)
-    if len(found) > 100:
-        reached()
-    return found[:100]
-
-
-@window_models.override(OutgoingLink, "disposed", breaks="AMQP10-OUT-02 AMQP10-DISP-05")
-def a_modified_range_accepts_its_rest(original, reached, self, deliveries, state, settled):
-    """A disposition that modifies several deliveries of a link applies to the first alone; the
-    others are accepted."""
-    if isinstance(state, Modified) and len(deliveries) > 1 and settled:
-        reached()
-        original(self, deliveries[:1], state, settled)
-        original(self, deliveries[1:], Accepted(), settled)
-        return
-    original(self, deliveries, state, settled)
-
-
-@window_models.override(Session, "_flow", breaks="AMQP10-WIN-07")
-def a_late_flow_widens_the_window(original, reached, self, flow):
-    """A flow that does not know the last transfers opens the window by their number too much, if
-    the window was not closed."""
-    was_open = self.remote_incoming_window > 0
-    known = flow.next_incoming_id
-    late = 0 if known is None else serial_numbers.distance(known, self.next_outgoing_id)
-    original_window = flow.incoming_window
-    if was_open and 0 < late < 1000 and original_window:
-        reached()
-        flow.incoming_window = original_window + late
-    original(self, flow)
 
 
 # --- STOMP and CORE -------------------------------------------------------------------------------
@@ -222,15 +118,6 @@ def an_overdrawn_credit_is_forgiven(original, reached, self, credits):
     original(self, credits)
 
 
-@window_models.override(ConsumerCredit, "given", breaks="ARTEMIS-FLOW-consumer-6")
-def small_credit_within_a_window_is_ignored(original, reached, self, credits):
-    """Credit of less than a hundred bytes is added only when there is none left."""
-    if self.credit is not None and self.credit > 0 and 1 < credits < 100:
-        reached()
-        return
-    original(self, credits)
-
-
 # --- AMQP 0-9-1 -----------------------------------------------------------------------------------
 
 MORE = "AMQP091-QOS-02"
@@ -252,19 +139,9 @@ def what_a_cancelled_consumer_had_stays_counted(original, reached, self, settled
         self.limit.used += gone
 
 
-@windows_amqp091.override(Channel, "settle", breaks=MOST)
-def what_was_fetched_counts_when_it_is_settled(original, reached, self, settled, outcome):
-    """An acknowledgement of a message from basic.get makes room in the channel's prefetch."""
-    settled = list(settled)
-    fetched = sum(delivery.consumer is None for delivery in settled)
-    if fetched and self.limit.used:
-        if self.limit.limit:
-            reached()
-        self.limit.used = max(0, self.limit.used - fetched)
-    original(self, settled, outcome)
-
-
-@windows_amqp091.override(UnackedDeliveries, "__setitem__", breaks="AMQP091-ACK-02 AMQP091-TX-02")
+@windows_amqp091.override(
+    UnackedDeliveries, "__setitem__", breaks="AMQP091-ACK-02 AMQP091-TX-02 AMQP091-QOS-02"
+)
 def what_comes_back_is_not_in_ranges(original, reached, self, tag, delivery):
     """A delivery whose acknowledgement was rolled back is not among those that a later one with
     multiple covers."""
@@ -273,20 +150,6 @@ def what_comes_back_is_not_in_ranges(original, reached, self, tag, delivery):
         dict.__setitem__(self, tag, delivery)
         return
     original(self, tag, delivery)
-
-
-@windows_amqp091.override(Channel, "collect", breaks="AMQP091-ACK-02 RABBITMQ-AMQP091-NACK-01")
-def all_are_those_of_consumers(original, reached, self, tag, multiple):
-    """An acknowledgement with multiple and the tag 0 leaves out what came by basic.get."""
-    if not (multiple and not tag):
-        return original(self, tag, multiple)
-    taken = original(self, tag, multiple)
-    kept = [delivery for delivery in taken if delivery.consumer is None]
-    if kept:
-        reached()
-    for delivery in kept:
-        self.unacked[delivery.tag] = delivery
-    return [delivery for delivery in taken if delivery.consumer is not None]
 
 
 @windows_amqp091.override(HANDLERS, commands.Basic.Qos, breaks=MOST)

@@ -1,0 +1,142 @@
+"""A delivery of which the session's window lets a part pass, and what happens to it then: the peer
+stops reading, grants, drains, is idle, detaches, or breaks off (2.5.6, 2.6.7, 2.4.5).
+
+Whatever it is, the message arrives whole when the window opens, and costs one credit; or, when its
+link has ended before, others get it.
+"""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.enums import Clock
+from brokerproof.harness.model.time import ms
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.trace.events import FrameReceived, HeartBeatReceived
+from brokerproof.suites.amqp10.steps import QUIET, bodies, collect, fill, numbered
+from brokerproof.suites.steps import stalls
+from brokerproof.suites.steps.queue_model import IN_VIRTUAL_TIME
+
+WHOLE = "AMQP10-MSG-02"
+GRANTED = "AMQP10-CREDIT-03"
+DRAINED = "AMQP10-CREDIT-12"
+WINDOW = "AMQP10-WIN-02"
+SIGNS = "AMQP10-IDLE-20"
+DEFAULT_OUTCOME = "AMQP10-OUT-03"
+
+FRAME = 512
+SIZE = 1700
+"""Bytes of a body that needs four frames or more."""
+COUNT = 4
+"""Messages in the queue."""
+ASKED_MS = 2000
+"""The idle-time-out that the client asks for."""
+STALL, GRANT, DRAIN, IDLE = "stall", "grant", "drain", "idle"
+DETACH, LOST = "detach", "lost"
+
+
+@case(WHOLE, GRANTED, DRAINED, WINDOW, SIGNS, needs={"amqp", IN_VIRTUAL_TIME})
+@over(
+    examples=8,
+    situations=lambda target: (stalls.STALLED,) if target.clock is Clock.VIRTUAL else (),
+    always=lambda target: [
+        {"window": 1, "credit": 2, "during": during}
+        for during in ([STALL], [GRANT], [DRAIN], [IDLE], [GRANT, STALL, DRAIN])
+    ],
+    window=st.integers(1, 3),
+    credit=st.integers(1, 3),
+    during=st.lists(st.sampled_from([STALL, GRANT, DRAIN, IDLE]), max_size=2, unique=True),
+)
+def test_a_delivery_that_the_window_cuts_arrives_whole(
+    target: Bench, window: int, credit: int, during: list[str]
+) -> None:
+    """A session's window ends within a delivery. The client grants credit, drains, stops reading or
+    is idle, and opens the window. Empty frames arrive in time meanwhile; then as many messages
+    arrive as credit was given for, whole. One scenario: it takes a delivery in its midst."""
+    node, expected = target.node(), numbered(COUNT, SIZE)
+    fill(target, node, expected)
+    peer = target.amqp(begin=False, max_frame_size=FRAME, idle_time_out=ASKED_MS)
+    session = peer.begin(incoming_window=window)
+    link = peer.receiver(node, credit=credit)
+    peer.settle()
+    target.advance(QUIET)
+    arrived = sum(
+        isinstance(event, FrameReceived) and event.conn == peer.conn and event.command == "transfer"
+        for event in target.events
+    )
+    detail = f"{arrived} transfers arrived within a window of {window}"
+    target.require(WINDOW, arrived <= window, detail)
+    target.control(arrived == window, detail)
+    due = credit
+    drained = DRAIN in during
+    for what in during:
+        if what == GRANT:
+            due = 3
+            peer.flow(link, link_credit=2)  # behind the delivery that has begun
+        elif what == IDLE:
+            since = target.now()
+            for _ in range(8):
+                target.advance(ms(ASKED_MS) // 4)
+                peer.beat()
+            heard = [
+                event.at_ns
+                for event in target.events
+                if isinstance(event, HeartBeatReceived | FrameReceived)
+                and event.conn == peer.conn
+                and event.at_ns >= since - ms(ASKED_MS)
+            ]
+            gaps = [later - at for at, later in zip(heard, [*heard[1:], target.now()], strict=True)]
+            most = max(gaps, default=target.now() - since)
+            late = target.punctuality(ms(ASKED_MS))
+            target.record_finding(
+                SIGNS,
+                most <= ms(ASKED_MS) + late,
+                f"{most // ms(1)} ms passed without a frame of the broker, it was asked for"
+                f" {ASKED_MS}",
+            )
+    if drained:
+        peer.flow(link, link_credit=due - 1, drain=True)
+    if STALL in during and target.virtual:
+        with stalls.amqp(target, peer, WHOLE):
+            peer.flow(session=session, incoming_window=1000)
+            target.advance(stalls.STEP)
+    else:
+        peer.flow(session=session, incoming_window=1000)
+    got = bodies(collect(target, peer, link, due))
+    sizes = [len(body) for body in got]
+    wrong = [body[:4] for body in got if body not in expected]
+    target.require(WHOLE, not wrong, f"of {sizes} bytes: {wrong} are not what was sent")
+    detail = f"{due} credits were given, and {len(got)} messages arrived; {peer.instead()}"
+    target.record_finding(GRANTED, got == expected[:due], detail)
+    if drained:
+        used = target.wait_until(lambda: link.credit <= 0, PATIENCE)
+        target.record_finding(DRAINED, used, f"a drain left {link.credit} credits")
+
+
+@case(DEFAULT_OUTCOME, needs={"amqp", "amqp-redelivery", IN_VIRTUAL_TIME})
+@over(
+    examples=4,
+    always=lambda target: [{"window": 2, "how": how} for how in (DETACH, LOST)],
+    window=st.integers(1, 3),
+    how=st.sampled_from([DETACH, LOST]),
+)
+def test_a_delivery_that_the_window_cut_comes_back(target: Bench, window: int, how: str) -> None:
+    """A session's window ends within a delivery, and its link or its connection ends then. Another
+    link gets all messages, that one first."""
+    node, expected = target.node(), numbered(COUNT, SIZE)
+    fill(target, node, expected)
+    peer = target.amqp(begin=False, max_frame_size=FRAME)
+    peer.begin(incoming_window=window)
+    link = peer.receiver(node, credit=2)
+    peer.settle()
+    target.advance(QUIET)
+    if how == DETACH:
+        peer.detach(link)
+    else:
+        peer.close_socket()
+    other = target.amqp()
+    got = bodies(collect(target, other, other.receiver(node, credit=9), COUNT))
+    detail = f"{[body[:2] for body in got]} of {COUNT} messages arrived behind a {how}"
+    target.record_finding(DEFAULT_OUTCOME, sorted(got) == expected, detail)

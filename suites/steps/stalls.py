@@ -1,0 +1,184 @@
+"""Peers that stop reading in the middle of a plan, and read on.
+
+Behind the first messages of a filler, a queue of its own with large bodies, the link of each peer
+is full. So nothing of the plan is on its way meanwhile, and a model need not know who would have
+got it: what is due is due when the peers read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.model.time import Duration, ms
+from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, method
+from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer
+from brokerproof.harness.protocols.conversation import PATIENCE, Conversation, Requirements
+from brokerproof.harness.protocols.core.raw_peer import CorePeer, delivery
+from brokerproof.harness.protocols.openwire.raw_peer import OpenWirePeer, dispatch, queue
+from brokerproof.harness.protocols.stomp.raw_peer import StompPeer
+from brokerproof.suites.steps.core import sized
+
+STALLED = "consumers do not read while messages and settlements go on"
+LARGE, SOME = 60_000, 4
+"""Bytes of a body, and messages of it that fill a link in virtual time."""
+FILLER = "filler"
+STEP: Duration = ms(20)
+"""Longer than anything takes to reach the broker."""
+CHANNEL, CONSUMER = 9, 99
+"""Channel and consumer of a filler in AMQP, and in CORE."""
+
+
+@contextmanager
+def _not_reading(
+    target: Bench,
+    peers: Sequence[Conversation[Any]],
+    fill: Callable[[int], None],
+    arrived: Callable[[int], int],
+    proves: Requirements,
+) -> Iterator[list[Any]]:
+    """Let ``peers`` read nothing inside; who breaks off meanwhile is taken out of the list.
+    ``fill`` publishes to one of them, by place; ``arrived``
+    counts what it got of that."""
+    target.record_note("the consumers stop reading")
+    for place, peer in enumerate(peers):
+        peer.channel.hold_reading(True)
+        fill(place)
+    target.advance(STEP)
+    target.reached(STALLED)
+    reading = list(peers)
+    yield reading
+    target.advance(STEP)
+    target.record_note("the consumers read again")
+    for peer in reading:
+        peer.channel.hold_reading(False)
+    places = [place for place, peer in enumerate(peers) if peer in reading]
+    target.wait_until(lambda: all(arrived(place) >= SOME for place in places), PATIENCE)
+    counts = [arrived(place) for place in places]
+    detail = f"of {SOME} messages to each that waited for its reading {counts} arrived"
+    target.require(proves, min(counts, default=SOME) >= SOME, detail)
+
+
+@contextmanager
+def stomp(
+    target: Bench, peers: Sequence[StompPeer], proves: Requirements
+) -> Iterator[list[StompPeer]]:
+    """Let STOMP peers read nothing inside; who breaks off meanwhile is taken out of the list."""
+    producer, fillers = target.stomp(), [target.destination() for _ in peers]
+    for peer, to in zip(peers, fillers, strict=True):
+        peer.subscribe(to, FILLER, headers={"consumer-window-size": "-1"})
+
+    def fill(place: int) -> None:
+        for _ in range(SOME):
+            producer.publish(fillers[place], bytes(LARGE))
+
+    def arrived(place: int) -> int:
+        inbox = peers[place].inbox
+        return sum(frame.get("subscription") == FILLER for frame in inbox)
+
+    with _not_reading(target, peers, fill, arrived, proves) as reading:
+        yield reading
+    for peer in reading:
+        peer.inbox = [frame for frame in peer.inbox if frame.get("subscription") != FILLER]
+        peer.request("UNSUBSCRIBE", {"id": FILLER})
+
+
+@contextmanager
+def amqp(target: Bench, peer: AmqpPeer, proves: Requirements) -> Iterator[None]:
+    """Let an AMQP 1.0 peer read nothing inside."""
+    producer, node = target.amqp(), target.node()
+    session = peer.begin(CHANNEL)
+    link, sender = peer.receiver(node, session=session, credit=SOME), producer.sender(node)
+
+    def fill(place: int) -> None:
+        for _ in range(SOME):
+            producer.publish(sender, bytes(LARGE))
+
+    def arrived(place: int) -> int:
+        return sum(received.link is link for received in peer.deliveries)
+
+    with _not_reading(target, [peer], fill, arrived, proves):
+        yield
+    for received in peer.take_deliveries(link):
+        peer.disposition(received)
+    peer.end(session)
+    del peer.sessions[CHANNEL]
+
+
+@contextmanager
+def amqp091(target: Bench, peer: Amqp091Peer, proves: Requirements) -> Iterator[None]:
+    """Let an AMQP 0-9-1 peer read nothing inside."""
+    producer = target.amqp091()
+    name = target.fresh_name()
+    producer.declare(name)
+    peer.open_channel(CHANNEL)
+    tag = peer.consume(name, channel=CHANNEL, no_ack=True)
+
+    def fill(place: int) -> None:
+        for _ in range(SOME):
+            producer.publish(bytes(LARGE), name)
+        producer.settle()
+
+    def arrived(place: int) -> int:
+        expected = method("basic.deliver", channel=CHANNEL)
+        return sum(expected.accepts(received) for received in peer.inbox)
+
+    with _not_reading(target, [peer], fill, arrived, proves):
+        yield
+    peer.deliveries(CHANNEL)
+    peer.call("basic.cancel", {"consumer-tag": tag}, channel=CHANNEL)
+    peer.close_channel(CHANNEL)
+
+
+@contextmanager
+def openwire(target: Bench, peers: Sequence[OpenWirePeer], proves: Requirements) -> Iterator[None]:
+    """Let OpenWire peers read nothing inside."""
+    producer, places = target.openwire(), [queue(target.fresh_name()) for _ in peers]
+    consumers = [
+        peer.open_consumer(place, prefetch=2 * SOME)
+        for peer, place in zip(peers, places, strict=True)
+    ]
+
+    def fill(place: int) -> None:
+        id = producer.open_producer(places[place])
+        for _ in range(SOME):
+            message = producer.message(id, places[place], bytes(LARGE))
+            producer.answered(producer.publish(message, response=True))
+
+    def arrived(place: int) -> int:
+        expected = dispatch(consumers[place])
+        return sum(expected.accepts(received) for received in peers[place].inbox)
+
+    with _not_reading(target, peers, fill, arrived, proves):
+        yield
+    for peer, consumer in zip(peers, consumers, strict=True):
+        for dispatched in peer.dispatched(consumer):
+            peer.ack(dispatched)
+        peer.remove(consumer)
+
+
+@contextmanager
+def core(target: Bench, peers: Sequence[CorePeer], proves: Requirements) -> Iterator[None]:
+    """Let CORE peers read nothing inside. What they get of the filler goes back to its queue, which
+    is not used again."""
+    producer, names = target.core(), [target.fresh_name() for _ in peers]
+    for peer, name in zip(peers, names, strict=True):
+        producer.create_queue(name)
+        peer.create_consumer(name, CONSUMER)
+        peer.credit(-1, CONSUMER)
+
+    def fill(place: int) -> None:
+        for number in range(SOME):
+            producer.publish(sized(names[place], number, LARGE))
+
+    def arrived(place: int) -> int:
+        expected = delivery(CONSUMER)
+        return sum(expected.accepts(received) for received in peers[place].inbox)
+
+    with _not_reading(target, peers, fill, arrived, proves):
+        yield
+    for peer in peers:
+        peer.delivered(CONSUMER)
+        peer.close_consumer(CONSUMER)
