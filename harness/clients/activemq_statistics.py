@@ -83,7 +83,7 @@ class Statistics:
         reached: Callable[[DestinationUsage], bool],
         routing: RoutingType = RoutingType.ANYCAST,
     ) -> tuple[DestinationUsage, bool]:
-        """Read a destination until it has ``reached`` or the time is over; return it and the answer.
+        """Read a destination until it has ``reached`` or time is over; return it and the answer.
 
         Brokers may update their counters in the background.
         """
