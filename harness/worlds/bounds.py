@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from brokerproof.harness.model.cost_limits import Limits
 from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
@@ -127,6 +127,11 @@ class CaseBounds:
         if self._run is not None:
             self._limits = limits
             self.deadline = self._run.case_deadline(limits)
+
+    def limit_frames(self, most: int) -> None:
+        """Let no connection of this case receive more than ``most`` frames from now on."""
+        if most < self._limits.connection_frames:
+            self._limits = replace(self._limits, connection_frames=most)
 
     def check(self, now: Instant) -> None:
         """Raise :class:`RunStopped` or :class:`LimitReached` when waiting must end."""

@@ -9,10 +9,11 @@ import pytest
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.execution import execute
 from brokerproof.harness.catalogue.deviations import Deviation
+from brokerproof.harness.model.cost_limits import Limits
 from brokerproof.harness.model.time import ms
 from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.targets import target_file
-from brokerproof.harness.worlds.bounds import LimitReached
+from brokerproof.harness.worlds.bounds import CaseBounds, LimitReached, RunBounds
 from brokerproof.harness.worlds.virtual import VirtualWorld
 from brokerproof.suites.units.harness.cases.test_execution import MUST, RealTimeTwin, made, run_of
 
@@ -68,3 +69,14 @@ def test_a_control_that_fails_while_the_host_is_late_is_no_unmet_precondition(
     assert result.verdict is Verdict.INCONCLUSIVE
     assert result.detail.startswith(detail)
     assert [finding.seen for finding in result.findings] == [seen]
+
+
+@pytest.mark.parametrize("most", [3, 8])
+def test_a_case_may_have_fewer_frames_than_the_target_allows_and_not_more(most: int) -> None:
+    bounds = CaseBounds(RunBounds(Limits(connection_frames=5)))
+    bounds.limit_frames(most)
+    for at in range(min(most, 5)):
+        bounds.on_frame_received(at, 1)
+        bounds.on_frame_received(at, 2)
+    with pytest.raises(LimitReached, match=f"more than {min(most, 5)} frames on connection 1"):
+        bounds.on_frame_received(9, 1)
