@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from benchmarks.load_trace import Anomalies, write
@@ -113,16 +114,27 @@ def test_what_the_oracles_find_is_found_with_the_same_witnesses(
     assert by_spark(spark, tmp_path) == expected
 
 
+@pytest.mark.parametrize("small", [True, False])
 def test_five_anomalies_among_many_events_are_found_by_the_command(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path, 12_000, Anomalies.all(3_000))
+    started = []
 
     @contextmanager
     def shared(*_: object, **__: object) -> Iterator[SparkSession]:
+        started.append("session")
         yield spark
 
+    @contextmanager
+    def shared_context(*_: object, **__: object) -> Iterator[SparkContext]:
+        started.append("context")
+        yield spark.sparkContext
+
     monkeypatch.setattr(recording_judgement, "session", shared)
+    monkeypatch.setattr(recording_judgement, "context", shared_context)
+    if not small:
+        monkeypatch.setattr(recording_judgement, "SMALL_SEGMENTS", 0)
     told = CliRunner().invoke(
         judge_command.judge,
         [str(tmp_path), "--profile", "artemis", "--json"],
@@ -130,6 +142,7 @@ def test_five_anomalies_among_many_events_are_found_by_the_command(
     )
     assert told.exit_code == 0
     assert told.return_value == 1
+    assert started == ["context" if small else "session"]
     found = json.loads(told.stdout)
     assert {row["kind"]: row["count"] for row in found["wrong"]} == {
         "closed early": 1,

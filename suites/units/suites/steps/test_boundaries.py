@@ -32,9 +32,10 @@ def test_every_value_of_a_type_can_be_written_and_is_drawn(kind: str) -> None:
 
 
 def test_the_corners_are_zero_one_the_high_end_and_the_change_of_sign() -> None:
-    assert around(0, 2**32 - 1)[:CORNERS] == (0, 2**32 - 1, 2**31, 1, 2**31 - 1)
-    assert around(-(2**31), 2**31 - 1)[:CORNERS] == (0, 2**31 - 1, -1, 1, -2)
-    assert around(-(2**63), 2**63 - 1)[:CORNERS] == (0, 2**63 - 1, -1, 1, 2**32)
+    assert around(0, 2**32 - 1)[:CORNERS] == (0, 2**32 - 1, 2**31, 1, 2**31 - 1, 2**32 - 2)
+    assert around(-(2**31), 2**31 - 1)[:CORNERS] == (0, 2**31 - 1, -1, 1, -2, -(2**31))
+    assert around(-(2**63), 2**63 - 1)[:CORNERS] == (0, 2**63 - 1, -1, 1, 2**32, -2)
+    assert around(*ANY)[:CORNERS] == (0, 2**64 + 1, -1, 1, 2**31, 2**63 - 1)
 
 
 def test_one_number_of_one_frame_is_replaced() -> None:
