@@ -70,7 +70,7 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, MeasurementJud
     def limit_frames(self, most: int) -> None:
         """End the case when a connection receives more than ``most`` frames (over sockets only).
 
-        For a stimulus that makes some brokers send without a pause: whoever reads a hundred
+        For a stimulus that makes some brokers send without a pause: a case that reads a hundred
         thousand frames takes the time of the cases beside it, which then measure the host.
         """
         self.world.bounds.limit_frames(most)

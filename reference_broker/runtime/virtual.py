@@ -27,8 +27,8 @@ from brokerproof.reference_broker.settings.parameters import parameters, with_pa
 from brokerproof.reference_broker.settings.settings import AddressSetting, BadSetting, Settings
 
 EPOCH: Duration = seconds(1_790_000_000)
-"""What a broker's clock says at the instant 0, in ns since 1970: September 2026. At 0 the absence
-of an expiry could not be told from one at once, nor do instants in ns come near 64 bits."""
+"""The reading of a broker's clock at the instant 0, in ns since 1970: September 2026. At 0 the
+absence of an expiry could not be told from one at once, nor do instants in ns come near 64 bits."""
 
 _ACCEPTOR_PARAMETERS = (
     "connection_ttl_ms",

@@ -93,7 +93,7 @@ def missing_in(merged: DataFrame) -> list[Missing]:
 
 
 @dataclass(frozen=True)
-class _Doubts:
+class Doubts:
     """Makes anomalies uncertain that something unseen could explain."""
 
     whole: bool
@@ -124,4 +124,4 @@ def with_doubts(anomalies: DataFrame, merged: DataFrame, *, whole: bool) -> Data
     )
     known = anomalies.join(anywhere, list(SCOPE), "left")
     known = known.join(of_queue, [*SCOPE, "queue"], "left")
-    return OnSpark().run(_Doubts(whole), known, ANOMALIES)
+    return OnSpark().run(Doubts(whole), known, ANOMALIES)

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from brokerproof.harness.model.finding import Finding
 from brokerproof.harness.model.verdicts import Level, Seen, Verdict
 from brokerproof.harness.results.verdict import merge, verdict_for
-from brokerproof.reports.judging.executors import Row
+from brokerproof.reports.judging.executors import Row, comparable
 from brokerproof.reports.judging.judge import Judgement
 from brokerproof.reports.judging.small_recordings import SmallJudgement
 
@@ -88,24 +88,13 @@ def conclude_small(
     wrong = []
     for sort in sorted(of_class, key=lambda sort: (sort[0], sort[2], sort[1])):
         rows = of_class[sort]
-        first = min(rows, key=lambda row: _comparable(row, _IDENTITY))
+        first = min(rows, key=lambda row: [comparable(row[name]) for name in _IDENTITY])
         identity = {name: first[name] for name in _IDENTITY}
         wrong.append(_wrong(sort, len(rows), identity, level_of))
-    ordered = sorted(judgement.anomalies, key=lambda row: _comparable(row, _ORDER))
+    ordered = sorted(
+        judgement.anomalies, key=lambda row: [comparable(row[name]) for name in _ORDER]
+    )
     return Conclusion(wrong, ordered[:listed], judgement.groups)
-
-
-def _comparable(row: Row, columns: Sequence[str]) -> list[Any]:
-    """Return the values of these columns as Spark orders them: null before anything."""
-
-    def key(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return tuple(key(part) for part in value.values())
-        if isinstance(value, list):
-            return [key(part) for part in value]
-        return (value is not None, value)
-
-    return [key(row[column]) for column in columns]
 
 
 def _wrong(

@@ -71,7 +71,7 @@ class InProcess:
         """Sort the rows, and run the step once."""
         columns = (*by, *order)
         if columns:
-            rows = sorted(rows, key=lambda row: [_comparable(row[column]) for column in columns])
+            rows = sorted(rows, key=lambda row: [comparable(row[column]) for column in columns])
         empty = dict.fromkeys(schema.names)
         return [{**empty, **row} for row in step(iter(rows))]
 
@@ -140,8 +140,11 @@ class OnSpark:
         return rows.persist(StorageLevel.DISK_ONLY)
 
 
-def _comparable(value: Any) -> Any:
-    """Return structs and arrays of them as tuples, which compare field by field as in Spark."""
+def comparable(value: Any) -> Any:
+    """Return a value that compares as it does in Spark: structs and arrays of them field by field,
+    null before anything."""
     if isinstance(value, Mapping):
-        return tuple(value.values())
-    return [_comparable(element) for element in value] if isinstance(value, list) else value
+        return tuple(map(comparable, value.values()))
+    if isinstance(value, list):
+        return [comparable(element) for element in value]
+    return (value is not None, value)

@@ -9,23 +9,22 @@ same steps run over lists (:class:`brokerproof.reports.judging.executors.InProce
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 from pyspark import SparkContext
 
-from brokerproof.harness.oracles.capture_gaps import doubtful
 from brokerproof.harness.oracles.connection_reader import STOMP
 from brokerproof.harness.oracles.expectations import Expectations
 from brokerproof.harness.trace.facts import FAR
 from brokerproof.reports.judging import amqp
-from brokerproof.reports.judging.capture_gaps import Missing, unseen_of
+from brokerproof.reports.judging.capture_gaps import Doubts, Missing, unseen_of
 from brokerproof.reports.judging.executors import InProcess, Row
 from brokerproof.reports.judging.judge import JUDGED_GROUPS, LifetimeAnomalies
 from brokerproof.reports.judging.merge import merged_row
-from brokerproof.reports.judging.recheck import ANOMALIES, QueueContext, anomalies, event_reader
+from brokerproof.reports.judging.recheck import QueueContext, anomalies, event_reader
 from brokerproof.reports.judging.recheck_plan import RecheckPlan, scope_of
 from brokerproof.reports.judging.requirement_map import statement
 from brokerproof.reports.judging.segment_summary import summariser
@@ -57,7 +56,7 @@ class SmallJudgement:
     anomalies: Sequence[Row]
     groups: Mapping[str, tuple[int, int]]
     missing: Sequence[Missing]
-    """What the recording does not hold, by reason."""
+    """The gaps of the recording, by reason."""
 
 
 def find_anomalies(context: SparkContext, source: Source, ground: Expectations) -> SmallJudgement:
@@ -151,14 +150,15 @@ def _with_doubts(
         since = gaps.get((*scope_of(row), row["conn"]))
         if since is not None:
             note(of_queue, (*scope_of(row), row["queue"]), since)
-    doubted: list[Row] = []
-    for row in found:
-        last = max((witness["at_ns"] for witness in row["witness"]), default=0)
-        scope = scope_of(row)
-        hidden = anywhere.get(scope), of_queue.get((*scope, row["queue"]))
-        uncertain = row["uncertain"] or doubtful(row["kind"], last, *hidden, whole=whole)
-        doubted.append({name: row[name] for name in ANOMALIES.names} | {"uncertain": uncertain})
-    return doubted
+    known: Iterator[Row] = (
+        {
+            **row,
+            "anywhere": anywhere.get(scope_of(row)),
+            "of_queue": of_queue.get((*scope_of(row), row["queue"])),
+        }
+        for row in found
+    )
+    return list(Doubts(whole)(known))
 
 
 def _protocol(row: Row, protocols: Mapping[tuple[Any, ...], str]) -> str:

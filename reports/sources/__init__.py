@@ -18,7 +18,7 @@ from brokerproof.reports.spark_schema import TRACE
 Piece: TypeAlias = Mapping[str, Any]
 Opener: TypeAlias = Callable[[Piece, Sequence[str]], Iterator[pa.RecordBatch]]
 Work: TypeAlias = Callable[[Piece], Iterator[pa.RecordBatch]]
-"""What a task does with a piece."""
+"""The work of a task on a piece."""
 
 
 @dataclass(frozen=True)

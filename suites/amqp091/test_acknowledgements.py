@@ -29,7 +29,7 @@ RECOVER_SETS_REDELIVERED = "AMQP091-REC-01"
 REQUEUE_POSITION = "RABBITMQ-AMQP091-NACK-02"
 
 ALIASES = {f"the right one and 2^{power}": 2**power for power in (8, 16, 31, 32, 62, 63)}
-"""What a tag may be more than the right one and still be the same in so many bits."""
+"""Distances from the right tag at which a tag is still the same in so many bits."""
 FAULTS = ("never delivered", "twice", "another channel's", "0 alone", *ALIASES)
 
 

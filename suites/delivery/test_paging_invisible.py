@@ -52,7 +52,7 @@ TTL_MS, ROUGHLY_MS = 1_030_000, 60_000
 """The ttl of messages, and the unit in which what is left of it is compared."""
 
 Parts = Mapping[str, object]
-"""What arrived, by the requirement that decides about it unless it crossed protocols."""
+"""Parts of a delivery, by the requirement that decides about them unless it crossed protocols."""
 
 
 @dataclass(frozen=True)

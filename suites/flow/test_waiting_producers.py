@@ -97,7 +97,7 @@ def _by_detached_link(target: Bench, at: Held) -> Waiter:
 
 
 def _by_ended_session(target: Bench, at: Held) -> Waiter:
-    """The same on a second session, and it leaves by the end of that."""
+    """A link of a second session, which leaves by the end of that session."""
     peer = target.amqp()
     place: Node = small_addresses.same(at.to)
     session = peer.begin(1)

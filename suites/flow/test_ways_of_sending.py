@@ -1,4 +1,4 @@
-"""What a full address does with a message, however it comes (ARTEMIS-PAGING-8).
+"""The policy of a full address, for messages that are sent in any way (ARTEMIS-PAGING-8).
 
 The policy is the address's: a producer may have it for its target, name it in each message, send in
 a transaction, settled or not, over AMQP, STOMP or CORE.

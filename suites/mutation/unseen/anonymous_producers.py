@@ -23,6 +23,21 @@ def _is_anonymous(link):
     return link._route is None
 
 
+def _links_in(patch, name):
+    """Return a list of the links whose method ``name`` runs, the innermost last."""
+    running: list[IncomingLink] = []
+
+    @patch.override(IncomingLink, name)
+    def noted(original, self, *arguments):
+        running.append(self)
+        try:
+            return original(self, *arguments)
+        finally:
+            running.pop()
+
+    return running
+
+
 # --- AMQP 1.0 -------------------------------------------------------------------------------------
 
 
@@ -30,15 +45,7 @@ def _is_anonymous(link):
 def no_threshold_without_credit_at_the_address(patch, reached):
     """max-size-bytes-reject-threshold does not count for anonymous producers: nothing was granted
     to them at that address."""
-    asking: list[IncomingLink] = []
-
-    @patch.override(IncomingLink)
-    def arrived(original, self, arrival):
-        asking.append(self)
-        try:
-            return original(self, arrival)
-        finally:
-            asking.pop()
+    asking = _links_in(patch, "arrived")
 
     @patch.override(Admission)
     def judge(original, self, address, *, by_credit):
@@ -52,15 +59,7 @@ def no_threshold_without_credit_at_the_address(patch, reached):
 def the_address_of_the_target_is_judged(patch, reached):
     """The policy of a full address is that of the link's target, and an anonymous one has none:
     nothing is refused, and nothing dropped."""
-    asking: list[IncomingLink] = []
-
-    @patch.override(IncomingLink)
-    def arrived(original, self, arrival):
-        asking.append(self)
-        try:
-            return original(self, arrival)
-        finally:
-            asking.pop()
+    asking = _links_in(patch, "arrived")
 
     @patch.override(Admission)
     def judge(original, self, address, *, by_credit):
@@ -73,15 +72,7 @@ def the_address_of_the_target_is_judged(patch, reached):
 @anonymous_producers.mutant(POLICIES)
 def a_dropped_message_is_rejected(patch, reached):
     """Under DROP an anonymous producer is told that its message was not taken."""
-    asking: list[IncomingLink] = []
-
-    @patch.override(IncomingLink)
-    def arrived(original, self, arrival):
-        asking.append(self)
-        try:
-            return original(self, arrival)
-        finally:
-            asking.pop()
+    asking = _links_in(patch, "arrived")
 
     @patch.override(Admission)
     def judge(original, self, address, *, by_credit):
@@ -95,15 +86,7 @@ def a_dropped_message_is_rejected(patch, reached):
 def it_writes_past_the_pages(patch, reached):
     """What an anonymous producer sends to a paging address stays in memory, before what is on
     pages, as long as there is room again."""
-    posting: list[IncomingLink] = []
-
-    @patch.override(IncomingLink)
-    def publish(original, self, message, send):
-        posting.append(self)
-        try:
-            return original(self, message, send)
-        finally:
-            posting.pop()
+    posting = _links_in(patch, "publish")
 
     @patch.override(PagingStore)
     def takes(original, self, message, queues, source_entry, full):

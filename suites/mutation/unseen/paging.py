@@ -70,6 +70,13 @@ def what_a_selector_passed_over_is_lost(original, reached, self, consumer):
             self.discard(entry)
 
 
+def _with_headers(envelope, headers):
+    """Return the envelope with other headers."""
+    return Envelope(
+        envelope.address, envelope.destination, envelope.routing, headers, envelope.text
+    )
+
+
 @paging.override(codec, "_envelope", breaks="STOMP12-REPEAT-02 STOMP12-MSG-08 STOMP11-SEND-06")
 def headers_are_a_table(original, reached, envelope):
     """The headers of a paged message are kept by name: of a repeated one the last value stays."""
@@ -77,10 +84,7 @@ def headers_are_a_table(original, reached, envelope):
     if headers == envelope.headers:
         return original(envelope)
     reached()
-    wrong = Envelope(
-        envelope.address, envelope.destination, envelope.routing, headers, envelope.text
-    )
-    return original(wrong)
+    return original(_with_headers(envelope, headers))
 
 
 @paging.override(codec, "_envelope", breaks="ARTEMIS-STOMP-jms-1 ARTEMIS-CROSSING-body-1")
@@ -139,10 +143,7 @@ def empty_headers_are_left_out(original, reached, envelope):
     if headers == envelope.headers:
         return original(envelope)
     reached()
-    wrong = Envelope(
-        envelope.address, envelope.destination, envelope.routing, headers, envelope.text
-    )
-    return original(wrong)
+    return original(_with_headers(envelope, headers))
 
 
 @paging.override(AmqpRecords, "encode", breaks="AMQP10-MSG-10")
