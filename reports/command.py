@@ -58,6 +58,9 @@ def report(
     if out is None and len(runs) > 1:
         raise Refusal("several runs need --out DIR, the folder for their report")
     # It imports Spark's Python side, which takes longer than all that --help does.
+    from brokerproof.reports.without_pandas import leave_pandas_out
+
+    leave_pandas_out()
     from brokerproof.reports import report_writing
 
     report_writing.command(

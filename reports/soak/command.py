@@ -30,9 +30,9 @@ from brokerproof.harness.results.records import Result
 from brokerproof.harness.results.verdict import exit_code
 from brokerproof.harness.worlds.real import RealWorld
 from brokerproof.harness.worlds.wake_up_lateness import Canary
+from brokerproof.reports.failures import in_one_sentence as report_sentences
 from brokerproof.reports.judging.conclusion import Conclusion
 from brokerproof.reports.recording_judgement import HEAP, as_data, ground_of, text
-from brokerproof.reports.report_writing import in_one_sentence as report_sentences
 from brokerproof.reports.requirements import Requirements
 from brokerproof.reports.soak.dashboard import Dashboard
 from brokerproof.reports.soak.preflight import NotFound

@@ -1,0 +1,57 @@
+"""Turns what goes wrong on the way to a report or a judgement into one sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from brokerproof.harness.catalogue.tables import BadData
+from brokerproof.harness.results.records import UnreadableResults
+from brokerproof.harness.targets.java_runtime import NoJava
+from brokerproof.harness.trace.read import UnreadableTrace
+from brokerproof.reports.refusals import OurError, Refusal, SetUpFailed
+from brokerproof.reports.runs import UnreadableRun
+from brokerproof.reports.spark_gateway import NoGateway
+
+
+@contextmanager
+def in_one_sentence() -> Iterator[None]:
+    """Turn what goes wrong on the way to a report or a judgement into a :class:`Refusal` that says
+    so."""
+    try:
+        yield
+    except (UnreadableRun, UnreadableResults) as problem:
+        raise Refusal(str(problem)) from None
+    except (NoJava, NoGateway) as problem:
+        raise SetUpFailed(str(problem)) from None
+    except OSError as problem:
+        named = f"{problem.filename}: " if problem.filename else ""
+        raise Refusal(
+            f"{named}the report cannot be written ({problem.strerror or problem})"
+        ) from None
+    except BadData as problem:
+        raise OurError(str(problem)) from None
+    except (PySparkException, Py4JError) as problem:
+        if unreadable := _UNREADABLE.search(_text(problem)):
+            raise Refusal(unreadable[1]) from None
+        raise OurError(f"Spark gave up: {_first_line(problem)}") from None
+
+
+_UNREADABLE = re.compile(rf"^{UnreadableTrace.__module__}.{UnreadableTrace.__name__}: (.+)$", re.M)
+"""The last line of a worker's traceback, if it could not read what it was given."""
+
+
+def _text(problem: BaseException) -> str:
+    try:
+        return str(problem)
+    except Exception:  # py4j asks the JVM for the words, and it may be gone
+        return ""
+
+
+def _first_line(problem: BaseException) -> str:
+    lines = [line.strip() for line in _text(problem).splitlines() if line.strip()]
+    return (lines[0] if lines else type(problem).__name__)[:400]
