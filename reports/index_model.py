@@ -89,6 +89,7 @@ class CaseRow:
     page: str | None = None
     doc: str = ""
     source: str = ""
+    unrecorded_examples: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,6 +134,7 @@ def case_row(
         page=page,
         doc=described.doc if described else "",
         source=described.source if described else "",
+        unrecorded_examples=row["unrecorded_examples"],
     )
 
 

@@ -31,9 +31,11 @@ RESULTS = pa.schema(
         ("attempts", pa.int64()),
         ("duration_s", pa.float64()),
         ("measurements", pa.string()),
+        ("unrecorded_examples", pa.int64()),
     ]
 )
-"""``measurements`` stays JSON: it is for one case's page, not for arithmetic."""
+"""``measurements`` stays JSON: it is for one case's page, not for arithmetic.
+``unrecorded_examples`` are those that were judged and left out of the recording."""
 
 FINDINGS = pa.schema(
     [
@@ -95,6 +97,7 @@ def _result_row(run: Run, result: Result) -> dict[str, Any]:
         "measurements": json.dumps(
             {label: dataclasses.asdict(value) for label, value in result.measurements.items()}
         ),
+        "unrecorded_examples": result.unrecorded.examples,
     }
 
 

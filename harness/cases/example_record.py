@@ -9,6 +9,7 @@ from typing import Any
 from brokerproof.harness.model.finding import Finding, Measurement
 from brokerproof.harness.model.time import Duration
 from brokerproof.harness.protocols.byte_log import ByteLog
+from brokerproof.harness.results.records import Unrecorded
 from brokerproof.harness.trace.events import Event
 
 
@@ -23,6 +24,8 @@ class ExampleRecord:
     wire: ByteLog = field(default_factory=ByteLog)
     failing: list[ExampleRecord] = field(default_factory=list)
     """The records of the examples of a property that violated something."""
+    unrecorded: Unrecorded = field(default_factory=Unrecorded)
+    """The passing examples whose events are left out of ``events``."""
     situations: dict[str, int] = field(default_factory=dict)
     """Examples that reached a situation, by its name."""
     plan: Mapping[str, Any] = field(default_factory=dict)
@@ -33,11 +36,14 @@ class ExampleRecord:
     late: Duration = 0
     """By how much the host was late, at worst, until the example broke off; 0 if it did not."""
 
-    def measure(self, label: str, measurement: Measurement) -> None:
-        """Keep ``measurement`` unless the one of that label is nearer to a bound."""
+    def measure(self, label: str, measurement: Measurement) -> bool:
+        """Keep ``measurement`` unless the one of that label is nearer to a bound; return True if it
+        is kept."""
         earlier = self.measurements.get(label)
-        if earlier is None or _room(measurement) < _room(earlier):
+        kept = earlier is None or _room(measurement) < _room(earlier)
+        if kept:
             self.measurements[label] = measurement
+        return kept
 
 
 def _room(measurement: Measurement) -> float:

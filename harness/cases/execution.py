@@ -29,6 +29,7 @@ from brokerproof.harness.cases.example_runs import (
     situations,
     unreached,
 )
+from brokerproof.harness.cases.recording_budget import RecordingBudget
 from brokerproof.harness.catalogue import capabilities
 from brokerproof.harness.catalogue.deviations import Deviation, match, match_control
 from brokerproof.harness.catalogue.profiles import MissingParameter
@@ -44,7 +45,7 @@ from brokerproof.harness.model.finding import (
 from brokerproof.harness.model.time import NS_PER_MS, Duration
 from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.protocols.conversation import ControlFailed, Symptom
-from brokerproof.harness.results.records import Result
+from brokerproof.harness.results.records import Result, Unrecorded
 from brokerproof.harness.results.verdict import (
     merge,
     never_reached,
@@ -284,6 +285,7 @@ def _property(run: Run, call: Call, total: ExampleRecord, seed: int) -> None:
     the trace."""
     numbers = iter(range(10**9))
     failed: list[ExampleRecord] = []
+    budget = RecordingBudget()
 
     def example(**plan: Any) -> None:
         record = ExampleRecord()
@@ -292,7 +294,7 @@ def _property(run: Run, call: Call, total: ExampleRecord, seed: int) -> None:
             failed[:] = [record]
             raise ViolationFound
         if not failed:  # while shrinking, what passes is of no interest
-            _add(total, record)
+            _add(total, record, budget)
 
     draw(run, call, example, seed, run.database, shrink=run.shrink)
     for more in range(1, MORE_DRAWS + 1):
@@ -326,14 +328,25 @@ def _side_by_side(run: Run, call: Call, total: ExampleRecord, seed: int) -> None
             raise problem
 
 
-def _add(total: ExampleRecord, record: ExampleRecord) -> None:
+def _add(
+    total: ExampleRecord, record: ExampleRecord, budget: RecordingBudget | None = None
+) -> None:
+    """Add an example to its case; its events, unless they are beyond the ``budget``."""
     if record.wire.violations:
         total.failing.append(record)
     total.late = max(total.late, record.late)
-    total.events += record.events
     total.findings = combine(total.findings + record.findings)
+    nearer_to_bound = False
     for label, measurement in record.measurements.items():
-        total.measure(label, measurement)
+        nearer_to_bound |= total.measure(label, measurement)
+    size = len(record.events)
+    if budget is None or budget.records(
+        size, record.findings, record.situations, nearer_to_bound=nearer_to_bound
+    ):
+        total.events += record.events
+    else:
+        left_out = total.unrecorded
+        total.unrecorded = Unrecorded(left_out.examples + 1, left_out.events + size)
     for situation, examples in record.situations.items():
         total.situations[situation] = total.situations.get(situation, 0) + examples
 
@@ -438,4 +451,5 @@ def _result(
         attempts=attempts,
         duration_s=round(time.perf_counter() - began, 3),
         trace_ref=run.recorder.reference(call.id) if attempts else "",
+        unrecorded=record.unrecorded,
     )

@@ -26,6 +26,15 @@ class UnreadableResults(OneSentence):
 
 
 @dataclass(frozen=True, slots=True)
+class Unrecorded:
+    """Passing examples of a property that were judged as they ran, and whose events the recording
+    leaves out (:mod:`brokerproof.harness.cases.recording_budget`)."""
+
+    examples: int = 0
+    events: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """One case on one target: its verdict, and each finding with the verdict it was given.
 
@@ -44,6 +53,7 @@ class Result:
     trace_ref: str = ""
     situations: Mapping[str, int] = field(default_factory=dict)
     """Examples that reached each situation that the property declares."""
+    unrecorded: Unrecorded = field(default_factory=Unrecorded)
 
     def line(self) -> str:
         """The result as one line of JSON, without the line end."""
@@ -59,6 +69,7 @@ class Result:
         values["findings"] = tuple(_finding(finding) for finding in _list(values["findings"]))
         values["measurements"] = measurements_of(values.get("measurements", {}))
         values["situations"] = _object(values.get("situations", {}))
+        values["unrecorded"] = Unrecorded(**_object(values.get("unrecorded", {})))
         result = cls(**values)
         if not result._well_formed():
             raise TypeError("a field has the wrong type")
@@ -78,6 +89,7 @@ class Result:
             and 0 <= self.attempts <= MOST_ATTEMPTS
             and type(self.duration_s) in (int, float)
             and all(type(examples) is int for examples in self.situations.values())
+            and all(type(number) is int for number in dataclasses.astuple(self.unrecorded))
         )
 
 

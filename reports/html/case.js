@@ -108,7 +108,7 @@ ${row.kept.map(function (file, at) {
 <h2>What was expected, and what was received</h2>
 <table class="judged stack"><caption class="unseen">The requirements that the case judged</caption><thead><tr><th scope="col">Verdict</th><th scope="col">Requirement</th><th scope="col">It says</th><th scope="col">Received</th></tr></thead><tbody>${judged(row, words)}</tbody></table>
 ${bp.gauges(row)}
-<h2>What crossed the wire</h2>${row.examples > row.parts.length && html`<p class="soft">${row.parts.length} of ${row.examples} examples: the failing ones first, then those that were nearest to a bound.</p>`}
+<h2>What crossed the wire</h2>${row.examples > row.parts.length && html`<p class="soft">${row.parts.length} of ${row.examples} examples: the failing ones first, then those that were nearest to a bound.</p>`}${row.unrecorded && html`<p class="soft">${row.unrecorded} more ${row.unrecorded > 1 ? "examples passed" : "example passed"} and added nothing new: judged when run, and not recorded.</p>`}
 ${row.parts.length ? row.parts.map(function (part, at) { return example(part, !at); }) : html`<p class="soft">Nothing was recorded: ${nothing}.</p>`}
 <h2>Try it yourself</h2><p>This judges the case again with the same examples:</p>${copy(row.again)}${kept(row)}
 <h2>If you think this is wrong</h2>${contest(row, words, target, run)}`;

@@ -93,6 +93,8 @@ class CasePages:
             "again": _again(run, case),
             "entry": entry(case, findings),
         }
+        if case.unrecorded_examples:
+            values["unrecorded"] = case.unrecorded_examples
         if files := kept(run, case):
             values["kept"] = [vars(file) for file in files]
             values["replay"] = replay(case)

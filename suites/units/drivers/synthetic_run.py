@@ -12,7 +12,7 @@ from brokerproof.harness.model.enums import Clock, CloseHow, Vantage
 from brokerproof.harness.model.finding import Finding, JudgedFinding, Measurement
 from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.model.verdicts import Seen, Verdict
-from brokerproof.harness.results.records import Result, append
+from brokerproof.harness.results.records import Result, Unrecorded, append
 from brokerproof.harness.results.verdict import with_verdict
 from brokerproof.harness.trace import events as ev
 from brokerproof.harness.trace.columns import FINGERPRINT
@@ -323,6 +323,7 @@ def _cases(target: str, *, worst: bool) -> Iterable[tuple[Result, str, list[ev.E
             "the window is [ttl, 2 ttl) (known: the release differs)",
             finding(TTL, "closed late"),
             measurements=measured(late),
+            unrecorded=Unrecorded(examples=187, events=5_610),
         ),
         "For any heart-beat header the connection lives as long as the arithmetic says.",
         examples,
