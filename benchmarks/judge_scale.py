@@ -1,12 +1,16 @@
 """Time and memory that judging takes, from 10**6 recorded events on: the judges, DuckDB,
 and the oracles.
 
-``python benchmarks/judge_scale.py [--sizes 1e6,1e7,5e7] [--json]``. For each size it writes a
-recording (``benchmarks/load_trace.py``), judges it with Spark on ``local[2]`` with 4 GB of heap,
-and asks DuckDB for the same checks on the same files (two threads, 4 GB); the smallest one is
-judged by the pure-Python oracles too. Each engine is a process of its own, whose tree is watched:
-wall time, processor time, and the most memory that it had at once. Recordings are removed again;
-5·10**7 events need 1 GB of disk.
+``python benchmarks/judge_scale.py [--sizes 1e6,1e7,5e7] [--engines judges,DuckDB] [--json]``. For
+each size it writes a recording (``benchmarks/load_trace.py``), judges it with Spark on ``local[2]``
+with 4 GB of heap, and asks DuckDB for the same checks on the same files (two threads, 4 GB); the
+smallest one is judged by the pure-Python oracles too. ``cluster`` are the judges on a standalone
+cluster of two workers on this machine, with one core and an executor of 2 GB each. Each engine is a
+process of its own, whose tree is watched: wall time, processor time, the most memory that it and
+its JVMs had at once, and the most bytes of temporary files.
+
+Recordings are removed again, except under ``--keep``: then they stay in ``--scratch`` for another
+call. 10**9 events need 4.2 GB of disk.
 
 Every recording has five anomalies in it, and an engine that does not find each of them has failed.
 """
@@ -21,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +34,8 @@ sys.path.insert(0, str(ROOT))
 
 TICK = os.sysconf("SC_CLK_TCK")
 LOOK_EVERY_S = 1.0
+PROCESSES = 2
+"""That write a recording."""
 MOST_FOR_ORACLES = 2_000_000
 """They hold every event as an object: three gigabytes for a million."""
 KINDS = {"lost": 1, "shared": 1, "disordered": 1, "overrun": 1, "closed early": 1}
@@ -42,7 +49,20 @@ def main() -> None:
         "--sizes", default="1e6,1e7,5e7", help="numbers of events, separated by commas"
     )
     parser.add_argument(
+        "--engines",
+        default="judges,DuckDB,oracles",
+        help=(
+            f"of {', '.join(ENGINES)}; oracles judge the first size, up to {MOST_FOR_ORACLES:,}"
+            " events"
+        ),
+    )
+    parser.add_argument(
         "--scratch", type=Path, help="where recordings are written; a temporary folder by default"
+    )
+    parser.add_argument(
+        "--keep",
+        action="store_true",
+        help="leave recordings in --scratch, use those that are there",
     )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--one", nargs=2, metavar=("ENGINE", "FOLDER"), help=argparse.SUPPRESS)
@@ -50,23 +70,45 @@ def main() -> None:
     if asked.one:
         print(json.dumps(ENGINES[asked.one[0]](Path(asked.one[1]))))
         return
+    engines = asked.engines.split(",")
+    if unknown := set(engines) - ENGINES.keys():
+        parser.error(f"--engines: no engine {unknown.pop()!r}; there are {', '.join(ENGINES)}")
+    if asked.keep and asked.scratch is None:
+        parser.error("--keep needs --scratch, a folder that stays")
     sizes = [int(float(part)) for part in asked.sizes.split(",")]
     rows = []
     for number, size in enumerate(sizes):
+        for_size = [
+            engine
+            for engine in engines
+            if engine != "oracles" or (number == 0 and size <= MOST_FOR_ORACLES)
+        ]
+        if asked.keep:
+            rows += measured(asked.scratch / f"{size}", size, for_size)
+            continue
         with tempfile.TemporaryDirectory(prefix="brokerproof-scale-", dir=asked.scratch) as folder:
-            rows += measured(Path(folder), size, oracles=number == 0 and size <= MOST_FOR_ORACLES)
+            rows += measured(Path(folder), size, for_size)
     print(json.dumps(rows, indent=1) if asked.json else as_table(rows))
     sys.exit(0 if all(row["right"] for row in rows) else 1)
 
 
-def measured(folder: Path, size: int, *, oracles: bool) -> list[dict[str, Any]]:
-    """A row for each engine on a recording of ``size`` events."""
+def measured(folder: Path, size: int, engines: Sequence[str]) -> list[dict[str, Any]]:
+    """A row for each engine on a recording of ``size`` events, which is written if ``folder`` has
+    none."""
     from benchmarks.load_trace import Anomalies, write
 
-    events = write(folder / "trace", size, Anomalies.all(size // 4))
+    complete = folder / "events"
+    if complete.exists():
+        events = int(complete.read_text())
+    else:
+        events = write(folder / "trace", size, Anomalies.all(size // 4), processes=PROCESSES)
+        complete.write_text(str(events))
     rows = []
-    for engine in ("judges", "DuckDB", *(["oracles"] if oracles else [])):
-        row = watched([sys.executable, __file__, "--one", engine, str(folder / "trace")])
+    for engine in engines:
+        with tempfile.TemporaryDirectory(prefix="scratch-", dir=folder) as scratch:
+            row = watched(
+                [sys.executable, __file__, "--one", engine, str(folder / "trace")], Path(scratch)
+            )
         anomalies = row.pop("found")
         row |= {
             "engine": engine,
@@ -74,27 +116,33 @@ def measured(folder: Path, size: int, *, oracles: bool) -> list[dict[str, Any]]:
             "right": anomalies == (EXPECTED if engine == "DuckDB" else KINDS),
         }
         print(
-            f"{events:>11,} {engine:8} {row['seconds']:8.1f} s  found {anomalies}", file=sys.stderr
+            f"{events:>13,} {engine:8} {row['seconds']:8.1f} s {row['processor']:8.1f} s of"
+            f" processor, {row['memory'] / 10**6:,.0f} MB, found {anomalies}",
+            file=sys.stderr,
         )
         rows.append(row)
     return rows
 
 
-def watched(command: list[str]) -> dict[str, Any]:
-    """Run a command and watch it and all it starts: seconds, processor seconds, and most bytes
-    of memory at once."""
+def watched(command: list[str], scratch: Path) -> dict[str, Any]:
+    """Run a command and watch it and all it starts: seconds, processor seconds, and the most bytes
+    at once of memory, of JVMs' memory, and of temporary files, which are put into ``scratch``."""
     began = time.monotonic()
     spent: dict[int, float] = {}
-    most = 0
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as process:
+    most = {"memory": 0, "java": 0, "files": 0}
+    environment = {**os.environ, "TMPDIR": str(scratch), "SPARK_LOCAL_DIRS": str(scratch)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=environment) as process:
         while True:
-            size = 0
+            now = {"memory": 0, "java": 0, "files": size_of_files(scratch)}
             for pid in tree(process.pid):
                 with contextlib.suppress(OSError, ValueError, IndexError):
-                    stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                    name, _, rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
+                    stat = rest.split()
                     spent[pid] = (int(stat[11]) + int(stat[12])) / TICK
-                    size += proportional(pid)
-            most = max(most, size)
+                    size = proportional(pid)
+                    now["memory"] += size
+                    now["java"] += size if name.endswith("(java") else 0
+            most = {name: max(most[name], now[name]) for name in most}
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(LOOK_EVERY_S)
                 break
@@ -108,9 +156,19 @@ def watched(command: list[str]) -> dict[str, Any]:
     return {
         "seconds": time.monotonic() - began,
         "processor": sum(spent.values()),
-        "memory": most,
+        **most,
         **result,
     }
+
+
+def size_of_files(folder: Path) -> int:
+    """Bytes of disk that the files below a folder take."""
+    size = 0
+    for where, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):  # it is gone
+                size += (Path(where) / name).lstat().st_blocks * 512
+    return size
 
 
 def tree(root: int) -> list[int]:
@@ -137,7 +195,30 @@ def proportional(pid: int) -> int:
 
 
 def judges(folder: Path) -> dict[str, Any]:
-    """The judges on Spark."""
+    """The judges on Spark, in one JVM."""
+    return judged(folder, "local[2]", heap="4g")
+
+
+def cluster(folder: Path) -> dict[str, Any]:
+    """The judges on a standalone cluster; its JVMs start before the clock does."""
+    from brokerproof.suites.scale.cluster import standalone
+
+    scratch = Path(tempfile.mkdtemp())
+    settings = scratch / "conf"
+    settings.mkdir()
+    (settings / "spark-defaults.conf").write_text("spark.executor.memory 2g\n")
+    os.environ |= {
+        "SPARK_CONF_DIR": str(settings),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    with standalone(scratch, memory="2g") as master:
+        return judged(folder, master, heap="1g")
+
+
+def judged(folder: Path, master: str, *, heap: str) -> dict[str, Any]:
+    """The anomalies that the judges find with Spark on ``master``, and the seconds it took."""
     from brokerproof.harness.catalogue.profiles import load
     from brokerproof.harness.catalogue.requirements import load as requirements
     from brokerproof.harness.oracles.expectations import expectations_of
@@ -148,7 +229,7 @@ def judges(folder: Path) -> dict[str, Any]:
     from brokerproof.reports.spark_session import session
 
     began = time.monotonic()
-    with session("local[2]", heap="4g", brief=True) as spark:
+    with session(master, heap=heap, brief=True) as spark:
         ready = time.monotonic()
         judgement = find_anomalies(
             spark, local([str(folder)], 2), expectations_of("artemis", load("artemis").parameters)
@@ -163,11 +244,17 @@ def judges(folder: Path) -> dict[str, Any]:
 
 
 def duck(folder: Path) -> dict[str, Any]:
-    """DuckDB."""
+    """DuckDB; the first line of its message if it gives up."""
+    import duckdb
+
     from benchmarks.duck_checks import run
 
     began = time.monotonic()
-    anomalies = run(folder, threads=2, memory="4GB", scratch=folder.parent / "duck")
+    anomalies: dict[str, int] | str
+    try:
+        anomalies = run(folder, threads=2, memory="4GB", scratch=Path(tempfile.mkdtemp()))
+    except duckdb.Error as problem:
+        anomalies = str(problem).partition("\n")[0]
     return {"work": time.monotonic() - began, "found": anomalies}
 
 
@@ -196,27 +283,31 @@ def oracles(folder: Path) -> dict[str, Any]:
     }
 
 
-ENGINES = {"judges": judges, "DuckDB": duck, "oracles": oracles}
+ENGINES = {"judges": judges, "cluster": cluster, "DuckDB": duck, "oracles": oracles}
 
 
 def as_table(rows: list[dict[str, Any]]) -> str:
-    """The rows as Markdown; ratios are to DuckDB on the same recording."""
+    """The rows as Markdown; ratios are to DuckDB on the same recording, where it was asked."""
     lines = [
         (
             "| events | engine | s | of it at work, s | processor, s | µs an event | memory, MB |"
-            " ratio | ratio of processor |"
+            " of it JVMs, MB | files, MB | ratio | ratio of processor |"
         ),
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    base = {row["events"]: row for row in rows if row["engine"] == "DuckDB"}
+    base = {row["events"]: row for row in rows if row["engine"] == "DuckDB" and row["right"]}
     for row in rows:
-        other = base[row["events"]]
+        other = base.get(row["events"])
+        ratios = (
+            f" {row['work'] / other['work']:.2f} | {row['processor'] / other['processor']:.2f} |"
+            if other and "work" in row
+            else " | |"
+        )
         lines.append(
             f"| {row['events']:,} | {row['engine']}{'' if row['right'] else ' (wrong)'} |"
             f" {row['seconds']:.1f} | {row.get('work', 0):.1f} | {row['processor']:.1f} |"
             f" {row['processor'] / row['events'] * 10**6:.2f} | {row['memory'] / 10**6:,.0f} |"
-            f" {row.get('work', 0) / other.get('work', 1):.2f} |"
-            f" {row['processor'] / other['processor']:.2f} |"
+            f" {row['java'] / 10**6:,.0f} | {row['files'] / 10**6:,.0f} |{ratios}"
         )
     return "\n".join(lines)
 

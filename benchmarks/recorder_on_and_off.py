@@ -9,7 +9,7 @@ beside it are a pair. What a machine does for longer than a slice meets both ali
 from __future__ import annotations
 
 import resource
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,12 +30,14 @@ PATIENCE: Duration = 20 * NS_PER_S
 
 @dataclass(frozen=True)
 class Slice:
-    """Messages a second, and the driver's processor time a message in µs, with the thread that
-    writes the tape. A message counts half when it is confirmed and half when it comes: a broker may
-    well take them in before it hands them out."""
+    """Messages a second, and the processor time a message of the driver, with the thread that
+    writes the tape, and of the broker, in µs. A message counts half when it is confirmed and half
+    when it comes: a broker may well take them in before it hands them out."""
 
     rate: float
     driver: float
+    broker: float
+    messages: float
 
 
 def cpu_s() -> float:
@@ -45,14 +47,22 @@ def cpu_s() -> float:
 
 
 class Bench:
-    """A driver at work on a target that has been started. ``folder`` is for its tape."""
+    """A driver at work on a target that has been started. ``folder`` is for its tape;
+    ``broker_cpu_s`` gives the processor time of the target's processes so far."""
 
-    def __init__(self, target: SocketTarget, wishes: LoadOptions, folder: Path) -> None:
+    def __init__(
+        self,
+        target: SocketTarget,
+        wishes: LoadOptions,
+        folder: Path,
+        broker_cpu_s: Callable[[], float],
+    ) -> None:
         plan = plan_builder.plan(target, replace(wishes, messages=0), f"slices.{wishes.protocol}")
         self._world = RealWorld({}, Canary())
         self._world.moved(plan_builder.terms(target, plan.acceptor, None).endpoints)
         self._tape = WireLog(folder, lambda _: None)
         self._driver = Driver(self._world, plan, self._tape, 0)
+        self._broker_cpu_s = broker_cpu_s
 
     def pairs(self, count: int, lasts: Duration) -> Iterable[tuple[Slice, Slice]]:
         """So many pairs of slices, without and with a tape, less those in one of which the broker
@@ -79,10 +89,15 @@ class Bench:
     def _slice(self, lasts: Duration) -> Slice:
         self._pass(SETTLED)
         tally = self._driver.host.tally
-        begun, cpu, before = self._world.now(), cpu_s(), tally.received + tally.confirmed
+        begun, before = self._world.now(), tally.received + tally.confirmed
+        driver, broker = cpu_s(), self._broker_cpu_s()
         self._pass(lasts)
+        driver, broker = cpu_s() - driver, self._broker_cpu_s() - broker
         took, messages = self._world.now() - begun, (tally.received + tally.confirmed - before) / 2
-        return Slice(messages * NS_PER_S / took, (cpu_s() - cpu) * 1e6 / max(1, messages))
+        us_per_message = 1e6 / max(1, messages)
+        return Slice(
+            messages * NS_PER_S / took, driver * us_per_message, broker * us_per_message, messages
+        )
 
     def _pass(self, lasts: Duration) -> None:
         def never() -> bool:

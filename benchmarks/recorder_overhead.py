@@ -12,24 +12,32 @@ protocol by protocol,
   shows in them more), and what making segments took then.
 
 A slice sees all that recording does while a load lasts: what the driver does for its tape, the
-thread that writes it, and what the kernel does for that thread. Nobody is bound to a core: the
-driver takes one, the broker another (Artemis: the others), and what the machine does besides, such
-as writing pages to the disk, gets what is left. The first line says how many there are.
+thread that writes it, and what the kernel does for that thread. By default nobody is bound to a
+core: the driver takes one, the broker another (Artemis: the others), and what the machine does
+besides, such as writing pages to the disk, gets what is left. The first line says how many there
+are. ``--pin BROKER,DRIVER,TAPE`` binds the broker's processes, the driver, and the thread that
+writes its tape to these cores (numbers of ``taskset``): with ``0,1,1`` no core is free for
+recording, with ``0,0,1`` one is. With ``--rate`` the driver is no longer as fast as it can be, so
+that its own core has time left.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from comparison import cpu_s
+from judge_scale import tree
 from recorder_on_and_off import Bench, Slice
 
 from brokerproof.harness.load import summary
@@ -51,6 +59,8 @@ TARGETS = {
 }
 WINDOWS = {"stomp": 100_000, "amqp": 200, "amqp091": 200}
 """Flow control of consumers: bytes, credit, messages."""
+TAPE_THREAD = "brokerproof-tape"
+"""The thread's name in :mod:`brokerproof.harness.load.wire_log`."""
 MOST_LOST = 0.1
 
 
@@ -63,6 +73,24 @@ class Whole:
     driver: float
     segments: float
     after_s: float
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Processor time a message in many slices together, in µs. Unlike rates it does not depend on
+    what else the machine does."""
+
+    driver: float
+    broker: float
+
+    @classmethod
+    def of(cls, slices: Sequence[Slice]) -> Costs:
+        """Return the mean, weighed by messages: the broker's clock has steps of 10 ms."""
+        messages = sum(part.messages for part in slices)
+        return cls(
+            sum(part.driver * part.messages for part in slices) / messages,
+            sum(part.broker * part.messages for part in slices) / messages,
+        )
 
 
 class Standing(SocketTarget):
@@ -111,13 +139,16 @@ def measured(
         messages=options.messages,
         sizes=Sizes.read(options.size),
         window=options.window or WINDOWS[protocol],
+        rate=options.rate,
         seed=1,
     )
-    slices: list[tuple[Slice, Slice]] = []
-    for pair in Bench(target, wishes, folder / "tape").pairs(
-        options.pairs, options.slice_ms * NS_PER_MS
-    ):
-        slices.append(pair)
+    broker = tree(os.getpid())[1:]
+    bench = Bench(target, wishes, folder / "tape", lambda: sum(map(cpu_s, broker)))
+    if options.pin:
+        pin_tape(options.pin[2])
+    slices: list[tuple[Slice, Slice]] = list(
+        bench.pairs(options.pairs, options.slice_ms * NS_PER_MS)
+    )
     if 2 * len(slices) < options.pairs:
         raise SystemExit(
             f"{protocol} on {target.identity.name}: nothing passed in most slices, so nothing is"
@@ -141,12 +172,27 @@ def measured(
         f"  {drivers[0]:.1f} without and {drivers[1]:.1f} with, pair by pair {more:.1f} more"
         " (median)"
     )
+    without, with_ = (Costs.of(side) for side in zip(*slices, strict=True))
+    share = 1 - without.driver / with_.driver
+    one_core = 1 - (without.driver + without.broker) / (with_.driver + with_.broker)
+    core_each = 1 - max(without.driver, without.broker) / max(with_.driver, with_.broker)
+    say(
+        f"  µs of the processor a message, of all slices: driver {without.driver:.1f} and"
+        f" {with_.driver:.1f}, broker {without.broker:.1f} and {with_.broker:.1f}"
+    )
+    say(
+        f"  so recording costs {one_core:.1%} of the throughput where both share one core,"
+        f" {core_each:.1%} where each has one; {share:.1%} of the driver's core"
+    )
     report: dict[str, Any] = {
         "protocol": protocol,
         "target": target.identity.name,
         "lost_throughput": lost_of(lost),
         "driver_us": drivers,
         "driver_more_us": more,
+        "costs": [asdict(without), asdict(with_)],
+        "lost_on_one_core": one_core,
+        "lost_with_a_core_each": core_each,
         "rate": statistics.median(part.rate for part, _ in slices),
     }
     loads: list[tuple[Whole, Whole]] = []
@@ -166,6 +212,32 @@ def measured(
         )
         report |= {"whole_lost": lost_of(lost), "segments_us": segments, "after_s": after}
     return report
+
+
+def pin_process(pid: int, core: int) -> None:
+    """Bind all threads of a process to a core; those that they start inherit it."""
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(int(thread.name), {core})
+
+
+def pin_tape(core: int) -> None:
+    """Bind the threads of this process that write tapes to a core."""
+    for thread in threading.enumerate():
+        if thread.name == TAPE_THREAD and thread.native_id is not None:
+            os.sched_setaffinity(thread.native_id, {core})
+
+
+def cores(text: str) -> tuple[int, int, int]:
+    """Read the value of ``--pin``. Raises :class:`argparse.ArgumentTypeError`."""
+    parts = text.split(",")
+    available = os.sched_getaffinity(0)
+    if len(parts) != 3 or not all(part.isdecimal() and int(part) in available for part in parts):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not BROKER,DRIVER,TAPE, three of the cores {sorted(available)}"
+        )
+    broker, driver, tape = map(int, parts)
+    return broker, driver, tape
 
 
 def lost_of(values: Sequence[float]) -> dict[str, float]:
@@ -218,6 +290,15 @@ def main() -> int:
         default=0,
         help="default: 100000 bytes in STOMP, 200 messages elsewhere",
     )
+    parser.add_argument(
+        "--rate", type=int, default=0, help="messages a second (default: as fast as it goes)"
+    )
+    parser.add_argument(
+        "--pin",
+        type=cores,
+        metavar="BROKER,DRIVER,TAPE",
+        help="bind them to these cores, such as 0,1,1 (default: nobody is bound)",
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
 
@@ -236,6 +317,11 @@ def main() -> int:
             folder = Path(temporary)
             try:
                 standing = Standing(target, target.start(folder / "logs"))
+                if options.pin:
+                    broker, driver, _ = options.pin
+                    pin_process(os.getpid(), driver)
+                    for pid in tree(os.getpid())[1:]:
+                        pin_process(pid, broker)
                 reports.append(measured(protocol, standing, folder, options, say))
             finally:
                 target.stop()

@@ -27,6 +27,7 @@ from itertools import groupby
 from typing import Any, Generic
 
 import pyarrow as pa
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -156,6 +157,9 @@ def recheck(
         parts.append(overruns_in_pieces(spark, source, ground, plan))
     if plan.connections or plan.everything:
         events, context = read_events(spark, source, plan), queue_context(merged)
+        if not plan.everything:
+            # Counting them reads the recording; of too many for this process, it is not read twice.
+            events = events.persist(StorageLevel.DISK_ONLY)
         few = None if plan.everything else _in_process(events, context)
         if few is None:
             parts.append(anomalies(OnSpark(), events, context, ground, plan))

@@ -69,10 +69,12 @@ def _said(log: Path, ready: re.Pattern[str], process: subprocess.Popen[bytes]) -
     )
 
 
-@pytest.fixture(scope="module")
-def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a master that has two workers."""
-    folder = tmp_path_factory.mktemp("cluster")
+@contextmanager
+def standalone(folder: Path, *, memory: str = "1g") -> Iterator[str]:
+    """A master and two workers of one core each, until the block ends; gives the master's URL.
+
+    ``folder`` takes logs and the workers' files. ``memory``: of each worker, as Spark writes it.
+    """
     place = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
     with ExitStack() as stack, pytest.MonkeyPatch.context() as patched:
         patched.setenv("PYSPARK_PYTHON", sys.executable)
@@ -83,9 +85,16 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         )
         url = stack.enter_context(started)[1]
         for number in range(WORKERS):
-            of = ("--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"work{number}"))
+            of = ("--cores", "1", "--memory", memory, "--work-dir", str(folder / f"work{number}"))
             worker = ("org.apache.spark.deploy.worker.Worker", *place, *of, url)
             stack.enter_context(daemon(folder / f"worker{number}.log", _WORKER_READY, *worker))
+        yield url
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a master that has two workers."""
+    with standalone(tmp_path_factory.mktemp("cluster")) as url:
         yield url
 
 

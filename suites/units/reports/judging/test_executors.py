@@ -6,8 +6,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from pyspark import SparkContext
@@ -24,7 +27,8 @@ from brokerproof.reports import judge_command, recording_judgement
 from brokerproof.reports.judging import recheck
 from brokerproof.reports.judging.amqp import connection_anomalies
 from brokerproof.reports.judging.judge import find_anomalies
-from brokerproof.reports.sources.segments import elsewhere, local
+from brokerproof.reports.sources import Piece
+from brokerproof.reports.sources.segments import elsewhere, local, read_files
 from brokerproof.suites.units.drivers import model_recordings_amqp091, model_recordings_core
 from brokerproof.suites.units.drivers.model_recordings import FAULTS
 from brokerproof.suites.units.drivers.model_recordings import recording as played
@@ -112,6 +116,26 @@ def test_what_the_oracles_find_is_found_with_the_same_witnesses(
     )
     assert len({kind for _, kind, *_ in expected}) >= (11 if few else 9)
     assert by_spark(spark, tmp_path) == expected
+
+
+@pytest.mark.parametrize("few", [True, False], ids=["in process", "on Spark"])
+def test_a_recheck_reads_the_recording_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: bool
+) -> None:
+    monkeypatch.setattr(recheck, "MOST_IN_PROCESS", recheck.MOST_IN_PROCESS if few else 0)
+    opened = tmp_path / "opened"
+    opened.mkdir()
+
+    def counted(piece: Piece, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        (opened / uuid4().hex).touch()
+        yield from read_files(piece, columns)
+
+    write(tmp_path / "trace", 12_000, Anomalies(lost=600))
+    source = replace(local([str(tmp_path / "trace")], parallel=2), open=counted)
+    judgement = find_anomalies(spark, source, GROUND)
+    assert [row.kind for row in judgement.anomalies.collect()] == ["lost"]
+    judgement.release()
+    assert len(list(opened.iterdir())) == 2 * len(source.pieces), "summarised, and rechecked"
 
 
 @pytest.mark.parametrize("small", [True, False])
