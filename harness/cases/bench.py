@@ -67,14 +67,6 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, MeasurementJud
         self.record(Advanced(at_ns=self.now(), duration_ns=duration))
         self.world.wait_until(lambda: False, self.now() + duration)
 
-    def limit_frames(self, most: int) -> None:
-        """End the case when a connection receives more than ``most`` frames (over sockets only).
-
-        For a stimulus that makes some brokers send without a pause: a case that reads a hundred
-        thousand frames takes the time of the cases beside it, which then measure the host.
-        """
-        self.world.bounds.limit_frames(most)
-
     def wait_until(self, ready: Callable[[], bool], within: Duration) -> bool:
         """Let time pass until ``ready()``, at most ``within``; return ``ready()``."""
         return self.world.wait_until(ready, self.now() + within)

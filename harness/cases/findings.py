@@ -83,7 +83,9 @@ class CaseRecord(Judge):
         """Add an event to the case's trace."""
         self.example_record.events.append(event)
         match event:
-            case FrameReceived() | HeartBeatReceived() | OctetsRefused():
+            case HeartBeatReceived():
+                self.world.bounds.on_heartbeat_received(event.at_ns, event.conn)
+            case FrameReceived() | OctetsRefused():
                 self.world.bounds.on_frame_received(event.at_ns, event.conn)
             case FrameSent():
                 self.world.bounds.on_sent(event.at_ns, self.example_record.case, event.command)

@@ -3,24 +3,36 @@
 Hypothesis draws constants that it reads in the sources of all loaded modules outside site-packages.
 The examples of one seed would then depend on the cases that ran before in the same process, and on
 whether brokerproof runs from a checkout or is installed. Reading the sources also takes seconds.
+
+Hypothesis also keeps a random generator for each thread that draws, and saves, seeds and restores
+those of all threads around each example. The first example of a thread collects garbage twice over.
+Cases in real time draw in sixteen threads; our seeds are given, so one generator serves them all.
+Measured: 2,526 examples of 497 properties in 16 threads took 4.6 s of processor time and take 2.5.
 """
 
 from __future__ import annotations
 
+import random
+from types import SimpleNamespace
 from typing import Any
 
+from hypothesis import core
 from hypothesis.internal.conjecture import providers
 
 _NONE = type(providers.GLOBAL_CONSTANTS)()
+_SHARED = SimpleNamespace(_hypothesis_global_random=random.Random())
 
 
 def by_seed_alone() -> None:
     """From now on this process draws by the seed alone.
 
-    There is no setting for it, so an attribute of Hypothesis's own is replaced. Should a release of
-    it call that otherwise, ``suites/units/harness/cases/test_execution.py`` tells.
+    There is no setting for it, so attributes of Hypothesis's own are replaced. Should a release of
+    it call them otherwise, ``suites/units/harness/cases/test_execution.py`` and
+    ``test_hypothesis_patch.py`` beside it fail.
     """
     provider: Any = providers.HypothesisProvider
     if provider._local_constants is not _NONE:
         provider._local_constants = _NONE
         providers.CONSTANTS_CACHE.cache.clear()
+    engine: Any = core
+    engine.threadlocal = _SHARED

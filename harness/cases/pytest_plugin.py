@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import gc
 import inspect
 import os
 import random
@@ -322,6 +323,7 @@ class _Session:
                 else self._options.brokerproof_cases_in_parallel or CASES_IN_PARALLEL
             )
             one_at_a_time()
+            gc.freeze()  # collections of garbage stop every thread: spare them what was collected
             self._pool = ThreadPoolExecutor(together, thread_name_prefix="case")
             for call in calls:
                 if call.case.harm:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from brokerproof.harness.model.cost_limits import Limits
 from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
@@ -118,6 +118,7 @@ class CaseBounds:
         self.frames = 0
         """Number of frames, heartbeats and unreadable pieces received on them."""
         self._frames_on: Counter[int | None] = Counter()
+        self._heartbeats_on: Counter[int | None] = Counter()
         self.deadline: Instant = _UNLIMITED
         if run is not None:
             self.deadline = run.case_deadline(self._limits)
@@ -127,11 +128,6 @@ class CaseBounds:
         if self._run is not None:
             self._limits = limits
             self.deadline = self._run.case_deadline(limits)
-
-    def limit_frames(self, most: int) -> None:
-        """Let no connection of this case receive more than ``most`` frames from now on."""
-        if most < self._limits.connection_frames:
-            self._limits = replace(self._limits, connection_frames=most)
 
     def check(self, now: Instant) -> None:
         """Raise :class:`RunStopped` or :class:`LimitReached` when waiting must end."""
@@ -189,6 +185,14 @@ class CaseBounds:
         if self._exceeds_share(self._run.frames_received, self._limits.parallel_frames):
             most = f"{self._limits.parallel_frames:,} frames to the cases under way"
             raise LimitReached("parallel_frames", f"the target sent more than {most}")
+
+    def on_heartbeat_received(self, at: Instant, conn: int | None) -> None:
+        """Count a heartbeat, which is a frame too. Raises :class:`LimitReached`."""
+        self._heartbeats_on[conn] += 1
+        if self._run is not None and self._heartbeats_on[conn] > self._limits.connection_heartbeats:
+            most = f"{self._limits.connection_heartbeats:,} heartbeats on connection {conn}"
+            raise LimitReached("connection_heartbeats", f"the target sent more than {most}")
+        self.on_frame_received(at, conn)
 
     def on_sent(self, at: Instant, case: str, command: str) -> None:
         """Keep what the case did last."""

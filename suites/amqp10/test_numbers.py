@@ -63,8 +63,6 @@ IDLE_TIMEOUT = "open.idle-time-out"
 SENDER_HANDLE, RECEIVER_HANDLE = 3, 5
 CREDIT = 10
 BODY = b"a body"
-MOST_FRAMES = 5_000
-"""Two and a half seconds of the empty frames of a broker that keeps a time-out of 1 ms."""
 LARGEST_MESSAGE = 1000
 """Bytes that no message of these conversations has, whatever its broker adds."""
 SOON_MS = 2**15 - 1
@@ -109,8 +107,6 @@ def converse(target: Bench, replaced: Replaced) -> tuple[Outcome, str]:
     """Play the conversation with one number replaced."""
     node = target.node()  # some brokers take seconds to make one, and wait less for an open
     peer = target.amqp_peer()
-    if str(replaced.field) == IDLE_TIMEOUT:
-        target.limit_frames(MOST_FRAMES)
     peer.authenticate(target.target.identity.login, target.target.identity.passcode)
     try:
         _play(target, peer, node, replaced)

@@ -13,6 +13,7 @@ from brokerproof.harness.model.cost_limits import Limits
 from brokerproof.harness.model.time import ms
 from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.targets import target_file
+from brokerproof.harness.trace.events import FrameReceived, HeartBeatReceived
 from brokerproof.harness.worlds.bounds import CaseBounds, LimitReached, RunBounds
 from brokerproof.harness.worlds.virtual import VirtualWorld
 from brokerproof.suites.units.harness.cases.test_execution import MUST, RealTimeTwin, made, run_of
@@ -71,12 +72,25 @@ def test_a_control_that_fails_while_the_host_is_late_is_no_unmet_precondition(
     assert [finding.seen for finding in result.findings] == [seen]
 
 
-@pytest.mark.parametrize("most", [3, 8])
-def test_a_case_may_have_fewer_frames_than_the_target_allows_and_not_more(most: int) -> None:
-    bounds = CaseBounds(RunBounds(Limits(connection_frames=5)))
-    bounds.limit_frames(most)
-    for at in range(min(most, 5)):
-        bounds.on_frame_received(at, 1)
-        bounds.on_frame_received(at, 2)
-    with pytest.raises(LimitReached, match=f"more than {min(most, 5)} frames on connection 1"):
-        bounds.on_frame_received(9, 1)
+@pytest.mark.parametrize(("heartbeats", "verdict"), [(5, Verdict.PASS), (6, Verdict.INCONCLUSIVE)])
+def test_no_connection_receives_more_heartbeats_than_a_client_may_ask_for(
+    heartbeats: int, verdict: Verdict
+) -> None:
+    target = RealTimeTwin(target_file.load("reference"))
+
+    def beats(bench: Bench) -> None:
+        bench.world.bounds = CaseBounds(RunBounds(Limits(connection_heartbeats=5)))
+        for at in range(heartbeats):
+            for conn in (1, 2):
+                bench.record(
+                    FrameReceived(at_ns=at, conn=conn, protocol="STOMP", command="MESSAGE")
+                )
+                bench.record(HeartBeatReceived(at_ns=at, conn=conn, protocol="STOMP", size=1))
+        bench.record_finding(MUST, True, "the rest of the conversation")
+
+    result = execute(run_of(target), made(beats, MUST))
+    assert result.verdict is verdict
+    if verdict is Verdict.INCONCLUSIVE:
+        words = "more than 5 heartbeats on connection 1 (limit connection_heartbeats)"
+        assert result.detail == f"ended at a limit: the target sent {words}"
+        assert [finding.seen for finding in result.findings] == [Seen.UNMET]
