@@ -37,7 +37,6 @@ class Slice:
     rate: float
     driver: float
     broker: float
-    messages: float
 
 
 def cpu_s() -> float:
@@ -95,9 +94,7 @@ class Bench:
         driver, broker = cpu_s() - driver, self._broker_cpu_s() - broker
         took, messages = self._world.now() - begun, (tally.received + tally.confirmed - before) / 2
         us_per_message = 1e6 / max(1, messages)
-        return Slice(
-            messages * NS_PER_S / took, driver * us_per_message, broker * us_per_message, messages
-        )
+        return Slice(messages * NS_PER_S / took, driver * us_per_message, broker * us_per_message)
 
     def _pass(self, lasts: Duration) -> None:
         def never() -> bool:
