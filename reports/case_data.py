@@ -145,7 +145,8 @@ def plan(
     cases: Sequence[CaseRow], findings: Iterable[Mapping[str, Any]], runs: Sequence[Run]
 ) -> list[Work]:
     """Return the tasks: one a segment, one for all segments of a load, and some for the cases that
-    were not recorded."""
+    were not recorded. The largest come first, so that no worker begins one when others have
+    ended."""
     of_case: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for finding in findings:
         key = (finding["run"], finding["target"], finding["case"])
@@ -177,7 +178,11 @@ def plan(
         for start in range(0, len(rest), UNRECORDED_IN_TASK):
             some = dict(rest[start : start + UNRECORDED_IN_TASK])
             work.append(Work(run.name, "", (), some))
-    return work
+    return sorted(work, key=_size, reverse=True)
+
+
+def _size(work: Work) -> int:
+    return sum(Path(path).stat().st_size for path in work.paths)
 
 
 def _by_target(run: Run) -> dict[str, list[Path]]:
@@ -234,9 +239,13 @@ def _page(
     parts: list[dict[str, Any]] = []
     examples = 0
     if recorded is not None:
-        most = EXAMPLES_OF_PASS if page.row.verdict == "PASS" else EXAMPLES
+        passed = page.row.verdict == "PASS"
+        most = EXAMPLES_OF_PASS if passed else EXAMPLES
         examples = int(recorded.parts[-1])
-        parts = [excerpt(recorded, places, settings) for places in chosen_parts(recorded, most)]
+        parts = [
+            excerpt(recorded, places, settings, passed=passed)
+            for places in chosen_parts(recorded, most)
+        ]
     data = pages.data(page.row, page.findings, parts, examples)
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     named = tuple(finding["requirement"] for finding in page.findings)

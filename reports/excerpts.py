@@ -14,6 +14,8 @@ from brokerproof.reports.redaction import blank_header, blank_text
 
 HEAD, TAIL, MARKED = 120, 60, 60
 """Events from the beginning and the end of an example, and judgements and the like from between."""
+HEAD_OF_PASS, TAIL_OF_PASS = 80, 40
+"""Of an example of a case that passed, of which nobody asks why."""
 BODY_BYTES = 200
 HEADERS = 40
 HEADER_LENGTH = 300
@@ -85,12 +87,13 @@ def _room(value: int | None, low: int | None, high: int | None) -> float | None:
     return min(rooms) / max(width or 1, 1)
 
 
-def shown_places(case: RecordedCase, places: Places) -> Places:
+def shown_places(case: RecordedCase, places: Places, *, passed: bool = False) -> Places:
     """Return those of an example's events that its page shows: its beginning, its end, and what was
-    judged and measured between."""
+    judged and measured between. ``passed`` is the verdict of its case."""
+    head, tail = (HEAD_OF_PASS, TAIL_OF_PASS) if passed else (HEAD, TAIL)
     size = case.total if len(places) == len(case) else len(places)
     index = case.numbers[places] - case.numbers[places[0]]
-    reached = (index < HEAD) | (index >= size - TAIL)
+    reached = (index < head) | (index >= size - tail)
     kinds = case.column("kind")
     marked = np.array([kinds[place] in _MARKED for place in places.tolist()])
     marked &= np.cumsum(marked) <= MARKED
@@ -98,14 +101,16 @@ def shown_places(case: RecordedCase, places: Places) -> Places:
     return chosen
 
 
-def excerpt(case: RecordedCase, places: Places, settings: Settings = ()) -> dict[str, Any]:
+def excerpt(
+    case: RecordedCase, places: Places, settings: Settings = (), *, passed: bool = False
+) -> dict[str, Any]:
     """Return one example as its page draws it: ``part`` (0 for a case that is no property), the
     number of its ``events``, its ``rows``, and its ``curves``.
 
     Instants of a row are nanoseconds since the first one. ``index`` stands where events were left
     out before a row: its place in the example, from 1.
     """
-    shown = shown_places(case, places).tolist()
+    shown = shown_places(case, places, passed=passed).tolist()
     at = case.column("at_ns")
     zero = min(at[place] for place in shown)
     first = int(case.numbers[places[0]])

@@ -196,7 +196,7 @@ def _write_tables(
     for name, table in small.items():
         path = folder / f"{name}.parquet"
         path.mkdir(parents=True)
-        pq.write_table(table, path / "part-00000.parquet")
+        pq.write_table(table, path / "part-00000.parquet", compression="zstd")
 
 
 def _write_brokers(folder: Path, brokers_of_targets: Sequence[Broker], pages: Pages) -> None:

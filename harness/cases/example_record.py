@@ -19,6 +19,8 @@ class ExampleRecord:
 
     events: list[Event] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    held: set[tuple[str, str]] = field(default_factory=set)
+    """Requirement and detail of findings that held, each of which is one event."""
     measurements: dict[str, Measurement] = field(default_factory=dict)
     """By label. Of several, the one nearest to a bound."""
     wire: ByteLog = field(default_factory=ByteLog)

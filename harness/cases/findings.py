@@ -150,6 +150,10 @@ class CaseRecord(Judge):
         if requirement not in self.cited:
             raise ValueError(f"the case judges {requirement} but does not cite it; add it to @case")
         self.example_record.findings.append(finding)
+        if finding.seen is Seen.HELD:
+            if (requirement, detail) in self.example_record.held:
+                return  # a model repeats it at every step; once is what a reader needs
+            self.example_record.held.add((requirement, detail))
         self.record(Judged(at_ns=self.now(), requirement=requirement, seen=seen, detail=detail))
 
     def require(

@@ -24,8 +24,10 @@ from brokerproof.reports.dataframes import ordered, trace
 from brokerproof.reports.excerpts import (
     BODY_BYTES,
     HEAD,
+    HEAD_OF_PASS,
     MARKED,
     TAIL,
+    TAIL_OF_PASS,
     chosen_parts,
     excerpt,
 )
@@ -192,6 +194,16 @@ def test_of_a_long_case_a_page_shows_both_ends_and_what_was_judged() -> None:
     assert max(len(row.get("body", "")) for row in only["rows"]) == BODY_BYTES
 
 
+def test_of_a_case_that_passed_a_page_shows_less() -> None:
+    events: list[ev.Event] = [ev.Noted(at_ns=at, detail="step") for at in range(1000)]
+    case = recorded_case(events)
+    (places,) = chosen_parts(case, 1)
+    rows = excerpt(case, places, passed=True)["rows"]
+    ends = [*range(1, HEAD_OF_PASS + 1), *range(1000 - TAIL_OF_PASS + 1, 1001)]
+    assert numbers(rows) == ends
+    assert len(ends) < HEAD + TAIL
+
+
 def test_no_case_can_make_its_page_grow() -> None:
     events = [
         ev.Judged(at_ns=number, requirement="R", seen="HELD", detail="again")
@@ -257,8 +269,18 @@ def test_the_segments_of_a_load_are_read_at_both_ends(
     assert rows[-1]["detail"] == "999"
 
 
+def test_the_largest_segments_are_read_first(tmp_path: Path) -> None:
+    few, many = (
+        [ev.Noted(at_ns=at, detail=str(at**at)) for at in range(size)] for size in (3, 300)
+    )
+    run = run_of(tmp_path / "r", few, many, few)
+    sizes = [Path(path).stat().st_size for work in plan([], [], [run]) for path in work.paths]
+    assert len(sizes) == 3
+    assert sizes == sorted(sizes, reverse=True)
+
+
 def test_a_task_leaves_out_what_a_later_segment_records_again(tmp_path: Path) -> None:
     notes = [[ev.Noted(at_ns=0, detail=when)] for when in ("first", "second")]
     run = run_of(tmp_path / "r", *notes)
-    first, second = plan([], [], [run])
+    first, second = sorted(plan([], [], [run]), key=lambda work: work.paths, reverse=True)
     assert (first.superseded, second.superseded) == ({"c"}, frozenset())

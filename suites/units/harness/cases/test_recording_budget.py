@@ -19,7 +19,7 @@ from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.results.records import Result, Unrecorded
 from brokerproof.harness.targets.target import Target
 from brokerproof.harness.trace import read
-from brokerproof.harness.trace.events import ExampleStarted
+from brokerproof.harness.trace.events import ExampleStarted, Judged
 from brokerproof.suites.units.harness.cases.test_execution import MUST, made, reference, run_of
 
 assert reference  # a fixture
@@ -132,3 +132,18 @@ def test_what_was_left_out_is_read_back_from_a_result(reference: Target) -> None
     assert Result.parse(older).unrecorded == Unrecorded()
     with pytest.raises(TypeError):
         Result.parse(found.line().replace('"events":400', '"events":"many"'))
+
+
+def test_what_holds_again_in_the_same_words_is_one_event(reference: Target, tmp_path: Path) -> None:
+    def repeat(target: Bench) -> None:
+        for detail in ("in order", "in order", "complete", "in order"):
+            target.record_finding(MUST, True, detail)
+        for _ in range(2):
+            target.record_finding(MUST, False, "out of order")
+
+    run = run_of(reference, tmp_path)
+    execute(run, made(repeat, MUST))
+    run.recorder.flush()
+    events = read.case(tmp_path, "reference", "units.example")
+    judged = [event.detail for event in events if isinstance(event, Judged)]
+    assert judged == ["in order", "complete", "out of order", "out of order"]
