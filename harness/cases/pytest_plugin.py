@@ -3,8 +3,8 @@ asked.
 
 Cases against a target in real time mostly wait. They are started side by side in threads before
 pytest walks through its items; when pytest comes to an item it waits for that case and reports it.
-The wall time is then near the longest case, and pytest still sees one item after the other. Cases
-in virtual time compute: they run side by side, if asked, in processes of their own
+The longest begin first (``harness/cases/real_time_order.py``), and pytest still sees one item after
+the other. Cases in virtual time compute: they run side by side, if asked, in processes of their own
 (``harness/cases/forked_workers.py``).
 
 pytest-xdist may spread cases over its processes, among other tests: in virtual time, or against a
@@ -39,6 +39,7 @@ from brokerproof.harness.cases.case_index import IndexedCase
 from brokerproof.harness.cases.execution import Call, Run, execute
 from brokerproof.harness.cases.forked_workers import GRACE_S, Workers, heaviest_first
 from brokerproof.harness.cases.pytest_options import CASES_IN_PARALLEL, DEFAULT_TARGET
+from brokerproof.harness.cases.real_time_order import longest_first
 from brokerproof.harness.cases.selection import BadSelection, Selection
 from brokerproof.harness.cases.target_health import RunWatch, TargetHealth
 from brokerproof.harness.catalogue import deviations, requirements
@@ -134,18 +135,9 @@ MARKER = "brokerproof_"
 """Beginning of the markers of areas, such as ``brokerproof_heartbeat``."""
 
 
-BUSY = frozenset({"address-full", "paging"})
-"""Cases that need one of these keep a broker and its disk busy. They begin last, away from those
-that measure time."""
-
-
 ALONE = frozenset({"alarms", "system-usage"})
 """On a target with one of these cases do something to all of the broker: there they run one after
 the other."""
-
-
-def _is_busy(call: Call) -> bool:
-    return bool(BUSY & call.case.needs)
 
 
 class _Session:
@@ -328,7 +320,7 @@ class _Session:
             for call in calls:
                 if call.case.harm:
                     self._started[call.id] = functools.partial(self._execute_alone, run, call)
-            for call in sorted((call for call in calls if not call.case.harm), key=_is_busy):
+            for call in longest_first(call for call in calls if not call.case.harm):
                 future = self._pool.submit(self._execute, run, call)
                 self._futures.append(future)
                 self._started[call.id] = future.result

@@ -11,6 +11,7 @@ from functools import cache
 import pytest
 
 from brokerproof.harness.cases.case import Case, registry
+from brokerproof.harness.cases.real_time_order import durations
 from brokerproof.harness.catalogue import requirements
 from brokerproof.harness.catalogue.cases import import_suites
 from brokerproof.suites.repo.sources import ROOT, modules
@@ -232,3 +233,7 @@ def test_a_judgement_of_several_requirements_is_noticed() -> None:
         "    target.require(target.cited, True, '')\n"
     )
     assert shared_judgements(source) == {"test_x": 3}
+
+
+def test_the_table_of_long_cases_names_cases() -> None:
+    assert sorted(durations().keys() - {case.name for case in cases()}) == []
