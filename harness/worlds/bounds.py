@@ -119,6 +119,8 @@ class CaseBounds:
         """Number of frames, heartbeats and unreadable pieces received on them."""
         self._frames_on: Counter[int | None] = Counter()
         self._heartbeats_on: Counter[int | None] = Counter()
+        self._flooding: int | None = None
+        """The first connection that received more heartbeats than its limit."""
         self.deadline: Instant = _UNLIMITED
         if run is not None:
             self.deadline = run.case_deadline(self._limits)
@@ -133,6 +135,10 @@ class CaseBounds:
         """Raise :class:`RunStopped` or :class:`LimitReached` when waiting must end."""
         if self._run is not None:
             self._run.check()
+            if self._flooding is not None:
+                most = f"{self._limits.connection_heartbeats:,} heartbeats on connection"
+                words = f"the target sent more than {most} {self._flooding}"
+                raise LimitReached("connection_heartbeats", words)
         if now >= self.deadline:
             seconds = self._limits.case_seconds
             raise LimitReached("case_seconds", f"the case took longer than {seconds} s")
@@ -187,11 +193,15 @@ class CaseBounds:
             raise LimitReached("parallel_frames", f"the target sent more than {most}")
 
     def on_heartbeat_received(self, at: Instant, conn: int | None) -> None:
-        """Count a heartbeat, which is a frame too. Raises :class:`LimitReached`."""
+        """Count a heartbeat, which is a frame too. Raises :class:`LimitReached` for that.
+
+        One read may bring thousands. So :meth:`check` ends a case that received too many, and only
+        if it goes on waiting: what was read may be all that it needs for its verdict.
+        """
         self._heartbeats_on[conn] += 1
-        if self._run is not None and self._heartbeats_on[conn] > self._limits.connection_heartbeats:
-            most = f"{self._limits.connection_heartbeats:,} heartbeats on connection {conn}"
-            raise LimitReached("connection_heartbeats", f"the target sent more than {most}")
+        exceeded = self._heartbeats_on[conn] > self._limits.connection_heartbeats
+        if exceeded and self._flooding is None:
+            self._flooding = conn
         self.on_frame_received(at, conn)
 
     def on_sent(self, at: Instant, case: str, command: str) -> None:
