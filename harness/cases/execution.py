@@ -30,7 +30,6 @@ from brokerproof.harness.cases.example_runs import (
     unreached,
 )
 from brokerproof.harness.cases.recording_budget import RecordingBudget
-from brokerproof.harness.catalogue import capabilities
 from brokerproof.harness.catalogue.deviations import Deviation, match, match_control
 from brokerproof.harness.catalogue.profiles import MissingParameter
 from brokerproof.harness.catalogue.requirements import in_range
@@ -129,11 +128,11 @@ def execute_unrecorded(run: Run, call: Call) -> tuple[Result, list[Event]]:
 
 
 def _refusal(run: Run, call: Call) -> str:
-    """Why the case is not put to this target: a capability it lacks, or the harm it would do."""
+    """Why the case is not put to this target: what it lacks or is not for, or the harm it would
+    do."""
     identity = run.target.identity
-    missing = call.needs - identity.capabilities
-    if missing:
-        return capabilities.missing(missing, identity.absent, identity.profile.name)
+    if reason := identity.skip_reason(call.needs):
+        return reason
     if call.case.harm and not (identity.started_here or run.allow_harm):
         return (
             f"a broker that fails this case is harmed ({call.case.harm}), and this one was not"

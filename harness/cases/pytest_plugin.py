@@ -140,6 +140,11 @@ ALONE = frozenset({"alarms", "system-usage"})
 the other."""
 
 
+def _kills(run: Run, call: Call) -> bool:
+    """True if the broker is known not to survive the case."""
+    return deviations.does_harm(run.deviations, call.id, run.facts.version)
+
+
 class _Session:
     """Everything between the first case and the last. The target is started only when there is a
     case to run."""
@@ -317,10 +322,13 @@ class _Session:
             one_at_a_time()
             gc.freeze()  # collections of garbage stop every thread: spare them what was collected
             self._pool = ThreadPoolExecutor(together, thread_name_prefix="case")
+            harmless = []
             for call in calls:
-                if call.case.harm:
+                if call.case.harm or _kills(run, call):
                     self._started[call.id] = functools.partial(self._execute_alone, run, call)
-            for call in longest_first(call for call in calls if not call.case.harm):
+                else:
+                    harmless.append(call)
+            for call in longest_first(harmless):
                 future = self._pool.submit(self._execute, run, call)
                 self._futures.append(future)
                 self._started[call.id] = future.result
@@ -412,7 +420,8 @@ class _Session:
             run.target.stop()
             run = replace(run, facts=run.target.start(self._logs))
         result = self._execute(replace(run, health=None), call)
-        self._harmed = result.verdict not in (Verdict.PASS, Verdict.SKIP, Verdict.NOTE)
+        well = (Verdict.PASS, Verdict.SKIP, Verdict.NOTE)
+        self._harmed = _kills(run, call) or result.verdict not in well
         return result
 
     def _keep(self, result: Result) -> None:

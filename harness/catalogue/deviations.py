@@ -14,6 +14,7 @@ A broker's deviation never bends a case. It goes into
     link = "https://…"                      # a line of the tested release's source, or a ticket
     sometimes = true                        # a race: not seeing it in a run is no news
     control = true                          # of a case, without a requirement: what fails is a control, or a flood reaches a limit, so the case cannot be put to the broker
+    harm = true                             # the broker may not survive the case: there it is run last, alone, and the next case on a broker started anew
 
 A finding that the entry does not expect is a new finding, and an entry that no longer shows
 fails the run, unless it says ``sometimes``.
@@ -46,6 +47,7 @@ _DEVIATION = {
     "link": Key(str),
     "sometimes": Key(bool, required=False),
     "control": Key(bool, required=False),
+    "harm": Key(bool, required=False),
 }
 
 
@@ -71,6 +73,8 @@ class Deviation:
     control: bool = False
     """True if it explains a failed control of its case, or a limit that it reached, instead of a
     finding."""
+    harm: bool = False
+    """True if the broker may not survive the case."""
 
     @property
     def name(self) -> str:
@@ -153,6 +157,14 @@ def match_control(
     return None
 
 
+def does_harm(deviations: Iterable[Deviation], case: str, broker_version: str) -> bool:
+    """True if a broker of that version is known not to survive the case."""
+    return any(
+        deviation.harm and covers(deviation, case, deviation.requirement, broker_version)
+        for deviation in deviations
+    )
+
+
 def not_shown(
     listed: Iterable[Deviation], held: Iterable[tuple[str, str, bool]], version: str
 ) -> list[Deviation]:
@@ -182,10 +194,19 @@ def _deviations(entry: Entry) -> list[Deviation]:
     """The checked entry, once for each requirement that it names."""
     texts = {key: entry.text(key) for key, rule in _DEVIATION.items() if rule.kind is str}
     texts["case"] = current_name(texts["case"])  # lists of users may have a former name
-    sometimes, control = (bool(entry.values.get(key)) for key in ("sometimes", "control"))
+    sometimes, control, harm = (
+        bool(entry.values.get(key)) for key in ("sometimes", "control", "harm")
+    )
     named = [text.strip() for text in texts.pop("requirement").split(",")]
     deviations = [
-        Deviation(**texts, requirement=id, where=entry.where, sometimes=sometimes, control=control)
+        Deviation(
+            **texts,
+            requirement=id,
+            where=entry.where,
+            sometimes=sometimes,
+            control=control,
+            harm=harm,
+        )
         for id in named
     ]
     if control and (any(named) or not texts["case"]):
@@ -195,6 +216,8 @@ def _deviations(entry: Entry) -> list[Deviation]:
             f"{entry.where}: requirement is missing; a deviation names the sentence it breaks, or"
             " several with commas between them"
         )
+    if harm and not texts["case"]:
+        raise BadData(f"{entry.where}: harm speaks of a case; name that")
     _check(deviations[0])
     return deviations
 

@@ -253,24 +253,35 @@ def dry_run(asked: Asked, *, as_json: bool) -> int:
     chosen = choose(asked.suites, asked.selection)
     plans = []
     for target in loaded:
-        lacks = {case.id: sorted(set(case.needs) - target.identity.capabilities) for case in chosen}
-        plans.append((target.identity.name, {case: lack for case, lack in lacks.items() if lack}))
+        identity = target.identity
+        lacks = {case.id: sorted(set(case.needs) - identity.capabilities) for case in chosen}
+        skipped = {case: lack for case, lack in lacks.items() if lack}
+        others = [
+            case.id
+            for case in chosen
+            if case.id not in skipped and identity.is_out_of_scope(frozenset(case.needs))
+        ]
+        plans.append((identity, skipped, others))
     if as_json:
         rows = [
             {
-                "target": name,
-                "judged": [case.id for case in chosen if case.id not in skipped],
+                "target": identity.name,
+                "judged": [case.id for case in chosen if case.id not in {*skipped, *others}],
                 "skipped": skipped,
+                "judged_on": dict.fromkeys(others, identity.others_judged_on),
             }
-            for name, skipped in plans
+            for identity, skipped, others in plans
         ]
         click.echo(json.dumps(rows, ensure_ascii=False))
         return 0
     for case in chosen:
         click.echo(case.id)
     click.echo(totals(chosen))
-    for name, skipped in plans:
-        click.echo(f"{name}: {len(chosen) - len(skipped)} judged, {len(skipped)} skipped")
+    for identity, skipped, others in plans:
+        left_out = len(skipped) + len(others)
+        click.echo(f"{identity.name}: {len(chosen) - left_out} judged, {left_out} skipped")
+        if others:
+            click.echo(f"    {len(others)} judged on the target {identity.others_judged_on}")
         reasons = Counter(", ".join(lack) for lack in skipped.values())
         for lack, count in reasons.most_common():
             click.echo(

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
+from brokerproof.harness.catalogue.capabilities import missing as missing_capabilities
 from brokerproof.harness.catalogue.profiles import Profile
 from brokerproof.harness.model.broker_io import LimitsSet
 from brokerproof.harness.model.cost_limits import Limits
@@ -61,6 +62,10 @@ class Identity:
     capabilities: frozenset[str] = field(default_factory=frozenset)
     absent: Mapping[str, str] = field(default_factory=dict)
     """The reasons for capabilities that the target lacks."""
+    scope: frozenset[str] = frozenset()
+    """Capabilities of which a case needs at least one to be judged here; empty: every case is."""
+    others_judged_on: str = ""
+    """The shipped target on which cases outside the scope are judged."""
     deviations: Path | None = None
     """The list of known deviations of this broker family, if there is one."""
 
@@ -68,6 +73,22 @@ class Identity:
     def started_here(self) -> bool:
         """True if the harness starts the broker, and nobody else needs it."""
         return self.kind != "address"
+
+    def skip_reason(self, needs: frozenset[str]) -> str:
+        """Why a case that needs these capabilities is not judged here; empty if it is."""
+        if missing := needs - self.capabilities:
+            return missing_capabilities(missing, self.absent, self.profile.name)
+        if self.is_out_of_scope(needs):
+            scope = " or ".join(sorted(self.scope))
+            return (
+                f"judged on the target {self.others_judged_on}: {self.name} is for cases that"
+                f" need {scope}"
+            )
+        return ""
+
+    def is_out_of_scope(self, needs: frozenset[str]) -> bool:
+        """True if a case that needs these capabilities is judged on another target."""
+        return bool(self.scope) and not needs & self.scope
 
     @cached_property
     def redaction(self) -> Redaction:

@@ -32,6 +32,8 @@ file has::
     login, passcode (or passcode_env, passcode_file), default_acceptor, default_amqp_acceptor, add_capabilities, deviations   # optional
     not_offered = { amqp-modified = "README of the plugin, Limitations" }   # capabilities of the profile that it lacks, and why; optional
     judged_on = { stomp = "rabbitmq" }   # capabilities that are judged on that shipped target instead; optional
+    scope = ["system-usage"]       # only cases that need one of these capabilities are judged here; optional
+    others_judged_on = "activemq"  # the shipped target on which all other cases are judged; with scope
 """  # noqa: E501
 
 from __future__ import annotations
@@ -101,6 +103,8 @@ _COMMON: dict[str, type] = {
     "add_capabilities": list,
     "not_offered": dict,
     "judged_on": dict,
+    "scope": list,
+    "others_judged_on": str,
     "deviations": str,
     "manual": str,
     "parameters": dict,
@@ -266,11 +270,30 @@ def _check_capabilities(values: Mapping[str, Any], path: Path) -> None:
     except capabilities.BadCapabilities as problem:
         raise BadTarget(f"{path}: {key}: {problem}") from None
     for name, target in judged_on.items():
-        if target not in shipped_targets.paths():
-            raise BadTarget(
-                f"{path}: judged_on: {name} is {target!r:.60}; name a target that `brokerproof"
-                " targets` lists"
-            )
+        _check_shipped(target, f"{path}: judged_on: {name}")
+    _check_scope(values, path)
+
+
+def _check_scope(values: Mapping[str, Any], path: Path) -> None:
+    """Raise :class:`BadTarget` unless ``scope`` names capabilities that the file adds, and
+    ``others_judged_on`` stands beside it and names a shipped target."""
+    if ("scope" in values) != ("others_judged_on" in values):
+        raise BadTarget(f"{path}: scope and others_judged_on stand together; name both or neither")
+    if "scope" not in values:
+        return
+    scope = values["scope"]
+    added = values.get("add_capabilities", ())
+    if not scope or (unknown := [name for name in scope if name not in added]):
+        said = f"names {unknown[0]!r:.60}" if scope else "is empty"
+        raise BadTarget(f"{path}: scope {said}; it should name capabilities of add_capabilities")
+    _check_shipped(values["others_judged_on"], f"{path}: others_judged_on")
+
+
+def _check_shipped(target: Any, place: str) -> None:
+    if target not in shipped_targets.paths():
+        raise BadTarget(
+            f"{place} is {target!r:.60}; name a target that `brokerproof targets` lists"
+        )
 
 
 def _absent(profile: profiles.Profile, values: Mapping[str, Any]) -> dict[str, str]:
@@ -347,6 +370,8 @@ def _identity(name: str, kind: str, values: Mapping[str, Any], path: Path) -> Id
         default_amqp_acceptor=values.get("default_amqp_acceptor", "amqp"),
         capabilities=offered - absent.keys(),
         absent=absent,
+        scope=frozenset(values.get("scope", ())),
+        others_judged_on=values.get("others_judged_on", ""),
         deviations=None if deviations is None else path.parent / deviations,
         limits=limits,
         clock_rate=clock_rate,

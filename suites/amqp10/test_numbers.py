@@ -19,6 +19,7 @@ from brokerproof.harness.protocols.amqp10.endpoint_state import Link
 from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, either, ending, frame
 from brokerproof.harness.protocols.amqp10.tables import COMPOSITES
 from brokerproof.harness.protocols.conversation import PATIENCE, Match
+from brokerproof.harness.worlds.bounds import LimitReached
 from brokerproof.suites.amqp10.steps import QUIET, bystander
 from brokerproof.suites.steps.boundaries import (
     RANGES,
@@ -63,6 +64,8 @@ IDLE_TIMEOUT = "open.idle-time-out"
 SENDER_HANDLE, RECEIVER_HANDLE = 3, 5
 CREDIT = 10
 BODY = b"a body"
+SHORTEST_PAUSE_MS = 10
+"""A broker that keeps a shorter time-out than this sends as many empty frames as it can."""
 LARGEST_MESSAGE = 1000
 """Bytes that no message of these conversations has, whatever its broker adds."""
 SOON_MS = 2**15 - 1
@@ -112,6 +115,10 @@ def converse(target: Bench, replaced: Replaced) -> tuple[Outcome, str]:
         _play(target, peer, node, replaced)
     except _Answered as end:
         return end.outcome, end.words
+    except LimitReached as flood:
+        if str(replaced.field) == IDLE_TIMEOUT and 0 < replaced.value < SHORTEST_PAUSE_MS:
+            return Outcome.FLOODED, str(flood)
+        raise
     finally:
         peer.close_socket()
     return Outcome.WORKED, "the whole conversation"
@@ -248,6 +255,9 @@ def judge(
     with bystander(target):
         outcome, words = converse(target, replaced)
         detail = f"{replaced}: {outcome}, {words}"
+        if outcome is Outcome.FLOODED:
+            target.record_not_applicable((works_or_ends, ends_with_reason), detail)
+            return outcome
         target.record_finding(works_or_ends, outcome is not Outcome.SILENT, detail)
         target.record_finding(ends_with_reason, outcome is not Outcome.CUT, detail)
     return outcome

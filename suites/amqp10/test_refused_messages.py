@@ -33,7 +33,9 @@ def refusals(target: Target) -> list[str]:
 def producer(target: Bench, peer: AmqpPeer, kind: str) -> tuple[Link, Node]:
     """Return a link on which messages of that kind are refused, and a node that has room again."""
     if kind == NOWHERE:
-        return peer.attach(SENDER), target.node()
+        link = peer.attach(SENDER, answered=False)  # some brokers refuse it by an end
+        peer.watch_for(either(frame("attach", name=link.name), TROUBLE))
+        return link, target.node()
     node = small_addresses.node(target, "fail")
     return peer.sender(node), node
 

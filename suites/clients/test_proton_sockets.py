@@ -80,7 +80,8 @@ def test_a_blocking_connection_sends_and_receives(target: Bench, sizes: list[int
         target.record_finding(
             BARE_MESSAGE, payload == body, f"{len(body)} bytes were sent, {len(payload)} arrived"
         )
-        receiver.accept()
+        if receiver.fetcher.unsettled:  # a broker may send messages settled
+            receiver.accept()
     for client in (peer, other):
         client.close(proves=CLOSE_WRITTEN)
 
@@ -120,13 +121,16 @@ def test_a_container_sends_as_credit_allows_and_receives(target: Bench) -> None:
     peer.send_all(node.address, sent, capabilities=node.capabilities)
     for _ in sent:
         peer.expect(heard("accepted"), proves=DISPOSITION_ROLE)
-    arrivals = received(target, other, node, len(sent) - 1)
-    for arrival in arrivals:
-        other.settle(arrival)
+    other.receive(node.address, len(sent) - 1, capabilities=node.capabilities)
+    arrived = []
+    for _ in sent[:-1]:
+        arrival = other.expect(event_named("message")).subject
+        other.settle(arrival)  # ActiveMQ pages in no more than 200 that nobody settled
+        arrived.append(encoded(arrival.message))
     target.record_finding(
         BARE_MESSAGE,
-        [encoded(arrival.message) for arrival in arrivals] == sent[:-1],
-        f"of {len(sent)} messages {len(arrivals)} arrived in order",
+        arrived == sent[:-1],
+        f"of {len(sent)} messages {len(arrived)} arrived in order",
     )
     target.advance(QUIET)
     late = [event.name for event in other.inbox if event.name == "message"]

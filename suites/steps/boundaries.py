@@ -125,6 +125,8 @@ class Outcome(StrEnum):
     REFUSED = "it was refused with an error"
     CUT = "the connection ended without an error"
     SILENT = "nothing arrived"
+    FLOODED = "frames came without a pause"
+    """As the number asked for, so that the conversation was broken off."""
 
 
 POSITIONS = 64

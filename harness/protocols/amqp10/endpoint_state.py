@@ -55,6 +55,13 @@ class Delivery:
         """The message. Raises :class:`brokerproof.harness.protocols.amqp10.types.Malformed`."""
         return messages.read(self.payload)
 
+    def has_body(self, body: Any) -> bool:
+        """True if it is a message with that body; False for bytes that are no message."""
+        try:
+            return bool(self.message.body == body)
+        except types.Malformed:
+            return False
+
 
 class Link:
     """One link of a session. For a sender ``delivery_count`` and ``credit`` are ours; for a

@@ -500,7 +500,7 @@ class AmqpPeer(AmqpConnection):
 
         def fits(delivery: Delivery) -> bool:
             return (link is None or delivery.link is link) and (
-                body is None or delivery.message.body == body
+                body is None or delivery.has_body(body)
             )
 
         def wanted() -> Delivery | None:

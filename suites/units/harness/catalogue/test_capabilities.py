@@ -67,6 +67,14 @@ def own_target(tmp_path: Path, more: str, like: str = "rabbitmq") -> Target:
             "not_offered: nack is offered as well",
         ),
         ('judged_on = { nack = "mine" }', "judged_on: nack is 'mine'; name a target that"),
+        ('scope = ["nack"]', "scope and others_judged_on stand together; name both or neither"),
+        ('others_judged_on = "rabbitmq"', "scope and others_judged_on stand together; name"),
+        ('scope = ["nack"]\nothers_judged_on = "rabbitmq"', "scope names 'nack'; it should name"),
+        ('scope = []\nothers_judged_on = "rabbitmq"', "scope is empty; it should name"),
+        (
+            'add_capabilities = ["alarms"]\nscope = ["alarms"]\nothers_judged_on = "mine"',
+            "others_judged_on is 'mine'; name a target that",
+        ),
     ],
 )
 def test_a_target_file_with_wrong_capabilities_is_refused(
@@ -92,6 +100,21 @@ def test_a_capability_that_is_not_offered_has_its_reason(tmp_path: Path) -> None
     assert capabilities.missing({"nack"}, identity.absent, "rabbitmq") == (
         "the target has no nack (not offered: our manual, page 3)"
     )
+
+
+def test_a_target_with_a_scope_judges_only_the_cases_that_need_it(tmp_path: Path) -> None:
+    identity = own_target(
+        tmp_path,
+        'add_capabilities = ["x-tiny-store", "x-cluster"]\nscope = ["x-tiny-store"]\n'
+        'others_judged_on = "rabbitmq"',
+    ).identity
+    assert identity.skip_reason(frozenset({"x-tiny-store", "stomp-1.2"})) == ""
+    for needs in (frozenset[str](), frozenset({"stomp-1.2"}), frozenset({"x-cluster"})):
+        assert identity.skip_reason(needs) == (
+            "judged on the target rabbitmq: mine is for cases that need x-tiny-store"
+        )
+    lacking = identity.skip_reason(frozenset({"x-tiny-store", "selectors"}))
+    assert lacking.startswith("the target has no selectors")
 
 
 def test_a_broker_of_a_user_has_advice_where_a_shipped_one_names_another_target(

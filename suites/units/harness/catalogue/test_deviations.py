@@ -166,6 +166,20 @@ def test_an_entry_about_a_control_names_a_case_alone(tmp_path: Path) -> None:
         entries(tmp_path, ENTRY + "control = true\n")
 
 
+def test_a_case_that_a_broker_does_not_survive_is_known_by_version(tmp_path: Path) -> None:
+    listed = entries(tmp_path, ENTRY + "harm = true\n")
+    assert deviations.does_harm(listed, CASE, "2.56.0")
+    assert not deviations.does_harm(listed, CASE, "2.5.0")
+    assert not deviations.does_harm(listed, "stomp.headers.others", "2.56.0")
+    assert not deviations.does_harm(entries(tmp_path), CASE, "2.56.0")
+
+
+def test_harm_speaks_of_a_case(tmp_path: Path) -> None:
+    lines = [line for line in ENTRY.splitlines() if not line.startswith("case")]
+    with pytest.raises(BadData, match="line 2: harm speaks of a case; name that"):
+        entries(tmp_path, "\n".join([*lines, "harm = true"]))
+
+
 def test_a_missing_list_is_told(tmp_path: Path) -> None:
     with pytest.raises(BadData, match=r"known_deviations\.toml: cannot be read"):
         deviations.load(tmp_path / "known_deviations.toml")
