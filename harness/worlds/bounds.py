@@ -132,12 +132,15 @@ class CaseBounds:
             self.deadline = self._run.case_deadline(limits)
 
     def check(self, now: Instant) -> None:
-        """Raise :class:`RunStopped` or :class:`LimitReached` when waiting must end."""
+        """Raise :class:`RunStopped` or :class:`LimitReached` when waiting must end; for a flood of
+        heartbeats once, so that a case which closes that connection may go on."""
         if self._run is not None:
             self._run.check()
             if self._flooding is not None:
                 most = f"{self._limits.connection_heartbeats:,} heartbeats on connection"
                 words = f"the target sent more than {most} {self._flooding}"
+                del self._heartbeats_on[self._flooding]
+                self._flooding = None
                 raise LimitReached("connection_heartbeats", words)
         if now >= self.deadline:
             seconds = self._limits.case_seconds

@@ -103,3 +103,14 @@ def test_a_case_waits_for_no_connection_with_more_heartbeats_than_a_client_may_a
         words = "more than 5 heartbeats on connection 1 (limit connection_heartbeats)"
         assert result.detail == f"ended at a limit: the target sent {words}"
         assert [finding.seen for finding in result.findings] == [Seen.UNMET]
+
+
+def test_a_case_may_go_on_without_the_connection_that_was_flooded() -> None:
+    bounds = CaseBounds(RunBounds(Limits(connection_heartbeats=5)))
+    for at in range(6):
+        bounds.on_heartbeat_received(at, 1)
+    with pytest.raises(LimitReached):
+        bounds.check(6)
+    bounds.check(7)
+    bounds.on_heartbeat_received(8, 1)
+    bounds.check(8)
