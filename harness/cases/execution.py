@@ -166,11 +166,9 @@ def _judge_completed(
     example = confirm_and_shrink.example_of(run, call, record, failing)
     if example is not None and run.target.clock is Clock.REAL:
         example = confirm_and_shrink.confirmed(run, call, example, failing, confirmation_seed)
-        reason = ""
-        if example is None:
-            reason = confirm_and_shrink.IRREPRODUCIBLE
-        elif run.health is not None:
-            reason = run.health.refusal(call.id)
+        reason = "" if example is not None else confirm_and_shrink.IRREPRODUCIBLE
+        if run.health is not None:  # on a broker that is gone nothing happens again, either
+            reason = run.health.refusal(call.id) or reason
         if reason:
             example = None
             judged = _judged(run, call, confirm_and_shrink.without(findings, failing, reason))

@@ -533,6 +533,22 @@ def test_what_a_broker_does_that_serves_nobody_any_more_is_not_held_against_it(
     assert execute(run, made(bad, MUST)).verdict is Verdict.FAIL
 
 
+def test_a_failure_that_cannot_happen_again_on_a_broker_that_is_gone_is_not_irreproducible(
+    reference: Target,
+) -> None:
+    def ends_the_broker(target: Bench) -> None:
+        target.control(not broker.shut, "the broker should let clients in")
+        broker.shut = True
+        target.record_finding(MUST, False, "the connection ended")
+
+    broker = Shut(reference)
+    run = replace(run_of(broker), health=TargetHealth(broker, 7))
+    found = execute(run, made(ends_the_broker, MUST))
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert "which passed when the run began, does not pass now" in found.detail
+    assert "irreproducible" not in found.detail
+
+
 def test_a_broker_that_never_served_anybody_is_judged_as_it_is(reference: Target) -> None:
     def bad(target: Bench) -> None:
         target.record_finding(MUST, False, "broken")
