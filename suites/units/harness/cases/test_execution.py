@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Case, Over, Where, case, of, registry
 from brokerproof.harness.cases.execution import EFFORTS, Call, Run, execute
-from brokerproof.harness.cases.target_health import TargetHealth
 from brokerproof.harness.catalogue import requirements
 from brokerproof.harness.catalogue.deviations import Deviation
 from brokerproof.harness.model.enums import Clock
@@ -497,68 +496,6 @@ class RealTimeTwin:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
-
-
-class Shut(RealTimeTwin):
-    """A broker that lets nobody in while it is ``shut``."""
-
-    shut = False
-
-    @property
-    def identity(self) -> Identity:
-        identity = self._inner.identity
-        return replace(identity, passcode="changed meanwhile") if self.shut else identity
-
-
-def test_what_a_broker_does_that_serves_nobody_any_more_is_not_held_against_it(
-    reference: Target,
-) -> None:
-    def shuts(target: Bench) -> None:
-        target.record_finding(MUST, False, "broken")
-        target.target.shut = True  # type: ignore[attr-defined]
-
-    def bad(target: Bench) -> None:
-        target.record_finding(MUST, False, "broken")
-
-    broker = Shut(reference)
-    run = replace(run_of(broker), health=TargetHealth(broker, 7))
-    assert execute(run, made(bad, MUST)).verdict is Verdict.FAIL
-    found = execute(run, made(shuts, MUST))
-    assert found.verdict is Verdict.INCONCLUSIVE
-    assert (
-        "a plain STOMP message, which passed when the run began, does not pass now: expected"
-        " CONNECTED" in found.detail
-    )
-    broker.shut = False
-    assert execute(run, made(bad, MUST)).verdict is Verdict.FAIL
-
-
-def test_a_failure_that_cannot_happen_again_on_a_broker_that_is_gone_is_not_irreproducible(
-    reference: Target,
-) -> None:
-    def ends_the_broker(target: Bench) -> None:
-        target.control(not broker.shut, "the broker should let clients in")
-        broker.shut = True
-        target.record_finding(MUST, False, "the connection ended")
-
-    broker = Shut(reference)
-    run = replace(run_of(broker), health=TargetHealth(broker, 7))
-    found = execute(run, made(ends_the_broker, MUST))
-    assert found.verdict is Verdict.INCONCLUSIVE
-    assert "which passed when the run began, does not pass now" in found.detail
-    assert "irreproducible" not in found.detail
-
-
-def test_a_broker_that_never_served_anybody_is_judged_as_it_is(reference: Target) -> None:
-    def bad(target: Bench) -> None:
-        target.record_finding(MUST, False, "broken")
-
-    broker = Shut(reference)
-    broker.shut = True
-    assert (
-        execute(replace(run_of(broker), health=TargetHealth(broker, 7)), made(bad, MUST)).verdict
-        is Verdict.FAIL
-    )
 
 
 def test_the_trace_of_a_case_is_recorded_and_read_back(reference: Target, tmp_path: Path) -> None:

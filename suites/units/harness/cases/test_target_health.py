@@ -1,24 +1,35 @@
-"""The sentence about a target that serves one protocol no longer."""
+"""The sentence about a target that serves one protocol no longer; what that means for verdicts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.execution import execute
 from brokerproof.harness.cases.plain_message_probe import Fault, PlainMessageProbe, ProbeFailure
 from brokerproof.harness.cases.target_health import TargetHealth
+from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.targets import target_file
+from brokerproof.harness.targets.target import Identity, Target
 from brokerproof.harness.worlds.bounds import RunStopped
+from brokerproof.suites.units.harness.cases.test_execution import MUST, RealTimeTwin, made, run_of
 
 
 @pytest.fixture
-def health(tmp_path: Path) -> Iterator[TargetHealth]:
+def reference(tmp_path: Path) -> Iterator[Target]:
     target = target_file.load("reference")
     target.start(tmp_path)
-    yield TargetHealth(target, 7)
+    yield target
     target.stop()
+
+
+@pytest.fixture
+def health(reference: Target) -> TargetHealth:
+    return TargetHealth(reference, 7)
 
 
 @pytest.mark.parametrize(
@@ -52,3 +63,65 @@ def test_a_target_that_answers_no_protocol_is_named_as_a_whole(
     monkeypatch.setattr(PlainMessageProbe, "failure", lambda probe, name, **options: silent)
     with pytest.raises(RunStopped, match=r"^reference is silent: 3 of 3 plain messages failed, "):
         health.examine("stomp.ack.a_case", "nothing arrived")
+
+
+class Shut(RealTimeTwin):
+    """A broker that lets nobody in while it is ``shut``."""
+
+    shut = False
+
+    @property
+    def identity(self) -> Identity:
+        identity = self._inner.identity
+        return replace(identity, passcode="changed meanwhile") if self.shut else identity
+
+
+def test_what_a_broker_does_that_serves_nobody_any_more_is_not_held_against_it(
+    reference: Target,
+) -> None:
+    def shuts(target: Bench) -> None:
+        target.record_finding(MUST, False, "broken")
+        target.target.shut = True  # type: ignore[attr-defined]
+
+    def bad(target: Bench) -> None:
+        target.record_finding(MUST, False, "broken")
+
+    broker = Shut(reference)
+    run = replace(run_of(broker), health=TargetHealth(broker, 7))
+    assert execute(run, made(bad, MUST)).verdict is Verdict.FAIL
+    found = execute(run, made(shuts, MUST))
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert (
+        "a plain STOMP message, which passed when the run began, does not pass now: expected"
+        " CONNECTED" in found.detail
+    )
+    broker.shut = False
+    assert execute(run, made(bad, MUST)).verdict is Verdict.FAIL
+
+
+def test_a_failure_that_cannot_happen_again_on_a_broker_that_is_gone_is_not_irreproducible(
+    reference: Target,
+) -> None:
+    def ends_the_broker(target: Bench) -> None:
+        target.control(not broker.shut, "the broker should let clients in")
+        broker.shut = True
+        target.record_finding(MUST, False, "the connection ended")
+
+    broker = Shut(reference)
+    run = replace(run_of(broker), health=TargetHealth(broker, 7))
+    found = execute(run, made(ends_the_broker, MUST))
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert "which passed when the run began, does not pass now" in found.detail
+    assert "irreproducible" not in found.detail
+
+
+def test_a_broker_that_never_served_anybody_is_judged_as_it_is(reference: Target) -> None:
+    def bad(target: Bench) -> None:
+        target.record_finding(MUST, False, "broken")
+
+    broker = Shut(reference)
+    broker.shut = True
+    assert (
+        execute(replace(run_of(broker), health=TargetHealth(broker, 7)), made(bad, MUST)).verdict
+        is Verdict.FAIL
+    )
