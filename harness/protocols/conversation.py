@@ -210,6 +210,14 @@ class Conversation(Generic[F]):
         )
         self.write(data, as_event=False)
 
+    @property
+    def answered_after(self) -> Duration:
+        """How long after our last byte the broker's last one arrived; 0 if none did. Until then the
+        broker may not have read ours, and its timer for our silence not have begun."""
+        if self.heard_at is None or self.spoke_at is None:
+            return 0
+        return max(0, self.heard_at - self.spoke_at)
+
     def overdue(self, promised: Duration) -> str | None:
         """Why a close for silence is no evidence against the broker: on a busy host we paused for
         longer than we promised, or the broker may have heard us so late. None if neither is so."""

@@ -10,6 +10,7 @@ from brokerproof.harness.model.time import Duration, Instant, ms, seconds
 from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer
 from brokerproof.harness.trace.events import HeartBeatReceived
 from brokerproof.suites.amqp091.steps import QUIET
+from brokerproof.suites.steps.silence import unread_for
 
 SERVER_HEARTBEATS = "AMQP091-HB-02"
 RABBITMQ_HEARTBEATS = "RABBITMQ-AMQP091-HB-01"
@@ -75,7 +76,7 @@ def test_a_silent_client_is_given_up(target: Bench, virtual_s: int, speaks: int)
         target.advance(interval * 3 // 4)
         peer.beat()
     assert peer.spoke_at is not None
-    since = peer.spoke_at
+    since, unread = peer.spoke_at, unread_for(target, peer)
     peer.expect_end(
         within=interval * 4 + seconds(2), proves=(SILENT_CLIENT_DISCONNECTED, RABBITMQ_HEARTBEATS)
     )
@@ -93,7 +94,7 @@ def test_a_silent_client_is_given_up(target: Bench, virtual_s: int, speaks: int)
         RABBITMQ_HEARTBEATS,
         "until it is given up",
         gone,
-        (2 * interval, 3 * interval + late),
+        (2 * interval, 3 * interval + late + unread),
         since,
     )
     answers = [reply.brief() for reply in peer.inbox]

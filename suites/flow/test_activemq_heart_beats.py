@@ -17,6 +17,7 @@ from brokerproof.harness.model.time import Duration, ms
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.targets.parameters import speaking
 from brokerproof.harness.targets.target import Parameters, Target
+from brokerproof.suites.steps.silence import unread_for
 from brokerproof.suites.steps.strategies import waited_for
 
 SILENCE = "ACTIVEMQ-STOMP-hb-1"
@@ -84,7 +85,8 @@ def test_a_silent_client_is_given_up_in_time_and_not_before(
     )
     since, least = peer.spoke_at, allowed(target, acceptor, promised)
     assert since is not None
-    bounds = (least, LOOKS * least + target.punctuality(LOOKS * least))
+    most = LOOKS * least + target.punctuality(LOOKS * least) + unread_for(target, peer)
+    bounds = (least, most)
     target.expect_interval(requirements, "the end of the silent connection", since, bounds)
     target.wait_until(lambda: peer.ended is not None, bounds[1] + PATIENCE)
     ended = target.now() if peer.ended is None else peer.ended.at

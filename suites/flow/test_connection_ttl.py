@@ -25,6 +25,7 @@ from brokerproof.suites.steps.silence import (
     SPREAD,
     judge_close,
     judge_spread_closes,
+    unread_for,
 )
 from brokerproof.suites.steps.strategies import (
     LONGEST_REAL_TTL_MS,
@@ -77,7 +78,8 @@ def judge_silence(
     """Waits for the close of a connection that has fallen silent and judges when it came."""
     since = peer.spoke_at
     assert since is not None
-    bounds = target.silence_interval(ttl_ms, peer.acceptor)
+    low, high = target.silence_interval(ttl_ms, peer.acceptor)
+    bounds = low, high + unread_for(target, peer)
     judge_close(target, peer, requirements, since, bounds, f"a TTL of {ttl_ms} ms")
 
 

@@ -17,6 +17,7 @@ from brokerproof.harness.oracles.rabbitmq_heartbeats import Rules, agreed
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.targets.target import Target
 from brokerproof.harness.trace.events import HeartBeatReceived
+from brokerproof.suites.steps.silence import unread_for
 from brokerproof.suites.steps.strategies import waited_for
 
 AGREED = "RABBITMQ-STOMP-hb-1"
@@ -91,7 +92,7 @@ def test_a_client_that_misses_two_beats_is_given_up(
     since = peer.spoke_at
     assert since is not None
     least, most = rules(target).silence(promised)
-    bounds = (least, most + target.punctuality(every))
+    bounds = (least, most + target.punctuality(every) + unread_for(target, peer))
     target.expect_interval(GIVEN_UP, "the end of the silent connection", since, bounds)
     target.wait_until(lambda: peer.ended is not None, bounds[1] + PATIENCE)
     ended = target.now() if peer.ended is None else peer.ended.at

@@ -18,6 +18,12 @@ GRACE: Duration = seconds(3)
 """How long we wait beyond the interval before we say that the broker never closes."""
 
 
+def unread_for(target: Bench, peer: Conversation[Any]) -> Duration:
+    """Return how long a broker may have left our last bytes unread: a busy one admits a client
+    seconds after its login, and counts its silence from then. In virtual time none is busy."""
+    return 0 if target.virtual else peer.answered_after
+
+
 def judge_close(
     target: Bench,
     peer: Conversation[Any],

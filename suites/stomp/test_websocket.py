@@ -18,7 +18,7 @@ from brokerproof.harness.protocols.websocket import codec
 from brokerproof.harness.protocols.websocket.codec import Op
 from brokerproof.harness.protocols.websocket.raw_peer import WebSocketChannel
 from brokerproof.harness.trace.events import HeartBeatReceived
-from brokerproof.suites.steps.silence import judge_close
+from brokerproof.suites.steps.silence import judge_close, unread_for
 from brokerproof.suites.steps.strategies import near, periods
 from brokerproof.suites.steps.websockets import (
     Victim,
@@ -236,7 +236,8 @@ def test_silence_over_websocket_ends_within_its_interval(target: Bench, cx: int)
     silent = target.stomp(heart_beat=f"{cx},0", over=socket)
     since = silent.spoke_at
     assert since is not None
-    bounds = target.silence_interval(expected.ttl_ms)
+    low, high = target.silence_interval(expected.ttl_ms)
+    bounds = low, high + unread_for(target, silent)
     agreed = f"a TTL of {expected.ttl_ms} ms"
     judge_close(target, silent, TTL_OF_HEART_BEAT, since, bounds, agreed)
 
