@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from brokerproof.harness.cases.findings import CaseRecord
-from brokerproof.harness.catalogue.capabilities import missing
 from brokerproof.harness.catalogue.profiles import Profile, Stated
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.protocols.byte_log import LoggedChannel
@@ -73,10 +72,8 @@ class Connections(CaseRecord):
     def require_capability(self, name: str) -> None:
         """Raise :class:`ControlFailed` where the target has no capability ``name``: the part of a
         case that needs it is not put to the broker."""
-        if name not in self.capabilities:
-            identity = self.target.identity
-            sentence = missing({name}, identity.absent, identity.profile.name)
-            raise ControlFailed(sentence, Symptom.ABSENT)
+        if lack := self.target.identity.lack_of({name}):
+            raise ControlFailed(lack, Symptom.ABSENT)
 
     def next_connection(self) -> int:
         """The number of the connection that is being made."""

@@ -11,7 +11,7 @@ from typing import Any
 from brokerproof.harness.cases import case as cases
 from brokerproof.harness.cases import confirm_and_shrink
 from brokerproof.harness.cases.example_runs import Call, Run
-from brokerproof.harness.catalogue import capabilities, extensions
+from brokerproof.harness.catalogue import extensions
 from brokerproof.harness.catalogue.cases import CONFORMANCE, current_name
 from brokerproof.harness.counterexamples import case_file, plans, target_playback
 from brokerproof.harness.counterexamples.case_file import CaseFile
@@ -105,11 +105,8 @@ def run_case(
 ) -> Answer:
     """Run the case again and compare what it says of the requirements that were violated."""
     named = frozenset(requirement["id"] for requirement in file.header["requirements"])
-    identity = run.target.identity
-    missing = call.case.needs - identity.capabilities
-    if missing:
-        sentence = capabilities.missing(missing, identity.absent, identity.profile.name)
-        return Answer(ERROR, sentence, "case")
+    if lack := run.target.identity.lack_of(call.case.needs):
+        return Answer(ERROR, lack, "case")
     for attempt in range(ATTEMPTS if run.target.clock is Clock.REAL else 1):
         outcome, error = confirm_and_shrink.run_again(
             run, call, plan, file.header["seed"] + attempt

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -76,8 +76,8 @@ class Identity:
 
     def skip_reason(self, needs: frozenset[str]) -> str:
         """Why a case that needs these capabilities is not judged here; empty if it is."""
-        if missing := needs - self.capabilities:
-            return missing_capabilities(missing, self.absent, self.profile.name)
+        if lack := self.lack_of(needs):
+            return lack
         if self.is_out_of_scope(needs):
             scope = " or ".join(sorted(self.scope))
             return (
@@ -85,6 +85,12 @@ class Identity:
                 f" need {scope}"
             )
         return ""
+
+    def lack_of(self, needs: Set[str]) -> str:
+        """The sentence about those of these capabilities that the target lacks; empty if it has all
+        of them."""
+        missing = needs - self.capabilities
+        return missing_capabilities(missing, self.absent, self.profile.name) if missing else ""
 
     def is_out_of_scope(self, needs: frozenset[str]) -> bool:
         """True if a case that needs these capabilities is judged on another target."""

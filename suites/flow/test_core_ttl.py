@@ -34,16 +34,15 @@ def judge_silence(target: Bench, peer: CorePeer, ttl_ms: int) -> None:
     one has sessions to undo before it closes: it is given one more look at its connections for
     that.
     """
-    since, back = peer.spoke_at, peer.heard_at
+    since = peer.spoke_at
     assert since is not None
-    assert back is not None
     low, high = target.silence_interval(ttl_ms, peer.acceptor)
     slack = (
         0
         if target.virtual
         else int(target.parameters(peer.acceptor)["connection_ttl_check_interval_ms"] or 0)
     )
-    bounds = low, high + back - since + ms(slack)
+    bounds = low, high + peer.answered_after + ms(slack)
     judge_close(target, peer, CLOSED, since, bounds, f"a TTL of {ttl_ms} ms")
 
 

@@ -61,12 +61,11 @@ def judge_silence(
     The broker received that command between the time it was sent and the time its answer arrived. A
     real broker may need one more check: its timers run from when they last fired late.
     """
-    since, back = peer.spoke_at, peer.heard_at
+    since = peer.spoke_at
     assert since is not None
-    assert back is not None
     low, high = silence_interval(duration_ms, delay_ms)
     slack = 0 if target.virtual else ms(duration_ms)
-    bounds = low, high + max(0, back - since) + slack
+    bounds = low, high + peer.answered_after + slack
     judge_close(target, peer, proves, since, bounds, f"{duration_ms} ms agreed on")
 
 

@@ -13,11 +13,11 @@ from py4j import protocol
 for converter in protocol.INPUT_CONVERTER:
     converter.can_convert(1)
 """
-"""What py4j asks of each argument that is no simple value."""
+"""An argument that py4j asks its converters about: no simple value."""
 
 
 def printed(program: str) -> str:
-    """What a process of its own prints: this one may have imported pandas for another test."""
+    """Return the output of another process: this one may have imported pandas for another test."""
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )

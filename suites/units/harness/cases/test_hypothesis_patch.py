@@ -1,4 +1,4 @@
-"""What is replaced in Hypothesis, so that drawing in many threads costs no more than in one."""
+"""Hypothesis shares a random generator among threads: drawing in many costs what it does in one."""
 
 from __future__ import annotations
 
