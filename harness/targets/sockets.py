@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from brokerproof.harness.clients.rabbitmq_management_api import ACCEPTOR as MANAGEMENT
 from brokerproof.harness.model.broker_io import LimitsSet
 from brokerproof.harness.model.enums import Clock, RoutingType
 from brokerproof.harness.targets import certificates, parameters
@@ -56,7 +57,8 @@ class SocketTarget:
 
     def _unknown(self, name: str) -> Parameters:
         """Parameters of an acceptor that no file describes: its name says what it speaks."""
-        protocol = "AMQP" if name == self.identity.default_amqp_acceptor else "STOMP"
+        by_name = {self.identity.default_amqp_acceptor: "AMQP", MANAGEMENT: "HTTP"}
+        protocol = by_name.get(name, "STOMP")
         return {"protocols": protocol, **self.identity.profile.parameters}
 
     @functools.cached_property

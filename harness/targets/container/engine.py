@@ -127,6 +127,22 @@ class Container:
                 f"{' '.join(command)}: ended with {status} in {self._recipe.image} ({text[:300]})"
             )
 
+    def end(self) -> str:
+        """Return how the container ended, in words; empty while it runs, and when Docker does not
+        answer."""
+        if self._container is None:
+            return ""
+        try:
+            container = self._container.get_wrapped_container()
+            container.reload()
+            state = container.attrs["State"]
+        except Exception:  # the broker is being judged, not the daemon
+            return ""
+        if state["Running"]:
+            return ""
+        killed = " (out of memory)" if state.get("OOMKilled") else ""
+        return f"its container ended with exit code {state['ExitCode']}{killed}"
+
     def stop(self) -> None:
         """Keep what it printed and remove it. Harmless when it was never started."""
         container, self._container = self._container, None

@@ -14,6 +14,7 @@ from brokerproof.harness.targets.activemq import config as activemq_config
 from brokerproof.harness.targets.artemis import broker as artemis_broker
 from brokerproof.harness.targets.artemis import config as artemis_config
 from brokerproof.harness.targets.container.engine import Recipe
+from brokerproof.harness.targets.java_releases import version_key
 from brokerproof.harness.targets.rabbitmq import broker as rabbitmq_broker
 from brokerproof.harness.targets.rabbitmq import erlang_config, release
 
@@ -32,6 +33,28 @@ _ARTEMIS_FILES = (
 CERTIFICATES = "/etc/brokerproof-certificates"
 """Folder of Artemis' throw-away certificates."""
 _ACTIVEMQ_HOME = "/opt/apache-activemq"
+
+
+def artemis_image(version: str) -> str:
+    """Return the image of release ``version``.
+
+    Since 2.50.0, the first release of Artemis as a project of its own, images are pushed to another
+    repository (https://github.com/apache/artemis/blob/2.50.0/scripts/release-docker.sh).
+    """
+    own_project = version_key(version) >= (2, 50)
+    return f"apache/{'artemis' if own_project else 'activemq-artemis'}:{version}"
+
+
+def activemq_image(version: str) -> str:
+    """Return the image of release ``version``.
+
+    ``apache/activemq-classic`` was closed in February 2026: 6.2.1, and 5.19.3 of the older line,
+    are the first releases that only ``apache/activemq`` has
+    (https://github.com/apache/activemq/issues/1821, https://github.com/apache/activemq/issues/1946).
+    """
+    key = version_key(version)
+    renamed = key >= (6, 2, 1) or (5, 19, 3) <= key < (6,)
+    return f"apache/{'activemq' if renamed else 'activemq-classic'}:{version}"
 
 
 def of_rabbitmq(config: Path, version: str | None) -> Recipe:
@@ -71,7 +94,7 @@ def of_rabbitmq(config: Path, version: str | None) -> Recipe:
 
 
 def of_artemis(config: Path, version: str | None) -> Recipe:
-    """``apache/activemq-artemis:VERSION`` with a broker.xml and the files beside it. Raises
+    """:func:`artemis_image` with a broker.xml and the files beside it. Raises
     :class:`SetUpFailed`."""
     version = version or artemis_broker.RELEASES.default_version
     ports = {name: acceptor.port for name, acceptor in artemis_config.acceptors(config).items()}
@@ -89,7 +112,7 @@ def of_artemis(config: Path, version: str | None) -> Recipe:
     return Recipe(
         broker="Apache Artemis",
         version=version,
-        image=f"apache/activemq-artemis:{version}",
+        image=artemis_image(version),
         ports=ports,
         files=files,
         ready=re.compile(r"AMQ221007"),
@@ -98,12 +121,12 @@ def of_artemis(config: Path, version: str | None) -> Recipe:
 
 
 def of_activemq(config: Path, version: str | None) -> Recipe:
-    """``apache/activemq-classic:VERSION`` with an activemq.xml. Raises :class:`SetUpFailed`."""
+    """:func:`activemq_image` with an activemq.xml. Raises :class:`SetUpFailed`."""
     version = version or activemq_broker.RELEASES.default_version
     return Recipe(
         broker="Apache ActiveMQ Classic",
         version=version,
-        image=f"apache/activemq-classic:{version}",
+        image=activemq_image(version),
         ports=activemq_config.connectors(config),
         files={
             f"{_ACTIVEMQ_HOME}/conf/activemq.xml": activemq_config.with_ports(config, {}, ANYWHERE),
@@ -111,7 +134,8 @@ def of_activemq(config: Path, version: str | None) -> Recipe:
             f"{_ACTIVEMQ_HOME}/conf/connection.security.enabled": b"",
         },
         ready=re.compile(r"Apache ActiveMQ .* started", re.MULTILINE),
-        environment={"ACTIVEMQ_OPTS": f"-Dbrokerproof.data={_ACTIVEMQ_HOME}/data"},
+        # ACTIVEMQ_OPTS would replace the image's own: the size of the heap, JAAS, logging.
+        environment={"JAVA_TOOL_OPTIONS": f"-Dbrokerproof.data={_ACTIVEMQ_HOME}/data"},
     )
 
 

@@ -7,11 +7,12 @@ import dataclasses
 import shutil
 from pathlib import Path
 
+from brokerproof.harness.model.broker_io import LimitsSet
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.targets import parameters
 from brokerproof.harness.targets.container.engine import Container
 from brokerproof.harness.targets.container.recipes import CERTIFICATES, RECIPES
-from brokerproof.harness.targets.rabbitmq.alarms import CLEAR_ALARM, RAISE_ALARM
+from brokerproof.harness.targets.rabbitmq.alarms import CLEAR_ALARM, RAISE_ALARM, limit_commands
 from brokerproof.harness.targets.rabbitmq.management import Management
 from brokerproof.harness.targets.rabbitmq.target import NATIVE_AMQP
 from brokerproof.harness.targets.sockets import SocketTarget
@@ -62,6 +63,7 @@ class ContainerTarget(SocketTarget):
             broker=f"{recipe.broker} in a container",
             version=recipe.version,
             configuration=f"{parameters.describe(self._path)}, {recipe.image}",
+            addresses=parameters.address_settings(self._path) if self._broker == "artemis" else [],
             endpoint=f"{host}:{port}",
         )
 
@@ -78,6 +80,15 @@ class ContainerTarget(SocketTarget):
 
     def clear_alarm(self, world: World, resource: str, node: str = "") -> None:
         self._rabbitmqctl(*CLEAR_ALARM[resource])
+
+    def set_limits(self, world: World, limits: LimitsSet) -> None:
+        if self._broker != "rabbitmq":
+            super().set_limits(world, limits)
+        for arguments in limit_commands(limits):
+            self._rabbitmqctl(*arguments)
+
+    def process_end(self) -> str:
+        return "" if self._container is None else self._container.end()
 
     def _rabbitmqctl(self, *arguments: str) -> None:
         assert self._container is not None, "start() comes first"

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from brokerproof.harness.clients.rabbitmq_management_api import ACCEPTOR
 from brokerproof.harness.model.broker_io import LimitsSet
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.targets import parameters
@@ -14,7 +13,7 @@ from brokerproof.harness.targets.rabbitmq.alarms import CLEAR_ALARM, RAISE_ALARM
 from brokerproof.harness.targets.rabbitmq.broker import RabbitmqProcess
 from brokerproof.harness.targets.rabbitmq.management import Management
 from brokerproof.harness.targets.sockets import SocketTarget
-from brokerproof.harness.targets.target import Identity, Parameters, TargetFacts
+from brokerproof.harness.targets.target import Identity, TargetFacts
 from brokerproof.harness.worlds.world import World
 
 NATIVE_AMQP = 4
@@ -62,10 +61,6 @@ class RabbitmqTarget(SocketTarget):
             configuration=parameters.describe(self._path),
             endpoint=f"{running.host}:{running.ports[self.identity.default_acceptor]}",
         )
-
-    def _unknown(self, name: str) -> Parameters:
-        spoken = {"protocols": "HTTP"} if name == ACCEPTOR else {}
-        return {**super()._unknown(name), **spoken}
 
     def provide(self, name: str, routing: RoutingType) -> None:
         """Declare the queue ``name`` where AMQP 1.0 expects it to be there. Topics need nothing:

@@ -38,6 +38,8 @@ class Docker:
         self.prints = b""
         self.runs = True
         """True if the container keeps running once it was started."""
+        self.out_of_memory = False
+        """True if the system killed it for its memory."""
         self.asked: list[str] = []
         """Methods and paths without version."""
         self.created: dict[str, Any] = {}
@@ -66,6 +68,7 @@ class Docker:
             "Status": "running" if self.runs else "exited",
             "Running": self.runs,
             "ExitCode": 0 if self.runs else 1,
+            "OOMKilled": self.out_of_memory,
         }
         return {
             "Id": "c1",

@@ -14,11 +14,15 @@ from click.testing import CliRunner
 
 from brokerproof.harness.commands.brokers import brokers
 from brokerproof.harness.commands.doctor import doctor
+from brokerproof.harness.model.broker_io import LimitsSet
 from brokerproof.harness.model.enums import RoutingType
-from brokerproof.harness.targets.container import engine
+from brokerproof.harness.targets import parameters
+from brokerproof.harness.targets.container import engine, recipes
 from brokerproof.harness.targets.container.engine import Container
 from brokerproof.harness.targets.container.recipes import RECIPES
 from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.parameters import speaking
+from brokerproof.harness.targets.sockets import SocketTarget
 from brokerproof.harness.targets.standing_brokers import Listed
 from brokerproof.harness.targets.target_file import BadTarget, load
 from brokerproof.suites.units.drivers import docker_endpoint
@@ -111,6 +115,8 @@ def test_rabbitmq_gets_its_file_its_listeners_and_its_plugins(
         match=r"rabbitmqctl set_disk_free_limit 1000000: ended with 69 in rabbitmq:4.0-manag",
     ):
         target.clear_alarm(target.world(0, None, lambda _: None), "disk")
+    docker.exit_code = 0
+    target.set_limits(target.world(0, None, lambda _: None), LimitsSet(memory=0.5, disk=1000))
     docker.listening["15672/tcp"].close()
     with pytest.raises(SetUpFailed, match="management API did not answer"):
         target.provide("q", RoutingType.ANYCAST)
@@ -131,7 +137,85 @@ def test_rabbitmq_gets_its_file_its_listeners_and_its_plugins(
         docker.files["/etc/rabbitmq/enabled_plugins"]
         == b"[rabbitmq_stomp,rabbitmq_web_stomp,rabbitmq_management].\n"
     )
-    assert docker.executed[0] == ["rabbitmqctl", "set_vm_memory_high_watermark", "0"]
+    assert docker.executed == [
+        ["rabbitmqctl", "set_vm_memory_high_watermark", "0"],
+        ["rabbitmqctl", "set_disk_free_limit", "1000000"],
+        ["rabbitmqctl", "set_vm_memory_high_watermark", "0.500000000"],
+        ["rabbitmqctl", "set_disk_free_limit", "1000"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("version", "image"),
+    [
+        ("2.44.0", "apache/activemq-artemis:2.44.0"),
+        ("2.50.0", "apache/artemis:2.50.0"),
+        ("2.56.0", "apache/artemis:2.56.0"),
+    ],
+)
+def test_artemis_images_moved_when_it_became_a_project_of_its_own(version: str, image: str) -> None:
+    assert recipes.artemis_image(version) == image
+
+
+@pytest.mark.parametrize(
+    ("version", "image"),
+    [
+        ("5.18.7", "apache/activemq-classic:5.18.7"),
+        ("5.19.3", "apache/activemq:5.19.3"),
+        ("6.2.0", "apache/activemq-classic:6.2.0"),
+        ("6.2.1", "apache/activemq:6.2.1"),
+        ("6.3.1", "apache/activemq:6.3.1"),
+    ],
+)
+def test_activemq_images_moved_within_two_lines_of_releases(version: str, image: str) -> None:
+    assert recipes.activemq_image(version) == image
+
+
+@pytest.mark.parametrize("broker", READY)
+def test_a_container_is_judged_by_all_that_its_native_target_is_judged_by(broker: str) -> None:
+    """But for what only a process of this machine can show."""
+    native, container = load(broker).identity, load(f"{broker}-container").identity
+    assert native.capabilities - container.capabilities <= {"page-files", "shipped-configuration"}
+    assert container.capabilities <= native.capabilities
+
+
+@pytest.mark.parametrize("broker", READY)
+def test_acceptors_speak_what_those_of_the_native_target_speak(
+    docker: Docker, tmp_path: Path, broker: str
+) -> None:
+    docker.prints = READY[broker]
+    native, target = load(broker), load(f"{broker}-container")
+    target.start(tmp_path)
+    try:
+        native.endpoints = target.endpoints  # type: ignore[attr-defined]
+        assert target.acceptors() == native.acceptors()
+        assert ("management" in target.acceptors()) == (broker == "rabbitmq")
+        assert "management" not in speaking(target.acceptors(), "STOMP")
+    finally:
+        target.stop()
+
+
+@pytest.mark.parametrize(
+    ("killed", "words"),
+    [
+        (False, "its container ended with exit code 1"),
+        (True, "its container ended with exit code 1 (out of memory)"),
+    ],
+)
+def test_a_broker_that_went_away_is_told_from_one_that_does_not_answer(
+    docker: Docker, tmp_path: Path, killed: bool, words: str
+) -> None:
+    docker.prints = READY["activemq"]
+    target = load("activemq-container")
+    assert isinstance(target, SocketTarget)
+    assert not target.process_end()
+    target.start(tmp_path)
+    try:
+        assert not target.process_end()
+        docker.runs, docker.out_of_memory = False, killed
+        assert target.process_end() == words
+    finally:
+        target.stop()
 
 
 def test_a_classic_file_of_rabbitmq_is_named_to_it() -> None:
@@ -147,7 +231,9 @@ def test_artemis_listens_everywhere_and_has_certificates_that_do_not_last(
 ) -> None:
     docker.prints = READY["artemis"]
     target = load("artemis-container@2.40.0")
-    target.start(tmp_path)
+    facts = target.start(tmp_path)
+    assert len(facts.addresses) > 0
+    assert facts.addresses == parameters.address_settings(target.config)  # type: ignore[attr-defined]
     kept = tmp_path / "artemis-container@2.40.0" / "etc"
     assert (kept / "brokerproof-certificates" / "ca.pem").is_file()
     assert "stomp-tls" in target.tls  # type: ignore[attr-defined]
@@ -167,14 +253,16 @@ def test_artemis_listens_everywhere_and_has_certificates_that_do_not_last(
 
 def test_activemq_gets_its_file(docker: Docker, tmp_path: Path) -> None:
     docker.prints = READY["activemq"]
-    docker.images.add("apache/activemq-classic:6.3.1")
+    docker.images.add("apache/activemq:6.3.1")
     target = load("activemq-container")
     target.start(tmp_path)
     target.stop()
     assert "POST /images/create" not in docker.asked, "the image was here"
     assert b"//0.0.0.0:" in docker.files["/opt/apache-activemq/conf/activemq.xml"]
     assert docker.files["/opt/apache-activemq/conf/connection.security.enabled"] == b""
-    assert docker.created["Env"] == ["ACTIVEMQ_OPTS=-Dbrokerproof.data=/opt/apache-activemq/data"]
+    assert docker.created["Env"] == [
+        "JAVA_TOOL_OPTIONS=-Dbrokerproof.data=/opt/apache-activemq/data"
+    ], "ACTIVEMQ_OPTS is the image's own"
     with pytest.raises(SetUpFailed, match="nobody can make this broker short of memory"):
         target.raise_alarm(target.world(0, None, lambda _: None), "memory")
 
