@@ -1,7 +1,8 @@
 """Throw-away certificates for a broker that we start: an authority, the broker's certificate, and
 those of clients.
 
-They are made anew at each start and name nothing but this machine. The authorities' own keys are
+They are made anew at each start and name nothing but this machine, and the host of a broker in a
+container. The authorities' own keys are
 never written down.
 """
 
@@ -27,16 +28,20 @@ AUTHORITY, SERVER = "ca.pem", "server.pem"
 _LIFE = datetime.timedelta(days=30)
 
 
-def make(folder: Path) -> None:
+def make(folder: Path, host: str = "127.0.0.1") -> None:
     """Write ``ca.pem``, ``server.pem`` and a file for each certificate of
-    :mod:`brokerproof.harness.worlds.tls` into ``folder``."""
+    :mod:`brokerproof.harness.worlds.tls` into ``folder``.
+
+    ``host`` is the name or address by which clients reach the broker; the broker's certificate is
+    valid for it and for this machine.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     authority = trustme.CA(organization_name=ORGANIZATION, organization_unit_name="authority")
     other = trustme.CA(organization_name=ORGANIZATION, organization_unit_name="another authority")
     authority.cert_pem.write_to_path(folder / AUTHORITY)
     # Proton looks for an address among the DNS names and in the common name only.
-    names = ("localhost", "127.0.0.1", "::1")
-    _write(folder / SERVER, _issue(authority, *names, common_name="127.0.0.1"))
+    names = dict.fromkeys(("localhost", "127.0.0.1", "::1", host))
+    _write(folder / SERVER, _issue(authority, *names, common_name=host))
     for certificate, issuer in ((CERTIFIED, authority), (NOBODY, authority), (STRANGER, other)):
         # Java refuses a certificate with an empty list of alternative names.
         name = certificate.common_name

@@ -168,6 +168,8 @@ class TlsLayer:
 
     def brief(self) -> str:
         """The protocol and cipher agreed on, for people."""
+        if not self.established:
+            return f"no TLS: {self.failed or 'the handshake is not done'}"
         cipher = self._tls.cipher()
         der = self._tls.getpeercert(binary_form=True) or b""
         return (

@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -190,6 +191,39 @@ class Container:
             + (f"; the last it said was {output!r}" if output else "")
             + f" (log: {self.log})"
         )
+
+
+def published_host() -> str:
+    """Return the host by which the ports of a container will be reached, before there is one:
+    what its certificates must be valid for.
+
+    This machine's address where no Docker answers, or where a container is reached by an address of
+    its own, which is known only once it runs.
+    """
+    here = "127.0.0.1"
+    if not _is_there():
+        return here
+    try:
+        from testcontainers.core.config import ConnectionMode
+        from testcontainers.core.docker_client import DockerClient
+
+        client = DockerClient()
+        try:
+            match client.get_connection_mode():
+                case ConnectionMode.docker_host:
+                    host = client.host()
+                    return here if host in _HERE else host
+                case ConnectionMode.gateway_ip:
+                    network = client.client.networks.get("bridge")
+                    ways = network.attrs["IPAM"]["Config"][0]
+                    # Old daemons leave the gateway out: it is the subnet's first address.
+                    return ways.get("Gateway") or str(next(ip_network(ways["Subnet"]).hosts()))
+                case _:
+                    return here
+        finally:
+            client.client.close()
+    except Exception:  # whoever starts the container says why that cannot be done
+        return here
 
 
 def daemon() -> str | None:

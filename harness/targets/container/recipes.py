@@ -33,6 +33,7 @@ _ARTEMIS_FILES = (
 CERTIFICATES = "/etc/brokerproof-certificates"
 """Folder of Artemis' throw-away certificates."""
 _ACTIVEMQ_HOME = "/opt/apache-activemq"
+_HERE = "127.0.0.1"
 
 
 def artemis_image(version: str) -> str:
@@ -57,7 +58,7 @@ def activemq_image(version: str) -> str:
     return f"apache/{'activemq' if renamed else 'activemq-classic'}:{version}"
 
 
-def of_rabbitmq(config: Path, version: str | None) -> Recipe:
+def of_rabbitmq(config: Path, version: str | None, host: str = _HERE) -> Recipe:
     """``rabbitmq:VERSION-management`` with a rabbitmq.conf or a rabbitmq.config. Raises
     :class:`SetUpFailed`."""
     rabbitmq_broker.settings(
@@ -93,9 +94,9 @@ def of_rabbitmq(config: Path, version: str | None) -> Recipe:
     )
 
 
-def of_artemis(config: Path, version: str | None) -> Recipe:
-    """:func:`artemis_image` with a broker.xml and the files beside it. Raises
-    :class:`SetUpFailed`."""
+def of_artemis(config: Path, version: str | None, host: str = _HERE) -> Recipe:
+    """:func:`artemis_image` with a broker.xml and the files beside it; ``host`` is where its ports
+    will be published, and its certificate is valid for it. Raises :class:`SetUpFailed`."""
     version = version or artemis_broker.RELEASES.default_version
     ports = {name: acceptor.port for name, acceptor in artemis_config.acceptors(config).items()}
     files = {f"{_ARTEMIS_ETC}/broker.xml": artemis_config.with_ports(config, {}, ANYWHERE)}
@@ -105,7 +106,7 @@ def of_artemis(config: Path, version: str | None) -> Recipe:
             beside if beside.is_file() else artemis_broker.RELEASES.our_files / name
         ).read_bytes()
     with tempfile.TemporaryDirectory() as folder:
-        certificates.make(Path(folder))
+        certificates.make(Path(folder), host)
         files |= {
             f"{CERTIFICATES}/{path.name}": path.read_bytes() for path in Path(folder).iterdir()
         }
@@ -120,7 +121,7 @@ def of_artemis(config: Path, version: str | None) -> Recipe:
     )
 
 
-def of_activemq(config: Path, version: str | None) -> Recipe:
+def of_activemq(config: Path, version: str | None, host: str = _HERE) -> Recipe:
     """:func:`activemq_image` with an activemq.xml. Raises :class:`SetUpFailed`."""
     version = version or activemq_broker.RELEASES.default_version
     return Recipe(
@@ -139,7 +140,7 @@ def of_activemq(config: Path, version: str | None) -> Recipe:
     )
 
 
-RECIPES: Mapping[str, Callable[[Path, str | None], Recipe]] = {
+RECIPES: Mapping[str, Callable[..., Recipe]] = {
     "rabbitmq": of_rabbitmq,
     "artemis": of_artemis,
     "activemq": of_activemq,

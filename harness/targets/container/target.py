@@ -10,7 +10,7 @@ from pathlib import Path
 from brokerproof.harness.model.broker_io import LimitsSet
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.targets import parameters
-from brokerproof.harness.targets.container.engine import Container
+from brokerproof.harness.targets.container.engine import Container, published_host
 from brokerproof.harness.targets.container.recipes import CERTIFICATES, RECIPES
 from brokerproof.harness.targets.rabbitmq.alarms import CLEAR_ALARM, RAISE_ALARM, limit_commands
 from brokerproof.harness.targets.rabbitmq.management import Management
@@ -42,7 +42,7 @@ class ContainerTarget(SocketTarget):
         self._certificates: Path | None = None
 
     def start(self, folder: Path) -> TargetFacts:
-        recipe = RECIPES[self._broker](self._path, self._version)
+        recipe = RECIPES[self._broker](self._path, self._version, published_host())
         if self._image is not None:
             recipe = dataclasses.replace(recipe, image=self._image)
         where = folder / self.identity.name

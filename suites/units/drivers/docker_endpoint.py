@@ -38,6 +38,8 @@ class Docker:
         self.prints = b""
         self.runs = True
         """True if the container keeps running once it was started."""
+        self.bridge = {"Subnet": "192.0.2.0/24"}
+        """Addresses of the default network, as they were configured."""
         self.out_of_memory = False
         """True if the system killed it for its memory."""
         self.asked: list[str] = []
@@ -144,6 +146,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._say(200, b"OK", "text/plain")
             case "GET", ["version"]:
                 self._say(200, VERSION)
+            case "GET", ["networks", "bridge"]:
+                self._say(200, {"Id": "n1", "Name": "bridge", "IPAM": {"Config": [docker.bridge]}})
             case "GET", ["networks"]:
                 self._say(200, [])
             case "GET", ["images", *name, "json"]:

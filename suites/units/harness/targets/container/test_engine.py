@@ -5,18 +5,21 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from cryptography.x509 import IPAddress, SubjectAlternativeName, load_pem_x509_certificate
+from cryptography.x509.oid import NameOID
 
 from brokerproof.harness.commands.brokers import brokers
 from brokerproof.harness.commands.doctor import doctor
 from brokerproof.harness.model.broker_io import LimitsSet
 from brokerproof.harness.model.enums import RoutingType
-from brokerproof.harness.targets import parameters
+from brokerproof.harness.targets import certificates, parameters
 from brokerproof.harness.targets.container import engine, recipes
 from brokerproof.harness.targets.container.engine import Container
 from brokerproof.harness.targets.container.recipes import RECIPES
@@ -25,6 +28,7 @@ from brokerproof.harness.targets.parameters import speaking
 from brokerproof.harness.targets.sockets import SocketTarget
 from brokerproof.harness.targets.standing_brokers import Listed
 from brokerproof.harness.targets.target_file import BadTarget, load
+from brokerproof.harness.worlds.tls import TlsLayer
 from brokerproof.suites.units.drivers import docker_endpoint
 from brokerproof.suites.units.drivers.docker_endpoint import Docker
 
@@ -249,6 +253,34 @@ def test_artemis_listens_everywhere_and_has_certificates_that_do_not_last(
     assert docker.created["Env"] == [
         "JAVA_ARGS_APPEND=-DBROKERPROOF_CERTIFICATES=/etc/brokerproof-certificates"
     ]
+
+
+@pytest.mark.parametrize(
+    ("mode", "host"),
+    [(ConnectionMode.docker_host, "127.0.0.1"), (ConnectionMode.gateway_ip, "192.0.2.1")],
+)
+def test_certificates_are_valid_for_the_host_that_clients_connect_to(
+    docker: Docker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: object, host: str
+) -> None:
+    monkeypatch.setattr(testcontainers_config, "connection_mode_override", mode)
+    assert engine.published_host() == host
+    docker.bridge["Gateway"] = host
+    assert engine.published_host() == host
+    config = Path(str(load("artemis-container")._path))  # type: ignore[attr-defined]
+    recipe = RECIPES["artemis"](config, None, engine.published_host())
+    name = f"{recipes.CERTIFICATES}/{certificates.SERVER}"
+    server = load_pem_x509_certificate(recipe.files[name])
+    names = server.extensions.get_extension_for_class(SubjectAlternativeName).value
+    assert {host, "127.0.0.1"} <= {str(ip) for ip in names.get_values_for_type(IPAddress)}
+    assert server.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value == host
+
+
+def test_a_handshake_that_failed_is_described() -> None:
+    context = ssl.create_default_context()
+    layer = TlsLayer(context, "localhost")
+    layer.receive(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    assert layer.brief().startswith("no TLS: TLS was refused")
+    assert TlsLayer(context, "localhost").brief() == "no TLS: the handshake is not done"
 
 
 def test_activemq_gets_its_file(docker: Docker, tmp_path: Path) -> None:
