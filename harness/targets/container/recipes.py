@@ -25,6 +25,7 @@ _RABBITMQ = {"amqp": 5672, "stomp": 61613, "web_stomp": 15674, "management": 156
 _RABBITMQ_ETC = "/etc/rabbitmq"
 _ARTEMIS_ETC = "/var/lib/artemis-instance/etc-override"
 _ARTEMIS_FILES = (
+    "bootstrap.xml",  # names the login domain for clients with certificates
     "artemis-users.properties",
     "artemis-roles.properties",
     "cert-users.properties",

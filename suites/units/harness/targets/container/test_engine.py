@@ -247,7 +247,7 @@ def test_artemis_listens_everywhere_and_has_certificates_that_do_not_last(
     xml = docker.files["/var/lib/artemis-instance/etc-override/broker.xml"]
     assert b"tcp://0.0.0.0:61613" in xml
     assert b"127.0.0.1" not in xml.partition(b"<acceptors>")[2].partition(b"</acceptors>")[0]
-    assert {"artemis-users.properties", "login.config"} <= {
+    assert {"artemis-users.properties", "bootstrap.xml", "login.config"} <= {
         file.rpartition("/")[2] for file in docker.files
     }
     assert docker.created["Env"] == [
