@@ -119,6 +119,10 @@ def source(node: Node, **fields: object) -> Described:
     fates=st.lists(st.booleans(), min_size=1, max_size=6),
     times=st.integers(1, 3),
     elsewhere=st.booleans(),
+    always=lambda target: [
+        {"fates": [True, False, True], "times": 2, "elsewhere": elsewhere}
+        for elsewhere in (False, True)
+    ],
 )
 def test_released_messages_can_be_had_again_unchanged(
     target: Bench, fates: list[bool], times: int, elsewhere: bool
