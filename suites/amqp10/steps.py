@@ -254,6 +254,33 @@ def judge_flawless(target: Bench, requirement: str, frames: Sequence[Frame]) -> 
     )
 
 
+def received(target: Bench, node: Node, count: int) -> tuple[AmqpPeer, Link, list[Delivery]]:
+    """Return a receiver that holds ``count`` messages unsettled, without credit left; that they
+    arrive is a control."""
+    peer = target.amqp()
+    link = peer.receiver(node, credit=count)
+    got = collect(target, peer, link, count, quiet=0)
+    target.control(
+        len(got) == count, f"{len(got)} of {count} messages arrived first; {peer.instead()}"
+    )
+    return peer, link, got
+
+
+def again(
+    target: Bench, peer: AmqpPeer, link: Link, node: Node, count: int, elsewhere: bool = False
+) -> tuple[AmqpPeer, Link, list[Delivery]]:
+    """Return the next deliveries with plenty of credit, on the same link or on another
+    connection."""
+    peer.settle()
+    if elsewhere:
+        peer = target.amqp()
+        link = peer.receiver(node)
+    peer.flow(link, link_credit=count + 10)
+    got = collect(target, peer, link, count)
+    peer.flow(link, link_credit=0)
+    return peer, link, got
+
+
 def is_over(peer: AmqpPeer) -> bool:
     """True if the broker has ended the connection, a session or a link."""
     return peer.ended is not None or any(map(peer.fatal, peer.inbox))

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Where, case, over
 from brokerproof.harness.protocols.amqp10 import codec
-from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
+from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery
 from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, frame
 from brokerproof.harness.protocols.amqp10.types import Array, Described, Value, plain
 from brokerproof.harness.targets.target import Target
 from brokerproof.suites.amqp10.steps import (
     QUIET,
+    again,
     bodies,
     bystander,
     collect,
@@ -22,6 +23,7 @@ from brokerproof.suites.amqp10.steps import (
     is_over,
     numbered,
     objection,
+    received,
     settled_by_broker,
 )
 from brokerproof.suites.steps import paging
@@ -61,33 +63,6 @@ STATES = {
 def failures(delivery: Delivery) -> int:
     """Return the delivery-count of the header; absent is 0."""
     return int(delivery.message.fields("header").get("delivery-count", 0))
-
-
-def received(target: Bench, node: Node, count: int) -> tuple[AmqpPeer, Link, list[Delivery]]:
-    """Return a receiver that holds ``count`` messages unsettled, without credit left; that they
-    arrive is a control."""
-    peer = target.amqp()
-    link = peer.receiver(node, credit=count)
-    got = collect(target, peer, link, count, quiet=0)
-    target.control(
-        len(got) == count, f"{len(got)} of {count} messages arrived first; {peer.instead()}"
-    )
-    return peer, link, got
-
-
-def again(
-    target: Bench, peer: AmqpPeer, link: Link, node: Node, count: int, elsewhere: bool = False
-) -> tuple[AmqpPeer, Link, list[Delivery]]:
-    """Return the next deliveries with plenty of credit, on the same link or on another
-    connection."""
-    peer.settle()
-    if elsewhere:
-        peer = target.amqp()
-        link = peer.receiver(node)
-    peer.flow(link, link_credit=count + 10)
-    got = collect(target, peer, link, count)
-    peer.flow(link, link_credit=0)
-    return peer, link, got
 
 
 def supported_states(target: Target) -> list[str]:

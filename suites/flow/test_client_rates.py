@@ -165,7 +165,11 @@ def buffer_fills(
     drive(target.world, [consumer], lambda: False, ms(100))
     keeps_its_rate(target, consumer.peer.conn, 1)
     course = rates.received(target.events, consumer.peer.conn)
-    wrong = rates.overrun(course, window)
+    # Credit for a number of messages was given for the size of those that had come: each that is
+    # larger than the first, by the digits of its id, takes that much more.
+    sizes = [step.size for step in course if not step.ended]
+    larger = 0 if to_the_byte else sum(max(0, size - sizes[0]) for size in sizes)
+    wrong = rates.overrun(course, window + larger)
     target.record_finding(
         BUFFERS,
         wrong is None,
