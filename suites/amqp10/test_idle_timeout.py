@@ -223,8 +223,7 @@ def test_a_silent_client_is_closed_in_time_and_not_before(
     target.advance(ms(pause * announced // 1000))
     peer.beat()
     since = target.now()
-    # An odd number of milliseconds has no half that could be announced.
-    bounds = (2 * ms(announced), 2 * ms(announced) + ms(1) + late(target, announced))
+    bounds = (2 * ms(announced), noticed_by(target, announced, 2))
     target.expect_interval(
         (TIMEOUT_RESTARTED_BY_FRAMES, ANNOUNCED_IS_HALF),
         "the end of the silent connection",
@@ -274,10 +273,9 @@ def test_a_broker_with_timers_of_its_own_is_held_to_them(target: Bench) -> None:
         announced > 0,
         f"acceptor {acceptor} should announce an idle-time-out; it announced {announced}",
     )
-    interval = late(target, announced)
-    most = longest_silence(target.target) * ms(announced)
-    # An odd number of milliseconds has no half that could be announced.
-    bounds = (2 * ms(announced), most + ms(1) + interval)
+    check = check_interval(target)
+    interval = ms(announced) if check is None else check
+    bounds = (2 * ms(announced), noticed_by(target, announced, longest_silence(target.target)))
     judge_spread_closes(
         target,
         peers,
@@ -307,11 +305,20 @@ def longest_silence(target: Target) -> int:
     return int(target.identity.profile.parameters.get("amqp_idle_announced_most", 2))
 
 
-def late(target: Bench, announced: int) -> Duration:
-    """How much later than twice the announced time a broker may notice: it checks at intervals of
-    its own."""
+def check_interval(target: Bench) -> Duration | None:
+    """The interval at which the broker looks for silent clients; None if it states none."""
     check = target.parameters("amqp").get("connection_ttl_check_interval_ms")
-    return ms(int(check)) if isinstance(check, int) else ms(announced)
+    return ms(int(check)) if isinstance(check, int) else None
+
+
+def noticed_by(target: Bench, announced: int, times: int) -> Duration:
+    """The longest silence of a client that is closed after so many announced time-outs: a broker
+    checks at intervals of its own, and may take one of an announced time-out."""
+    if check_interval(target) is None:
+        latest = ms((times + 1) * announced)
+    else:
+        _, latest = target.silence_interval(times * announced, "amqp")
+    return latest + ms(1)  # an odd number of milliseconds has no half that could be announced
 
 
 @case(
