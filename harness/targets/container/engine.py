@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_network
@@ -21,8 +22,11 @@ from brokerproof.harness.targets.failure import SetUpFailed
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer
 
+PROC = Path("/proc")
 START_S = 120
 """Seconds until a broker must be ready, once its image is here; 5 to 15 are usual."""
+ANSWER_S = 2
+"""Seconds in which a daemon or a broker of this machine takes a connection."""
 _HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 _INSTALL = "install it with: pip install 'brokerproof[containers]'"
 
@@ -80,6 +84,46 @@ class Container:
             self.stop()
             raise
 
+    def process(self) -> int | None:
+        """Return the first process of the running container, where this machine's own kernel runs
+        it and knows it by that number; else None (a virtual machine, another host, or we are in a
+        container ourselves)."""
+        attributes = self._attributes()
+        identifier, process = attributes.get("Id"), attributes.get("State", {}).get("Pid")
+        if not identifier or not process:
+            return None
+        try:
+            groups = (PROC / str(process) / "cgroup").read_text("utf-8")
+        except OSError:
+            return None
+        return int(process) if identifier in groups else None
+
+    def direct_endpoints(self) -> dict[str, tuple[str, int]]:
+        """Return host and port by acceptor at the container's own address, where that is an address
+        of this machine's kernel and all of them answer there; else nothing.
+
+        On the way through a published port Docker's proxy may pass bytes on.
+        """
+        if self.process() is None:
+            return {}
+        networks = self._attributes()["NetworkSettings"].get("Networks") or {}
+        for address in filter(None, (network.get("IPAddress") for network in networks.values())):
+            direct = {name: (address, port) for name, port in self._recipe.ports.items()}
+            if all(_answers(endpoint) for endpoint in direct.values()):
+                return direct
+        return {}
+
+    def _attributes(self) -> dict[str, Any]:
+        """What Docker knows of the container; nothing where it does not answer."""
+        if self._container is None:
+            return {}
+        try:
+            container = self._container.get_wrapped_container()
+            container.reload()
+        except Exception:  # the broker is being judged, not the daemon
+            return {}
+        return dict(container.attrs)
+
     def _described(self) -> DockerContainer:
         try:
             from testcontainers.core.config import ConnectionMode
@@ -90,8 +134,8 @@ class Container:
                 f"{self._recipe.image}: needs the library testcontainers; {_INSTALL}"
             ) from None
         recipe = self._recipe
-        if not _is_there():
-            raise SetUpFailed(f"{recipe.image}: {_no_daemon('there is no such socket')}")
+        if reason := _unreachable():
+            raise SetUpFailed(f"{recipe.image}: {_no_daemon(reason)}")
         try:
             container = DockerContainer(recipe.image)
         except Exception as problem:
@@ -131,15 +175,8 @@ class Container:
     def end(self) -> str:
         """Return how the container ended, in words; empty while it runs, and when Docker does not
         answer."""
-        if self._container is None:
-            return ""
-        try:
-            container = self._container.get_wrapped_container()
-            container.reload()
-            state = container.attrs["State"]
-        except Exception:  # the broker is being judged, not the daemon
-            return ""
-        if state["Running"]:
+        state = self._attributes().get("State")
+        if state is None or state["Running"]:
             return ""
         killed = " (out of memory)" if state.get("OOMKilled") else ""
         return f"its container ended with exit code {state['ExitCode']}{killed}"
@@ -201,7 +238,7 @@ def published_host() -> str:
     its own, which is known only once it runs.
     """
     here = "127.0.0.1"
-    if not _is_there():
+    if _unreachable():
         return here
     try:
         from testcontainers.core.config import ConnectionMode
@@ -228,7 +265,7 @@ def published_host() -> str:
 
 def daemon() -> str | None:
     """Which Docker answers here; None when none does, or the library is missing."""
-    if not _is_there():
+    if _unreachable():
         return None
     try:
         import docker
@@ -248,11 +285,33 @@ def _where() -> str:
     return os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
 
 
-def _is_there() -> bool:
-    """False where a socket in the file system is named that is not there: the library would leave
-    one of its own open."""
+def _unreachable() -> str:
+    """Return why a socket in the file system that Docker should listen on cannot be reached; empty
+    where it can, and for every other address.
+
+    The library leaves a socket of its own open where it cannot connect. A daemon that has ended
+    leaves the file behind.
+    """
     scheme, _, path = _where().partition("://")
-    return scheme != "unix" or Path(path).exists()
+    if scheme != "unix":
+        return ""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(ANSWER_S)
+        try:
+            probe.connect(path)
+        except FileNotFoundError:
+            return "there is no such socket"
+        except OSError as problem:
+            return (problem.strerror or str(problem)).lower()
+    return ""
+
+
+def _answers(endpoint: tuple[str, int]) -> bool:
+    try:
+        with socket.create_connection(endpoint, ANSWER_S):
+            return True
+    except OSError:
+        return False
 
 
 def _first(problem: BaseException) -> BaseException:

@@ -19,6 +19,9 @@ from brokerproof.harness.targets.sockets import SocketTarget
 from brokerproof.harness.targets.target import Identity, TargetFacts
 from brokerproof.harness.worlds.world import World
 
+SENDS_AT_ONCE = frozenset({"rabbitmq", "artemis"})
+"""Brokers whose images leave TCP_NODELAY on, as the native targets do."""
+
 
 class ContainerTarget(SocketTarget):
     """A ``broker`` (one of :data:`RECIPES`) of ``version`` (None: our default) with ``config`` in a
@@ -52,12 +55,16 @@ class ContainerTarget(SocketTarget):
         if made.is_dir():
             self.trust(made)
             self._certificates = made
+        elif direct := self._container.direct_endpoints():
+            # Certificates are made before the container has an address.
+            self.endpoints = direct
+            self.is_local = self._broker in SENDS_AT_ONCE
         if self._broker == "rabbitmq" and int(recipe.version.partition(".")[0]) >= NATIVE_AMQP:
             host, port = self.endpoints["management"]
             self._management = Management(
                 host, port, self.identity.login or "", self.identity.passcode or ""
             )
-        self.watch_the_host()
+        self.watch_the_host(self._container.process())
         host, port = self.endpoints[self.identity.default_acceptor]
         return TargetFacts(
             broker=f"{recipe.broker} in a container",

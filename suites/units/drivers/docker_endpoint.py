@@ -40,6 +40,10 @@ class Docker:
         """True if the container keeps running once it was started."""
         self.bridge = {"Subnet": "192.0.2.0/24"}
         """Addresses of the default network, as they were configured."""
+        self.address = ""
+        """The container's own; its ports listen there, too."""
+        self.process = 0
+        """Number of its first process."""
         self.out_of_memory = False
         """True if the system killed it for its memory."""
         self.asked: list[str] = []
@@ -51,6 +55,8 @@ class Docker:
         self.executed: list[list[str]] = []
         self.exit_code = 0
         self.listening: dict[str, socket.socket] = {}
+        """Published ports, by those inside."""
+        self.direct: list[socket.socket] = []
         self.server = ThreadingHTTPServer(
             ("127.0.0.1", 0), type("Handler", (_Handler,), {"docker": self})
         )
@@ -71,7 +77,9 @@ class Docker:
             "Running": self.runs,
             "ExitCode": 0 if self.runs else 1,
             "OOMKilled": self.out_of_memory,
+            "Pid": self.process,
         }
+        bridge = {"Gateway": "127.0.0.1", "IPAddress": self.address}
         return {
             "Id": "c1",
             "Name": "/c1",
@@ -79,7 +87,7 @@ class Docker:
             "State": state if self.started else {"Status": "created", "Running": False},
             "Config": {"Tty": False, "Labels": {}, "Image": self.created.get("Image", "")},
             "HostConfig": {"NetworkMode": "default", "LogConfig": {"Type": "json-file"}},
-            "NetworkSettings": {"Ports": bound, "Networks": {"bridge": {"Gateway": "127.0.0.1"}}},
+            "NetworkSettings": {"Ports": bound, "Networks": {"bridge": bridge}},
         }
 
     def start(self) -> None:
@@ -87,13 +95,19 @@ class Docker:
         self.started = True
         for port in self.created.get("ExposedPorts", {}):
             self.listening[port] = socket.create_server(("127.0.0.1", 0))
+            if self.address:
+                own = (self.address, int(port.partition("/")[0]))
+                self.direct.append(socket.create_server(own))
 
     def remove(self) -> None:
         """The container is gone."""
         self.removed = True
         for listener in self.listening.values():
             listener.close()
+        for listener in self.direct:
+            listener.close()
         self.listening.clear()
+        self.direct.clear()
 
 
 @contextmanager

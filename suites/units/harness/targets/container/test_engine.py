@@ -3,6 +3,7 @@ ends."""
 
 from __future__ import annotations
 
+import gc
 import json
 import socket
 import ssl
@@ -104,6 +105,68 @@ def test_from_within_a_container_ports_are_reached_by_the_bridge(
         binding[0]["HostIp"] == ""
         for binding in docker.created["HostConfig"]["PortBindings"].values()
     )
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "is_direct"),
+    [
+        ("9:pids:/docker/c1\n", True),
+        ("0::/../../system.slice/docker-c1.scope\n", True),
+        ("0::/user.slice\n", False),
+        (None, False),
+    ],
+)
+def test_a_container_of_our_own_kernel_is_watched_and_reached_at_its_own_address(
+    docker: Docker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cgroup: str | None,
+    is_direct: bool,
+) -> None:
+    """So that a reset proves something. The same number may be another process here."""
+    docker.prints, docker.process, docker.address = READY["rabbitmq"], 4711, "127.0.0.61"
+    if cgroup is not None:
+        (tmp_path / "proc" / "4711").mkdir(parents=True)
+        (tmp_path / "proc" / "4711" / "cgroup").write_text(cgroup)
+    monkeypatch.setattr(engine, "PROC", tmp_path / "proc")
+    watched: list[int | None] = []
+    monkeypatch.setattr(
+        SocketTarget, "watch_the_host", lambda self, broker=None: watched.append(broker)
+    )
+    target = load("rabbitmq-container")
+    target.start(tmp_path)
+    try:
+        world = target.world(0, None, lambda _: None)
+        assert world.is_local is is_direct
+        assert (world.endpoint("amqp") == ("127.0.0.61", 5672)) is is_direct  # type: ignore[attr-defined]
+        assert watched == [4711 if is_direct else None]
+    finally:
+        target.stop()
+
+
+def test_a_container_is_reached_by_its_published_ports_where_its_own_do_not_answer(
+    docker: Docker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Docker without root has a network of its own."""
+    docker.prints, docker.process, docker.address = READY["rabbitmq"], 4711, "127.0.0.62"
+    (tmp_path / "4711").mkdir()
+    (tmp_path / "4711" / "cgroup").write_text("0::/docker/c1\n")
+    monkeypatch.setattr(engine, "PROC", tmp_path)
+    start = docker.start
+
+    def lose_its_address() -> None:
+        start()
+        docker.direct.pop().close()
+
+    monkeypatch.setattr(docker, "start", lose_its_address)
+    target = load("rabbitmq-container")
+    target.start(tmp_path)
+    try:
+        world = target.world(0, None, lambda _: None)
+        assert not world.is_local
+        assert world.endpoint("amqp")[0] == "127.0.0.1"  # type: ignore[attr-defined]
+    finally:
+        target.stop()
 
 
 def test_rabbitmq_gets_its_file_its_listeners_and_its_plugins(
@@ -340,6 +403,12 @@ def test_without_a_daemon_it_says_where_it_looked(
         " (there is no such socket); start one, or name another with DOCKER_HOST"
     )
     assert engine.daemon() is None
+    with socket.socket(socket.AF_UNIX) as ended:
+        ended.bind(f"{tmp_path}/none.sock")  # nobody listens: a daemon leaves its file behind
+    with pytest.raises(SetUpFailed, match=r"none\.sock \(connection refused\); start one"):
+        load("rabbitmq-container").start(tmp_path)
+    assert engine.daemon() is None
+    gc.collect()  # raises for a socket that was left open
     long = Path("/cache") / ("x" * 300)
     monkeypatch.setattr(
         "brokerproof.harness.commands.brokers.standing_brokers.listing",
