@@ -565,6 +565,11 @@ def test_a_rejected_message_is_kept_with_its_error(
     or on a page, with its delivery-count raised, and the error in its delivery-annotations."""
     node = target.node()
     body = node.address.encode()
+    dead_letters = Node(str(target.profile.parameters["dead_letter_node"]), node.capabilities)
+    consumer = target.amqp()
+    # Artemis drops what finds no queue at its dead-letter address; one that is made for a consumer
+    # stays with it.
+    consumer.receiver(dead_letters)
     producer = target.amqp()
     link = producer.sender(node)
     granted(target, producer, link)
@@ -576,8 +581,6 @@ def test_a_rejected_message_is_kept_with_its_error(
     )
     peer.disposition(got[0], state)
     peer.settle()
-    dead_letters = Node(str(target.profile.parameters["dead_letter_node"]), node.capabilities)
-    consumer = target.amqp()
     browser = consumer.receiver(
         dead_letters, source=source(dead_letters, distribution_mode="copy"), credit=100_000
     )

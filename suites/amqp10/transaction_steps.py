@@ -14,6 +14,7 @@ from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.suites.amqp10.steps import bodies, collect, granted
 
 OUTCOMES = ["amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list"]
+BEHIND = b"behind all others"
 TROUBLE = either(frame("detach"), frame("end"), frame("close"))
 
 
@@ -85,10 +86,23 @@ def post(
 
 
 def waiting(target: Bench, node: Node, count: int) -> list[bytes]:
-    """Return the messages of a queue that another connection can get; it gives them back."""
+    """Return the messages of a queue that another connection can get; it gives them back.
+
+    Where none is expected, a message is sent behind them: a broker that is slow is silent, too.
+    """
     other = target.amqp()
-    got = collect(target, other, other.receiver(node, credit=count + 10), count)
-    for delivery in got:
-        other.disposition(delivery, "released")
+    if not count:
+        other.publish(other.sender(node), BEHIND)
+    got = collect(target, other, other.receiver(node, credit=count + 10), max(count, 1))
+    found = []
+    for body, delivery in zip(bodies(got), got, strict=True):
+        if not count and body == BEHIND:
+            other.disposition(delivery, "accepted")
+        else:
+            other.disposition(delivery, "released")
+            found.append(body)
+    target.control(
+        bool(count) or len(found) < len(got), f"{BEHIND!r} was accepted and could not be received"
+    )
     other.close()
-    return bodies(got)
+    return found
