@@ -1,30 +1,20 @@
 """Keeps pandas from being imported where nothing uses it: its import takes longer than the
 judgement of a small recording.
 
-Two libraries import it to ask whether a value is one of its objects. pyarrow does so when it makes
-the first array of a list. py4j does so through PySpark's converters of NumPy's values, for the
-first argument of a call to the JVM; they also import PySpark's tests. There is no setting for
-either. Should a release of one find another way, ``suites/units/reports/test_without_pandas.py``
-tells.
+Besides pyarrow (``harness/trace/without_pandas.py``) py4j imports it, to ask whether a value is one
+of its objects: through PySpark's converters of NumPy's values, for the first argument of a call to
+the JVM. They also import PySpark's tests. There is no setting for that. Should a release find
+another way, ``suites/units/reports/test_without_pandas.py`` tells.
 """
 
 from __future__ import annotations
 
 import sys
-from importlib.abc import MetaPathFinder
 
-import pyarrow as pa
 from py4j import protocol
 from pyspark.sql import types
 
-
-class _NotFound(MetaPathFinder):
-    """Finds no pandas."""
-
-    def find_spec(self, fullname: str, *_: object) -> None:
-        """Raise ``ImportError`` for pandas; leave other modules to the finders behind this one."""
-        if fullname == "pandas":
-            raise ImportError("pandas is left out")
+from brokerproof.harness.trace import without_pandas
 
 
 def leave_pandas_out() -> None:
@@ -33,11 +23,7 @@ def leave_pandas_out() -> None:
     was loaded already."""
     if "pandas" in sys.modules:
         return
-    sys.meta_path.insert(0, _NotFound())
-    try:
-        pa.array([""])  # pyarrow tries the import once
-    finally:
-        del sys.meta_path[0]
+    without_pandas.leave_pandas_out()
     of_numpy = (types.NumpyScalarConverter, types.NumpyArrayConverter)
     protocol.INPUT_CONVERTER[:] = [
         converter for converter in protocol.INPUT_CONVERTER if not isinstance(converter, of_numpy)

@@ -144,6 +144,7 @@ def pytest_command() -> list[str]:
         # What a case finds it judges; its asserts only say what is there, and need not be rewritten
         # to tell more.
         *("--assert=plain", "-p", "no:cacheprovider"),
+        *("-p", "brokerproof.harness.cases.process_of_a_run"),
     ]
 
 

@@ -131,7 +131,7 @@ def _refusal(run: Run, call: Call) -> str:
     """Why the case is not put to this target: what it lacks or is not for, or the harm it would
     do."""
     identity = run.target.identity
-    if reason := identity.skip_reason(call.needs):
+    if reason := identity.skip_reason(call.needs, call.id):
         return reason
     if call.case.harm and not (identity.started_here or run.allow_harm):
         return (

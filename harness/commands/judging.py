@@ -119,6 +119,7 @@ def judge(asked: Asked, options: Options) -> int:
         loaded = [target_file.load(name, bounds) for name in asked.targets]
         if asked.selection:
             choose(asked.suites, asked.selection)  # a misspelled case is better found now
+        _check_scopes(loaded)
         seed, effort = options.seed, options.effort
         if not options.resume:
             seed = _begin(folder, asked, seed, effort)
@@ -161,6 +162,18 @@ def judge(asked: Asked, options: Options) -> int:
     else:
         click.echo(str(folder / "report" / "index.html" if options.report else folder))
     return code
+
+
+def _check_scopes(targets: list[Target]) -> None:
+    """Raise ``Usage`` for a target whose scope names a case that does not exist."""
+    named = [target for target in targets if target.identity.cases_in_scope]
+    known = {case.id for case in choose((), Selection())} if named else set()
+    for target in named:
+        if unknown := target.identity.cases_in_scope - known:
+            raise errors.Usage(
+                f"target {target.identity.name}: scope names {min(unknown)!r}, which is no case;"
+                " `brokerproof cases` lists their ids"
+            )
 
 
 def _judge_all(
@@ -259,7 +272,7 @@ def dry_run(asked: Asked, *, as_json: bool) -> int:
         others = [
             case.id
             for case in chosen
-            if case.id not in skipped and identity.is_out_of_scope(frozenset(case.needs))
+            if case.id not in skipped and identity.is_out_of_scope(frozenset(case.needs), case.id)
         ]
         plans.append((identity, skipped, others))
     if as_json:

@@ -63,7 +63,8 @@ class Identity:
     absent: Mapping[str, str] = field(default_factory=dict)
     """The reasons for capabilities that the target lacks."""
     scope: frozenset[str] = frozenset()
-    """Capabilities of which a case needs at least one to be judged here; empty: every case is."""
+    """Capabilities of which a case needs at least one to be judged here, and ids of further cases;
+    empty: every case is."""
     others_judged_on: str = ""
     """The shipped target on which cases outside the scope are judged."""
     deviations: Path | None = None
@@ -74,17 +75,20 @@ class Identity:
         """True if the harness starts the broker, and nobody else needs it."""
         return self.kind != "address"
 
-    def skip_reason(self, needs: frozenset[str]) -> str:
-        """Why a case that needs these capabilities is not judged here; empty if it is."""
+    def skip_reason(self, needs: frozenset[str], case: str) -> str:
+        """Why ``case``, which needs these capabilities, is not judged here; empty if it is."""
         if lack := self.lack_of(needs):
             return lack
-        if self.is_out_of_scope(needs):
-            scope = " or ".join(sorted(self.scope))
-            return (
-                f"judged on the target {self.others_judged_on}: {self.name} is for cases that"
-                f" need {scope}"
-            )
+        if self.is_out_of_scope(needs, case):
+            needed = " or ".join(sorted(self.scope - self.cases_in_scope))
+            only = f"cases that need {needed}" if needed else "the cases that its file names"
+            return f"judged on the target {self.others_judged_on}: {self.name} is for {only}"
         return ""
+
+    @property
+    def cases_in_scope(self) -> frozenset[str]:
+        """The ids in the scope: a capability has no dot."""
+        return frozenset(name for name in self.scope if "." in name)
 
     def lack_of(self, needs: Set[str]) -> str:
         """The sentence about those of these capabilities that the target lacks; empty if it has all
@@ -92,9 +96,9 @@ class Identity:
         missing = needs - self.capabilities
         return missing_capabilities(missing, self.absent, self.profile.name) if missing else ""
 
-    def is_out_of_scope(self, needs: frozenset[str]) -> bool:
-        """True if a case that needs these capabilities is judged on another target."""
-        return bool(self.scope) and not needs & self.scope
+    def is_out_of_scope(self, needs: frozenset[str], case: str) -> bool:
+        """True if ``case``, which needs these capabilities, is judged on another target."""
+        return bool(self.scope) and case not in self.scope and not needs & self.scope
 
     @cached_property
     def redaction(self) -> Redaction:

@@ -219,7 +219,11 @@ def _from_file(path: Path, name: str, limits: Mapping[str, int], version: str = 
             f"--target {name!r}: a target of kind {kind} has no releases to choose from; leave"
             f" @{version} out"
         )
-    values |= {"version": version} if version else {}
+    if version:
+        values["version"] = version
+        if any("." in name for name in values.get("scope", ())):
+            # The cases that a file names are for its own release; another one is judged by all.
+            del values["scope"], values["others_judged_on"]
     values = _inherited(values, path)
     allowed = _COMMON | _OF_KIND[kind]
     for key, value in values.items():
@@ -275,17 +279,19 @@ def _check_capabilities(values: Mapping[str, Any], path: Path) -> None:
 
 
 def _check_scope(values: Mapping[str, Any], path: Path) -> None:
-    """Raise :class:`BadTarget` unless ``scope`` names capabilities that the file adds, and
-    ``others_judged_on`` stands beside it and names a shipped target."""
+    """Raise :class:`BadTarget` unless ``scope`` names capabilities that the file adds, or cases,
+    and ``others_judged_on`` stands beside it and names a shipped target."""
     if ("scope" in values) != ("others_judged_on" in values):
         raise BadTarget(f"{path}: scope and others_judged_on stand together; name both or neither")
     if "scope" not in values:
         return
     scope = values["scope"]
     added = values.get("add_capabilities", ())
-    if not scope or (unknown := [name for name in scope if name not in added]):
+    if not scope or (unknown := [name for name in scope if name not in added and "." not in name]):
         said = f"names {unknown[0]!r:.60}" if scope else "is empty"
-        raise BadTarget(f"{path}: scope {said}; it should name capabilities of add_capabilities")
+        raise BadTarget(
+            f"{path}: scope {said}; it should name capabilities of add_capabilities, or cases"
+        )
     _check_shipped(values["others_judged_on"], f"{path}: others_judged_on")
 
 

@@ -1,7 +1,8 @@
 """ctrf.json: the Common Test Report Format, written row by row.
 
 FAIL and ERROR are ``failed``; SKIP is ``skipped``; INCONCLUSIVE and KNOWN are ``other``; the rest
-is ``passed``. The verdict itself is the test's ``rawStatus``.
+is ``passed``. The verdict itself is the test's ``rawStatus``. Which run a test is of stands with it
+where there are several.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ def write(path: Path, runs: Sequence[Run], bars: Sequence[Bar], cases: Iterable[
             file.write(
                 ("" if number == 0 else ",")
                 + "\n"
-                + json.dumps(_test(case), ensure_ascii=False, separators=(",", ":"))
+                + json.dumps(
+                    _test(case, several=len(runs) > 1), ensure_ascii=False, separators=(",", ":")
+                )
             )
         file.write("\n]}}\n")
 
@@ -62,16 +65,17 @@ def summary(runs: Sequence[Run], bars: Sequence[Bar]) -> dict[str, Any]:
     starts = [_milliseconds(run.header.get("started")) for run in runs]
     stops = [_milliseconds((run.footer or {}).get("finished")) for run in runs]
     start = min(starts, default=0)
+    verdicts = {verdict: count for verdict, count in by_verdict.items() if count}
     return {
         **numbers,
         "suites": len(bars),
         "start": start,
         "stop": max([*stops, start]),
-        "extra": {"verdicts": {verdict: count for verdict, count in by_verdict.items() if count}},
+        "extra": {"runs": [run.name for run in runs], "verdicts": verdicts},
     }
 
 
-def _test(case: CaseRow) -> dict[str, Any]:
+def _test(case: CaseRow, *, several: bool) -> dict[str, Any]:
     test: dict[str, Any] = {
         "name": case.case,
         "status": STATUS.get(case.verdict, "passed"),
@@ -79,8 +83,9 @@ def _test(case: CaseRow) -> dict[str, Any]:
         "suite": [case.target],
         "rawStatus": case.verdict,
         "tags": list(case.requirements),
-        "extra": {"run": case.run},
     }
+    if several:
+        test["extra"] = {"run": case.run}
     if case.attempts > 1:
         test["retries"] = case.attempts - 1
     if case.detail:

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import brokerproof
+from brokerproof.harness.cases import case_index
 from brokerproof.harness.catalogue import capabilities, profiles, tables
 from brokerproof.harness.catalogue.tables import BadData
 from brokerproof.harness.commands.cli import cli
@@ -108,13 +109,42 @@ def test_a_target_with_a_scope_judges_only_the_cases_that_need_it(tmp_path: Path
         'add_capabilities = ["x-tiny-store", "x-cluster"]\nscope = ["x-tiny-store"]\n'
         'others_judged_on = "rabbitmq"',
     ).identity
-    assert identity.skip_reason(frozenset({"x-tiny-store", "stomp-1.2"})) == ""
+    assert identity.skip_reason(frozenset({"x-tiny-store", "stomp-1.2"}), "a.case") == ""
     for needs in (frozenset[str](), frozenset({"stomp-1.2"}), frozenset({"x-cluster"})):
-        assert identity.skip_reason(needs) == (
+        assert identity.skip_reason(needs, "a.case") == (
             "judged on the target rabbitmq: mine is for cases that need x-tiny-store"
         )
-    lacking = identity.skip_reason(frozenset({"x-tiny-store", "selectors"}))
+    lacking = identity.skip_reason(frozenset({"x-tiny-store", "selectors"}), "a.case")
     assert lacking.startswith("the target has no selectors")
+
+
+def test_a_scope_may_name_cases(tmp_path: Path) -> None:
+    identity = own_target(
+        tmp_path, 'scope = ["a.case[1.2]"]\nothers_judged_on = "rabbitmq"'
+    ).identity
+    assert identity.skip_reason(frozenset({"stomp-1.2"}), "a.case[1.2]") == ""
+    assert identity.skip_reason(frozenset({"stomp-1.2"}), "a.case[1.1]") == (
+        "judged on the target rabbitmq: mine is for the cases that its file names"
+    )
+    lacking = identity.skip_reason(frozenset({"selectors"}), "a.case[1.2]")
+    assert lacking.startswith("the target has no selectors")
+
+
+def test_a_release_that_is_asked_for_is_judged_by_all_cases() -> None:
+    """Not only by those that the file of its target names."""
+    assert target_file.load("artemis-history").identity.scope
+    assert not target_file.load("artemis-history@2.10.1").identity.scope
+
+
+def test_shipped_targets_name_cases_that_exist() -> None:
+    known = {case.id for case in case_index.load().cases}
+    named = [
+        (name, case)
+        for name in shipped_targets.paths()
+        for case in target_file.load(name).identity.cases_in_scope
+    ]
+    assert named
+    assert not [entry for entry in named if entry[1] not in known]
 
 
 def test_a_broker_of_a_user_has_advice_where_a_shipped_one_names_another_target(
