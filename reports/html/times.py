@@ -1,4 +1,4 @@
-"""Durations for people."""
+"""Durations and large numbers for people."""
 
 from __future__ import annotations
 
@@ -25,6 +25,11 @@ def duration(nanoseconds: int) -> str:
         if size >= scale and (unit not in ("h", "min") or size >= 10 * scale or size % scale == 0):
             return f"{_trimmed(nanoseconds, scale)} {unit}"
     return f"{nanoseconds} ns"
+
+
+def grouped(number: int) -> str:
+    """Return a whole number with its digits in groups of three."""
+    return f"{number:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
 def _trimmed(value: int, scale: int) -> str:

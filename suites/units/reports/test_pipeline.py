@@ -599,10 +599,10 @@ def test_the_last_run_of_each_target_makes_the_headline(
     folder, _ = several
     found = (folder / "index.html").read_text()
     assert re.search(r"<h1>1 FAIL, 2 PASS <span", found)
-    assert (
-        json.loads((folder / "badge.json").read_text())["message"] == "cut off: 1 fail, 2 of 3 pass"
-    )
+    badge = json.loads((folder / "badge.json").read_text())
+    assert badge["message"] == "cut off: 1 fail, 2 of 3 pass"
     assert found.count('class="card"') == 1
+    assert '<span class="soft run">new</span></h2>' in (folder / "summary.html").read_text()
 
 
 def test_a_requirement_that_every_case_skipped_has_no_page_and_no_link(

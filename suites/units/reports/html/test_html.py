@@ -10,7 +10,7 @@ import pytest
 from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.results.records import measurements_of
 from brokerproof.reports.html.templates import paragraphs, took
-from brokerproof.reports.html.times import duration
+from brokerproof.reports.html.times import duration, grouped
 from brokerproof.reports.slugs import slug
 
 
@@ -33,10 +33,15 @@ def test_durations_for_people(nanoseconds: int, text: str) -> None:
     assert duration(nanoseconds) == text
 
 
-def test_docstrings_are_set_anew_and_times_are_short() -> None:
+def test_docstrings_are_set_anew_times_are_short_and_digits_in_groups() -> None:
     assert paragraphs("One line,\n    and more.\n\n  Another.\n") == [
         "One line, and more.",
         "Another.",
+    ]
+    assert [grouped(0), grouped(999), grouped(2720)] == [
+        "0",
+        "999",
+        "2\N{NARROW NO-BREAK SPACE}720",
     ]
     assert [took(0.0004), took(0.0351), took(75.5)] == ["0 s", "35 ms", "75.5 s"]
 
