@@ -119,7 +119,7 @@ def judge(asked: Asked, options: Options) -> int:
         loaded = [target_file.load(name, bounds) for name in asked.targets]
         if asked.selection:
             choose(asked.suites, asked.selection)  # a misspelled case is better found now
-        _check_scopes(loaded)
+        _check_named_cases(loaded)
         seed, effort = options.seed, options.effort
         if not options.resume:
             seed = _begin(folder, asked, seed, effort)
@@ -164,14 +164,14 @@ def judge(asked: Asked, options: Options) -> int:
     return code
 
 
-def _check_scopes(targets: list[Target]) -> None:
-    """Raise ``Usage`` for a target whose scope names a case that does not exist."""
-    named = [target for target in targets if target.identity.cases_in_scope]
+def _check_named_cases(targets: list[Target]) -> None:
+    """Raise ``Usage`` for a target whose file names a case that does not exist."""
+    named = [target for target in targets if target.identity.cases]
     known = {case.id for case in choose((), Selection())} if named else set()
     for target in named:
-        if unknown := target.identity.cases_in_scope - known:
+        if unknown := target.identity.cases - known:
             raise errors.Usage(
-                f"target {target.identity.name}: scope names {min(unknown)!r}, which is no case;"
+                f"target {target.identity.name}: cases has {min(unknown)!r}, which is none;"
                 " `brokerproof cases` lists their ids"
             )
 

@@ -63,10 +63,11 @@ class Identity:
     absent: Mapping[str, str] = field(default_factory=dict)
     """The reasons for capabilities that the target lacks."""
     scope: frozenset[str] = frozenset()
-    """Capabilities of which a case needs at least one to be judged here, and ids of further cases;
-    empty: every case is."""
+    """Capabilities of which a case needs at least one to be judged here."""
+    cases: frozenset[str] = frozenset()
+    """Ids of further cases that are judged here. Every case is where there is no scope either."""
     others_judged_on: str = ""
-    """The shipped target on which cases outside the scope are judged."""
+    """The shipped target on which all other cases are judged."""
     deviations: Path | None = None
     """The list of known deviations of this broker family, if there is one."""
 
@@ -80,15 +81,10 @@ class Identity:
         if lack := self.lack_of(needs):
             return lack
         if self.is_out_of_scope(needs, case):
-            needed = " or ".join(sorted(self.scope - self.cases_in_scope))
+            needed = " or ".join(sorted(self.scope))
             only = f"cases that need {needed}" if needed else "the cases that its file names"
             return f"judged on the target {self.others_judged_on}: {self.name} is for {only}"
         return ""
-
-    @property
-    def cases_in_scope(self) -> frozenset[str]:
-        """The ids in the scope: a capability has no dot."""
-        return frozenset(name for name in self.scope if "." in name)
 
     def lack_of(self, needs: Set[str]) -> str:
         """The sentence about those of these capabilities that the target lacks; empty if it has all
@@ -98,7 +94,7 @@ class Identity:
 
     def is_out_of_scope(self, needs: frozenset[str], case: str) -> bool:
         """True if ``case``, which needs these capabilities, is judged on another target."""
-        return bool(self.scope) and case not in self.scope and not needs & self.scope
+        return bool(self.scope or self.cases) and case not in self.cases and not needs & self.scope
 
     @cached_property
     def redaction(self) -> Redaction:

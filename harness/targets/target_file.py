@@ -104,6 +104,7 @@ _COMMON: dict[str, type] = {
     "not_offered": dict,
     "judged_on": dict,
     "scope": list,
+    "cases": list,
     "others_judged_on": str,
     "deviations": str,
     "manual": str,
@@ -221,9 +222,9 @@ def _from_file(path: Path, name: str, limits: Mapping[str, int], version: str = 
         )
     if version:
         values["version"] = version
-        if any("." in name for name in values.get("scope", ())):
+        if values.pop("cases", None) and "scope" not in values:
             # The cases that a file names are for its own release; another one is judged by all.
-            del values["scope"], values["others_judged_on"]
+            del values["others_judged_on"]
     values = _inherited(values, path)
     allowed = _COMMON | _OF_KIND[kind]
     for key, value in values.items():
@@ -279,20 +280,24 @@ def _check_capabilities(values: Mapping[str, Any], path: Path) -> None:
 
 
 def _check_scope(values: Mapping[str, Any], path: Path) -> None:
-    """Raise :class:`BadTarget` unless ``scope`` names capabilities that the file adds, or cases,
-    and ``others_judged_on`` stands beside it and names a shipped target."""
-    if ("scope" in values) != ("others_judged_on" in values):
-        raise BadTarget(f"{path}: scope and others_judged_on stand together; name both or neither")
-    if "scope" not in values:
-        return
-    scope = values["scope"]
-    added = values.get("add_capabilities", ())
-    if not scope or (unknown := [name for name in scope if name not in added and "." not in name]):
-        said = f"names {unknown[0]!r:.60}" if scope else "is empty"
+    """Raise :class:`BadTarget` unless ``scope`` names capabilities that the file adds,
+    ``others_judged_on`` stands beside it or ``cases`` and names a shipped target."""
+    named = [key for key in ("scope", "cases") if key in values]
+    if bool(named) != ("others_judged_on" in values):
         raise BadTarget(
-            f"{path}: scope {said}; it should name capabilities of add_capabilities, or cases"
+            f"{path}: scope or cases stand together with others_judged_on; name both or neither"
         )
-    _check_shipped(values["others_judged_on"], f"{path}: others_judged_on")
+    for key in named:
+        if not values[key] or not all(isinstance(name, str) for name in values[key]):
+            raise BadTarget(f"{path}: {key} should be a list of texts, and not empty")
+    added = values.get("add_capabilities", ())
+    if unknown := [name for name in values.get("scope", ()) if name not in added]:
+        raise BadTarget(
+            f"{path}: scope names {unknown[0]!r:.60}; it should name capabilities of"
+            " add_capabilities"
+        )
+    if named:
+        _check_shipped(values["others_judged_on"], f"{path}: others_judged_on")
 
 
 def _check_shipped(target: Any, place: str) -> None:
@@ -377,6 +382,7 @@ def _identity(name: str, kind: str, values: Mapping[str, Any], path: Path) -> Id
         capabilities=offered - absent.keys(),
         absent=absent,
         scope=frozenset(values.get("scope", ())),
+        cases=frozenset(values.get("cases", ())),
         others_judged_on=values.get("others_judged_on", ""),
         deviations=None if deviations is None else path.parent / deviations,
         limits=limits,

@@ -68,10 +68,16 @@ def own_target(tmp_path: Path, more: str, like: str = "rabbitmq") -> Target:
             "not_offered: nack is offered as well",
         ),
         ('judged_on = { nack = "mine" }', "judged_on: nack is 'mine'; name a target that"),
-        ('scope = ["nack"]', "scope and others_judged_on stand together; name both or neither"),
-        ('others_judged_on = "rabbitmq"', "scope and others_judged_on stand together; name"),
+        ('scope = ["nack"]', "scope or cases stand together with others_judged_on; name both"),
+        (
+            'others_judged_on = "rabbitmq"',
+            "scope or cases stand together with others_judged_on; name",
+        ),
         ('scope = ["nack"]\nothers_judged_on = "rabbitmq"', "scope names 'nack'; it should name"),
-        ('scope = []\nothers_judged_on = "rabbitmq"', "scope is empty; it should name"),
+        (
+            'scope = []\nothers_judged_on = "rabbitmq"',
+            "scope should be a list of texts, and not empty",
+        ),
         (
             'add_capabilities = ["alarms"]\nscope = ["alarms"]\nothers_judged_on = "mine"',
             "others_judged_on is 'mine'; name a target that",
@@ -118,9 +124,9 @@ def test_a_target_with_a_scope_judges_only_the_cases_that_need_it(tmp_path: Path
     assert lacking.startswith("the target has no selectors")
 
 
-def test_a_scope_may_name_cases(tmp_path: Path) -> None:
+def test_a_target_may_name_the_cases_that_it_judges(tmp_path: Path) -> None:
     identity = own_target(
-        tmp_path, 'scope = ["a.case[1.2]"]\nothers_judged_on = "rabbitmq"'
+        tmp_path, 'cases = ["a.case[1.2]"]\nothers_judged_on = "rabbitmq"'
     ).identity
     assert identity.skip_reason(frozenset({"stomp-1.2"}), "a.case[1.2]") == ""
     assert identity.skip_reason(frozenset({"stomp-1.2"}), "a.case[1.1]") == (
@@ -132,8 +138,8 @@ def test_a_scope_may_name_cases(tmp_path: Path) -> None:
 
 def test_a_release_that_is_asked_for_is_judged_by_all_cases() -> None:
     """Not only by those that the file of its target names."""
-    assert target_file.load("artemis-history").identity.scope
-    assert not target_file.load("artemis-history@2.10.1").identity.scope
+    assert target_file.load("artemis-history").identity.cases
+    assert not target_file.load("artemis-history@2.10.1").identity.cases
 
 
 def test_shipped_targets_name_cases_that_exist() -> None:
@@ -141,7 +147,7 @@ def test_shipped_targets_name_cases_that_exist() -> None:
     named = [
         (name, case)
         for name in shipped_targets.paths()
-        for case in target_file.load(name).identity.cases_in_scope
+        for case in target_file.load(name).identity.cases
     ]
     assert named
     assert not [entry for entry in named if entry[1] not in known]
