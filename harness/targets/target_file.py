@@ -224,7 +224,7 @@ def _from_file(path: Path, name: str, limits: Mapping[str, int], version: str = 
         values["version"] = version
         if values.pop("cases", None) and "scope" not in values:
             # The cases that a file names are for its own release; another one is judged by all.
-            del values["others_judged_on"]
+            values.pop("others_judged_on", None)
     values = _inherited(values, path)
     allowed = _COMMON | _OF_KIND[kind]
     for key, value in values.items():
