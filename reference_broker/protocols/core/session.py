@@ -376,6 +376,7 @@ class Session:
         consumer = self._consumer(id)
         entries = consumer.settle(number, one=one)
         self._settle(consumer.queue, entries)
+        consumer.queue.dispatch()  # what is gone makes room for more from its pages
 
     def _settle(self, queue: Queue, entries: list[Entry]) -> None:
         if self._acknowledges_at_once:
@@ -387,6 +388,7 @@ class Session:
         """Drop a message that the client found expired."""
         consumer = self._consumer(fields.int64())
         consumer.queue.settle(consumer.settle(fields.int64(), one=True), Outcome.ACCEPTED)
+        consumer.queue.dispatch()
 
     def close_consumer(self, fields: Fields, response: ResponseRequest) -> None:
         response.answer = True
