@@ -156,9 +156,10 @@ def scan(data: bytes, path: str) -> Scan:
         if bad is None:
             bad = at
         # A record that only its payload is damaged of is passed over as a whole: what looks like a
-        # record within a payload is none.
+        # record within a payload is none. Of a damaged length nothing is known, even where some
+        # record begins there: it has to be the next one.
         behind = end or at + size + int(unpack(data, at)[2])
-        if end or end_of(behind):
+        if end or (end_of(behind) and int(unpack(data, behind)[1]) - 1 in (number, scanned.next)):
             at = behind
             continue
         at = data.find(_MARK_BYTES, at + 1)

@@ -74,3 +74,21 @@ def test_a_changed_byte_costs_the_record_it_is_in_and_no_other(
     begin, end = len(_file(payloads[: hit - 1])) if hit else 0, len(_file(payloads[:hit]))
     assert found.gaps == ([] if hit == len(payloads) else [(begin, end, hit, hit + 1)])
     assert found.next == (hit if hit == len(payloads) else len(payloads) + 1)
+
+
+@given(st.lists(binaries, min_size=3, max_size=8), st.data())
+@patient
+def test_a_length_that_leads_to_a_later_record_costs_none_between(
+    payloads: list[bytes], data: st.DataObject
+) -> None:
+    """A record begins there, but not the next one: the length is what was damaged."""
+    hit = data.draw(st.integers(1, len(payloads) - 2))
+    later = data.draw(st.integers(hit + 2, len(payloads)))
+    whole = bytearray(_file(payloads))
+    begin = len(_file(payloads[: hit - 1]))
+    length = len(_file(payloads[: later - 1])) - begin - records.HEAD.size
+    whole[begin + 6 : begin + 10] = length.to_bytes(4)
+    found = records.scan(bytes(whole), PATH)
+    assert [number for number, _ in found.payloads()] == [
+        number for number in range(1, len(payloads) + 1) if number != hit
+    ]
