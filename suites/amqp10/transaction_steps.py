@@ -94,15 +94,10 @@ def waiting(target: Bench, node: Node, count: int) -> list[bytes]:
     if not count:
         other.publish(other.sender(node), BEHIND)
     got = collect(target, other, other.receiver(node, credit=count + 10), max(count, 1))
-    found = []
     for body, delivery in zip(bodies(got), got, strict=True):
-        if not count and body == BEHIND:
-            other.disposition(delivery, "accepted")
-        else:
-            other.disposition(delivery, "released")
-            found.append(body)
-    target.control(
-        bool(count) or len(found) < len(got), f"{BEHIND!r} was accepted and could not be received"
-    )
+        other.disposition(delivery, "accepted" if body == BEHIND else "released")
     other.close()
-    return found
+    target.control(
+        count > 0 or BEHIND in bodies(got), f"{BEHIND!r} was accepted and could not be received"
+    )
+    return [body for body in bodies(got) if body != BEHIND]

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.local_process import listens
 
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer
@@ -26,7 +27,7 @@ PROC = Path("/proc")
 START_S = 120
 """Seconds until a broker must be ready, once its image is here; 5 to 15 are usual."""
 ANSWER_S = 2
-"""Seconds in which a daemon or a broker of this machine takes a connection."""
+"""Seconds in which a daemon of this machine takes a connection."""
 _HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 _INSTALL = "install it with: pip install 'brokerproof[containers]'"
 
@@ -99,22 +100,20 @@ class Container:
         return int(process) if identifier in groups else None
 
     def direct_endpoints(self) -> dict[str, tuple[str, int]]:
-        """Return host and port by acceptor at the container's own address, where that is an address
-        of this machine's kernel and all of them answer there; else nothing.
+        """Return host and port by acceptor at the container's own address, where all of them answer
+        there; else nothing.
 
         On the way through a published port Docker's proxy may pass bytes on.
         """
-        if self.process() is None:
-            return {}
-        networks = self._attributes()["NetworkSettings"].get("Networks") or {}
+        networks = self._attributes().get("NetworkSettings", {}).get("Networks") or {}
         for address in filter(None, (network.get("IPAddress") for network in networks.values())):
             direct = {name: (address, port) for name, port in self._recipe.ports.items()}
-            if all(_answers(endpoint) for endpoint in direct.values()):
+            if all(listens(*endpoint) for endpoint in direct.values()):
                 return direct
         return {}
 
     def _attributes(self) -> dict[str, Any]:
-        """What Docker knows of the container; nothing where it does not answer."""
+        """Return Docker's description of the container; empty where Docker does not answer."""
         if self._container is None:
             return {}
         try:
@@ -304,14 +303,6 @@ def _unreachable() -> str:
         except OSError as problem:
             return (problem.strerror or str(problem)).lower()
     return ""
-
-
-def _answers(endpoint: tuple[str, int]) -> bool:
-    try:
-        with socket.create_connection(endpoint, ANSWER_S):
-            return True
-    except OSError:
-        return False
 
 
 def _first(problem: BaseException) -> BaseException:

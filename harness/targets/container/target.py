@@ -51,11 +51,12 @@ class ContainerTarget(SocketTarget):
         where = folder / self.identity.name
         self._container = Container(recipe, where)
         self.endpoints = self._container.start()
+        process = self._container.process()
         made = where / CERTIFICATES.lstrip("/")
         if made.is_dir():
             self.trust(made)
             self._certificates = made
-        elif direct := self._container.direct_endpoints():
+        elif process is not None and (direct := self._container.direct_endpoints()):
             # Certificates are made before the container has an address.
             self.endpoints = direct
             self.is_local = self._broker in SENDS_AT_ONCE
@@ -64,7 +65,7 @@ class ContainerTarget(SocketTarget):
             self._management = Management(
                 host, port, self.identity.login or "", self.identity.passcode or ""
             )
-        self.watch_the_host(self._container.process())
+        self.watch_the_host(process)
         host, port = self.endpoints[self.identity.default_acceptor]
         return TargetFacts(
             broker=f"{recipe.broker} in a container",

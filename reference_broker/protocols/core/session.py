@@ -376,11 +376,11 @@ class Session:
         consumer = self._consumer(id)
         entries = consumer.settle(number, one=one)
         self._settle(consumer.queue, entries)
-        consumer.queue.dispatch()  # what is gone makes room for more from its pages
 
     def _settle(self, queue: Queue, entries: list[Entry]) -> None:
         if self._acknowledges_at_once:
             queue.settle(entries, Outcome.ACCEPTED)
+            queue.dispatch()  # what is gone makes room for more from its pages
         else:
             self._transaction.settle(queue, entries, Outcome.ACCEPTED)
 

@@ -32,13 +32,13 @@ def test_a_consumer_without_a_window_gets_all_pages_as_it_settles(settling: str)
     sent = [b"%d" % number for number in range(COUNT)]
     for body in sent:
         one.publish("q", body)
-    came = [packet for packet in one.consumer("q", credit=-1) if packet.name == "receive"]
-    assert len(came) < COUNT
+    received = [packet for packet in one.consumer("q", credit=-1) if packet.name == "receive"]
+    assert len(received) < COUNT
     for settled in range(COUNT):
-        number = came[settled].message.id
+        number = received[settled].message.id
         if settling == "expired":  # the harness has no such packet
             more = one.feed(frame(codes.EXPIRED, FIRST, struct.pack(">qq", 0, number)))
         else:
             more = one.say(settling, consumer=0, message=number)
-        came += [packet for packet in more if packet.name == "receive"]
-    assert bodies(came) == sent
+        received += [packet for packet in more if packet.name == "receive"]
+    assert bodies(received) == sent
