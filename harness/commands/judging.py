@@ -263,6 +263,7 @@ def dry_run(asked: Asked, *, as_json: bool) -> int:
         loaded = [target_file.load(name) for name in asked.targets or DEFAULT_TARGETS]
     except target_file.BadTarget as problem:
         raise errors.Usage(str(problem)) from None
+    _check_named_cases(loaded)
     chosen = choose(asked.suites, asked.selection)
     plans = []
     for target in loaded:

@@ -180,12 +180,15 @@ def test_a_wrong_target_file_is_named(tmp_path: Path, text: str, words: str) -> 
     assert words in " ".join(ran.stderr.split())
 
 
-def test_a_target_that_names_a_case_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [("--out", "x"), ("--dry-run",)])
+def test_a_target_that_names_a_case_that_does_not_exist_is_refused(
+    tmp_path: Path, how: tuple[str, ...]
+) -> None:
     """Else nothing would be judged, and nobody told."""
     text = 'kind = "address"\nprofile = "stomp"\nendpoints = { stomp = "127.0.0.1:1" }\n'
     named = 'cases = ["stomp.no.such[1.2]"]\nothers_judged_on = "artemis"\n'
     (tmp_path / "my.target.toml").write_text(text + named)
-    ran = here("run", "--target", "my.target.toml", "--out", "x", cwd=tmp_path)
+    ran = here("run", "--target", "my.target.toml", *how, cwd=tmp_path)
     assert ran.returncode == 4
     assert "target my: cases has 'stomp.no.such[1.2]', which is none" in " ".join(
         ran.stderr.split()
