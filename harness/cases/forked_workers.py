@@ -1,5 +1,5 @@
-"""Cases in virtual time, side by side in processes of their own: they only compute, so threads
-would not help them.
+"""Cases side by side in processes of their own. In virtual time they only compute, so threads would
+not help them; those in real time wait too (``harness/cases/real_time_workers.py``).
 
 A worker is forked from the process that collected the cases, once the target is started: nothing is
 imported, collected or configured twice. That process is the dispatcher. Each worker holds the case
@@ -36,6 +36,7 @@ from brokerproof.harness.cases.execution import execute_unrecorded
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.records import Result
 from brokerproof.harness.results.verdict import never_reached
+from brokerproof.harness.worlds.bounds import RunStopped
 
 AHEAD = 2
 """Cases held by each worker, so that it need not wait while its dispatcher is busy."""
@@ -57,12 +58,17 @@ class _Worker:
     process: ForkProcess
     pipe: connection.Connection
     given: deque[int] = field(default_factory=deque)
-    """The cases that it has, the one that it is at first."""
+    """The cases that it has, those that it is at first."""
 
 
 class Workers:
-    """``processes`` workers for ``calls``. ``keep`` is called once for each result, by the worker
-    whose it is, or here for one that died."""
+    """``processes`` workers for ``calls``, each of which runs one case after the other. ``keep`` is
+    called once for each result, by the worker whose it is, or here for one that died."""
+
+    at_once = 1
+    """Cases that a worker runs at the same time."""
+    ahead = AHEAD - 1
+    """Further cases that it has."""
 
     def __init__(
         self, calls: Sequence[Call], processes: int, make_run: MakeRun, target: str, keep: Keep
@@ -79,16 +85,28 @@ class Workers:
 
     def result(self, call: Call) -> Result:
         """Return the outcome of ``call``; waits for it, and dispatches meanwhile. Raises
-        ``KeyError`` for a call that was not given."""
+        ``KeyError`` for a call that was not given, and
+        :class:`brokerproof.harness.worlds.bounds.RunStopped` once a worker found that the run
+        cannot go on."""
         number = self._numbers[call.id]
         while number not in self._results:
             self._deal()
         return self._results[number]
 
+    @property
+    def idle(self) -> bool:
+        """True if no worker has anything to do."""
+        return not self._left and not any(worker.given for worker in self._workers)
+
+    @property
+    def ended(self) -> bool:
+        """True if there are no workers any more."""
+        return not self._workers
+
     def stop(self, within_s: float = GRACE_S) -> None:
         """End all workers; those that have nothing left to do at once, others in the middle of a
         case, whose trace is lost. One that has not ended within ``within_s`` seconds is killed."""
-        idle = not self._left and not any(worker.given for worker in self._workers)
+        idle = self.idle
         for worker in self._workers:
             if not idle:
                 worker.process.terminate()
@@ -120,7 +138,7 @@ class Workers:
         self._give(worker)
 
     def _give(self, worker: _Worker) -> None:
-        while self._left and len(worker.given) < AHEAD:
+        while self._left and len(worker.given) < self.at_once + self.ahead:
             worker.given.append(self._left.popleft())
             try:
                 worker.pipe.send(worker.given[-1])
@@ -135,10 +153,13 @@ class Workers:
             assert isinstance(pipe, connection.Connection)
             worker = by_pipe[pipe]
             try:
-                number, result = pipe.recv()
+                received = pipe.recv()
             except (EOFError, OSError):
                 self._bury(worker)
                 continue
+            if isinstance(received, RunStopped):
+                raise received
+            number, result = received
             worker.given.remove(number)
             self._results[number] = result
             self._give(worker)
@@ -147,9 +168,9 @@ class Workers:
         self._workers.remove(worker)
         worker.pipe.close()
         worker.process.join()
-        if worker.given:
-            number = worker.given.popleft()
-            self._left.extendleft(reversed(worker.given))
+        under_way = list(worker.given)[: self.at_once]
+        self._left.extendleft(reversed(list(worker.given)[self.at_once :]))
+        for number in under_way:
             self._results[number] = died = self._died(self._calls[number], worker.process.exitcode)
             self._keep(died)
         if self._left:
@@ -164,10 +185,13 @@ class Workers:
             )
         else:
             how = f"with exit code {code}"
-        detail = (
+        return self._error(
+            call,
             f"the process that ran the case ended {how}; the case alone: brokerproof run --case,"
-            " with --jobs 1"
+            " with --jobs 1",
         )
+
+    def _error(self, call: Call, detail: str) -> Result:
         return Result(
             case=call.id,
             target=self._target,
@@ -196,25 +220,33 @@ class Workers:
         # The dispatcher's ends: while they are open here, its death goes unnoticed.
         for pipe_end in others:
             pipe_end.close()
-        warnings.simplefilter("error")  # as pytest has it around the cases that it runs itself
         run = self._make_run(name)
         try:
-            while os.getppid() == dealer:
-                number = pipe.recv()
-                call = self._calls[number]
-                result, events = execute_unrecorded(run, call)
-                if self._ended:  # Hypothesis may turn the end of an example into an error of ours
-                    break
-                with _sigterm_held_back():  # a trace is kept with its result, or neither is
-                    if events:
-                        run.recorder.write(call.id, events)
-                    self._keep(result)
-                pipe.send((number, result))
+            self._serve(pipe, run, dealer)
         except (_Ended, EOFError, BrokenPipeError, ConnectionResetError):
             pass
         finally:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            self._wind_up(run)
             run.recorder.flush()
+
+    def _serve(self, pipe: connection.Connection, run: Run, dealer: int) -> None:
+        """Run what comes through ``pipe`` while the process ``dealer`` is there."""
+        warnings.simplefilter("error")  # as pytest has it around the cases that it runs itself
+        while os.getppid() == dealer:
+            number = pipe.recv()
+            call = self._calls[number]
+            result, events = execute_unrecorded(run, call)
+            if self._ended:  # Hypothesis may turn the end of an example into an error of ours
+                break
+            with _sigterm_held_back():  # a trace is kept with its result, or neither is
+                if events:
+                    run.recorder.write(call.id, events)
+                self._keep(result)
+            pipe.send((number, result))
+
+    def _wind_up(self, run: Run) -> None:
+        """Do nothing: a case that is under way ends with its process."""
 
 
 @contextmanager

@@ -87,9 +87,9 @@ class ProbeFailure:
 
 class PlainMessageProbe:
     """Sends plain messages over each protocol that ``target`` speaks; ``seed`` keeps its addresses
-    apart from those of cases."""
+    apart from those of cases, and ``process`` from those of other processes."""
 
-    def __init__(self, target: Target, seed: int) -> None:
+    def __init__(self, target: Target, seed: int, process: str = "") -> None:
         identity = target.identity
         self.protocols = [
             name
@@ -105,13 +105,13 @@ class PlainMessageProbe:
             case_seconds=identity.limits.probe_seconds,
         )
         self._target = target
-        self._seed = seed
+        self._seed, self._process = seed, process
         self._numbers = count(1)
 
     def failure(self, name: str, *, login_only: bool = False) -> ProbeFailure | None:
         """Send one message over the protocol, or only log in; return how that failed, or None if it
         passed."""
-        label = f"plain-message-{next(self._numbers)}"
+        label = f"plain-message{self._process}-{next(self._numbers)}"
         bench = Bench(self._target, (), label=label, seed=self._seed)
         bench.world.bounds.tighten(self._limits)
         events = bench.events

@@ -11,7 +11,7 @@ import pytest
 
 DEFAULT_TARGET = "reference"
 CASES_IN_PARALLEL = 16
-"""Cases at the same time in real time by default."""
+"""Cases at the same time in each process in real time by default."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -44,8 +44,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         type=int,
         default=None,
-        help=f"cases at the same time: threads in real time (default {CASES_IN_PARALLEL}),"
-        " processes in virtual time (default 1)",
+        help=f"cases at the same time: threads in real time (default {CASES_IN_PARALLEL}"
+        f" or, for many cases on several cores, {2 * CASES_IN_PARALLEL}), processes in virtual time"
+        " (default 1)",
     )
     group.addoption(
         "--brokerproof-limit",

@@ -3,8 +3,10 @@ asked.
 
 Cases against a target in real time mostly wait. They are started side by side in threads before
 pytest walks through its items; when pytest comes to an item it waits for that case and reports it.
-The longest begin first (``harness/cases/real_time_order.py``), and pytest still sees one item after
-the other. Cases in virtual time compute: they run side by side, if asked, in processes of their own
+Many of them compute more than one core can: then the threads are those of several processes
+(``harness/cases/real_time_workers.py``). The longest begin first
+(``harness/cases/real_time_order.py``), and pytest still sees one item after the other. Cases in
+virtual time only compute: they run side by side, if asked, in processes of their own
 (``harness/cases/forked_workers.py``).
 
 pytest-xdist may spread cases over its processes, among other tests: in virtual time, or against a
@@ -40,6 +42,7 @@ from brokerproof.harness.cases.execution import Call, Run, execute
 from brokerproof.harness.cases.forked_workers import GRACE_S, Workers, heaviest_first
 from brokerproof.harness.cases.pytest_options import CASES_IN_PARALLEL, DEFAULT_TARGET
 from brokerproof.harness.cases.real_time_order import longest_first
+from brokerproof.harness.cases.real_time_workers import Lateness, RealTimeWorkers, processes_for
 from brokerproof.harness.cases.selection import BadSelection, Selection
 from brokerproof.harness.cases.target_health import RunWatch, TargetHealth
 from brokerproof.harness.catalogue import deviations, requirements
@@ -161,6 +164,8 @@ class _Session:
         self._run: Run | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._workers: Workers | None = None
+        self._real_time_workers: RealTimeWorkers | None = None
+        """The same, where they are of that kind."""
         self._futures: list[Future[Result]] = []
         self._logs = (self._folder or Path(".pytest_cache") / "brokerproof") / "logs"
         self._harmed = False
@@ -312,26 +317,23 @@ class _Session:
             _end_well()
         run = self._begin()
         if hasattr(session.config, "workerinput"):
+            self._watch(run)
             return  # pytest-xdist decides which cases are this process's: none is begun early
         if run.target.clock is Clock.REAL:
             together = (
                 1
                 if ALONE & run.target.identity.capabilities
-                else self._options.brokerproof_cases_in_parallel or CASES_IN_PARALLEL
+                else self._options.brokerproof_cases_in_parallel
             )
             one_at_a_time()
             gc.freeze()  # collections of garbage stop every thread: spare them what was collected
-            self._pool = ThreadPoolExecutor(together, thread_name_prefix="case")
             harmless = []
             for call in calls:
                 if call.case.harm or _kills(run, call):
                     self._started[call.id] = functools.partial(self._execute_alone, run, call)
                 else:
                     harmless.append(call)
-            for call in longest_first(harmless):
-                future = self._pool.submit(self._execute, run, call)
-                self._futures.append(future)
-                self._started[call.id] = future.result
+            self._begin_in_real_time(run, longest_first(harmless), together)
         elif (self._options.brokerproof_cases_in_parallel or 1) > 1 and len(calls) > 1:
             self._workers = Workers(
                 heaviest_first(run, calls),
@@ -342,6 +344,46 @@ class _Session:
             )
             for call in calls:
                 self._started[call.id] = functools.partial(self._workers.result, call)
+
+    def _begin_in_real_time(self, run: Run, calls: Sequence[Call], together: int | None) -> None:
+        """Begin ``calls``, ``together`` of them at the same time, or as many as there are places by
+        default."""
+        processes = processes_for(len(calls), together)
+        together = together or CASES_IN_PARALLEL * processes
+        if processes > 1 and isinstance(run.target, SocketTarget):
+            self._workers = self._real_time_workers = RealTimeWorkers(
+                calls,
+                processes,
+                together,
+                functools.partial(self._run_in_fork, run, processes),
+                run.target,
+                self._keep,
+            )
+            for call in calls:
+                self._started[call.id] = functools.partial(self._workers.result, call)
+            return
+        self._watch(run)
+        self._pool = ThreadPoolExecutor(together, thread_name_prefix="case")
+        for call in calls:
+            future = self._pool.submit(self._execute, run, call)
+            self._futures.append(future)
+            self._started[call.id] = future.result
+
+    def _run_in_fork(self, run: Run, processes: int, name: str) -> Run:
+        """The run as one of so many processes sees it that judge its target together."""
+        assert isinstance(run.target, SocketTarget)
+        run.target.continue_in_fork(run.target.identity.limits.share_of(processes))
+        assert run.health is not None
+        run = replace(
+            run, recorder=self._recorder(run.target, name), health=run.health.in_fork(name)
+        )
+        self._watch(run)
+        return run
+
+    def _watch(self, run: Run) -> None:
+        """Watch the target and the memory of this process from now on."""
+        if run.health is not None and isinstance(run.target, SocketTarget):
+            RunWatch(run.target, run.health).start()
 
     def _load_target(self) -> Target:
         if self._target is None:
@@ -389,8 +431,6 @@ class _Session:
         if target.clock is Clock.REAL:
             health = _or_exit(lambda: TargetHealth(target, self._options.brokerproof_seed))
             self._run = replace(self._run, health=health)
-            if isinstance(target, SocketTarget):
-                RunWatch(target, health).start()
         return self._run
 
     def _recorder(self, target: Target, tag: str) -> Recorder:
@@ -414,6 +454,10 @@ class _Session:
         """Run a harmful case once every other case has its result. A broker that serves nobody any
         more is no reason to stop then; before another such case it is started anew."""
         wait(self._futures)
+        workers = self._real_time_workers
+        if workers is not None and not workers.ended:
+            workers.finish()
+            self._watch(run)  # this process judged nothing until now
         if run.health is not None:
             run.health.leave_alone()
         if self._harmed and run.target.identity.started_here:
@@ -478,12 +522,14 @@ class _Session:
             return
         self._run.recorder.flush()
         if self._folder is not None and isinstance(self._run.target, SocketTarget):
-            canary = self._run.target.canary
+            measured = [Lateness.of(self._run.target.canary)]
+            if self._real_time_workers is not None:
+                measured += self._real_time_workers.lateness
             run_folder.write_canary(
                 self._folder,
                 self._run.target.identity.name,
-                canary.quantile(0.99),
-                canary.quantile(1.0),
+                max(lateness.p99 for lateness in measured),
+                max(lateness.worst for lateness in measured),
             )
         self._run.target.stop()
         if self._folder is not None:

@@ -19,6 +19,7 @@ are uncertain, and a failed control stops the run.
 
 from __future__ import annotations
 
+import copy
 import os
 import threading
 from collections import deque
@@ -57,7 +58,7 @@ class TargetHealth:
     """
 
     def __init__(self, target: Target, seed: int) -> None:
-        self._target = target
+        self._target, self._seed = target, seed
         self._name = target.identity.name
         self._bounds = (
             target.bounds if isinstance(target, SocketTarget) else RunBounds(target.identity.limits)
@@ -77,6 +78,17 @@ class TargetHealth:
             elif failures[-1].fault is not Fault.REFUSES:
                 self._stop_for(failures[-1], "when the run began")
         self._check_stability("when the run began")
+
+    def in_fork(self, name: str) -> TargetHealth:
+        """Return the same for the forked process of that name: what passed when the run began is
+        known, and its plain messages have addresses of their own."""
+        forked = copy.copy(self)
+        assert isinstance(self._target, SocketTarget)
+        forked._bounds = self._target.bounds
+        forked._probe = PlainMessageProbe(self._target, self._seed, f"-{name}")
+        forked._passing, forked._recent = self._passing.copy(), self._recent.copy()
+        forked._lock = threading.Lock()
+        return forked
 
     def examine(self, case: str, problem: str) -> None:
         """Raise :class:`RunStopped` if the target does not serve others, now that ``case`` failed

@@ -40,7 +40,15 @@ class Limits:
     than their share."""
     parallel_frames: int = 150_000
     run_memory_bytes: int = 2048 * _MIB
-    """Resident memory of the process that judges one target."""
+    """Resident memory of all processes together that judge one target."""
+
+    def share_of(self, processes: int) -> Limits:
+        """Return the limits of each of so many processes that judge one target: it gets as much
+        memory as the others. The bytes and frames that cases read side by side cost the time of
+        their own process only."""
+        return dataclasses.replace(
+            self, run_memory_bytes=max(1, self.run_memory_bytes // processes)
+        )
 
 
 NAMES = tuple(field.name for field in dataclasses.fields(Limits))

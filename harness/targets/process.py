@@ -142,6 +142,8 @@ class ProcessTarget(SocketTarget):
             self._folders = None
 
     def process_end(self) -> str:
+        if self.is_forked:  # a process learns of its own children only
+            return ""
         code = None if self._process is None else self._process.poll()
         if code is None:
             return ""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from brokerproof.harness.clients.rabbitmq_management_api import ACCEPTOR as MANAGEMENT
 from brokerproof.harness.model.broker_io import LimitsSet
+from brokerproof.harness.model.cost_limits import Limits
 from brokerproof.harness.model.enums import Clock, RoutingType
 from brokerproof.harness.targets import certificates, parameters
 from brokerproof.harness.targets.failure import SetUpFailed
@@ -45,6 +46,10 @@ class SocketTarget:
         self.pages: Path | None = None
         """The broker's paging folder, where the harness started it; set by ``start``."""
         self.canary = Canary()
+        self._watched: int | None = None
+        """The broker's process, where it is one of this host."""
+        self.is_forked = False
+        """True in a process that was forked from the one that started the target."""
 
     def start(self, folder: Path) -> TargetFacts:
         """See :class:`brokerproof.harness.targets.target.Target`."""
@@ -115,14 +120,30 @@ class SocketTarget:
         """Start the canary; once the broker is up, so that its start does not count. A target that
         is started again after its end gets another one. ``broker`` is its process, where it is one
         of this host."""
+        self._watched = broker
+        self._measure(self.identity.limits)
+
+    def _measure(self, limits: Limits) -> None:
+        pid = self._watched
         self.canary = Canary(
-            None if broker is None else SchedulerDelay(broker), host_clock=self.host_clock
+            None if pid is None else SchedulerDelay(pid), host_clock=self.host_clock
         )
         self.canary.start()
-        self.bounds = RunBounds(self.identity.limits, self.host_clock)
+        self.bounds = RunBounds(limits, self.host_clock)
+
+    def continue_in_fork(self, limits: Limits) -> None:
+        """Make this copy of a started target usable in a process that was forked since, within
+        ``limits`` of its own.
+
+        Threads are not copied by a fork, and a connection cannot be shared: the canary and the
+        bounds are new, and a subclass with connections of its own opens others. The broker is still
+        stopped by the process that started it.
+        """
+        self.is_forked = True
+        self._measure(limits)
 
     def process_end(self) -> str:
-        """The end of the broker's process, where it is one of ours; empty while it runs."""
+        """The end of the broker's process, where it is a child of this one; empty while it runs."""
         return ""
 
     def stop(self) -> None:

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 from brokerproof.harness.model.broker_io import LimitsSet
+from brokerproof.harness.model.cost_limits import Limits
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.targets import parameters
 from brokerproof.harness.targets.container.engine import Container, published_host
@@ -75,6 +76,11 @@ class ContainerTarget(SocketTarget):
             endpoint=f"{host}:{port}",
         )
 
+    def continue_in_fork(self, limits: Limits) -> None:
+        super().continue_in_fork(limits)
+        if self._management is not None:
+            self._management = self._management.in_fork()
+
     def provide(self, name: str, routing: RoutingType) -> None:
         """Declare the queue ``name`` where AMQP 1.0 expects it to be there."""
         if self._management is not None and routing is RoutingType.ANYCAST:
@@ -96,7 +102,7 @@ class ContainerTarget(SocketTarget):
             self._rabbitmqctl(*arguments)
 
     def process_end(self) -> str:
-        return "" if self._container is None else self._container.end()
+        return "" if self._container is None or self.is_forked else self._container.end()
 
     def _rabbitmqctl(self, *arguments: str) -> None:
         assert self._container is not None, "start() comes first"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import http.client
 import json
 import threading
@@ -23,11 +24,19 @@ class Management:
     def __init__(
         self, host: str, port: int, login: str, passcode: str, *, vhost: str = "/"
     ) -> None:
+        self._host, self._port = host, port
         self._where, self._vhost = f"{host}:{port}", quote(vhost, safe="")
         token = base64.b64encode(f"{login}:{passcode}".encode()).decode("ascii")
         self._headers = {"Authorization": f"Basic {token}", "Content-Type": "application/json"}
         self._connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
         self._lock = threading.Lock()
+
+    def in_fork(self) -> Management:
+        """Return the same API for a forked process, over a connection of its own."""
+        copied = copy.copy(self)
+        copied._connection = http.client.HTTPConnection(self._host, self._port, timeout=TIMEOUT_S)
+        copied._lock = threading.Lock()
+        return copied
 
     def declare_queue(self, name: str, kind: str = "classic") -> None:
         """A durable queue of that type. Harmless when it is there.

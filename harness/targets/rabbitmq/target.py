@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from brokerproof.harness.model.broker_io import LimitsSet
+from brokerproof.harness.model.cost_limits import Limits
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.targets import parameters
 from brokerproof.harness.targets.rabbitmq import release as rabbitmq_release
@@ -61,6 +62,11 @@ class RabbitmqTarget(SocketTarget):
             configuration=parameters.describe(self._path),
             endpoint=f"{running.host}:{running.ports[self.identity.default_acceptor]}",
         )
+
+    def continue_in_fork(self, limits: Limits) -> None:
+        super().continue_in_fork(limits)
+        if self._management is not None:
+            self._management = self._management.in_fork()
 
     def provide(self, name: str, routing: RoutingType) -> None:
         """Declare the queue ``name`` where AMQP 1.0 expects it to be there. Topics need nothing:

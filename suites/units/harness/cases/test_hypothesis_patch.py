@@ -1,12 +1,19 @@
-"""Hypothesis shares a random generator among threads: drawing in many costs what it does in one."""
+"""Hypothesis in many threads: they share a random generator, so that drawing costs what it does in
+one, and none fails because another imports a module."""
 
 from __future__ import annotations
 
+import math
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
+from typing import Any
 
+import pytest
 from hypothesis import strategies as st
-from hypothesis.internal import entropy
+from hypothesis.internal import entropy, lambda_sources
 
+from brokerproof.harness.cases import hypothesis_constants_patch as hypothesis_patch
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Over
 from brokerproof.harness.cases.execution import execute
@@ -26,3 +33,16 @@ def test_threads_that_draw_add_no_generator_to_those_that_each_example_seeds() -
     with ThreadPoolExecutor(1) as other:
         assert other.submit(execute, run, call).result().verdict is Verdict.PASS
         assert other.submit(lambda: len(entropy.RANDOMS_TO_MANAGE)).result() == managed
+
+
+def test_a_module_may_be_imported_while_a_lambda_is_described(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hypothesis_patch.by_seed_alone()
+    read: Any = lambda_sources
+    seen = iter(read.sys.modules.items())
+    next(seen)
+    monkeypatch.setitem(sys.modules, "imported_meanwhile", ModuleType("imported_meanwhile"))
+    assert len(list(seen)) > 100
+    described = repr(st.integers().map(lambda number: math.floor(number)))
+    assert described == "integers().map(lambda number: math.floor(number))"

@@ -78,6 +78,21 @@ def test_a_connection_that_the_node_ended_meanwhile_is_opened_again(
     assert [path[-1] for path, _, _ in handler.asked] == ["a", "b", "c"]
 
 
+def test_a_forked_process_asks_over_a_connection_of_its_own(api: tuple[type[_Api], int]) -> None:
+    handler, port = api
+    management = Management("127.0.0.1", port, "me", "secret")
+    management.declare_queue("a")
+    forked = management.in_fork()
+    forked.declare_queue("b")
+    assert management._connection.sock is not None
+    assert forked._connection.sock is not None
+    assert forked._connection.sock.getsockname() != management._connection.sock.getsockname()
+    forked.close()
+    management.declare_queue("c")
+    management.close()
+    assert [path[-1] for path, _, _ in handler.asked] == ["a", "b", "c"]
+
+
 def test_a_refusal_and_silence_are_one_sentence(api: tuple[type[_Api], int]) -> None:
     handler, port = api
     handler.status = 401

@@ -1,0 +1,217 @@
+"""Cases in real time in threads of several processes: the same results as in one, none lost, and a
+broker that one of them finds unusable is so for all."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+
+from brokerproof.harness.cases import real_time_workers
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import Over
+from brokerproof.harness.cases.example_runs import Call, Run
+from brokerproof.harness.cases.execution import execute
+from brokerproof.harness.cases.real_time_workers import RealTimeWorkers, processes_for
+from brokerproof.harness.cases.target_health import TargetHealth
+from brokerproof.harness.catalogue import requirements
+from brokerproof.harness.model.time import seconds
+from brokerproof.harness.model.verdicts import Verdict
+from brokerproof.harness.results import records
+from brokerproof.harness.targets import target_file
+from brokerproof.harness.targets.process import ProcessTarget
+from brokerproof.harness.trace.recorder import Recorder
+from brokerproof.harness.worlds.bounds import RunStopped
+from brokerproof.suites.units.harness.cases.test_forked_workers import (
+    MUST,
+    call,
+    crash,
+    property_of,
+    single,
+    the_same,
+    traced,
+)
+
+NAME = "reference-real"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    target = target_file.load(NAME)
+    facts = target.start(tmp_path / "logs")
+    recorder = Recorder(None, run="run", target=NAME, clock=target.clock)
+    health = TargetHealth(target, 7)
+    yield Run(
+        target, facts, requirements.load(), (), recorder, effort="smoke", seed=7, health=health
+    )
+    target.stop()
+
+
+def workers_for(run: Run, calls: Sequence[Call], kept: Path, at_once: int = 4) -> RealTimeWorkers:
+    """Two processes for ``calls`` that record into ``kept``."""
+    target = run.target
+    assert isinstance(target, ProcessTarget)
+
+    def in_fork(name: str) -> Run:
+        target.continue_in_fork(target.identity.limits.share_of(2))
+        assert run.health is not None
+        recorder = Recorder(kept, "run", NAME, target.clock, name)
+        return replace(run, recorder=recorder, health=run.health.in_fork(name))
+
+    def keep(result: Any) -> None:
+        records.append(kept, result)
+
+    return RealTimeWorkers(calls, 2, at_once, in_fork, target, keep)
+
+
+def waits(target: Bench) -> None:
+    """Hear nothing for as long as a run may last."""
+    target.stomp().expect_nothing(for_=seconds(60))
+
+
+def kills_the_broker(target: Bench) -> None:
+    """End the broker's process while others are judged on it."""
+    single(target)
+    broker = target.target
+    assert isinstance(broker, ProcessTarget)
+    assert broker._process is not None
+    os.kill(broker._process.pid, signal.SIGKILL)
+    single(target)
+
+
+def tells_its_process(target: Bench) -> None:
+    target.stomp()
+    target.record_finding(MUST, True, f"process {os.getpid()}, alive: {not end(target)}")
+
+
+def end(target: Bench) -> str:
+    assert isinstance(target.target, ProcessTarget)
+    return target.target.process_end()
+
+
+@pytest.mark.parametrize(
+    ("cores", "cases", "at_once", "processes"),
+    [
+        (1, 1000, 16, 1),
+        (2, 1000, 16, 2),
+        (2, 1000, 1, 1),
+        (2, 63, 16, 1),
+        (2, 64, 16, 2),
+        (64, 1000, 16, 2),
+        (64, 1000, 7, 1),
+        (64, 0, 16, 1),
+        (2, 1000, None, 2),
+        (1, 1000, None, 1),
+    ],
+)
+def test_there_is_a_process_for_each_core_that_has_enough_to_do(
+    monkeypatch: pytest.MonkeyPatch, cores: int, cases: int, at_once: int | None, processes: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)))
+    assert processes_for(cases, at_once) == processes
+
+
+def test_two_processes_judge_as_one_does(run: Run, tmp_path: Path) -> None:
+    over = Over({"size": st.integers(0, 45)}, 40)
+    calls = [call(f"units.{number}", property_of, over) for number in range(6)]
+    calls += [call(f"units.single-{number}", single) for number in range(20)]
+    workers = workers_for(run, calls, tmp_path)
+    found = [the_same(workers.result(call)) for call in calls]
+    workers.finish()
+    assert workers.ended
+    assert [result.case for result in found] == [call.id for call in calls]
+    assert {result.verdict for result in found} == {Verdict.PASS, Verdict.FAIL}
+    alone = [execute(run, call) for call in calls]
+    assert [result.verdict for result in alone] == [result.verdict for result in found]
+    assert sorted(result.case for result in records.read(tmp_path)) == sorted(
+        call.id for call in calls
+    )
+    assert sorted(traced(tmp_path, NAME)) == sorted(call.id for call in calls)
+    segments = {path.name for path in (tmp_path / "trace" / f"target={NAME}").iterdir()}
+    assert segments == {"part-w0-00000.parquet", "part-w1-00000.parquet"}
+    assert len(workers.lateness) == 2
+    assert all(0 <= measured.p99 <= measured.worst for measured in workers.lateness)
+
+
+def test_a_worker_takes_no_broker_for_dead_that_another_process_started(
+    run: Run, tmp_path: Path
+) -> None:
+    calls = [call(f"units.{number}", tells_its_process) for number in range(64)]
+    workers = workers_for(run, calls, tmp_path)
+    said = {finding.detail for call in calls for finding in workers.result(call).findings}
+    workers.finish()
+    assert len(said) == 2, "both had cases"
+    assert f"process {os.getpid()}, alive: True" not in said
+    assert all(sentence.endswith("alive: True") for sentence in said)
+
+
+def test_a_worker_that_dies_takes_the_cases_with_it_that_were_under_way(
+    run: Run, tmp_path: Path
+) -> None:
+    calls = [call("units.killed", crash)] + [
+        call(f"units.{number}", single) for number in range(30)
+    ]
+    workers = workers_for(run, calls, tmp_path)
+    found = [workers.result(call) for call in calls]
+    workers.finish()
+    bad = [result for result in found if result.verdict is not Verdict.PASS]
+    assert bad[0].case == "units.killed"
+    assert 1 <= len(bad) <= 2, "two at once in each of two processes"
+    assert all("ended by SIGKILL" in result.detail for result in bad)
+    assert sorted(result.case for result in records.read(tmp_path)) == sorted(
+        call.id for call in calls
+    )
+
+
+def test_the_first_that_finds_the_broker_gone_ends_the_run(run: Run, tmp_path: Path) -> None:
+    calls = [call("units.waits", waits), call("units.kills", kills_the_broker)]
+    calls += [call(f"units.waits-{number}", waits) for number in range(9)]
+    workers = workers_for(run, calls, tmp_path)
+    with pytest.raises(RunStopped, match=r"reference-real .*; its process ended with SIGKILL"):
+        workers.finish()
+    workers.stop()
+    assert list(records.read(tmp_path)) == [], "a case that was cut off has no result"
+    assert not (tmp_path / "trace").exists()
+
+
+def test_a_run_that_is_stopped_keeps_a_trace_for_each_result_and_no_other(
+    run: Run, tmp_path: Path
+) -> None:
+    calls = [call("units.single", single)] + [
+        call(f"units.waits-{number}", waits) for number in range(9)
+    ]
+    workers = workers_for(run, calls, tmp_path)
+    assert workers.result(calls[0]).verdict is Verdict.PASS
+    workers.stop(within_s=real_time_workers._CASES_END_WITHIN_S + 10)
+    assert [result.case for result in records.read(tmp_path)] == ["units.single"]
+    assert traced(tmp_path, NAME) == ["units.single"]
+    assert workers.lateness == []
+
+
+def test_plain_messages_of_two_processes_go_to_addresses_of_their_own(run: Run) -> None:
+    assert run.health is not None
+    probes = [run.health._probe, *(run.health.in_fork(name)._probe for name in ("w0", "w1"))]
+    assert len({probe._process for probe in probes}) == 3
+
+
+def test_a_copy_of_a_target_measures_and_limits_by_itself(run: Run) -> None:
+    target = run.target
+    assert isinstance(target, ProcessTarget)
+    canary, bounds = target.canary, target.bounds
+    target.continue_in_fork(target.identity.limits.share_of(2))
+    try:
+        assert target.canary is not canary
+        assert target.canary.running
+        assert target.bounds.limits.run_memory_bytes * 2 == bounds.limits.run_memory_bytes
+        bounds.stop("the other one")
+        target.bounds.check()
+    finally:
+        canary.stop()
+    assert "brokerproof-canary" in {thread.name for thread in threading.enumerate()}
