@@ -226,9 +226,11 @@ def test_the_policy_counts_however_a_message_comes(
             target.record_finding(tuple(judged), fine, detail)
         if kind == PAGE:
             kept.append(number)
-    received = small_addresses.drain_queue(target, place, len(kept))
+    # Under DROP the last of those that fill it may be lost already: nobody waits long for it.
+    certain = len(kept) - (kind == DROP)
+    received = small_addresses.drain_queue(target, place, certain)
     if kind == DROP and 0 < len(received) < count:
-        kept = kept[: len(received)]  # the last of those that fill it may be lost already
+        kept = kept[: len(received)]
     names = ", ".join(name for name, _ in senders)
     detail = f"full, {kind}, then {names}: {kept} are due, {received} arrived"
     as_sent = sorted(received) == kept and not any(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.clients.stomppy_peer import StompPyPeer
 from brokerproof.harness.model.enums import CloseHow
-from brokerproof.harness.model.time import Duration, ms
+from brokerproof.harness.model.time import Duration, ms, seconds
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.stomp.codec import Frame
 from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
@@ -19,6 +19,8 @@ INDIVIDUAL = {"1.0": "client", "1.1": "client-individual", "1.2": "client-indivi
 QUIET: Duration = ms(300)
 """How long to wait for a surplus message after the last expected one."""
 SENTINEL = b"the last one"
+SENTINEL_AGAIN: Duration = seconds(2)
+"""How long to wait for a sentinel before another one is sent."""
 
 
 def bodies(messages: Iterable[Frame]) -> list[bytes]:
@@ -99,11 +101,15 @@ def left_in(target: Bench, queue: Destination, version: str, count: int) -> list
     consumer = target.stomp(version)
     consumer.subscribe(queue, ack="auto")  # no window, however much there is
     received: list[bytes] = []
-    for _ in range(3):
+    for within in (SENTINEL_AGAIN, SENTINEL_AGAIN, PATIENCE):
         consumer.publish(queue, SENTINEL)
-        received += bodies(collect(target, consumer, count + 1))
+        received += bodies(
+            receive(target, consumer, max(1, count + 1 - len(received)), within=within)
+        )
         if SENTINEL in received:
             break
+    missing = count - sum(body != SENTINEL for body in received)
+    received += bodies(collect(target, consumer, missing))
     target.control(
         SENTINEL in received,
         f"the message sent last should reach the only consumer; it got {received!r}",

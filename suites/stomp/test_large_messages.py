@@ -61,7 +61,9 @@ def largest(target: Target) -> list[dict[str, Any]]:
 def body_of(size: int, *, as_bytes: bool) -> bytes:
     """A body of that size in which every part differs from its neighbours; bytes have NUL and what
     is no UTF-8."""
-    pattern = bytes(range(256)) if as_bytes else b"The quick brown fox jumps over the lazy dog. "
+    pattern = (
+        bytes(range(256)) if as_bytes else b"The quick brown fox jumps over the lazy dog. " * 6
+    )
     counted = b"".join(b"%d:" % number + pattern for number in range(size // len(pattern) + 1))
     return counted[:size]
 
