@@ -20,11 +20,9 @@ are uncertain, and a failed control stops the run.
 from __future__ import annotations
 
 import copy
-import os
 import threading
 from collections import deque
 from contextlib import suppress
-from pathlib import Path
 
 from brokerproof.harness.cases.plain_message_probe import (
     PROTOCOLS,
@@ -36,6 +34,7 @@ from brokerproof.harness.model.time import NS_PER_S, Duration, Instant, seconds
 from brokerproof.harness.targets.sockets import SocketTarget
 from brokerproof.harness.targets.target import Target
 from brokerproof.harness.worlds.bounds import RunBounds, RunStopped
+from brokerproof.harness.worlds.resident_memory import give_back, resident_bytes
 
 TRIES = 3
 """Probes that fail one after the other before the target counts as unusable."""
@@ -238,6 +237,9 @@ class RunWatch:
             while not bounds.pause(LOOK_EVERY):
                 resident = resident_bytes()
                 if resident > bounds.limits.run_memory_bytes:
+                    give_back()
+                    resident = resident_bytes()
+                if resident > bounds.limits.run_memory_bytes:
                     action = bounds.last_action()
                     during = "" if action is None else f"; the last frame sent was {action}"
                     bounds.stop(
@@ -245,12 +247,3 @@ class RunWatch:
                         f" (limit run_memory_bytes){during}"
                     )
                 self._health.examine_silence()
-
-
-def resident_bytes() -> int:
-    """Return the resident memory of this process; 0 where the system does not say."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
-    except OSError:
-        return 0
-    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from brokerproof.harness.cases import target_health
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.execution import execute
 from brokerproof.harness.cases.plain_message_probe import Fault, PlainMessageProbe, ProbeFailure
-from brokerproof.harness.cases.target_health import TargetHealth
+from brokerproof.harness.cases.target_health import RunWatch, TargetHealth
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.targets import target_file
+from brokerproof.harness.targets.process import ProcessTarget
 from brokerproof.harness.targets.target import Identity, Target
 from brokerproof.harness.worlds.bounds import RunStopped
 from brokerproof.suites.units.harness.cases.test_execution import MUST, RealTimeTwin, made, run_of
@@ -125,3 +128,32 @@ def test_a_broker_that_never_served_anybody_is_judged_as_it_is(reference: Target
         execute(replace(run_of(broker), health=TargetHealth(broker, 7)), made(bad, MUST)).verdict
         is Verdict.FAIL
     )
+
+
+@pytest.mark.parametrize("garbage", [True, False])
+def test_memory_is_given_back_before_a_run_is_stopped_for_it(
+    garbage: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = target_file.load("reference-real")
+    assert isinstance(target, ProcessTarget)
+    target.start(tmp_path)
+    try:
+        most = target.bounds.limits.run_memory_bytes
+        given_back = threading.Event()
+
+        def resident() -> int:
+            return most if garbage and given_back.is_set() else most + 1
+
+        monkeypatch.setattr(target_health, "resident_bytes", resident)
+        monkeypatch.setattr(target_health, "give_back", given_back.set)
+        RunWatch(target, TargetHealth(target, 7)).start()
+        assert given_back.wait(10)
+        target.bounds.pause(2 * target_health.LOOK_EVERY)
+        if garbage:
+            target.bounds.check()
+        else:
+            with pytest.raises(RunStopped, match=r"bytes of memory \(limit run_memory_bytes\)"):
+                target.bounds.check()
+    finally:
+        target.bounds.stop("the test is over")
+        target.stop()

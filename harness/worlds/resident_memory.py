@@ -1,0 +1,47 @@
+"""The memory of this process, of which a run has a limit: what nobody uses any more is given back
+to the system first.
+
+Dozens of threads that receive large bodies leave glibc's heaps full of holes. Measured in one of
+two processes that judge the reference, with some 100 MB in use: 430 to 660 MB resident, once more
+than 1,024; with two heaps, and large blocks outside of them, 310 to 430.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+from contextlib import suppress
+from pathlib import Path
+
+_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
+"""Parameters of glibc's mallopt(3)."""
+HEAPS = 2
+"""Heaps that all threads share; glibc would make eight for each core."""
+LARGE_BLOCK = 256 * 1024
+"""Bytes from which on a block is returned to the system as soon as it is freed. glibc begins with
+half of that, and raises it with each block that is freed."""
+
+
+def resident_bytes() -> int:
+    """Return the resident memory of this process; 0 where the system does not say."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+    except OSError:
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def use_few_heaps() -> None:
+    """Have glibc keep less for later from now on; nothing with another C library."""
+    with suppress(AttributeError):
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_M_ARENA_MAX, HEAPS)
+        libc.mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK)
+
+
+def give_back() -> None:
+    """Collect garbage, and return the memory that is free to the system."""
+    gc.collect()
+    with suppress(AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
