@@ -392,7 +392,7 @@ def decode(data: bytes, start: int = 0) -> tuple[Item, int]:
 def _decode(data: bytes, at: int, end: int, depth: int) -> tuple[Item, int]:
     if depth > MOST_NESTED:
         raise Malformed(f"values are nested deeper than {MOST_NESTED} at byte {at}")
-    code = _take(data, at, end, 1, "a constructor")[0]
+    code = _take(data, at, end, 1, "a", "constructor")[0]
     if code == DESCRIBED:
         descriptor, at = _decode(data, at + 1, end, depth + 1)
         inner, at = _decode(data, at, end, depth + 1)
@@ -406,15 +406,15 @@ def _body(code: int, data: bytes, at: int, end: int, depth: int) -> tuple[Item, 
     if shape is None:
         raise Malformed(f"no constructor has the code 0x{code:02x}, which stands before byte {at}")
     if shape.kind == "fixed":
-        raw = _take(data, at, end, shape.width, f"a {shape.type}")
+        raw = _take(data, at, end, shape.width, "a", shape.type)
         return Value(shape.type, _fixed_value(shape, raw, at), code), at + shape.width
-    size = int.from_bytes(_take(data, at, end, shape.width, f"the size of a {shape.type}"))
+    size = int.from_bytes(_take(data, at, end, shape.width, "the size of a", shape.type))
     at += shape.width
-    raw = _take(data, at, end, size, f"a {shape.type}")
+    raw = _take(data, at, end, size, "a", shape.type)
     if shape.kind == "variable":
         return Value(shape.type, _variable_value(shape, raw, at), code), at + size
     inside = at + size
-    count = int.from_bytes(_take(data, at, inside, shape.width, f"the count of a {shape.type}"))
+    count = int.from_bytes(_take(data, at, inside, shape.width, "the count of a", shape.type))
     at += shape.width
     if shape.kind == "array":
         return _array(code, count, data, at, inside, depth), inside
@@ -436,7 +436,7 @@ def _body(code: int, data: bytes, at: int, end: int, depth: int) -> tuple[Item, 
 
 def _array(code: int, count: int, data: bytes, at: int, end: int, depth: int) -> Array:
     descriptors: list[Item] = []
-    while (element := _take(data, at, end, 1, "the constructor of an array")[0]) == DESCRIBED:
+    while (element := _take(data, at, end, 1, "the constructor of an", "array")[0]) == DESCRIBED:
         if len(descriptors) > MOST_NESTED:
             raise Malformed(
                 f"an array's elements have more than {MOST_NESTED} descriptors at byte {at}"
@@ -495,9 +495,10 @@ def _variable_value(shape: Constructor, data: bytes, at: int) -> Any:
         ) from None
 
 
-def _take(data: bytes, at: int, end: int, size: int, what: str) -> bytes:
+def _take(data: bytes, at: int, end: int, size: int, part: str, of: str) -> bytes:
+    # Words that are put together for each value, and not only for an error, are a third of reading.
     if end - at < size:
         raise Malformed(
-            f"{what} at byte {at} should have {size} bytes, there are {max(0, end - at)}"
+            f"{part} {of} at byte {at} should have {size} bytes, there are {max(0, end - at)}"
         )
     return data[at : at + size]
