@@ -73,8 +73,31 @@ def execute(run: Run, call: Call) -> Result:
     return result
 
 
+@dataclass(frozen=True, slots=True)
+class EarlierAttempts:
+    """Attempts at a case that left it open: a control failed, or a finding is uncertain."""
+
+    lateness: tuple[Duration, ...] = ()
+    """The host's worst lateness during each of them."""
+    sentences: str = ""
+    """What the failed controls of them reported."""
+    duration_s: float = 0.0
+
+
 def execute_unrecorded(run: Run, call: Call) -> tuple[Result, list[Event]]:
-    """Run ``call``; return its result, and its trace, which is empty for a case that is skipped.
+    """Run ``call``, as often as it takes; return its result, and its trace, which is empty for a
+    case that is skipped. Raises what :func:`attempt` raises."""
+    outcome: EarlierAttempts | tuple[Result, list[Event]] = EarlierAttempts()
+    while isinstance(outcome, EarlierAttempts):
+        outcome = attempt(run, call, outcome)
+    return outcome
+
+
+def attempt(
+    run: Run, call: Call, earlier: EarlierAttempts
+) -> EarlierAttempts | tuple[Result, list[Event]]:
+    """Run ``call`` once; return its result and its trace, or, if it should be run again, all
+    attempts so far. The next one need not follow at once: a host that is late now may be so then.
 
     Raises :class:`brokerproof.harness.worlds.bounds.RunStopped` when the broker serves nobody any
     more, and nothing else for what a broker did.
@@ -84,26 +107,29 @@ def execute_unrecorded(run: Run, call: Call) -> tuple[Result, list[Event]]:
         judgement = _Judgement(
             Verdict.SKIP, detail, never_reached(call.cited, Verdict.SKIP, detail)
         )
-        return _result(run, call, judgement, ExampleRecord(), 0, began), []
+        return _result(run, call, judgement, ExampleRecord(), 0, 0.0), []
     most = run.attempts if run.target.clock is Clock.REAL else 1
-    earlier_attempts = ""
-    late: list[Duration] = []
-    for attempt in range(1, most + 1):
-        record = ExampleRecord()
-        problem = _attempt(run, call, record, attempt)
-        late.append(record.late)
-        findings = _complete(call, record.findings)
-        if run.target.clock is Clock.VIRTUAL:
-            findings = _doubt_unreached(findings, unreached(run, call, record))
-        if (excuse := _excuse(run, call, problem)) is not None or _is_absent(problem):
-            break
-        if problem is not None and run.health is not None:
-            run.health.examine(call.id, explain(problem))
-        if isinstance(problem, ControlFailed):
-            if attempt < most:
-                earlier_attempts += f" (attempt {attempt}: {explain(problem)})"
-        elif problem is not None or not any(finding.uncertain for finding in findings):
-            break
+    number = len(earlier.lateness) + 1
+    record = ExampleRecord()
+    problem = _run_examples(run, call, record, number)
+    lateness = (*earlier.lateness, record.late)
+    findings = _complete(call, record.findings)
+    if run.target.clock is Clock.VIRTUAL:
+        findings = _doubt_unreached(findings, unreached(run, call, record))
+    excuse = _excuse(run, call, problem)
+    is_final = excuse is not None or _is_absent(problem)
+    if problem is not None and run.health is not None and not is_final:
+        run.health.examine(call.id, explain(problem))
+    is_open = isinstance(problem, ControlFailed) or (
+        problem is None and any(finding.uncertain for finding in findings)
+    )
+    if is_open and not is_final and number < most:
+        sentences = earlier.sentences
+        if problem is not None:
+            sentences += f" (attempt {number}: {explain(problem)})"
+        return EarlierAttempts(
+            lateness, sentences, earlier.duration_s + time.perf_counter() - began
+        )
     if problem is None:
         judgement = _judge_completed(run, call, record, findings, _seed(run, call, most + 1))
     elif excuse is not None:
@@ -111,8 +137,8 @@ def execute_unrecorded(run: Run, call: Call) -> tuple[Result, list[Event]]:
     elif _is_absent(problem):
         judgement = _judge_lacking(run, call, findings, str(problem))
     elif run.target.clock is Clock.REAL and isinstance(problem, ControlFailed):
-        if min(late) >= LATE:
-            words = f"the host was late by {min(late) // NS_PER_MS} ms: {problem}"
+        if min(lateness) >= LATE:
+            words = f"the host was late by {min(lateness) // NS_PER_MS} ms: {problem}"
             judgement = _judge_unmet(findings, words, Seen.NEVER_REACHED)
         else:
             judgement = _judge_unmet(findings, f"precondition not met: {problem}")
@@ -121,10 +147,11 @@ def execute_unrecorded(run: Run, call: Call) -> tuple[Result, list[Event]]:
         judgement = _judge_unmet(findings, explain(problem), seen)
     else:
         judgement = _judge_broken(findings, explain(problem))
-    judgement = replace(judgement, detail=judgement.detail + earlier_attempts)
+    judgement = replace(judgement, detail=judgement.detail + earlier.sentences)
     ended_at = record.events[-1].at_ns if record.events else 0
     record.events.append(CaseEnded(at_ns=ended_at, detail=judgement.verdict.value))
-    return _result(run, call, judgement, record, attempt, began), record.events
+    duration_s = earlier.duration_s + time.perf_counter() - began
+    return _result(run, call, judgement, record, number, duration_s), record.events
 
 
 def _refusal(run: Run, call: Call) -> str:
@@ -258,8 +285,8 @@ def _excuse(run: Run, call: Call, problem: Exception | None) -> Deviation | None
     return match_control(run.deviations, call.id, explain(problem), run.facts.version)
 
 
-def _attempt(run: Run, call: Call, record: ExampleRecord, attempt: int) -> Exception | None:
-    """One attempt; returns what makes it an error of ours, or None."""
+def _run_examples(run: Run, call: Call, record: ExampleRecord, attempt: int) -> Exception | None:
+    """Run the examples of one attempt; return what makes it an error of ours, or None."""
     seed = _seed(run, call, attempt)
     try:
         if call.case.over is None:
@@ -422,7 +449,7 @@ def _result(
     judgement: _Judgement,
     record: ExampleRecord,
     attempts: int,
-    began: float,
+    duration_s: float,
 ) -> Result:
     redaction = run.target.identity.redaction
     findings = judgement.findings
@@ -446,7 +473,7 @@ def _result(
         measurements=record.measurements,
         situations={name: record.situations.get(name, 0) for name in declared},
         attempts=attempts,
-        duration_s=round(time.perf_counter() - began, 3),
+        duration_s=round(duration_s, 3),
         trace_ref=run.recorder.reference(call.id) if attempts else "",
         unrecorded=record.unrecorded,
     )

@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from multiprocessing import connection, get_context
 from multiprocessing.context import ForkProcess
 from types import FrameType
+from typing import Any
 
 from brokerproof.harness.cases.example_runs import Call, Run, count
 from brokerproof.harness.cases.execution import execute_unrecorded
@@ -69,6 +70,8 @@ class Workers:
     """Cases that a worker runs at the same time."""
     ahead = AHEAD - 1
     """Further cases that it has."""
+    wait_s: float | None = None
+    """The longest wait for an answer, in seconds; without end by default."""
 
     def __init__(
         self, calls: Sequence[Call], processes: int, make_run: MakeRun, target: str, keep: Keep
@@ -138,18 +141,30 @@ class Workers:
         self._give(worker)
 
     def _give(self, worker: _Worker) -> None:
+        """Give ``worker`` as many cases as it should have at least."""
         while self._left and len(worker.given) < self.at_once + self.ahead:
-            worker.given.append(self._left.popleft())
-            try:
-                worker.pipe.send(worker.given[-1])
-            except OSError:  # it is dead, and will be found so
+            if not self._give_one(worker):
                 return
 
+    def _give_one(self, worker: _Worker) -> bool:
+        """Give ``worker`` the next case. Return False if it is dead, and will be found so."""
+        number = self._left[0]
+        try:
+            worker.pipe.send(self._order(number))
+        except OSError:
+            return False
+        worker.given.append(self._left.popleft())
+        return True
+
+    def _order(self, number: int) -> object:
+        """Return what a worker is sent for the case of that number."""
+        return number
+
     def _deal(self) -> None:
-        """Wait until a worker says something, or dies."""
+        """Wait until a worker answers, dies, or has done neither for so long."""
         assert self._workers, "nobody is left to run what is asked for"
         by_pipe = {worker.pipe: worker for worker in self._workers}
-        for pipe in connection.wait(list(by_pipe)):
+        for pipe in connection.wait(list(by_pipe), self.wait_s):
             assert isinstance(pipe, connection.Connection)
             worker = by_pipe[pipe]
             try:
@@ -159,22 +174,31 @@ class Workers:
                 continue
             if isinstance(received, RunStopped):
                 raise received
-            number, result = received
+            number, outcome = received
             worker.given.remove(number)
-            self._results[number] = result
+            self._on_outcome(number, outcome)
+        for worker in self._workers:
             self._give(worker)
+
+    def _on_outcome(self, number: int, outcome: Any) -> None:
+        """Keep what a worker answered for the case of that number."""
+        self._results[number] = outcome
 
     def _bury(self, worker: _Worker) -> None:
         self._workers.remove(worker)
         worker.pipe.close()
         worker.process.join()
-        under_way = list(worker.given)[: self.at_once]
-        self._left.extendleft(reversed(list(worker.given)[self.at_once :]))
+        under_way, waiting = self._split(list(worker.given))
+        self._left.extendleft(reversed(waiting))
         for number in under_way:
             self._results[number] = died = self._died(self._calls[number], worker.process.exitcode)
             self._keep(died)
         if self._left:
             self._fork()
+
+    def _split(self, given: list[int]) -> tuple[list[int], list[int]]:
+        """Return the cases that a worker runs, and those that it has besides."""
+        return given[: self.at_once], given[self.at_once :]
 
     def _died(self, call: Call, code: int | None) -> Result:
         if code is not None and code < 0:

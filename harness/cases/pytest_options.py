@@ -45,8 +45,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         default=None,
         help=f"cases at the same time: threads in real time (default {CASES_IN_PARALLEL}"
-        f" or, for many cases on several cores, {2 * CASES_IN_PARALLEL}), processes in virtual time"
-        " (default 1)",
+        f" or, for many cases on several cores, {2 * CASES_IN_PARALLEL} and more while the"
+        " processor is idle), processes in virtual time (default 1)",
     )
     group.addoption(
         "--brokerproof-limit",

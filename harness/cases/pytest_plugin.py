@@ -41,7 +41,7 @@ from brokerproof.harness.cases.case_index import IndexedCase
 from brokerproof.harness.cases.execution import Call, Run, execute
 from brokerproof.harness.cases.forked_workers import GRACE_S, Workers, heaviest_first
 from brokerproof.harness.cases.pytest_options import CASES_IN_PARALLEL, DEFAULT_TARGET
-from brokerproof.harness.cases.real_time_order import longest_first
+from brokerproof.harness.cases.real_time_order import beginning_order
 from brokerproof.harness.cases.real_time_workers import Lateness, RealTimeWorkers, processes_for
 from brokerproof.harness.cases.selection import BadSelection, Selection
 from brokerproof.harness.cases.target_health import RunWatch, TargetHealth
@@ -333,7 +333,7 @@ class _Session:
                     self._started[call.id] = functools.partial(self._execute_alone, run, call)
                 else:
                     harmless.append(call)
-            self._begin_in_real_time(run, longest_first(harmless), together)
+            self._begin_in_real_time(run, beginning_order(harmless), together)
         elif (self._options.brokerproof_cases_in_parallel or 1) > 1 and len(calls) > 1:
             self._workers = Workers(
                 heaviest_first(run, calls),
@@ -349,7 +349,7 @@ class _Session:
         """Begin ``calls``, ``together`` of them at the same time, or as many as there are places by
         default."""
         processes = processes_for(len(calls), together)
-        together = together or CASES_IN_PARALLEL * processes
+        chosen, together = together, together or CASES_IN_PARALLEL * processes
         if processes > 1 and isinstance(run.target, SocketTarget):
             self._workers = self._real_time_workers = RealTimeWorkers(
                 calls,
@@ -358,6 +358,7 @@ class _Session:
                 functools.partial(self._run_in_fork, run, processes),
                 run.target,
                 self._keep,
+                more=chosen is None,
             )
             for call in calls:
                 self._started[call.id] = functools.partial(self._workers.result, call)

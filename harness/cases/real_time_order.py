@@ -1,9 +1,9 @@
 """The order in which cases begin in real time: the longest first, and those that keep a broker and
-its disk busy behind the others.
+its disk busy behind those that measure time.
 
 A run then ends when its work does, not when a long case does that began last. Long cases wait, most
-of them for a broker's timers; beside each other they leave the processor to the broker, and they
-are over when the hundreds of short ones begin that compute.
+of them for a broker's timers or for an answer that a broker may owe. Of the busy cases the longest
+begin when half of the others have begun: later, the run would wait for them alone.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from brokerproof.harness.cases.example_runs import Call
 from brokerproof.harness.catalogue import tables
 
 BUSY = frozenset({"address-full", "paging"})
-"""Cases that need one of these keep a broker and its disk busy. They begin last, away from those
-that measure time."""
+"""Cases that need one of these keep a broker and its disk busy. Long cases that measure time have
+begun before them."""
+LONGEST_S = 8
+"""Busy cases of so many seconds begin halfway."""
 LEAST_S = 3
 """Cases shorter than that are not in the table; among themselves they keep their order."""
 
@@ -40,10 +42,12 @@ def durations() -> Mapping[str, int]:
     return values
 
 
-def longest_first(calls: Iterable[Call]) -> list[Call]:
+def beginning_order(calls: Iterable[Call]) -> list[Call]:
     """Return ``calls`` in the order in which they begin."""
     seconds = durations()
-    return sorted(
-        calls,
-        key=lambda call: (bool(BUSY & call.case.needs), -seconds.get(call.case.name, 0)),
-    )
+    longest_first = sorted(calls, key=lambda call: -seconds.get(call.case.name, 0))
+    measuring = [call for call in longest_first if not BUSY & call.case.needs]
+    busy = [call for call in longest_first if BUSY & call.case.needs]
+    longest = [call for call in busy if seconds.get(call.case.name, 0) >= LONGEST_S]
+    half = len(measuring) // 2
+    return [*measuring[:half], *longest, *measuring[half:], *busy[len(longest) :]]

@@ -5,6 +5,16 @@ Measured on two cores: in one process more than 16 threads gained nothing, becau
 of a core from the first case to the last, which was what the run waited for. See "What the
 real-time half waits for" in ``docs/reference/measurements.md``.
 
+Most cases wait: for a timer of the broker, or for an answer that it may owe. So the places are for
+the processor. Each process runs a number of cases at the same time, and more while a part of the
+processor is idle. With 32 places and no more a third of it was idle for six seconds of the
+reference's run, because every place had a case that waited.
+
+A case that an attempt left open, because the host was late or a control failed, goes back to the
+dispatcher: of three attempts in a row the last two find what the first one found. A short case is
+run again behind half of what is left, a long one at once, or the run would have to wait for it. The
+last attempt begins when nothing else is under way: then the host is as quiet as it can be.
+
 The processes share one broker, which the process that collected the cases starts and stops. Each
 measures the lateness of its own threads, because that is what its verdicts depend on, and probes
 the broker's health by itself. The first that finds a broker which serves nobody ends the run. A
@@ -13,6 +23,7 @@ case that harms a broker runs after all of these, in the process that started it
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 from collections.abc import Sequence
@@ -21,14 +32,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import connection
 
-from brokerproof.harness.cases.example_runs import Call, Run
-from brokerproof.harness.cases.execution import execute_unrecorded
+from brokerproof.harness.cases.example_runs import ATTEMPTS, Call, Run
+from brokerproof.harness.cases.execution import EarlierAttempts, attempt
 from brokerproof.harness.cases.forked_workers import GRACE_S, Keep, MakeRun, Workers
-from brokerproof.harness.model.time import Duration
+from brokerproof.harness.cases.real_time_order import BUSY, durations
+from brokerproof.harness.model.time import NS_PER_S, Duration
 from brokerproof.harness.results.records import Result
 from brokerproof.harness.targets.sockets import SocketTarget
 from brokerproof.harness.trace.events import Event
 from brokerproof.harness.worlds.bounds import RunStopped
+from brokerproof.harness.worlds.host_clock import HOST_CLOCK
+from brokerproof.harness.worlds.idle_cores import IdleCores
+from brokerproof.harness.worlds.resident_memory import use_few_heaps
 from brokerproof.harness.worlds.wake_up_lateness import Canary
 
 MOST_PROCESSES = 2
@@ -37,6 +52,15 @@ LEAST_AT_ONCE = 4
 """Cases at the same time in a process, or it is not worth its start."""
 LEAST_CASES = 32
 """Cases for a process."""
+MOST_PLACES = 3
+"""Times as many cases as a process runs at least are the most that it runs at the same time."""
+IDLE_SHARE = 0.25
+"""Share of the processor that is idle, or no case begins beyond the places."""
+LOOK_EVERY_S = 0.1
+"""Interval at which a process may begin :data:`MORE` cases beyond its places."""
+MORE = 3
+COLLECT_AT = 50_000
+"""Objects made between two collections of garbage, which took 1.4 s of 22 with Python's 700."""
 _CASES_END_WITHIN_S = 1.0
 """Time for cases under way when the run ends before them. They look for its end four times a
 second."""
@@ -65,9 +89,11 @@ class Lateness:
 
 class RealTimeWorkers(Workers):
     """``processes`` workers that run ``at_once`` of ``calls`` at the same time together, in the
-    order given. ``target`` is the one of the runs that ``make_run`` returns in each of them."""
+    order given, and with ``more`` up to :data:`MOST_PLACES` times as many while ``idle_cores`` has
+    some left. ``target`` is the one of the runs that ``make_run`` returns in each of them."""
 
     ahead = 0
+    wait_s = LOOK_EVERY_S
 
     def __init__(
         self,
@@ -77,8 +103,18 @@ class RealTimeWorkers(Workers):
         make_run: MakeRun,
         target: SocketTarget,
         keep: Keep,
+        *,
+        more: bool = False,
+        idle_cores: IdleCores | None = None,
     ) -> None:
         self.at_once = -(-at_once // processes)
+        self._most = self.at_once * (MOST_PLACES if more else 1)
+        self._idle_cores = idle_cores or IdleCores()
+        self._looked_at = HOST_CLOCK.now()
+        self._earlier: dict[int, EarlierAttempts] = {}
+        """Of cases that are to be run again."""
+        self._last: list[int] = []
+        """Cases whose last attempt waits until nothing else is under way."""
         self._broker = target
         self._under_way: list[Future[None]] = []
         self._keeping = threading.Lock()
@@ -104,43 +140,93 @@ class RealTimeWorkers(Workers):
                         self.lateness.append(worker.pipe.recv())
         super().stop(within_s)
 
+    @property
+    def idle(self) -> bool:
+        return super().idle and not self._last
+
     def _deal(self) -> None:
+        if super().idle and self._last:
+            self._left.extend(self._last)
+            self._last.clear()
+            if not self._workers:  # the last of them died when there was nothing left to do
+                self._fork()
+            for worker in self._workers:
+                self._give(worker)
+        self._use_idle_cores()
         try:
             super()._deal()
         except RunStopped as stopped:  # a worker is not told how the broker's process ended
             end = self._broker.process_end()
             raise RunStopped(f"{stopped}; {end}" if end else str(stopped)) from None
 
+    def _use_idle_cores(self) -> None:
+        """Give each worker some cases beyond its places if the processor has time for them."""
+        now = HOST_CLOCK.now()
+        if now - self._looked_at < LOOK_EVERY_S * NS_PER_S:
+            return
+        self._looked_at = now
+        if self._idle_cores.share() < IDLE_SHARE:
+            return
+        for worker in self._workers:
+            for _ in range(MORE):
+                if not self._left or BUSY & self._calls[self._left[0]].case.needs:
+                    return  # cases that keep the disk busy would keep each other from it
+                if len(worker.given) < self._most:
+                    self._give_one(worker)
+
+    def _order(self, number: int) -> tuple[int, EarlierAttempts]:
+        return number, self._earlier.get(number, EarlierAttempts())
+
+    def _on_outcome(self, number: int, outcome: Result | EarlierAttempts) -> None:
+        if isinstance(outcome, EarlierAttempts):
+            self._earlier[number] = outcome
+            if len(outcome.lateness) == ATTEMPTS - 1:
+                self._last.append(number)
+            else:
+                is_long = self._calls[number].case.name in durations()
+                self._left.insert(0 if is_long else -(-len(self._left) // 2), number)
+        else:
+            self._results[number] = outcome
+
+    def _split(self, given: list[int]) -> tuple[list[int], list[int]]:
+        return given, []
+
     def _serve(self, pipe: connection.Connection, run: Run, dealer: int) -> None:
-        def work(number: int) -> None:
+        def work(number: int, earlier: EarlierAttempts) -> None:
             call = self._calls[number]
-            answer: RunStopped | tuple[int, Result]
+            outcome: Result | EarlierAttempts
             events: Sequence[Event] = ()
+            stop: RunStopped | None = None
             try:
                 self._broker.bounds.check()
-                result, events = execute_unrecorded(run, call)
-                answer = (number, result)
+                attempted = attempt(run, call, earlier)
+                if isinstance(attempted, EarlierAttempts):
+                    outcome = attempted
+                else:
+                    outcome, events = attempted
             except RunStopped as stopped:
-                answer = stopped
+                stop = stopped
             except BaseException as problem:  # whatever it is, the dispatcher waits for an answer
-                result = self._error(call, f"{type(problem).__name__}: {problem}")
-                answer = (number, result)
+                outcome = self._error(call, f"{type(problem).__name__}: {problem}")
             with self._keeping:
                 if self._stopping:
                     return
-                if isinstance(answer, tuple):  # a trace is kept with its result, or neither is
+                if stop is None and isinstance(outcome, Result):
+                    # A trace is kept with its result, or neither is.
                     run.recorder.write(call.id, events)
-                    self._keep(result)
+                    self._keep(outcome)
                 with suppress(OSError):  # the dispatcher is gone: the main thread ends
-                    pipe.send(answer)
+                    pipe.send(stop or (number, outcome))
 
-        pool = ThreadPoolExecutor(self.at_once, thread_name_prefix="case")
+        gc.set_threshold(COLLECT_AT)
+        use_few_heaps()
+        pool = ThreadPoolExecutor(self._most, thread_name_prefix="case")
         while os.getppid() == dealer:
-            number = pipe.recv()
-            if number is None:
+            order = pipe.recv()
+            if order is None:
                 pipe.send(Lateness.of(self._broker.canary))
                 return
-            self._under_way.append(pool.submit(work, number))
+            self._under_way.append(pool.submit(work, *order))
 
     def _wind_up(self, run: Run) -> None:
         with self._keeping:

@@ -64,8 +64,8 @@ from brokerproof.harness.model import cost_limits
     "--jobs",
     type=click.IntRange(1, 256),
     help=(
-        "Cases at the same time; default: 16 in real time, in virtual time as many as there are"
-        " cores."
+        "Cases at the same time; default: in virtual time as many as there are cores, in real time"
+        " 16 in each of up to two processes, and more while the processor is idle."
     ),
 )
 @click.option("-n", "jobs", type=click.IntRange(1, 256), hidden=True)

@@ -24,22 +24,33 @@ def call(name: str, *needs: str) -> Call:
     return Call(replace(declared, name=name), "1.2", {}, f"{name}[1.2]")
 
 
-def test_long_cases_begin_first_and_those_that_keep_the_disk_busy_last(
+def test_long_cases_begin_first_and_long_busy_ones_when_half_of_the_others_have_begun(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    seconds = {"flow.long": 20, "flow.longer": 30, "flow.deep": 90, "flow.deeper": 99}
+    seconds = {
+        "flow.long": 20,
+        "flow.longer": 30,
+        "flow.deep": 8,
+        "flow.deeper": 99,
+        "flow.full": 7,
+    }
     monkeypatch.setattr(real_time_order, "durations", lambda: seconds)
     calls = [
         call("flow.deep", "paging"),
         call("flow.short"),
+        call("flow.full", "address-full"),
         call("flow.long"),
         call("flow.shorter"),
         call("flow.deeper", "address-full"),
         call("flow.longer", "connection-ttl"),
     ]
-    names = [ordered.case.name for ordered in real_time_order.longest_first(calls)]
-    measuring = ["flow.longer", "flow.long", "flow.short", "flow.shorter"]
-    assert names == [*measuring, "flow.deeper", "flow.deep"]
+    names = [ordered.case.name for ordered in real_time_order.beginning_order(calls)]
+    assert names == [
+        *("flow.longer", "flow.long"),
+        *("flow.deeper", "flow.deep"),
+        *("flow.short", "flow.shorter"),
+        "flow.full",
+    ]
 
 
 def result(case: str, duration_s: float, attempts: int = 1) -> Result:

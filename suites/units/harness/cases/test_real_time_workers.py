@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,19 @@ from brokerproof.harness.cases import real_time_workers
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Over
 from brokerproof.harness.cases.example_runs import Call, Run
-from brokerproof.harness.cases.execution import execute
-from brokerproof.harness.cases.real_time_workers import RealTimeWorkers, processes_for
+from brokerproof.harness.cases.execution import EarlierAttempts, execute
+from brokerproof.harness.cases.real_time_workers import (
+    IDLE_SHARE,
+    MOST_PLACES,
+    RealTimeWorkers,
+    processes_for,
+)
 from brokerproof.harness.cases.target_health import TargetHealth
 from brokerproof.harness.catalogue import requirements
 from brokerproof.harness.model.time import seconds
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results import records
+from brokerproof.harness.results.records import Result
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.process import ProcessTarget
 from brokerproof.harness.trace.recorder import Recorder
@@ -54,8 +61,21 @@ def run(tmp_path: Path) -> Iterator[Run]:
     target.stop()
 
 
-def workers_for(run: Run, calls: Sequence[Call], kept: Path, at_once: int = 4) -> RealTimeWorkers:
-    """Two processes for ``calls`` that record into ``kept``."""
+class Cores:
+    """Cores of which so large a share is always idle."""
+
+    def __init__(self, idle: float) -> None:
+        self._idle = idle
+
+    def share(self) -> float:
+        return self._idle
+
+
+def workers_for(
+    run: Run, calls: Sequence[Call], kept: Path, at_once: int = 4, idle: float | None = None
+) -> RealTimeWorkers:
+    """Two processes for ``calls`` that record into ``kept``. With ``idle``, the idle share of the
+    processor, they may run more cases than ``at_once`` together."""
     target = run.target
     assert isinstance(target, ProcessTarget)
 
@@ -68,7 +88,18 @@ def workers_for(run: Run, calls: Sequence[Call], kept: Path, at_once: int = 4) -
     def keep(result: Any) -> None:
         records.append(kept, result)
 
-    return RealTimeWorkers(calls, 2, at_once, in_fork, target, keep)
+    cores = Cores(idle or 0.0)
+    more = idle is not None
+    return RealTimeWorkers(
+        calls,
+        2,
+        at_once,
+        in_fork,
+        target,
+        keep,
+        more=more,
+        idle_cores=cores,  # type: ignore[arg-type]
+    )
 
 
 def waits(target: Bench) -> None:
@@ -193,6 +224,114 @@ def test_a_run_that_is_stopped_keeps_a_trace_for_each_result_and_no_other(
     assert [result.case for result in records.read(tmp_path)] == ["units.single"]
     assert traced(tmp_path, NAME) == ["units.single"]
     assert workers.lateness == []
+
+
+@pytest.mark.parametrize(
+    ("idle", "together"),
+    [(None, 4), (IDLE_SHARE / 2, 4), (IDLE_SHARE, 4 * MOST_PLACES)],
+    ids=["fixed", "busy", "idle"],
+)
+def test_more_cases_begin_while_the_processor_is_idle(
+    idle: float | None, together: int, run: Run, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+
+    def waits_a_second(target: Bench) -> None:
+        with log.open("a") as out:
+            out.write("+1\n")
+        target.advance(seconds(1))
+        with log.open("a") as out:
+            out.write("-1\n")
+
+    calls = [call(f"units.{number}", waits_a_second) for number in range(4 * MOST_PLACES)]
+    workers_for(run, calls, tmp_path, idle=idle).finish()
+    assert max(accumulate(int(line) for line in log.read_text().split())) == together
+
+
+@pytest.mark.parametrize("long", [False, True], ids=["short", "long"])
+def test_a_case_that_was_left_open_runs_again_later_unless_it_is_long(
+    long: bool, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = tmp_path / "tried"
+
+    def is_open_at_first(target: Bench) -> None:
+        again = tried.exists()
+        tried.touch()
+        target.control(again, "the first attempt's control fails")
+        single(target)
+
+    places: list[tuple[int, int]] = []
+    on_outcome = RealTimeWorkers._on_outcome
+
+    def observed(workers: RealTimeWorkers, number: int, outcome: Result | EarlierAttempts) -> None:
+        left = len(workers._left)
+        on_outcome(workers, number, outcome)
+        if isinstance(outcome, EarlierAttempts):
+            places.append((workers._left.index(number), left))
+
+    monkeypatch.setattr(RealTimeWorkers, "_on_outcome", observed)
+    monkeypatch.setattr(real_time_workers, "durations", lambda: {"units.open": 5} if long else {})
+    calls = [call("units.open", is_open_at_first)]
+    calls += [call(f"units.{number}", single) for number in range(200)]
+    workers = workers_for(run, calls, tmp_path)
+    result = workers.result(calls[0])
+    workers.finish()
+    assert (result.verdict, result.attempts) == (Verdict.PASS, 2)
+    assert [kept.case for kept in records.read(tmp_path)].count("units.open") == 1
+    ((place, left),) = places
+    assert left > 0, "it was run again when everything else was done"
+    assert place == (0 if long else (left + 1) // 2)
+
+
+def test_the_last_attempt_at_a_case_begins_when_nothing_else_is_under_way(
+    run: Run, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+
+    def noted(word: str) -> None:
+        with log.open("a") as out:
+            out.write(f"{word}\n")
+
+    def is_open_twice(target: Bench) -> None:
+        noted("open")
+        target.control(log.read_text().count("open") == 3, "two attempts fail")
+        single(target)
+
+    def lasts(target: Bench) -> None:
+        target.advance(seconds(3))
+        noted("ended")
+
+    calls = [call("units.open", is_open_twice)]
+    calls += [call(f"units.{number}", lasts) for number in range(3)]
+    workers = workers_for(run, calls, tmp_path)
+    result = workers.result(calls[0])
+    assert workers.idle
+    workers.finish()
+    assert (result.verdict, result.attempts) == (Verdict.PASS, 3)
+    assert log.read_text().split() == ["open", "open", "ended", "ended", "ended", "open"]
+
+
+def test_the_last_attempt_does_not_need_the_workers_of_the_others(run: Run, tmp_path: Path) -> None:
+    attempts = tmp_path / "attempts"
+    attempts.mkdir()
+
+    def is_open_twice(target: Bench) -> None:
+        number = len(list(attempts.iterdir()))
+        (attempts / str(number)).touch()
+        target.control(number == 2, "two attempts fail")
+        single(target)
+
+    def crashes_later(target: Bench) -> None:
+        target.advance(seconds(3))
+        crash(target)
+
+    calls = [call("units.open", is_open_twice)]
+    calls += [call(f"units.{number}", crashes_later) for number in range(3)]
+    workers = workers_for(run, calls, tmp_path)
+    result = workers.result(calls[0])
+    workers.finish()
+    assert (result.verdict, result.attempts) == (Verdict.PASS, 3)
+    assert sorted(kept.case for kept in records.read(tmp_path)) == sorted(call.id for call in calls)
 
 
 def test_plain_messages_of_two_processes_go_to_addresses_of_their_own(run: Run) -> None:

@@ -1,0 +1,48 @@
+"""The share of the processor that nobody uses: a run in real time begins more of its cases while
+there is some left.
+
+Linux counts for each core the hundredths of a second that it was idle (``/proc/stat``). Where that
+is not to be read, nothing counts as idle.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+_IDLE, _IO_WAIT = 3, 4
+"""Fields of a core's line, counted from the first behind its name: proc_stat(5)."""
+
+
+class IdleCores:
+    """The cores ``numbers`` together (by default those that this process may use). ``stat`` is the
+    kernel's file."""
+
+    def __init__(
+        self, numbers: Collection[int] | None = None, stat: Path = Path("/proc/stat")
+    ) -> None:
+        self._names = {f"cpu{number}" for number in numbers or os.sched_getaffinity(0)}
+        self._stat = stat
+        self._before = self._ticks()
+
+    def share(self) -> float:
+        """Return the share of their time, 0 to 1, that they were idle since this was asked last; 0
+        if nothing was counted since."""
+        before, self._before = self._before, self._ticks()
+        idle, total = (now - then for now, then in zip(self._before, before, strict=True))
+        return idle / total if total > 0 else 0.0
+
+    def _ticks(self) -> tuple[int, int]:
+        """Return how long they were idle, and how long in all."""
+        idle = total = 0
+        try:
+            lines = self._stat.read_text("ascii").splitlines()
+        except OSError:
+            return 0, 0
+        for name, *fields in (line.split() for line in lines):
+            if name in self._names:
+                ticks = [int(field) for field in fields[:8]]  # guests' are within the first two
+                idle += ticks[_IDLE] + ticks[_IO_WAIT]
+                total += sum(ticks)
+        return idle, total
