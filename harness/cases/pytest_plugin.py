@@ -358,7 +358,8 @@ class _Session:
                 functools.partial(self._run_in_fork, run, processes),
                 run.target,
                 self._keep,
-                more=chosen is None,
+                # Of a broker that runs elsewhere our idle processor says nothing.
+                more=chosen is None and run.target.identity.started_here,
             )
             for call in calls:
                 self._started[call.id] = functools.partial(self._workers.result, call)

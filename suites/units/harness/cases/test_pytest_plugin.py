@@ -8,12 +8,13 @@ from argparse import Namespace
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from xml.etree import ElementTree
 
 import pytest
 
 from brokerproof.harness.cases import case_index, pytest_options, pytest_plugin
+from brokerproof.harness.cases.example_runs import Run
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.sockets import SocketTarget
 
@@ -140,3 +141,25 @@ def test_cases_are_selected_by_their_ids_and_areas(options: tuple[str, ...], sel
     ran = subprocess.run([*command, *modules], capture_output=True, text=True, check=False)
     collected = {line.partition("::")[0] for line in ran.stdout.splitlines() if "::" in line}
     assert {name.removeprefix("suites/") for name in collected} == {selected}, ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "together", "more"),
+    [("reference-real", None, True), ("reference-real", 8, False), ("127.0.0.1:1", None, False)],
+)
+def test_only_a_broker_that_is_started_here_gets_more_cases_than_there_are_places(
+    name: str, together: int | None, more: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[bool] = []
+
+    class Observed:
+        def __init__(self, *arguments: Any, more: bool) -> None:
+            begun.append(more)
+
+    monkeypatch.setattr(pytest_plugin, "RealTimeWorkers", Observed)
+    monkeypatch.setattr(pytest_plugin, "processes_for", lambda cases, together: 2)
+    session = object.__new__(pytest_plugin._Session)
+    session._folder, session._started = None, {}
+    run = SimpleNamespace(target=target_file.load(name))
+    session._begin_in_real_time(cast(Run, run), [], together)
+    assert begun == [more]
