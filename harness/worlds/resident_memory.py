@@ -3,7 +3,7 @@ to the system first.
 
 Dozens of threads that receive large bodies leave glibc's heaps full of holes. Measured in one of
 two processes that judge the reference, with some 100 MB in use: 430 to 660 MB resident, once more
-than 1,024; with two heaps, and large blocks outside of them, 310 to 430.
+than 1,024; with two heaps 370 to 510.
 """
 
 from __future__ import annotations
