@@ -80,7 +80,7 @@ class EarlierAttempts:
     lateness: tuple[Duration, ...] = ()
     """The host's worst lateness during each of them."""
     sentences: str = ""
-    """What the failed controls of them reported."""
+    """A sentence for each control that failed in them, in parentheses."""
     duration_s: float = 0.0
 
 

@@ -189,7 +189,7 @@ class RealTimeWorkers(Workers):
             self._results[number] = outcome
 
     def _split(self, given: list[int]) -> tuple[list[int], list[int]]:
-        return given, []
+        return given, []  # a place beyond the first ones is a thread as well
 
     def _serve(self, pipe: connection.Connection, run: Run, dealer: int) -> None:
         def work(number: int, earlier: EarlierAttempts) -> None:
