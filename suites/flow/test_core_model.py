@@ -280,7 +280,8 @@ class Run:
             peer.call("rollback", {"last-delivered": False})
             if self.pending:
                 self.target.reached(ROLLED_BACK)
-            if any(consumer.out and consumer.has_room for consumer in out):
+            credit_left = any(consumer.out and consumer.has_room for consumer in out)
+            if credit_left and CREDIT_LEFT in self.target.situations:
                 self.target.reached(CREDIT_LEFT)
             self.model.give_back([*numbers, *self.pending])
             for consumer in out:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 
 from hypothesis import strategies as st
 
@@ -32,6 +33,7 @@ from brokerproof.suites.steps.queue_model import (
     place_names,
     places,
 )
+from brokerproof.suites.steps.queues import subscribed_again
 from brokerproof.suites.steps.stalls import STALLED
 
 WINDOW = "ARTEMIS-STOMP-window-3"
@@ -231,7 +233,11 @@ class Run:
     def _subscribe(self, client: Client, mode: str, window: int, *, answered: bool = True) -> None:
         if client.account is None or self._leave(client, lost=False):
             headers = {**self.headers, "consumer-window-size": str(window)}
-            client.peer.subscribe(self.to, ack=mode, headers=headers, receipt=answered)
+            if self.place == DURABLE and answered:
+                peers = partial(next, chain([client.peer], iter(self.connect, None)))
+                client.peer = subscribed_again(self.target, peers, self.to, headers, ack=mode)
+            else:
+                client.peer.subscribe(self.to, ack=mode, headers=headers, receipt=answered)
             client.mode = mode
             client.account = WindowAccount(window)
             self.made = True
@@ -347,8 +353,11 @@ class Run:
         self.target.advance(STOPPED)  # the close of a slow link is behind the heir's CONNECT else
         self._drop_unless_kept()
         left = self.model.waiting
-        heir = self.connect() if self.place == DURABLE else self.target.stomp()
-        heir.subscribe(self.to, headers=self.headers)
+        if self.place == DURABLE:
+            heir = subscribed_again(self.target, self.connect, self.to, self.headers)
+        else:
+            heir = self.target.stomp()
+            heir.subscribe(self.to, headers=self.headers)
         self.target.wait_until(lambda: heir.messages_seen >= len(left), PATIENCE)
         self.target.advance(STOPPED)
         got = [number_of(message) for message in heir.take_messages()]

@@ -1,22 +1,42 @@
-"""Three controls: what is right must pass everything, and what is wrong throughout must pass
-nothing."""
+"""Four controls: what is right must pass everything, at its own pace too, and what is wrong
+throughout must pass nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from brokerproof.harness.model.broker_io import PeerGone
+from brokerproof.harness.model.time import seconds
+from brokerproof.reference_broker.kernel.broker import Broker
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
 from brokerproof.suites.mutation.mutant import Group
 
 controls = Group("control")
 
-IDENTITY, ALWAYS_WRONG, MUTE = "control.identity", "control.always-wrong", "control.mute"
+IDENTITY, LATE = "control.identity", "control.late"
+ALWAYS_WRONG, MUTE = "control.always-wrong", "control.mute"
+LATE_BY = seconds(2)
 
 
 @controls.mutant("")
 def identity(patch, reached):
     """The reference broker without a fault."""
+
+
+@controls.mutant("")
+def late(patch, reached):
+    """The end of a connection is noticed two seconds late. No document says how soon a broker
+    notices it, and one that is short of a core needs longer."""
+
+    @patch.override(Broker)
+    def handle(original, self, now, event):
+        if not isinstance(event, PeerGone):
+            return original(self, now, event)
+        reached()
+        conn = event.conn
+        self._deadlines.call_at(now + LATE_BY, lambda now: self._cut(conn))
+        return []
 
 
 @controls.mutant("")
@@ -64,7 +84,7 @@ def complaints(verdicts: Mapping[str, Mapping[str, int]]) -> list[str]:
     problems = []
     for name, counts in verdicts.items():
         bad = {verdict: count for verdict, count in counts.items() if verdict not in ACCEPTABLE}
-        if name == IDENTITY and bad:
+        if name in (IDENTITY, LATE) and bad:
             problems.append(f"{name}: the broker without a fault got {bad}")
         if name == ALWAYS_WRONG and not counts.get("FAIL"):
             problems.append(

@@ -39,14 +39,25 @@ QUICK = Plan(extent=Extent.FIRST)
 # suites themselves show that the broker without a fault passes everything; a sample of the cases
 # shows that the patches change nothing, and `brokerproof mutants` runs all.
 @pytest.mark.parametrize(
-    ("name", "every"), [(controls.IDENTITY, 7), (controls.ALWAYS_WRONG, 7), (controls.MUTE, 1)]
+    ("name", "every"),
+    [
+        (controls.IDENTITY, 7),
+        (controls.LATE, 1),
+        (controls.ALWAYS_WRONG, 7),
+        (controls.MUTE, 1),
+    ],
 )
 def test_the_controls_behave(name: str, every: int) -> None:
     assert not controls.complaints({name: matrix.verdicts(name, QUICK, every)})
 
 
 def test_every_control_is_tried() -> None:
-    assert set(all_mutants.CONTROLS) == {controls.IDENTITY, controls.ALWAYS_WRONG, controls.MUTE}
+    assert set(all_mutants.CONTROLS) == {
+        controls.IDENTITY,
+        controls.LATE,
+        controls.ALWAYS_WRONG,
+        controls.MUTE,
+    }
 
 
 @pytest.mark.parametrize("name", list(all_mutants.MUTANTS))

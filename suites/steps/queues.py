@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.clients.stomppy_peer import StompPyPeer
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import Duration, ms, seconds
 from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.stomp.codec import Frame
-from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
+from brokerproof.harness.protocols.stomp.codec import Frame, HeadersLike, header_list
+from brokerproof.harness.protocols.stomp.raw_peer import ERROR, Destination, StompPeer, frame
+from brokerproof.suites.steps.refusals import either
 
 Consumer = StompPeer | StompPyPeer
 
@@ -88,6 +89,37 @@ def unsettled_comes_back(target: Bench, version: str, ack: str) -> bool:
     held(target, consumer, queue, 1, ack)
     consumer.close_socket(CloseHow.RESET)
     return left_in(target, queue, version, 1) == [b"unsettled"]
+
+
+def subscribed_again(
+    target: Bench,
+    connect: Callable[[], StompPeer],
+    to: Destination,
+    headers: HeadersLike,
+    *,
+    ack: str = "auto",
+) -> StompPeer:
+    """Return a connection that subscribed to a durable subscription whose last consumer is gone.
+
+    SUBSCRIBE is repeated on new connections while it is refused: no document says how soon a broker
+    notices the end of the connection that had the subscription. That it is confirmed within
+    PATIENCE is a control.
+    """
+    until = target.now() + PATIENCE
+    while True:
+        peer = connect()
+        receipt = peer.next_receipt()
+        fields = (*header_list(headers), ("receipt", receipt))
+        peer.subscribe(to, ack=ack, headers=fields, receipt=False)
+        answer = peer.watch_for(either(frame("RECEIPT", {"receipt-id": receipt}), ERROR))
+        if answer is not None and answer.command == "RECEIPT":
+            return peer
+        got = peer.instead() if answer is None else answer.brief()
+        target.control(
+            target.now() < until,
+            f"SUBSCRIBE to the durable subscription of a connection that ended got {got}",
+        )
+        target.advance(QUIET)
 
 
 def left_in(target: Bench, queue: Destination, version: str, count: int) -> list[bytes]:

@@ -9,6 +9,7 @@ say: one may be refused, both may share it.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 import pytest
 from hypothesis import strategies as st
@@ -27,6 +28,7 @@ from brokerproof.suites.steps.queues import (
     numbered,
     publish_all,
     receive,
+    subscribed_again,
 )
 from brokerproof.suites.steps.refusals import bystander, refused
 
@@ -87,8 +89,8 @@ def kept(
     Where fewer than ``count`` arrive before it the rest is waited for, and stands in front: a
     broker may notice late that the connection which held them has ended.
     """
-    peer = client(target, client_id, version)
-    subscribe(peer, topic, named)
+    connect = partial(client, target, client_id, version)
+    peer = subscribed_again(target, connect, topic, named)
     peer.publish(topic, SENTINEL)
     received: list[bytes] = []
     while SENTINEL not in received:
