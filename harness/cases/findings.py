@@ -48,8 +48,8 @@ this many of its bound: a sender that is late by a tenth shows in such a gap."""
 
 
 LATENESS_SHARE = 6
-"""A duration that reaches its lower bound only with the host's lateness is no proof if that is more
-than one part in this many of the bound: what came a fifth too early may look the same."""
+"""A duration that reaches its lower bound is no proof if what happened one part in this many of the
+bound too early would have been measured as late as that."""
 
 
 class CaseRecord(Judge):
@@ -178,13 +178,6 @@ def _interval(low: Duration, high: Duration | None) -> str:
     return f"between {low / ms(1):g} and {high / ms(1):g} ms"
 
 
-def _held_by_lateness(value: Duration, low: Duration, late: Duration) -> bool:
-    """True if ``value`` may have reached its lower bound only because the host was ``late``."""
-    if low <= 0 or value - late >= low:
-        return False
-    return late > max(MARGIN_FLOOR, low // LATENESS_SHARE)
-
-
 def _ids(requirements: Requirements) -> tuple[str, ...]:
     return (requirements,) if isinstance(requirements, str) else requirements
 
@@ -269,8 +262,8 @@ class MeasurementJudge(CaseRecord):
         """Judge a duration that began at ``since`` against [lo, hi], both sides.
 
         Inside: HELD. Outside, but within the margin: a violation that is uncertain. Beyond: a
-        violation. Where the host was late for so long that a duration below the interval would have
-        been measured inside (:data:`LATENESS_SHARE`), nothing was judged.
+        violation. Where the host was late for so long that a duration far below the interval would
+        have been measured inside (:data:`LATENESS_SHARE`), nothing was judged.
         """
         low, high = bounds
         margin = self.margin(bounds, since)
@@ -278,8 +271,8 @@ class MeasurementJudge(CaseRecord):
         beyond = value < low - margin or (high is not None and value > high + margin)
         detail = f"{label}: {value / ms(1):g} ms, should be {_interval(low, high)}"
         self._measured(requirements, label, value, low, high, margin, "ns")
-        late = self.world.lateness(since) if held and not self.virtual else 0
-        if held and _held_by_lateness(value, low, late):
+        if held and self._may_be_early(since, value, low):
+            late = self.world.lateness(since)
             self._never_reached(requirements, detail, f"the host was late by {late / ms(1):g} ms")
             return True
         uncertain = None if beyond else f"within the margin of {margin / ms(1):g} ms"
@@ -289,6 +282,16 @@ class MeasurementJudge(CaseRecord):
         return self.record_finding(
             requirements, held, detail, uncertain=uncertain, expectation=expectation
         )
+
+    def _may_be_early(self, since: Instant, value: Duration, low: Duration) -> bool:
+        """True if what was measured at ``value`` may have happened far below ``low``: then the host
+        was late for all the time between the two, and what it was late by before explains nothing.
+        """
+        if self.virtual or low <= 0:
+            return False
+        early = max(self.world.of_host(MARGIN_FLOOR), low // LATENESS_SHARE)
+        late = self.world.lateness(since + low - early, since + value)
+        return late > early and value - late < low
 
     def judge_period(
         self,

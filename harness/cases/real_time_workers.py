@@ -13,7 +13,8 @@ reference's run, because every place had a case that waited.
 A case that an attempt left open, because the host was late or a control failed, goes back to the
 dispatcher: of three attempts in a row the last two find what the first one found. A short case is
 run again behind half of what is left, a long one at once, or the run would have to wait for it. The
-last attempt begins when nothing else is under way: then the host is as quiet as it can be.
+last attempt begins when no case is left and the host is quiet, at the latest when nothing else is
+under way.
 
 The processes share one broker, which the process that collected the cases starts and stops. Each
 measures the lateness of its own threads, because that is what its verdicts depend on, and probes
@@ -59,6 +60,9 @@ IDLE_SHARE = 0.25
 LOOK_EVERY_S = 0.1
 """Interval at which a process may begin :data:`MORE` cases beyond its places."""
 MORE = 3
+QUIET_SHARE, QUIET_LOOKS = 0.7, 5
+"""The host is quiet when so many looks in a row found that share of the processor idle: what is
+still under way waits for timers."""
 COLLECT_AT = 50_000
 """Objects made between two collections of garbage, which took 1.4 s of 22 with Python's 700."""
 _CASES_END_WITHIN_S = 1.0
@@ -111,10 +115,11 @@ class RealTimeWorkers(Workers):
         self._most = self.at_once * (MOST_PLACES if more else 1)
         self._idle_cores = idle_cores or IdleCores()
         self._looked_at = HOST_CLOCK.now()
+        self._quiet_looks = 0
         self._earlier: dict[int, EarlierAttempts] = {}
         """Of cases that are to be run again."""
         self._last: list[int] = []
-        """Cases whose last attempt waits until nothing else is under way."""
+        """Cases whose last attempt waits for a quiet host."""
         self._broker = target
         self._under_way: list[Future[None]] = []
         self._keeping = threading.Lock()
@@ -145,27 +150,33 @@ class RealTimeWorkers(Workers):
         return super().idle and not self._last
 
     def _deal(self) -> None:
-        if super().idle and self._last:
-            self._left.extend(self._last)
-            self._last.clear()
-            if not self._workers:  # the last of them died when there was nothing left to do
-                self._fork()
-            for worker in self._workers:
-                self._give(worker)
-        self._use_idle_cores()
+        self._look_at_cores()
+        if super().idle or (not self._left and self._quiet_looks >= QUIET_LOOKS):
+            self._give_last_attempts()
         try:
             super()._deal()
         except RunStopped as stopped:  # a worker is not told how the broker's process ended
             end = self._broker.process_end()
             raise RunStopped(f"{stopped}; {end}" if end else str(stopped)) from None
 
-    def _use_idle_cores(self) -> None:
-        """Give each worker some cases beyond its places if the processor has time for them."""
+    def _give_last_attempts(self) -> None:
+        self._left.extend(self._last)
+        self._last.clear()
+        if not self._workers and self._left:  # the last of them died when nothing was left to do
+            self._fork()
+        for worker in self._workers:
+            self._give(worker)
+
+    def _look_at_cores(self) -> None:
+        """See how idle the processor is, and give each worker some cases beyond its places if there
+        is time for them. What is idle here says nothing of a broker on another host."""
         now = HOST_CLOCK.now()
-        if now - self._looked_at < LOOK_EVERY_S * NS_PER_S:
+        if self._most == self.at_once or now - self._looked_at < LOOK_EVERY_S * NS_PER_S:
             return
         self._looked_at = now
-        if self._idle_cores.share() < IDLE_SHARE:
+        share = self._idle_cores.share()
+        self._quiet_looks = self._quiet_looks + 1 if share >= QUIET_SHARE else 0
+        if share < IDLE_SHARE:
             return
         for worker in self._workers:
             for _ in range(MORE):

@@ -12,21 +12,37 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import takewhile
+from typing import TypeVar
 
 from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant
 from brokerproof.harness.worlds.broker_core_waits import SchedulerDelay
 from brokerproof.harness.worlds.host_clock import HOST_CLOCK, HostClock
 
 PERIOD: Duration = 10 * NS_PER_MS
-LOOK: Duration = 250 * NS_PER_MS
-"""Interval at which the broker's threads are looked at; a look at a hundred of them takes about 2
-ms."""
+LOOK: Duration = 100 * NS_PER_MS
+"""Interval at which the broker's threads are looked at …"""
+LOOK_SHARE = 100
+"""… or this many times as long as a look takes, whichever is more: a look at a hundred threads
+takes about 2 ms."""
 CHAIN: Duration = 1_000 * NS_PER_MS
 """A broker's threads wait one after the other for each other: what the slowest of them waited
 within this time adds up."""
 _KEEP = 200_000
 """Readings kept: about half an hour."""
+
+Entry = TypeVar("Entry")
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What a broker's slowest thread waited for a core between two instants of the host."""
+
+    since: Instant
+    at: Instant
+    waited: Duration
 
 
 class Canary:
@@ -37,8 +53,9 @@ class Canary:
         self, broker: SchedulerDelay | None = None, host_clock: HostClock = HOST_CLOCK
     ) -> None:
         self._readings: deque[tuple[Instant, Duration]] = deque(maxlen=_KEEP)
-        self._waited: deque[tuple[Instant, Duration]] = deque(maxlen=_KEEP)
+        self._looks: deque[_Look] = deque(maxlen=_KEEP)
         self._broker, self._looked, self._looking = broker, 0, threading.Lock()
+        self._look_every = LOOK
         self._clock = host_clock
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="brokerproof-canary", daemon=True)
@@ -66,7 +83,7 @@ class Canary:
                 time.sleep(pause / 1e9)
             now = time.monotonic_ns()
             self._readings.append((now, max(0, now - due)))
-            if now - self._looked >= LOOK:
+            if now - self._looked >= self._look_every:
                 self._look()
             if now - due > PERIOD:
                 due = now  # do not count one long pause again for every beat it swallowed
@@ -75,21 +92,24 @@ class Canary:
         if self._broker is None:
             return
         with self._looking:
+            began = time.monotonic_ns()
             waited = self._broker.worst()
-            self._looked = time.monotonic_ns()
-            self._waited.append((self._looked, waited))
+            since, self._looked = self._looked, time.monotonic_ns()
+            self._look_every = max(LOOK, LOOK_SHARE * (self._looked - began))
+            self._looks.append(_Look(since, self._looked, waited))
 
     def worst(self, since: Instant, until: Instant | None = None) -> Duration:
         """The worst lateness of any reading taken at or after ``since``, the broker's included; 0
         when there is none. With ``until`` only of what was due, or looked at, before it."""
         self._look()
         since = self._clock.on_host(since)
-        readings, waited = _since(self._readings, since), _since(self._waited, since)
+        readings = list(takewhile(lambda reading: reading[0] >= since, _last_first(self._readings)))
+        looks = list(takewhile(lambda look: look.at >= since, _last_first(self._looks)))
         if until is not None:
             until = self._clock.on_host(until)
             readings = [(at, late) for at, late in readings if at - late <= until]
-            waited = [(at, late) for at, late in waited if at - LOOK <= until]
-        worst = max(max((late for _, late in readings), default=0), _worst_chain(waited))
+            looks = [look for look in looks if look.since <= until]
+        worst = max(max((late for _, late in readings), default=0), _worst_chain(looks))
         return self._clock.of_host(worst)
 
     def quantile(self, share: float) -> Duration:
@@ -99,22 +119,19 @@ class Canary:
         return self._clock.of_host(late)
 
 
-def _since(
-    readings: deque[tuple[Instant, Duration]], since: Instant
-) -> list[tuple[Instant, Duration]]:
-    """The readings taken at or after ``since``, the last first."""
-    return list(takewhile(lambda reading: reading[0] >= since, reversed(readings.copy())))
+def _last_first(entries: deque[Entry]) -> Iterator[Entry]:
+    return reversed(entries.copy())
 
 
-def _worst_chain(looks: list[tuple[Instant, Duration]]) -> Duration:
-    """The largest sum of readings that were taken within :data:`CHAIN`; ``looks`` has the last
+def _worst_chain(looks: list[_Look]) -> Duration:
+    """The largest sum of looks that were taken within :data:`CHAIN`; ``looks`` has the last
     first."""
     worst = total = 0
-    chain: deque[tuple[Instant, Duration]] = deque()
-    for at, late in looks:
-        chain.append((at, late))
-        total += late
-        while chain[0][0] - at >= CHAIN:
-            total -= chain.popleft()[1]
+    chain: deque[_Look] = deque()
+    for look in looks:
+        chain.append(look)
+        total += look.waited
+        while chain[0].at - look.at >= CHAIN:
+            total -= chain.popleft().waited
         worst = max(worst, total)
     return worst

@@ -222,7 +222,8 @@ def test_a_silent_client_is_closed_in_time_and_not_before(
     )
     target.advance(ms(pause * announced // 1000))
     peer.beat()
-    since = target.now()
+    since = peer.spoke_at
+    assert since is not None
     bounds = (2 * ms(announced), noticed_by(target, announced, 2))
     target.expect_interval(
         (TIMEOUT_RESTARTED_BY_FRAMES, ANNOUNCED_IS_HALF),

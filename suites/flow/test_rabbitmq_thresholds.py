@@ -209,7 +209,7 @@ def test_the_disk_is_looked_at_more_often_near_the_limit(target: Bench, spare: i
             "from alarm to its end",
             target.now() - (since + interval),
             (seconds(10),) * 2,
-            since,
+            since + interval,
         )
     else:
         target.record_finding(

@@ -290,7 +290,8 @@ def test_a_session_does_what_the_model_says(
         if run.held:
             target.reached(SILENT)
         consumer.beat()
-        since = target.now()
+        since = consumer.spoke_at
+        assert since is not None
         bounds = target.silence_interval(target.negotiated((beat_ms, 0)).ttl_ms)
         target.wait_until(lambda: consumer.ended is not None, bounds[1] + seconds(10))
         ended = consumer.ended is not None

@@ -23,6 +23,7 @@ from brokerproof.harness.cases.execution import EarlierAttempts, execute
 from brokerproof.harness.cases.real_time_workers import (
     IDLE_SHARE,
     MOST_PLACES,
+    QUIET_SHARE,
     RealTimeWorkers,
     processes_for,
 )
@@ -283,8 +284,17 @@ def test_a_case_that_was_left_open_runs_again_later_unless_it_is_long(
     assert place == (0 if long else (left + 1) // 2)
 
 
-def test_the_last_attempt_at_a_case_begins_when_nothing_else_is_under_way(
-    run: Run, tmp_path: Path
+@pytest.mark.parametrize(
+    ("idle", "order"),
+    [
+        (None, ["open", "open", "ended", "ended", "ended", "open"]),
+        (QUIET_SHARE / 2, ["open", "open", "ended", "ended", "ended", "open"]),
+        (QUIET_SHARE, ["open", "open", "open", "ended", "ended", "ended"]),
+    ],
+    ids=["not looked at", "busy", "quiet"],
+)
+def test_the_last_attempt_at_a_case_waits_for_a_quiet_host(
+    idle: float | None, order: list[str], run: Run, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
 
@@ -303,12 +313,12 @@ def test_the_last_attempt_at_a_case_begins_when_nothing_else_is_under_way(
 
     calls = [call("units.open", is_open_twice)]
     calls += [call(f"units.{number}", lasts) for number in range(3)]
-    workers = workers_for(run, calls, tmp_path)
+    workers = workers_for(run, calls, tmp_path, idle=idle)
     result = workers.result(calls[0])
-    assert workers.idle
     workers.finish()
+    assert workers.idle
     assert (result.verdict, result.attempts) == (Verdict.PASS, 3)
-    assert log.read_text().split() == ["open", "open", "ended", "ended", "ended", "open"]
+    assert log.read_text().split() == order
 
 
 def test_the_last_attempt_does_not_need_the_workers_of_the_others(run: Run, tmp_path: Path) -> None:

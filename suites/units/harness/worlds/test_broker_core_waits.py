@@ -87,5 +87,8 @@ def test_what_was_late_behind_an_instant_does_not_count_before_it(
     assert canary.worst(0) == 0
     clock[0] = ms(600)
     thread(tmp_path, 10, 10, ms(80))
-    assert canary.worst(0, ms(300)) == 0, "the look covers what was since 350 ms"
-    assert canary.worst(0, ms(400)) == ms(80)
+    assert canary.worst(0, ms(300)) == ms(80), "the look covers what was since the first"
+    clock[0] = ms(900)
+    thread(tmp_path, 10, 10, ms(200))
+    assert canary.worst(0, ms(500)) == ms(80)
+    assert canary.worst(0, ms(700)) == ms(200)
