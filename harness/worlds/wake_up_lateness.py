@@ -29,7 +29,7 @@ LOOK_SHARE = 100
 takes about 2 ms."""
 CHAIN: Duration = 1_000 * NS_PER_MS
 """A broker's threads wait one after the other for each other: what the slowest of them waited
-within this time adds up."""
+within this time adds up, to this time at most."""
 _KEEP = 200_000
 """Readings kept: about half an hour."""
 
@@ -124,14 +124,15 @@ def _last_first(entries: deque[Entry]) -> Iterator[Entry]:
 
 
 def _worst_chain(looks: list[_Look]) -> Duration:
-    """The largest sum of looks that were taken within :data:`CHAIN`; ``looks`` has the last
-    first."""
-    worst = total = 0
+    """The largest sum of looks that were taken within :data:`CHAIN`, or the largest look if that is
+    more than :data:`CHAIN`; ``looks`` has the last first."""
+    total = 0
+    worst = max((look.waited for look in looks), default=0)
     chain: deque[_Look] = deque()
     for look in looks:
         chain.append(look)
         total += look.waited
         while chain[0].at - look.at >= CHAIN:
             total -= chain.popleft().waited
-        worst = max(worst, total)
+        worst = max(worst, min(total, CHAIN))
     return worst

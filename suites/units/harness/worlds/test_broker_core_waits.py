@@ -46,6 +46,40 @@ def test_a_process_that_is_gone_or_is_not_counted_waited_for_nothing(tmp_path: P
     assert SchedulerDelay(10, tmp_path).worst() == SchedulerDelay(11, tmp_path).worst() == 0
 
 
+def test_compilers_of_java_are_waited_for_by_nobody(tmp_path: Path) -> None:
+    names = {11: "C2 CompilerThre", 12: "C1 CompilerThre", 13: "Thread-0 (activ"}
+
+    def waited(milliseconds: int) -> None:
+        for tid, name in names.items():
+            thread(tmp_path, 10, tid, ms(milliseconds) if tid < 13 else ms(milliseconds) // 10)
+            (tmp_path / "10" / "task" / str(tid) / "comm").write_text(f"{name}\n")
+
+    waited(0)
+    queue = SchedulerDelay(10, tmp_path)
+    queue.worst()
+    for total in (500, 1000):
+        waited(total)
+        assert queue.worst() == ms(50)
+
+
+def test_threads_that_wait_in_turn_are_late_by_a_second_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0]
+    monkeypatch.setattr(canary_module.time, "monotonic_ns", lambda: clock[0])
+    for tid in range(10):
+        thread(tmp_path, 10, tid, 0)
+    canary = Canary(SchedulerDelay(10, tmp_path))
+    canary.worst(0)
+    for tid in range(10):
+        clock[0] += ms(100)
+        thread(tmp_path, 10, tid, ms(300))
+        canary.worst(0)
+    assert canary.worst(0) == CHAIN
+    thread(tmp_path, 10, 0, ms(300) + 3 * CHAIN)
+    assert canary.worst(0) == 3 * CHAIN, "a thread alone may wait for longer"
+
+
 def test_a_broker_that_waited_for_a_core_makes_the_host_late(tmp_path: Path) -> None:
     thread(tmp_path, 10, 10, 0)
     canary = Canary(SchedulerDelay(10, tmp_path))
