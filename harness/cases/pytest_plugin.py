@@ -463,12 +463,17 @@ class _Session:
         if run.health is not None:
             run.health.leave_alone()
         if self._harmed and run.target.identity.started_here:
-            run.target.stop()
+            self._stop(run.target)
             run = replace(run, facts=run.target.start(self._logs))
         result = self._execute(replace(run, health=None), call)
         well = (Verdict.PASS, Verdict.SKIP, Verdict.NOTE)
         self._harmed = _kills(run, call) or result.verdict not in well
         return result
+
+    def _stop(self, target: Target) -> None:
+        if self._harmed and isinstance(target, SocketTarget):
+            target.kill()
+        target.stop()
 
     def _keep(self, result: Result) -> None:
         if self._folder is not None:
@@ -533,7 +538,7 @@ class _Session:
                 max(lateness.p99 for lateness in measured),
                 max(lateness.worst for lateness in measured),
             )
-        self._run.target.stop()
+        self._stop(self._run.target)
         if self._folder is not None:
             self._run.target.identity.redaction.folder(self._folder / "logs")
 

@@ -4,7 +4,10 @@ canary."""
 from __future__ import annotations
 
 import functools
+import os
+import signal
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from brokerproof.harness.clients.rabbitmq_management_api import ACCEPTOR as MANAGEMENT
@@ -13,6 +16,7 @@ from brokerproof.harness.model.cost_limits import Limits
 from brokerproof.harness.model.enums import Clock, RoutingType
 from brokerproof.harness.targets import certificates, parameters
 from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.local_process import started_at
 from brokerproof.harness.targets.target import Identity, Overrides, Parameters, TargetFacts, Value
 from brokerproof.harness.trace.events import Observed
 from brokerproof.harness.worlds.bounds import RunBounds
@@ -48,6 +52,8 @@ class SocketTarget:
         self.canary = Canary()
         self._watched: int | None = None
         """The broker's process, where it is one of this host."""
+        self._watched_since: str | None = None
+        """When that process began: another one may get its number."""
         self.is_forked = False
         """True in a process that was forked from the one that started the target."""
 
@@ -121,6 +127,7 @@ class SocketTarget:
         is started again after its end gets another one. ``broker`` is its process, where it is one
         of this host."""
         self._watched = broker
+        self._watched_since = None if broker is None else started_at(broker)
         self._measure(self.identity.limits)
 
     def _measure(self, limits: Limits) -> None:
@@ -145,6 +152,17 @@ class SocketTarget:
     def process_end(self) -> str:
         """The end of the broker's process, where it is a child of this one; empty while it runs."""
         return ""
+
+    def kill(self) -> None:
+        """Kill the broker's process, where it is one of this host that the harness started. A
+        broker that a case has harmed may need all the time that it is given to end in order. The
+        caller stops the target afterwards."""
+        pid = self._watched
+        if pid is None or not self.identity.started_here or self._watched_since is None:
+            return
+        if started_at(pid) == self._watched_since:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def stop(self) -> None:
         if self.canary.running:

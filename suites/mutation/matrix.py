@@ -28,13 +28,13 @@ from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.records import Result
 from brokerproof.harness.results.verdict import never_reached
+from brokerproof.harness.targets.target import RECONFIGURABLE
 from brokerproof.harness.trace.recorder import Recorder
 from brokerproof.suites.mutation import all_mutants
 from brokerproof.suites.mutation.controls import IDENTITY, LATE
 from brokerproof.suites.mutation.judging import Kill, Status, beside_the_point, kills
 from brokerproof.suites.mutation.mutant import Fault, Mutant, restore
 from brokerproof.suites.mutation.target import MutantTarget
-from brokerproof.suites.steps.queue_model import IN_VIRTUAL_TIME
 
 LONGEST_CASE_S = 30.0
 """A case on a mutant that takes more processor time is given up: some faults make a broker go round
@@ -163,7 +163,7 @@ def verdicts(name: str, plan: Plan, every: int = 1) -> dict[str, int]:
     that only the reference is held to, because they do not wait for that."""
     counts: Counter[str] = Counter()
     control = all_mutants.named(name)
-    calls = [call for call in all_calls() if name != LATE or IN_VIRTUAL_TIME not in call.case.needs]
+    calls = [call for call in all_calls() if name != LATE or RECONFIGURABLE not in call.case.needs]
     for result, reached in results(control, calls[::every], plan):
         if reached or name == IDENTITY:
             counts[result.verdict.value] += 1
