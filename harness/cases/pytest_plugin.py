@@ -394,6 +394,8 @@ class _Session:
                 self._target = target_file.load(self._target_name, changes)
             except (target_file.BadTarget, ValueError) as problem:
                 pytest.exit(str(problem), returncode=_USAGE)
+            if isinstance(self._target, SocketTarget):
+                self._target.brief = True
         return self._target
 
     def _begin(self) -> Run:

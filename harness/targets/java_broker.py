@@ -22,6 +22,9 @@ TRIES = 3
 SMALL = ("-Xms256M", "-Xmx1024M", "-XX:+UseSerialGC")
 """The broker shares a small machine with its clients: no heap of gigabytes, no threads for
 collecting it."""
+BRIEF = "-XX:TieredStopAtLevel=1"
+"""For a broker of a few minutes: half of its processor time went into compiling code well that was
+not run often enough to repay it."""
 
 
 class JavaBroker(ManagedBroker):
@@ -42,6 +45,8 @@ class JavaBroker(ManagedBroker):
     reasons: ClassVar[Sequence[re.Pattern[str]]]
     """Patterns of reasons in its logs for a failed start: the first that matches counts, with the
     groups ``text`` and ``line``."""
+    java_options: Sequence[str] = ()
+    """Options for the JVM beside :data:`SMALL`."""
 
     def __init__(
         self,

@@ -54,6 +54,9 @@ class SocketTarget:
         """The broker's process, where it is one of this host."""
         self._watched_since: str | None = None
         """When that process began: another one may get its number."""
+        self.brief = False
+        """True if a broker that the harness starts is ended again after some minutes, and need not
+        be fast."""
         self.is_forked = False
         """True in a process that was forked from the one that started the target."""
 

@@ -110,6 +110,7 @@ class ActivemqProcess(JavaBroker):
         return [
             runtime,
             *SMALL,
+            *self.java_options,
             f"-Djava.util.logging.config.file={own}/conf/logging.properties",
             f"-Dactivemq.conf={own}/conf",
             f"-Dbrokerproof.data={own}/data",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from brokerproof.harness.targets import parameters
 from brokerproof.harness.targets.activemq.broker import ActivemqProcess
+from brokerproof.harness.targets.java_broker import BRIEF
 from brokerproof.harness.targets.sockets import SocketTarget
 from brokerproof.harness.targets.target import Identity, TargetFacts
 
@@ -22,6 +23,7 @@ class ActivemqTarget(SocketTarget):
 
     def start(self, folder: Path) -> TargetFacts:
         self._process = ActivemqProcess(self._path, self._version, folder / self.identity.name)
+        self._process.java_options = (BRIEF,) * self.brief
         self._process.clock_rate = self.identity.clock_rate
         running = self._process.start()
         self.endpoints = {name: (running.host, port) for name, port in running.ports.items()}

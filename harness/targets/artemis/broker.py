@@ -12,14 +12,14 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from brokerproof.harness.targets import certificates, java_runtime, maven
 from brokerproof.harness.targets.artemis import config as artemis_config
 from brokerproof.harness.targets.cache import cache_folder, unpacked
 from brokerproof.harness.targets.failure import SetUpFailed
-from brokerproof.harness.targets.java_broker import SMALL, JavaBroker
+from brokerproof.harness.targets.java_broker import BRIEF, SMALL, JavaBroker
 from brokerproof.harness.targets.java_releases import JavaReleases, version_key
 
 STOP_S = 10
@@ -94,8 +94,6 @@ class ArtemisProcess(JavaBroker):
     stop_s = STOP_S
     bind_failed = "Failed to bind acceptor"
     reasons = _REASONS
-    java_options: Sequence[str] = ()
-    """Options for the JVM beside our own."""
 
     @property
     def log(self) -> Path:
@@ -110,7 +108,7 @@ class ArtemisProcess(JavaBroker):
         login, passcode = self._user()
         command: list[str | Path] = [
             java_runtime.find_java(minimum),
-            *SMALL,
+            *(*SMALL, BRIEF),
             f"-Dartemis.home={home}",
             *("-classpath", os.pathsep.join(map(str, self._boot_jars(home)))),
             *("org.apache.activemq.artemis.boot.Artemis", "create"),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from brokerproof.harness.targets import parameters
 from brokerproof.harness.targets.artemis.broker import ArtemisProcess
+from brokerproof.harness.targets.java_broker import BRIEF
 from brokerproof.harness.targets.sockets import SocketTarget
 from brokerproof.harness.targets.target import Identity, TargetFacts
 
@@ -27,7 +28,7 @@ class ArtemisTarget(SocketTarget):
 
     def start(self, folder: Path) -> TargetFacts:
         self._process = ArtemisProcess(self._path, self.version, folder / self.identity.name)
-        self._process.java_options = self.java_options
+        self._process.java_options = (*self.java_options, *(BRIEF,) * self.brief)
         self._process.clock_rate = self.identity.clock_rate
         running = self._process.start()
         self.endpoints = {name: (running.host, port) for name, port in running.ports.items()}
