@@ -11,6 +11,7 @@ from textwrap import shorten
 from typing import Any
 from urllib.parse import urlencode
 
+from brokerproof.harness.catalogue.areas import area_of
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results import area_summary, causes
 from brokerproof.harness.results.area_summary import AreaState, State
@@ -49,6 +50,9 @@ class CauseLine:
     more: int
     repeat: str
     """The command that judges the first of the cases again."""
+    areas: frozenset[str] = frozenset()
+    """The areas of all requirements that its cases violated: what is observed alike is one
+    cause, whatever requirement is charged with it."""
     certainty: Certainty = field(default_factory=Certainty)
     since: tuple[str, ...] = ()
     """What the baseline and earlier runs say of it; empty if there are none."""
@@ -233,12 +237,10 @@ def _area(run: str, target: str, state: AreaState, lines: Iterable[CauseLine]) -
     label = state.area.label
     chosen = {"target": target, "area": label}
     cases = f"#{urlencode(chosen, errors='replace')}"
-    broken = state.state is State.BROKEN
-    own = tuple(
-        line
-        for line in lines
-        if broken and (line.run, line.target, line.area) == (run, target, label) and line.words
-    )
+    own = [
+        line for line in lines if (line.run, line.target) == (run, target) and label in line.areas
+    ]
+    own.sort(key=lambda line: line.area != label)
     link = cases
     if own and own[0].anchor:
         link = f"#{own[0].anchor}"
@@ -246,9 +248,8 @@ def _area(run: str, target: str, state: AreaState, lines: Iterable[CauseLine]) -
         link = f"{cases}&verdict={verdicts}"
     why = state.why
     if state.state is not State.NOT_JUDGED and len(state.skipped) > len(state.cases):
-        verb = "was" if len(state.skipped) == 1 else "were"
-        why += f"; {counted(len(state.skipped), 'case')} {verb} not put to it"
-    return AreaLine(label, state.state.value, _STYLES[state.state], why, link, cases, own)
+        why += f"; {counted(len(state.skipped), 'case')} skipped"
+    return AreaLine(label, state.state.value, _STYLES[state.state], why, link, cases, tuple(own))
 
 
 @dataclass(frozen=True)
@@ -315,7 +316,16 @@ def _causes(
                 failed = [by_case[cause.target, case] for case in cause.cases]
                 places = [(run.name, cause.target, case) for case in cause.cases]
                 seen = [sightings[place] for place in places if place in sightings]
-                line = replace(line, certainty=certainty(run, cause.target, failed, seen))
+                line = replace(
+                    line,
+                    areas=frozenset(
+                        area_of(finding.requirement).label
+                        for result in failed
+                        for finding in result.findings
+                        if finding.verdict is Verdict.FAIL
+                    ),
+                    certainty=certainty(run, cause.target, failed, seen),
+                )
             lines.append(line)
     return lines
 

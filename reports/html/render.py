@@ -23,8 +23,8 @@ from brokerproof.reports.target_summaries import Broker
 
 BEGUN = 60
 """Cases that are listed in the index for readers without JavaScript."""
-_SHEET_TARGETS, _SHEET_CAUSES = 3, 8
-"""Targets and causes that fit on one sheet."""
+_SHEET_CAUSES = {1: 8, 2: 6, 3: 4}
+"""Causes that fit on one sheet beside so many targets."""
 
 
 class Pages:
@@ -56,6 +56,7 @@ class Pages:
 
     def summary(self, model: Model, first: Overview) -> str:
         """The page that prints on one sheet: areas and causes of the last run of each target."""
+        targets = min(max(_SHEET_CAUSES), len(model.latest))
         return (
             templates()
             .get_template("summary.html.j2")
@@ -63,8 +64,8 @@ class Pages:
                 model=model,
                 overview=first,
                 facts=[facts(run) for run in model.runs[-1:]],
-                most_targets=_SHEET_TARGETS,
-                most_causes=_SHEET_CAUSES,
+                most_targets=targets,
+                most_causes=_SHEET_CAUSES[max(targets, 1)],
             )
         )
 

@@ -357,7 +357,8 @@ def test_the_first_screen_has_a_line_for_each_area_and_the_causes(written: Repor
     found = text(written)
     areas = {
         target: re.findall(
-            r'<th scope="row">([^<]+)</th><td><span class="v (\w+)">', found[start : start + 4000]
+            r'<th scope="row"><a href="#[^"]+">([^<]+)</a></th><td><a class="v (\w+)"',
+            found[start : start + 6000],
         )
         for target in ("reference", "artemis")
         if (start := found.index(f"Areas of the mission on {target}<"))
@@ -367,6 +368,35 @@ def test_the_first_screen_has_a_line_for_each_area_and_the_causes(written: Repor
     causes = found[found.index('id="causes"') : found.index('id="cases"')]
     assert re.findall(r'<h3><span class="v (\w+)"', causes) == ["FAIL", "FAIL", "ERROR"]
     assert "closed after 9000 ms" in causes
+    assert (
+        "<title>reference, artemis: 2 FAIL, 1 ERROR, 1 INCONCLUSIVE · brokerproof</title>" in found
+    )
+    # In the box of the target, below the row of the area: requirement, observation, case.
+    box = found[found.index("Areas of the mission on artemis<") : found.index('id="causes"')]
+    row = box[box.index('class="worst"') :].partition("</tr>")[0]
+    assert ">ARTEMIS-STOMP-ttl-3</a>" in row
+    assert "observed closed after 9000 ms, in <a href=" in row
+    link = re.search(r'<a class="v FAIL" href="#([^"]+)">broken</a>', box)
+    assert link is not None
+    assert f'<div class="cause" id="{link[1]}">' in causes
+
+
+def test_a_sheet_says_what_was_required_and_how_to_repeat_it(written: Report) -> None:
+    sheet = text(written, "summary.html")
+    row = sheet[sheet.index(">ARTEMIS-STOMP-ttl-3</a>") :].partition("</tr>")[0]
+    assert "observed closed after 9000 ms" in row
+    assert "a_<wbr>silent_<wbr>connection_<wbr>is_<wbr>closed" in row
+    assert "brokerproof run --target artemis --case a_silent_connection_is_closed" in row
+
+
+def test_the_list_knows_the_area_of_each_requirement(written: Report) -> None:
+    told = unpacked(written)
+    areas = {row[0]: told["areas"][row[4]] for row in told["requirements"]}
+    assert areas["ARTEMIS-STOMP-ttl-3"] == "heartbeats and TTL"
+    assert areas["ARTEMIS-STOMP-window-2"] == "windows and credit"
+    assert '<select id="area"><option value="">all</option><option>heartbeats and TTL' in text(
+        written
+    )
 
 
 def test_every_recording_was_judged_again(written: Report) -> None:
@@ -567,6 +597,7 @@ def test_what_changed_since_the_baseline_is_on_the_first_screen(
     found = (folder / "index.html").read_text()
     assert found.count("Compared with the baseline last good") == 1  # of the last run alone
     line = found[found.index("Compared with the baseline") :].partition("</header>")[0]
+    assert "last good, whose date and version were not recorded" in line
     assert ", run new:" in line
     assert "1 worse, 1 undecided</a>" in line
     assert "better" not in line
@@ -602,7 +633,7 @@ def test_the_last_run_of_each_target_makes_the_headline(
     badge = json.loads((folder / "badge.json").read_text())
     assert badge["message"] == "cut off: 1 fail, 2 of 3 pass"
     assert found.count('class="card"') == 1
-    assert '<span class="soft run">new</span></h2>' in (folder / "summary.html").read_text()
+    assert '<span class="soft run">new</span>' in (folder / "summary.html").read_text()
 
 
 def test_a_requirement_that_every_case_skipped_has_no_page_and_no_link(
