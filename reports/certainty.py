@@ -83,14 +83,13 @@ def certainty(
             usual, worst = _lateness(run, target)
             if worst is None:
                 return Certainty(repeated, repeated)
-            least = f"at most {duration(rounded_up(worst))} late"
-            whole = f"this host woke its threads {least}"
-            if usual is not None:
-                whole += f", in 99 of 100 measurements at most {duration(rounded_up(usual))}"
             unexplained = _unexplained(worst, failed, seen_by)
-            brief = f"this host was {least}" + (f", {unexplained}" if unexplained else "")
-            whole += f"; {unexplained}" if unexplained else ""
-            return Certainty(f"{repeated}; {whole}", f"{repeated}; {brief}")
+            late = f"at most {duration(rounded_up(worst))} late"
+            late += f", {unexplained}" if unexplained else ""
+            whole = f"{repeated}; this host woke its threads {late}"
+            if usual is not None:
+                whole += f"; in 99 of 100 measurements at most {duration(rounded_up(usual))}"
+            return Certainty(whole, f"{repeated}; this host was {late}")
     return Certainty()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ def cause(folder: Path, *results: Result, **more: Any) -> CauseLine:
 def test_a_failure_in_real_time_was_repeated_on_a_host_of_known_lateness(tmp_path: Path) -> None:
     line = cause(tmp_path, failed("suite.case"), targets=REAL, host=CANARY)
     assert line.certainty.whole == (
-        "seen again when the case was repeated; this host woke its threads at most 1.5 s late, in"
+        "seen again when the case was repeated; this host woke its threads at most 1.5 s late; in"
         " 99 of 100 measurements at most 12 ms"
     )
     assert line.certainty.brief == (
@@ -135,6 +136,21 @@ def test_a_broken_area_leads_to_its_worst_cause_and_knows_the_others(tmp_path: P
     assert window.causes[0].repeat == (
         "brokerproof run --target t --case one --effort normal --seed 0"
     )
+
+
+def test_charts_of_a_broken_area_say_that_they_do_not_show_why(tmp_path: Path) -> None:
+    def row(name: str, requirement: str, value: int) -> CaseRow:
+        bounds = {"low": 1, "high": 2, "margin": 0}
+        measured = json.dumps({"held": {"value": value, "unit": "messages", **bounds}})
+        return CaseRow("r", "t", name, "PASS", "", (requirement,), 1, 0.0, measured)
+
+    def charts_of(held: int) -> list[tuple[str, bool]]:
+        rows = (row("s.window", WINDOW, held), row("s.beat", "STOMP12-HB-02", 1))
+        shown = screen(tmp_path, failed("s.window", WINDOW), cases=rows, targets=REAL)
+        return [(chart.area, chart.hides_break) for chart in shown.charts["r", "t"]]
+
+    assert charts_of(2) == [("heartbeats and TTL", False), ("windows and credit", True)]
+    assert charts_of(3) == [("heartbeats and TTL", False), ("windows and credit", False)]
 
 
 def test_what_was_skipped_is_beside_what_was_kept(tmp_path: Path) -> None:
