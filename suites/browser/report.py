@@ -548,7 +548,7 @@ def test_focus_stays_with_whoever_filters_and_is_seen(
 
 def test_pages_print(reports: tuple[Path, Path], browser: Browser, tmp_path: Path) -> None:
     browser.look(media="print", scheme="dark")
-    for page in pages(reports[0]):
+    for page in [*pages(reports[0]), reports[1] / "summary.html"]:
         opened(browser, page)
         buttons = "[...document.querySelectorAll('button, .tools, .pager')]"
         shown = browser.run(
