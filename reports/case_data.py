@@ -21,7 +21,9 @@ from typing import Any
 
 from pyspark import SparkContext
 
+from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.oracles.expectations import NOTHING, Expectations
+from brokerproof.reports.certainty import Sighting, sighting
 from brokerproof.reports.curves.compute import Settings
 from brokerproof.reports.dataframes import LOAD
 from brokerproof.reports.excerpts import chosen_parts, excerpt
@@ -41,6 +43,10 @@ EXAMPLES_OF_PASS = 1
 MOST_ANOMALIES = 20_000
 MOST_UNREADABLE = 1_000
 """Refused bytes that the driver is sent by one task."""
+
+
+Place = tuple[str, str, str]
+"""Run, target and case."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,7 @@ class Packed:
     requirements: tuple[str, ...]
     anomalies: Sequence[Mapping[str, Any]] = ()
     unreadable: Sequence[Mapping[str, Any]] = ()
+    sightings: Mapping[Place, Sighting] = field(default_factory=dict)
 
 
 @dataclass
@@ -84,6 +91,7 @@ class CaseData:
     pages: int = 0
     anomalies: list[Mapping[str, Any]] = field(default_factory=list)
     unreadable: list[Mapping[str, Any]] = field(default_factory=list)
+    sightings: dict[Place, Sighting] = field(default_factory=dict)
 
 
 def chunk_of(target: str, case: str, chunks: int) -> int:
@@ -138,6 +146,7 @@ def write(
         written.pages += count
         written.anomalies += data.anomalies
         written.unreadable += data.unreadable
+        written.sightings |= data.sightings
     return written, chunks
 
 
@@ -222,15 +231,27 @@ def _packed(
         ]
         page = b""
         named: tuple[str, ...] = ()
+        seen_failing: dict[Place, Sighting] = {}
         if key in work.pages:
+            if failing := _first_failing(work.pages[key]):
+                left_out = work.pages[key].row.unrecorded_examples
+                seen_failing[work.run, *key] = sighting(recorded, {failing}, left_out)
             own = settings.get((work.run, work.target), ())
             page, named = _page(pages, work.pages[key], recorded, own)
-        packed = Packed(page, named, wrong[:MOST_ANOMALIES], unreadable[:MOST_UNREADABLE])
-        yield chunk_of(*key, chunks), packed
+        shown = wrong[:MOST_ANOMALIES], unreadable[:MOST_UNREADABLE]
+        yield chunk_of(*key, chunks), Packed(page, named, *shown, seen_failing)
     for key, unrecorded in work.pages.items():
         if key not in seen:
             page, named = _page(pages, unrecorded, None, ())
             yield chunk_of(*key, chunks), Packed(page, named)
+
+
+def _first_failing(page: Page) -> str:
+    """Return the requirement for which a case failed; empty if it did not fail."""
+    if page.row.verdict != Verdict.FAIL:
+        return ""
+    failing = (row["requirement"] for row in page.findings if row["verdict"] == Verdict.FAIL)
+    return next(failing, "")
 
 
 def _page(
@@ -263,6 +284,7 @@ def _chunk(
     for case in packed:
         data.anomalies += case.anomalies
         data.unreadable += case.unreadable
+        data.sightings |= case.sightings
         if case.page:
             texts.append(zlib.decompress(case.page).decode())
             named.update(case.requirements)

@@ -41,6 +41,10 @@ VERDICTS: tuple[str, ...] = tuple(verdict.value for verdict in WORST_FIRST)
 SHOWN: tuple[str, ...] = tuple(verdict.value for verdict in LISTED)
 """As verdicts are listed."""
 
+MOST_NAMED = 3
+"""Targets that the title of a window names."""
+_BAD = ("FAIL", "ERROR", "INCONCLUSIVE")
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -191,6 +195,17 @@ class Model:
             Document(source, tuple(some))
             for source, some in groupby(self.groups, key=lambda group: group.source)
         ]
+
+    @property
+    def headline(self) -> str:
+        """The targets and the worst of their results, for the title of a window."""
+        worst = [f"{count} {verdict}" for verdict, count in self.now.items() if verdict in _BAD]
+        passed = f"{self.now.get('PASS', 0)} PASS"
+        targets = list(dict.fromkeys(bar.column.target for bar in self.latest))
+        named = ", ".join(targets[:MOST_NAMED])
+        if len(targets) > MOST_NAMED:
+            named += f" and {len(targets) - MOST_NAMED} more"
+        return f"{named}: {', '.join(worst) or passed}" if targets else "no results"
 
     @property
     def listed(self) -> int:

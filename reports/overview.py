@@ -3,20 +3,25 @@ causes of failures."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from textwrap import shorten
 from typing import Any
+from urllib.parse import urlencode
 
-from brokerproof.harness.model.enums import Clock
+from brokerproof.harness.catalogue.areas import area_of
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results import area_summary, causes
 from brokerproof.harness.results.area_summary import AreaState, State
 from brokerproof.harness.results.causes import Cause
-from brokerproof.harness.results.difference import Course
 from brokerproof.harness.results.records import Result, last_of_each, read
-from brokerproof.reports.html.times import duration
-from brokerproof.reports.index_model import Bar, CaseRow, Column, Group
+from brokerproof.reports.baseline_comparison import Comparison, comparison_of
+from brokerproof.reports.certainty import Certainty, Sighting, certainty
+from brokerproof.reports.html.case_page import repeat_command
+from brokerproof.reports.html.times import counted
+from brokerproof.reports.index_model import Bar, CaseRow, Cell, Column, Group
 from brokerproof.reports.measured_charts import Chart, charts
 from brokerproof.reports.requirements import Requirements, Words
 from brokerproof.reports.runs import Run
@@ -24,28 +29,18 @@ from brokerproof.reports.slugs import case_link
 
 MOST_CAUSES = 40
 MOST_REASONS = 60
+MOST_MAIN_REASONS = 2
+"""Reasons for skips that the box of a target names."""
 MOST_OBSERVED = 3
 MOST_CASES = 6
 """Cases of a cause that the index names; the list of cases has all."""
 
 
 @dataclass(frozen=True, slots=True)
-class AreaLine:
-    """An area on a target in its last run. ``since`` is the run from which on it is broken, empty
-    where it is not, or where there is one run only."""
-
-    label: str
-    state: str
-    style: str
-    """The verdict whose colour it has."""
-    why: str
-    since: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class CauseLine:
     """Cases that fail for one reason: ``cases`` are names with their variants and a page."""
 
+    run: str
     target: str
     verdict: str
     area: str
@@ -53,35 +48,55 @@ class CauseLine:
     observed: tuple[str, ...]
     cases: tuple[tuple[str, tuple[str, ...], str], ...]
     more: int
-    certainty: str = ""
-    """Why a failure is the broker's and not the host's; empty where the run does not record it."""
+    repeat: str
+    """The command that judges the first of the cases again."""
+    areas: frozenset[str] = frozenset()
+    """The areas of all requirements that its cases violated: what is observed alike is one
+    cause, whatever requirement is charged with it."""
+    certainty: Certainty = field(default_factory=Certainty)
+    since: tuple[str, ...] = ()
+    """What the baseline and earlier runs say of it; empty if there are none."""
+    anchor: str = ""
+    """Its place on the index, empty if it is not listed there."""
 
-
-@dataclass(frozen=True, slots=True)
-class ChangedCase:
-    """A case whose verdict differs from the baseline's; None is a case that is not there."""
-
-    course: str
-    target: str
-    case: str
-    before: str | None
-    now: str | None
-    page: str
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """A run compared with its baseline: cases by course, and the first of those that changed."""
-
-    run: str
-    baseline: str
-    counts: Mapping[str, int]
-    changes: tuple[ChangedCase, ...]
+    def sentence(self, most: int) -> str:
+        """Return the deciding words of the requirement in quotation marks, or else ours, cut to
+        ``most`` characters."""
+        if self.words is None:
+            return ""
+        if not self.words.quotation:
+            return shorten(self.words.statement, most, placeholder="…")
+        return f"“{shorten(self.words.quotation, most - 2, placeholder='…')}”"
 
     @property
-    def total(self) -> int:
-        """The number of cases that changed."""
-        return sum(self.counts.values())
+    def brief(self) -> str:
+        """Since when it is known and how certain it is, in one line."""
+        return "; ".join(text for text in (*self.since, self.certainty.brief) if text)
+
+
+@dataclass(frozen=True, slots=True)
+class AreaLine:
+    """An area on a target in its last run. ``link`` leads to its first cause or to its cases."""
+
+    label: str
+    state: str
+    style: str
+    """The verdict whose colour it has."""
+    why: str
+    link: str
+    cases: str
+    """Leads to its cases."""
+    causes: tuple[CauseLine, ...] = ()
+    """The causes for which it is broken, the worst first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skips:
+    """The cases that were not put to a target: the most frequent reasons with their numbers of
+    cases, and the number of ``others``."""
+
+    reasons: tuple[tuple[str, int], ...]
+    others: int
 
 
 @dataclass(frozen=True)
@@ -96,11 +111,15 @@ class Overview:
     """Messages that the recordings of a target certainly show behind a later one."""
     skipped: Sequence[tuple[str, str, int]]
     """Targets, reasons for skips and their cases, the most frequent first."""
+    skips: Mapping[tuple[str, str], Skips]
+    judged: int
+    """Requirements that were judged or left open on a target in its last run."""
+    open: int
+    """Those of them that are open on some target."""
     comparisons: Sequence[Comparison] = ()
     """Of the last run of each target that was compared with a baseline."""
 
 
-_CHANGED = (Course.WORSE, Course.UNDECIDED, Course.BETTER)
 _STYLES = {
     State.BROKEN: "FAIL",
     State.UNDECIDED: "INCONCLUSIVE",
@@ -108,6 +127,15 @@ _STYLES = {
     State.KEPT: "PASS",
     State.NOT_JUDGED: "SKIP",
 }
+
+
+_OPEN = (Verdict.ERROR, Verdict.INCONCLUSIVE)
+_VERDICTS = {
+    State.BROKEN: "FAIL",
+    State.UNDECIDED: "ERROR,INCONCLUSIVE",
+    State.DEVIATES: "KNOWN,WARN",
+}
+"""The verdicts of the cases that make a state what it is."""
 
 
 def overview(
@@ -118,27 +146,36 @@ def overview(
     requirements: Requirements,
     cases: Sequence[CaseRow] = (),
     irregular: Iterable[Mapping[str, Any]] = (),
+    sightings: Mapping[tuple[str, str, str], Sighting] | None = None,
 ) -> Overview:
     """Return the first screen of the last run of each target; ``groups`` and ``columns`` are those
-    of the matrix, which knows earlier runs. ``irregular`` is what recordings show again."""
+    of the matrix, which knows earlier runs. ``irregular`` is what recordings show again, and
+    ``sightings`` what they show of failures, by run, target and case."""
     by_name = {run.name: run for run in runs}
     wanted: dict[str, set[str]] = {}
     for bar in latest:
         wanted.setdefault(bar.column.run, set()).add(bar.column.target)
-    areas: dict[tuple[str, str], Sequence[AreaLine]] = {}
+    states: dict[tuple[str, str], Sequence[AreaState]] = {}
     lines: list[CauseLine] = []
+    comparisons: list[Comparison] = []
     for name, targets in wanted.items():
         results = [
             kept.result
             for kept in last_of_each(read(by_name[name].folder))
             if kept.result.target in targets
         ]
-        for target, states in area_summary.summarise(results).items():
-            own = [column for column in columns if column.target == target]
-            areas[name, target] = [_area(state, own, groups, columns) for state in states]
-        lines += _causes(by_name[name], results, requirements, several=len(runs) > 1)
+        summarised = area_summary.summarise(results)
+        states |= {(name, target): of_target for target, of_target in summarised.items()}
+        comparison = comparison_of(by_name[name], several=len(runs) > 1)
+        comparisons += [] if comparison is None else [comparison]
+        past = _Past(runs, groups, columns, comparison)
+        lines += _causes(by_name[name], results, requirements, past, sightings or {})
     lines.sort(key=lambda line: line.verdict != Verdict.FAIL)
-    of_targets: dict[tuple[str, str], list[CaseRow]] = {place: [] for place in areas}
+    lines[:MOST_CAUSES] = [
+        replace(line, anchor=f"cause-{number}")
+        for number, line in enumerate(lines[:MOST_CAUSES], 1)
+    ]
+    of_targets: dict[tuple[str, str], list[CaseRow]] = {place: [] for place in states}
     for case in cases:
         if (case.run, case.target) in of_targets:
             of_targets[case.run, case.target].append(case)
@@ -147,79 +184,154 @@ def overview(
         for anomaly in irregular
         if anomaly["kind"] == "disordered" and not anomaly["uncertain"]
     )
+    all_states = [state for of_target in states.values() for state in of_target]
     return Overview(
-        areas,
+        {place: [_area(*place, state, lines) for state in states[place]] for place in states},
         lines[:MOST_CAUSES],
         max(0, len(lines) - MOST_CAUSES),
-        {place: charts(of_target) for place, of_target in of_targets.items()},
-        {place: breaks[place] for place in areas if by_name[place[0]].segments()},
+        {place: _charts(states[place], of_target) for place, of_target in of_targets.items()},
+        {place: breaks[place] for place in states if by_name[place[0]].segments()},
         _skipped(case for of_target in of_targets.values() for case in of_target),
-        [
-            comparison
-            for name in wanted
-            if (comparison := _comparison(by_name[name], several=len(runs) > 1)) is not None
-        ],
+        {place: _skips(of_target) for place, of_target in of_targets.items()},
+        len({name for area in all_states for name in area.judged}),
+        len({name for area in all_states for name in area.requirements(*_OPEN)}),
+        comparisons,
     )
 
 
-def _comparison(run: Run, *, several: bool) -> Comparison | None:
-    """Return the comparison that the header of a run has; None without one that can be read."""
-    try:
-        recorded = run.header["baseline"]
-        counts = {way.value: int(recorded["counts"][way.value.lower()]) for way in _CHANGED}
-        changes = tuple(
-            _changed_case(run.name, change, several=several) for change in recorded["changes"]
-        )
-        return Comparison(run.name, str(recorded["run"]), counts, changes)
-    except (KeyError, TypeError, ValueError):
-        return None
-
-
-def _changed_case(run: str, change: Mapping[str, Any], *, several: bool) -> ChangedCase:
-    target, case = str(change["target"]), str(change["case"])
-    before, now = (None if verdict is None else Verdict(verdict) for verdict in change["verdicts"])
-    page = "" if now is None else case_link(run, target, case, several=several)
-    return ChangedCase(Course(change["course"]).value, target, case, before, now, page)
+def _charts(states: Iterable[AreaState], cases: Iterable[CaseRow]) -> list[Chart]:
+    """Return the charts of a target; those of a broken area of which none shows the violation
+    say so."""
+    drawn = charts(cases)
+    broken = {state.area.label for state in states if state.state is State.BROKEN}
+    shown = {chart.area for chart in drawn if chart.outside}
+    return [replace(chart, hides_break=chart.area in broken - shown) for chart in drawn]
 
 
 def _skipped(cases: Iterable[CaseRow]) -> list[tuple[str, str, int]]:
-    counted = Counter((case.target, case.detail) for case in cases if case.verdict == Verdict.SKIP)
-    return [(*reason, count) for reason, count in counted.most_common(MOST_REASONS)]
+    reasons = Counter((case.target, case.detail) for case in cases if case.verdict == Verdict.SKIP)
+    return [(*reason, count) for reason, count in reasons.most_common(MOST_REASONS)]
 
 
-def _area(
-    state: AreaState, own: Sequence[Column], groups: Sequence[Group], columns: Sequence[Column]
-) -> AreaLine:
-    since = ""
-    if state.state is State.BROKEN and len(own) > 1:
-        places = [list(columns).index(column) for column in own]
-        broken = set(state.requirements(Verdict.FAIL))
-        rows = [row for group in groups for row in group.rows if row.words.id in broken]
-        first = min((_first_failure(row.cells, places) for row in rows), default=len(own) - 1)
-        since = f"since {own[first].run}" + (", the first run" if first == 0 else "")
-    label, style = state.area.label, _STYLES[state.state]
-    return AreaLine(label, state.state.value, style, state.why, since)
+_LACK = re.compile(r"\bno [\w.-]+(?= \()")
 
 
-def _first_failure(cells: Sequence[object], places: Sequence[int]) -> int:
-    """The first of the runs at the end that all failed."""
-    first = len(places) - 1
-    while first > 0 and getattr(cells[places[first - 1]], "verdict", "") == Verdict.FAIL:
-        first -= 1
-    return first
+def _skips(cases: Iterable[CaseRow]) -> Skips:
+    """Return the main reasons: each case counts for the most frequent of the capabilities that it
+    needs and the target lacks."""
+    left = [
+        set(_LACK.findall(case.detail)) or {case.detail.partition(":")[0]}
+        for case in cases
+        if case.verdict == Verdict.SKIP
+    ]
+    reasons: list[tuple[str, int]] = []
+    while left and len(reasons) < MOST_MAIN_REASONS:
+        most = Counter(reason for reasons_of_case in left for reason in sorted(reasons_of_case))
+        [(reason, count)] = most.most_common(1)
+        reasons.append((reason, count))
+        left = [reasons_of_case for reasons_of_case in left if reason not in reasons_of_case]
+    return Skips(tuple(reasons), len(left))
+
+
+def _area(run: str, target: str, state: AreaState, lines: Iterable[CauseLine]) -> AreaLine:
+    label = state.area.label
+    chosen = {"target": target, "area": label}
+    cases = f"#{urlencode(chosen, errors='replace')}"
+    own = [
+        line for line in lines if (line.run, line.target) == (run, target) and label in line.areas
+    ]
+    own.sort(key=lambda line: line.area != label)
+    link = cases
+    if own and own[0].anchor:
+        link = f"#{own[0].anchor}"
+    elif verdicts := _VERDICTS.get(state.state):
+        link = f"{cases}&verdict={verdicts}"
+    why = state.why
+    if state.state is not State.NOT_JUDGED and len(state.skipped) > len(state.cases):
+        why += f"; {counted(len(state.skipped), 'case')} skipped"
+    return AreaLine(label, state.state.value, _STYLES[state.state], why, link, cases, tuple(own))
+
+
+@dataclass(frozen=True)
+class _Past:
+    """What a report knows of the time before a run: its baseline, and earlier runs."""
+
+    runs: Sequence[Run]
+    groups: Sequence[Group]
+    columns: Sequence[Column]
+    comparison: Comparison | None
+
+    def since(self, cause: Cause) -> tuple[str, ...]:
+        """Return since when a cause is known, in words."""
+        said = []
+        if self.comparison is not None and cause.verdict is Verdict.FAIL:
+            said.append(self.comparison.since(cause.target, cause.cases))
+        places = [at for at, column in enumerate(self.columns) if column.target == cause.target]
+        if cause.finding is not None and len(places) > 1:
+            named = cause.finding.requirement
+            rows = [row for group in self.groups for row in group.rows if row.words.id == named]
+            said += [self._first_failure(row.cells, places) for row in rows]
+        return tuple(said)
+
+    def _first_failure(self, cells: Sequence[Cell | None], places: Sequence[int]) -> str:
+        """Return the first of the runs at the end that all failed, and what was before it."""
+        first = len(places) - 1
+        while first > 0 and _verdict(cells[places[first - 1]]) == Verdict.FAIL:
+            first -= 1
+        words = f"broken since {self._release(self.columns[places[first]])}"
+        if first == 0:
+            return f"{words}, the first run"
+        before = self.columns[places[first - 1]]
+        verdict = _verdict(cells[places[first - 1]]) or "not judged"
+        return f"{words}; {verdict} in {self._release(before)}"
+
+    def _release(self, column: Column) -> str:
+        versions = [
+            str(target.get("version") or "")
+            for run in self.runs
+            if run.name == column.run
+            for target in run.targets
+            if target["name"] == column.target
+        ]
+        return f"{column.run} ({versions[0]})" if versions and versions[0] else column.run
+
+
+def _verdict(cell: Cell | None) -> str:
+    return "" if cell is None else cell.verdict
 
 
 def _causes(
-    run: Run, results: Sequence[Result], requirements: Requirements, *, several: bool
+    run: Run,
+    results: Sequence[Result],
+    requirements: Requirements,
+    past: _Past,
+    sightings: Mapping[tuple[str, str, str], Sighting],
 ) -> list[CauseLine]:
-    return [
-        _cause(run, cause, requirements, several=several)
-        for verdict in (Verdict.FAIL, Verdict.ERROR)
-        for cause in causes.group(results, verdict)
-    ]
+    by_case = {(result.target, result.case): result for result in results}
+    lines = []
+    for verdict in (Verdict.FAIL, Verdict.ERROR):
+        for cause in causes.group(results, verdict):
+            line = _cause(run, cause, requirements, past)
+            if verdict is Verdict.FAIL:
+                failed = [by_case[cause.target, case] for case in cause.cases]
+                places = [(run.name, cause.target, case) for case in cause.cases]
+                seen = [sightings[place] for place in places if place in sightings]
+                line = replace(
+                    line,
+                    areas=frozenset(
+                        area_of(finding.requirement).label
+                        for result in failed
+                        for finding in result.findings
+                        if finding.verdict is Verdict.FAIL
+                    ),
+                    certainty=certainty(run, cause.target, failed, seen),
+                )
+            lines.append(line)
+    return lines
 
 
-def _cause(run: Run, cause: Cause, requirements: Requirements, *, several: bool) -> CauseLine:
+def _cause(run: Run, cause: Cause, requirements: Requirements, past: _Past) -> CauseLine:
+    several = len(past.runs) > 1
     named = list(cause.names.items())
     shown = [
         (
@@ -236,6 +348,7 @@ def _cause(run: Run, cause: Cause, requirements: Requirements, *, several: bool)
     ]
     finding = cause.finding
     return CauseLine(
+        run=run.name,
         target=cause.target,
         verdict=cause.verdict.value,
         area=cause.area.label,
@@ -243,26 +356,6 @@ def _cause(run: Run, cause: Cause, requirements: Requirements, *, several: bool)
         observed=tuple(cause.observed[:MOST_OBSERVED]),
         cases=tuple(shown),
         more=len(named) - len(shown),
-        certainty=_certainty(run, cause.target) if cause.verdict is Verdict.FAIL else "",
+        repeat=repeat_command(run, cause.target, cause.cases[0]),
+        since=past.since(cause),
     )
-
-
-def _certainty(run: Run, target: str) -> str:
-    clock = next((facts.get("clock") for facts in run.targets if facts["name"] == target), None)
-    match clock:
-        case Clock.VIRTUAL:
-            return "seen in virtual time, where every run with this seed is the same"
-        case Clock.REAL:
-            # Otherwise its verdict is INCONCLUSIVE (harness/cases/execution.py).
-            return f"seen again when the case was repeated{_lateness(run, target)}"
-        case _:
-            return ""
-
-
-def _lateness(run: Run, target: str) -> str:
-    try:
-        canary = run.header["host"]["canary"][target]
-        usual, worst = duration(int(canary["p99_ns"])), duration(int(canary["worst_ns"]))
-    except (KeyError, TypeError, ValueError):
-        return ""
-    return f"; this host was late by up to {usual} in 99 of 100 measurements, {worst} at most"

@@ -131,7 +131,16 @@ def build(
         trace_table.write(trace(SparkSession(context), runs), out / "tables")
     step("index")
     shown = with_recordings(shown, irregular, errors, limits)
-    first = overview(runs, shown.latest, shown.groups, shown.columns, requirements, rows, irregular)
+    first = overview(
+        runs,
+        shown.latest,
+        shown.groups,
+        shown.columns,
+        requirements,
+        rows,
+        irregular,
+        data.sightings,
+    )
     _write_index(shown, first, pages, out / "index.html")
     (out / "summary.html").write_text(pages.summary(shown, first), "utf-8")
     facts = of_cases.facts([run.name for run in in_order(runs)], chunks)

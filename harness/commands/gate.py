@@ -19,6 +19,10 @@ MOST_RECORDED = 100
 """Changes that the header of a run keeps, for its report."""
 
 
+_KEPT_FACTS = ("broker", "version", "configuration")
+"""Facts about a target of the baseline that the header of a run keeps."""
+
+
 @dataclass(frozen=True)
 class Gated:
     """A run compared with its baseline."""
@@ -44,10 +48,17 @@ class Gated:
         return {course.value.lower(): courses[course] for course in Course}
 
     def recorded(self) -> dict[str, Any]:
-        """Return the comparison as the header of the run has it: worse cases first."""
+        """Return the comparison as the header of the run has it: worse cases first. Its report is
+        written without the baseline's folder, so the baseline's facts are kept too."""
+        header = self.baseline.header
         changes = [change for change in self.differences if change.course is not Course.SAME]
         return {
-            "run": str(self.baseline.header.get("run", self.baseline.folder.name)),
+            "run": str(header.get("run", self.baseline.folder.name)),
+            **{key: header[key] for key in ("started", "brokerproof", "seed") if key in header},
+            "targets": [
+                {"name": name, **{key: target[key] for key in _KEPT_FACTS if key in target}}
+                for name, target in self.baseline.compared_as(self.renamed).listed.items()
+            ],
             "counts": self.counts(),
             "changes": [
                 {

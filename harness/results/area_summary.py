@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from brokerproof.harness.catalogue.areas import Area, area_of
-from brokerproof.harness.model.verdicts import Verdict
+from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.results.records import Result
 from brokerproof.harness.results.verdict import WORST_FIRST
 
@@ -36,12 +36,27 @@ class AreaState:
     area: Area
     worst: dict[str, Verdict] = field(default_factory=dict)
     """The worst verdict of each requirement over all cases that judged it; SKIP if none did."""
+    applied: set[str] = field(default_factory=set)
+    """The requirements whose premise held in some case, or may have."""
     reasons: Counter[str] = field(default_factory=Counter)
     """Reasons for which cases were skipped, with their counts."""
+    cases: set[str] = field(default_factory=set)
+    """The cases that were put to the target."""
+    skipped: set[str] = field(default_factory=set)
+    """The cases that were not."""
 
     def requirements(self, *verdicts: Verdict) -> list[str]:
         """The requirements whose worst verdict is one of ``verdicts``."""
         return [name for name, verdict in self.worst.items() if verdict in verdicts]
+
+    @property
+    def judged(self) -> list[str]:
+        """The requirements that a case judged or left open. One that never applied is none."""
+        return [
+            name
+            for name, verdict in self.worst.items()
+            if verdict is not Verdict.SKIP and name in self.applied
+        ]
 
     @property
     def state(self) -> State:
@@ -57,7 +72,7 @@ class AreaState:
     @property
     def why(self) -> str:
         """The reason for the state, in a few words."""
-        judged = len(self.worst) - len(self.requirements(Verdict.SKIP))
+        judged = len(self.judged)
         if self.state is State.NOT_JUDGED:
             reasons = self.reasons.most_common(1)
             return reasons[0][0] if reasons else "the cases asked nothing of this target"
@@ -69,6 +84,7 @@ class AreaState:
             "open": len(self.requirements(Verdict.ERROR, Verdict.INCONCLUSIVE)),
             "deviate as known": len(self.requirements(Verdict.KNOWN)),
             "recommended and not kept": len(self.requirements(Verdict.WARN)),
+            "did not apply": len(self.worst) - len(self.requirements(Verdict.SKIP)) - judged,
         }
         return ", ".join(parts + [f"{count} {words}" for words, count in counts.items() if count])
 
@@ -87,6 +103,11 @@ def summarise(results: Iterable[Result]) -> Mapping[str, list[AreaState]]:
             state.worst[finding.requirement] = _worse(former, finding.verdict)
             if finding.verdict is Verdict.SKIP:
                 state.reasons[finding.detail] += 1
+                state.skipped.add(result.case)
+            else:
+                state.cases.add(result.case)
+            if finding.seen is not Seen.NOT_APPLICABLE:
+                state.applied.add(finding.requirement)
     return {
         target: [states[target, area] for area in Area if (target, area) in states]
         for target in targets

@@ -90,7 +90,7 @@ class CasePages:
             "gauges": _gauges(case),
             "examples": examples,
             "parts": list(parts),
-            "again": _again(run, case),
+            "again": repeat_command(run, case.target, case.case),
             "entry": entry(case, findings),
         }
         if case.unrecorded_examples:
@@ -133,12 +133,12 @@ def _web_address(link: str) -> str:
     return link if link.startswith(("https://", "http://")) else ""
 
 
-def _again(run: Run, case: CaseRow) -> str:
-    """The command that judges this case again with the same examples."""
-    function = case.case.partition("[")[0].rpartition(".")[2]
+def repeat_command(run: Run, target: str, case: str) -> str:
+    """Return the command that judges a case again with the same examples."""
+    function = case.partition("[")[0].rpartition(".")[2]
     header = run.header
     chosen = ("--effort", str(header.get("effort", "normal")), "--seed", str(header.get("seed", 0)))
-    return shlex.join(["brokerproof", "run", "--target", case.target, "--case", function, *chosen])
+    return shlex.join(["brokerproof", "run", "--target", target, "--case", function, *chosen])
 
 
 def entry(case: CaseRow, findings: Sequence[Mapping[str, Any]]) -> str:

@@ -1,6 +1,6 @@
 (function () {
   "use strict";
-  var PAGE = 100, CHOICES = ["suite", "level", "source", "target"], SORTS = ["verdict", "case", "target", "took"];
+  var PAGE = 100, CHOICES = ["area", "suite", "level", "source", "target"], SORTS = ["verdict", "case", "target", "took"];
   var packed = document.getElementById("listing");
   var box = document.getElementById("text"), said = document.getElementById("status"), table = document.getElementById("rows");
   var previous = document.getElementById("previous"), next = document.getElementById("next"), where = document.getElementById("where");
@@ -58,8 +58,9 @@
     var verdicts = new Set(data.verdicts.map(function (_, at) { return at; }).filter(function (at) { return !state.verdict.size || state.verdict.has(data.verdicts[at]); }));
     var columns = new Set(data.columns.map(function (_, at) { return at; }).filter(function (at) { return !state.target || data.columns[at].target === state.target; }));
     var suites = data.names.map(function (each) { return !state.suite || each.split(".")[0] === state.suite; });
-    var sets = data.sets.map(function (each) { return (!state.level && !state.source) || each.some(function (id) {
-      return (!state.level || data.requirements[id][1] === state.level) && (!state.source || data.requirements[id][2] === state.source); }); });
+    var sets = data.sets.map(function (each) { return (!state.level && !state.source && !state.area) || each.some(function (id) {
+      return (!state.level || data.requirements[id][1] === state.level) && (!state.source || data.requirements[id][2] === state.source)
+      && (!state.area || data.areas[data.requirements[id][4]] === state.area); }); });
     var needed = words().map(holding);
     found = [];
     for (var at = 0; at < data.verdict.length; at++) {
@@ -121,7 +122,7 @@
         [].forEach.call(group.rows, function (row) {
           if (!row.dataset.id) return;
           var cells = [].slice.call(row.querySelectorAll("td.cell"));
-          lines.push({ row: row, group: group, of: document_, source: document_.dataset.source, level: row.dataset.level, suites: data.suites[row.dataset.id] || [],
+          lines.push({ row: row, group: group, of: document_, source: document_.dataset.source, level: row.dataset.level, area: data.area[row.dataset.id] || "", suites: data.suites[row.dataset.id] || [],
             cells: cells, verdicts: cells.map(function (cell) { return cell.dataset.v || ""; }), text: row.textContent.toLowerCase(), hidden: false });
         });
       });
@@ -149,7 +150,7 @@
     rows_of_matrix().forEach(function (line) {
       if (moved) line.cells.forEach(function (cell, at) { hide(cell, off[at]); });
       var verdicts = line.verdicts.filter(function (verdict, at) { return verdict && !off[at]; });
-      var hit = (!state.differ || new Set(line.verdicts).size > 1) && (!state.level || line.level === state.level) && (!state.source || line.source === state.source)
+      var hit = (!state.differ || new Set(line.verdicts).size > 1) && (!state.level || line.level === state.level) && (!state.source || line.source === state.source) && (!state.area || line.area === state.area)
         && (!state.suite || line.suites.indexOf(state.suite) >= 0)
         && (state.verdict.size ? verdicts.some(function (each) { return state.verdict.has(each); }) : !state.target || verdicts.length > 0)
         && needed.every(function (word) { return line.text.indexOf(word) >= 0; });
@@ -203,7 +204,25 @@
   function turn(by) { state.page += by; apply(false); table.scrollIntoView(); table.focus({ preventScroll: true }); }
   previous.addEventListener("click", function () { turn(-1); });
   next.addEventListener("click", function () { turn(1); });
-  addEventListener("hashchange", function () { if (!data || (location.hash.length > 1 && location.hash.indexOf("=") < 0)) return; state = read(); reflect(); apply(true); });
+  /* Long sections are folded on a phone; a link to one unfolds it. */
+  function unfold(place) {
+    var fold = place && (place.closest("details") || (place.nextElementSibling && place.nextElementSibling.matches("details.fold") && place.nextElementSibling));
+    if (fold) fold.open = true;
+  }
+  /* Brings what the address names into sight: a place on the page, or the list that it filters. */
+  function go() {
+    var hash = location.hash.slice(1);
+    if (!hash) return;
+    var place = document.getElementById(hash.indexOf("=") < 0 ? hash : state.differ ? "requirements" : "cases");
+    unfold(place);
+    if (place) place.scrollIntoView();
+    if (place && place.id === "cases") table.focus({ preventScroll: true });
+  }
+  addEventListener("hashchange", function () {
+    if (data && (location.hash.length < 2 || location.hash.indexOf("=") >= 0)) { state = read(); reflect(); apply(true); }
+    go();
+  });
+  if (matchMedia("(max-width: 640px)").matches) document.querySelectorAll("details.fold").forEach(function (each) { each.open = false; });
 
   reflect();
   unpack(packed.textContent).then(function (told) {
@@ -212,6 +231,8 @@
     data.low = { verdicts: low(data.verdicts), names: low(data.names), details: low(data.details), ids: low(data.requirements.map(function (each) { return each[0]; })),
       columns: low(data.columns.map(function (each) { return each.target + " " + each.run; })) };
     data.suites = {};
+    data.area = {};
+    data.requirements.forEach(function (each) { data.area[each[0]] = data.areas[each[4]]; });
     var seen = {};
     for (var at = 0; at < data.verdict.length; at++) {
       var suite = data.names[data.name[at]].split(".")[0], pair = suite + " " + data.set[at];
@@ -223,6 +244,6 @@
     document.querySelectorAll(".unscripted").forEach(function (each) { each.hidden = true; });
     apply(true);
     document.documentElement.dataset.ready = "";
-    if (location.hash.length > 1 && location.hash.indexOf("=") < 0) { var place = document.getElementById(location.hash.slice(1)); if (place) place.scrollIntoView(); }
+    go();
   }).catch(function () { said.textContent = "This browser cannot unpack the whole list; what is shown is its beginning."; });
 })();

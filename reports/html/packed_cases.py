@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Collection, Hashable
 from typing import Any
 
+from brokerproof.harness.catalogue.areas import Area, area_of
 from brokerproof.reports.index_model import MEANINGS, VERDICTS, Model
 from brokerproof.reports.requirements import Requirements
 from brokerproof.reports.slugs import plain_slug
@@ -47,6 +48,7 @@ def listing(model: Model, requirements: Requirements, judged: Collection[str]) -
         "attempts": [row.attempts for row in rows],
     }
     words = [requirements.find(requirement) for requirement in ids.things]
+    areas = list(Area)
     data |= {
         "verdicts": list(VERDICTS),
         "meanings": dict(MEANINGS),
@@ -55,9 +57,16 @@ def listing(model: Model, requirements: Requirements, judged: Collection[str]) -
         "details": details.things,
         "sets": sets.things,
         "requirements": [
-            [word.id, word.level, word.source, plain_slug(word.id) if word.id in judged else ""]
+            [
+                word.id,
+                word.level,
+                word.source,
+                plain_slug(word.id) if word.id in judged else "",
+                areas.index(area_of(word.id)),
+            ]
             for word in words
         ],
+        "areas": [area.label for area in areas],
         "several": len(model.runs) > 1,
     }
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
@@ -81,6 +90,7 @@ def choices(model: Model, requirements: Requirements) -> list[tuple[str, str, li
 
     targets = dict.fromkeys(bar.column.target for bar in model.bars)
     return [
+        ("area", "Area", [area.label for area in Area if area in map(area_of, cited)]),
         ("suite", "Suite", sorted(suites)),
         ("level", "Level", values(lambda words: words.level)),
         ("source", "Document", values(lambda words: words.source)),

@@ -10,11 +10,12 @@ from typing import Any
 from markupsafe import Markup
 
 from brokerproof.reports import mutants
+from brokerproof.reports.baseline_comparison import baseline_of
 from brokerproof.reports.html.packed_cases import choices, listing
 from brokerproof.reports.html.templates import STYLE, THEME, templates
-from brokerproof.reports.html.times import duration
+from brokerproof.reports.html.times import duration, rounded_up
 from brokerproof.reports.index_model import CaseRow, Model
-from brokerproof.reports.overview import Overview
+from brokerproof.reports.overview import MOST_REASONS, Overview
 from brokerproof.reports.requirement_compliance import Keeper
 from brokerproof.reports.requirements import Requirements
 from brokerproof.reports.runs import Run
@@ -22,8 +23,8 @@ from brokerproof.reports.target_summaries import Broker
 
 BEGUN = 60
 """Cases that are listed in the index for readers without JavaScript."""
-_SHEET_TARGETS, _SHEET_CAUSES = 3, 8
-"""Targets and causes that fit on one sheet."""
+_SHEET_CAUSES = {1: 8, 2: 6, 3: 4}
+"""Causes that fit on one sheet beside so many targets."""
 
 
 class Pages:
@@ -41,6 +42,7 @@ class Pages:
             .render(
                 model=model,
                 overview=first,
+                most_reasons=MOST_REASONS,
                 judged=self._judged,
                 begun=model.cases[:BEGUN],
                 listing=listing(model, self._requirements, self._judged),
@@ -54,6 +56,7 @@ class Pages:
 
     def summary(self, model: Model, first: Overview) -> str:
         """The page that prints on one sheet: areas and causes of the last run of each target."""
+        targets = min(max(_SHEET_CAUSES), len(model.latest))
         return (
             templates()
             .get_template("summary.html.j2")
@@ -61,8 +64,8 @@ class Pages:
                 model=model,
                 overview=first,
                 facts=[facts(run) for run in model.runs[-1:]],
-                most_targets=_SHEET_TARGETS,
-                most_causes=_SHEET_CAUSES,
+                most_targets=targets,
+                most_causes=_SHEET_CAUSES[max(targets, 1)],
             )
         )
 
@@ -130,6 +133,7 @@ def facts(run: Run) -> dict[str, str]:
     host = host if isinstance(host, dict) else {}
     command = head.get("command")
     canary = host.get("canary_p99_ns")
+    baseline = baseline_of(head)
     texts = {
         "run": run.name,
         "started": str(head.get("started", "")),
@@ -144,10 +148,15 @@ def facts(run: Run) -> dict[str, str]:
                 str(host.get("platform", "")),
                 f"Python {host['python']}" if "python" in host else "",
                 f"{host['cores']} cores" if "cores" in host else "",
-                f"canary p99 {duration(canary)}" if isinstance(canary, int) else "",
+                _lateness(canary) if isinstance(canary, int) else "",
             )
             if part
         ),
         "exit code": str((run.footer or {}).get("exit_code", "")),
+        "baseline": "none" if baseline is None else baseline.facts,
     }
     return {label: text for label, text in texts.items() if text}
+
+
+def _lateness(usual: int) -> str:
+    return f"woke threads at most {duration(rounded_up(usual))} late in 99 of 100 measurements"

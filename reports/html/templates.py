@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from brokerproof.harness.model.time import NS_PER_MS
-from brokerproof.reports.html.times import duration, grouped
+from brokerproof.reports.html.times import counted, duration, grouped, minute
 from brokerproof.reports.index_model import LETTERS, MEANINGS, SHOWN, CaseRow
 from brokerproof.reports.slugs import plain_slug
 from brokerproof.reports.target_history import WORDS
@@ -54,6 +54,7 @@ def templates() -> Environment:
     environment.filters.update(
         took=took,
         grouped=grouped,
+        counted=counted,
         paragraphs=paragraphs,
         minute=minute,
         breakable=breakable,
@@ -103,12 +104,6 @@ def in_css(text: str) -> Markup:
     return Markup(
         f'"{"".join(char if char.isascii() and char.isalnum() else f"{chr(92)}{ord(char):06x}" for char in text)}"'  # noqa: E501
     )
-
-
-def minute(instant: str) -> str:
-    """Return the start of a run to the minute: ``2026-11-21T12:00:00+00:00`` as ``2026-11-21
-    12:00``."""
-    return instant[:16].replace("T", " ")
 
 
 def paragraphs(doc: str) -> list[str]:

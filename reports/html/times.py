@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S
 
 _UNITS: tuple[tuple[str, int], ...] = (
@@ -12,6 +14,8 @@ _UNITS: tuple[tuple[str, int], ...] = (
     ("µs", 1000),
     ("ns", 1),
 )
+
+_UNCOUNTED = frozenset(("credit",))
 
 
 def duration(nanoseconds: int) -> str:
@@ -30,6 +34,27 @@ def duration(nanoseconds: int) -> str:
 def grouped(number: int) -> str:
     """Return a whole number with its digits in groups of three."""
     return f"{number:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def rounded_up(nanoseconds: int) -> int:
+    """A duration rounded up to two significant figures, for "at most"."""
+    scale = int(10 ** max(len(str(abs(nanoseconds))) - 2, 0))
+    return -(-nanoseconds // scale) * scale
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, which is given in the singular or the plural: ``1 delivery``, ``2
+    deliveries``."""
+    one = re.sub(r"ies$", "y", noun).removesuffix("s")
+    if abs(number) == 1 or one in _UNCOUNTED:
+        return f"{grouped(number)} {one}"
+    return f"{grouped(number)} {re.sub('y$', 'ie', one)}s"
+
+
+def minute(instant: str) -> str:
+    """Return the start of a run to the minute: ``2026-11-21T12:00:00+00:00`` as ``2026-11-21
+    12:00``."""
+    return instant[:16].replace("T", " ")
 
 
 def _trimmed(value: int, scale: int) -> str:

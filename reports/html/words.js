@@ -38,7 +38,7 @@
     if (value === null || value === undefined) return "∞";
     if (unit === "ns") return bp.duration(Number(value));
     unit = unit === "octets" ? "bytes" : unit;
-    return grouped(value) + " " + (Math.abs(Number(value)) === 1 ? unit.replace(/s$/, "") : unit);
+    return grouped(value) + " " + (Math.abs(Number(value)) === 1 ? unit.replace(/ies$/, "y").replace(/s$/, "") : unit);
   };
   bp.between = function (low, high, unit) {
     var least = low === null || low === undefined, most = high === null || high === undefined;

@@ -143,6 +143,60 @@ def test_a_shared_address_shows_what_its_sender_saw(
     assert failures(browser) == []
 
 
+def test_a_link_that_filters_leads_to_the_list(
+    reports: tuple[Path, Path], browser: Browser
+) -> None:
+    top = "Math.round(document.getElementById('cases').getBoundingClientRect().top)"
+    index(browser, reports[1], "text=case_07")
+    assert 0 <= browser.run(top) < 40
+    assert browser.run("document.activeElement.id") == "rows"
+    index(browser, reports[0])
+    browser.run("scrollTo(0, 0)")
+    browser.run("document.querySelectorAll('table.areas')[1].querySelector('th a').click()")
+    browser.wait_for(f"{top} < 40")
+    assert browser.run("document.activeElement.id") == "rows"
+    assert browser.run("document.getElementById('area').value") == "heartbeats and TTL"
+    assert len(names(browser)) == 3
+    shown = (
+        "[...document.querySelectorAll('#matrix tr[data-id]')].filter(each =>"
+        " !each.hidden).map(each => each.dataset.id)"
+    )
+    assert set(browser.run(shown)) == {"STOMP12-HB-04", "ARTEMIS-STOMP-ttl-3"}
+
+
+def test_the_word_broken_leads_to_the_cause(reports: tuple[Path, Path], browser: Browser) -> None:
+    index(browser, reports[0])
+    browser.run("document.querySelector('table.areas a.v.FAIL').click()")
+    browser.wait_for("location.hash.startsWith('#cause-')")
+    assert browser.run("document.querySelector(location.hash).textContent.includes('observed')")
+
+
+def test_what_is_wrong_is_on_the_first_screen(reports: tuple[Path, Path], browser: Browser) -> None:
+    bottom = (
+        "Math.max(...[...document.querySelectorAll('tr.worst')].map(each =>"
+        " each.getBoundingClientRect().bottom))"
+    )
+    browser.look(width=DESKTOP, height=1000)
+    index(browser, reports[0])
+    assert browser.run("document.querySelectorAll('tr.worst').length") == 2
+    assert browser.run(bottom) < 1000
+
+
+def test_long_sections_are_folded_on_a_phone_and_their_links_unfold_them(
+    reports: tuple[Path, Path], browser: Browser
+) -> None:
+    folds = "[...document.querySelectorAll('details.fold')].map(each => each.open)"
+    index(browser, reports[0])
+    assert browser.run(folds) == [True, True, True]
+    browser.look(width=PHONE)
+    index(browser, reports[0])
+    assert browser.run(folds) == [False, False, False]
+    browser.run("document.querySelector('nav.toc a[href=\\'#requirements\\']').click()")
+    browser.wait_for("document.querySelector('details.fold').open")
+    index(browser, reports[0], "skipped")
+    assert browser.run(folds) == [False, False, True]
+
+
 def test_filters_go_into_the_address_and_come_back(
     reports: tuple[Path, Path], browser: Browser
 ) -> None:
@@ -494,7 +548,7 @@ def test_focus_stays_with_whoever_filters_and_is_seen(
 
 def test_pages_print(reports: tuple[Path, Path], browser: Browser, tmp_path: Path) -> None:
     browser.look(media="print", scheme="dark")
-    for page in pages(reports[0]):
+    for page in [*pages(reports[0]), reports[1] / "summary.html"]:
         opened(browser, page)
         buttons = "[...document.querySelectorAll('button, .tools, .pager')]"
         shown = browser.run(

@@ -5,22 +5,18 @@ from __future__ import annotations
 
 import ast
 import base64
-import contextlib
 import gzip
 import html
 import json
 import random
 import re
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from brokerproof.harness.catalogue.requirements import load
@@ -28,11 +24,9 @@ from brokerproof.harness.model.time import seconds
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.records import Result, append
 from brokerproof.harness.results.verdict import never_reached
-from brokerproof.reports import case_data, command, pipeline, report_writing
+from brokerproof.reports import case_data, pipeline
 from brokerproof.reports.case_data import chunk_of
-from brokerproof.reports.index_model import Bar, Column
 from brokerproof.reports.index_model_builder import Limits
-from brokerproof.reports.overview import overview
 from brokerproof.reports.pipeline import Report, build
 from brokerproof.reports.requirements import Requirements
 from brokerproof.reports.runs import UnreadableRun, open_runs
@@ -357,7 +351,8 @@ def test_the_first_screen_has_a_line_for_each_area_and_the_causes(written: Repor
     found = text(written)
     areas = {
         target: re.findall(
-            r'<th scope="row">([^<]+)</th><td><span class="v (\w+)">', found[start : start + 4000]
+            r'<th scope="row"><a href="#[^"]+">([^<]+)</a></th><td><a class="v (\w+)"',
+            found[start : start + 6000],
         )
         for target in ("reference", "artemis")
         if (start := found.index(f"Areas of the mission on {target}<"))
@@ -367,6 +362,35 @@ def test_the_first_screen_has_a_line_for_each_area_and_the_causes(written: Repor
     causes = found[found.index('id="causes"') : found.index('id="cases"')]
     assert re.findall(r'<h3><span class="v (\w+)"', causes) == ["FAIL", "FAIL", "ERROR"]
     assert "closed after 9000 ms" in causes
+    assert (
+        "<title>reference, artemis: 2 FAIL, 1 ERROR, 1 INCONCLUSIVE · brokerproof</title>" in found
+    )
+    # In the box of the target, below the row of the area: requirement, observation, case.
+    box = found[found.index("Areas of the mission on artemis<") : found.index('id="causes"')]
+    row = box[box.index('class="worst"') :].partition("</tr>")[0]
+    assert ">ARTEMIS-STOMP-ttl-3</a>" in row
+    assert "observed closed after 9000 ms, in <a href=" in row
+    link = re.search(r'<a class="v FAIL" href="#([^"]+)">broken</a>', box)
+    assert link is not None
+    assert f'<div class="cause" id="{link[1]}">' in causes
+
+
+def test_a_sheet_says_what_was_required_and_how_to_repeat_it(written: Report) -> None:
+    sheet = text(written, "summary.html")
+    row = sheet[sheet.index(">ARTEMIS-STOMP-ttl-3</a>") :].partition("</tr>")[0]
+    assert "observed closed after 9000 ms" in row
+    assert "stomp.liveness.a_silent_connection_is_closed</a>" in row.replace("<wbr>", "")
+    assert "brokerproof run --target artemis --case a_silent_connection_is_closed" in row
+
+
+def test_the_list_knows_the_area_of_each_requirement(written: Report) -> None:
+    told = unpacked(written)
+    areas = {row[0]: told["areas"][row[4]] for row in told["requirements"]}
+    assert areas["ARTEMIS-STOMP-ttl-3"] == "heartbeats and TTL"
+    assert areas["ARTEMIS-STOMP-window-2"] == "windows and credit"
+    assert '<select id="area"><option value="">all</option><option>heartbeats and TTL' in text(
+        written
+    )
 
 
 def test_every_recording_was_judged_again(written: Report) -> None:
@@ -433,176 +457,6 @@ def test_the_summary_and_the_badge(written: Report) -> None:
         "message": "1 error, 9 of 16 pass",
         "color": "9f4bd8",
     }
-
-
-BASELINE = {
-    "run": "last good",
-    "counts": {"worse": 1, "undecided": 1, "better": 0, "same": 7},
-    "changes": [
-        {
-            "course": "WORSE",
-            "target": "reference",
-            "case": "c.broke",
-            "verdicts": ["PASS", "FAIL"],
-        },
-        {
-            "course": "UNDECIDED",
-            "target": "reference",
-            "case": "c.lost",
-            "verdicts": ["PASS", None],
-        },
-    ],
-}
-"""A comparison as ``brokerproof run --baseline`` keeps it."""
-
-
-@pytest.fixture(scope="module")
-def several(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, dict[str, Any]]:
-    """One target in two runs, given newest first, the newest cut off: the report's folder, and what
-    the command printed."""
-    folder = tmp_path_factory.mktemp("several")
-    said = {
-        "new": {"c.broke": Verdict.FAIL, "c.steady": Verdict.PASS, "c.mended": Verdict.PASS},
-        "old": {
-            "c.broke": Verdict.PASS,
-            "c.steady": Verdict.PASS,
-            "c.mended": Verdict.ERROR,
-            "c.gone": Verdict.PASS,
-        },
-    }
-    for month, (name, verdicts) in zip((11, 10), said.items(), strict=True):
-        values = header(name, finished=name == "old") | {
-            "started": f"2026-{month}-21T12:00:00+00:00"
-        }
-        values["targets"][0]["version"] = f"2.{month}.0"
-        values["baseline"] = BASELINE
-        write_header(folder / name, values)
-        for case, verdict in verdicts.items():
-            append(folder / name, Result(case, "reference", (), verdict, f"{verdict} it was"))
-    with (folder / "new" / "results.ndjson").open("a") as file:
-        file.write('{"case":')
-    kept = folder / "report" / "cases" / "notes.html"
-    kept.parent.mkdir(parents=True)
-    kept.write_text("mine")
-    kept.with_name("artemis-old-case-0123456789.html").write_text("old")
-
-    @contextlib.contextmanager
-    def shared(*_: object, **__: object) -> Iterator[SparkContext]:
-        yield spark.sparkContext
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(report_writing, "context", shared)
-        arguments = [
-            *(str(folder / name) for name in said),
-            "--out",
-            str(folder / "report"),
-            "--json",
-        ]
-        result = CliRunner().invoke(command.report, arguments)
-    assert (result.exit_code, result.stderr) == (0, "")
-    return folder / "report", json.loads(result.stdout)
-
-
-def test_what_was_written_is_printed(several: tuple[Path, dict[str, Any]]) -> None:
-    folder, printed = several
-    assert printed["index"] == str(folder / "index.html")
-    assert Path(printed["index"]).is_file()
-    assert [(row["run"], row["finished"]) for row in printed["runs"]] == [
-        ("new", False),
-        ("old", True),
-    ]
-    assert [(row["run"], row["target"], row["verdicts"]) for row in printed["targets"]] == [
-        ("old", "reference", {"ERROR": 1, "PASS": 3}),
-        ("new", "reference", {"FAIL": 1, "PASS": 2}),
-    ]
-
-
-def test_a_second_report_leaves_no_page_of_the_first(several: tuple[Path, dict[str, Any]]) -> None:
-    folder, printed = several
-    names = {path.name for path in (folder / "cases").iterdir() if path.is_file()}
-    assert (folder / "cases" / "notes.html").read_text() == "mine"
-    assert "artemis-old-case-0123456789.html" not in names
-    assert len([name for name in names if name.endswith(".js")]) == 1
-    # What was broken or failed leads from where its page was.
-    assert len(names) == 1 + 2 + 1
-    assert printed["pages"] == 7
-
-
-def test_a_run_that_was_cut_off_is_named_everywhere(several: tuple[Path, dict[str, Any]]) -> None:
-    folder, _ = several
-    found = (folder / "index.html").read_text()
-    assert "Run new was cut off before it ended" in found
-    assert "new/results.ndjson was cut off and is left out" in found
-    assert "has no recorded trace" in found
-    assert "was cut off before it ended" in (folder / "summary.md").read_text()
-
-
-def test_several_runs_of_a_target_are_shown_over_time(several: tuple[Path, dict[str, Any]]) -> None:
-    folder, _ = several
-    found = (folder / "index.html").read_text()
-    section = found[found.index('<h2 id="time">') : found.index('<h2 id="cases">')]
-    assert "2 cases changed: 1 worse, 1 better" in section
-    cells = (
-        r'<tr><th scope="row" class="case">c\.(\w+)</th><td class="went'
-        r' (\w+)">\w+</td>(.*)</tr>'
-    )
-    steps = {
-        case: (way, re.findall(r'class="v (\w+)" href="case[^"]+" title="\w+ in (\w+)"', rest))
-        for case, way, rest in re.findall(cells, section)
-    }
-    assert steps == {
-        "broke": ("WORSE", [("PASS", "old"), ("FAIL", "new")]),
-        "mended": ("BETTER", [("ERROR", "old"), ("PASS", "new")]),
-    }
-    assert section.index("2.10.0") < section.index("2.11.0")
-    assert pq.read_table(folder / "tables" / "history.parquet").num_rows == 4
-
-
-def test_what_changed_since_the_baseline_is_on_the_first_screen(
-    several: tuple[Path, dict[str, Any]],
-) -> None:
-    folder, _ = several
-    found = (folder / "index.html").read_text()
-    assert found.count("Compared with the baseline last good") == 1  # of the last run alone
-    line = found[found.index("Compared with the baseline") :].partition("</header>")[0]
-    assert ", run new:" in line
-    assert "1 worse, 1 undecided</a>" in line
-    assert "better" not in line
-    section = found[found.index('<h2 id="baseline">') : found.index('<h2 id="time">')]
-    cells = re.findall(
-        r'<th scope="row" class="case">(<a href="(case[^"]+)">)?c\.(\w+)(?:</a>)?.*?'
-        r'<td class="went (\w+)">.*?title="([A-Z]+).*?title="([A-Za-z ]+)',
-        section,
-    )
-    assert [(name, way, before, now) for _, _, name, way, before, now in cells] == [
-        ("broke", "WORSE", "PASS", "FAIL"),
-        ("lost", "UNDECIDED", "PASS", "not judged"),
-    ]
-    assert cells[0][1]
-    assert not cells[1][1]  # it has no page in this run
-
-
-@pytest.mark.parametrize("damaged", [None, [], {"run": "x"}, {**BASELINE, "changes": [{}]}])
-def test_a_comparison_that_cannot_be_read_is_none(tmp_path: Path, damaged: object) -> None:
-    write_header(tmp_path, {**header("r"), "baseline": damaged})
-    append(tmp_path, Result("c.broke", "reference", (), Verdict.FAIL, ""))
-    runs = open_runs([tmp_path])
-    latest = Bar(Column("r", "reference", "reference", ""), (), 0.0)
-    assert overview(runs, [latest], [], [], Requirements([])).comparisons == []
-
-
-def test_the_last_run_of_each_target_makes_the_headline(
-    several: tuple[Path, dict[str, Any]],
-) -> None:
-    folder, _ = several
-    found = (folder / "index.html").read_text()
-    assert re.search(r"<h1>1 FAIL, 2 PASS <span", found)
-    badge = json.loads((folder / "badge.json").read_text())
-    assert badge["message"] == "cut off: 1 fail, 2 of 3 pass"
-    assert found.count('class="card"') == 1
-    assert '<span class="soft run">new</span></h2>' in (folder / "summary.html").read_text()
 
 
 def test_a_requirement_that_every_case_skipped_has_no_page_and_no_link(

@@ -6,7 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from brokerproof.reports.html.templates import breakable, minute
+from brokerproof.reports.html.templates import breakable
+from brokerproof.reports.html.times import minute
 from brokerproof.reports.index_model_builder import bars, columns, shown_columns
 from brokerproof.reports.runs import Run
 from brokerproof.reports.target_history import Step, in_order, pasts

@@ -106,12 +106,24 @@ def test_the_header_of_a_run_keeps_what_changed_the_worse_first(tmp_path: Path) 
     )
     recorded = gate.compare_with(open_side("A", baseline), later).recorded()
     assert recorded["run"] == open_side("A", baseline).header["run"]
+    assert {key: recorded[key] for key in ("started", "seed", "brokerproof")} == {
+        key: open_side("A", baseline).header[key] for key in ("started", "seed", "brokerproof")
+    }
     assert recorded["counts"] == {"worse": 1, "undecided": 1, "better": 1, "same": 1}
     assert [(row["course"], row["case"], row["verdicts"]) for row in recorded["changes"]] == [
         ("WORSE", "s.worse", ["PASS", "FAIL"]),
         ("UNDECIDED", "s.new", [None, "FAIL"]),
         ("BETTER", "s.better", ["FAIL", "PASS"]),
     ]
+
+
+def test_the_header_of_a_run_keeps_the_brokers_of_its_baseline(tmp_path: Path) -> None:
+    target = {"name": "artemis@2.40.0", "broker": "Artemis", "version": "2.40.0", "kind": "remote"}
+    baseline = run(tmp_path / "a", result("s.a", "artemis@2.40.0", Verdict.PASS))
+    run_folder.write_header_field(baseline, "targets", [target])
+    later = run(tmp_path / "b", result("s.a", "artemis", Verdict.PASS))
+    recorded = gate.compare_with(open_side("A", baseline), later).recorded()
+    assert recorded["targets"] == [{"name": "artemis", "broker": "Artemis", "version": "2.40.0"}]
 
 
 def test_worse_needs_something_to_compare_with() -> None:

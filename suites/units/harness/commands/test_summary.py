@@ -116,6 +116,15 @@ def test_a_skip_beside_a_judged_case_does_not_count() -> None:
         assert state.state is State.NOT_JUDGED, "what was only noted is not kept"
 
 
+def test_a_requirement_that_did_not_apply_is_not_counted_as_judged() -> None:
+    kept = result("a", "ARTEMIS-PAGING-1", Verdict.PASS)
+    unasked = JudgedFinding("ARTEMIS-PAGING-2", Seen.NOT_APPLICABLE, verdict=Verdict.NOTE)
+    other = Result("b", "broker", ("ARTEMIS-PAGING-2",), Verdict.NOTE, "", (unasked,))
+    [state] = area_summary.summarise([kept, other])["broker"]
+    assert state.judged == ["ARTEMIS-PAGING-1"]
+    assert state.why == "1 requirement, 1 did not apply"
+
+
 @pytest.mark.parametrize(
     ("requirement", "area"),
     [

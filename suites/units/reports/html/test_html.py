@@ -10,7 +10,7 @@ import pytest
 from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.results.records import measurements_of
 from brokerproof.reports.html.templates import paragraphs, took
-from brokerproof.reports.html.times import duration, grouped
+from brokerproof.reports.html.times import counted, duration, grouped, rounded_up
 from brokerproof.reports.slugs import slug
 
 
@@ -31,6 +31,29 @@ from brokerproof.reports.slugs import slug
 )
 def test_durations_for_people(nanoseconds: int, text: str) -> None:
     assert duration(nanoseconds) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "text"),
+    [
+        (1, "messages", "1 message"),
+        (-1, "messages", "-1 message"),
+        (0, "messages", "0 messages"),
+        (1, "deliveries", "1 delivery"),
+        (2, "deliveries", "2 deliveries"),
+        (2, "delivery", "2 deliveries"),
+        (1, "bytes", "1 byte"),
+        (7, "credit", "7 credit"),
+        (2720, "result", "2\N{NARROW NO-BREAK SPACE}720 results"),
+    ],
+)
+def test_nouns_agree_with_their_number(number: int, noun: str, text: str) -> None:
+    assert counted(number, noun) == text
+
+
+def test_at_most_is_never_less_than_what_was_measured() -> None:
+    values = [0, 7, 99, 101, ms(12), 2_041_433, 139_718_374]
+    assert list(map(rounded_up, values)) == [0, 7, 99, 110, ms(12), 2_100_000, ms(140)]
 
 
 def test_docstrings_are_set_anew_times_are_short_and_digits_in_groups() -> None:

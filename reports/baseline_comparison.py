@@ -1,0 +1,147 @@
+"""The comparison of a run with its baseline, as the header of the run keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from brokerproof.harness.model.verdicts import Verdict
+from brokerproof.harness.results.difference import Course
+from brokerproof.reports.html.times import counted, minute
+from brokerproof.reports.runs import Run
+from brokerproof.reports.slugs import case_link
+
+MOST_BROKERS = 2
+"""Different brokers of a baseline that a sentence names."""
+_CHANGED = (Course.WORSE, Course.UNDECIDED, Course.BETTER)
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """The run that another was compared with; texts are empty where the header has no such fact.
+
+    ``brokers`` are the different brokers of its targets with their versions.
+    """
+
+    run: str
+    started: str = ""
+    seed: str = ""
+    brokerproof: str = ""
+    brokers: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """Its name, its broker and its start, or that these are not known."""
+        named = ", ".join(self.brokers[:MOST_BROKERS])
+        if len(self.brokers) > MOST_BROKERS:
+            named += f" and {len(self.brokers) - MOST_BROKERS} more"
+        match bool(named), bool(self.started):
+            case True, True:
+                return f"{self.run}, {named} of {minute(self.started)}"
+            case True, False:
+                return f"{self.run}, {named}, at a time that was not recorded"
+            case False, True:
+                return f"{self.run} of {minute(self.started)}, its version was not recorded"
+        return f"{self.run}, whose date and version were not recorded"
+
+    @property
+    def facts(self) -> str:
+        """Everything that is known of it, and what is not."""
+        known = {
+            "broker": ", ".join(self.brokers),
+            "start": self.started and f"started {self.started}",
+            "seed": self.seed and f"seed {self.seed}",
+            "brokerproof's version": self.brokerproof and f"brokerproof {self.brokerproof}",
+        }
+        parts = [text for text in known.values() if text]
+        if unknown := [name for name, text in known.items() if not text]:
+            parts.append(f"not recorded: {', '.join(unknown)}")
+        return " · ".join([self.run, *parts])
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedCase:
+    """A case whose verdict differs from the baseline's; None is a case that is not there."""
+
+    course: str
+    target: str
+    case: str
+    before: str | None
+    now: str | None
+    page: str
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A run compared with its baseline: cases by course, and the first of those that changed."""
+
+    run: str
+    baseline: Baseline
+    counts: Mapping[str, int]
+    changes: tuple[ChangedCase, ...]
+
+    @property
+    def total(self) -> int:
+        """The number of cases that changed."""
+        return sum(self.counts.values())
+
+    def since(self, target: str, cases: Iterable[str]) -> str:
+        """Return in words which of these failing cases did not fail in the baseline."""
+        changed = {change.case: change.before for change in self.changes if change.target == target}
+        failing = set(cases)
+        new = {case for case in failing if changed.get(case) is not None}
+        unjudged = {case for case in failing if case in changed and changed[case] is None}
+        left = len(failing) - len(new) - len(unjudged)
+        if left and self.total > len(self.changes):
+            return "more changed since the baseline than the run recorded, so perhaps new"
+        parts = [
+            (len(new), "new since the baseline"),
+            (len(unjudged), "not judged in the baseline"),
+            (left, "there in the baseline already"),
+        ]
+        said = [(count, words) for count, words in parts if count]
+        if len(said) == 1:
+            return said[0][1]
+        return ", ".join(f"{counted(count, 'case')} {words}" for count, words in said)
+
+
+def baseline_of(header: Mapping[str, Any]) -> Baseline | None:
+    """Return the baseline that the header of a run names; None if it names none."""
+    recorded = header.get("baseline")
+    if not isinstance(recorded, Mapping) or "run" not in recorded:
+        return None
+    targets = recorded.get("targets")
+    brokers = [
+        f"{target.get('broker') or ''} {target.get('version') or ''}".strip()
+        for target in (targets if isinstance(targets, list) else [])
+        if isinstance(target, Mapping)
+    ]
+    texts = {key: str(recorded.get(key, "")) for key in ("started", "seed", "brokerproof")}
+    return Baseline(
+        str(recorded["run"]), **texts, brokers=tuple(filter(None, dict.fromkeys(brokers)))
+    )
+
+
+def comparison_of(run: Run, *, several: bool) -> Comparison | None:
+    """Return the comparison that the header of a run has; None without one that can be read.
+    ``several`` is whether the report has several runs."""
+    baseline = baseline_of(run.header)
+    if baseline is None:
+        return None
+    try:
+        recorded = run.header["baseline"]
+        counts = {way.value: int(recorded["counts"][way.value.lower()]) for way in _CHANGED}
+        changes = tuple(
+            _changed_case(run.name, change, several=several) for change in recorded["changes"]
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+    return Comparison(run.name, baseline, counts, changes)
+
+
+def _changed_case(run: str, change: Mapping[str, Any], *, several: bool) -> ChangedCase:
+    target, case = str(change["target"]), str(change["case"])
+    before, now = (None if verdict is None else Verdict(verdict) for verdict in change["verdicts"])
+    page = "" if now is None else case_link(run, target, case, several=several)
+    return ChangedCase(Course(change["course"]).value, target, case, before, now, page)

@@ -1,0 +1,129 @@
+"""Certainty of a failure: how often it was seen, and why the host's lateness is no explanation."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from brokerproof.harness.model.enums import Clock
+from brokerproof.harness.model.time import Duration
+from brokerproof.harness.results.records import Result
+from brokerproof.reports.html.times import duration, rounded_up
+from brokerproof.reports.recorded_cases import RecordedCase
+from brokerproof.reports.runs import Run
+
+CLEARLY_LONGER = 10
+"""A wait that is this many times as long as the host's worst lateness is not explained by it, even
+where several threads were late one after the other."""
+_TRAFFIC = frozenset(
+    (
+        *("FrameSent", "FrameReceived", "HeartBeatSent", "HeartBeatReceived"),
+        *("OctetsSent", "OctetsRefused", "ConnectionOpened", "ConnectionClosed"),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A failure as its recording shows it: ``violated`` of ``examples``, both 0 for a case that is
+    no property.
+
+    ``waited_ns`` is the shortest time without any traffic before a violation, None if none was
+    recorded.
+    """
+
+    examples: int
+    violated: int
+    waited_ns: Duration | None
+
+
+def sighting(
+    recorded: RecordedCase, requirements: Collection[str], unrecorded: int = 0
+) -> Sighting:
+    """Return how the recording of a case shows that ``requirements`` were violated; ``unrecorded``
+    more examples passed."""
+    columns = (recorded.column(name) for name in ("kind", "at_ns", "seen", "requirement"))
+    last: dict[int, int] = {}
+    violated: set[int] = set()
+    waits: list[Duration] = []
+    parts = recorded.parts.tolist()
+    for part, kind, at, seen, requirement in zip(parts, *columns, strict=True):
+        if kind in _TRAFFIC:
+            last[part] = at
+        elif kind == "Judged" and seen == "VIOLATED" and requirement in requirements:
+            violated.add(part)
+            waits += [at - last[part]] if part in last else []
+    examples = parts[-1] + unrecorded if parts and parts[-1] else 0
+    waited = min(waits, default=None)
+    return Sighting(examples, len(violated - {0}) if examples else 0, waited)
+
+
+@dataclass(frozen=True, slots=True)
+class Certainty:
+    """Why a failure is the broker's and not the host's: ``whole`` says more than ``brief``. Both
+    are empty where the run does not record it."""
+
+    whole: str = ""
+    brief: str = ""
+
+
+def certainty(
+    run: Run, target: str, failed: Sequence[Result], sightings: Iterable[Sighting]
+) -> Certainty:
+    """Return the certainty of a failure on ``target``, which the results ``failed`` have in
+    common."""
+    clock = next((facts.get("clock") for facts in run.targets if facts["name"] == target), None)
+    match clock:
+        case Clock.VIRTUAL:
+            sentence = "seen in virtual time, where every run with this seed is the same"
+            return Certainty(sentence, sentence)
+        case Clock.REAL:
+            seen_by = list(sightings)
+            repeated = _repeated(seen_by)
+            usual, worst = _lateness(run, target)
+            if worst is None:
+                return Certainty(repeated, repeated)
+            unexplained = _unexplained(worst, failed, seen_by)
+            late = f"at most {duration(rounded_up(worst))} late"
+            late += f", {unexplained}" if unexplained else ""
+            whole = f"{repeated}; this host woke its threads {late}"
+            if usual is not None:
+                whole += f"; in 99 of 100 measurements at most {duration(rounded_up(usual))}"
+            return Certainty(whole, f"{repeated}; this host was {late}")
+    return Certainty()
+
+
+def _repeated(sightings: Sequence[Sighting]) -> str:
+    # A failure that did not happen again is INCONCLUSIVE (harness/cases/execution.py).
+    examples = sum(sighting.examples for sighting in sightings)
+    violated = sum(sighting.violated for sighting in sightings)
+    if not violated:
+        return "seen again when the case was repeated"
+    return f"seen in {violated} of {examples} examples, and again when the case was repeated"
+
+
+def _unexplained(worst: Duration, failed: Iterable[Result], seen_by: Iterable[Sighting]) -> str:
+    """Return why lateness of at most ``worst`` explains nothing; empty if that is not certain."""
+    distances = [
+        -distance
+        for result in failed
+        for value in result.measurements.values()
+        if value.unit == "ns" and (distance := value.distance_to_bound) is not None and distance < 0
+    ]
+    if distances:
+        beyond = max(distances)
+        outside = f"which cannot explain {duration(beyond)} outside the interval"
+        return outside if beyond > worst else ""
+    waits = [sighting.waited_ns for sighting in seen_by if sighting.waited_ns is not None]
+    if waits and min(waits) >= CLEARLY_LONGER * worst:
+        return f"which cannot explain a wait of {duration(round(min(waits), -8))}"
+    return ""
+
+
+def _lateness(run: Run, target: str) -> tuple[Duration | None, Duration | None]:
+    """Return what the host's lateness did not exceed in 99 of 100 measurements, and in any."""
+    try:
+        canary = run.header["host"]["canary"][target]
+        return int(canary["p99_ns"]), int(canary["worst_ns"])
+    except (KeyError, TypeError, ValueError):
+        return None, None

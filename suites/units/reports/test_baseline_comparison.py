@@ -1,0 +1,100 @@
+"""A run's comparison with its baseline in words: what is known of the baseline, and which failures
+are new."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from brokerproof.reports.baseline_comparison import Comparison, baseline_of, comparison_of
+from brokerproof.reports.html.render import facts
+from brokerproof.reports.runs import Run
+
+FACTS = {
+    "started": "2026-11-20T08:15:30+00:00",
+    "seed": 7,
+    "brokerproof": "0.1.0",
+    "targets": [
+        {"name": "a", "broker": "Artemis", "version": "2.40.0"},
+        {"name": "b", "broker": "Artemis", "version": "2.40.0"},
+    ],
+}
+
+
+def comparison(*changes: tuple[str, str | None], worse: int | None = None) -> Comparison:
+    """A comparison in which these cases of the target t fail now; each with what it was before."""
+    recorded: dict[str, Any] = {
+        "run": "last good",
+        "counts": {
+            "worse": len(changes) if worse is None else worse,
+            "undecided": 0,
+            "better": 0,
+        },
+        "changes": [
+            {"course": "WORSE", "target": "t", "case": case, "verdicts": [before, "FAIL"]}
+            for case, before in changes
+        ],
+    }
+    found = comparison_of(Run(Path(), "r", {"baseline": recorded}), several=False)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("left_out", "words"),
+    [
+        ([], "last good, Artemis 2.40.0 of 2026-11-20 08:15"),
+        (["started"], "last good, Artemis 2.40.0, at a time that was not recorded"),
+        (["targets"], "last good of 2026-11-20 08:15, its version was not recorded"),
+        (["started", "targets"], "last good, whose date and version were not recorded"),
+    ],
+)
+def test_a_baseline_is_named_with_its_broker_and_date(left_out: list[str], words: str) -> None:
+    recorded = {key: value for key, value in FACTS.items() if key not in left_out}
+    baseline = baseline_of({"baseline": {"run": "last good", **recorded}})
+    assert baseline is not None
+    assert baseline.words == words
+
+
+def test_many_brokers_of_a_baseline_are_counted() -> None:
+    targets = [{"broker": "B", "version": str(number)} for number in range(5)]
+    baseline = baseline_of(
+        {"baseline": {"run": "x", "started": "2026-11-20T08", "targets": targets}}
+    )
+    assert baseline is not None
+    assert baseline.words.startswith("x, B 0, B 1 and 3 more of ")
+
+
+def test_the_facts_of_a_run_say_what_is_not_known_of_its_baseline() -> None:
+    def of(baseline: dict[str, Any] | None) -> str:
+        return facts(Run(Path(), "r", {} if baseline is None else {"baseline": baseline}))[
+            "baseline"
+        ]
+
+    assert of({"run": "last good", **FACTS}) == (
+        "last good · Artemis 2.40.0 · started 2026-11-20T08:15:30+00:00 · seed 7 · brokerproof"
+        " 0.1.0"
+    )
+    assert of({"run": "last good", "seed": 7}) == (
+        "last good · seed 7 · not recorded: broker, start, brokerproof's version"
+    )
+    assert of(None) == "none"
+
+
+def test_failures_are_new_or_were_there_already() -> None:
+    compared = comparison(("c.new", "PASS"), ("c.unjudged", None))
+    assert compared.since("t", ["c.new"]) == "new since the baseline"
+    assert compared.since("t", ["c.unjudged"]) == "not judged in the baseline"
+    assert compared.since("t", ["c.old"]) == "there in the baseline already"
+    assert compared.since("other", ["c.new"]) == "there in the baseline already"
+    assert compared.since("t", ["c.new", "c.old", "c.older"]) == (
+        "1 case new since the baseline, 2 cases there in the baseline already"
+    )
+
+
+def test_what_the_run_did_not_record_is_not_said_to_be_old() -> None:
+    compared = comparison(("c.new", "PASS"), worse=200)
+    assert compared.since("t", ["c.new"]) == "new since the baseline"
+    assert "perhaps new" in compared.since("t", ["c.other"])
