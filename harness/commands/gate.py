@@ -48,6 +48,7 @@ class Gated:
         changes = [change for change in self.differences if change.course is not Course.SAME]
         return {
             "run": str(self.baseline.header.get("run", self.baseline.folder.name)),
+            "started": str(self.baseline.header.get("started", "")),
             "counts": self.counts(),
             "changes": [
                 {
