@@ -17,7 +17,7 @@ from brokerproof.harness.catalogue.areas import Area, area_of
 from brokerproof.harness.model.finding import Measurement
 from brokerproof.harness.model.time import NS_PER_MS
 from brokerproof.harness.results.records import measurements_of
-from brokerproof.reports.html.times import duration, grouped
+from brokerproof.reports.html.times import counted, duration
 from brokerproof.reports.index_model import CaseRow
 
 AREAS = (Area.HEARTBEAT, Area.WINDOW, Area.THRESHOLD, Area.PAGING)
@@ -104,7 +104,7 @@ def quantity(value: int, unit: str) -> str:
     """A value in the words of a reader."""
     if unit == "ns":
         return duration(value)
-    return f"{grouped(value)} {_UNITS.get(unit, unit)}"
+    return counted(value, _UNITS.get(unit, unit))
 
 
 def charts(cases: Iterable[CaseRow]) -> list[Chart]:

@@ -380,7 +380,7 @@ class MeasurementJudge(CaseRecord):
         return self.record_finding(
             requirements,
             held,
-            f"{label}: {value} {unit}, should be {should}",
+            f"{label}: {value} {unit.removesuffix('s') if value == 1 else unit}, should be {should}",
             expectation=expectation,
         )
 

@@ -144,7 +144,9 @@ def facts(run: Run) -> dict[str, str]:
                 str(host.get("platform", "")),
                 f"Python {host['python']}" if "python" in host else "",
                 f"{host['cores']} cores" if "cores" in host else "",
-                f"canary p99 {duration(canary)}" if isinstance(canary, int) else "",
+                f"its timer was late by up to {duration(canary)} in 99 of 100 measurements"
+                if isinstance(canary, int)
+                else "",
             )
             if part
         ),

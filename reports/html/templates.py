@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from brokerproof.harness.model.time import NS_PER_MS
-from brokerproof.reports.html.times import duration, grouped
+from brokerproof.reports.html.times import counted, duration, grouped
 from brokerproof.reports.index_model import LETTERS, MEANINGS, SHOWN, CaseRow
 from brokerproof.reports.slugs import plain_slug
 from brokerproof.reports.target_history import WORDS
@@ -53,6 +53,7 @@ def templates() -> Environment:
     )
     environment.filters.update(
         took=took,
+        counted=counted,
         grouped=grouped,
         paragraphs=paragraphs,
         minute=minute,

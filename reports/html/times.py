@@ -32,6 +32,11 @@ def grouped(number: int) -> str:
     return f"{number:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with what it counts, a regular plural: ``1 message``, ``2 messages``."""
+    return f"{grouped(number)} {noun.removesuffix('s') if abs(number) == 1 else noun}"
+
+
 def _trimmed(value: int, scale: int) -> str:
     text = f"{value / scale:,.3f}" if abs(value) < 1000 * scale else f"{value / scale:,.1f}"
     return text.rstrip("0").rstrip(".").replace(",", "\N{NARROW NO-BREAK SPACE}")
