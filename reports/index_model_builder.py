@@ -135,6 +135,7 @@ def case_row(
         doc=described.doc if described else "",
         source=described.source if described else "",
         unrecorded_examples=row["unrecorded_examples"],
+        drawn=described.drawn if described else (),
     )
 
 

@@ -51,8 +51,8 @@ AGAIN = pa.schema(
     ]
 )
 """One irregularity a row: ``part`` counts the recorded examples from 1, ``example`` is the number
-that the case gave it (null for a case that draws none), ``at_ns`` and ``position`` are those of the last event that shows it,
-``verdict`` is what the case reported when it ran."""
+that the case gave it (null for a case that draws none), ``at_ns`` and ``position`` are those of the
+last event that shows it, ``verdict`` is what the case reported when it ran."""
 
 
 def anomalies(case: RecordedCase, ground: Expectations) -> Iterator[dict[str, Any]]:

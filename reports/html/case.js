@@ -94,8 +94,10 @@ ${table(first.concat(shown))}${more.length > 0 && html`<details class="folded"><
     if (!start || !start.detail) return "";
     return html`<p class="arguments"><span class="soft">The values that this example was drawn with:</span> <span class="mono">${start.detail}</span>${row.arguments && row.arguments.map(function (text) { return html`<br><span class="soft">${text}</span>`; })}</p>`;
   }
+  /* The width inside a figure's border and padding. */
+  function room_for_drawings() { var style = getComputedStyle(main); return main.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - 26; }
   function example(part, first, row) {
-    var space = main.clientWidth - 22, rows = part.rows, start = rows.find(function (row) { return row.kind === "ExampleStarted"; }), marks = bp.marks(rows), lines = bp.lines(rows), sequence = bp.sequence(rows, marks, space), endings = bp.endings(rows);
+    var space = room_for_drawings(), rows = part.rows, start = rows.find(function (row) { return row.kind === "ExampleStarted"; }), marks = bp.marks(rows), lines = bp.lines(rows), sequence = bp.sequence(rows, marks, space), endings = bp.endings(rows);
     var violations = bp.violations(rows), context = { violation: violations[0] || null, notes: bp.notes(rows) };
     var verdict = violations.map(function (violation) { return html`<p class="out"><b>✗ ${violation.requirement}</b> ${violation.detail}</p>`; });
     var again = (part.again || []).map(function (doubt) { return html`<p>The second judge, which knows nothing but what crossed the wire, disagrees: ${doubt[1]} <span class="soft mono">${doubt[0]}</span></p>`; });

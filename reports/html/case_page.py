@@ -96,6 +96,8 @@ class CasePages:
         }
         if case.unrecorded_examples:
             values["unrecorded"] = case.unrecorded_examples
+        if case.verdict != "PASS" and case.drawn:
+            values["arguments"] = list(case.drawn)
         if failing:
             values["failing"] = failing
         if case.verdict != "PASS" and (before := _before(run, case)):

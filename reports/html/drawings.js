@@ -234,7 +234,7 @@
     shown.forEach(function (step) { if (step.conn !== undefined && every.indexOf(step.conn) < 0) every.push(step.conn); });
     every.sort(function (a, b) { return a - b; });
     var conns = every.slice(0, MAX_CONNECTIONS), column = conns.length < 2 ? 220 : conns.length === 2 ? 190 : 150;
-    if (space) column = Math.max(100, Math.min(column, Math.floor((space - TIME - 20 - LAST) / Math.max(conns.length, 1))));
+    if (space) column = Math.max(90, Math.min(column, Math.floor((space - TIME - 20 - LAST - 28) / Math.max(conns.length, 1))));
     var broker = TIME + 20 + column * Math.max(conns.length, 1), right = broker + LAST, label_x = right + SLOT * marks.bands.length + 8, places = [], knots = [], parts = [];
     function put(part) { parts.push(part); }
     /* The bounds that somebody waits for: one at the very beginning is none. */
@@ -305,7 +305,7 @@
       else if (step.look === "ended") put(html`<path class="end ${step.style}" d="M${left - 5} ${fixed(at - 5)}l10 10m0 -10l-10 10"/><text class="label end ${step.style}" x="${left + 11}" y="${fixed(at + 4)}">${step.words}</text>`);
       else {
         /* On a ground of its own, so that no lifeline runs through the words. */
-        var space_for = right - TIME - 24, text = cut(step.words, space_for), wide = Math.max(text.length, (step.wait || "").length) * LETTER * 1.12 + 14;
+        var space_for = right - TIME - 24, text = cut(step.words, space_for), wide = Math.max(text.length, (step.wait || "").length) * LETTER * 1.2 + 14;
         put(html`<rect class="${step.look} ground" x="${TIME + 4}" y="${fixed(at - 10)}" width="${fixed(Math.min(wide, space_for + 14))}" height="${step.wait ? 34 : 20}" rx="3"/>`);
         put(html`<text class="${step.look}" x="${TIME + 11}" y="${fixed(at + 4)}">${text}<title>${step.words}</title></text>`);
         if (step.wait) put(html`<text class="${step.look}" x="${TIME + 11}" y="${fixed(at + 18)}">${cut(step.wait, space_for)}</text>`);

@@ -209,7 +209,7 @@
     before.filter(function (row) { return /^Frame(Sent|Received)$/.test(row.kind) && !row.broker; }).slice(-4).forEach(take);
     before.filter(function (row) { return row.kind === "Judged" || row.kind === "Measured"; }).slice(-3).forEach(take);
     before.filter(bp.is_decisive).reverse().forEach(take);
-    before.filter(function (row) { return /^Connection/.test(row.kind); }).forEach(take);
+    before.filter(function (row) { return /^Connection(Closed|Abandoned)$/.test(row.kind); }).forEach(take);
     /* Who asked for what: the first frame of each command that the harness sent. */
     var seen = new Set();
     before.forEach(function (row) { if (row.kind === "FrameSent" && !seen.has(row.conn + row.command)) { seen.add(row.conn + row.command); take(row); } });
