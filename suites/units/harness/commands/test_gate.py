@@ -105,7 +105,8 @@ def test_the_header_of_a_run_keeps_what_changed_the_worse_first(tmp_path: Path) 
         result("s.worse", "artemis", Verdict.FAIL),
     )
     recorded = gate.compare_with(open_side("A", baseline), later).recorded()
-    assert recorded["run"] == open_side("A", baseline).header["run"]
+    header = open_side("A", baseline).header
+    assert (recorded["run"], recorded["started"]) == (header["run"], header["started"])
     assert recorded["counts"] == {"worse": 1, "undecided": 1, "better": 1, "same": 1}
     assert [(row["course"], row["case"], row["verdicts"]) for row in recorded["changes"]] == [
         ("WORSE", "s.worse", ["PASS", "FAIL"]),
