@@ -146,8 +146,8 @@ ${log_table(lines)}</details>
       say_that("this host", late.length ? "Its own timer was late by " + bp.duration(late[1]) + " at most during the run, and by no more than " + bp.duration(late[0]) + " in 99 of 100 measurements." + explains : "The run did not measure how late this host was." + explains);
     }
     if (violation) {
-      var before = row.parts[0].rows.slice(0, violation.place), held = before.filter(function (event) { return event.kind === "Judged" && event.seen === "HELD"; }), answered = before.filter(function (event) { return event.kind === "FrameReceived" && !event.broker; }).pop(), controls = [];
-      if (answered) controls.push("The broker's last frame before it was " + answered.command + " on connection " + answered.conn + " at " + bp.duration(answered.at));
+      var before = row.parts[0].rows.slice(0, violation.place), held = before.filter(function (event) { return event.kind === "Judged" && event.seen === "HELD"; }), answered = before.filter(function (event) { return event.kind === "FrameReceived" && !event.broker && !/error|close|^end$|exception/i.test(event.command); }).pop(), controls = [];
+      if (answered) controls.push("The broker still sent " + answered.command + " on connection " + answered.conn + " at " + bp.duration(answered.at));
       if (held.length) controls.push(bp.quantity(held.length, "checks") + " held before it in the same example (" + held[held.length - 1].requirement + ": " + held[held.length - 1].detail + ")");
       if (controls.length) say_that("controls that held", controls.join(". ") + ".");
     }

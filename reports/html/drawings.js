@@ -49,21 +49,24 @@
 
   /* Roughly how wide a small and a capital letter of the 11 px labels are. */
   function room(text) { var capitals = (text.match(/\p{Lu}/gu) || []).length; return capitals * 8 + (text.length - capitals) * 6; }
-  /* Instants as places from left over a width. A stretch in which nothing is takes the width of a break where it would be most of the drawing; whole are
+  /* Instants as places from left over a width. Stretches without anything that would be most of the drawing take the width of a break; whole are
      intervals that are never broken. */
-  var MOST_BREAKS = 2;
+  var MOST_BREAKS = 4;
   bp.scale = function (instants, whole, left, width) {
-    var edges = Array.from(new Set(instants)).sort(function (a, b) { return a - b; }), lo = edges[0], hi = edges[edges.length - 1], rest = hi - lo, cut = Math.min(90, width / 5);
+    var edges = Array.from(new Set(instants)).sort(function (a, b) { return a - b; }), lo = edges[0], hi = edges[edges.length - 1], rest = hi - lo;
     var gaps = edges.slice(1).map(function (edge, at) { return [edges[at], edge]; }).filter(function (gap) { return !whole.some(function (band) { return band[0] < gap[1] && gap[0] < band[1]; }); });
-    var breaks = [];
-    gaps.sort(function (a, b) { return b[1] - b[0] - (a[1] - a[0]); }).some(function (gap) {
-      var length = gap[1] - gap[0];
-      if (breaks.length === MOST_BREAKS || length <= 0.6 * rest || length === rest) return true;
-      breaks.push(gap);
-      rest -= length;
-      return false;
-    });
+    var breaks = [], least = rest / 100;
+    gaps = gaps.filter(function (gap) { return gap[1] - gap[0] >= least; }).sort(function (a, b) { return b[1] - b[0] - (a[1] - a[0]); });
+    /* The fewest that leave a tenth, or one that is more than half of it. */
+    while (breaks.length < MOST_BREAKS && gaps.length) {
+      var sum = 0, few = gaps.slice(0, MOST_BREAKS - breaks.length).findIndex(function (gap) { sum += gap[1] - gap[0]; return sum >= 0.9 * rest; }) + 1;
+      if (!few && gaps[0][1] - gaps[0][0] > 0.6 * rest) { few = 1; sum = gaps[0][1] - gaps[0][0]; }
+      if (!few || sum === rest) break;
+      breaks = breaks.concat(gaps.splice(0, few));
+      rest -= sum;
+    }
     breaks.sort(function (a, b) { return a[0] - b[0]; });
+    var cut = Math.min(90, 0.45 * width / Math.max(breaks.length, 1));
     var unit = (width - cut * breaks.length) / Math.max(rest, 1);
     function x(at) {
       var place = left, from = lo;
@@ -108,7 +111,7 @@
     var top = 14 + head + BAND * marks.bands.length, bottom = top + LANE * Math.max(marks.lanes.length, 1), parts = [], x = scale.x, end_of_axis = width - RIGHT;
     function put(part) { parts.push(part); }
     scale.ticks(70).forEach(function (at) {
-      put(html`<line class="grid" x1="${x(at)}" y1="${head + 8}" x2="${x(at)}" y2="${bottom}"/><text class="tick" x="${x(at)}" y="${bottom + 15}">${bp.duration(at)}</text>`);
+      put(html`<line class="grid" x1="${x(at)}" y1="${head + 8}" x2="${x(at)}" y2="${bottom}"/><text class="tick" x="${fixed(Math.min(x(at), width - room(bp.duration(at)) / 2 - 4))}" y="${bottom + 15}">${bp.duration(at)}</text>`);
     });
     put(html`<line class="base" x1="${left}" y1="${bottom}" x2="${end_of_axis}" y2="${bottom}"/>`);
     marks.gaps.forEach(function (gap) {
@@ -125,6 +128,7 @@
     marks.violations.slice(0, 1).forEach(function (violation) {
       if (violation.waited) put(html`<rect class="waited" x="${x(violation.last.at)}" y="${top}" width="${fixed(x(violation.at) - x(violation.last.at))}" height="${bottom - top}"/>`);
     });
+    var told = new Set();
     function ticks(of, middle, side) {
       var direction = side < 0 ? "sent" : "received", drawn = {}, clusters = [], taken = [[], []];
       of.forEach(function (tick) {
@@ -152,7 +156,11 @@
       var middle = top + LANE * row + LANE / 2, start = lane.opened === null ? left : x(lane.opened), end = lane.end ? x(lane.end.at) : end_of_axis;
       put(html`<text class="lane" x="6" y="${middle - 2}">connection ${lane.conn}</text><text class="note" x="6" y="${middle + 11}">${lane.acceptor.slice(0, 12)}</text>`);
       put(html`<line class="life" x1="${start}" y1="${middle}" x2="${end}" y2="${middle}"/>`);
-      scale.breaks.forEach(function (gap) { if (x(gap[0]) >= start && x(gap[1]) <= end) put(break_mark(scale, gap, middle, row === 0)); });
+      scale.breaks.forEach(function (gap) {
+        if (x(gap[0]) < start || x(gap[1]) > end) return;
+        put(break_mark(scale, gap, middle, !told.has(gap)));
+        told.add(gap);
+      });
       ticks(lane.ticks.filter(function (tick) { return tick.sent; }), middle, -1);
       ticks(lane.ticks.filter(function (tick) { return !tick.sent; }), middle, 1);
       if (!lane.end) return;

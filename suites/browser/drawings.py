@@ -352,6 +352,17 @@ def test_the_axis_reaches_to_the_violation_and_names_what_decides(
     assert found["CONNECT"] < found["ACK"] < violated
 
 
+def test_several_silences_that_are_nearly_all_of_it_are_cut_out(viewer: Viewer) -> None:
+    events = [
+        ev.FrameSent(at_ns=ms(at), conn=1, protocol="STOMP", command="SEND", size=9)
+        for at in (0, 4, 304, 308, 608, 612)
+    ]
+    found = texts(viewer.call("axis", viewer.marks(events)))
+    assert "300 ms" in found
+    drawing = ElementTree.fromstring(viewer.call("axis", viewer.marks(events)))
+    assert len(drawing.findall("path[@class='cut']")) == 2
+
+
 def test_an_axis_without_a_long_silence_is_to_scale(viewer: Viewer) -> None:
     drawing = ElementTree.fromstring(viewer.call("axis", viewer.marks(silence(seconds(9)))))
     assert drawing.findall("path[@class='cut']") == []

@@ -1,5 +1,5 @@
-"""A recording of STOMP, judged again: consumers that leave, and connections that end while an answer
-is missing."""
+"""A recording of STOMP, judged again: consumers that leave, and connections that end before an
+answer arrives."""
 
 from __future__ import annotations
 
