@@ -26,8 +26,8 @@ from brokerproof.harness.oracles.expectations import NOTHING, Expectations
 from brokerproof.reports.certainty import Sighting, sighting
 from brokerproof.reports.curves.compute import Settings
 from brokerproof.reports.dataframes import LOAD
-from brokerproof.reports.excerpts import chosen_parts, excerpt
-from brokerproof.reports.html.case_page import CasePages
+from brokerproof.reports.excerpts import chosen_parts, excerpt, violations
+from brokerproof.reports.html.case_page import CasePages, worst_first
 from brokerproof.reports.index_model import CaseRow
 from brokerproof.reports.recorded_cases import RecordedCase, cases_of, read_segment
 from brokerproof.reports.recorded_verdicts import anomalies
@@ -40,6 +40,8 @@ EXAMPLES = 3
 """Examples of a property that the page of a case shows which did not pass."""
 EXAMPLES_OF_PASS = 1
 """Examples where it passed: the one that was nearest to a bound."""
+MOST_DISPUTED = 5
+"""Sentences of the second judge on one example that a page shows."""
 MOST_ANOMALIES = 20_000
 MOST_UNREADABLE = 1_000
 """Refused bytes that the driver is sent by one task."""
@@ -237,7 +239,7 @@ def _packed(
                 left_out = work.pages[key].row.unrecorded_examples
                 seen_failing[work.run, *key] = sighting(recorded, {failing}, left_out)
             own = settings.get((work.run, work.target), ())
-            page, named = _page(pages, work.pages[key], recorded, own)
+            page, named = _page(pages, work.pages[key], recorded, own, wrong)
         shown = wrong[:MOST_ANOMALIES], unreadable[:MOST_UNREADABLE]
         yield chunk_of(*key, chunks), Packed(page, named, *shown, seen_failing)
     for key, unrecorded in work.pages.items():
@@ -255,22 +257,46 @@ def _first_failing(page: Page) -> str:
 
 
 def _page(
-    pages: CasePages, page: Page, recorded: RecordedCase | None, settings: Settings
+    pages: CasePages,
+    page: Page,
+    recorded: RecordedCase | None,
+    settings: Settings,
+    anomalies: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[bytes, tuple[str, ...]]:
     parts: list[dict[str, Any]] = []
-    examples = 0
+    examples = failing = 0
     if recorded is not None:
         passed = page.row.verdict == "PASS"
         most = EXAMPLES_OF_PASS if passed else EXAMPLES
         examples = int(recorded.parts[-1])
+        failing = len(violations(recorded))
+        disputed = _disputed(anomalies)
+        quoted = [
+            (finding["requirement"], finding["detail"] or "")
+            for finding in worst_first(page.findings)
+        ]
         parts = [
             excerpt(recorded, places, settings, passed=passed)
-            for places in chosen_parts(recorded, most)
+            for places in chosen_parts(recorded, most, quoted, disputed)
         ]
-    data = pages.data(page.row, page.findings, parts, examples)
+        for part in parts:
+            if part["part"] in disputed:
+                part["again"] = disputed[part["part"]][:MOST_DISPUTED]
+    data = pages.data(page.row, page.findings, parts, examples, failing)
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     named = tuple(finding["requirement"] for finding in page.findings)
     return zlib.compress(text.encode("utf-8", "replace"), 1), named
+
+
+def _disputed(anomalies: Iterable[Mapping[str, Any]]) -> dict[int, list[tuple[str, str]]]:
+    """The examples in which the second judge found something for certain, each with requirements
+    and sentences."""
+    found: dict[int, list[tuple[str, str]]] = {}
+    for anomaly in anomalies:
+        if not anomaly["uncertain"] and anomaly["requirement"]:
+            sentence = anomaly["requirement"], anomaly["what"]
+            found.setdefault(anomaly["part"], []).append(sentence)
+    return found
 
 
 def _chunk(

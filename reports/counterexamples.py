@@ -3,6 +3,7 @@ copied to."""
 
 from __future__ import annotations
 
+import json
 import shlex
 from dataclasses import dataclass
 
@@ -42,6 +43,18 @@ def kept(run: Run, case: CaseRow) -> list[Kept]:
             data = path.read_bytes() if path.stat().st_size <= MOST_BYTES else b""
             files.append(Kept(path.name, what, data.decode("utf-8", "replace")))
     return files
+
+
+def violation_of(run: Run, case: CaseRow) -> list[str]:
+    """The drawn arguments and the violation of the kept counterexample, which may be a smaller
+    example than those of the recording; nothing for a file that does not say."""
+    path = case_file.path_of(run.folder, case.target, case.case)
+    try:
+        with path.open(encoding="utf-8") as file:
+            header = json.loads(file.readline(MOST_BYTES))
+        return [str(header["drawn"]), str(header["detail"])]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
 
 
 def replay(case: CaseRow) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,11 +40,29 @@ Places = np.ndarray[Any, Any]
 """Places of events in their case."""
 
 
-def chosen_parts(case: RecordedCase, most: int) -> list[Places]:
+def violations(case: RecordedCase) -> dict[int, list[tuple[str, str]]]:
+    """Return the examples (:attr:`RecordedCase.parts`) that violated something, each with its
+    violations as requirement and detail."""
+    found: dict[int, list[tuple[str, str]]] = {}
+    for place, kind in enumerate(case.column("kind")):
+        if kind == "Judged" and case.column("seen")[place] == "VIOLATED":
+            finding = case.column("requirement")[place], case.column("detail")[place]
+            found.setdefault(int(case.parts[place]), []).append(finding)
+    return found
+
+
+def chosen_parts(
+    case: RecordedCase,
+    most: int,
+    quoted: Sequence[tuple[str, str]] = (),
+    disputed: Collection[int] = (),
+) -> list[Places]:
     """Return the events of the examples that a page shows, at most ``most``.
 
-    Of a property: failing examples first, the last of them (the shrunk one) before the others; then
-    those nearest to a bound.
+    Of a property: failing examples first. The one that shows what the page's headline quotes comes
+    before the others: ``quoted`` are the case's findings as requirement and detail, the worst
+    first. Then the last of them, which in virtual time is the shrunk one. Then the ``disputed``
+    examples, about which the second judge has another opinion, and those nearest to a bound.
     """
     parts = case.parts
     by_part = dict(
@@ -56,13 +74,12 @@ def chosen_parts(case: RecordedCase, most: int) -> list[Places]:
     )
     if len(by_part) <= 1:
         return list(by_part.values())
-    violated: set[int] = set()
+    violated = violations(case)
+    places = {finding: place for place, finding in reversed(list(enumerate(quoted)))}
     nearest: dict[int, float] = {}
-    kinds, numbered = case.column("kind"), parts.tolist()
-    for place, kind in enumerate(kinds):
-        if kind == "Judged" and case.column("seen")[place] == "VIOLATED":
-            violated.add(numbered[place])
-        elif kind == "Measured":
+    numbered = parts.tolist()
+    for place, kind in enumerate(case.column("kind")):
+        if kind == "Measured":
             room = _room(*(case.column(name)[place] for name in ("value", "lo", "hi")))
             if room is not None:
                 part = numbered[place]
@@ -71,8 +88,10 @@ def chosen_parts(case: RecordedCase, most: int) -> list[Places]:
     def rank(part: int) -> tuple[Any, ...]:
         # What comes before the first example is no example.
         if part in violated:
-            return part == 0, 0, -part
-        return part == 0, 1, part not in nearest, nearest.get(part, 0), part
+            of_headline = min(places.get(finding, len(places)) for finding in violated[part])
+            return part == 0, 0, of_headline, -part
+        unlike = part not in disputed
+        return part == 0, 1, unlike, part not in nearest, nearest.get(part, 0), part
 
     return [by_part[part] for part in sorted(by_part, key=rank)[:most]]
 

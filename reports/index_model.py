@@ -94,6 +94,7 @@ class CaseRow:
     doc: str = ""
     source: str = ""
     unrecorded_examples: int = 0
+    drawn: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

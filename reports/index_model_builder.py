@@ -135,6 +135,7 @@ def case_row(
         doc=described.doc if described else "",
         source=described.source if described else "",
         unrecorded_examples=row["unrecorded_examples"],
+        drawn=described.drawn if described else (),
     )
 
 
@@ -235,7 +236,17 @@ def with_recordings(
 ) -> Model:
     """Return the model with what recordings show again, contradictions first, and with errors."""
     contradictions = sum(bool(row["contradicts"]) for row in irregular)
-    again = Again(list(irregular[: limits.again]), len(irregular), contradictions)
+    several = len(shown.runs) > 1
+    rows = [
+        {
+            **row,
+            "page": case_link(row["run"], row["target"], row["case"], several=several)
+            if row["verdict"]
+            else None,
+        }
+        for row in irregular[: limits.again]
+    ]
+    again = Again(rows, len(irregular), contradictions)
     return replace(shown, errors=list(errors[: limits.errors]), again=again)
 
 

@@ -37,6 +37,7 @@ AGAIN = pa.schema(
         ("target", pa.string()),
         ("case", pa.string()),
         ("part", pa.int64()),
+        ("example", pa.int64()),
         ("kind", pa.string()),
         ("requirement", pa.string()),
         ("conn", pa.int64()),
@@ -49,13 +50,15 @@ AGAIN = pa.schema(
         ("contradicts", pa.bool_()),
     ]
 )
-"""One irregularity a row: ``at_ns`` and ``position`` are those of the last event that shows it,
-``verdict`` is what the case reported when it ran."""
+"""One irregularity a row: ``part`` counts the recorded examples from 1, ``example`` is the number
+that the case gave it (null for a case that draws none), ``at_ns`` and ``position`` are those of the
+last event that shows it, ``verdict`` is what the case reported when it ran."""
 
 
 def anomalies(case: RecordedCase, ground: Expectations) -> Iterator[dict[str, Any]]:
-    """Yield every irregularity in every example of a case: ``part, kind, requirement, conn, queue,
-    what, uncertain, at_ns, position``; the last two are those of the last event that shows it.
+    """Yield every irregularity in every example of a case: ``part, example, kind, requirement,
+    conn, queue, what, uncertain, at_ns, position``; the last two are those of the last event that
+    shows it.
 
     The oracles take a whole example at a time, and of a load its beginning.
     """
@@ -69,7 +72,14 @@ def anomalies(case: RecordedCase, ground: Expectations) -> Iterator[dict[str, An
         if len(own):
             part = int(case.parts[own[0]])
             for anomaly in _judged(case, own.tolist(), ground):
-                yield {"part": part, **anomaly}
+                yield {"part": part, "example": _example(case, part), **anomaly}
+
+
+def _example(case: RecordedCase, part: int) -> int | None:
+    """The number that the case gave to an example."""
+    place = int(np.searchsorted(case.parts, part))
+    number: int | None = case.column("example")[place] if part else None
+    return number
 
 
 def _judged(

@@ -35,6 +35,8 @@ class CaseFacts:
 
     doc: str = ""
     source: str = ""
+    drawn: tuple[str, ...] = ()
+    """The meanings of its drawn arguments, each with the argument's name."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,14 @@ def _case_facts(path: Path) -> dict[str, CaseFacts]:
             raise UnreadableRun(
                 f"{path}: {case} holds a {type(values).__name__}; it must be a JSON object"
             )
-        facts[case] = CaseFacts(str(values.get("doc") or ""), str(values.get("source") or ""))
+        drawn = values.get("drawn")
+        facts[case] = CaseFacts(
+            str(values.get("doc") or ""),
+            str(values.get("source") or ""),
+            tuple(f"{name}: {meaning}" for name, meaning in drawn.items())
+            if isinstance(drawn, dict)
+            else (),
+        )
     return facts
 
 

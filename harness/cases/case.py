@@ -20,6 +20,7 @@ property may declare the ``situations`` that its examples are drawn for; it says
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -95,6 +96,24 @@ class Case:
         """The name under which results are recorded."""
         inside = "-".join(part for part in (version, parameters) if part)
         return f"{self.name}[{inside}]" if inside else self.name
+
+    @property
+    def drawn(self) -> dict[str, str]:
+        """The meanings of drawn arguments: the docstrings of those that are dataclasses."""
+        if self.over is None:
+            return {}
+        annotations = inspect.get_annotations(self.function)
+        known = getattr(self.function, "__globals__", {})
+        kinds = {name: known.get(annotations.get(name)) for name in self.over.strategies}
+        return {
+            name: " ".join(kind.__doc__.split())
+            for name, kind in kinds.items()
+            # A dataclass without a docstring is given its signature as one.
+            if isinstance(kind, type)
+            and dataclasses.is_dataclass(kind)
+            and kind.__doc__
+            and not kind.__doc__.startswith(f"{kind.__name__}(")
+        }
 
     @property
     def cited(self) -> frozenset[str]:

@@ -377,13 +377,14 @@ class MeasurementJudge(CaseRecord):
             f"{low}" if high == low else f"at least {low}" if high is None else f"{low} to {high}"
         )
         held = low <= value and (high is None or value <= high)
+        counted = f"{value} {unit.removesuffix('s') if value == 1 else unit}"
         expectation = Expectation(
             kind="count", words=f"{label} ({unit})", value=value, bounds=bounds
         )
         return self.record_finding(
             requirements,
             held,
-            f"{label}: {value} {unit}, should be {should}",
+            f"{label}: {counted}, should be {should}",
             expectation=expectation,
         )
 

@@ -261,6 +261,7 @@ class _Session:
                     "doc": call.case.doc,
                     "requirements": list(call.cited),
                     "source": call.case.source,
+                    **({"drawn": drawn} if (drawn := call.case.drawn) else {}),
                 }
                 for call in calls.values()
             },

@@ -23,9 +23,10 @@
   function copy(text) { return html`<div class="copied"><button type="button" class="plain copy">Copy</button><pre tabindex="0"><code>${text}</code></pre></div>`; }
   /* A name may be broken between its words, and is still found and copied as it is. */
   function breakable(name) { return name.split(/(?<=[_.])(?=\w)/).map(function (part, at) { return at ? html`<wbr>${part}` : html`${part}`; }); }
+  var LEVELS = { DOC: "promised by the vendor's documentation", READING: "our reading, where the text is silent" };
   function source(words) {
     var place = (words[2] || "") + (words[3] ? ", " + words[3] : "");
-    return html`${words[1] || "not in the catalogue"}${words[2] && html` · ${words[4] ? html`<a href="${words[4]}" rel="external">${place}</a>` : place}`}`;
+    return html`${LEVELS[words[1]] || words[1] || "not in the catalogue"}${words[2] && html` · ${words[4] ? html`<a href="${words[4]}" rel="external">${place}</a>` : place}`}`;
   }
   function address(row) {
     var link = new URLSearchParams({ "case": row.case, target: row.target });
@@ -33,27 +34,43 @@
     return "#" + link;
   }
 
+  /* Violated and counted as such, listed or not. */
+  function is_violated(finding) { return finding[2] === "violated" && !finding[4] && ["FAIL", "WARN", "KNOWN"].indexOf(finding[1]) >= 0; }
   function judged(row, words) {
     if (!row.findings.length) return html`<tr><td colspan="4" class="soft">The case judged no requirement.</td></tr>`;
     return row.findings.map(function (finding) {
       var of = words[finding[0]] || [];
       var id = of[5] ? html`<a class="mono" href="requirements/${of[5]}.html">${finding[0]}</a>` : html`<span class="mono">${finding[0]}</span>`;
       var reason = finding[5] && html`<div class="soft">Known deviation: ${finding[5]} ${finding[6] && html`<a href="${finding[6]}" rel="external">${finding[6]}</a>`}</div>`;
-      return html`<tr><td>${badge(finding[1])}</td><th scope="row">${id}<div class="level">${source(of)}</div></th><td class="full">${of[0]}${of[6] && html`<div class="soft">“${of[6]}”</div>`}</td><td class="full">${finding[3] || finding[2]}${finding[4] && html`<div class="soft">Not certain: ${finding[4]}.</div>`}${reason}</td></tr>`;
+      var violated = is_violated(finding), received = finding[3] || finding[2];
+      return html`<tr><td>${badge(finding[1])}</td><th scope="row">${id}<div class="level">${source(of)}</div></th><td class="full">${of[0]}${of[6] && html`<div class="soft">“${of[6]}”</div>`}</td><td class="full">${violated ? html`<b class="out">${received}</b>` : received}${finding[4] && html`<div class="soft">Not certain: ${finding[4]}.</div>`}${reason}</td></tr>`;
     });
   }
+  /* Figures inside their bounds that stand beside a violation; further ones are folded. */
+  var MOST_INSIDE = 3;
   bp.gauges = function (row) {
     if (!row.gauges.length) return "";
+    var has_margin = row.gauges.some(function (gauge) { return gauge[5]; }), outside = 0;
     var rows = row.gauges.map(function (gauge) {
       var label = gauge[0], value = gauge[1], unit = gauge[2], low = gauge[3], high = gauge[4], margin = gauge[5], rooms = [];
       if (low !== null) rooms.push(value - low);
       if (high !== null) rooms.push(high - value);
       var room = rooms.length ? Math.min.apply(null, rooms) : null, inside = room === null || room >= 0;
+      if (!inside) outside += 1;
       var distance = room === null ? "" : room === 0 ? "on the bound" : bp.quantity(Math.abs(room), unit) + (room > 0 ? " inside" : " outside");
-      return html`<tr><th scope="row">${label}</th><td class="num">${bp.quantity(value, unit)}</td><td>${bp.between(low, high, unit)}</td><td>${bp.gauge(Number(value), low, high, margin)}</td><td>${margin ? "± " + bp.quantity(margin, unit) : ""}</td><td>${inside ? distance : html`<b>${distance}</b>${room >= -margin && ", within the margin"}`}</td></tr>`;
+      return [inside, html`<tr><th scope="row">${label}</th><td class="num">${bp.quantity(value, unit)}</td><td class="expected">${bp.between(low, high, unit)}</td><td>${bp.gauge(Number(value), low, high, margin)}</td>${has_margin && html`<td class="margin">${margin ? "± " + bp.quantity(margin, unit) : ""}</td>`}<td>${inside ? distance : html`<b class="out">${distance}</b>${room >= -margin && ", within the margin"}`}</td></tr>`];
     });
+    /* What is outside first; before that what was violated without a figure to show for it. */
+    function of(is_inside) { return rows.filter(function (pair) { return pair[0] === is_inside; }).map(function (pair) { return pair[1]; }); }
+    function table(lines) {
+      return html`<div class="scroll"><table class="stack gauges"><thead><tr><th scope="col">Quantity</th><th scope="col" class="num">Measured</th><th scope="col">Expected</th><td></td>${has_margin && html`<th scope="col">Margin</th>`}<th scope="col">From the nearest bound</th></tr></thead><tbody>${lines}</tbody></table></div>`;
+    }
+    var bare = outside ? [] : (row.findings || []).filter(is_violated), inside = of(true), several = inside.length > 1;
+    var violations = bare.map(function (finding) { return html`<tr class="violated"><th scope="row"><span class="mono">${finding[0]}</span> ${badge(finding[1])}</th><td colspan="${has_margin ? 5 : 4}" class="full">${finding[3] || finding[2]}</td></tr>`; });
+    var first = violations.concat(of(false)), shown = first.length ? inside.slice(0, MOST_INSIDE) : inside, more = inside.slice(shown.length);
     return html`<h3>Measured against expected${row.parts.length && row.parts[0].part ? ", where it was nearest to a bound" : ""}</h3>
-<div class="scroll"><table class="stack gauges"><thead><tr><th scope="col">Quantity</th><th scope="col" class="num">Measured</th><th scope="col">Expected</th><td></td><th scope="col">Margin</th><th scope="col">From the nearest bound</th></tr></thead><tbody>${rows}</tbody></table></div>`;
+${bare.length > 0 && html`<p><b class="out">The violation has no figure: it is in the first ${bare.length > 1 ? "lines" : "line"}.</b> ${several ? "The " + inside.length + " figures below are" : "The figure below is"} of what was checked beside it, and inside ${several ? "their bounds" : "its bounds"}.</p>`}
+${table(first.concat(shown))}${more.length > 0 && html`<details class="folded"><summary>${bp.quantity(more.length, "more figures")}, inside their bounds</summary>${table(more)}</details>`}`;
   };
   var ICONS = { sent: html`<span role="img" aria-label="sent">→</span>`, received: html`<span role="img" aria-label="received">←</span>`, end: html`<span role="img" aria-label="ended">✕</span>` };
   bp.log = function (lines) {
@@ -65,41 +82,106 @@
       return html`<tr class="${line.kind} ${line.way}"><td class="at">${line.at}</td><td class="conn">${line.conn}</td><td class="way">${ICONS[line.way]}</td><td>${content}${headers}${line.body && html`<span class="body">${line.body}</span>`}</td></tr>`;
     });
   };
-  function example(part, first) {
-    var rows = bp.numbered(part.rows), start = rows.find(function (row) { return row.kind === "ExampleStarted"; }), marks = bp.marks(rows), lines = bp.lines(rows), sequence = bp.sequence(rows, marks), endings = bp.endings(rows);
-    var title = start && html`<h3>Example ${start.example}${start.detail && html` <span class="soft mono">${start.detail}</span>`}</h3>`;
+  function log_table(lines) { return html`<table class="log"><thead><tr><th scope="col" class="num">Seconds</th><th scope="col">Conn</th><th scope="col"><span class="unseen">Way</span></th><th scope="col">What</th></tr></thead><tbody>${bp.log(lines)}</tbody></table>`; }
+  /* Of the log what a reader needs who has the finding on paper. */
+  var DECIDING = 14;
+  function deciding(rows, events) {
+    var shown = bp.deciding(rows, DECIDING);
+    if (!shown.length) return "";
+    return html`<div class="printed"><h3>The deciding frames</h3><p class="soft">${bp.quantity(shown.length, "lines")} of ${bp.quantity(events, "events")}; ${bp.quantity(events - shown.length, "events")} left out, which the page has.</p>${log_table(bp.lines(shown))}</div>`;
+  }
+  function arguments_of(start, row) {
+    if (!start || !start.detail) return "";
+    return html`<p class="arguments"><span class="soft">The values that this example was drawn with:</span> <span class="mono">${start.detail}</span>${row.arguments && row.arguments.map(function (text) { return html`<br><span class="soft">${text}</span>`; })}</p>`;
+  }
+  /* The width inside a figure's border and padding. */
+  function room_for_drawings() { var style = getComputedStyle(main); return main.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - 26; }
+  function example(part, first, row) {
+    var space = room_for_drawings(), rows = part.rows, start = rows.find(function (row) { return row.kind === "ExampleStarted"; }), marks = bp.marks(rows), lines = bp.lines(rows), sequence = bp.sequence(rows, marks, space), endings = bp.endings(rows);
+    var violations = bp.violations(rows), context = { violation: violations[0] || null, notes: bp.notes(rows) };
+    var verdict = violations.map(function (violation) { return html`<p class="out"><b>✗ ${violation.requirement}</b> ${violation.detail}</p>`; });
+    var again = (part.again || []).map(function (doubt) { return html`<p>The second judge, which knows nothing but what crossed the wire, disagrees: ${doubt[1]} <span class="soft mono">${doubt[0]}</span></p>`; });
+    var title = start && html`<h3>Example ${start.example}${!violations.length && html` <span class="soft">· nothing violated</span>`}</h3>`;
     var of_example = start ? " of example " + start.example : "";
-    var axis = marks.last > marks.first ? html`<div class="figure" tabindex="0" role="region" aria-label="Time axis${of_example}, to scale">${bp.axis(marks)}</div>
-<div class="legend" aria-hidden="true"><span class="is-sent"><i class="k"></i>sent, above the line</span><span class="is-received"><i class="k"></i>received, below</span><span class="is-band"><i class="k"></i>expected interval</span><span class="soft">to scale; short ticks are heartbeats, dashed ones loose bytes, ✕ is the close of a connection</span></div>`
+    var axis = marks.last > marks.first ? html`<div class="figure" tabindex="0" role="region" aria-label="Time axis${of_example}">${bp.axis(marks, space)}</div>
+<div class="legend" aria-hidden="true"><span class="is-sent"><i class="k"></i>sent, above the line</span><span class="is-received"><i class="k"></i>received, below</span>${marks.bands.length > 0 && html`<span class="is-band"><i class="k"></i>expected interval</span>`}<span class="soft">to scale, but for stretches cut out where // stands; short ticks are heartbeats, dashed ones loose bytes, ✕ is the close of a connection</span></div>`
       : html`<p class="soft">All of it has one instant of virtual time, so there is no time axis.</p>`;
-    var left_out = [[marks.lanes_left_out, "connections"], [marks.bands_left_out, "intervals"]].map(function (pair) { return pair[0] ? html`<p class="soft">${pair[0]} further ${pair[1]} are not drawn.</p>` : ""; });
-    var plots = part.curves.length > 0 && html`<div class="plots">${part.curves.map(function (curve) { return html`<figure class="plot">${bp.plot(curve)}<figcaption>${bp.curve_in_words(curve)}</figcaption></figure>`; })}</div>`;
-    return html`${title}${axis}${left_out}${plots}${sequence && html`<details ${first && lines.length <= 90 && "open"}><summary>The conversation, step by step <span class="soft">· time runs down, silences are shortened; dashed lines are deadlines and bounds</span></summary><div class="figure" tabindex="0" role="region" aria-label="Sequence diagram${of_example}">${sequence}</div></details>`}
-<details ${first && lines.length <= 60 && "open"}><summary>The log <span class="soft">· ${lines.length} lines of ${part.events} events</span></summary>
-<table class="log"><thead><tr><th scope="col" class="num">Seconds</th><th scope="col">Conn</th><th scope="col"><span class="unseen">Way</span></th><th scope="col">What</th></tr></thead><tbody>${bp.log(lines)}</tbody></table></details>
+    var left_out = [[marks.lanes_left_out, "further connections"], [marks.bands_left_out, "further intervals"]].map(function (pair) { return pair[0] ? html`<p class="soft">Not drawn: ${bp.quantity(pair[0], pair[1])}.</p>` : ""; });
+    var plots = part.curves.length > 0 && html`<div class="plots">${part.curves.map(function (curve) { return html`<figure class="plot">${bp.plot(curve, context)}<figcaption>${bp.curve_in_words(curve)}</figcaption></figure>`; })}</div>`;
+    return html`${title}${verdict}${again}${arguments_of(start, row)}${axis}${left_out}${plots}${first && deciding(rows, part.events)}${sequence && html`<details class="unprinted" ${first && lines.length <= 90 && "open"}><summary>The conversation, step by step <span class="soft">· time runs down, silences are shortened; dashed lines are deadlines and bounds</span></summary><div class="figure" tabindex="0" role="region" aria-label="Sequence diagram${of_example}">${sequence}</div></details>`}
+<details class="unprinted" ${first && lines.length <= 60 && "open"}><summary>The log <span class="soft">· ${bp.quantity(lines.length, "lines")} of ${bp.quantity(part.events, "events")}</span></summary>
+${log_table(lines)}</details>
 <h3>How it closed</h3><ul class="plain">${endings.length ? endings.map(function (text) { return html`<li>${text}</li>`; }) : html`<li>No connection was opened.</li>`}</ul>`;
+  }
+  /* How many examples there are, how many failed, and which of them the page has. */
+  function examples_in_words(row) {
+    if (!row.examples) return "";
+    var failing = row.failing || 0, shown = row.parts.length, of_failing = Math.min(failing, shown), rest = shown - of_failing;
+    var text = failing ? failing + " of " + bp.quantity(row.examples, "examples") + " failed. " : row.examples > 1 ? bp.quantity(row.examples, "examples") + ", of which none violated anything. " : "";
+    if (row.examples > shown) text += "Shown: " + [of_failing ? (of_failing === failing ? failing > 1 ? "all that failed" : "the one that failed" : of_failing + " that failed") : "", rest ? (rest > 1 ? rest + " that came" : "the one that came") + " nearest to a bound" : ""].filter(Boolean).join(", ") + ". ";
+    return text + (of_failing > 1 && !smaller(row) ? "First the one that the headline quotes." : "");
+  }
+  function smaller(row) {
+    var kept_one = row.counterexample || [], start = row.parts.length ? row.parts[0].rows.find(function (row) { return row.kind === "ExampleStarted"; }) : null;
+    return kept_one.length && start && kept_one[0] !== start.detail ? kept_one : null;
+  }
+
+  /* Why a reader may take the finding for the broker's. */
+  function certainty(row, target, run) {
+    if (["FAIL", "WARN", "KNOWN"].indexOf(row.verdict) < 0) return "";
+    var lines = [], violation = row.parts.length ? bp.violations(row.parts[0].rows)[0] : null;
+    function say_that(what, text) { lines.push(html`<dt>${what}</dt><dd>${text}</dd>`); }
+    if (row.examples) say_that("examples", (row.failing || 0) + " of " + bp.quantity(row.examples, "examples") + " violated it" + (row.failing < row.examples ? "; the others violated nothing" : "") + ".");
+    if (target.clock === "VIRTUAL") say_that("repeated", "Not needed: seen in virtual time, where every run with this seed is the same, and no lateness of a host counts.");
+    if (target.clock === "REAL" && row.verdict === "FAIL" && !run.load) {
+      /* A case that ends for a missing capability is not run again; its other findings are skipped. */
+      var broke_off = row.findings.some(function (finding) { return finding[1] === "SKIP" || finding[2] === "never reached"; });
+      say_that("repeated", broke_off ? "No: the case ended before it came to that." : "The failing example was run once more after " + (row.attempts > 1 ? row.attempts + " attempts at the case" : "the case") + ", and failed again. What does not fail again is INCONCLUSIVE.");
+    }
+    if (target.clock === "REAL") {
+      var late = target.late || [], figures = row.gauges.some(function (gauge) { return gauge[2] === "ns" && (gauge[3] !== null && gauge[1] < gauge[3] || gauge[4] !== null && gauge[1] > gauge[4]); }), explains = "";
+      if (late.length && violation && violation.waited) explains = 5 * late[1] < violation.waited ? " That cannot explain that nothing arrived for " + bp.duration(Number(violation.waited.toPrecision(3))) + "." : " That is much beside the " + bp.duration(Number(violation.waited.toPrecision(3))) + " that were waited, and may explain the finding: run it on an idle host.";
+      else if (figures) explains = " The bounds were widened by what was measured while it was judged, see the margin, before anything was called a violation.";
+      else if (late.length && violation) explains = " The finding followed a frame and no wait, so lateness cannot explain it.";
+      say_that("this host", late.length ? "Its own timer was late by " + bp.duration(late[1]) + " at most during the run, and by no more than " + bp.duration(late[0]) + " in 99 of 100 measurements." + explains : "The run did not measure how late this host was." + explains);
+    }
+    if (violation) {
+      var before = row.parts[0].rows.slice(0, violation.place), held = before.filter(function (event) { return event.kind === "Judged" && event.seen === "HELD"; }), answered = before.filter(function (event) { return event.kind === "FrameReceived" && !event.broker && !/error|close|^end$|exception/i.test(event.command); }).pop(), controls = [];
+      if (answered) controls.push("The broker still sent " + answered.command + " on connection " + answered.conn + " at " + bp.duration(answered.at));
+      if (held.length) controls.push(bp.quantity(held.length, "checks") + " held before it in the same example (" + held[held.length - 1].requirement + ": " + held[held.length - 1].detail + ")");
+      if (controls.length) say_that("controls that held", controls.join(". ") + ".");
+    }
+    if (row.baseline) say_that("since when", since(row.baseline, row.verdict));
+    lines.push(html`<dt>check it</dt><dd><a href="#try" data-section="try">Try it yourself</a> · <a href="#contest" data-section="contest">If you think this is wrong</a></dd>`);
+    return html`<h2>How certain this is</h2><dl class="facts certainty">${lines}</dl>`;
+  }
+  function since(baseline, verdict) {
+    var named = "In the baseline " + baseline[0] + (baseline[1] ? ", started " + baseline[1].slice(0, 16).replace("T", " ") : "") + ", ";
+    return named + (!baseline[2] ? "this case was not run." : baseline[2] === verdict ? "it was no different." : "this case was " + baseline[2] + ".");
   }
   function kept(row) {
     if (!row.kept || !row.kept.length) return "";
-    return html`<p>The run kept what failed. This plays it again: FIXED (exit 0), FAILED (1) or ERROR (5).</p>${copy(row.replay)}
+    var small = smaller(row);
+    return html`<p>The run kept what failed${small && html`, made smaller: <span class="mono">${small[0]}</span>, of which it found “${small[1]}”`}. This plays it again: FIXED (exit 0), FAILED (1) or ERROR (5).</p>${copy(row.replay)}
 ${row.kept.map(function (file, at) {
       var text = file.text && html`<p><a download="${file.name}" href="data:text/plain;charset=utf-8,${encodeURIComponent(file.text)}">Save it</a></p>${copy(file.text)}`;
-      return html`<details ${!at && "open"}><summary><b>${file.name}</b> <span class="soft">· ${file.what}</span></summary>${text || html`<p class="soft">It is too large for a page; it is in the run's folder <code>counterexamples/</code>.</p>`}</details>`;
+      return html`<details class="folded" ${!at && file.text.length < 4000 && "open"}><summary><b>${file.name}</b> <span class="soft">· ${file.what}</span></summary>${text || html`<p class="soft">It is too large for a page; it is in the run's folder <code>counterexamples/</code>.</p>`}</details>`;
     })}`;
   }
   function contest(row, words, target, run) {
     var first = row.findings.length && words[row.findings[0][0]] || [];
-    var late = run.canary ? html`the run's <code>run.json</code>: its canary timer was late by ${run.canary} at the 99th percentile` : html`the run's <code>run.json</code>, which says how late the host itself was`;
+    var late = target.late && target.late.length ? html`the run's <code>run.json</code>: this host's own timer was late by ${bp.duration(target.late[1])} at most` : html`the run's <code>run.json</code>, which says how late the host itself was`;
     return html`<ul class="plain">
-<li><b>The case is wrong, or reads the requirement wrongly.</b> Open an issue with brokerproof. Bring the report's folder, what the command above prints on your machine, and the sentence of ${first[2] || "the specification"} that you read otherwise, with its place. If the case is wrong, the case is mended; a broker's deviation never bends it.</li>
+<li><b>The case is wrong, or reads the requirement wrongly.</b> Open an issue with brokerproof. Bring the report's folder, what the command above prints on your machine, and the sentence of ${first[2] || "the specification"} that you read otherwise, with its place. A case that is wrong is corrected; what a broker does instead is no reason to change one that is right.</li>
 <li><b>It was this machine.</b> Bring ${late}, and a run on an idle host. A verdict on time that does not happen again is INCONCLUSIVE.</li>
-<li><b>The broker was set up otherwise.</b> Bring its configuration file. ${target.configuration && html`This run had <code>${target.configuration}</code>.`} A target file or another profile tells brokerproof what to expect.</li>
+<li><b>The broker was set up otherwise.</b> Bring its configuration file. ${target.configuration && html`This run had <code>${target.configuration}</code>.`} A target file tells brokerproof what to expect of it.</li>
 <li><b>The broker does this, and it is known.</b> Add an entry to <code>known_deviations.toml</code> of its family, with a link to where that can be read; the verdict is KNOWN from then on, and an entry that no longer shows fails the run:</li>
 </ul>${copy(row.entry)}`;
   }
   bp.page = function (row, words, others) {
     var run = facts.runs[row.run] || {}, target = facts.targets[row.run + "\u0000" + row.target] || {};
     var past = others.length > 1 && html`<dt>other runs</dt><dd>${others.map(function (other) { return other === row ? html`${badge(other.verdict)} ${other.run} ` : html`<a href="${address(other)}">${badge(other.verdict)} ${other.run}</a> `; })}</dd>`;
+    row.parts.forEach(function (part) { bp.numbered(part.rows); });
     var nothing = row.verdict === "SKIP" ? "the target lacks what the case needs" : "the run kept no trace of this case";
     return html`<h1>${breakable(row.case)}</h1>
 <p><span class="v big ${row.verdict}">${row.verdict}</span> <span class="soft">${facts.meanings[row.verdict]}</span></p>${row.detail && row.verdict !== "PASS" && html`<p>${row.detail}</p>`}
@@ -107,11 +189,13 @@ ${row.kept.map(function (file, at) {
 <dl class="facts">${row.source && html`<dt>case</dt><dd><code>${row.source}</code></dd>`}<dt>target</dt><dd><a href="targets/${target.page}.html">${row.target}</a>${target.facts && ": " + target.facts}</dd><dt>run</dt><dd>${row.run}${run.brokerproof && ", brokerproof " + run.brokerproof}</dd><dt>took</dt><dd>${bp.duration(row.took)}${row.attempts > 1 && " in " + row.attempts + " attempts"}</dd>${past}</dl>
 <h2>What was expected, and what was received</h2>
 <table class="judged stack"><caption class="unseen">The requirements that the case judged</caption><thead><tr><th scope="col">Verdict</th><th scope="col">Requirement</th><th scope="col">It says</th><th scope="col">Received</th></tr></thead><tbody>${judged(row, words)}</tbody></table>
+${certainty(row, target, run)}
 ${bp.gauges(row)}
-<h2>What crossed the wire</h2>${row.examples > row.parts.length && html`<p class="soft">${row.parts.length} of ${row.examples} examples: the failing ones first, then those that were nearest to a bound.</p>`}${row.unrecorded && html`<p class="soft">${row.unrecorded} more ${row.unrecorded > 1 ? "examples passed" : "example passed"} and added nothing new: judged when run, and not recorded.</p>`}
-${row.parts.length ? row.parts.map(function (part, at) { return example(part, !at); }) : html`<p class="soft">Nothing was recorded: ${nothing}.</p>`}
-<h2>Try it yourself</h2><p>This judges the case again with the same examples:</p>${copy(row.again)}${kept(row)}
-<h2>If you think this is wrong</h2>${contest(row, words, target, run)}`;
+<h2>What crossed the wire</h2><p class="soft">${examples_in_words(row)}</p>${row.unrecorded && html`<p class="soft">${bp.quantity(row.unrecorded, "more examples")} passed and added nothing new: judged when run, and not recorded.</p>`}
+${row.parts.length ? example(row.parts[0], true, row) : html`<p class="soft">Nothing was recorded: ${nothing}.</p>`}
+<h2 id="try" tabindex="-1">Try it yourself</h2><p>This judges the case again with the same examples:</p>${copy(row.again)}${kept(row)}
+<h2 id="contest" tabindex="-1">If you think this is wrong</h2>${contest(row, words, target, run)}
+${row.parts.length > 1 && html`<section class="unprinted"><h2>Further examples</h2>${row.parts.slice(1).map(function (part) { return example(part, false, row); })}</section><p class="printed soft">${bp.quantity(row.parts.length - 1, "further examples")} and the whole log are on the page itself.</p>`}`;
   };
 
   /* Every chunk is a script that calls this: a page from a disk may load scripts, and no other files. */
@@ -124,9 +208,24 @@ ${row.parts.length ? row.parts.map(function (part, at) { return example(part, !a
       main.innerHTML = bp.page(row, data.words, others); /* Every value in it is escaped by bp.html. */
       document.title = row.verdict + ": " + row.case + " on " + row.target;
       document.documentElement.dataset.ready = "";
-      main.focus();
+      mark_wide();
+      /* Tells a screen reader where it is, and moves nothing. */
+      main.focus({ preventScroll: true });
     }).catch(function () { say("This browser cannot unpack the page."); });
   };
+  /* A drawing that is wider than its place says so. */
+  function mark_wide() { main.querySelectorAll(".figure").forEach(function (figure) { figure.classList.toggle("is-wide", figure.scrollWidth > figure.clientWidth + 1); }); }
+  addEventListener("resize", mark_wide);
+  main.addEventListener("toggle", mark_wide, true);
+  /* The address names the case, so places on the page are gone to without it. */
+  main.addEventListener("click", function (event) {
+    var link = event.target.closest("a[data-section]");
+    if (!link) return;
+    event.preventDefault();
+    var section = document.getElementById(link.dataset.section);
+    section.scrollIntoView();
+    section.focus({ preventScroll: true });
+  });
   function show() {
     var given = new URLSearchParams(location.hash.slice(1));
     if (!given.get("case")) { say("Choose a case from the list of all cases."); return; }

@@ -12,9 +12,8 @@ from typing import Any
 
 from brokerproof.harness.model.time import NS_PER_MS
 from brokerproof.harness.results.records import measurements_of
-from brokerproof.reports.counterexamples import kept, replay
+from brokerproof.reports.counterexamples import kept, replay, violation_of
 from brokerproof.reports.html.templates import paragraphs
-from brokerproof.reports.html.times import duration
 from brokerproof.reports.index_model import MEANINGS, CaseRow
 from brokerproof.reports.requirements import Requirements
 from brokerproof.reports.runs import Run
@@ -37,17 +36,17 @@ class CasePages:
         runs = {}
         targets = {}
         for name, run in self._runs.items():
-            host = run.header.get("host")
-            canary = host.get("canary_p99_ns") if isinstance(host, dict) else None
             runs[name] = {
                 "brokerproof": str(run.header.get("brokerproof", "")),
-                "canary": duration(canary) if isinstance(canary, int) else "",
+                "load": "load" in run.header,
             }
             for target in run.targets:
                 targets[f"{name}\0{target['name']}"] = {
                     "facts": target_facts(target),
                     "configuration": target.get("configuration") or "",
                     "page": plain_slug(str(target["name"])),
+                    "clock": str(target.get("clock", "")),
+                    "late": _lateness(run, str(target["name"])),
                 }
         return {
             "chunks": chunks,
@@ -72,9 +71,11 @@ class CasePages:
         findings: Sequence[Mapping[str, Any]],
         parts: Sequence[Mapping[str, Any]],
         examples: int,
+        failing: int = 0,
     ) -> dict[str, Any]:
         """Return what the page of one case is drawn from; ``parts`` are the excerpts of its
-        ``examples`` (:func:`brokerproof.reports.excerpts.excerpt`)."""
+        ``examples`` (:func:`brokerproof.reports.excerpts.excerpt`), of which ``failing`` violated
+        something."""
         run = self._runs[case.run]
         values: dict[str, Any] = {
             "case": case.case,
@@ -86,7 +87,7 @@ class CasePages:
             "source": case.source,
             "took": round(case.duration_s * 1000) * NS_PER_MS,
             "attempts": case.attempts,
-            "findings": [_finding(finding) for finding in findings],
+            "findings": [_finding(finding) for finding in worst_first(findings)],
             "gauges": _gauges(case),
             "examples": examples,
             "parts": list(parts),
@@ -95,16 +96,63 @@ class CasePages:
         }
         if case.unrecorded_examples:
             values["unrecorded"] = case.unrecorded_examples
+        if case.verdict != "PASS" and case.drawn:
+            values["arguments"] = list(case.drawn)
+        if failing:
+            values["failing"] = failing
+        if case.verdict != "PASS" and (before := _before(run, case)):
+            values["baseline"] = before
         if files := kept(run, case):
             values["kept"] = [vars(file) for file in files]
             values["replay"] = replay(case)
+            values["counterexample"] = violation_of(run, case)
         return values
 
 
 def target_facts(target: Mapping[str, Any]) -> str:
-    """Return broker, version, kind and profile of a target."""
+    """Return broker, version and kind of a target, and whose promises it was judged by."""
     broker = f"{target.get('broker') or ''} {target.get('version') or ''}".strip()
-    return f"{broker} · {target.get('kind') or ''} · profile {target.get('profile') or 'none'}"
+    promises = target.get("profile") or "its specifications alone"
+    return f"{broker} · {target.get('kind') or ''} · held to what {promises} promises"
+
+
+def worst_first(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return a case's findings by verdict, violations first among those of one verdict."""
+    order = list(MEANINGS)
+    return sorted(
+        findings,
+        key=lambda finding: (order.index(finding["verdict"]), finding["seen"] != "VIOLATED"),
+    )
+
+
+def _lateness(run: Run, target: str) -> list[int]:
+    """How late this host's timer was in 99 of 100 measurements and at most, in nanoseconds; nothing
+    where the run did not measure it."""
+    try:
+        canary = run.header["host"]["canary"][target]
+        return [int(canary["p99_ns"]), int(canary["worst_ns"])]
+    except (KeyError, TypeError, ValueError):
+        return []
+
+
+def _before(run: Run, case: CaseRow) -> list[str]:
+    """The baseline that the run was compared with, when that started, and the verdict of the case
+    there: empty for a case that was not there. Nothing where the header does not say."""
+    try:
+        recorded = run.header["baseline"]
+        baseline = [str(recorded["run"]), str(recorded.get("started") or "")]
+        changes = recorded["changes"]
+        for change in changes:
+            if (change["target"], change["case"]) == (case.target, case.case):
+                return [*baseline, str(change["verdicts"][0] or "")]
+        counts = recorded["counts"]
+        changed = sum(int(counts[way]) for way in ("worse", "undecided", "better"))
+    except (KeyError, TypeError, ValueError):
+        return []
+    # The header keeps a limited number of changes. A case that changed nothing may be new there if
+    # it has one of these verdicts, or may have been listed meanwhile.
+    is_same = changed == len(changes) and case.verdict in ("FAIL", "WARN", "INCONCLUSIVE", "ERROR")
+    return [*baseline, case.verdict] if is_same else []
 
 
 def _finding(finding: Mapping[str, Any]) -> list[str]:

@@ -53,8 +53,8 @@ def templates() -> Environment:
     )
     environment.filters.update(
         took=took,
-        grouped=grouped,
         counted=counted,
+        grouped=grouped,
         paragraphs=paragraphs,
         minute=minute,
         breakable=breakable,

@@ -30,6 +30,6 @@
     if (button) { button.hidden = false; label(button); }
     document.querySelectorAll("button.copy").forEach(function (each) { each.hidden = false; });
   });
-  addEventListener("beforeprint", function () { document.querySelectorAll("details").forEach(function (each) { if (!each.open) { each.open = true; each.dataset.print = ""; } }); });
+  addEventListener("beforeprint", function () { document.querySelectorAll("details:not(.unprinted, .folded)").forEach(function (each) { if (!each.open) { each.open = true; each.dataset.print = ""; } }); });
   addEventListener("afterprint", function () { document.querySelectorAll("details[data-print]").forEach(function (each) { each.open = false; delete each.dataset.print; }); });
 })();

@@ -138,7 +138,7 @@
       case "Measured":
         return line(at, row, "measured", "measured: " + row.label, with_requirement(bp.quantity(row.value, row.unit) + "; expected " + bp.between(row.lo, row.hi, row.unit), row.requirement));
       case "Judged": var seen = String(row.seen).toLowerCase(); return line(at, row, "judged " + seen, row.requirement + " " + seen.replace(/_/g, " "), detail);
-      case "JitterMeasured": return line(at, row, "host", "canary", "woke " + bp.duration(row.late_ns) + " late");
+      case "JitterMeasured": return line(at, row, "host", "this host", "its timer was " + bp.duration(row.late_ns) + " late");
       case "Advanced": return line(at, row, "note", "let " + bp.duration(row.duration_ns) + " pass");
       case "Observed": return line(at, row, "observed", "the broker took a branch of " + row.requirement, detail);
       case "ExampleStarted": return line(at, row, "note", "example " + row.example, detail);
@@ -161,7 +161,7 @@
     var lines = [];
     bp.steps_and_gaps(rows, function (group, missing) {
       var first = group[0], last = group[group.length - 1];
-      if (missing) lines.push(line("", {}, "left-out", missing + " events not shown"));
+      if (missing) lines.push(line("", {}, "left-out", bp.quantity(missing, "events") + " not shown"));
       if (group.length === 1) lines.push(in_words(first));
       else if (first.kind === "IntervalExpected") {
         var named = group.map(function (row) { return row.requirement; }).filter(Boolean);
@@ -180,6 +180,40 @@
       }
     });
     return lines;
+  };
+
+  /* Frames that settle deliveries, grant credit or refuse something, in any protocol. */
+  var DECISIVE = /ack|flow|credit|token|disposition|reject|pull|qos|error|blocked|exception|close|^end$/i;
+  bp.is_decisive = function (row) { return /^Frame/.test(row.kind) && !row.broker && DECISIVE.test(row.command || ""); };
+  function on_the_wire(row) { return !row.broker && /^(Frame|HeartBeat|Octets|Connection)/.test(row.kind); }
+  /* The violations of an example: when, of what, and how long nothing had arrived before, where that is long enough to be a wait. */
+  var LEAST_WAIT = S;
+  bp.violations = function (rows) {
+    return rows.filter(function (row) { return row.kind === "Judged" && row.seen === "VIOLATED" && !row.broker; }).map(function (row) {
+      var last = null, beats = false, number = row.number;
+      for (var at = row.place - 1; at >= 0 && !last && rows[at].number === number - 1; at--) {
+        number = rows[at].number;
+        if (rows[at].kind === "HeartBeatReceived") beats = true;
+        else if (!/^HeartBeat/.test(rows[at].kind) && on_the_wire(rows[at])) last = rows[at];
+      }
+      var waited = last && row.at - last.at >= LEAST_WAIT ? row.at - last.at : 0;
+      return { at: row.at, place: row.place, requirement: row.requirement, detail: row.detail || "", last: last, waited: waited,
+        wait: waited ? (beats ? "nothing but heartbeats" : "nothing") + " arrived for " + bp.duration(Number(waited.toPrecision(3))) : "" };
+    });
+  };
+  /* Rows of the frames around a violation that a reader needs: the decisive ones, the last ones on the wire, what was judged. */
+  bp.deciding = function (rows, most) {
+    var end = bp.violations(rows)[0], upto = end ? end.place : rows.length - 1, before = rows.slice(0, upto + 1), chosen = new Set();
+    function take(row) { if (row && chosen.size < most) chosen.add(row); }
+    take(end && rows[upto]);
+    before.filter(function (row) { return /^Frame(Sent|Received)$/.test(row.kind) && !row.broker; }).slice(-4).forEach(take);
+    before.filter(function (row) { return row.kind === "Judged" || row.kind === "Measured"; }).slice(-3).forEach(take);
+    before.filter(bp.is_decisive).reverse().forEach(take);
+    before.filter(function (row) { return /^Connection(Closed|Abandoned)$/.test(row.kind); }).forEach(take);
+    /* Who asked for what: the first frame of each command that the harness sent. */
+    var seen = new Set();
+    before.forEach(function (row) { if (row.kind === "FrameSent" && !seen.has(row.conn + row.command)) { seen.add(row.conn + row.command); take(row); } });
+    return rows.filter(function (row) { return chosen.has(row); });
   };
 
   /* One sentence a connection on how it closed. */

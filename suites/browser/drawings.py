@@ -284,14 +284,134 @@ GAUGES = [
 
 def test_gauges_say_how_far_from_the_nearest_bound(viewer: Viewer) -> None:
     found = viewer.call("gauges", {"gauges": GAUGES, "parts": []})
-    assert re.findall(r"<td>([^<]*|<b>[^<]*</b>[^<]*)</td></tr>", found) == [
-        "<b>20 bytes outside</b>, within the margin",
+    assert re.findall(r"<td>([^<]*|<b class=\"out\">[^<]*</b>[^<]*)</td></tr>", found) == [
+        '<b class="out">20 bytes outside</b>, within the margin',
+        '<b class="out">1 ns outside</b>',
         "",
-        "<b>1 ns outside</b>",
         "on the bound",
     ]
     for drawing in re.findall(r"<svg.*?</svg>", found):
         ElementTree.fromstring(drawing)
+
+
+def test_a_violation_without_a_figure_stands_before_the_figures_inside(viewer: Viewer) -> None:
+    inside = [[f"m{number}", 2, "messages", 1, None, 0] for number in range(6)]
+    finding = ["REQ-1", "FAIL", "violated", "none arrived", "", "", ""]
+    found = viewer.call("gauges", {"gauges": inside, "parts": [], "findings": [finding]})
+    assert found.index("none arrived") < found.index("m0")
+    assert "The 6 figures below are of what was checked beside it" in found
+    assert "3 more figures, inside their bounds" in found
+    assert "Margin" not in found
+    outside = viewer.call("gauges", {"gauges": GAUGES, "parts": [], "findings": [finding]})
+    assert "none arrived" not in outside
+    assert "Margin" in outside
+
+
+def stalled() -> list[ev.Event]:
+    """A consumer that is sent one more message for an ACK, and then nothing for 10 s."""
+    received = [
+        ev.FrameReceived(at_ns=at, conn=1, protocol="STOMP", command="MESSAGE", size=100)
+        for at in (ms(10), ms(10), ms(311))
+    ]
+    return [
+        ev.CaseStarted(at_ns=0),
+        ev.ConnectionOpened(at_ns=ms(1), conn=1, protocol="STOMP", acceptor="stomp"),
+        *[
+            ev.FrameSent(at_ns=ms(at), conn=1, protocol="STOMP", command=command, size=9)
+            for at, command in ((2, "CONNECT"), (9, "SUBSCRIBE"))
+        ],
+        *received[:2],
+        ev.FrameSent(at_ns=ms(310), conn=1, protocol="STOMP", command="ACK", size=9),
+        received[2],
+        ev.Judged(at_ns=ms(10_311), requirement="REQ-1", seen="VIOLATED", detail="none arrived"),
+    ]
+
+
+def texts(drawing: str) -> dict[str, float]:
+    """The texts of a drawing, and how far to the right each begins or ends."""
+    return {
+        "".join(element.itertext()).strip()
+        if len(element) == 0
+        else (element.text or "").strip(): float(element.get("x", 0))
+        for element in ElementTree.fromstring(drawing).iter("text")
+    }
+
+
+@pytest.mark.parametrize("width", [1000, 350])
+def test_the_axis_reaches_to_the_violation_and_names_what_decides(
+    viewer: Viewer, width: int
+) -> None:
+    drawing = viewer.call("axis", viewer.marks(stalled()), width)
+    found = texts(drawing)
+    assert "violated here: nothing arrived for 10 s" in found
+    assert {"ACK", "MESSAGE", "10 s"} <= set(found)
+    (mark,) = ElementTree.fromstring(drawing).findall("line[@class='violated']")
+    violated = float(mark.get("x1", 0))
+    # The silence does not press the rest flat: the ACK stands well away from the beginning.
+    assert found["10 s"] < violated < width
+    assert found["CONNECT"] < found["ACK"] < violated
+
+
+def test_several_silences_that_are_nearly_all_of_it_are_cut_out(viewer: Viewer) -> None:
+    events = [
+        ev.FrameSent(at_ns=ms(at), conn=1, protocol="STOMP", command="SEND", size=9)
+        for at in (0, 4, 304, 308, 608, 612)
+    ]
+    found = texts(viewer.call("axis", viewer.marks(events)))
+    assert "300 ms" in found
+    drawing = ElementTree.fromstring(viewer.call("axis", viewer.marks(events)))
+    assert len(drawing.findall("path[@class='cut']")) == 2
+
+
+def test_an_axis_without_a_long_silence_is_to_scale(viewer: Viewer) -> None:
+    drawing = ElementTree.fromstring(viewer.call("axis", viewer.marks(silence(seconds(9)))))
+    assert drawing.findall("path[@class='cut']") == []
+
+
+def test_a_curve_reaches_to_the_violation_with_its_steps_named(viewer: Viewer) -> None:
+    rows = viewer.rows(stalled())
+    curve = {
+        "title": "held",
+        "unit": "octets",
+        "points": [(ms(10), 200), (ms(310), 100), (ms(311), 200)],
+        "bounds": [(300, "consumer-window-size")],
+    }
+    context = {
+        "violation": viewer.call("violations", rows)[0],
+        "notes": viewer.call("notes", rows),
+    }
+    found = texts(viewer.call("plot", curve, context))
+    assert "violated here: nothing arrived for 10 s" in found
+    assert {"ACK", "MESSAGE", "10.311 s"} <= set(found)
+    assert found["10.311 s"] > found["ACK"]
+
+
+def test_heartbeats_are_no_arrival_and_a_short_wait_is_none(viewer: Viewer) -> None:
+    *before, violated = stalled()
+    beat = ev.HeartBeatReceived(at_ns=seconds(5), conn=1, protocol="STOMP", size=1)
+    (beating,) = viewer.call("violations", viewer.rows([*before, beat, violated]))
+    assert beating["wait"] == "nothing but heartbeats arrived for 10 s"
+    at_once = ev.Judged(at_ns=ms(312), requirement="REQ-1", seen="VIOLATED", detail="")
+    (judged,) = viewer.call("violations", viewer.rows([*before, at_once]))
+    assert (judged["wait"], judged["waited"]) == ("", 0)
+
+
+def test_what_is_left_out_before_a_violation_may_have_arrived(viewer: Viewer) -> None:
+    events = stalled()
+    rows = viewer.rows(events, range(len(events) - 2, len(events) - 1))
+    (violation,) = viewer.call("violations", rows)
+    assert violation["wait"] == ""
+
+
+def test_the_deciding_frames_are_few_and_have_the_violation(viewer: Viewer) -> None:
+    *before, violated = stalled()
+    acks = [
+        ev.FrameSent(at_ns=ms(310), conn=1, protocol="AMQP091", command="basic.ack", size=9)
+        for _ in range(50)
+    ]
+    found = viewer.call("deciding", viewer.rows([*before, *acks, violated]), 10)
+    assert len(found) == 10
+    assert found[-1]["kind"] == "Judged"
 
 
 def test_gauges_without_bounds_have_no_drawing(viewer: Viewer) -> None:

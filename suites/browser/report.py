@@ -300,6 +300,43 @@ def test_the_page_of_a_case_has_drawings_log_and_ways_to_contest(
     assert failures(browser) == []
 
 
+def test_the_page_of_a_failure_says_how_certain_it_is_and_leads_to_what_checks_it(
+    reports: tuple[Path, Path], browser: Browser
+) -> None:
+    opened(browser, reports[0] / "case.html", FAILING)
+    certain = browser.run("document.querySelector('.certainty').textContent")
+    assert "controls that held" in certain
+    headings = browser.run("[...document.querySelectorAll('h2')].map(each => each.textContent)")
+    assert headings.index("How certain this is") < headings.index("What crossed the wire")
+    browser.run("document.querySelector('a[data-section=contest]').click()")
+    assert browser.run("document.activeElement.textContent") == "If you think this is wrong"
+    assert fragment(browser) == FAILING
+
+
+def test_opening_a_case_neither_scrolls_nor_draws_a_frame(
+    reports: tuple[Path, Path], browser: Browser
+) -> None:
+    browser.look(width=DESKTOP, height=500)
+    opened(browser, reports[0] / "case.html", FAILING)
+    assert browser.run("[document.activeElement.id, scrollY]") == ["main", 0]
+    assert browser.run("getComputedStyle(document.activeElement).outlineStyle") == "none"
+
+
+def test_drawings_fit_a_phone_or_say_that_they_scroll(
+    reports: tuple[Path, Path], browser: Browser
+) -> None:
+    browser.look(width=PHONE)
+    opened(browser, reports[0] / "case.html", FAILING)
+    figures = browser.run(
+        "[...document.querySelectorAll('.figure')].filter(each => each.offsetParent)"
+        ".map(each => [each.scrollWidth > each.clientWidth + 1,"
+        " getComputedStyle(each, '::before').content !== 'none'])"
+    )
+    assert figures
+    assert all(is_wide == is_told for is_wide, is_told in figures)
+    assert figures[0] == [False, False]
+
+
 def test_where_the_page_of_a_case_was_leads_to_it(
     reports: tuple[Path, Path], browser: Browser
 ) -> None:
@@ -560,6 +597,13 @@ def test_pages_print(reports: tuple[Path, Path], browser: Browser, tmp_path: Pat
         )
         browser.printed(tmp_path / "page.pdf")
         assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF")
+        sheets = re.findall(rb"/Type /Page\b", (tmp_path / "page.pdf").read_bytes())
         if page.name == "summary.html":
-            sheets = re.findall(rb"/Type /Page\b", (tmp_path / "page.pdf").read_bytes())
             assert len(sheets) == 1
+        if page.name == "case.html":
+            assert len(sheets) <= 4
+            clipped = (
+                "[...document.querySelectorAll('main pre')].filter(each => each.offsetParent"
+                " && each.scrollHeight > each.clientHeight + 1).length"
+            )
+            assert browser.run(clipped) == 0

@@ -78,7 +78,8 @@ class StompFactReader:
     """By receipt: facts that it decides, and whether for an ABORT."""
     _transactions: dict[str, list[Sent]] = field(default_factory=dict)
     _went: set[str] = field(default_factory=set)
-    _goodbye: bool = False
+    _goodbye: When | None = None
+    """When the client sent DISCONNECT."""
     _opaque: bool = False
     _ended: bool = False
     _epochs: int = 0
@@ -106,15 +107,22 @@ class StompFactReader:
                 yield _decided(fact, aborted)
 
     def end(self, when: When | None = None) -> Iterator[Fact]:
-        """Yield every open fact as it stands: the connection closed at ``when``, or the recording
-        ended (None)."""
+        """Yield every open fact as it stands, each once: the connection closed at ``when``, or the
+        recording ended (None).
+
+        A consumer that sent DISCONNECT left at that instant: the broker may give what it held to
+        another before the connection is closed.
+        """
         self._ended = True
+        left = min((at for at in (self._goodbye, when) if at is not None), default=None)
         for subscription in list(self.subscriptions.values()):
-            yield from self._leave(subscription, when, failed=not self._goodbye)
+            yield from self._leave(subscription, left, failed=self._goodbye is None)
         for facts in self._awaiting.values():
             yield from (fact for fact, _ in facts)
+        self._awaiting.clear()
         for sends in self._transactions.values():
             yield from sends
+        self._transactions.clear()
 
     def _sent(self, row: Row) -> Iterator[Fact]:
         headers, receipt = row.headers, row.headers.get("receipt")
@@ -146,7 +154,7 @@ class StompFactReader:
             case "ACK" | "NACK":
                 yield from self._answered(row)
             case "DISCONNECT":
-                self._goodbye = True
+                self._goodbye = row.when
 
     def _await(
         self,

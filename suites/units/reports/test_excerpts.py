@@ -30,6 +30,7 @@ from brokerproof.reports.excerpts import (
     TAIL_OF_PASS,
     chosen_parts,
     excerpt,
+    violations,
 )
 from brokerproof.reports.runs import Run, open_runs
 from brokerproof.reports.spark_schema import TRACE, spark_type
@@ -169,6 +170,30 @@ def test_a_page_shows_the_shrunk_failure_first_and_then_what_came_nearest_to_a_b
     assert recorded_case(events).parts[-1] == 6
     assert parts[0]["rows"][0]["kind"] == "ExampleStarted"
     assert numbers(parts[0]["rows"]) == list(range(1, parts[0]["events"] + 1))
+
+
+def judged_examples(*details: str) -> list[ev.Event]:
+    """An example for each detail, which violated something if the detail is not empty."""
+    events: list[ev.Event] = []
+    for number, detail in enumerate(details):
+        events.append(ev.ExampleStarted(at_ns=0, example=number))
+        seen = "VIOLATED" if detail else "HELD"
+        events.append(ev.Judged(at_ns=1, requirement="R", seen=seen, detail=detail))
+    return events
+
+
+def test_a_page_begins_with_the_example_that_the_headline_quotes() -> None:
+    case = recorded_case(judged_examples("", "first", "second", "third"))
+    assert violations(case) == {2: [("R", "first")], 3: [("R", "second")], 4: [("R", "third")]}
+    quoted = [("R", "second"), ("Q", "of another requirement")]
+    chosen = chosen_parts(case, 3, quoted)
+    assert [int(case.parts[places[0]]) for places in chosen] == [3, 4, 2]
+
+
+def test_of_a_case_that_passed_the_disputed_example_is_shown() -> None:
+    case = recorded_case(judged_examples("", "", ""))
+    (places,) = chosen_parts(case, 1, disputed={3})
+    assert int(case.parts[places[0]]) == 3
 
 
 def test_of_a_long_case_a_page_shows_both_ends_and_what_was_judged() -> None:
