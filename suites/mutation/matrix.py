@@ -163,9 +163,7 @@ def verdicts(name: str, plan: Plan, every: int = 1) -> dict[str, int]:
     that only the reference is held to, because they do not wait for that."""
     counts: Counter[str] = Counter()
     control = all_mutants.named(name)
-    calls = [
-        call for call in all_calls() if name != LATE or IN_VIRTUAL_TIME not in call.case.needs
-    ]
+    calls = [call for call in all_calls() if name != LATE or IN_VIRTUAL_TIME not in call.case.needs]
     for result, reached in results(control, calls[::every], plan):
         if reached or name == IDENTITY:
             counts[result.verdict.value] += 1
