@@ -16,7 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from brokerproof.harness.counterexamples.player import Came, Part, Ref, Secret
-from brokerproof.harness.counterexamples.script_builder import Composed, Line, mark_decidable
+from brokerproof.harness.counterexamples.script_builder import (
+    COUNTED,
+    Composed,
+    Line,
+    mark_decidable,
+)
 from brokerproof.harness.model import input_file, strict_json
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.input_file import BadInput, OneSentence
@@ -172,6 +177,7 @@ MOST_SECONDS = 86_400
 """No pause and no wait of a recording is longer than a day."""
 _KINDS = (
     "frame",
+    "absence",
     "silence",
     "end",
     "open",
@@ -182,7 +188,7 @@ _KINDS = (
     "count",
     "words",
 )
-_WITH_CONN = ("frame", "silence", "end", "open", "window")
+_WITH_CONN = (*COUNTED, "end", "open", "window")
 """Kinds of expectation that name a connection."""
 
 
@@ -228,7 +234,7 @@ def _check_expectation(expected: Mapping[str, Any], came: Mapping[int, list[Came
     if expected["kind"] not in _KINDS:
         raise ValueError(f"the expectation's kind is {expected['kind']!r:.60}")
     _text_of(expected, "words")
-    if expected["kind"] in ("frame", "silence"):
+    if expected["kind"] in COUNTED:
         _number_of(expected, "before", 1 << 31)
         if expected["command"] is not None:
             _text_of(expected, "command")

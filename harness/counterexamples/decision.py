@@ -8,6 +8,7 @@ for others a script can only see the same behaviour once more.
 from __future__ import annotations
 
 import argparse
+import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
@@ -50,14 +51,18 @@ def _frame(expected: Mapping[str, Any], player: Player) -> Decision:
     )
 
 
+def _absence(expected: Mapping[str, Any], player: Player) -> Decision:
+    before = expected["before"]
+    count = sum(_fits(frame, expected, player) for frame in player.came[expected["conn"]])
+    number = f"no more than {before} of" if before else "no"
+    return count <= before, f"expected {number} {expected['words']}, {count} came"
+
+
 def _silence(expected: Mapping[str, Any], player: Player) -> Decision:
-    conn, before = expected["conn"], expected["before"]
-    count = sum(_fits(frame, expected, player) for frame in player.came[conn])
-    gone = ", and the broker ended the connection" if conn in player.ended else ""
-    return (
-        count <= before and not gone,
-        f"expected no more than {before} of {expected['words']}, {count} came{gone}",
-    )
+    met, words = _absence(expected, player)
+    if expected["conn"] in player.ended:
+        return False, f"{words}, and the broker ended the connection"
+    return met, words
 
 
 def _end(expected: Mapping[str, Any], player: Player) -> Decision:
@@ -182,6 +187,7 @@ def _margin(bound: float) -> float:
 
 _JUDGES: Mapping[str, Callable[[Mapping[str, Any], Player], Decision]] = {
     "frame": _frame,
+    "absence": _absence,
     "silence": _silence,
     "end": _end,
     "open": _open,
@@ -292,6 +298,13 @@ def main(
         met, words = None, str(problem)
     except OSError as problem:
         show(f"cannot connect: {problem}")
+        return 2
+    except ImportError as problem:
+        show(f"{problem}; install it with: pip install stomp.py")
+        return 2
+    except Exception:  # Python would exit with 1, which here accuses the broker
+        traceback.print_exc()
+        show("The script failed, which says nothing about the broker.")
         return 2
     finally:
         player.close()

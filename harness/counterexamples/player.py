@@ -69,9 +69,8 @@ class Came(NamedTuple):
         body = f" {self.body[:80]!r}" + (
             f"… ({len(self.body)} bytes)" if len(self.body) > 80 else ""
         )
-        return f"{self.command} {headers}{body if self.body else ''}".encode(
-            "utf-8", "replace"
-        ).decode()
+        line = f"{self.command} {headers}{body if self.body else ''}".rstrip()
+        return line.encode("utf-8", "replace").decode()
 
 
 class Frames:

@@ -34,6 +34,8 @@ SHORTEST_PAUSE: Mapping[bool, Duration] = {True: 1, False: 20 * NS_PER_MS}
 """A gap that is shorter is not a pause but the harness at work; by whether time was virtual."""
 NEAR: Duration = 2 * NS_PER_MS
 """Greatest distance between the instant that a measurement names and the step that it means."""
+COUNTED = ("frame", "absence", "silence")
+"""Kinds of expectation that count frames which fit a shape."""
 AGAIN_S = 0.25
 """By how much later than when it was recorded a frame that should not come may come again."""
 _SHORTEST_MARK = 6
@@ -223,7 +225,7 @@ def _expected(
     conn = heard if expectation.conn is None else expectation.conn
     if conn is not None:
         fields["conn"] = conn
-    if expectation.kind in ("frame", "silence"):
+    if expectation.kind in COUNTED:
         command, headers, body = (
             expectation.shape if expectation.shape is not None else (None, (), None)
         )
@@ -271,7 +273,7 @@ def _fits(frame: Came, expected: Mapping[str, Any]) -> bool:
     command, body = expected["command"], expected["body"]
     if command is None or (expected["kind"] == "silence" and frame.command == "ERROR"):
         return True
-    same = frame.command == command and (body is None or frame.body == body)
+    same: bool = frame.command == command and (body is None or frame.body == body)
     return same and all(frame.get(name) == value for name, value in expected["headers"])
 
 
@@ -298,10 +300,10 @@ def _give_time(lines: list[Line], expected: Mapping[str, Any], end: Instant) -> 
 
 
 def _should_not_come(line: Line, expected: Mapping[str, Any]) -> bool:
-    if line.conn != expected.get("conn") or expected["kind"] not in ("silence", "open"):
+    if line.conn != expected.get("conn") or expected["kind"] not in ("absence", "silence", "open"):
         return False
     if line.frame is None:
-        return True
+        return bool(expected["kind"] != "absence")
     return expected["kind"] == "open" or _fits(line.frame, expected)
 
 
@@ -320,7 +322,7 @@ def _mark_needed(lines: list[Line], expected: Mapping[str, Any]) -> None:
         is_message = frame.command == "MESSAGE"
         messages[line.conn] += is_message
         judged = line.about.get("mark") == "until"
-        if expected["kind"] in ("frame", "silence") and line.conn == expected["conn"]:
+        if expected["kind"] in COUNTED and line.conn == expected["conn"]:
             fits = _fits(frame, expected)
             fitting[line.conn] += fits
             judged |= fits and fitting[line.conn] > expected["before"]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
@@ -18,6 +19,8 @@ from brokerproof.harness.protocols.stomp import codec
 MOST_LINES = 3000
 """A conversation with more steps than this is not written as a script."""
 _PIECE = 92
+_COMMENT = 98
+_OURS = "brokerproof."
 
 
 class Inexpressible(Exception):
@@ -76,25 +79,27 @@ def _program(
 def _source(modules: Sequence[ModuleType]) -> Iterator[str]:
     """The lines of ``modules`` as one module: the imports of all, then what they define. Docstrings
     of modules and imports of ours are left out."""
-    imports: list[str] = []
-    bodies: list[str] = []
+    whole: set[str] = set()
+    names: dict[str, set[str]] = {}
+    definitions: list[str] = []
     for module in modules:
         source = inspect.getsource(module)
         lines = source.splitlines()
-        for node in reversed(ast.parse(source).body):
-            is_import = isinstance(node, ast.Import | ast.ImportFrom)
-            if not is_import and node.lineno > 1:
-                continue
-            ours = isinstance(node, ast.ImportFrom) and str(node.module).startswith("brokerproof")
-            text = "\n".join(lines[node.lineno - 1 : node.end_lineno])
-            if is_import and not ours and "__future__" not in text:
-                imports.append(text)
+        docstring, *rest = ast.parse(source).body
+        imports = [node for node in rest if isinstance(node, ast.Import | ast.ImportFrom)]
+        for node in reversed([docstring, *imports]):
             del lines[node.lineno - 1 : node.end_lineno]
-        bodies += ["", "", *"\n".join(lines).strip("\n").splitlines()]
-    yield "from __future__ import annotations"
+        for node in imports:
+            if isinstance(node, ast.Import):
+                whole |= {alias.name for alias in node.names}
+            elif node.module is not None and not node.module.startswith(_OURS):
+                names.setdefault(node.module, set()).update(alias.name for alias in node.names)
+        definitions += ["", "", *"\n".join(lines).strip("\n").splitlines()]
+    yield f"from __future__ import {', '.join(names.pop('__future__'))}"
     yield ""
-    yield from sorted(dict.fromkeys(imports), key=lambda text: (text.startswith("from"), text))
-    yield from bodies
+    yield from (f"import {name}" for name in sorted(whole))
+    yield from (f"from {name} import {', '.join(sorted(names[name]))}" for name in sorted(names))
+    yield from definitions
 
 
 def _head(header: Mapping[str, Any], talk: Composed, needs: str) -> list[str]:
@@ -111,10 +116,10 @@ def _head(header: Mapping[str, Any], talk: Composed, needs: str) -> list[str]:
         f"What happened: {header['detail']}",
         "",
         "Run it: python3 THIS HOST:PORT [--login NAME --passcode WORD]",
-        f"It needs {needs}, and takes about {_lasts(talk):g} s, as when it was recorded.",
-        *_exits(talk.expected),
-        "The case itself judges more than this one conversation. To run it:"
-        " pip install brokerproof, then",
+        f"It needs {needs}. It takes about {_lasts(talk):g} s, as when it was recorded.",
+        *textwrap.wrap(_exits(talk.expected), _COMMENT),
+        "",
+        "The case itself judges more than this one conversation: pip install brokerproof, and then",
         f"brokerproof replay {header['file']} --target HOST:PORT",
     ]
     return [
@@ -124,22 +129,23 @@ def _head(header: Mapping[str, Any], talk: Composed, needs: str) -> list[str]:
     ]
 
 
-def _exits(expected: Mapping[str, Any]) -> list[str]:
+def _exits(expected: Mapping[str, Any]) -> str:
     """The meaning of the exit codes of a script with this expectation."""
-    if decision.decidable(expected):
-        return [
-            "Exit 0: what was expected came this time; 1: it is violated again; 2: the conversation"
-            " took another",
-            "course before the point that decides (the last lines say at which step, and what came"
-            " instead), or a",
-            "time was too near to its bound.",
-        ]
-    return [
-        "Exit 1: the broker does exactly what it did when this was recorded, so it is violated"
-        " again; 2: it does",
-        "something else (the last lines say what). Never 0: whether something else is right, only"
-        " the case can tell.",
-    ]
+    if not decision.decidable(expected):
+        return (
+            "Exit 1: the broker does exactly what it did when this was recorded, so it is violated"
+            " again; 2: it does something else, and the last lines say what. Never 0: only the case"
+            " can tell whether something else is right."
+        )
+    if expected["kind"] in ("duration", "signs"):
+        near = ", or the time was too near to its bound"
+    else:
+        near = ""
+    return (
+        "Exit 0: what was violated is met now; 1: it is violated again; 2: the conversation took"
+        " another course before the point that decides, and the last lines say at which step and"
+        f" what came instead{near}."
+    )
 
 
 def _lasts(talk: Composed) -> float:
@@ -288,6 +294,8 @@ def _stomp_py_frame(line: Line, version: str) -> str:
         raise Inexpressible("a frame has line ends or escapes that stomp.py would write otherwise")
     if len({name for name, _ in frame.headers}) != len(frame.headers):
         raise Inexpressible("a frame repeats a header, and stomp.py has each once")
+    if any(codec.escape(name, version) != name for name, _ in frame.headers):
+        raise Inexpressible("a header's name is escaped, and stomp.py escapes values alone")
     beats = frame.get("heart-beat") or "0,0"
     if frame.command in ("CONNECT", "STOMP") and beats != "0,0":
         raise Inexpressible("heart-beats are agreed on, and stomp.py would keep them by itself")

@@ -10,18 +10,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import stomp
-
 from brokerproof.harness.counterexamples.player import Player, Ref, Secret
 
-_CONNECTIONS = {
-    "1.0": stomp.Connection10,
-    "1.1": stomp.Connection11,
-    "1.2": stomp.Connection12,
-}
 
-
-class _Listener(stomp.ConnectionListener):  # type: ignore[misc]
+class _Listener:
     """Reports the end of a connection."""
 
     def __init__(self, player: StompPyPlayer, conn: int) -> None:
@@ -70,8 +62,15 @@ class StompPyPlayer(Player):
         return self._bytes_of(data).decode("utf-8", "surrogateescape")
 
     def _dial(self, conn: int, acceptor: str) -> None:
-        connection = _CONNECTIONS[self._versions[conn]](
-            [self._endpoints[acceptor]], heartbeats=(0, 0), reconnect_attempts_max=1
+        import stomp  # here, so that its absence is reported and is no exit code of a verdict
+
+        kinds = {
+            "1.0": stomp.Connection10,
+            "1.1": stomp.Connection11,
+            "1.2": stomp.Connection12,
+        }
+        connection = kinds[self._versions[conn]](
+            [self._endpoints[acceptor]], reconnect_attempts_max=1
         )
         connection.set_listener("", _Listener(self, conn))
         receive = connection.transport.receive
@@ -84,7 +83,11 @@ class StompPyPlayer(Player):
 
         connection.transport.receive = received
         self._connections[conn] = connection
-        connection.transport.start()
+        try:
+            connection.transport.start()
+        except stomp.exception.ConnectFailedException:
+            host, port = self._endpoints[acceptor]
+            raise ConnectionError(f"nothing listens on {host}:{port}") from None
 
     def _wait(self, deadline: float, ready: Callable[[], bool]) -> None:
         while not ready() and self.now() < deadline:

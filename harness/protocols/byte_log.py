@@ -64,7 +64,8 @@ class Expectation:
 
     * "frame": one more frame of ``shape`` should have arrived on ``conn``. ``shape`` is the frame's
       command, headers (escaped as on the wire) and body, None for any frame.
-    * "silence": ``extra`` frames of ``shape`` should not have arrived, nor ERROR, nor the end.
+    * "absence": ``extra`` frames of ``shape`` should not have arrived, whatever else did.
+    * "silence": nor should ERROR or the end of the connection.
     * "end": the broker should have closed ``conn``; "open": it should not.
     * "messages": ``arrivals`` should have been others.
     * "window": ``account`` should have let out other messages on ``conn``.
@@ -75,7 +76,16 @@ class Expectation:
     """
 
     kind: Literal[
-        "frame", "silence", "end", "open", "messages", "window", "signs", "duration", "count"
+        "frame",
+        "absence",
+        "silence",
+        "end",
+        "open",
+        "messages",
+        "window",
+        "signs",
+        "duration",
+        "count",
     ]
     words: str
     conn: int | None = None

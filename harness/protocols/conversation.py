@@ -347,9 +347,9 @@ class Conversation(Generic[F]):
         return self._unmet_frame("frame", what, self.world.now())
 
     def unwanted(self, what: Match[F], count: int = 1) -> Expectation | None:
-        """The expectation that the last ``count`` frames which match ``what`` do not arrive; None
-        if only the case can tell whether a frame matches."""
-        return self._unmet_frame("silence", what, self.world.now(), count)
+        """The expectation that the last ``count`` frames which match ``what`` do not arrive, whatever
+        else does; None if only the case can tell whether a frame matches."""
+        return self._unmet_frame("absence", what, self.world.now(), count)
 
     def staying_open(self) -> Expectation:
         """The expectation that the broker has not closed this connection."""
@@ -365,7 +365,7 @@ class Conversation(Generic[F]):
 
     def _unmet_frame(
         self,
-        kind: Literal["frame", "silence"],
+        kind: Literal["frame", "absence", "silence"],
         what: Match[F] | None,
         until: Instant,
         extra: int = 0,

@@ -97,7 +97,7 @@ class CasePages:
             values["unrecorded"] = case.unrecorded_examples
         if files := kept(run, case):
             values["kept"] = [vars(file) for file in files]
-            values["replay"] = replay(case)
+            values["replay"] = replay(run, case)
         return values
 
 
@@ -138,7 +138,8 @@ def _again(run: Run, case: CaseRow) -> str:
     function = case.case.partition("[")[0].rpartition(".")[2]
     header = run.header
     chosen = ("--effort", str(header.get("effort", "normal")), "--seed", str(header.get("seed", 0)))
-    return shlex.join(["brokerproof", "run", "--target", case.target, "--case", function, *chosen])
+    target = run.asked_for(case.target)
+    return shlex.join(["brokerproof", "run", "--target", target, "--case", function, *chosen])
 
 
 def entry(case: CaseRow, findings: Sequence[Mapping[str, Any]]) -> str:
