@@ -6,7 +6,7 @@ This file needs Python 3.11, stomp.py, and ``player.py``, with which it is copie
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -31,6 +31,8 @@ class StompPyPlayer(Player):
         super().__init__(*arguments)
         self._versions: dict[int, str] = {}
         self._connections: dict[int, Any] = {}
+        self._changed = threading.Condition()
+        """Notified by stomp.py's threads when something arrived."""
 
     def connect(self, conn: int, acceptor: str, version: str) -> None:
         """Open a connection that speaks ``version``; CONNECT is sent as a frame of its own."""
@@ -54,8 +56,10 @@ class StompPyPlayer(Player):
 
     def disconnected(self, conn: int) -> None:
         """The connection ended, by the broker unless it was left."""
-        if conn not in self._gone:
-            self.closed(conn, "EOF")
+        with self._changed:
+            if conn not in self._gone:
+                self.closed(conn, "EOF")
+            self._changed.notify_all()
 
     def _value(self, value: str | Ref | Secret) -> str:
         data = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
@@ -78,7 +82,9 @@ class StompPyPlayer(Player):
         def received() -> bytes:
             data: bytes = receive()
             if data:
-                self.arrived(conn, data)
+                with self._changed:
+                    self.arrived(conn, data)
+                    self._changed.notify_all()
             return data
 
         connection.transport.receive = received
@@ -90,8 +96,8 @@ class StompPyPlayer(Player):
             raise ConnectionError(f"nothing listens on {host}:{port}") from None
 
     def _wait(self, deadline: float, ready: Callable[[], bool]) -> None:
-        while not ready() and self.now() < deadline:
-            time.sleep(0.005)  # stomp.py's threads call arrived()
+        with self._changed:
+            self._changed.wait_for(ready, max(0.0, deadline - self.now()))
 
     def _hang_up(self, conn: int, how: str) -> None:
         self._connections[conn].transport.disconnect_socket()

@@ -347,8 +347,8 @@ class Conversation(Generic[F]):
         return self._unmet_frame("frame", what, self.world.now())
 
     def unwanted(self, what: Match[F], count: int = 1) -> Expectation | None:
-        """The expectation that the last ``count`` frames which match ``what`` do not arrive, whatever
-        else does; None if only the case can tell whether a frame matches."""
+        """The expectation that the last ``count`` frames which match ``what`` do not arrive,
+        whatever else does; None if only the case can tell whether a frame matches."""
         return self._unmet_frame("absence", what, self.world.now(), count)
 
     def staying_open(self) -> Expectation:
